@@ -1,4 +1,4 @@
-"""The group `admissionregistration.k8s.io/v1`: where the API server is told of webhooks."""
+"""The group `admissionregistration.k8s.io/v1`: how the API server learns which webhooks to call."""
 
 from typing import Any
 
@@ -6,7 +6,8 @@ from fettle.api.meta import ObjectMeta, Wire
 
 
 class WebhookConfiguration(Wire, frozen=True, kw_only=True):
-    """Mutating or validating. Each of `webhooks` is as it came: a patch replaces them whole."""
+    """A mutating or validating webhook configuration. `webhooks` are kept as raw objects, since a
+    patch replaces each of them whole."""
 
     metadata: ObjectMeta
     webhooks: tuple[dict[str, Any], ...] | None = None

@@ -1,4 +1,10 @@
-"""What a feed tells the writer: objects that came, went or cannot be read, and how fresh it is."""
+"""What a feed sends to the writer: objects that came, went or cannot be read, and how fresh a
+source is.
+
+Also how one object's JSON becomes such a change, and how changes are batched so that the event loop
+stays responsive. The cluster's feed and the snapshot's feed share this, so both treat a broken
+object the same. Knows nothing of where the JSON came from.
+"""
 
 import asyncio
 import json
@@ -28,17 +34,17 @@ class Put(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """An object was deleted; `key` is `namespace/name`, or `name` where cluster-scoped."""
+    """An object was deleted. `key` is `namespace/name`, or `name` if cluster-scoped."""
 
     kind: Kind
     key: str
 
 
 class Bad(NamedTuple):
-    """An object cannot be read: it is quarantined under its key until it is put or gone.
+    """An object cannot be read. It is quarantined under its key until a Put or Gone with that key.
 
-    `node` is the node it speaks for as far as can be told, else ""; `pools` are those whose devices
-    may be other than they seem without it; `left` is what of a Node can be read.
+    `node` is the node that it is about, "" if that is unknown. `pools` are those whose devices may
+    differ from what they seem without it. `salvaged` is the readable part of a Node.
     """
 
     kind: Kind
@@ -46,11 +52,11 @@ class Bad(NamedTuple):
     reason: str
     node: str = ""
     pools: tuple[Pools, ...] = ()
-    left: SalvagedNode | None = None
+    salvaged: SalvagedNode | None = None
 
 
 class ListStarted(NamedTuple):
-    """A full list follows; what it does not put before `ListEnded` is gone."""
+    """A full list follows. Objects that it does not put before `ListEnded` are gone."""
 
     kind: Kind
 
@@ -62,20 +68,20 @@ class ListEnded(NamedTuple):
 
 
 class Contact(NamedTuple):
-    """The source of this kind spoke (event or bookmark)."""
+    """The source of this kind sent an event or a bookmark."""
 
     kind: Kind
 
 
 class Lost(NamedTuple):
-    """The source of this kind cannot be read at present; `note` is one sentence for people."""
+    """The source of this kind cannot be read at present. `note` is one sentence for people."""
 
     kind: Kind
     note: str
 
 
 class Unserved(NamedTuple):
-    """The cluster does not serve this kind at all; it counts as synced and empty."""
+    """The cluster does not serve this kind at all. It counts as synced and empty."""
 
     kind: Kind
     note: str
@@ -85,18 +91,18 @@ Change = Put | Gone | Bad | ListStarted | ListEnded | Contact | Lost | Unserved
 
 
 class Sink(Protocol):
-    """Takes changes in order; waits while the writer is behind."""
+    """Takes changes in order. `send` waits while the writer is busy."""
 
     async def send(self, changes: list[Change]) -> None: ...
 
 
 _ANY_JSON: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 BATCH_BYTES = 48 * 1024
-"""How much JSON is decoded before the loop gets a turn: about 0.2 ms."""
+"""How much JSON is decoded before the event loop gets a turn: about 0.2 ms."""
 
 
 def read_object(kind: Kind, raw: bytes) -> Put | Bad:
-    """The object, or why it cannot be used, under its name as far as that can be read."""
+    """The object, or why it cannot be used, under its key as far as that can be read."""
     try:
         decoded = kind.decode(raw)
     except BadInput as error:
@@ -107,19 +113,20 @@ def read_object(kind: Kind, raw: bytes) -> Put | Bad:
 
 
 def bad_object(kind: Kind, raw: bytes, reason: str) -> Bad:
-    """An object that cannot be read, with its key and what it speaks of, if they can be."""
+    """An unreadable object, with its key and what it is about, as far as they can be read."""
     whole = read_loosely(raw)
     node, pools = node_and_pools(kind, whole)
-    left = salvage_node(whole) if kind is kinds.NODE else None
-    return Bad(kind, key_of(loose_object(whole, "metadata")), reason, node, pools, left)
+    salvaged = salvage_node(whole) if kind is kinds.NODE else None
+    key = key_of(loose_object(whole, "metadata"))
+    return Bad(kind, key, reason, node, pools, salvaged)
 
 
 def read_loosely(raw: bytes) -> dict[str, Any]:
-    """Whatever can be read of an object that may be malformed; {} if it is none."""
+    """Whatever JSON object can be read from the bytes; {} if none can."""
     try:
         whole = decode_lenient(_ANY_JSON, raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        try:  # there may be a number that is too large, which says nothing of all else
+        try:  # a number may be too large; the rest of the object is fine
             whole = json.loads(mend(raw), parse_int=float)
         except ValueError:
             return {}
@@ -131,13 +138,14 @@ def loose_metadata(raw: bytes) -> dict[str, Any]:
 
 
 def key_of(metadata: dict[str, Any]) -> str:
-    """`namespace/name` or `name` of metadata that may be malformed."""
+    """`namespace/name` or `name`, from metadata that may be malformed."""
     name, namespace = loose_text(metadata, "name"), loose_text(metadata, "namespace")
     return f"{namespace}/{name}" if namespace else name
 
 
 class Batches:
-    """Hands changes on to a sink in batches of bounded size, giving the loop a turn after each."""
+    """Passes changes on to a sink in batches of bounded size, giving the event loop a turn after
+    each."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -145,7 +153,7 @@ class Batches:
         self._bytes = 0
 
     async def add(self, change: Change, size: int = 0) -> None:
-        """`size`: how many bytes of JSON were decoded for it."""
+        """`size`: how many bytes of JSON were decoded for this change."""
         self._changes.append(change)
         self._bytes += size
         if self._bytes >= BATCH_BYTES:
@@ -155,4 +163,4 @@ class Batches:
         changes, self._changes, self._bytes = self._changes, [], 0
         if changes:
             await self._sink.send(changes)
-            await asyncio.sleep(0)  # a sink with room does not wait, so the loop would starve
+            await asyncio.sleep(0)  # a sink with room does not wait, and would starve the loop

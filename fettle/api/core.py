@@ -1,4 +1,5 @@
-"""The core group (`v1`): Node, Pod, Namespace, as far as devices are concerned."""
+"""The core group (`v1`): Node, Pod, Namespace and ResourceQuota, as far as devices are
+concerned."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -81,7 +82,8 @@ class PodSchedulingGate(Wire, frozen=True, kw_only=True):
 
 
 DEFAULT_SCHEDULER = "default-scheduler"
-"""`spec.schedulerName` of pods that say none; the API server writes it there before admission."""
+"""The scheduler of pods without a `spec.schedulerName`. The API server fills it in before
+admission."""
 
 
 class PodSpec(Wire, frozen=True, kw_only=True):
@@ -103,10 +105,8 @@ class ResourceHealth(Wire, frozen=True, kw_only=True):
 
 
 class ResourceStatus(Wire, frozen=True, kw_only=True):
-    """One entry of `allocatedResourcesStatus`.
-
-    `name` is an extended resource or `claim:<claim>/<request>`.
-    """
+    """One entry of `allocatedResourcesStatus`. `name` is an extended resource or
+    `claim:<claim>/<request>`."""
 
     name: str
     resources: tuple[ResourceHealth, ...] | None = None
@@ -141,22 +141,22 @@ class Pod(Wire, frozen=True, kw_only=True):
 
     @property
     def node_name(self) -> str:
-        """The node that it is bound to; "" while it is to none."""
+        """The node that the pod is bound to; "" if none."""
         return (self.spec.node_name if self.spec is not None else None) or ""
 
     @property
     def scheduler_name(self) -> str:
-        """The scheduler that places it."""
+        """The name of the scheduler that places it."""
         return (self.spec.scheduler_name if self.spec is not None else None) or DEFAULT_SCHEDULER
 
     @property
     def priority(self) -> int:
-        """As the API server has set it."""
+        """Its priority, as the API server resolved it."""
         return (self.spec.priority if self.spec is not None else None) or 0
 
     @property
     def preempts(self) -> bool:
-        """Whether it may preempt those of lower priority."""
+        """Whether it may preempt pods of lower priority."""
         return self.spec is None or self.spec.preemption_policy != "Never"
 
     @property
@@ -165,13 +165,13 @@ class Pod(Wire, frozen=True, kw_only=True):
 
     @property
     def scheduling_gates(self) -> tuple[str, ...]:
-        """Their names; while there is one, no scheduler looks at the pod."""
+        """Names of its scheduling gates. While there is one, schedulers ignore the pod."""
         gates = (self.spec.scheduling_gates if self.spec is not None else None) or ()
         return tuple(gate.name for gate in gates)
 
     @property
     def nominated_node(self) -> str:
-        """Where the scheduler makes room for it, or has made some; "" if nowhere."""
+        """The node on which the scheduler preempts pods for it; "" if none."""
         return (self.status.nominated_node_name if self.status is not None else None) or ""
 
     @property

@@ -1,8 +1,10 @@
-"""JSON that anybody may store in a cluster and strict decoders refuse, read as Go reads it.
+"""JSON to structs: leniently where Go is lenient, strictly where an unknown field would matter.
 
-The opaque parameters of a claim are kept as they were sent: 10 KiB may nest thousands of levels
-deep, or hold invalid UTF-8 or halves of surrogate pairs. None of this may break the list or watch
-that it comes in, nor hide the rest of the claim. Pure.
+Users can store JSON in a cluster that strict decoders refuse: the opaque parameters of a claim may
+nest thousands of levels deep, or hold invalid UTF-8 or halves of surrogate pairs. None of this may
+break the list or watch that carries it, or hide the rest of the claim. On the other hand, a field
+that no struct names is skipped, and for specs that decide an allocation that would be wrong: such a
+field must be noticed.
 """
 
 import re
@@ -18,7 +20,7 @@ from msgspec import inspect
 from fettle.api.resource import ResourceSlice
 
 MAX_JSON_DEPTH = 100
-"""Levels that are read; the deepest field that Fettle knows lies at about 20."""
+"""Levels of nesting that are read. The deepest field that Fettle knows lies at about 20."""
 _NULL = b"null"
 _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 _UNKNOWN = rb"\ufffd"
@@ -32,7 +34,8 @@ _ESCAPE = re.compile(
 
 
 def decode_lenient(decoder: "msgspec.json.Decoder[Any]", raw: bytes | msgspec.Raw) -> Any:
-    """What `decoder` makes of it or, where it cannot, of what `mended` does; raises as it does."""
+    """Decodes the JSON; if that fails, decodes what `mend` makes of it. Raises what `decoder`
+    raises."""
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError:
@@ -44,9 +47,8 @@ def decode_lenient(decoder: "msgspec.json.Decoder[Any]", raw: bytes | msgspec.Ra
 
 
 def mend(raw: bytes) -> bytes:
-    """The same with null for what nests deeper than DEEP, and U+FFFD for what is not a
-    character.
-    """
+    """The same JSON, with null for what nests deeper than MAX_JSON_DEPTH and U+FFFD for invalid
+    characters."""
     text = raw.decode(errors="replace").encode()
     if _SURROGATE.search(text):
         text = _ESCAPE.sub(lambda found: _UNKNOWN if found[1] else found[0], text)
@@ -54,7 +56,7 @@ def mend(raw: bytes) -> bytes:
 
 
 def shallow(raw: bytes, levels: int = MAX_JSON_DEPTH) -> bytes:
-    """The same JSON with null for every list and object that stands below so many others."""
+    """The same JSON, with null for every list and object nested deeper than `levels`."""
     pieces: list[bytes] = []
     depth = kept_to = 0
     for token in _TOKENS.finditer(raw):
@@ -67,7 +69,7 @@ def shallow(raw: bytes, levels: int = MAX_JSON_DEPTH) -> bytes:
             if depth == levels + 1:
                 kept_to = token.end()
             depth -= 1
-    if depth > levels:  # it ends before they do: no JSON, as its decoder will say
+    if depth > levels:  # the text is cut off: let the decoder report it
         return raw[: MAX_JSON_DEPTH * 2]
     pieces.append(raw[kept_to:])
     return b"".join(pieces)
@@ -78,7 +80,7 @@ _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[[^\]]*\]")
 
 
 def describe_error(error: msgspec.ValidationError, read_as: Any) -> str:
-    """The text of an error in reading something as a type; one about an enum lists its values."""
+    """The text of a validation error. If it is about an enum, the valid values are listed."""
     text = str(error)
     found = _WRONG.fullmatch(text)
     choices = _choices(read_as, found["path"]) if found is not None else ()
@@ -102,7 +104,7 @@ def _flat(types: list[inspect.Type]) -> list[inspect.Type]:
 
 
 def _below(of: inspect.Type, field: str | None) -> list[inspect.Type]:
-    """The types of a field of that name, or of what a list or mapping holds."""
+    """The types of a struct's field with that name, or of the items of a list or mapping."""
     match of:
         case inspect.StructType():
             return [known.type for known in of.fields if known.encode_name == field]
@@ -114,11 +116,14 @@ def _below(of: inspect.Type, field: str | None) -> list[inspect.Type]:
 
 
 UnknownFieldProbe = Callable[[bytes | msgspec.Raw], str]
-"""The first unknown field of an object, with where it is; "" if there is none."""
+"""Returns the first unknown field of an object, with its path; "" if there is none."""
 
 
 def unknown_field_probe(*path: str, struct: type[msgspec.Struct]) -> UnknownFieldProbe:
-    """Looks at what an object has under `path` (`spec`), which `struct` reads."""
+    """A probe for unknown fields in what an object has under `path` (`spec`), which `struct` reads.
+
+    It decodes the bytes once more, with structs that refuse unknown fields.
+    """
     inner: Any = strict_struct(struct)
     for field in reversed(path):
         inner = msgspec.defstruct("Probed", [(field, inner | None, None)], frozen=True)
@@ -136,7 +141,7 @@ def unknown_field_probe(*path: str, struct: type[msgspec.Struct]) -> UnknownFiel
 
 @cache
 def strict_struct(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """The struct again, refusing unknown fields wherever it goes."""
+    """A copy of the struct that refuses unknown fields, at any depth."""
     fields = msgspec.structs.fields(struct)
     return msgspec.defstruct(
         struct.__name__,
@@ -161,9 +166,12 @@ def _strict_type(hint: Any) -> Any:
 
 
 def share_equal_values(slice_: ResourceSlice) -> None:
-    """Make equal values of a slice's devices the same object, before anybody else has it.
+    """Makes equal values of a slice's devices the same object. Call it before anybody else has the
+    slice.
 
-    Quantities without quotes are left alone: 1 equals 1.0, and is read in another way.
+    Partitions of a GPU differ in little but their names, and a node has hundreds. Decoded
+    separately, each value would be an object of its own. Quantities without quotes are left alone:
+    1 equals 1.0, but the API reads them differently.
     """
     kept: dict[Any, Any] = {}
     keep = kept.setdefault

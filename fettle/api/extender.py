@@ -1,7 +1,9 @@
-"""kube-scheduler's extender protocol (k8s.io/kube-scheduler/extender/v1): bytes to structs.
+"""kube-scheduler's extender protocol (k8s.io/kube-scheduler/extender/v1): bytes to structs and
+back.
 
-The Go types carry no JSON tags: keys are PascalCase on the wire, and Go reads them in any case, so
-do we; the pod and nodes inside are plain API objects. Where a key comes twice, the last one counts.
+The Go types have no JSON tags: keys are PascalCase on the wire, and Go accepts them in any case, so
+Fettle does too. The pod and nodes inside are plain API objects. If a key occurs twice, the last one
+counts.
 """
 
 from collections.abc import Iterable
@@ -16,10 +18,8 @@ from fettle.model import BadInput
 
 
 class Args(msgspec.Struct, frozen=True):
-    """ExtenderArgs: exactly one of `node_names` and `nodes` is not None, unless both are absent.
-
-    `nodes` are (name, JSON).
-    """
+    """ExtenderArgs: either `node_names` or `nodes` is set, or neither. `nodes` are pairs of name
+    and JSON."""
 
     pod: Pod
     node_names: list[str] | None
@@ -48,8 +48,8 @@ class _Top(msgspec.Struct, frozen=True, rename="pascal", forbid_unknown_fields=T
 
 
 class _Usual(msgspec.Struct, frozen=True, rename="pascal", forbid_unknown_fields=True):
-    """What kube-scheduler sends with `nodeCacheCapable: true`; other keys may be these in another
-    case."""
+    """What kube-scheduler sends with `nodeCacheCapable: true`. Any other key may be one of these in
+    another case."""
 
     pod: Pod
     node_names: list[str]
@@ -73,7 +73,7 @@ class _MetaPod(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _MetaVictims(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """As kube-scheduler spells it; other keys may be these in another case."""
+    """As kube-scheduler spells it. Any other key may be one of these in another case."""
 
     pods: list[_MetaPod] | None = msgspec.field(default=None, name="Pods")
     violations: int = msgspec.field(default=0, name="NumPDBViolations")
@@ -96,18 +96,18 @@ _META_VICTIMS = msgspec.json.Decoder(dict[str, _MetaVictims])
 
 
 MAX_NAMES = 200_000
-"""Many times the largest cluster. All others wait while a list is read."""
+"""Many times the largest cluster. All other requests wait while a list is read."""
 MAX_POD_BYTES = 8 * 2**20
-"""An API server stores none of more than 3 MiB."""
+"""An API server stores no object of more than 3 MiB."""
 MAX_VICTIM_OBJECTS = 500_000
-"""JSON objects in what a preemption may evict: a node has some tens of victims, a whole pod some
+"""JSON objects in the victims of a preemption. A node has some tens of victims, a whole pod some
 tens of objects."""
 _LARGE_BYTES = 2 * 2**20
-"""Below that, no body can keep others waiting for long, whatever is in it."""
+"""A smaller body cannot keep others waiting for long, whatever it contains."""
 
 
 def decode_args(body: bytes) -> Args:
-    """ExtenderArgs in either form; raises BadInput with the field and what is wrong."""
+    """ExtenderArgs in either form. Raises BadInput with the field and what is wrong."""
     try:
         if body.endswith(_WITHOUT_NAMES):
             whole = _WHOLE.decode(body)
@@ -116,7 +116,7 @@ def decode_args(body: bytes) -> Args:
             usual = _USUAL.decode(body)
             return Args(usual.pod, usual.node_names, None)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # field by field, whatever it is will be found
+        pass  # read it field by field, to find the bad field
     fields = _fields(body)
     pod = _pod(fields)
     raw_names = fields.get("nodenames", b"null")
@@ -137,7 +137,7 @@ def _raise_if_many(count: int, where: str, what: str) -> None:
 
 
 def decode_preemption(body: bytes) -> PreemptionArgs:
-    """ExtenderPreemptionArgs in either form; raises BadInput."""
+    """ExtenderPreemptionArgs in either form. Raises BadInput."""
     fields = _fields(body)
     pod = _pod(fields)
     victims: dict[str, Victims] = {}
@@ -186,11 +186,11 @@ _INT = msgspec.json.Decoder(int | None)
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """The top-level values, unread, under lower-case keys."""
+    """The top-level values, not yet decoded, under lower-case keys."""
     try:
         top = _TOP.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        top = _Top()  # keys in another case, or nothing that can be read
+        top = _Top()  # keys in another case, or unreadable
     if top.pod is not _ABSENT and (top.node_names is not _ABSENT or top.nodes is not _ABSENT):
         found = {"pod": top.pod, "nodes": top.nodes, "nodenames": top.node_names}
         return {k: v for k, v in found.items() if v is not _ABSENT}
@@ -222,7 +222,7 @@ def _named(items: list[msgspec.Raw]) -> list[tuple[str, msgspec.Raw]]:
     _raise_if_many(len(items), "Nodes.items", "nodes")
     try:
         return [(_NODE_NAME.decode(item).metadata.name, item) for item in items]
-    except (msgspec.DecodeError, UnicodeDecodeError):  # once more, to say which
+    except (msgspec.DecodeError, UnicodeDecodeError):  # again one by one, to say which is bad
         return [
             (_read(_NODE_NAME, item, f"Nodes.items[{i}]").metadata.name, item)
             for i, item in enumerate(items)
@@ -244,8 +244,8 @@ _NAMES_KEY = b'"NodeNames":'
 
 
 def with_names(body: bytes, names: list[str]) -> bytes | None:
-    """These ExtenderArgs about other names, to the byte as kube-scheduler would send them; None
-    where the body is not spelled as it spells them."""
+    """The same ExtenderArgs with other node names, byte for byte as kube-scheduler would send them;
+    None if the body is not spelled as kube-scheduler spells it."""
     at = body.rfind(_NAMES_KEY)
     if at < 0 or not body.startswith(b'{"Pod":'):
         return None
@@ -260,9 +260,9 @@ def filter_reply(
     nodes: list[msgspec.Raw] | None = None,
     error: str = "",
 ) -> bytes:
-    """ExtenderFilterResult; refusals are always unresolvable, all with one text.
+    """ExtenderFilterResult. All refusals are unresolvable and share one text.
 
-    Written by orjson, which takes a third of msgspec's time for many strings.
+    Written by orjson, which needs a third of msgspec's time for many strings.
     """
     listed = {"metadata": {}, "items": nodes} if nodes is not None else None
     return orjson.dumps(
@@ -277,7 +277,8 @@ def filter_reply(
 
 
 def host_priority(name: str, score: int) -> bytes:
-    """One element of a HostPriorityList; the score is an integer, a float voids the whole list."""
+    """One element of a HostPriorityList. The score is an integer; a float would invalidate the
+    whole list."""
     return b'{"Host":%b,"Score":%d}' % (msgspec.json.encode(name), score)
 
 
@@ -287,7 +288,7 @@ def prioritize_reply(entries: Iterable[bytes]) -> bytes:
 
 
 def preemption_reply(kept: dict[str, Victims]) -> bytes:
-    """ExtenderPreemptionResult, which is in meta form whichever form was asked in."""
+    """ExtenderPreemptionResult, always in meta form."""
     return msgspec.json.encode(
         {
             "NodeNameToMetaVictims": {

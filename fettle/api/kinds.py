@@ -1,4 +1,5 @@
-"""The kinds of object Fettle reads, as a table: where each is served and which struct it fills."""
+"""The kinds of object that Fettle reads, as a table: where each is served and which struct it
+fills."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -31,10 +32,10 @@ WireObject = (
 
 
 class Kind(NamedTuple):
-    """One kind: `group` is "" for the core group; `optional` kinds may be missing in a cluster.
+    """One kind. `group` is "" for the core group; a cluster may lack `optional` kinds.
 
     `older`: versions with the same fields, newest first, for clusters that do not serve `version`.
-    `only`: the name of the one object that is read, "" for all.
+    `only`: the name of the one object to read; "" for all.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Kind(NamedTuple):
 
     @property
     def api_versions(self) -> tuple[str, ...]:
-        """All that are read, the best first, each with its group."""
+        """All versions that Fettle can read, with their group, the preferred one first."""
         group = f"{self.group}/" if self.group else ""
         return tuple(f"{group}{version}" for version in (self.version, *self.older))
 
@@ -69,16 +70,16 @@ class Kind(NamedTuple):
 
     @property
     def selection(self) -> dict[str, str]:
-        """What a list or a watch asks for besides."""
+        """Further query parameters of a list or watch."""
         return {"fieldSelector": f"metadata.name={self.only}"} if self.only else {}
 
     @property
     def is_probed(self) -> bool:
-        """Whether its objects are read twice, for fields that are not known."""
+        """Whether each object is decoded a second time, to find unknown fields."""
         return self.name in _PROBES
 
     def decode(self, raw: bytes | msgspec.Raw) -> WireObject:
-        """One object from its JSON; raises BadInput with the field's path and what is wrong."""
+        """One object from its JSON. Raises BadInput with the field's path and what is wrong."""
         try:
             decoded: WireObject = decode_lenient(_DECODERS[self.name], raw)
         except msgspec.ValidationError as error:
@@ -117,13 +118,13 @@ TAINT_RULE = Kind(
     True,
     ("v1beta2", "v1alpha3"),
 )
-"""In v1 since Kubernetes 1.37, in v1beta2 in 1.36, before only in v1alpha3."""
+"""Kubernetes 1.37 serves it in v1, 1.36 in v1beta2, older versions only in v1alpha3."""
 POLICY = Kind(
     "DevicePolicy", "fettle.dev", "v1alpha1", "devicepolicies", policies.DevicePolicy, True
 )
 
 KINDS = (NODE, NAMESPACE, POLICY, CLASS, SLICE, TAINT_RULE, TEMPLATE, CLAIM, POD)
-"""All of them, in the order in which a first load is most useful."""
+"""All kinds that every Fettle reads, in the order in which a first load is most useful."""
 
 QUOTA = Kind("ResourceQuota", "", "v1", "resourcequotas", core.ResourceQuota)
 COMPUTE_DOMAIN = Kind(
@@ -131,15 +132,15 @@ COMPUTE_DOMAIN = Kind(
 )
 
 ON_DEMAND = (QUOTA, COMPUTE_DOMAIN)
-"""Read where the settings ask for it: single lint rules need them, and each needs a right of its
-own. Nothing waits for them."""
+"""Kinds that are read only if the settings name them. Single lint rules need them, and each needs a
+right of its own. Nothing waits for them to sync."""
 
 _ADMISSION = "admissionregistration.k8s.io"
 WEBHOOK_CONFIGURATIONS = tuple(
     Kind(name, _ADMISSION, "v1", f"{name.lower()}s", admission.WebhookConfiguration)
     for name in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 )
-"""Those of our own are kept up to date; they are no part of a view."""
+"""Fettle keeps its own webhook configurations up to date. They are not part of a view."""
 
 BY_NAME = {kind.name: kind for kind in (*KINDS, *ON_DEMAND)}
 
@@ -150,7 +151,7 @@ _DECODERS: dict[str, Any] = {
 
 
 def read_with(asked_for: Collection[str]) -> tuple[Kind, ...]:
-    """All of KINDS, and those of ON_DEMAND that are asked for by name."""
+    """All of KINDS, and those of ON_DEMAND whose names are in `asked_for`."""
     return (*KINDS, *(kind for kind in ON_DEMAND if kind.name in asked_for))
 
 
@@ -160,11 +161,11 @@ _PROBES = {
     CLAIM.name: unknown_field_probe("spec", struct=resource.ResourceClaimSpec),
     TEMPLATE.name: unknown_field_probe("spec", "spec", struct=resource.ResourceClaimSpec),
 }
-"""Kinds of which every field of the spec matters: an unknown one must not be passed over."""
+"""Kinds of which every field of the spec matters: Fettle must notice an unknown one."""
 
 
 def _noting(decoded: Any, unknown: str) -> Any:
-    """The object with its spec saying which field of it is not known."""
+    """The object, with the unknown field recorded in its spec."""
     spec = decoded.spec
     if isinstance(spec, resource.ResourceClaimTemplateSpec):
         inner = msgspec.structs.replace(spec.spec, unknown=unknown)

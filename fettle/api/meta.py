@@ -6,7 +6,7 @@ import msgspec
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """Base of all wire structs. They are trees, so the garbage collector need not track them."""
+    """Base of all API structs. They are trees, so the garbage collector need not track them."""
 
 
 class OwnerReference(Wire, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or `name` for what is cluster-scoped."""
+        """`namespace/name`, or `name` for cluster-scoped objects."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def label(self, key: str) -> str | None:
@@ -51,7 +51,7 @@ class Condition(Wire, frozen=True, kw_only=True):
 
 
 def micro_time(moment: datetime) -> str:
-    """A time in UTC as the API's MicroTime."""
+    """A time in UTC, formatted as the API's MicroTime."""
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

@@ -4,6 +4,6 @@ from fettle.api.meta import ObjectMeta, Wire
 
 
 class ComputeDomain(Wire, frozen=True, kw_only=True):
-    """Claims name it by its UID; nothing in its spec matters to them."""
+    """Claims refer to it by UID; nothing in its spec matters to them."""
 
     metadata: ObjectMeta

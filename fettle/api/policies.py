@@ -1,4 +1,4 @@
-"""The group `fettle.dev/v1alpha1`: DevicePolicy. Its `spec` is that of `fettle.model.policy`."""
+"""The group `fettle.dev/v1alpha1`: DevicePolicy, whose `spec` is `fettle.model.Sections`."""
 
 from fettle.api.meta import ObjectMeta, Wire
 from fettle.model import Policy, Sections

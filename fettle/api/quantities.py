@@ -1,8 +1,8 @@
-"""Kubernetes quantities, exactly: a port of how the API reads them, down to its odd corners.
+"""Kubernetes quantities: an exact port of how the API reads them, odd corners included.
 
-Pure; imports nothing of Fettle. Values are whole numbers of 1e-9, since the API rounds finer ones
-away from zero to that. Whether a value "is an integer" depends on how it was written (`1` is,
-`1.0` and `1.0Gi` are not), and so does what Go's `==` says, so how it is held is kept.
+Values are whole numbers of 1e-9, since the API rounds finer values away from zero to that. Whether
+a value "is an integer" depends on how it was written (`1` is one, `1.0` and `1.0Gi` are not), and
+so does what Go's `==` says. So a Quantity also keeps how Kubernetes stores it.
 """
 
 import re
@@ -36,15 +36,15 @@ _MAX_LENGTH = 1000
 
 
 class Unsure(Exception):
-    """A quantity whose reading by the API is not modelled; `str()` says why."""
+    """How the API reads this quantity is not modelled; `str()` says why."""
 
 
 class Quantity(NamedTuple):
-    """`nano`: the value in units of 1e-9, which is also `value` · 10**`scale`.
+    """`nano` is the value in units of 1e-9; it equals `value` · 10**`scale`.
 
-    `small`: Kubernetes holds it as such a pair of machine integers, not as a big decimal.
-    `format`: how it was written, `BinarySI`, `DecimalSI` or `DecimalExponent`. `text`: what
-    Kubernetes keeps of the writing beside a small one, "" where it was not canonical.
+    - `small`: Kubernetes stores it as such a pair of machine integers, not as a big decimal.
+    - `format`: how it was written: `BinarySI`, `DecimalSI` or `DecimalExponent`.
+    - `text`: the text that Kubernetes keeps beside a small value; "" if it was not canonical.
     """
 
     nano: int
@@ -55,7 +55,7 @@ class Quantity(NamedTuple):
     text: str = ""
 
     def integer(self) -> int | None:
-        """The value where the API calls it an integer, else None."""
+        """The value if the API calls it an integer, else None."""
         whole, rest = divmod(self.nano, _UNIT)
         if rest or not self.small or self.scale < 0 or not -_MAX_INT - 1 <= whole <= _MAX_INT:
             return None
@@ -63,7 +63,7 @@ class Quantity(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """A quantity's text in parts; `fraction` is "" both for `1` and for `1.`."""
+    """A quantity's text in parts. `fraction` is "" both for `1` and for `1.`."""
 
     whole: str
     negative: bool
@@ -74,7 +74,7 @@ class _Text(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Quantity:
-    """The quantity as the API reads it; raises ValueError, or Unsure where that is not modelled."""
+    """The quantity as the API reads it. Raises ValueError, or Unsure where that is not modelled."""
     if not text:
         raise ValueError("a quantity cannot be empty")
     if text == "0":
@@ -136,7 +136,7 @@ def _small(parts: _Text, value: int, scale: int, format_: str, *, canonical: boo
 
 
 def _big(parts: _Text, value: int, scale: int, format_: str, *, rounded: bool = False) -> Quantity:
-    """Big decimals are rounded to 1e-9, but for zero, which keeps its digits."""
+    """Big decimals are rounded to 1e-9, except zero, which keeps its digits."""
     if not parts.has_digits:
         raise ValueError(f"{parts.whole!r} has no digits")
     nano = _nano(value, scale)
@@ -147,7 +147,7 @@ def _big(parts: _Text, value: int, scale: int, format_: str, *, rounded: bool = 
 
 
 def _nano(value: int, scale: int) -> int:
-    """`value · 10**scale` in units of 1e-9, rounded away from zero (`value` is not negative)."""
+    """`value · 10**scale` in units of 1e-9, rounded away from zero; `value` is not negative."""
     shift = scale + _NANO
     power: int = 10 ** abs(shift)
     return value * power if shift >= 0 else -(-value // power)

@@ -1,7 +1,7 @@
-"""Reading JSON that may be anything: a wrong type reads as absent, never as an error.
+"""Access to JSON of any form: a value of the wrong type reads as absent, never as an error.
 
-For code that must work on the raw object, where a typed struct would refuse all of it for one bad
-field, or lose the fields it does not know.
+For code that works on the raw object. A typed struct would refuse all of it for one bad field, and
+would lose the fields it does not know.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ Raw = Mapping[str, Any]
 
 
 def mapping(value: object, *path: str) -> Raw:
-    """The object at a path of keys; empty where there is none."""
+    """The object at a path of keys; empty if there is none."""
     for key in path:
         if not isinstance(value, dict):
             return {}
@@ -30,16 +30,16 @@ def mappings(value: object) -> Iterator[tuple[int, Raw]]:
 
 
 def text(value: object) -> str:
-    """A string; "" where there is none."""
+    """The value if it is a string, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def integer(value: object) -> int | None:
-    """An integer, which a boolean is not."""
+    """The value if it is an integer (a boolean is not one), else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def strings(value: object) -> dict[str, str]:
-    """The entries of an object whose values are strings, as labels and annotations are."""
+    """The entries of an object whose values are strings, such as labels and annotations."""
     found = mapping(value)
     return {key: entry for key, entry in found.items() if isinstance(entry, str)}

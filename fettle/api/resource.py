@@ -1,4 +1,4 @@
-"""The `resource.k8s.io/v1` group: slices, classes, claims, templates, device taint rules."""
+"""The `resource.k8s.io/v1` group: slices, classes, claims, templates and device taint rules."""
 
 from datetime import datetime
 from typing import Any
@@ -9,11 +9,13 @@ from fettle.api.core import NodeSelector
 from fettle.api.meta import Condition, ObjectMeta, Wire
 
 MAX_RESULTS = 32
-"""`AllocationResultsMaxSize`: devices that one claim can hold."""
+"""`AllocationResultsMaxSize`: the most devices that one claim can hold."""
 MAX_RESERVED = 256
-"""`ResourceClaimReservedForMaxSize`: the API server refuses more entries in `reservedFor`."""
+"""`ResourceClaimReservedForMaxSize`: the most entries that the API server accepts in
+`reservedFor`."""
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
-"""The annotation of claims that were made from a template for one pod: what the pod calls it."""
+"""An annotation on claims that were made from a template for one pod: the pod's name for the
+claim."""
 
 
 class DeviceTaint(Wire, frozen=True, kw_only=True):
@@ -24,7 +26,7 @@ class DeviceTaint(Wire, frozen=True, kw_only=True):
 
 
 class DeviceAttribute(Wire, frozen=True, kw_only=True):
-    """One value; which field is set is its type. Lists are an alpha of 1.37."""
+    """One value; its type is the field that is set. Lists are alpha in 1.37."""
 
     int_: int | None = msgspec.field(default=None, name="int")
     bool_: bool | None = msgspec.field(default=None, name="bool")
@@ -40,7 +42,8 @@ Quantity = str | int | float
 
 
 def _unknown() -> str:
-    """A field that says which other field of an object is not known (`probing.py`)."""
+    """A field that names another field of the object which Fettle does not know (see
+    `decoding.py`)."""
     field: str = msgspec.field(default="", name="fettle.dev/unknown")
     return field
 
@@ -74,7 +77,7 @@ class CounterSet(Wire, frozen=True, kw_only=True):
 
 
 class DeviceCounterConsumption(Wire, frozen=True, kw_only=True):
-    """What a device takes of one counter set; `compatibility_groups` are an alpha of 1.37."""
+    """What a device consumes of one counter set. `compatibility_groups` are alpha in 1.37."""
 
     counter_set: str
     counters: dict[str, Counter] | None = None
@@ -240,7 +243,7 @@ class ResourceClaimSpec(Wire, frozen=True, kw_only=True):
 
 
 class ResourceClaimConsumerReference(Wire, frozen=True, kw_only=True):
-    """An object that a claim is reserved for; known by its uid alone."""
+    """An object that a claim is reserved for. Fettle only uses its UID."""
 
     uid: str = ""
 
@@ -278,8 +281,11 @@ class ResourceClaimTemplate(Wire, frozen=True, kw_only=True):
 
 
 class DeviceTaintSelector(Wire, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Each field is optional; `{}` selects every device. One that is not known (1.34 has two more)
-    would select fewer: such a rule cannot be read."""
+    """Each field is optional; `{}` selects every device.
+
+    Kubernetes 1.34 has two more fields. A rule with an unknown field may select fewer devices than
+    it seems, so it counts as unreadable.
+    """
 
     driver: str | None = None
     pool: str | None = None

@@ -1,5 +1,9 @@
-"""What an object that cannot be read speaks of, as far as can be told from what is left of it: a
-node, or pools of devices that may be taken, tainted or larger than they seem without it. Pure.
+"""What can be saved of an object that cannot be read: which node and pools it is about, and the
+readable parts of a Node.
+
+An unreadable slice, claim or taint rule may publish, hold or taint devices, so its pools count as
+unclear. Of a Node, every field that can be read alone is kept, and of lists and maps every entry
+that can.
 """
 
 from typing import Any, NamedTuple
@@ -12,8 +16,8 @@ from fettle.api.meta import Condition
 
 
 class Pools(NamedTuple):
-    """Pools of devices: of this driver and name, None for any. `anywhere`: nodes that see no such
-    pool may have one all the same."""
+    """Pools of this driver and name; None stands for any. `anywhere`: nodes that see no such pool
+    may have one all the same."""
 
     driver: str | None = None
     pool: str | None = None
@@ -24,8 +28,10 @@ class Pools(NamedTuple):
 
 
 class SalvagedNode(NamedTuple):
-    """A Node without its unreadable parts: `broken` names them, such as `status.conditions` or, if
-    a section is not an object at all, `status`.
+    """A Node without its unreadable parts.
+
+    `broken` names those parts, such as `status.conditions`; or `status`, if the whole section is
+    not an object.
     """
 
     node: core.Node
@@ -33,12 +39,13 @@ class SalvagedNode(NamedTuple):
 
 
 LooseObject = dict[str, Any]
-"""JSON of which nothing is certain."""
+"""A JSON object in which any value may have any type."""
 ANY_POOLS = Pools()
 
 
 def node_and_pools(kind: Kind, whole: LooseObject) -> tuple[str, tuple[Pools, ...]]:
-    """The node that it speaks for, "" if none, and the pools."""
+    """The node that an unreadable object is about ("" if none), and the pools that it leaves
+    unclear."""
     spec = loose_object(whole, "spec")
     if kind is kinds.NODE:
         return loose_text(loose_object(whole, "metadata"), "name"), ()
@@ -52,19 +59,21 @@ def node_and_pools(kind: Kind, whole: LooseObject) -> tuple[str, tuple[Pools, ..
 
 
 def loose_object(whole: LooseObject, field: str) -> LooseObject:
-    """The object under a field; {} if there is none."""
+    """The object in this field; {} if there is none."""
     found = whole.get(field)
     return found if isinstance(found, dict) else {}
 
 
 def loose_text(whole: LooseObject, field: str) -> str:
+    """The string in this field; "" if there is none."""
     found = whole.get(field)
     return found if isinstance(found, str) else ""
 
 
 def _of_slice(whole: LooseObject, spec: LooseObject) -> tuple[str, tuple[Pools, ...]]:
-    """Drivers on a node own their slices through it, and by custom name the pool after it; but by
-    custom alone, so it may be any other node's, too."""
+    """Drivers on a node make the Node the owner of their slices, and usually name the pool after
+    it. A pool's name is only a convention, so without the owner the slice may belong to any
+    node."""
     pool = loose_text(loose_object(spec, "pool"), "name")
     published = Pools(loose_text(spec, "driver") or None, pool or None)
     if node := loose_text(spec, "nodeName") or _owner_node(whole):
@@ -81,7 +90,7 @@ def _owner_node(whole: LooseObject) -> str:
 
 
 def _pools_of_claim(whole: LooseObject) -> tuple[Pools, ...]:
-    """Pools of which a claim may hold devices."""
+    """The pools in which a claim may hold devices."""
     found: Any = whole
     for field in ("status", "allocation", "devices", "results"):
         if not isinstance(found, dict):
@@ -95,7 +104,8 @@ def _pools_of_claim(whole: LooseObject) -> tuple[Pools, ...]:
 
 
 def _pools_of_rule(whole: LooseObject) -> tuple[Pools, ...]:
-    """Pools of which a DeviceTaintRule may select devices; without a selector it selects none."""
+    """The pools in which a DeviceTaintRule may select devices. Without a selector it selects
+    none."""
     spec = whole.get("spec")
     if not isinstance(spec, dict):
         return (ANY_POOLS,)
@@ -114,7 +124,7 @@ _AMOUNTS = ("capacity", "allocatable")
 
 
 def salvage_node(whole: LooseObject) -> SalvagedNode | None:
-    """None where not even its name is left."""
+    """None if not even the name can be read."""
     if not loose_text(loose_object(whole, "metadata"), "name"):
         return None
     kept: LooseObject = {}
@@ -127,7 +137,7 @@ def salvage_node(whole: LooseObject) -> SalvagedNode | None:
         kept[section] = {n: v for n, v in fields.items() if _is_readable(section, n, v)}
         lost = {n for n in given if n not in kept[section] or kept[section][n] != given[n]}
         broken.update(f"{section}.{name}" for name in lost)
-        if not lost.isdisjoint(_AMOUNTS):  # else it would look like devices that were withdrawn
+        if not lost.isdisjoint(_AMOUNTS):  # half of a pair would look like withdrawn devices
             for name in _AMOUNTS:
                 kept[section].pop(name, None)
                 broken.add(f"{section}.{name}")
@@ -135,7 +145,7 @@ def salvage_node(whole: LooseObject) -> SalvagedNode | None:
 
 
 def complete_node(left: SalvagedNode, known: core.Node) -> core.Node:
-    """The Node as far as it can be read now, and otherwise as it was known."""
+    """The parts of the Node that can be read now, and the others as they were known before."""
     sections = {
         section: _overlaid(section, getattr(known, section), getattr(left.node, section), left)
         for section in SECTIONS
@@ -155,7 +165,8 @@ def _overlaid(section: str, old: Any, new: Any, left: SalvagedNode) -> Any:
 
 
 def _entries(old: Any, new: Any) -> Any:
-    """A field that could be read in part: maps and conditions by entry, all else as it was."""
+    """A field that could be read in part: maps and conditions are merged by entry, all else stays
+    as it was."""
     if isinstance(old, dict) and isinstance(new, dict):
         return old | new
     if all(isinstance(one, Condition) for one in (*_items(old), *_items(new))):
@@ -169,7 +180,7 @@ def _items(value: Any) -> tuple[Any, ...]:
 
 
 def _readable_part(section: str, field: str, value: Any) -> Any:
-    """The value, or its entries that can be read."""
+    """The value if it can be read, else its readable entries."""
     if _is_readable(section, field, value):
         return value
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Whether what Fettle knows is complete and fresh enough to refuse anything on it. Pure."""
+"""Whether what Fettle knows is complete and fresh enough to refuse anything on it."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,11 @@ from fettle.cluster.view import SourceStatus
 def problems(
     sources: Iterable[SourceStatus], now: float, silent_after_s: float, *, notes: bool = True
 ) -> list[str]:
-    """One sentence for each source that keeps Fettle from being ready; empty: ready.
+    """One sentence for each source that keeps Fettle from being ready; empty if it is ready.
 
-    `now` is `time.monotonic`, as in `Source.contact_at`. A quiet source (bookmarks, no events) is
-    ready, a silent one is not. Without `notes`, which say why and change between tries, a sentence
-    is fit for a pod's condition.
+    `now` is `time.monotonic`, as in `SourceStatus.contact_at`. A quiet source (bookmarks, no
+    events) is ready, a silent one is not. Without `notes`, which change between retries, the
+    sentences are stable enough for a pod's condition.
     """
     found = []
     for source in sources:

@@ -1,8 +1,9 @@
-"""One immutable snapshot of inventory and health, and the reference that a new one is swapped into.
+"""The view: one immutable snapshot of inventory and health, and the publisher that swaps in a new
+one.
 
-Handlers read `Publisher.view` without locks; the one writer task publishes. A view shares every
-record that did not change with the view before it, and says which nodes did change, so that what
-was computed for an older view can be kept for all others.
+The one writer task publishes; handlers read `Publisher.view` without locks. A view shares every
+record that did not change with the view before it. The publisher knows which nodes did change, so
+what was computed for all others stays valid.
 """
 
 import asyncio
@@ -16,16 +17,16 @@ import msgspec
 
 from fettle.api import core, nvidia, resource
 from fettle.dra import PoolView
-from fettle.model import Health, Policy, Unheard
+from fettle.model import Health, Policy, UnknownCondition
 
 
 class UnitView(msgspec.Struct, frozen=True, gc=False):
     """A device of a device plugin that some evidence names.
 
-    It is `count` units of the resource (several of a GPU that is shared or divided); live pods are
-    known to hold `allocated` of them, and the device plugin has withdrawn `withdrawn`: those are
-    not handed out, though a pod that got one earlier may hold it still. Where it may as well be of
-    other resources, those are the `alternatives`, and `count` is what to expect.
+    - `count`: how many units of the resource it provides (several for a shared or divided GPU).
+    - `allocated`: how many of them live pods are known to hold.
+    - `withdrawn`: how many the device plugin no longer offers, though a pod may still hold one.
+    - `alternatives`: other resources that it may belong to; then `count` is an expected value.
     """
 
     unit: str
@@ -37,14 +38,14 @@ class UnitView(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def left(self) -> int:
-        """How many units of it can be handed out, or are."""
+        """How many of its units are in use or can be allocated."""
         return self.count - self.withdrawn
 
 
 class PluginView(msgspec.Struct, frozen=True, gc=False):
-    """An extended resource on a node, in units: how many there are, how many may be allocated.
+    """An extended resource on a node: how many units exist, and how many may be allocated.
 
-    `units` are only those with an identity that something is known about.
+    `units` are only the devices with an identity that some evidence names.
     """
 
     resource: str
@@ -54,24 +55,28 @@ class PluginView(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def withdrawn(self) -> int:
-        """How many units the device plugin has withdrawn, known by name or not."""
+        """How many units the device plugin has withdrawn, whether Fettle knows their names or
+        not."""
         return max(0, self.capacity - self.allocatable)
 
     @property
     def counts_withdrawn(self) -> bool:
-        """Whether its capacity counts the units that are withdrawn by name: a device plugin that
-        started anew without a lost GPU has less of it."""
+        """Whether its capacity includes the units that are withdrawn by name. A device plugin that
+        restarted without a lost GPU reports a smaller capacity."""
         return sum(unit.withdrawn for unit in self.units) <= self.withdrawn
 
 
 class NodeView(msgspec.Struct, frozen=True, gc=False):
-    """A node: its own health (every device on it inherits that), its pools and plugin resources.
+    """A node: its own health, which applies to every device on it, its pools and its plugin
+    resources.
 
-    `pools` are in the order in which the allocator walks them; `malformed` says why it cannot
-    gather any of them ("" if it can). `quarantined` are sentences about objects of this node that
-    could not be read; `unread`: the Node itself never could as a whole, so that its labels and
-    resources may be other than they seem. `taints` are the node's own, `kubelet` its version.
-    `unheard` are conditions that no rule names.
+    - `pools`: in the order in which the allocator walks them. `malformed`: why it cannot gather any
+      of them; "" if it can.
+    - `quarantined`: sentences about objects of this node that cannot be read.
+    - `unread`: the Node itself was never readable as a whole, so its labels and resources may
+      differ from what they seem.
+    - `taints`: the node's own. `kubelet`: its version.
+    - `unknown_conditions`: conditions that no rule names.
     """
 
     name: str
@@ -84,14 +89,14 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     malformed: str = ""
     taints: tuple[core.Taint, ...] = ()
     kubelet: str = ""
-    unheard: tuple[Unheard, ...] = ()
+    unknown_conditions: tuple[UnknownCondition, ...] = ()
 
 
 class SourceStatus(NamedTuple):
-    """How fresh one source is: `contact_at` is the last event or bookmark, in seconds of
-    `time.monotonic`, as the wall clock may be set meanwhile.
+    """How fresh one source is.
 
-    Without one that is not `needed` there are views all the same.
+    `contact_at` is the last event or bookmark, in seconds of `time.monotonic`, since the wall clock
+    may be set meanwhile. Views are published even without a source that is not `needed`.
     """
 
     name: str
@@ -105,13 +110,15 @@ class SourceStatus(NamedTuple):
 class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The cluster as Fettle knows it at one moment.
 
-    `generation` counts every view; `basis` only those in which something changed that verdicts
-    rest on (nodes, devices, health, claims, templates, classes, namespaces, policies, which of them
-    cannot be read, and which breakers are open), not mere pods.
-    Mappings are by name (`namespace/name` where namespaced); `pods` holds only pods that use
-    devices; `extended_claims` are those of `claims` that the scheduler made for extended resources,
-    by the UID of their pod; `served` says by kind whether the cluster serves it.
-    `quotas` are by namespace, `compute_domains` by UID; None where they are not read.
+    - `generation` counts every view. `basis` counts only those in which something changed that
+      verdicts depend on: nodes, devices, health, claims, templates, classes, namespaces, policies,
+      which of them cannot be read, and open breakers; but not mere pods.
+    - Mappings are by name (`namespace/name` where namespaced). `pods` has only pods that use
+      devices.
+    - `extended_claims`: those of `claims` that the scheduler made for extended resources, by the
+      UID of their pod.
+    - `served`: by kind, whether the cluster serves it.
+    - `quotas` are by namespace, `compute_domains` by UID; None where they are not read.
     """
 
     generation: int
@@ -147,7 +154,7 @@ _REMEMBERED = 256
 
 
 class Publisher:
-    """Holds the newest view; the writer swaps it, anyone reads it or waits for a newer one."""
+    """Holds the newest view. The writer swaps it; anyone can read it or wait for a newer one."""
 
     def __init__(self) -> None:
         self.view: View = EMPTY
@@ -156,7 +163,7 @@ class Publisher:
         self._published = asyncio.Event()
 
     def publish(self, view: View, changed_nodes: frozenset[str]) -> None:
-        """Swap in a newer view; `changed_nodes` are those whose record differs from before."""
+        """Swap in a newer view. `changed_nodes` are the nodes whose record changed."""
         assert view.generation > self.view.generation
         if view.basis != self.view.basis:
             self._changes.append((view.basis, changed_nodes))
@@ -165,13 +172,14 @@ class Publisher:
         published.set()
 
     def republish(self) -> None:
-        """Publish the newest view once more, since what verdicts rest on beside it changed."""
+        """Publish the newest view again, because something outside it changed that verdicts depend
+        on."""
         view = self.view
         again = msgspec.structs.replace(view, generation=view.generation + 1, basis=view.basis + 1)
         self.publish(again, frozenset())
 
     def changed_since(self, basis: int) -> frozenset[str] | None:
-        """Names of the nodes that changed after that basis; None: too long ago to say."""
+        """Names of the nodes that changed after that basis; None if that was too long ago."""
         if basis == self.view.basis:
             return frozenset()
         newer = list(islice(reversed(self._changes), self.view.basis - basis))
@@ -180,8 +188,8 @@ class Publisher:
         return frozenset().union(*(names for _, names in newer))
 
     async def newer_than(self, generation: int, until: float | None = None) -> View:
-        """The newest view once it is newer than `generation`, or at a time of the loop as it is
-        then."""
+        """The newest view once it is newer than `generation`, or at the loop time `until`,
+        whichever comes first."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 while self.view.generation <= generation:

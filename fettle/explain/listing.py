@@ -70,7 +70,7 @@ def unknown_conditions(view: View) -> list[dict[str, Any]]:
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, node in sorted(view.nodes.items()):
         if node.plugins or node.pools:
-            for one in node.unheard:
+            for one in node.unknown_conditions:
                 found[one.type][one.status].append(name)
         pause()
     return [

@@ -1,7 +1,7 @@
 """Decaying evidence: one running sum for each subject, source, family and half-life.
 
-`Σ weight · 2^(−age / half-life)`, at most the cap, kept as one strength at one time, so that a
-thousand events cost as much as one, in whatever order they are heard of.
+`Σ weight · 2^(−age / half-life)`, at most the cap. It is stored as one strength at one time, so a
+thousand events cost as much as one, in whatever order they arrive.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import msgspec
 from fettle.model import Evidence, EvidenceKind, Weighed
 
 NEGLIGIBLE = 0.005
-"""A weight below which fading evidence is forgotten."""
+"""Fading evidence below this weight is forgotten."""
 _LATELY = ", lately"
 """Ends the source of a trace."""
 NOT_CLEARED, NOT_REPORTED = "; not cleared since", "; no longer reported"
 LATCHED = f"{NOT_REPORTED}, latched until it is cleared"
-"""End the text of what is not said any more, yet counts."""
+"""These three end the text of evidence that is no longer reported, but still counts."""
 
 
 class Fading(msgspec.Struct, gc=False):
-    """The `strength` of `count` events at time `at`; `evidence` is the latest of them."""
+    """The `strength` of `count` events at time `at`. `evidence` is the latest of them."""
 
     evidence: Evidence
     strength: float
@@ -43,7 +43,8 @@ class Fading(msgspec.Struct, gc=False):
         self.evidence = self._latest(event)
 
     def renew(self, evidence: Evidence, now: float) -> None:
-        """The same fact, left by another messenger or another time: it is fresh, not worse."""
+        """The same fact again, left by another reporter or at another time: it is fresh again, but
+        not worse."""
         self._set_back(now)
         other = starting(evidence, now)
         at = max(self.at, other.at)
@@ -74,7 +75,7 @@ class Fading(msgspec.Struct, gc=False):
         return self.strength * math.exp2(-age_s / self.evidence.half_life_s)
 
     def _set_back(self, now: float) -> None:
-        """A clock that was ahead when this was heard of may be right by now."""
+        """Corrects a time in the future: the clock was ahead when the event arrived."""
         self.at = min(self.at, now)
 
     def _latest(self, other: Evidence) -> Evidence:
@@ -83,11 +84,12 @@ class Fading(msgspec.Struct, gc=False):
 
 
 def starting(event: Evidence, now: float) -> Fading:
+    """A new sum with one event."""
     return Fading(event, event.weight, min(event.observed_at, now))
 
 
 def orphaned(evidence: Evidence, half_life_s: float) -> Evidence:
-    """A level fault whose messenger has been gone since `observed_at`, without an all-clear."""
+    """A level fault whose reporter has been gone since `observed_at`, without an all-clear."""
     return msgspec.structs.replace(
         evidence,
         kind=EvidenceKind.DECAYING,
@@ -100,9 +102,9 @@ def orphaned(evidence: Evidence, half_life_s: float) -> Evidence:
 def trace(
     evidence: Evidence, weight: float, cap: float, half_life_s: float, now: float
 ) -> Evidence:
-    """What a fault that was said to be over leaves behind: at most a quarter of its weight.
+    """What remains of a fault that was said to be over: at most a quarter of its weight.
 
-    However often it comes back, its traces add up to no more than its own cap.
+    However often the fault comes back, its traces add up to no more than its own cap.
     """
     return msgspec.structs.replace(
         evidence,
@@ -117,7 +119,7 @@ def trace(
 
 
 def as_said(text: str) -> str:
-    """A text without what was added when it was not said any more."""
+    """The text, without what was added when it was no longer reported."""
     return text.removesuffix(LATCHED).removesuffix(NOT_REPORTED).removesuffix(NOT_CLEARED)
 
 

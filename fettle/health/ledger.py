@@ -1,6 +1,6 @@
 """The ledger: all evidence that stands or fades, by subject and by reporter.
 
-Reports come in per reporter. Its silence is an all-clear only where its report says so; else what
+Reports come in per reporter. Silence is an all-clear only where the report says so. Otherwise what
 stood fades, and what was latched stays. Knows nothing of scores and states.
 """
 
@@ -14,10 +14,10 @@ import msgspec
 from fettle.health import fading
 from fettle.health.fading import Fading
 from fettle.health.reporters import (
+    Cause,
     EvidenceIndex,
     EvidenceTopic,
     Reporter,
-    Topic,
     effective_evidence,
     is_rebooted,
     is_same_evidence,
@@ -30,11 +30,11 @@ from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId, Weighed
 
 MILD = 0.10
-"""The all-clear of something that weighs no more is not worth judging afresh."""
+"""The all-clear of something that weighs no more than this does not change a state."""
 
 
 class Ledger:
-    """Evidence by subject; every change is also noted in the set that `report` returns."""
+    """Evidence by subject. Every change is also recorded in the set that `report` returns."""
 
     def __init__(self, rules: SignalRules, orphan_half_life_s: float) -> None:
         self._rules = rules
@@ -43,73 +43,76 @@ class Ledger:
         self._boots: dict[str, str] = {}
         self._standing, self._events = EvidenceIndex(), EvidenceIndex()
         self._fading = FadingSums()
-        self._eased: dict[Subject, int] = {}
+        self._all_clears: dict[Subject, int] = {}
         self._units: dict[str, set[UnitId]] = defaultdict(set)
         self._changed: set[Subject] = set()
-        self._traced: set[tuple[Subject, str, Family]] = set()
+        self._with_trace: set[tuple[Subject, str, Family]] = set()
 
-    # -- what is said
+    # -- reports in
 
     def report(self, report: SignalReport, now: float) -> set[Subject]:
-        """What one object says now; returns the subjects whose evidence changed."""
+        """What one object says now. Returns the subjects whose evidence changed."""
         self._begin()
-        known = self._reporters.get(report.reporter) or Reporter(
+        reporter = self._reporters.get(report.reporter) or Reporter(
             report.reporter, boot=self._boots.get(report.reporter, "")
         )
-        if known.uid and report.uid and known.uid != report.uid:
-            self._silence(known, now)
-            known.remediated = None
+        if reporter.uid and report.uid and reporter.uid != report.uid:
+            self._silence(reporter, now)
+            reporter.remediated = None
         remediated = self._rules.signals["remediated"]
-        saying = effective_evidence(known, report, remediated.weight)
-        for said in [s for s in known.left if s not in saying and settles(report, s)]:
-            self._clear_left(known, said, now)
-        for left in report.left:
-            if self._withdraw(known, topic_of(left)) is not None:
-                self._note(left.subject)
-            self._leave(known, left, now)
-        self._end(known, report, saying, now)
-        rebooted = is_rebooted(known, report)
-        for subject, source in report.cleared | (report.of_boot if rebooted else frozenset()):
+        current = effective_evidence(reporter, report, remediated.weight)
+        for topic in [s for s in reporter.orphaned if s not in current and settles(report, s)]:
+            self._clear_orphan(reporter, topic, now)
+        for stale in report.stale:
+            if self._withdraw(reporter, topic_of(stale)) is not None:
+                self._note(stale.subject)
+            self._leave_orphan(reporter, stale, now)
+        self._end(reporter, report, current, now)
+        rebooted = is_rebooted(reporter, report)
+        for subject, source in report.cleared | (
+            report.ended_by_reboot if rebooted else frozenset()
+        ):
             self._clear_others(subject, source, now)
-        for said, evidence in saying.items():
+        for topic, evidence in current.items():
             if evidence.kind is EvidenceKind.DECAYING:
-                self._count(known, said, evidence, now)
+                self._count(reporter, topic, evidence, now)
             else:
-                self._stand(known, said, evidence)
+                self._stand(reporter, topic, evidence)
         if report.boot:
             self._boots[report.reporter] = report.boot
-        known.absent_is_clear = report.absent_is_clear
-        known.uid, known.boot, known.gone = report.uid, report.boot, False
-        self._keep(known)
+        reporter.absent_is_clear = report.absent_is_clear
+        reporter.uid, reporter.boot, reporter.gone = report.uid, report.boot, False
+        self._keep(reporter)
         return self._changed
 
-    def vanish(self, reporter: str, now: float) -> set[Subject]:
-        """The messenger is gone: what it said fades, or is clear where its silence says so."""
+    def vanish(self, name: str, now: float) -> set[Subject]:
+        """A reporter is gone. What it said fades, or is over where its silence means that."""
         self._begin()
-        self._boots.pop(reporter, None)
-        if (known := self._reporters.get(reporter)) is not None:
-            self._silence(known, now)
-            known.gone, known.remediated = True, None
-            self._keep(known)
+        self._boots.pop(name, None)
+        if (reporter := self._reporters.get(name)) is not None:
+            self._silence(reporter, now)
+            reporter.gone, reporter.remediated = True, None
+            self._keep(reporter)
         return self._changed
 
     def forget(self, subject: Subject, now: float, since: float = float("-inf")) -> set[Subject]:
-        """The subject is gone, a node with its units; returns those of which anything was known.
+        """The subject is gone; a node takes its units along. Returns those about which anything was
+        known.
 
-        What reporters that are still there say is kept for its return, but for events from before
+        What living reporters say is kept for the subject's return, except events from before
         `since`.
         """
         gone: set[Subject] = set()
-        if self.knows(subject) or subject in self._eased:
+        if self.knows(subject) or subject in self._all_clears:
             gone.add(subject)
         if isinstance(subject, NodeId):
             gone |= self._units.pop(subject.node, set())
         for one in gone:
-            self._eased.pop(one, None)
+            self._all_clears.pop(one, None)
             self._fading.forget(one)
-            for name, said in list(self._standing.of(one)):
+            for name, topic in list(self._standing.of(one)):
                 if self._reporters[name].gone:
-                    self._withdraw(self._reporters[name], said)
+                    self._withdraw(self._reporters[name], topic)
                     self._keep(self._reporters[name])
             for event in self._events.of(one).values():
                 if event.observed_at >= since and not fading.starting(event, now).is_negligible(
@@ -120,7 +123,7 @@ class Ledger:
                 self._units[one.node].add(one)
         return gone
 
-    # -- what is asked
+    # -- evidence out
 
     def knows(self, subject: Subject) -> bool:
         return subject in self._standing or subject in self._fading
@@ -134,9 +137,9 @@ class Ledger:
     def fading(self, subject: Subject, now: float) -> Iterator[Fading]:
         return (one for _, one in self._fading.of(subject, now))
 
-    def eased(self, subject: Subject) -> int:
+    def all_clears(self, subject: Subject) -> int:
         """How many all-clears that matter there have been about a subject."""
-        return self._eased.get(subject, 0)
+        return self._all_clears.get(subject, 0)
 
     def units(self, node: str) -> set[UnitId]:
         return set(self._units.get(node, ()))
@@ -144,23 +147,23 @@ class Ledger:
     def sweep(
         self, now: float, followed: Container[Subject], remembered: Container[Subject]
     ) -> set[UnitId]:
-        """Let go of what has faded, of the events that made it, and of units not remembered.
+        """Forget what has faded, the events behind it, and units not remembered. Returns those
+        units.
 
-        Also of what reporters that are gone have latched, if their subject is not followed.
-        Returns the units.
+        Also forget what reporters that are gone have latched, if nobody follows its subject.
         """
         self._fading.sweep(now)
-        for known in list(self._reporters.values()):
-            known.left = {s for s in known.left if self._fading.about(s)}
-            for said, event in list(known.events.items()):
+        for reporter in list(self._reporters.values()):
+            reporter.orphaned = {s for s in reporter.orphaned if self._fading.about(s)}
+            for topic, event in list(reporter.events.items()):
                 if fading.starting(event, now).is_negligible(now):
-                    self._uncount(known, said)
-            if known.gone:
-                for said in [s for s in known.standing if s.subject not in followed]:
-                    self._withdraw(known, said)
-            self._keep(known)
-        for subject in [s for s in self._eased if s not in followed and not self.knows(s)]:
-            del self._eased[subject]
+                    self._uncount(reporter, topic)
+            if reporter.gone:
+                for topic in [s for s in reporter.standing if s.subject not in followed]:
+                    self._withdraw(reporter, topic)
+            self._keep(reporter)
+        for subject in [s for s in self._all_clears if s not in followed and not self.knows(s)]:
+            del self._all_clears[subject]
         let_go: set[UnitId] = set()
         for node, units in list(self._units.items()):
             over = {u for u in units if u not in remembered and not self.knows(u)}
@@ -174,183 +177,185 @@ class Ledger:
 
     def _end(
         self,
-        known: Reporter,
+        reporter: Reporter,
         report: SignalReport,
-        saying: dict[EvidenceTopic, Evidence],
+        current: dict[EvidenceTopic, Evidence],
         now: float,
     ) -> None:
-        """What stood and is said no more: said otherwise now, over, still latched, or fading."""
-        rebooted = is_rebooted(known, report)
-        for said, evidence in known.by_weight():
-            if said in saying:
+        """For what stood and is not repeated: it is replaced, over, still latched, or fades."""
+        rebooted = is_rebooted(reporter, report)
+        for topic, evidence in reporter.by_weight():
+            if topic in current:
                 continue
-            if said.counterpart in saying:
-                self._withdraw(known, said)
-                self._replace(evidence, saying[said.counterpart])
-            elif settles(report, said) or (rebooted and said.latched):
-                self._clear(known, said, now)
+            if topic.counterpart in current:
+                self._withdraw(reporter, topic)
+                self._replace(evidence, current[topic.counterpart])
+            elif settles(report, topic) or (rebooted and topic.latched):
+                self._clear(reporter, topic, now)
             else:
-                self._unsaid(known, said, now)
+                self._no_longer_reported(reporter, topic, now)
 
     def _replace(self, old: Evidence, new: Evidence) -> None:
         self._note(old.subject)
         if old.weight - new.weight > MILD:
-            self._ease(new)
+            self._count_all_clear(new)
 
-    def _stand(self, known: Reporter, said: EvidenceTopic, evidence: Evidence) -> None:
-        old = known.standing.get(said)
+    def _stand(self, reporter: Reporter, topic: EvidenceTopic, evidence: Evidence) -> None:
+        old = reporter.standing.get(topic)
         if old is not None:
             if is_same_evidence(evidence, old):
-                return  # said again: it stands since it was first said
+                return  # repeated: it stands since it was first said
             if evidence.text == fading.as_said(old.text):
                 evidence = msgspec.structs.replace(evidence, observed_at=old.observed_at)
             self._replace(old, evidence)
-        known.left.discard(said)
-        known.standing[said] = evidence
-        self._standing.put(known, said, evidence)
-        self._note(said.subject)
+        reporter.orphaned.discard(topic)
+        reporter.standing[topic] = evidence
+        self._standing.put(reporter, topic, evidence)
+        self._note(topic.subject)
 
-    def _count(self, known: Reporter, said: EvidenceTopic, event: Evidence, now: float) -> None:
-        """An event, once per reporter; it takes the place of a fault that stood."""
-        if self._withdraw(known, said) is not None:
-            self._note(said.subject)
-        if said in known.events:
+    def _count(self, reporter: Reporter, topic: EvidenceTopic, event: Evidence, now: float) -> None:
+        """An event counts once per reporter. It replaces a fault that stood."""
+        if self._withdraw(reporter, topic) is not None:
+            self._note(topic.subject)
+        if topic in reporter.events:
             return
-        known.events[said] = event
-        self._events.put(known, said, event)
+        reporter.events[topic] = event
+        self._events.put(reporter, topic, event)
         if not fading.starting(event, now).is_negligible(now):
             self._fade(event, now)
 
-    def _clear(self, known: Reporter, said: EvidenceTopic, now: float) -> None:
-        if (evidence := self._withdraw(known, said)) is not None:
-            self._fading.pop(said)
+    def _clear(self, reporter: Reporter, topic: EvidenceTopic, now: float) -> None:
+        if (evidence := self._withdraw(reporter, topic)) is not None:
+            self._fading.pop(topic)
             self._after_clear(evidence, now)
 
-    def _clear_left(self, known: Reporter, said: EvidenceTopic, now: float) -> None:
-        known.left.discard(said)
-        for one in self._fading.pop(said):
+    def _clear_orphan(self, reporter: Reporter, topic: EvidenceTopic, now: float) -> None:
+        reporter.orphaned.discard(topic)
+        for one in self._fading.pop(topic):
             self._after_clear(one.evidence, now)
 
     def _clear_others(self, subject: Subject, source: str, now: float) -> None:
-        """What vanished messengers left behind; the living speak for themselves."""
+        """Clears what vanished reporters left behind. Living ones speak for themselves."""
         for one in self._fading.pop_source(subject, source):
             self._after_clear(one.evidence, now)
 
     def _after_clear(self, evidence: Evidence, now: float) -> None:
-        """An explicit all-clear: at once, but for a light trace that repeats add up."""
+        """An explicit all-clear takes effect at once, except for a light trace; traces of repeated
+        faults add up."""
         self._note(evidence.subject)
         if evidence.weight > MILD and evidence.kind is not EvidenceKind.UNKNOWN:
-            self._ease(evidence)
+            self._count_all_clear(evidence)
         if evidence.weight > 0.0 and self._is_recovery(evidence):
             row = self._rules.signals["trace"]
             half_life_s = self._rules.half_life_s(evidence.family)
             self._fade(fading.trace(evidence, row.weight, row.cap, half_life_s, now), now)
 
     def _is_recovery(self, cleared: Evidence) -> bool:
-        """Whether a trace is due: one for each recovery, when the last who said it stops.
+        """Whether a trace is due: one per recovery, when the last reporter of the fault stops.
 
         A planned state is not a fault to recover from.
         """
-        topic = (cleared.source, cleared.family)
-        mark = (cleared.subject, *topic)
+        cause = (cleared.source, cleared.family)
+        mark = (cleared.subject, *cause)
         others = self._standing.of(cleared.subject)
-        if cleared.family is Family.OPERATOR or cleared.planned or mark in self._traced:
+        if cleared.family is Family.OPERATOR or cleared.planned or mark in self._with_trace:
             return False
         unknown = cleared.kind is EvidenceKind.UNKNOWN
         if any(
-            said.topic == topic and (unknown or not said.unknown) and not other.planned
-            for (_, said), other in others.items()
+            topic.cause == cause and (unknown or not topic.unknown) and not other.planned
+            for (_, topic), other in others.items()
         ):
             return False
-        self._traced.add(mark)
+        self._with_trace.add(mark)
         return True
 
-    def _unsaid(self, known: Reporter, said: EvidenceTopic, now: float) -> None:
-        """No longer said, and no all-clear: it fades, or stands if it is latched."""
-        if said.latched:
-            self._latch(known, said)
+    def _no_longer_reported(self, reporter: Reporter, topic: EvidenceTopic, now: float) -> None:
+        """No longer reported, without an all-clear: it fades, or stands if it is latched."""
+        if topic.latched:
+            self._latch(reporter, topic)
         else:
-            self._orphan(known, said, now)
+            self._orphan(reporter, topic, now)
 
-    def _latch(self, known: Reporter, said: EvidenceTopic) -> None:
-        before = known.standing[said]
+    def _latch(self, reporter: Reporter, topic: EvidenceTopic) -> None:
+        before = reporter.standing[topic]
         text = fading.as_said(before.text) + fading.LATCHED
         if text != before.text:
-            known.standing[said] = latched = msgspec.structs.replace(before, text=text)
-            self._standing.put(known, said, latched)
-            self._note(said.subject)
+            reporter.standing[topic] = latched = msgspec.structs.replace(before, text=text)
+            self._standing.put(reporter, topic, latched)
+            self._note(topic.subject)
 
-    def _orphan(self, known: Reporter, said: EvidenceTopic, now: float) -> None:
-        evidence = self._withdraw(known, said)
+    def _orphan(self, reporter: Reporter, topic: EvidenceTopic, now: float) -> None:
+        evidence = self._withdraw(reporter, topic)
         if evidence is None:
             return
-        self._note(said.subject)
+        self._note(topic.subject)
         if evidence.kind is EvidenceKind.LEVEL:
-            self._leave(known, msgspec.structs.replace(evidence, observed_at=now), now)
+            self._leave_orphan(reporter, msgspec.structs.replace(evidence, observed_at=now), now)
 
-    def _leave(self, known: Reporter, evidence: Evidence, now: float) -> None:
+    def _leave_orphan(self, reporter: Reporter, evidence: Evidence, now: float) -> None:
         """A level fault that is no longer reported fades from its `observed_at`.
 
-        That is reckoned anew with every look at a silent one's object; the first counts.
+        For a silent producer that time is computed again with each report; the first one counts.
         """
-        said = topic_of(evidence)
+        topic = topic_of(evidence)
         left = fading.orphaned(evidence, self._orphan_half_life_s)
-        is_known = said in known.left and any(
-            is_same_evidence(left, one.evidence) for one in self._fading.about(said)
+        is_known = topic in reporter.orphaned and any(
+            is_same_evidence(left, one.evidence) for one in self._fading.about(topic)
         )
         if not is_known and not fading.starting(left, now).is_negligible(now):
-            known.left.add(said)
+            reporter.orphaned.add(topic)
             self._fade(left, now, renew=True)
 
-    def _silence(self, known: Reporter, now: float) -> None:
-        for said, _ in known.by_weight():
-            if known.absent_is_clear:
-                self._clear(known, said, now)
+    def _silence(self, reporter: Reporter, now: float) -> None:
+        for topic, _ in reporter.by_weight():
+            if reporter.absent_is_clear:
+                self._clear(reporter, topic, now)
             else:
-                self._unsaid(known, said, now)
-        for said in list(known.events):
-            self._uncount(known, said)
+                self._no_longer_reported(reporter, topic, now)
+        for topic in list(reporter.events):
+            self._uncount(reporter, topic)
 
-    def _uncount(self, known: Reporter, said: EvidenceTopic) -> None:
-        """The event stays in what fades, but no longer belongs to a present reporter."""
-        del known.events[said]
-        self._events.drop(known, said)
+    def _uncount(self, reporter: Reporter, topic: EvidenceTopic) -> None:
+        """The event stays in the fading sums, but no longer belongs to a living reporter."""
+        del reporter.events[topic]
+        self._events.drop(reporter, topic)
 
-    def _withdraw(self, known: Reporter, said: EvidenceTopic) -> Evidence | None:
-        self._standing.drop(known, said)
-        return known.standing.pop(said, None)
+    def _withdraw(self, reporter: Reporter, topic: EvidenceTopic) -> Evidence | None:
+        self._standing.drop(reporter, topic)
+        return reporter.standing.pop(topic, None)
 
     def _fade(self, event: Evidence, now: float, *, renew: bool = False) -> None:
         self._fading.add(event, now, renew=renew)
         self._note(event.subject)
 
-    def _ease(self, evidence: Evidence) -> None:
-        """What a tenant could cause never changed the state, so its end does not change it
-        either.
-        """
+    def _count_all_clear(self, evidence: Evidence) -> None:
+        """Evidence that a tenant could cause never changes the state, so neither does its end."""
         if not evidence.witness:
-            self._eased[evidence.subject] = self._eased.get(evidence.subject, 0) + 1
+            self._all_clears[evidence.subject] = self._all_clears.get(evidence.subject, 0) + 1
 
     def _begin(self) -> None:
-        self._changed, self._traced = set(), set()
+        self._changed, self._with_trace = set(), set()
 
     def _note(self, subject: Subject) -> None:
         self._changed.add(subject)
         if isinstance(subject, UnitId):
             self._units[subject.node].add(subject)
 
-    def _keep(self, known: Reporter) -> None:
-        if known.is_over():
-            self._reporters.pop(known.name, None)
+    def _keep(self, reporter: Reporter) -> None:
+        if reporter.is_over():
+            self._reporters.pop(reporter.name, None)
         else:
-            self._reporters[known.name] = known
+            self._reporters[reporter.name] = reporter
 
 
-_SumKey = tuple[Topic, float, str]
+_SumKey = tuple[Cause, float, str]
 
 
 class FadingSums:
-    """What does not count any more stays until it is swept."""
+    """All that fades, by subject: one running sum for each cause, half-life and witness.
+
+    Negligible sums stay until they are swept.
+    """
 
     def __init__(self) -> None:
         self._sums: dict[Subject, dict[_SumKey, Fading]] = {}
@@ -359,7 +364,7 @@ class FadingSums:
         return subject in self._sums
 
     def of(self, subject: Subject, now: float) -> Iterator[tuple[_SumKey, Fading]]:
-        """Those that still count."""
+        """The sums that still count."""
         for key, one in self._sums.get(subject, {}).items():
             if not one.is_negligible(now):
                 yield key, one
@@ -367,27 +372,28 @@ class FadingSums:
     def unhidden(
         self, subject: Subject, standing: Mapping[tuple[str, EvidenceTopic], Evidence], now: float
     ) -> Iterator[Weighed]:
-        """Those that count beside what stands: that hides what is weaker on its topic.
+        """The sums that count beside what stands. What stands hides weaker sums of the same cause.
 
-        Witnesses add up, so what has one hides, and is hidden by, the word of the same one only.
+        Witnesses add up, so evidence with a witness hides, and is hidden by, only that of the same
+        witness.
         """
-        heaviest: dict[tuple[Topic, str], Evidence] = {}
-        for (_, said), evidence in standing.items():
-            if not said.unknown:
-                key = (said.topic, evidence.witness)
+        heaviest: dict[tuple[Cause, str], Evidence] = {}
+        for (_, topic), evidence in standing.items():
+            if not topic.unknown:
+                key = (topic.cause, evidence.witness)
                 heaviest[key] = max(evidence, heaviest.get(key, evidence), key=_weight)
-        for (topic, _, witness), one in self.of(subject, now):
+        for (cause, _, witness), one in self.of(subject, now):
             weighed = one.weighed(now)
-            if not _hides(heaviest.get((topic, witness)), weighed):
+            if not _hides(heaviest.get((cause, witness)), weighed):
                 yield weighed
 
-    def about(self, said: EvidenceTopic) -> list[Fading]:
-        """Those on its topic."""
-        sums = self._sums.get(said.subject, {})
-        return [] if said.unknown else [one for key, one in sums.items() if key[0] == said.topic]
+    def about(self, topic: EvidenceTopic) -> list[Fading]:
+        """The sums of this topic's cause."""
+        sums = self._sums.get(topic.subject, {})
+        return [] if topic.unknown else [one for key, one in sums.items() if key[0] == topic.cause]
 
     def add(self, event: Evidence, now: float, *, renew: bool = False) -> None:
-        """One more event; with `renew` the same fact once more."""
+        """One more event; with `renew`, the same fact again."""
         sums = self._sums.setdefault(event.subject, {})
         key = ((event.source, event.family), event.half_life_s, event.witness)
         if key not in sums:
@@ -397,14 +403,14 @@ class FadingSums:
         else:
             sums[key].add(event, now)
 
-    def pop(self, said: EvidenceTopic) -> list[Fading]:
-        """Those on its topic, which are over."""
-        sums = self._sums.get(said.subject, {})
-        over = [] if said.unknown else [key for key in sums if key[0] == said.topic]
+    def pop(self, topic: EvidenceTopic) -> list[Fading]:
+        """Removes and returns the sums of this topic's cause, which are over."""
+        sums = self._sums.get(topic.subject, {})
+        over = [] if topic.unknown else [key for key in sums if key[0] == topic.cause]
         return [sums.pop(key) for key in over]
 
     def pop_source(self, subject: Subject, source: str) -> list[Fading]:
-        """Those of one source, which are over."""
+        """Removes and returns the sums of one source, which are over."""
         sums = self._sums.get(subject, {})
         return [sums.pop(key) for key in [key for key in sums if key[0][0] == source]]
 
@@ -412,7 +418,7 @@ class FadingSums:
         self._sums.pop(subject, None)
 
     def sweep(self, now: float) -> None:
-        """Let go of what has faded."""
+        """Forget what has faded."""
         for subject, sums in list(self._sums.items()):
             for key in [key for key, one in sums.items() if one.is_negligible(now)]:
                 del sums[key]
@@ -425,7 +431,7 @@ def _weight(evidence: Evidence) -> float:
 
 
 def _hides(standing: Evidence | None, fading: Weighed) -> bool:
-    """Whether the score is the same without what fades."""
+    """Whether the score would be the same without what fades."""
     if standing is None or fading.weight > standing.weight:
         return False
     return fading.evidence.together <= standing.together

@@ -1,4 +1,10 @@
-"""Who says what: the words of one reporter, and what it means that it does not say one any more."""
+"""What each reporter says, compared with what it said before.
+
+A device has one taint per key and a condition has one reason, so a new fault displaces the one
+before it without ending it. A latched fault therefore stands beside the new report until the same
+source says nothing more of the subject, the boot id changes, or a remediation is reported. A
+remediation covers the faults that were there when it was first reported, and none that come later.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +20,7 @@ from fettle.model import Evidence, EvidenceKind, Family, Subject
 
 
 class EvidenceTopic(NamedTuple):
-    """What one piece of evidence is about; one reporter says at most one thing about it."""
+    """What one piece of evidence is about. One reporter says at most one thing about it."""
 
     subject: Subject
     source: str
@@ -23,35 +29,37 @@ class EvidenceTopic(NamedTuple):
     latched: bool
 
     @property
-    def topic(self) -> Topic:
+    def cause(self) -> Cause:
         return self.source, self.family
 
     @property
-    def of(self) -> tuple[Subject, str]:
+    def subject_and_source(self) -> tuple[Subject, str]:
         """Subject and source, whatever is said."""
         return self.subject, self.source
 
     @property
     def counterpart(self) -> EvidenceTopic:
-        """The same thing, latched where this is not, and the other way round."""
+        """The same topic, latched if this one is not, and the other way round."""
         return self._replace(latched=not self.latched)
 
 
-Topic = tuple[str, Family]
-"""Source and family, whoever says it."""
+Cause = tuple[str, Family]
+"""Source and family, whoever reports it."""
 
 
 class Reporter(msgspec.Struct, gc=False):
-    """One reporter: what it says, its events already counted, and what it left unsettled.
+    """One reporter: what stands, its events already counted, and the topics that it left without an
+    all-clear (`orphaned`).
 
-    `remediated` are the words of faults that a remediation has dealt with; None where the reporter
-    tells of none. `gone`: the object is not there any more, only what it latched still stands.
+    `remediated` are the identities of faults that a remediation has dealt with; None if the
+    reporter mentions no remediation. `gone`: the object no longer exists, and only what it latched
+    still stands.
     """
 
     name: str
     standing: dict[EvidenceTopic, Evidence] = {}
     events: dict[EvidenceTopic, Evidence] = {}
-    left: set[EvidenceTopic] = set()
+    orphaned: set[EvidenceTopic] = set()
     remediated: Counter[str] | None = None
     absent_is_clear: bool = False
     uid: str = ""
@@ -59,8 +67,8 @@ class Reporter(msgspec.Struct, gc=False):
     gone: bool = False
 
     def is_over(self) -> bool:
-        """Whether nothing is left to remember of it."""
-        return self.remediated is None and not (self.standing or self.events or self.left)
+        """Whether nothing about it needs to be remembered."""
+        return self.remediated is None and not (self.standing or self.events or self.orphaned)
 
     def by_weight(self) -> list[tuple[EvidenceTopic, Evidence]]:
         """What stands, the lightest first: what ends last is remembered."""
@@ -71,23 +79,23 @@ class EvidenceIndex:
     """What reporters say, by subject."""
 
     def __init__(self) -> None:
-        self._words: dict[Subject, dict[tuple[str, EvidenceTopic], Evidence]] = {}
+        self._by_subject: dict[Subject, dict[tuple[str, EvidenceTopic], Evidence]] = {}
 
     def __contains__(self, subject: Subject) -> bool:
-        return subject in self._words
+        return subject in self._by_subject
 
     def of(self, subject: Subject) -> Mapping[tuple[str, EvidenceTopic], Evidence]:
-        """By the reporter's name and what it is about."""
-        return self._words.get(subject, {})
+        """By the reporter's name and the topic."""
+        return self._by_subject.get(subject, {})
 
-    def put(self, known: Reporter, said: EvidenceTopic, evidence: Evidence) -> None:
-        self._words.setdefault(said.subject, {})[known.name, said] = evidence
+    def put(self, reporter: Reporter, topic: EvidenceTopic, evidence: Evidence) -> None:
+        self._by_subject.setdefault(topic.subject, {})[reporter.name, topic] = evidence
 
-    def drop(self, known: Reporter, said: EvidenceTopic) -> None:
-        about = self._words.get(said.subject, {})
-        about.pop((known.name, said), None)
+    def drop(self, reporter: Reporter, topic: EvidenceTopic) -> None:
+        about = self._by_subject.get(topic.subject, {})
+        about.pop((reporter.name, topic), None)
         if not about:
-            self._words.pop(said.subject, None)
+            self._by_subject.pop(topic.subject, None)
 
 
 def topic_of(evidence: Evidence) -> EvidenceTopic:
@@ -100,17 +108,17 @@ def topic_of(evidence: Evidence) -> EvidenceTopic:
     )
 
 
-def is_rebooted(known: Reporter, report: SignalReport) -> bool:
-    return bool(known.boot and report.boot and known.boot != report.boot)
+def is_rebooted(reporter: Reporter, report: SignalReport) -> bool:
+    return bool(reporter.boot and report.boot and reporter.boot != report.boot)
 
 
 def is_same_evidence(one: Evidence, other: Evidence) -> bool:
-    """Whether they say the same, whenever it was observed."""
+    """Whether both say the same, whenever it was observed."""
     return msgspec.structs.replace(one, observed_at=other.observed_at) == other
 
 
 def settles(report: SignalReport, about: EvidenceTopic) -> bool:
-    """Whether a report that does not say it any more means that it is over."""
+    """Whether it is over if the report no longer mentions it."""
     return (
         report.absent_is_clear
         or about.source in report.settled
@@ -119,60 +127,61 @@ def settles(report: SignalReport, about: EvidenceTopic) -> bool:
 
 
 def effective_evidence(
-    known: Reporter, report: SignalReport, remediated_weight: float
+    reporter: Reporter, report: SignalReport, remediated_weight: float
 ) -> dict[EvidenceTopic, Evidence]:
-    """What a report says, in the light of what its reporter said before.
+    """What a report says, combined with what its reporter said before.
 
-    Remembers which faults a remediation has dealt with: those that were there when it was first
-    told of.
+    Also remembers, in `reporter`, which faults a remediation has dealt with: those that were there
+    when it was first reported.
     """
-    released = _released(known, report)
-    known.remediated = _remediated(known, report)
-    said = {topic_of(e): e for e in _counting(known, report, remediated_weight)}
-    if is_rebooted(known, report):
-        return said
-    spoken = {about.of for about in said} - released
-    for about, before in known.standing.items():
-        if about.latched and about.of in spoken and not before.planned:
-            now = said.get(about)
+    released = _released(reporter, report)
+    reporter.remediated = _remediated(reporter, report)
+    found = {topic_of(e): e for e in _counted(reporter, report, remediated_weight)}
+    if is_rebooted(reporter, report):
+        return found
+    reported = {about.subject_and_source for about in found} - released
+    for about, before in reporter.standing.items():
+        if about.latched and about.subject_and_source in reported and not before.planned:
+            now = found.get(about)
             if now is None or now.weight < before.weight:
-                said[about] = _not_cleared(before)
-    return said
+                found[about] = _not_cleared(before)
+    return found
 
 
 def _not_cleared(evidence: Evidence) -> Evidence:
     return msgspec.structs.replace(evidence, text=as_said(evidence.text) + NOT_CLEARED)
 
 
-def _released(known: Reporter, report: SignalReport) -> set[tuple[Subject, str]]:
-    """What a remediation that is told of for the first time has dealt with, whatever was said."""
-    if known.remediated is not None:
+def _released(reporter: Reporter, report: SignalReport) -> set[tuple[Subject, str]]:
+    """What a remediation that is reported for the first time has dealt with, whatever was said
+    before."""
+    if reporter.remediated is not None:
         return set()
     return {(f.evidence.subject, f.evidence.source) for f in report.remediated or ()}
 
 
-def _remediated(known: Reporter, report: SignalReport) -> Counter[str] | None:
+def _remediated(reporter: Reporter, report: SignalReport) -> Counter[str] | None:
     if report.remediated is None:
         return None
-    there = Counter(fault.word for fault in report.remediated)
-    return there if known.remediated is None else there & known.remediated
+    there = Counter(fault.identity for fault in report.remediated)
+    return there if reporter.remediated is None else there & reporter.remediated
 
 
-def _counting(
-    known: Reporter, report: SignalReport, remediated_weight: float
+def _counted(
+    reporter: Reporter, report: SignalReport, remediated_weight: float
 ) -> tuple[Evidence, ...]:
-    """The evidence, with what a remediation has dealt with as it counts since."""
+    """The evidence; faults that a remediation has dealt with count for less."""
     if not report.remediated:
         return report.evidence
-    counted, left = list(report.evidence), Counter(known.remediated)
-    for word, evidence in report.remediated:
-        is_older = left[word] > 0
-        left[word] -= 1
-        counted.append(_eased(evidence, remediated_weight) if is_older else evidence)
+    counted, left = list(report.evidence), Counter(reporter.remediated)
+    for identity, evidence in report.remediated:
+        is_older = left[identity] > 0
+        left[identity] -= 1
+        counted.append(_capped(evidence, remediated_weight) if is_older else evidence)
     return heaviest(counted)
 
 
-def _eased(evidence: Evidence, most: float) -> Evidence:
+def _capped(evidence: Evidence, most: float) -> Evidence:
     if evidence.weight <= most:
         return evidence
     return msgspec.structs.replace(

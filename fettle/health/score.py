@@ -1,9 +1,9 @@
-"""The score: the worst of each family, what is left across families.
+"""The score: `Π (1 − worst weight of the family)` over all families of evidence.
 
-`score = Π (1 − worst weight of the family)`. Unknown takes a score down to 0.75 and no further.
-Of the traces of what is over, the heaviest counts: a reboot or a repair shows in several families.
-Evidence that has a witness is corroborated by other witnesses, within a bound that holds across
-families too: what tenants could bring about takes no more than that from what else is known.
+Unknown evidence lowers a score to 0.75 and no further. Of the traces of past faults only the
+heaviest counts, since a reboot or a repair shows in several families. Evidence with a witness is
+corroborated by other witnesses, within a bound that holds across families too: what tenants could
+cause takes no more than that from the rest of the score.
 """
 
 from collections import defaultdict
@@ -16,13 +16,13 @@ DIGITS = 4
 
 
 def weigh(evidence: Evidence) -> Weighed:
-    """Evidence that does not fade."""
+    """Evidence that does not fade, with its weight."""
     unknown = evidence.kind is EvidenceKind.UNKNOWN
     return Weighed(evidence, 1.0 - UNKNOWN_SCORE if unknown else evidence.weight)
 
 
 def ordered(said: Iterable[Weighed]) -> tuple[Weighed, ...]:
-    """The heaviest first; ties in an order that does not depend on who spoke first."""
+    """The heaviest first; ties in an order that does not depend on who reported first."""
     return tuple(sorted(said, key=_rank))
 
 
@@ -33,7 +33,7 @@ def _rank(one: Weighed) -> tuple[float, bool, str, str, str, str]:
 
 
 def known_score(said: Iterable[Weighed]) -> float:
-    """The score by what is known, whatever is unknown beside it."""
+    """The score by what is known, ignoring unknown evidence."""
     worst: dict[Family, float] = defaultdict(float)
     traces: dict[Family, float] = defaultdict(float)
     words: dict[tuple[Family, str], list[Weighed]] = defaultdict(list)
@@ -60,7 +60,7 @@ def known_score(said: Iterable[Weighed]) -> float:
 
 
 def proven_evidence(said: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
-    """What no tenant could have brought about."""
+    """Evidence that no tenant could have caused."""
     return tuple(one for one in said if not one.evidence.witness)
 
 

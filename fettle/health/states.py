@@ -1,9 +1,9 @@
-"""Score to state, with hysteresis and dwell: worse at once, better only with room and time.
+"""Score to state, with hysteresis and dwell: worse at once, better only later.
 
-A band keeps a state until the score is clearly out of it, and no state is left for a better one
-before its dwell is over. An explicit all-clear of something that weighed on it ends the dwell at
-once, and not the band: that may be held by something else. Only the light traces of what is over
-hold none then, else nothing would be free at its all-clear.
+Hysteresis keeps a state until the score is clearly outside its band, and no state is left for a
+better one before its minimum dwell is over. An explicit all-clear of something that weighed on the
+state ends the dwell at once, but not the hysteresis: other evidence may hold that. Only light
+traces of past faults do not hold it then, or nothing would become free at its all-clear.
 """
 
 from typing import NamedTuple
@@ -25,14 +25,14 @@ START = Stay(State.HEALTHY, 0.0)
 
 
 def afresh(score: float, latched: bool, settings: HealthSettings) -> State:
-    """The state of something that nothing was known about before."""
+    """The state of something about which nothing was known before."""
     if latched or score < settings.unhealthy_below:
         return State.UNHEALTHY
     return State.DEGRADED if score < settings.degraded_below else State.HEALTHY
 
 
 def within_bands(state: State, score: float, latched: bool, settings: HealthSettings) -> State:
-    """The state that follows `state`, if time were no matter."""
+    """The state that follows `state` if time did not matter."""
     plain = afresh(score, latched, settings)
     if state is State.UNHEALTHY and score < settings.unhealthy_until:
         return State.UNHEALTHY
@@ -51,9 +51,11 @@ def following(
     fact_at: float,
     but_for_traces: float | None = None,
 ) -> Stay:
-    """Where a stay leads; `fact_at` is when the latest fact behind the score was observed.
+    """The stay that follows this one. `fact_at`: when the latest fact behind the score was
+    observed.
 
-    `but_for_traces`, after an explicit all-clear only, is the score without what is over.
+    `but_for_traces`, given only after an explicit all-clear, is the score without the traces of
+    past faults.
     """
     all_clear = but_for_traces is not None
     if but_for_traces is None:
@@ -71,7 +73,7 @@ def following(
 
 
 def kept(stay: Stay, score: float, latched: bool, settings: HealthSettings) -> Kept | None:
-    """What keeps a state that is worse than the score alone would make it; None if it is not."""
+    """Why a state is worse than the score alone would make it; None if it is not."""
     bound = left_at(stay.state, settings)
     if bound is None or stay.state is afresh(score, latched, settings):
         return None
@@ -86,6 +88,6 @@ def dwells_until(stay: Stay, settings: HealthSettings) -> float:
 
 
 def left_at(state: State, settings: HealthSettings) -> float | None:
-    """The score at which a state is left for a better one; None for the best."""
+    """The score at which a state is left for a better one; None for the best state."""
     bounds = {State.UNHEALTHY: settings.unhealthy_until, State.DEGRADED: settings.degraded_until}
     return bounds.get(state)

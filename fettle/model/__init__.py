@@ -4,7 +4,17 @@ Stands before everything else in *watch → inventory → health → verdict →
 """
 
 from fettle.model import errors, reasons
-from fettle.model.annotations import HOLD, JOB_EXIT_CODES, PURPOSE, WOKEN_AT, is_unknown
+from fettle.model.annotations import (
+    ANNOTATION,
+    ANNOTATIONS,
+    HOLD,
+    INJECTED,
+    JOB_EXIT_CODES,
+    OWN_PREFIX,
+    PURPOSE,
+    WOKEN_AT,
+    is_unknown,
+)
 from fettle.model.errors import (
     AuthorityError,
     BadInput,
@@ -25,17 +35,14 @@ from fettle.model.errors import (
     Unreachable,
     WorkerError,
 )
-from fettle.model.evidence import Evidence, EvidenceKind, Family, TaintRef, Unheard
+from fettle.model.evidence import Evidence, EvidenceKind, Family, TaintRef, UnknownCondition
 from fettle.model.field_checks import shown
 from fettle.model.health import SOUND, UNKNOWN_SCORE, Health, Kept, State, Weighed
 from fettle.model.policy import (
-    ANNOTATION,
-    ANNOTATIONS,
     BUILT_IN,
     DEGRADED_TAINT,
     DEVICE_FAILED,
     INFERENCE,
-    INJECTED,
     NO_EFFECT_YET,
     Aggregate,
     Degraded,
@@ -55,7 +62,7 @@ from fettle.model.policy import (
     prefers_in_vain,
     why_unreadable,
 )
-from fettle.model.subjects import OWN_PREFIX, DeviceId, NodeId, Subject, UnitId
+from fettle.model.subjects import DeviceId, NodeId, Subject, UnitId
 
 __all__ = [
     "ANNOTATION",
@@ -112,9 +119,9 @@ __all__ = [
     "TaintRef",
     "Tolerations",
     "Unauthorized",
-    "Unheard",
     "UnitId",
     "Unknown",
+    "UnknownCondition",
     "Unreachable",
     "Validation",
     "Weighed",

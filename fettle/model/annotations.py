@@ -1,20 +1,30 @@
-"""The annotations under Fettle's prefix: all that it reads or writes, on any object. Pure words."""
+"""The annotations under Fettle's prefix: all that it reads or writes, on any object."""
 
-from fettle.model.policy import ANNOTATIONS, INJECTED
-from fettle.model.subjects import OWN_PREFIX
+OWN_PREFIX = "fettle.dev/"
+"""Begins every name that Fettle writes. A fact under such a name is never evidence."""
 
+ANNOTATION = "fettle.dev/policy"
+"""Names a policy: an annotation on a pod or workload, a label on a namespace."""
+MIN_SCORE_ANNOTATION = "fettle.dev/min-score"
+"""On a pod or workload: replaces `placement.minScore` of its policy."""
+ON_DEVICE_FAILURE_ANNOTATION = "fettle.dev/on-device-failure"
+"""On a pod or workload: replaces `failure.onDeviceFailure` of its policy."""
+ANNOTATIONS = (ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION)
+"""All annotations by which a pod chooses or changes its policy."""
+INJECTED = "fettle.dev/injected"
+"""On an object that the webhook changed: lists what its policy put in, by path."""
 HOLD = "fettle.dev/hold"
-"""On a Node or ResourceSlice: an operator keeps its devices from use; the reason."""
+"""On a Node or ResourceSlice: an operator keeps its devices from use. The value is the reason."""
 JOB_EXIT_CODES = "fettle.dev/job-exit-codes"
-"""On pods, whose Job keeps exit codes to its own podFailurePolicy by it."""
+"""On pods: exit codes that their Job reserves for its own podFailurePolicy."""
 WOKEN_AT = "fettle.dev/woken-at"
-"""On the object by which the steward wakes waiting pods: when it last did."""
+"""On the object by which the steward wakes waiting pods: when it last did so."""
 PURPOSE = "fettle.dev/purpose"
-"""On the same, for people."""
+"""On the same object: says to people what it is for."""
 
 KNOWN = frozenset((*ANNOTATIONS, INJECTED, HOLD, JOB_EXIT_CODES, WOKEN_AT, PURPOSE))
 
 
 def is_unknown(key: str) -> bool:
-    """Whether an annotation looks like one of Fettle's and is none."""
+    """Whether an annotation has Fettle's prefix but is none that Fettle knows."""
     return key.startswith(OWN_PREFIX) and key not in KNOWN

@@ -1,6 +1,7 @@
-"""One timestamped fact about a device or node, from one source, and how it ages.
+"""Evidence: one timestamped fact about a device or node, from one source, and how it ages.
 
-Times are seconds since the Unix epoch; weights are 0..1.
+Made by `fettle/health/signals` from the inventory's objects, weighed by `fettle/health`. Times are
+seconds since the Unix epoch; weights are 0..1.
 """
 
 from enum import StrEnum
@@ -11,15 +12,15 @@ import msgspec
 from fettle.model.subjects import Subject
 
 
-class Unheard(msgspec.Struct, frozen=True, gc=False):
-    """A node condition of a type that no rule names, so that nothing is known of what it means."""
+class UnknownCondition(msgspec.Struct, frozen=True, gc=False):
+    """A node condition of a type that no rule names, so Fettle does not know what it means."""
 
     type: str
     status: str
 
 
 class Family(StrEnum):
-    """Kinds of evidence that are correlated among themselves; a score takes each one's worst."""
+    """Groups of evidence with a common cause. The score takes only the worst of each family."""
 
     MEMORY = "memory"
     LINK = "link"
@@ -42,7 +43,7 @@ class EvidenceKind(StrEnum):
 
 
 class TaintRef(NamedTuple):
-    """A taint of a device, as a toleration names it."""
+    """A device taint, as a toleration names it."""
 
     key: str
     value: str
@@ -55,15 +56,20 @@ class TaintRef(NamedTuple):
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One timestamped fact about a device or node, from one source.
 
-    `weight` is the share of the score it takes at full strength (1.0: all of it). `source` names
-    the rule or field, `reporter` the object that carries the fact ("Node gpu-3", "Pod ns/x").
-    Decaying evidence of the same subject and source adds up, `weight · Σ 2^(-age/half_life_s)`, at
-    most `cap`. Where a tenant could cause the fact, `witness` is the namespace that it comes from:
-    it adds up to `cap` for each witness, and all that has a witness takes at most `together` from
-    what else is known. `taints` are the taints that say it: a request that tolerates them all does
-    not mind it. `domain` is that of the extended resources whose device plugin it is about ("" if
-    that cannot be told): who asks for others does not mind it. `planned`: an administrator's choice
-    and no fault, so that nothing is remembered of it once it is taken back.
+    - `weight`: the share of the score it takes at full strength (1.0: all of it).
+    - `source`: the rule or field. `reporter`: the object that carries the fact ("Node gpu-3", "Pod
+      ns/x").
+    - `half_life_s`, `cap`: decaying evidence of the same subject and source adds up to `weight · Σ
+      2^(-age/half_life_s)`, at most `cap`.
+    - `witness`: the namespace that the fact comes from, set where a tenant could cause the fact.
+      Each witness adds up to `cap`.
+    - `together`: all evidence with a witness takes at most this share of the remaining score.
+    - `taints`: the taints that state the fact. It does not count for a request that tolerates all
+      of them.
+    - `domain`: the domain of the extended resources whose device plugin this is about; "" if
+      unknown. It does not count for pods that request resources of other domains.
+    - `planned`: an administrator's choice rather than a fault. It leaves no trace once it is taken
+      back.
     """
 
     subject: Subject

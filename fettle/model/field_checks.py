@@ -1,14 +1,16 @@
-"""What the API server takes of the values that a policy has injected.
+"""Checks that the API server would accept the values that a policy injects into objects.
 
-It refuses a whole object over one that is wrong, and so every object whose author names the
-policy; these must be refused before, where they are written. What is wrong is a ValueError.
+The API server refuses a whole object for one bad value, and with it every object whose author names
+the policy. So Fettle checks these values where the policy is written. A bad value raises
+ValueError.
 """
 
 import re
 from collections.abc import Hashable, Sequence
 
 MAX_SECONDS = 9_223_372_036
-"""As many as Go's durations hold: more of them overflow, and a pod is evicted at once."""
+"""The largest number of seconds that a Go duration holds. More overflows, and the pod is evicted at
+once."""
 MAX_INT32 = 2**31 - 1
 
 _LABEL = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -61,7 +63,7 @@ def taint_value(value: str) -> None:
 
 
 def rule_name(name: str) -> None:
-    """Of a rule in a JobSet's failurePolicy."""
+    """Checks the name of a rule in a JobSet's failurePolicy."""
     if _RULE_NAME.fullmatch(name) is None:
         raise ValueError(
             f"name {shown(name)} must be at most 128 letters, digits, '_', ',' and ':', "
@@ -79,7 +81,7 @@ def replicated_jobs(names: Sequence[str]) -> None:
 
 
 def shown(value: object) -> str:
-    """A value in a message, which must not grow with it."""
+    """The value as text of bounded length, for messages."""
     if isinstance(value, int) and value.bit_length() > 64:
         return "a number of more than 64 bits"
     text = repr(value)

@@ -1,6 +1,7 @@
-"""How healthy a device or node is: a score, a state, and the evidence that explains them.
+"""How healthy a device or node is: a score, a state, and the evidence that explains both.
 
-Times are seconds since the Unix epoch; scores and weights are 0..1.
+Computed by `fettle/health`, stored in the view, used by every verdict. Times are seconds since the
+Unix epoch; scores and weights are 0..1.
 """
 
 from enum import StrEnum
@@ -20,16 +21,17 @@ class State(StrEnum):
 
 
 class Weighed(msgspec.Struct, frozen=True, gc=False):
-    """Evidence as it counted in one assessment: `weight` after decay and cap."""
+    """Evidence as it counted in one assessment: `weight` is the weight after decay and cap."""
 
     evidence: Evidence
     weight: float
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
-    """Why a state is worse than its score alone would make it, and which state is to follow.
+    """Why a state is worse than its score alone would make it, and which state follows.
 
-    Hysteresis: it is left from `score` on. Else its minimum dwell, which lasts `until` then.
+    Either hysteresis keeps the state until the score reaches `score`, or the minimum dwell keeps it
+    until `until`. `then` is the next state.
     """
 
     then: State
@@ -44,12 +46,13 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 class Health(msgspec.Struct, frozen=True, gc=False):
-    """How healthy a device or node is, and why: `evidence` is sorted, the heaviest first.
+    """How healthy a device or node is, and why. `evidence` is sorted, the heaviest first.
 
-    `kept` is why its state is worse than the score alone would make it; None where it is not.
-    `held` is true where an operator's hold takes part, which a breaker never overrides. `provoked`
-    is the part of the score that is lost only to what tenants could cause: it affects the score,
-    but neither the state nor what a policy refuses for.
+    - `since`: when the state began.
+    - `held`: an operator's hold is part of the evidence; a breaker never overrides it.
+    - `provoked`: the part of the score lost to evidence that tenants could cause. It lowers the
+      score, but neither the state nor a policy's refusal depends on it.
+    - `kept`: why the state is worse than the score alone would make it, else None.
     """
 
     score: float
@@ -62,12 +65,13 @@ class Health(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def proven(self) -> float:
-        """The score without what a tenant could have brought about."""
+        """The score without evidence that a tenant could have caused."""
         return round(self.score + self.provoked, 4) if self.provoked else self.score
 
 
 SOUND = Health(score=1.0, state=State.HEALTHY)
-"""The health of anything without evidence; shared, so 40,000 sound devices cost one."""
+"""The health of anything without evidence. It is one shared object, so 40,000 sound devices cost
+nothing."""
 
 UNKNOWN_SCORE = 0.75
-"""What a device scores while nothing reliable is known about it."""
+"""The score of a device about which nothing reliable is known."""

@@ -1,8 +1,10 @@
-"""What a workload accepts, and what should happen when a device fails under it.
+"""Policies: what a workload accepts, what happens when a device fails, and which policy applies to
+a pod.
 
-The sections of a DevicePolicy as structs, with the built-in policies. Field by field these are the
-`spec` of the custom resource in `deploy/crds`, which refuses more than is checked here. Pure words:
-which policy applies to a pod is found in `fettle/model/policies.py`.
+The sections are the `spec` of the custom resource DevicePolicy in `deploy/crds`, field by field;
+the CRD refuses more than is checked here. Extender, webhook and command line all find a pod's
+policy with `Policies.resolve`: the pod's annotation, then the namespace's label, then the cluster
+default. Stands between the view, which carries the installed DevicePolicies, and the verdict.
 """
 
 import re
@@ -12,22 +14,16 @@ from enum import StrEnum
 import msgspec
 
 from fettle.model import field_checks
+from fettle.model.annotations import ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION
 
-ANNOTATION = "fettle.dev/policy"
-"""Names a policy: an annotation on a pod or workload, a label on a namespace."""
-MIN_SCORE_ANNOTATION = "fettle.dev/min-score"
-ON_DEVICE_FAILURE_ANNOTATION = "fettle.dev/on-device-failure"
-ANNOTATIONS = (ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION)
-"""All that a pod can say about its policy."""
-INJECTED = "fettle.dev/injected"
-"""The annotation that names what a policy put into an object, by its place."""
 DEVICE_FAILED = "fettle.dev/DeviceFailed"
-"""The condition by which a Job can tell that a pod failed by its device, if it is set before."""
+"""The pod condition that tells a Job that its pod failed because of a device, if it is set in
+time."""
 DEGRADED_TAINT = "fettle.dev/degraded"
-"""The taint of degraded devices: only claims that tolerate it get them."""
+"""The taint of degraded devices. Only claims that tolerate it get such a device."""
 
 MAX_EXPRESSION = 4096
-"""Characters of a requirement."""
+"""Maximum length of a requirement's expression, in characters."""
 
 
 class Degraded(StrEnum):
@@ -42,7 +38,7 @@ class Unknown(StrEnum):
 
 
 class Aggregate(StrEnum):
-    """What several devices together are worth: the slowest one's score, or the mean."""
+    """What several devices together are worth: the lowest score, or the mean."""
 
     MIN = "Min"
     MEAN = "Mean"
@@ -66,7 +62,7 @@ class JobSetRestartStrategy(StrEnum):
 
 
 class JobFailureReason(StrEnum):
-    """Why a Job failed, as its condition `Failed` says it."""
+    """Why a Job failed, as in its condition `Failed`."""
 
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
@@ -76,7 +72,7 @@ class JobFailureReason(StrEnum):
 
 
 class RuleSeverity(StrEnum):
-    """What follows where a lint rule finds something."""
+    """What happens when a lint rule finds something."""
 
     DENY = "Deny"
     WARN = "Warn"
@@ -84,13 +80,14 @@ class RuleSeverity(StrEnum):
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel", cache_hash=True):
-    """Part of a policy. Fields of newer versions are ignored, as in all API objects."""
+    """Base of a policy's sections. Unknown fields are ignored, as in all API objects: a newer CRD
+    may have more."""
 
 
 class Requirement(Section, frozen=True, kw_only=True):
-    """What each device (`device`, as in DRA's selectors) or the node (`node.labels`) must be.
+    """A condition on each device (`device`, as in DRA selectors) or on the node (`node.labels`).
 
-    `expression` is CEL and comes to a bool; `message` says in words what is required.
+    `expression` is CEL and yields a bool. `message` says in words what is required.
     """
 
     expression: str
@@ -102,14 +99,15 @@ class Requirement(Section, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """What is required, for people."""
+        """What is required, in words for people."""
         return self.message or self.expression
 
 
 class Placement(Section, frozen=True, kw_only=True):
-    """What devices are acceptable. `min_score` 0..1 holds for a device and for their aggregate.
+    """Which devices are acceptable.
 
-    `requires` must all be met by the devices a pod would get, and by the node.
+    `min_score` (0..1) applies to each device and to their aggregate. The devices that a pod would
+    get, and its node, must meet all of `requires`.
     """
 
     min_score: float = 0.3
@@ -124,9 +122,9 @@ class Placement(Section, frozen=True, kw_only=True):
 
 
 class PolicyToleration(Section, frozen=True, kw_only=True):
-    """A taint that claims tolerate, with either effect: any value of the key, or just `value`.
+    """A device taint that claims tolerate, with any effect: any value of the key, or just `value`.
 
-    `seconds`: how long a pod stays on a device whose taint evicts; None: for good.
+    `seconds`: how long a pod stays on a device whose taint evicts; None: forever.
     """
 
     key: str
@@ -140,11 +138,12 @@ class PolicyToleration(Section, frozen=True, kw_only=True):
 
 
 class Tolerations(Section, frozen=True, kw_only=True):
-    """Seconds that a pod stays on a node which is not ready or unreachable (None: not injected),
-    and the device taints its claims tolerate.
+    """How long a pod stays on a node that is not ready or unreachable, and which device taints its
+    claims tolerate.
 
-    `degraded_as_fallback`: a claim takes a device that Fettle tainted as degraded only where there
-    is no sound one; each request becomes a list of alternatives for that.
+    Seconds that are None are not injected. With `degraded_as_fallback`, a claim takes a device that
+    Fettle tainted as degraded only where no sound one is left: each of its requests becomes a list
+    of alternatives.
     """
 
     not_ready_seconds: int | None = None
@@ -167,7 +166,7 @@ class Tolerations(Section, frozen=True, kw_only=True):
 
 
 class JobSetRule(Section, frozen=True, kw_only=True):
-    """A rule of a JobSet's failurePolicy, in that API's words."""
+    """A rule of a JobSet's failurePolicy, with that API's field names."""
 
     name: str
     action: JobSetAction
@@ -182,7 +181,7 @@ class JobSetRule(Section, frozen=True, kw_only=True):
 
 
 class JobSetFailure(Section, frozen=True, kw_only=True):
-    """A JobSet's failurePolicy, in that API's words; its fields and no others."""
+    """A JobSet's failurePolicy, with that API's field names. Other fields are not supported."""
 
     max_restarts: int = 0
     restart_strategy: JobSetRestartStrategy | None = None
@@ -194,13 +193,13 @@ class JobSetFailure(Section, frozen=True, kw_only=True):
 
 
 class Failure(Section, frozen=True, kw_only=True):
-    """How a workload treats a failing device.
+    """How a workload reacts to a failing device.
 
-    `ignore_disruptions`: a Job does not count pods that were evicted or lost their device.
-    `fail_job_on_exit_codes`: a Job fails at once, since another try would end the same way.
-    `restart_container_on_exit_codes`: the container starts again in its pod, on its devices.
-    `backoff_limit_per_index` is for Jobs whose completions are Indexed. `on_device_failure` is
-    reserved: it is read and shown, but has no effect yet.
+    - `ignore_disruptions`: a Job does not count pods that were evicted or lost their device.
+    - `fail_job_on_exit_codes`: a Job fails at once, since a retry would end the same way.
+    - `restart_container_on_exit_codes`: the container restarts in its pod, on the same devices.
+    - `backoff_limit_per_index`: for Jobs whose completions are Indexed.
+    - `on_device_failure`: reserved. It is read and shown, but has no effect yet.
     """
 
     ignore_disruptions: bool = False
@@ -225,9 +224,8 @@ class Failure(Section, frozen=True, kw_only=True):
 
 
 class Validation(Section, frozen=True, kw_only=True):
-    """`rules`: what to do about findings, by rule id (`FTL010`); `strict` also denies what only the
-    current inventory rules out.
-    """
+    """`rules`: the severity of lint rules, by rule id (`FTL010`). `strict` also denies objects that
+    only the current inventory makes impossible."""
 
     strict: bool = False
     rules: Mapping[str, RuleSeverity] = {}
@@ -277,7 +275,7 @@ BUILT_IN: Mapping[str, Policy] = {p.name: p for p in (TRAINING, INFERENCE, SCAVE
 
 
 class PolicySource(StrEnum):
-    """Where a policy is defined; of two with one name, the latter in this order counts."""
+    """Where a policy is defined. Where two have one name, the later one in this order counts."""
 
     BUILT_IN = "built in"
     SETTINGS = "settings"
@@ -291,12 +289,13 @@ _INSTEAD = {
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """The policy that applies, where it came from, and what in the request was ignored.
+    """The policy that applies to a pod, and how it was found.
 
-    `origin` says who chose it, `source` where it is defined; `named` is false where nothing named
-    a policy and the cluster default applies. `overridden` maps a field (`placement.minScore`) to
-    the annotation that gave it. `warnings` are sentences for the user, `unknown` the names that no
-    policy has.
+    - `origin`: who chose it. `named` is False where nobody did and the cluster default applies.
+    - `source`: where the policy is defined.
+    - `overridden`: by field (`placement.minScore`), the annotation that replaced its value.
+    - `warnings`: sentences for the user about what was ignored. `unknown`: names that no policy
+      has.
     """
 
     policy: Policy
@@ -309,7 +308,7 @@ class Resolved(msgspec.Struct, frozen=True):
 
 
 class Policies(msgspec.Struct, frozen=True):
-    """The built-in policies with those of the settings, and the name of the default."""
+    """The built-in policies, those of the settings, and the name of the default."""
 
     by_name: Mapping[str, Policy] = msgspec.field(default_factory=lambda: BUILT_IN)
     default: str = INFERENCE.name
@@ -343,10 +342,11 @@ class Policies(msgspec.Struct, frozen=True):
         installed: Mapping[str, Policy],
         quarantined: Mapping[str, str] = {},
     ) -> Resolved:
-        """Pod annotation, then namespace label, then cluster default; then single overrides.
+        """The pod's annotation, then the namespace's label, then the cluster default; then single
+        fields that annotations override.
 
-        An unknown name never keeps a pod from running: the next one applies, with a warning.
-        `quarantined` are the view's sentences about objects that cannot be read.
+        An unknown name never keeps a pod from running: the next policy applies, with a warning.
+        `quarantined` are the view's sentences about unreadable objects.
         """
         annotations, namespace_labels = annotations or {}, namespace_labels or {}
         warnings: list[str] = []
@@ -380,7 +380,8 @@ class Policies(msgspec.Struct, frozen=True):
 
 
 def why_unreadable(name: str, quarantined: Mapping[str, str]) -> str:
-    """Which DevicePolicy of that name cannot be read, and why; "" if there is none."""
+    """Why the DevicePolicy of this name cannot be read, as a sentence; "" if it can, or does not
+    exist."""
     return quarantined.get(f"{PolicySource.INSTALLED} {name}", "")
 
 
@@ -401,8 +402,8 @@ def _with_failure(policy: Policy, text: str) -> Policy:
 
 
 def prefers_in_vain(placement: Placement, degraded_below: float) -> str:
-    """What the minimum score does to devices that are preferred for being degraded, which begins
-    below `degraded_below`; "" if some of them are left."""
+    """Why a policy that prefers degraded devices refuses all of them by its minimum score; "" if it
+    leaves some. Devices are Degraded below `degraded_below`."""
     if placement.degraded is not Degraded.PREFER or placement.min_score < degraded_below:
         return ""
     return (
@@ -426,7 +427,8 @@ _OVERRIDES: tuple[tuple[str, str, Callable[[Policy, str], Policy], str], ...] = 
         f"not one of {', '.join(OnDeviceFailure)}",
     ),
 )
-"""Annotation, the field it overrides, how, and what a wrong value is not."""
+"""Annotation, the field it overrides, the function that does it, and how to describe a bad
+value."""
 
 
 def _overridden(

@@ -1,18 +1,12 @@
-"""Who a fact is about: a node, a DRA device, or one unit of an extended resource.
-
-Imports nothing of Fettle.
-"""
+"""What evidence and health are about: a node, a DRA device, or one unit of an extended resource."""
 
 from typing import NamedTuple
 
 import msgspec
 
-OWN_PREFIX = "fettle.dev/"
-"""Of all names that Fettle writes: what has one of them is never evidence."""
-
 
 class NodeId(NamedTuple):
-    """A node as a whole; what is said of it is said of every device on it."""
+    """A node as a whole. Evidence about it applies to every device on it."""
 
     node: str
 
@@ -21,7 +15,7 @@ class NodeId(NamedTuple):
 
 
 class DeviceId(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A DRA device, by the three names that the API identifies it with."""
+    """A DRA device, by the three names with which the API identifies it."""
 
     driver: str
     pool: str
@@ -32,10 +26,11 @@ class DeviceId(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class UnitId(NamedTuple):
-    """One unit of an extended resource on a node, by the id its device plugin or a monitor uses.
+    """One unit of an extended resource on a node, by the id that its device plugin or a monitor
+    uses.
 
-    `unit` is the device-plugin id (for NVIDIA the GPU's UUID), else `pci:<address>` or
-    `index:<n>` where a monitor names nothing better; `others` are further names that it gives.
+    `unit` is the device plugin's id (for NVIDIA the GPU's UUID). Where a monitor names nothing
+    better, it is `pci:<address>` or `index:<n>`. `others` are further names that the monitor gives.
     """
 
     node: str
@@ -45,7 +40,7 @@ class UnitId(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All its names, the best first."""
+        """All its names, the most reliable first."""
         return (self.unit, *self.others)
 
     def __str__(self) -> str:

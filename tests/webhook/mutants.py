@@ -14,7 +14,7 @@ from typing import Any
 
 from fettle.lint import Linter
 from fettle.model import BadInput
-from fettle.model.policy import ANNOTATION
+from fettle.model.annotations import ANNOTATION
 from tests.webhook.mutate.test_claims import claim, either, exactly, spec, template
 from tests.webhook.mutate.test_workloads import KINDS, workload
 from tests.webhook.mutations import cluster, context_of, mutation

@@ -8,7 +8,7 @@ import celpy
 import yaml
 from celpy.adapter import json_to_cel
 
-from fettle.model.policy import ANNOTATION
+from fettle.model.annotations import ANNOTATION
 from tests.webhook.reviews import Object
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "webhook"

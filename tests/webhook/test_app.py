@@ -12,7 +12,7 @@ from fettle.config import WorkloadSettings
 from fettle.config.settings import SchedulerSettings
 from fettle.lint import RULES, Finding, Manifest, Rule, Severity
 from fettle.lint.cluster import Cluster
-from fettle.model.policy import ANNOTATION
+from fettle.model.annotations import ANNOTATION
 from tests.fettle.lint.builders import claim, exactly, knowing, pod_spec, template
 from tests.fettle.lint.builders import pod as claiming_pod
 from tests.fettle.lint.wild import ANYTHING, spoilt

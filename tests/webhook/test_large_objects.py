@@ -9,7 +9,7 @@ import pytest
 
 from fettle.config import LintSettings
 from fettle.config.settings import API_SERVER_WAITS_S
-from fettle.model.policy import ANNOTATION
+from fettle.model.annotations import ANNOTATION
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.fettle.lint.builders import pod as claiming_pod
 from tests.webhook.conftest import Serve

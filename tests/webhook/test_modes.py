@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from fettle.client import Regarding
 from fettle.config import LintSettings
-from fettle.model.policy import ANNOTATION
+from fettle.model.annotations import ANNOTATION
 from tests.fettle.lint.builders import claim, exactly, knowing
 from tests.webhook.conftest import PATIENCE_S, Serve
 from tests.webhook.mutate.test_claims import OWN, knowing_worker, owned

@@ -16,7 +16,7 @@ from fettle.cluster import EMPTY, Publisher
 from fettle.lint import DEFAULT_LEVELS, Linter
 from fettle.model import Policies, RuleSeverity
 from fettle.model import Validation as Levels
-from fettle.model.policy import ANNOTATION
+from fettle.model.annotations import ANNOTATION
 from fettle.scheduling import Engines
 from tests.webhook.conftest import Serve
 from tests.webhook.mutations import cluster, policy_of

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from fettle.cluster import view
-from fettle.model.policy import (
+from fettle.model.annotations import (
     ANNOTATION,
     INJECTED,
     MIN_SCORE_ANNOTATION,

@@ -220,7 +220,7 @@ class Writer:
             return self._inventory.quarantine(bad, now)
         except Exception:
             _LOG.exception("the remaining fields cannot be used", kind=bad.kind.name, key=bad.key)
-            return self._inventory.quarantine(bad._replace(left=None), now)
+            return self._inventory.quarantine(bad._replace(salvaged=None), now)
 
     def _note(self, kind: Kind, **fields: object) -> None:
         source = self._publisher.sources[kind.name]

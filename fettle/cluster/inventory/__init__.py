@@ -1,1 +1,4 @@
-"""The cluster's devices as they stand: objects are folded in, records of nodes are made of them."""
+"""The inventory: objects of the cluster are folded in, and a record of each node is made of them.
+
+Stands between the feeds and the view. `inventory.py` is the way in; only the writer task uses it.
+"""

@@ -1,7 +1,7 @@
-"""Which nodes the slices and devices of the network are for.
+"""The DRA devices of a cluster as published: pools made of slices, the rules that taint them, and
+which claims hold them.
 
-A node selector is asked about a node when either is new or the node's labels changed, never when a
-pool is looked at: a fabric has a pool for each rack, and a fleet thousands of nodes. Pure.
+Says which nodes a change concerns. Knows nothing of health, pods or views.
 """
 
 from collections import Counter, defaultdict
@@ -28,10 +28,10 @@ from fettle.pacing import pause
 
 
 class Region:
-    """The nodes that targets are for which say the same.
+    """All nodes that a target selects.
 
-    `everywhere`: all nodes, without being listed in `nodes`; also where a selector cannot be
-    parsed, since that fails the allocator on any node. `pools` have slices or devices there.
+    `everywhere`: all nodes, without listing them in `nodes`. Also set if a selector cannot be
+    parsed, since that fails the allocator on every node. `pools` have slices or devices there.
     """
 
     __slots__ = ("everywhere", "nodes", "pools", "target", "users")
@@ -45,7 +45,11 @@ class Region:
 
 
 class Regions:
-    """`hold` and `release` targets, look `around` places and `forget` them."""
+    """Which nodes the slices and devices of the network are for.
+
+    A node selector is tested when it or a node is new, or the node's labels changed; never when a
+    pool is read: a fabric has a pool for each rack, and a fleet has thousands of nodes.
+    """
 
     def __init__(self) -> None:
         self._held: dict[Target, Region] = {}
@@ -54,11 +58,11 @@ class Regions:
         self._places: dict[str, NodeTarget] = {}
 
     def hold(self, target: Target) -> Region:
-        """Its region, until it is released as often."""
+        """The target's region. Release it as often as it was held."""
         region = self._held.get(target)
         if region is None:
             region = self._held[target] = Region(target)
-            self._survey(region)
+            self._fill(region)
         region.users += 1
         return region
 
@@ -72,32 +76,32 @@ class Regions:
             self._leave(name, region)
 
     def around(self, place: NodeTarget) -> set[Region]:
-        """Those of which this place is one, besides those that are everywhere."""
+        """The regions that contain this place, besides those that are everywhere."""
         if self._places.get(place.name) != place:
             self._places[place.name] = place
             for region in self._selected.values():
-                self._ask(region, place)
+                self._test(region, place)
                 pause()
         return self._around.get(place.name, set())
 
     def forget(self, name: str) -> None:
-        """The node is gone; what names it waits for its return."""
+        """The node is gone. Regions that name it keep waiting for its return."""
         self._places.pop(name, None)
         for region in self._selected.values():
             region.nodes.discard(name)
             self._leave(name, region)
 
-    def _survey(self, region: Region) -> None:
+    def _fill(self, region: Region) -> None:
         for name in region.nodes:
             self._around[name].add(region)
         if region.everywhere or region.nodes:
             return
         self._selected[region.target] = region
         for place in self._places.values():
-            self._ask(region, place)
+            self._test(region, place)
             pause()
 
-    def _ask(self, region: Region, place: NodeTarget) -> None:
+    def _test(self, region: Region, place: NodeTarget) -> None:
         if region.target.includes(place):
             region.nodes.add(place.name)
             self._around[place.name].add(region)
@@ -118,7 +122,10 @@ _Selector = tuple[str | None, str | None, str | None]
 
 
 class TaintRules:
-    """Add and remove rules; ask what they do to a device. A rule without selector selects none."""
+    """DeviceTaintRules by what they select, so a device's taints cost eight look-ups.
+
+    A rule without a selector selects nothing.
+    """
 
     def __init__(self) -> None:
         self._by_selector: dict[_Selector, dict[str, resource.DeviceTaintRule]] = defaultdict(dict)
@@ -134,7 +141,7 @@ class TaintRules:
                 del self._by_selector[selector]
 
     def of(self, device: DeviceId) -> tuple[resource.DeviceTaint, ...]:
-        """The taints that rules add to a device, by rule name."""
+        """The taints that rules add to a device, in the order of the rules' names."""
         if not self._by_selector:
             return ()
         found = {
@@ -167,10 +174,11 @@ _NO_SHARES: Counter[tuple[str, AllocatedDevice]] = Counter()
 
 
 class Holdings:
-    """Put what a claim holds; ask what is left to others."""
+    """Which devices the claims of a cluster hold, alone or as shares."""
 
     def __init__(self, *, shares: bool = True) -> None:
-        """Without `shares` (the gate DRAConsumableCapacity), whoever holds one holds the device."""
+        """Without `shares` (the gate DRAConsumableCapacity), a claim that holds a share holds the
+        whole device."""
         self._knows_shares = shares
         self._by_claim: dict[str, tuple[AllocatedDevice, ...]] = {}
         self._alone: dict[DeviceId, Counter[str]] = {}
@@ -178,8 +186,8 @@ class Holdings:
         self._consumed: dict[DeviceId, dict[str, int]] = {}
 
     def put(self, claim: str, held: Iterable[AllocatedDevice]) -> set[DeviceId]:
-        """What a claim holds from now on: each result of its allocation once, however alike they
-        are. Returns the devices of which it did not hold the same before."""
+        """What a claim holds from now on: one entry per result of its allocation, even if results
+        are equal. Returns the devices for which that changed."""
         held = tuple(held)
         before, after = Counter(self._by_claim.get(claim, ())), Counter(held)
         gone, come = before - after, after - before
@@ -194,7 +202,7 @@ class Holdings:
         return {one.device for one in (*gone, *come)}
 
     def alone(self, device: DeviceId) -> bool:
-        """Whether a claim holds it, and not as a share."""
+        """Whether a claim holds the whole device."""
         return device in self._alone
 
     def shares(self, device: DeviceId) -> int:
@@ -247,9 +255,10 @@ def _discard(counts: dict[DeviceId, Counter[Any]], key: DeviceId, value: object)
 
 
 class SliceChange(NamedTuple):
-    """What a change of slices concerns: of the pool, what these `nodes` see of it (None: all).
+    """What a change of slices concerns: `nodes` may see a change of the pool; None: all nodes.
 
-    `gone` and `come` are devices, `rules` the DeviceTaintRules that may now select other ones.
+    `gone` and `come` are devices. `rules` are the DeviceTaintRules that may now select other
+    devices.
     """
 
     pool: PoolId
@@ -260,8 +269,8 @@ class SliceChange(NamedTuple):
 
 
 class Vantage(NamedTuple):
-    """What of a pool a node sees depends on this alone: its name, if slices name it, else "", and
-    which of the pool's regions it is in."""
+    """All that decides what a node sees of a pool: its name, if slices name it, else ""; and which
+    of the pool's regions contain it."""
 
     node: str
     regions: frozenset[Region]
@@ -278,8 +287,8 @@ class SliceDevices(NamedTuple):
 class _Pool:
     """All slices that carry one pool's name, and what nodes see of them.
 
-    `nodes` are named by slices, `regions` those of the slices that name none and of their devices.
-    `spoken` is who speaks for which devices, by name of the slice, `news` what of that is new.
+    `nodes` are those that slices name; `regions` are those of slices that name none, and of their
+    devices. `changed_slices` are the entries of `devices_by_slice` that the last change renewed.
     """
 
     def __init__(self) -> None:
@@ -287,8 +296,8 @@ class _Pool:
         self.nodes: frozenset[str] = frozenset()
         self.regions: frozenset[Region] = frozenset()
         self.ids: frozenset[DeviceId] = frozenset()
-        self.spoken: dict[str, SliceDevices] = {}
-        self.news: list[SliceDevices] = []
+        self.devices_by_slice: dict[str, SliceDevices] = {}
+        self.changed_slices: list[SliceDevices] = []
         self.seen: dict[Vantage, Gathered | None] = {}
         self._held: dict[str, list[Region]] = {}
 
@@ -305,17 +314,19 @@ class _Pool:
                 regions.release(region)
 
     def settle(self) -> None:
-        """Note what follows from the slices, after they changed."""
+        """Update what follows from the slices, after they changed."""
         slices = [self.slices[name] for name in sorted(self.slices)]
         self.slices = {s.name: s for s in slices}
         self.nodes = frozenset(s.node for s in slices if s.node)
         self.regions = frozenset(region for held in self._held.values() for region in held)
-        before = self.spoken
-        self.spoken = {
-            s.name: _spoken_for(s, devices, before) for s, devices in current_devices(slices)
+        before = self.devices_by_slice
+        self.devices_by_slice = {
+            s.name: _slice_devices(s, devices, before) for s, devices in current_devices(slices)
         }
-        self.news = [s for s in self.spoken.values() if s is not before.get(s.slice.name)]
-        self.ids = frozenset().union(*(speech.ids for speech in self.spoken.values()))
+        self.changed_slices = [
+            s for s in self.devices_by_slice.values() if s is not before.get(s.slice.name)
+        ]
+        self.ids = frozenset().union(*(speech.ids for speech in self.devices_by_slice.values()))
         self.seen.clear()
 
     def reach(self) -> frozenset[str] | None:
@@ -325,10 +336,10 @@ class _Pool:
         return self.nodes.union(*(region.nodes for region in self.regions))
 
 
-def _spoken_for(
+def _slice_devices(
     slice_: PublishedSlice, devices: tuple[PublishedDevice, ...], before: Mapping[str, SliceDevices]
 ) -> SliceDevices:
-    """The same as before, if nothing of it is new."""
+    """The same object as before if nothing of it changed."""
     known = before.get(slice_.name)
     if known is not None and known.slice is slice_ and known.devices == devices:
         return known
@@ -377,7 +388,7 @@ class Devices:
                     yield from slice_.devices
 
     def not_seen_by(self, node: str) -> None:
-        """The node is gone: nothing is kept of what it saw."""
+        """The node is gone: forget what it saw."""
         self._regions.forget(node)
         for pool in self._on_node.get(node, _NO_POOLS):
             seen = self._pools[pool].seen
@@ -400,18 +411,18 @@ class Devices:
     def drop_slice(self, slice_: resource.ResourceSlice) -> SliceChange:
         return self._change(pool_of(slice_), slice_.metadata.name, None)
 
-    def news_of(self, slice_: resource.ResourceSlice) -> list[SliceDevices]:
-        """The slices of this one's pool that the last change made say anything new."""
+    def changed_slices_of(self, slice_: resource.ResourceSlice) -> list[SliceDevices]:
+        """The slices of the same pool of which the last change renewed what they say."""
         known = self._pools.get(pool_of(slice_))
-        return known.news if known is not None else []
+        return known.changed_slices if known is not None else []
 
     def selected_pools(self, rule: resource.DeviceTaintRule) -> list[PoolId]:
-        """Pools of which a rule may select devices."""
+        """Pools in which a rule may select devices."""
         selector = rule.spec.device_selector
         return self.among(Pools(selector.driver, selector.pool)) if selector is not None else []
 
     def among(self, pools: Pools) -> list[PoolId]:
-        """Those of the pools that there are."""
+        """Those of the pools that exist."""
         if pools.driver is not None and pools.pool is not None:
             pool = PoolId(pools.driver, pools.pool)
             return [pool] if pool in self._pools else []
@@ -460,7 +471,7 @@ class Devices:
         )
 
     def _index(self, pool: PoolId, nodes: frozenset[str], regions: frozenset[Region]) -> None:
-        """Of a pool that had these `nodes` and `regions` before."""
+        """Update the indexes of a pool that had these `nodes` and `regions` before."""
         known = self._pools[pool]
         for node in nodes - known.nodes:
             self._on_node[node].discard(pool)

@@ -1,8 +1,9 @@
-"""What a pool looks like to an ask, names left out: digests made once, with the pool's record.
+"""Fingerprints: digests of what a pool offers to a demand, without names.
 
-Nodes alike share a verdict, and which ones are alike depends on the attributes that an ask reads;
-so there is one digest for each attribute and one for all the rest. An ask then costs look-ups and
-never looks at a device. Pure; equal digests mean equal content, but for chance (128 bits).
+Nodes with equal fingerprints share a verdict. Which nodes are equal depends on the attributes that
+a demand reads, so there is one digest for each attribute and one for all the rest, made once with
+the pool's record. A demand then costs look-ups and never reads a device. Equal digests mean equal
+content, except by chance (128 bits).
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,19 +20,20 @@ from fettle.model import SOUND, Health
 from fettle.pacing import pause
 
 Attribute = tuple[str, str]
-"""(domain, name); the domain is "" for a name that is looked for without one."""
+"""(domain, name). The domain is "" for a name that is looked up without one."""
 EVERYTHING: Attribute = ("*", "")
-"""Stands for all attributes together; no attribute has such a domain."""
+"""Stands for all attributes together. No attribute has such a domain."""
 AttributeFingerprints = Mapping[Attribute, bytes]
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def slice_fingerprints(gathered: Gathered) -> tuple[bytes, AttributeFingerprints]:
-    """What slices alone say: of all but attributes, and of each attribute of every device.
+    """Digests of what slices alone say: of everything but attributes, and of each attribute of all
+    devices.
 
-    Names with and without the driver's domain are in one column, and told apart in it: selectors
-    take them for the same, constraints do not.
+    Names with and without the driver's domain share a digest, but are told apart in it: selectors
+    treat them the same, constraints do not.
     """
     driver = gathered.id.driver
     more = (driver, gathered.incomplete, gathered.slices, gathered.invalid, gathered.unclear)
@@ -53,7 +55,7 @@ def slice_fingerprints(gathered: Gathered) -> tuple[bytes, AttributeFingerprints
 
 
 def mark_unclear(gathered: Gathered, why: str) -> Gathered:
-    """The pool, of which something cannot be told."""
+    """The pool, marked as unclear for this reason."""
     unclear = msgspec.structs.replace(gathered, unclear=gathered.unclear or why)
     fingerprint, attribute_fingerprints = slice_fingerprints(unclear)
     return msgspec.structs.replace(
@@ -64,7 +66,8 @@ def mark_unclear(gathered: Gathered, why: str) -> Gathered:
 def with_fingerprints(
     pool: PoolView, fixed: bytes, attribute_fingerprints: AttributeFingerprints
 ) -> PoolView:
-    """The pool with its digests: what slices say, and what others do to devices and counters."""
+    """The pool with its digests: what slices say (`fixed`), and what others do to devices and
+    counters."""
     odd = [(at, *_state(d)) for at, d in enumerate(pool.devices) if not _is_usual(d)]
     fingerprint = fixed
     if odd or pool.counters:
@@ -75,7 +78,7 @@ def with_fingerprints(
 
 
 def attribute_digests(pool: PoolView, attributes: Iterable[Attribute]) -> list[bytes | None]:
-    """The digests of a pool's attributes, None for those that no device of it has."""
+    """The digests of a pool's attributes; None for those that none of its devices has."""
     find, driver = pool.attribute_fingerprints.get, pool.driver
     return [find(a if a[0] else (driver, a[1])) for a in attributes]
 
@@ -119,14 +122,15 @@ def _state(device: DeviceView) -> tuple[object, ...]:
         bool(device.shares),
         _amounts(device.consumed),
         [(t.key, t.value, t.effect) for t in device.taints],
-        len(device.device.taints or ()),  # those of rules may not count
+        len(device.device.taints or ()),  # taints of rules may not count
         (health.score, health.state, health.held, health.provoked),
         _weights(health) if any(w.evidence.taints for w in health.evidence) else (),
     )
 
 
 def _weights(health: Health) -> list[tuple[object, ...]]:
-    """What a score is made of, for whoever tolerates part of it (`verdicts/tolerated.py`)."""
+    """What a score is made of, for demands that tolerate part of it
+    (`scheduling/judge/tolerated.py`)."""
     return [
         (e.taints, e.family, e.kind, round(weight, DIGITS), e.source, e.witness, e.together)
         for e, weight in ((w.evidence, w.weight) for w in health.evidence)
@@ -134,7 +138,7 @@ def _weights(health: Health) -> list[tuple[object, ...]]:
 
 
 def _amounts(amounts: Mapping[Any, int]) -> list[tuple[object, str]]:
-    """Amounts in 1e-9 are larger than what is encoded as a number."""
+    """Amounts in 1e-9 exceed what can be encoded as a number."""
     return [(name, str(value)) for name, value in sorted(amounts.items())]
 
 

@@ -1,8 +1,8 @@
-"""The cluster's devices as they stand: objects are put and removed, views of them are made.
+"""The inventory: objects are put and removed, the records of nodes follow, and views are taken.
 
-Here a change is folded in, kind by kind, and it is told which nodes it concerns; the objects are
-kept in `stores.py`, the nodes' records in `nodes.py`. Only the writer task touches it. Stands
-between feeds and view; does no I/O, the clock is an argument.
+This module folds in a change by its kind, decides which nodes it concerns, and reports what the
+object says about health to the health book. Only the writer task touches it. Pure: no I/O, and the
+clock is an argument.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,14 +42,14 @@ class Inventory:
     def __init__(
         self, book: HealthBook, rules: SignalRules, features: Features = CURRENT.features
     ) -> None:
-        """`features`: the gates of the scheduler, as far as they are set."""
+        """`features`: the feature gates of the scheduler, as far as they are set."""
         self._book = book
         self._stores = Stores()
         self._devices = Devices(features)
         self._quarantine = Quarantine()
         self._nodes = Nodes(self._stores, self._devices, book, self._quarantine)
         self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
-        self._restless_rules: set[str] = set()
+        self._changed_rules: set[str] = set()
         self._seen: dict[str, set[str]] = {}
         self._put: dict[str, Callable[[Any, Any, float], None]] = {
             kinds.NODE.name: self._put_node,
@@ -62,15 +62,15 @@ class Inventory:
     # -- changes in
 
     def put(self, kind: Kind, new: WireObject, now: float) -> None:
-        """An object as it is now; pods that use no devices are not kept."""
+        """An object as it is now. Pods that use no devices are not kept."""
         key = new.metadata.key
-        self._name(kind, key)
+        self._note_listed(kind, key)
         released = self._release(kind, key, now)
         store = self._stores.of(kind)
         old = store.get(key)
         if old is not None and is_same_object(old, new) and not released:
             return
-        if isinstance(new, core.Pod) and not self._keeps(new, old, now):
+        if isinstance(new, core.Pod) and not self._keeps_pod(new, old, now):
             if old is not None:
                 self._drop(kind, key, now, vanished=False)
             return
@@ -85,21 +85,21 @@ class Inventory:
         self._drop(kind, key, now, vanished=True)
 
     def quarantine(self, bad: Bad, now: float) -> bool:
-        """An object cannot be read: its node becomes Unknown, and its pools unclear. The readable
-        parts of a Node count; of other objects nothing does, whatever they were before: what they
-        are by now is unknown, and would be after a restart.
+        """An object cannot be read: its node becomes Unknown, and its pools unclear. Returns
+        whether that is news; it is not if the object changed but is as unreadable as before.
 
-        Whether that is news: not for an object that changes and stays as unreadable as it was.
+        The readable parts of a Node count. Of other objects nothing counts, whatever they were
+        before: what they are now is unknown, and would be after a restart.
         """
-        self._name(bad.kind, bad.key)
-        news = self._doubt(bad, now)
+        self._note_listed(bad.kind, bad.key)
+        news = self._put_in_quarantine(bad, now)
         if bad.kind is not kinds.NODE:
             self._drop(bad.kind, bad.key, now, vanished=True)
         elif bad.key:
             self._salvage(bad, now)
         return news
 
-    def _doubt(self, bad: Bad, now: float) -> bool:
+    def _put_in_quarantine(self, bad: Bad, now: float) -> bool:
         before = self._quarantine.release(bad.kind, bad.key)
         added = self._quarantine.add(bad, now)
         if before is not None or added.entry.node:
@@ -108,16 +108,17 @@ class Inventory:
             return False
         self._stores.touch(bad.kind)
         self._stores.touched.add(_QUARANTINED)
-        self._concern(added.entry.node, added.pools)
+        self._mark_concerned(added.entry.node, added.pools)
         if before is not None:
-            self._concern(before.entry.node, before.pools)
+            self._mark_concerned(before.entry.node, before.pools)
         return True
 
     def begin_list(self, kind: Kind) -> None:
         self._seen[kind.name] = set()
 
     def end_list(self, kind: Kind, now: float) -> None:
-        """Whatever the list did not name is gone. That may be many objects: it goes in slices."""
+        """Remove what the list did not name. There may be many objects, so other work gets turns in
+        between."""
         seen = self._seen.pop(kind.name, None)
         if seen is None:
             return
@@ -127,29 +128,29 @@ class Inventory:
                 self.remove(kind, key, now)
             pause()
 
-    def _name(self, kind: Kind, key: str) -> None:
-        """Where a list is under way, it names this object."""
+    def _note_listed(self, kind: Kind, key: str) -> None:
+        """If a list is under way, this object was in it."""
         if (seen := self._seen.get(kind.name)) is not None:
             seen.add(key)
 
     # -- views out
 
     def age(self, now: float) -> None:
-        """Mark what would be judged differently by time alone."""
-        self._nodes.mark_dirty(self._book.moving(now))
+        """Mark as dirty what time alone has changed."""
+        self._nodes.mark_dirty(self._book.changed_by_time(now))
 
     def refresh(self, now: float) -> Iterator[None]:
-        """Bring the records of changed nodes up to date, one node a step."""
-        for name in sorted(self._restless_rules):
+        """Update the records of changed nodes, one node per step."""
+        for name in sorted(self._changed_rules):
             self._reports.of_rule(name, now)
             yield
-        self._restless_rules.clear()
+        self._changed_rules.clear()
         while self._nodes.dirty:
             self._nodes.refresh_one(now)
             yield
 
     def view(self, previous: View, *, synced: bool, served: dict[str, bool]) -> View | None:
-        """The view after `previous`; None where nothing a reader could see has changed."""
+        """The view after `previous`; None if nothing that a reader could see has changed."""
         stores, changed = self._stores, bool(self._nodes.changed)
         based = changed or stores.moves_basis or synced != previous.synced
         if not based and not stores.touched and served == previous.served:
@@ -177,7 +178,7 @@ class Inventory:
         return self._quarantine.texts() if touched else previous.quarantined
 
     def settle(self) -> frozenset[str]:
-        """The view was published: forget what changed, and return the nodes that did."""
+        """The view was published: return the nodes that changed, and forget them."""
         changed = frozenset(self._nodes.changed)
         self._nodes.changed.clear()
         self._stores.touched.clear()
@@ -196,8 +197,8 @@ class Inventory:
         self._reports.of_node(new, now)
 
     def _salvage(self, bad: Bad, now: float) -> None:
-        """What can be read of a Node, with the rest as it was where it was ever known."""
-        name, left = bad.key, bad.left
+        """The readable parts of a Node; the rest stays as it was, if it was ever known."""
+        name, left = bad.key, bad.salvaged
         known = self._stores.nodes.get(name)
         if left is None and known is not None:
             return
@@ -213,7 +214,7 @@ class Inventory:
         self, old: resource.ResourceSlice | None, new: resource.ResourceSlice, now: float
     ) -> None:
         for effect in self._devices.put_slice(old, new):
-            self._take(effect, now)
+            self._apply(effect, now)
         if old is not None and pool_of(old) != pool_of(new):
             self._reports.of_slices(old, now)
         self._reports.of_slices(new, now)
@@ -230,7 +231,7 @@ class Inventory:
         if old is not None:
             self._devices.taints.remove(old)
         self._devices.taints.add(new)
-        self._restless_rules.add(new.metadata.name)
+        self._changed_rules.add(new.metadata.name)
 
     def _put_claim(
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
@@ -241,11 +242,14 @@ class Inventory:
         )
         if doubtful := unreadable_shares(new):
             pools = tuple({Pools(held.driver, held.pool): None for held, _ in doubtful})
-            self._doubt(Bad(kinds.CLAIM, new.metadata.key, doubtful[0][1], pools=pools), now)
+            self._put_in_quarantine(
+                Bad(kinds.CLAIM, new.metadata.key, doubtful[0][1], pools=pools), now
+            )
         self._reports.of_claim(old, new, now)
 
     def _put_pod(self, old: core.Pod | None, new: core.Pod, now: float) -> None:
-        """A node's record says of its pods only which units they hold by name, and how they are."""
+        """A node's record depends on a pod only for the units that it holds by name, and their
+        health."""
         self._stores.follow_pod(old, new)
         before, after = node_and_held_units(old), node_and_held_units(new)
         if before == after:
@@ -256,10 +260,10 @@ class Inventory:
                 if held:
                     self._nodes.dirty.add(node)
 
-    def _keeps(self, pod: core.Pod, before: core.Pod | None, now: float) -> bool:
-        """Whether a pod is kept; what it says about devices is noted either way.
+    def _keeps_pod(self, pod: core.Pod, before: core.Pod | None, now: float) -> bool:
+        """Whether a pod is kept. What it says about devices is recorded either way.
 
-        A pod without devices says nothing, so whoever did under its name is gone.
+        A pod without devices says nothing, so whatever an earlier pod of its name said is gone.
         """
         if not uses_devices(pod):
             self._reports.vanish(kinds.POD, pod.metadata.key, now)
@@ -280,12 +284,12 @@ class Inventory:
             self._nodes.counted(key, None)
             self._reports.node_left(key, now)
         elif isinstance(old, resource.ResourceSlice):
-            self._take(self._devices.drop_slice(old), now)
+            self._apply(self._devices.drop_slice(old), now)
             self._reports.of_slices(old, now)
         elif isinstance(old, resource.DeviceTaintRule):
             self._dirty_selected(old)
             self._devices.taints.remove(old)
-            self._restless_rules.discard(key)
+            self._changed_rules.discard(key)
         elif isinstance(old, resource.ResourceClaim):
             self._nodes.mark_dirty(self._devices.holdings.put(key, ()))
             self._stores.follow(old, None)
@@ -299,7 +303,8 @@ class Inventory:
                 self._nodes.dirty.add(node)
 
     def _release(self, kind: Kind, key: str, now: float) -> bool:
-        """The object can be read again, or is gone: out of quarantine. Whether it was there."""
+        """The object can be read again, or is gone: take it out of quarantine. Returns whether it
+        was there."""
         released = self._quarantine.release(kind, key)
         if released is None:
             return False
@@ -308,19 +313,19 @@ class Inventory:
         self._stores.touch(kind)
         self._stores.touched.add(_QUARANTINED)
         self._reports.tell(released.report, now)
-        self._concern(released.entry.node, released.pools)
+        self._mark_concerned(released.entry.node, released.pools)
         return True
 
-    # -- what a change concerns
+    # -- which nodes a change concerns
 
-    def _take(self, effect: SliceChange, now: float) -> None:
+    def _apply(self, effect: SliceChange, now: float) -> None:
         self._nodes.mark_pool_dirty(effect.pool, effect.nodes)
         self._book.forget(effect.gone | effect.come, now)
-        self._restless_rules.update(effect.rules)
+        self._changed_rules.update(effect.rules)
 
-    def _concern(self, node: str, doubted: Iterable[Pools]) -> None:
-        """An object that cannot be read, or can be again, is of this node ("" if of none), and is
-        what is told of these pools."""
+    def _mark_concerned(self, node: str, doubted: Iterable[Pools]) -> None:
+        """Mark as dirty what an object in quarantine concerns: its node ("" if none) and the pools
+        that are unclear because of it."""
         if node:
             self._nodes.dirty.add(node)
         for pools in doubted:
@@ -343,7 +348,8 @@ _QUARANTINED = "quarantined"
 
 
 class Reports:
-    """Of objects as the stores have them."""
+    """Reports what objects say about health to the health book, and marks as dirty whose health
+    changes."""
 
     def __init__(
         self, book: HealthBook, rules: SignalRules, stores: Stores, devices: Devices, nodes: Nodes
@@ -358,18 +364,19 @@ class Reports:
         self._nodes.mark_dirty(self._book.report(report, now))
 
     def vanish(self, kind: Kind, key: str, now: float) -> None:
-        """An object is gone, and speaks no more."""
+        """An object is gone and says nothing any more."""
         self._nodes.mark_dirty(self._book.vanish(f"{kind.name} {key}", now))
 
     def of_node(self, node: core.Node, now: float) -> None:
         report = report_of_node(node, self._rules, now)
         self._nodes.names(node.metadata.name, report.units)
-        self._nodes.left_unheard(node.metadata.name, report.unheard)
+        self._nodes.note_unknown_conditions(node.metadata.name, report.unknown_conditions)
         self.tell(report, now)
 
     def of_slices(self, changed: resource.ResourceSlice, now: float) -> None:
-        """What a pool's slices say now: an older generation only of what no newer one names."""
-        for slice_, _, ids in self._devices.news_of(changed):
+        """What all changed slices of a pool say now. An older generation speaks only for devices
+        that no newer one names."""
+        for slice_, _, ids in self._devices.changed_slices_of(changed):
             said = report_of_slice(slice_.raw, self._rules, now)
             evidence = tuple(e for e in said.evidence if e.subject in ids)
             self.tell(said._replace(evidence=evidence), now)
@@ -390,35 +397,37 @@ class Reports:
         self.of_pods_with(new.metadata.key, now)
 
     def of_pods_with(self, claim: str, now: float) -> None:
-        """Which devices a pod means, its claim may be the only one to say."""
+        """A pod's status may name a claim whose object alone says which devices are meant."""
         for pod in self._stores.pods_speaking_of(claim):
             self.of_pod(pod, pod, now)
 
     def of_pod(self, pod: core.Pod, before: core.Pod | None, now: float) -> None:
         said = report_of_pod(pod, self._rules, now, self._stores.claims.get, before)
-        evidence = tuple(e for e in said.evidence if not self._is_of_another(e, now))
+        evidence = tuple(e for e in said.evidence if not self._happened_to_another(e, now))
         self.tell(said._replace(evidence=evidence), now)
 
-    def _is_of_another(self, said: Evidence, now: float) -> bool:
-        """Whether it is an event that befell an earlier node of the same name, or a unit of it."""
+    def _happened_to_another(self, said: Evidence, now: float) -> bool:
+        """Whether it is an event that happened to an earlier node of the same name, or to a unit of
+        it."""
         if said.kind is not EvidenceKind.DECAYING or isinstance(said.subject, DeviceId):
             return False
         return said.observed_at < self._since(said.subject.node, now)
 
     def node_came(self, name: str, now: float) -> None:
-        """It is another Node than the one that had this name, if one had."""
+        """It is another Node than the one that had this name before, if there was one."""
         self._book.forget({NodeId(name)}, now, self._since(name, now))
 
     def node_left(self, name: str, now: float) -> None:
-        """It was deleted, and what it said with it; what others say waits for its return."""
+        """The Node was deleted, and what it said goes with it. What others say of it waits for its
+        return."""
         self.vanish(kinds.NODE, name, now)
         self.node_came(name, now)
 
     def _since(self, name: str, now: float) -> float:
-        """What befell a node of this name before then, befell another: one that was deleted.
+        """Events on a node of this name from before this time happened to an earlier Node.
 
-        Only what is clearly before. Times of the API are whole seconds; and what was seen to happen
-        since the Node came is its own, even where our clock is behind the API server's.
+        Only what is clearly earlier counts as such: API times are whole seconds. What was seen to
+        happen since the Node came is its own, even if our clock is behind the API server's.
         """
         node = self._stores.nodes.get(name)
         created = node.metadata.creation_timestamp if node is not None else None

@@ -1,5 +1,5 @@
-"""What a view says of one node's DRA devices, made from what the inventory and the health book
-know; `units.py` does so for device plugins."""
+"""The record of each node as views show it, made again whenever something that it depends on
+changed."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ from fettle.cluster.inventory.units import place_units as place_units
 from fettle.cluster.view import NodeView
 from fettle.dra import CounterId, DeviceView, NodeTarget, PoolView, PublishedDevice
 from fettle.health import HealthBook
-from fettle.model import UNKNOWN_SCORE, DeviceId, Health, State, Subject, Unheard, UnitId
+from fettle.model import UNKNOWN_SCORE, DeviceId, Health, State, Subject, UnitId, UnknownCondition
 from fettle.pacing import pause
 
 
@@ -69,7 +69,7 @@ def pool_view(
 
 
 def counters_left(gathered: Gathered, holdings: Holdings) -> Mapping[CounterId, int]:
-    """A pool's shared counters without what allocated devices consume, in 1e-9; may be negative."""
+    """A pool's shared counters minus what allocated devices consume, in 1e-9; may be negative."""
     if not gathered.counters:
         return gathered.counters
     left = dict(gathered.counters)
@@ -81,9 +81,8 @@ def counters_left(gathered: Gathered, holdings: Holdings) -> Mapping[CounterId, 
 
 
 def _subjects(published: PublishedDevice, placing: UnitPlacement) -> tuple[Subject, ...]:
-    """The subjects that evidence about a device may name: the device, and more if it is
-    node-local.
-    """
+    """The subjects whose evidence applies to a device: the device itself and, if it is node-local,
+    its node and units."""
     if not published.local:
         return (published.id,)
     return (published.id, *placing.whole, *placing.by_device.get(published.id, ()))
@@ -93,8 +92,10 @@ _LOG = structlog.get_logger(__name__)
 
 
 class Nodes:
-    """`dirty` are names of nodes whose record may be out of date, `changed` of those whose record
-    differs since the last view, `partial` of those whose Node could never be read as a whole.
+    """The records of all nodes.
+
+    `dirty`: nodes whose record may be out of date. `changed`: nodes whose record differs from the
+    last view. `partial`: nodes whose Node was never readable as a whole.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Nodes:
         self._quarantine = quarantine
         self._shared_views: dict[PoolId, dict[Vantage, PoolView]] = {}
         self._named: dict[str, frozenset[UnitId]] = {}
-        self._unheard: dict[str, tuple[Unheard, ...]] = {}
+        self._unknown_conditions: dict[str, tuple[UnknownCondition, ...]] = {}
         self._peers = Peers()
         self.records: LayeredDict[NodeView] = LayeredDict()
         self._pods_on: dict[str, set[str]] = defaultdict(set)
@@ -120,11 +121,11 @@ class Nodes:
         self.dirty.update(nodes if nodes is not None else (*self._stores.nodes, *self.records))
 
     def mark_seen_dirty(self, pool: PoolId) -> None:
-        """What anybody sees of a pool may have changed."""
+        """What any node sees of a pool may have changed."""
         self.mark_pool_dirty(pool, self._devices.nodes_of(pool))
 
     def mark_dirty(self, subjects: Iterable[Subject]) -> None:
-        """What is known of these may have changed."""
+        """What is known of these subjects may have changed."""
         for subject in subjects:
             if isinstance(subject, DeviceId):
                 self.mark_seen_dirty(PoolId(subject.driver, subject.pool))
@@ -137,31 +138,32 @@ class Nodes:
         self.dirty.update(self._stores.nodes, self.records)
 
     def names(self, node: str, units: frozenset[UnitId]) -> None:
-        """The units that a Node names now, each with all names that it gives it."""
+        """The units that a Node names now, each with all names that the Node gives it."""
         if units:
             self._named[node] = units
         else:
             self._named.pop(node, None)
 
-    def left_unheard(self, node: str, conditions: tuple[Unheard, ...]) -> None:
+    def note_unknown_conditions(self, node: str, conditions: tuple[UnknownCondition, ...]) -> None:
         """The conditions of a Node that no rule names."""
-        if conditions == self._unheard.get(node, ()):
+        if conditions == self._unknown_conditions.get(node, ()):
             return
         self.dirty.add(node)
         if conditions:
-            self._unheard[node] = conditions
+            self._unknown_conditions[node] = conditions
         else:
-            del self._unheard[node]
+            del self._unknown_conditions[node]
 
     def counted(self, name: str, node: core.Node | None) -> None:
-        """A Node as it is now, None if it is gone: it tells what to expect of its peers."""
+        """A Node as it is now, or None if it is gone. Its capacities say what to expect of its
+        peers."""
         found = plugin_resources(node) if node is not None else ()
         labels = (node.metadata.labels or {}) if node is not None else {}
         capacities = {one.resource: one.capacity for one in found if one.capacity}
         self.dirty |= self._peers.put(name, labels, capacities)
 
     def pod_came(self, node: str, key: str) -> None:
-        """A pod is on a node, by name; it may name one that does not exist."""
+        """A pod names this node, which need not exist."""
         self._pods_on[node].add(key)
 
     def pod_left(self, node: str, key: str) -> None:
@@ -171,20 +173,20 @@ class Nodes:
             del self._pods_on[node]
 
     def refresh_one(self, now: float) -> None:
-        """Bring the record of one dirty node up to date."""
+        """Update the record of one dirty node."""
         name = self.dirty.pop()
         if not self.dirty:
-            self.dirty = set()  # one that held the whole fleet stays as large, and slow to pop from
+            self.dirty = set()  # a set that held the whole fleet stays large, and slow to pop from
         node = self._stores.nodes.get(name)
         if node is None:
             self._devices.not_seen_by(name)
-            self._unheard.pop(name, None)
+            self._unknown_conditions.pop(name, None)
             if self.records.pop(name, None) is not None:
                 self.changed.add(name)
             return
         try:
             record = self._record(node, now)
-        except Exception as error:  # one node that we fail on must not cost the others
+        except Exception as error:  # one node that we fail on must not stop the others
             _LOG.exception("node cannot be judged", node=name)
             record = _unknown(node, f"Node {name}: cannot be judged: {error!r}")
         if record != self.records.get(name):
@@ -220,7 +222,7 @@ class Nodes:
             taints=(node.spec.taints or ()) if node.spec is not None else (),
             kubelet=_kubelet(node),
             unread=name in self.partial,
-            unheard=self._unheard.get(name, ()),
+            unknown_conditions=self._unknown_conditions.get(name, ()),
         )
 
     def _pools(
@@ -230,7 +232,7 @@ class Nodes:
         seen = self._devices.pools_on(place)
         gathered, vantages = [pool for pool, _ in seen], {pool.id: at for pool, at in seen}
         views = []
-        for pool in self._doubted(gathered):
+        for pool in self._with_unclear_pools(gathered):
             vantage = vantages.get(pool.id)
             if vantage is None or vantage.node:
                 views.append(pool_view(pool, self._devices, self._book, placing, now))
@@ -241,13 +243,13 @@ class Nodes:
             views.append(shared[vantage])
         return tuple(views), next((pool.malformed for pool in gathered if pool.malformed), "")
 
-    def _doubted(self, gathered: list[Gathered]) -> list[Gathered]:
-        """The pools, with what objects that cannot be read leave open about them."""
-        if not self._quarantine.doubts_pools:
+    def _with_unclear_pools(self, gathered: list[Gathered]) -> list[Gathered]:
+        """The pools, marked as unclear where unreadable objects may concern them."""
+        if not self._quarantine.has_unclear_pools:
             return gathered
         placed = []
         for pool in gathered:
-            why = self._quarantine.doubt(pool)
+            why = self._quarantine.why_unclear(pool)
             placed.append((pool.order, mark_unclear(pool, why) if why else pool))
         for hidden in self._quarantine.hidden_pools({pool.id for pool in gathered}):
             pool = mark_unclear(Gathered(hidden.id), hidden.why)

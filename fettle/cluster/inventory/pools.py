@@ -1,7 +1,7 @@
-"""Which slices of a pool speak for its devices, while its driver replaces them by newer ones.
+"""The pools of one node as the allocator gathers them: generations, completeness, validity, order.
 
-The allocator takes nothing from a pool that is not whole; but the devices are there, and claims
-hold them. Stands between published slices and pools; pure.
+A port of `GatherPools` of k8s.io/dynamic-resource-allocation/structured (incubating), one pool at a
+time. Stands between published slices and views.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -28,8 +28,9 @@ def current_devices(
 ) -> list[tuple[PublishedSlice, tuple[PublishedDevice, ...]]]:
     """The slices of a pool, newest generation first, each with the devices that it speaks for.
 
-    These are all that no newer one names, whether or not that is whole: a node that sees none of
-    its slices takes devices of the older as before.
+    A slice speaks for the devices that no newer generation names, whether or not that generation is
+    complete: the allocator takes nothing from an incomplete pool, but the devices exist and claims
+    hold them. A node that sees no slice of the newer generation keeps the devices of the older one.
     """
     newest, *older = _generations(slices) or [[]]
     found = [(slice_, slice_.devices) for slice_ in newest]
@@ -43,7 +44,7 @@ def current_devices(
 def ungathered_devices(
     slices: Iterable[PublishedSlice], place: NodeTarget, gathered: Container[DeviceId]
 ) -> tuple[PublishedDevice, ...]:
-    """Devices that slices publish for this node, each once, but for those that were `gathered`."""
+    """Devices that slices publish for this node, each once, except those in `gathered`."""
     found: dict[DeviceId, PublishedDevice] = {}
     for slice_, devices in current_devices(_current_slices(slices)):
         for published in devices:
@@ -54,7 +55,8 @@ def ungathered_devices(
 
 
 def _current_slices(slices: Iterable[PublishedSlice]) -> list[PublishedSlice]:
-    """Those of the newest generation, and of older ones as long as newer ones lack slices."""
+    """Slices of the newest generation, and of older ones as long as the newer ones are
+    incomplete."""
     found: list[PublishedSlice] = []
     for generation in _generations(slices):
         found += generation
@@ -80,16 +82,17 @@ class PoolId(msgspec.Struct, frozen=True, order=True, gc=False):
 class Gathered(msgspec.Struct, frozen=True, gc=False):
     """A pool as one node sees it.
 
-    `devices` are those of slices for this node, in the allocator's order, each with whether it is
-    for this node (False only where devices say so themselves) or why that cannot be told; `others`
-    are devices elsewhere that draw on the same counters. `counters` are the totals, in 1e-9.
-    `incomplete` and `invalid` pools have no devices; `slices` says how many of them are for
-    this node, and of an incomplete pool how many it has and should have; `invalid` says why.
-    `malformed` is why the allocator can gather no pool of the node at all ("" if it can).
-    `withheld` are the other devices that slices publish for this node, which cannot be taken now.
-    `binds` says whether a device has binding conditions: such pools come after all others.
-    `unclear` says what about the pool is not modelled or cannot be read ("" if nothing).
-    `fingerprint` and `attribute_fingerprints` are digests of what slices say.
+    - `devices`: those of slices for this node, in the allocator's order, each with whether it is
+      for this node (False only where devices have node selectors themselves) or why that is
+      unknown.
+    - `others`: devices elsewhere that draw on the same counters. `counters`: the totals, in 1e-9.
+    - `slices`: how many slices are for this node and how many there are; of an incomplete pool, how
+      many it has and should have. Incomplete and invalid pools have no devices; `invalid` says why.
+    - `malformed`: why the allocator can gather no pool of the node at all; "" if it can.
+    - `withheld`: other devices that slices publish for this node and that cannot be taken now.
+    - `binds`: a device has binding conditions. Such pools come after all others.
+    - `unclear`: what about the pool is not modelled or cannot be read; "" if nothing.
+    - `fingerprint`, `attribute_fingerprints`: digests of what slices say (`fingerprints.py`).
     """
 
     id: PoolId
@@ -108,13 +111,13 @@ class Gathered(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def rests_elsewhere(self) -> bool:
-        """Whether slices for other nodes decide what this one sees: the allocator looks for them
-        where those for this node alone do not make the pool whole."""
+        """Whether slices for other nodes decide what this node sees. The allocator looks for them
+        if those for this node alone do not complete the pool."""
         return bool(self.invalid) or self.slices[0] != self.slices[1]
 
     @property
     def order(self) -> tuple[bool, PoolId]:
-        """What the allocator sorts pools by."""
+        """The allocator's sort key for pools."""
         return (self.binds, self.id)
 
 
@@ -125,7 +128,8 @@ def pool_of(slice_: resource.ResourceSlice) -> PoolId:
 def gather(
     pool: PoolId, published: Sequence[PublishedSlice], place: NodeTarget, features: Features
 ) -> Gathered | None:
-    """The pool as `place` sees it, from all slices that carry its name; None: nothing for it."""
+    """The pool as `place` sees it, from all slices that carry its name; None if it has nothing for
+    it."""
     try:
         found = _gather(pool, published, place, features)
     except MalformedNodeSelector as error:
@@ -141,7 +145,7 @@ def gather(
 def _withheld(
     published: Sequence[PublishedSlice], place: NodeTarget, found: Gathered | None
 ) -> tuple[PublishedDevice, ...]:
-    """Nothing but in a pool that is not as it should be, so that all others cost nothing."""
+    """Returns at once for a pool without flaws, so ordinary pools cost nothing."""
     is_odd = found is not None and (found.incomplete or found.invalid or found.malformed)
     if not is_odd and len({s.generation for s in published}) < 2:
         return ()
@@ -152,7 +156,7 @@ def _withheld(
 def _gather(
     pool: PoolId, published: Sequence[PublishedSlice], place: NodeTarget, features: Features
 ) -> Gathered | None:
-    """As the allocator gathers it; MalformedNodeSelector fails the whole node there."""
+    """As the allocator gathers it. MalformedNodeSelector fails the whole node there."""
     local = [s for s in published if s.node == place.name]
     shared = [s for s in published if not s.node]
     relevant = _newest(
@@ -188,7 +192,7 @@ def _relevant(slice_: PublishedSlice, place: NodeTarget) -> bool:
     if slice_.target is not None:
         return _includes(slice_.target, place)
     if not slice_.per_device:
-        return False  # some extension of the future
+        return False  # a field of a newer Kubernetes says where
     return any(_includes(p.target, place) for p in slice_.devices if p.target is not None)
 
 
@@ -240,7 +244,7 @@ def _build(
 def _devices(
     relevant: Sequence[PublishedSlice], place: NodeTarget, features: Features
 ) -> tuple[tuple[PublishedDevice, bool, str], ...]:
-    """The devices that may be taken, in order; slices with counters have none."""
+    """The devices that may be taken, in order. Slices with counters have none."""
     return tuple(
         (published, *_here(published, place))
         for slice_ in sorted(relevant, key=lambda s: s.name)
@@ -250,7 +254,7 @@ def _devices(
 
 
 def _unknown_field(slices: Sequence[PublishedSlice]) -> str:
-    """A field that Fettle does not know, of a Kubernetes newer than it."""
+    """A field that Fettle does not know, from a newer Kubernetes; "" if there is none."""
     return next((s.raw.spec.unknown for s in slices if s.raw.spec.unknown), "")
 
 
@@ -285,8 +289,10 @@ def _missing(
 
 
 def _contradiction(slices: Sequence[PublishedSlice]) -> str:
-    """Slices of one generation should agree on how many there are; which one upstream believes
-    depends on the order in which it sees them."""
+    """How slices of one generation contradict each other about their number; "" if they agree.
+
+    Which slice upstream believes depends on the order in which it sees them.
+    """
     counts = {s.raw.spec.pool.resource_slice_count for s in slices}
     if len(counts) < 2:
         return ""

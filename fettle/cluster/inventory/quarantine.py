@@ -1,6 +1,5 @@
-"""Objects that cannot be read: what is wrong with each, the node that it speaks for, and the pools
-that it leaves in doubt. Pure.
-"""
+"""Objects that cannot be read: what is wrong with each, the node it is about, and the pools that
+are unclear because of it."""
 
 from bisect import bisect_left, insort
 from collections import defaultdict
@@ -17,7 +16,7 @@ from fettle.model import Evidence, EvidenceKind, Family, NodeId
 
 
 class QuarantinedObject(NamedTuple):
-    """`name` is by kind and key ("Node n1"); `doubt` is what is said of its pools."""
+    """`name` is by kind and key ("Node n1"). `doubt` is the sentence about its pools."""
 
     name: str
     kind: kinds.Kind
@@ -28,7 +27,7 @@ class QuarantinedObject(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The all-clear, what it concerns, and the pools that were in doubt for this above all."""
+    """The all-clear, the object, and the pools that were unclear first of all because of it."""
 
     report: SignalReport
     entry: QuarantinedObject
@@ -36,8 +35,8 @@ class Released(NamedTuple):
 
 
 class Added(NamedTuple):
-    """Evidence that makes its node Unknown, none where no node is named; what it concerns, and the
-    pools that are in doubt for this above all now."""
+    """Evidence that makes the node Unknown (none if no node is named), the object, and the pools
+    that are now unclear first of all because of it."""
 
     report: SignalReport
     entry: QuarantinedObject
@@ -47,8 +46,8 @@ class Added(NamedTuple):
 class HiddenPool(NamedTuple):
     """A pool that any node may have besides those it is known to have, and why.
 
-    Where only part of its `id` is known, that is for people; whatever it is, it does not come
-    before `earliest`.
+    If part of its `id` is unknown, that part is a placeholder for people. Whatever the pool is, it
+    does not come before `earliest` in the allocator's order.
     """
 
     id: PoolId
@@ -57,15 +56,18 @@ class HiddenPool(NamedTuple):
 
 
 class _Doubted(NamedTuple):
-    """Pools, and whether what cannot be read are slices: those matter to other pools."""
+    """Pools, and whether the unreadable objects are slices. Those also matter to other pools."""
 
     pools: Pools
     by_slices: bool
 
 
 class Quarantine:
-    """Add and release by kind and key. Of all that leave the same pools in doubt the first by name
-    is told, so that neither their number nor which came first matters to a node."""
+    """Add and release unreadable objects by kind and key.
+
+    If several leave the same pools unclear, only the first by name is mentioned. So neither their
+    number nor their order of arrival changes a node's record.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[str, QuarantinedObject] = {}
@@ -74,7 +76,7 @@ class Quarantine:
         """Names, in order."""
 
     def add(self, bad: Bad, now: float) -> Added:
-        """Put in what is not in yet."""
+        """Add an object that is not in quarantine yet."""
         name = f"{bad.kind.name} {bad.key}"
         text = one_line(f"{name.rstrip()}: {bad.reason}")
         doubt = f"{name.rstrip()} cannot be read, and {_MAY[bad.kind.name]}" if bad.pools else ""
@@ -88,15 +90,17 @@ class Quarantine:
         reporter = _reporter(bad.kind, bad.key)
         evidence = (_unreadable(reporter, text, bad.node, now),) if bad.node else ()
         return Added(
-            SignalReport(reporter, evidence, absent_is_clear=True), entry, self._told_of(entry)
+            SignalReport(reporter, evidence, absent_is_clear=True),
+            entry,
+            self._pools_first_blamed(entry),
         )
 
     def release(self, kind: kinds.Kind, key: str) -> Released | None:
-        """None if nothing was wrong."""
+        """Remove an object; None if it was not in quarantine."""
         entry = self._entries.get(f"{kind.name} {key}")
         if entry is None:
             return None
-        told = self._told_of(entry)
+        blamed = self._pools_first_blamed(entry)
         del self._entries[entry.name]
         if entry.node:
             self._of_node[entry.node].remove(entry.name)
@@ -107,18 +111,18 @@ class Quarantine:
             del names[bisect_left(names, entry.name)]
             if not names:
                 del self._doubting[doubted]
-        return Released(SignalReport(_reporter(kind, key), (), absent_is_clear=True), entry, told)
+        return Released(SignalReport(_reporter(kind, key), (), absent_is_clear=True), entry, blamed)
 
-    def _told_of(self, entry: QuarantinedObject) -> tuple[Pools, ...]:
-        """The pools of an entry of which it is the one that is told."""
+    def _pools_first_blamed(self, entry: QuarantinedObject) -> tuple[Pools, ...]:
+        """Those of the object's pools for which it is the one that is mentioned."""
         return tuple(d.pools for d in _doubted(entry) if self._doubting[d][0] == entry.name)
 
     @property
-    def doubts_pools(self) -> bool:
+    def has_unclear_pools(self) -> bool:
         return bool(self._doubting)
 
-    def doubt(self, pool: Gathered) -> str:
-        """Why a pool that a node sees may be other than it seems there; "" if it may not."""
+    def why_unclear(self, pool: Gathered) -> str:
+        """Why a pool that a node sees may differ from what it seems there; "" if it may not."""
         found = []
         for by_slices in (True, False):
             is_open = pool.rests_elsewhere if by_slices else bool(pool.devices)
@@ -130,7 +134,7 @@ class Quarantine:
         return self._entries[min(found)].doubt if found else ""
 
     def hidden_pools(self, known: Container[PoolId]) -> list[HiddenPool]:
-        """Pools that any node may have besides those that are `known`, each once."""
+        """Pools that any node may have besides the `known` ones, each once."""
         found: dict[PoolId, HiddenPool] = {}
         anywhere = ((names[0], d.pools) for d, names in self._doubting.items() if d.pools.anywhere)
         for name, (driver, pool, _) in sorted(anywhere, key=itemgetter(0)):
@@ -145,7 +149,7 @@ class Quarantine:
         return {key.removeprefix(prefix) for key in self._entries if key.startswith(prefix)}
 
     def texts(self) -> dict[str, str]:
-        """A sentence each, by name, in that order."""
+        """One sentence for each object, sorted by name."""
         return {name: entry.text for name, entry in sorted(self._entries.items())}
 
     def of_node(self, node: str) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
-"""Mappings that can be shown as they stand: what was shown never changes, and costs as much as what
-changed since it was last shown, however many entries there are. In a full cluster a copy of its
-claims and pods, twenty times a second, would be most of what a view costs. Pure.
+"""The objects themselves, by kind and key, and the mappings that a view shows of them.
+
+A view shows mappings that never change. Copying all claims and pods of a large cluster twenty times
+a second would be most of the cost of a view. So a LayeredDict shows an Overlay, which costs as much
+as what changed since it was last shown.
 """
 
 from collections import UserDict, defaultdict
@@ -17,19 +19,18 @@ from fettle.model import Policy
 V = TypeVar("V")
 
 _GONE: Any = object()
-"""In place of a value that is there no more."""
+"""Stands for the value of a removed key."""
 _SAME: Any = object()
 _LEAST = 64
 _SHARE = 32
-"""One in so many entries may lie in the upper layer: to copy that, and now and then all of them,
-then costs little."""
+"""The upper layer holds at most this fraction (one in so many) of all entries, so copying it is
+cheap, and copying everything is rare."""
 
 
 class Overlay(Mapping[str, V]):
-    """A dict that nobody changes any more, and over it what is different by now.
+    """A dict that nobody changes any more, with the differences to it in a layer above.
 
-    Whoever goes through all entries has both made into one dict, which others do without; the
-    entries are in the order of that.
+    Iterating merges both into one dict, once. Entries come in the order of that dict.
     """
 
     __slots__ = ("_base", "_length", "_over")
@@ -40,7 +41,8 @@ class Overlay(Mapping[str, V]):
         self._length = 0
 
     def changed(self, changes: Mapping[str, V], length: int) -> "Overlay[V]":
-        """With these values, of which `_GONE` is none; it then has so many entries."""
+        """A new overlay with these changes, in which `_GONE` removes a key; it has `length`
+        entries."""
         made = Overlay[V]()
         made._base, made._over, made._length = self._base, {**self._over, **changes}, length
         if len(made._over) > max(_LEAST, length // _SHARE):
@@ -87,7 +89,8 @@ class Overlay(Mapping[str, V]):
 
 
 class LayeredDict(UserDict[str, V]):
-    """A dict that can be `shown`: the same mapping again as long as nothing is put or dropped."""
+    """A dict that can be `shown`: as the same mapping again, as long as nothing is put or
+    removed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,10 +117,10 @@ class LayeredDict(UserDict[str, V]):
 
 
 class Stores:
-    """A store for each kind; `touched` are the kinds of which a view may show something new.
+    """One store for each kind. `touched` are the kinds of which a view may show something new.
 
-    `extended` are the claims for extended resources by the UIDs of their pods: of several, of which
-    the scheduler finds any, the first by name.
+    `extended` are the claims for extended resources, by the UID of their pod. The scheduler would
+    take any of several; here it is the first by name.
     """
 
     def __init__(self) -> None:
@@ -144,22 +147,22 @@ class Stores:
         return self._of[kind.name]
 
     def touch(self, kind: Kind) -> None:
-        """Nodes and slices show through records, so a view need not copy them.
+        """A view may show something new of this kind: an object changed, or whether it can be read.
 
-        Also where it is not an object that changed, but whether it can be read.
+        Nodes and slices show through the nodes' records, so the view need not copy them.
         """
         if kind.name in _SHOWN:
             self.touched.add(kind.name)
 
     @property
     def moves_basis(self) -> bool:
-        """Whether a kind was touched that verdicts rest on."""
+        """Whether a kind was touched that verdicts depend on."""
         return not self.touched.isdisjoint(_BASIS)
 
     def follow(
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim | None
     ) -> None:
-        """Know the claims for extended resources by their pods' UIDs."""
+        """Index the claims for extended resources by the UID of their pod."""
         if old is not None and (uid := extended_claim_owner(old)):
             of_pod = self._extended[uid]
             del of_pod[old.metadata.key]
@@ -176,7 +179,7 @@ class Stores:
             del self._extended[uid], self.extended[uid]
 
     def follow_pod(self, old: core.Pod | None, new: core.Pod | None) -> None:
-        """Know the pods whose status says something of a claim's devices."""
+        """Index the pods whose status says something of a claim's devices."""
         if old is not None:
             for claim in claims_mentioned(old):
                 self._speaking[claim].discard(old.metadata.key)

@@ -1,7 +1,9 @@
-"""What NVIDIA's device plugin makes of one GPU: replicas of it (time slicing, MPS), MIG devices.
+"""How many units to expect: of one GPU that is shared or divided, and of a resource on a node.
 
-Monitors name whole GPUs, as `nvidia.com/gpu`; here stands how many units of which resources such a
-GPU is, by what the Node says of itself (labels of GPU Feature Discovery, names of resources). Pure.
+Monitors name whole GPUs, as `nvidia.com/gpu`. NVIDIA's device plugin makes replicas (time slicing,
+MPS) or MIG devices of one; the Node's labels and resource names say how many. A device plugin that
+restarts counts only the GPUs that still answer, and the Node then says nothing of a lost one. Nodes
+of one instance type or machine are built alike, so their peers tell how many there should be.
 """
 
 import re
@@ -10,32 +12,32 @@ from collections.abc import Collection, Mapping
 
 GPU = "nvidia.com/gpu"
 _SHARED = ".shared"
-"""Ends the name of a resource whose units are replicas, with `renameByDefault`."""
+"""With `renameByDefault`, ends the name of a resource whose units are replicas."""
 _REPLICA = re.compile(r"(.+)::(\d{1,9})")
-"""The plugin's id of a replica: the GPU's or MIG device's own id, and a number."""
+"""The plugin's id of a replica: the id of the GPU or MIG device, and a number."""
 _MIG = re.compile(r"nvidia\.com/mig-(?:(\d)c\.)?(\d)g\..+")
 """`mig-1g.10gb`, and `mig-1c.3g.40gb` for a part of a MIG device."""
 _MIG_DEVICE = "MIG-"
 """Begins the id of a MIG device."""
 SLICES = 7
-"""Into which a GPU in MIG mode can be divided at most."""
+"""Into how many slices a GPU in MIG mode can be divided at most."""
 
 
 def plain_resource(resource: str) -> str:
-    """The resource without what renaming adds; labels go by this name."""
+    """The resource's name without what renaming adds. Labels use this name."""
     return resource.removesuffix(_SHARED) if resource.startswith("nvidia.com/") else resource
 
 
 def whole_device(id_: str) -> str:
-    """The device that a replica is a replica of; any other name as it is."""
+    """The device that a replica belongs to; any other name unchanged."""
     found = _REPLICA.fullmatch(id_)
     return found[1] if found is not None else id_
 
 
 def candidate_resources(resource: str, resources: Collection[str]) -> tuple[str, ...]:
-    """Of these resources, those of which a GPU that is named as `resource` may be units.
+    """Those of these resources of which a GPU, named as `resource`, may provide units.
 
-    In MIG mode it is units of another resource, and nobody says which GPUs are.
+    In MIG mode a GPU provides units of another resource, and nothing says which GPUs do.
     """
     return tuple(
         sorted(
@@ -55,10 +57,11 @@ def expected_units(
     labels: Mapping[str, str],
     seen: Collection[str] = (),
 ) -> int:
-    """How many units of a resource to expect of a device that may be of any of the `homes`.
+    """How many units of a resource to expect of a device that may belong to any of `homes`; at
+    least one.
 
-    Of a GPU, its share of them: as likely as any other it is one of the GPUs that they all are on
-    together. At least one. `seen` are ids of units of the resource.
+    For a GPU it is its share: it is equally likely to be each of the GPUs behind all these
+    resources. `seen` are known ids of units of the resource.
     """
     each = {r: _replicas(r, capacities[r], labels, seen if r == resource else ()) for r in homes}
     if device.startswith(_MIG_DEVICE):
@@ -81,8 +84,8 @@ def _ceil(dividend: int, divisor: int) -> int:
 def _replicas(
     resource: str, capacity: int, labels: Mapping[str, str], seen: Collection[str]
 ) -> int:
-    """Into how many units a device of the resource is divided: by the Node's label, unless that
-    cannot be, and at least as many as the ids that were seen tell."""
+    """How many units one device of the resource provides: the number in the Node's label, if that
+    is possible, and at least as many as the known ids show."""
     found = [int(match[2]) for match in map(_REPLICA.fullmatch, seen) if match is not None]
     least = max(2, 1 + max(found)) if found else 1
     told = _to_number(labels.get(f"{plain_resource(resource)}.replicas", ""))
@@ -90,9 +93,9 @@ def _replicas(
 
 
 def _slices(resource: str, labels: Mapping[str, str]) -> int:
-    """Of a GPU, how many slices one device of the resource has; 0: it is no MIG device.
+    """How many slices of a GPU one device of the resource has; 0: it is not a MIG device.
 
-    Only by its label where MIG devices are called GPUs (the strategy "single").
+    Where MIG devices are called GPUs (the strategy "single"), only a label says so.
     """
     found = _MIG.fullmatch(resource)
     named = int(found[1] or found[2]) if found is not None else 0
@@ -105,7 +108,7 @@ def _to_number(text: str) -> int:
 
 
 KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.machine")
-"""Labels that say of what kind a node is; the first that it has counts."""
+"""Labels that say of what kind a node is. The first one that a node has counts."""
 
 _NodeKind = tuple[str, str]
 """A label and its value."""
@@ -121,8 +124,8 @@ class Peers:
         self._counts: dict[tuple[_NodeKind, str], Counter[int]] = defaultdict(Counter)
 
     def put(self, name: str, labels: Mapping[str, str], capacities: Mapping[str, int]) -> set[str]:
-        """A node as it is now, without capacities if it is gone; returns the nodes of which other
-        capacities are to be expected now."""
+        """A node as it is now, without capacities if it is gone. Returns the nodes whose expected
+        capacities changed."""
         before = self._of.pop(name, None)
         key = next((key for key in KIND_LABELS if key in labels), None)
         after = ((key, labels[key]), capacities) if key is not None and capacities else None
@@ -149,7 +152,8 @@ class Peers:
         }
 
     def missing(self, name: str) -> Mapping[str, int]:
-        """By resource, how many units fewer a node has than most of its kind, if fewer."""
+        """By resource, how many units fewer a node has than most nodes of its kind, if it has
+        fewer."""
         if name not in self._of:
             return _NOTHING_MISSING
         kind, capacities = self._of[name]
@@ -157,7 +161,7 @@ class Peers:
         return {resource: number for resource, number in short.items() if number > 0}
 
     def _usual(self, kind: _NodeKind, resource: str) -> int:
-        """Of several numbers that are as frequent, the largest."""
+        """The most frequent number; of several equally frequent ones, the largest."""
         counts = self._counts.get((kind, resource))
         return max(counts, key=lambda number: (counts[number], number)) if counts else 0
 

@@ -1,10 +1,17 @@
-"""Where evidence about named units of one node counts.
+"""The device plugin's units that evidence names: which device each of them is, and what a view says
+of them.
 
-On the DRA devices and the device plugin's units that bear one of its names; where nothing on the
-node does, on the node as a whole, since any device of it may be the one. Unless each of them is
-known to be another: a driver that starts anew does not publish a GPU that is lost. Decided anew
-whenever a node's record is made, by what is published and named then, so that evidence follows its
-device as that comes and goes, and no name counts that nobody says any more. Pure.
+Evidence about a named unit counts for the DRA devices and the plugin's units that have one of its
+names. If nothing on the node has one, it counts for the whole node, since any device may be the
+one; unless each device is known to be another, since a driver that restarts does not publish a lost
+GPU. This is decided whenever a node's record is made, so evidence follows its device as that comes
+and goes.
+
+Device plugins do not say which units they have withdrawn, only how many: capacity minus allocatable
+and, after a restart without a lost GPU, fewer than the node's peers have. Fettle assumes that these
+are the units that the kubelet calls Unhealthy, then the worst of those that are not Healthy:
+plugins withdraw GPUs in trouble, and a light trace is no trouble. A unit that the kubelet calls
+Healthy never counts as withdrawn.
 """
 
 from collections import Counter, defaultdict
@@ -26,14 +33,14 @@ from fettle.health import DEVICE_STATUS_SOURCE, HealthBook, gpu_names, one_line
 from fettle.model import DeviceId, EvidenceKind, Health, NodeId, State, Subject, UnitId, Weighed
 
 Gpu = tuple[UnitId, ...]
-"""Units that are one GPU, by what is known of its names now; the best name first."""
+"""Units that are one GPU, by what is known of its names now; the most reliable name first."""
 
 
 class UnitPlacement(NamedTuple):
-    """Of one node: which units each DRA device is, and which there may be of each resource.
+    """For one node: which units each DRA device is, and which GPUs each resource may have.
 
-    `gpus` are all of them, `homeless` the units that any device of the node may be, `absent` those
-    that none is. In `by_resource`, a GPU stands once for each resource that it may be units of.
+    - `gpus`: all of them. In `by_resource`, a GPU occurs once for each resource it may belong to.
+    - `homeless`: units that may be any device of the node. `absent`: units that are none of them.
     """
 
     node: NodeId
@@ -49,7 +56,7 @@ class UnitPlacement(NamedTuple):
         return (self.node, *self.homeless)
 
     def with_homeless_evidence(self, health: Health) -> Health:
-        """The health, where evidence about units that were not found says so."""
+        """The health, in which evidence about homeless units says that it is about them."""
         if not self.homeless:
             return health
         evidence = tuple(
@@ -61,7 +68,8 @@ class UnitPlacement(NamedTuple):
         return msgspec.structs.replace(health, evidence=evidence)
 
     def with_absent_evidence(self, health: Health, by_unit: Mapping[UnitId, Health]) -> Health:
-        """The node's own health, with what is said of absent units: it weighs on nothing here."""
+        """The node's own health, with the evidence about absent units, which weighs nothing
+        here."""
         if not self.absent:
             return health
         remarks = tuple(
@@ -80,8 +88,11 @@ def place_units(
     resources: Collection[str],
     devices: Iterable[PublishedDevice],
 ) -> UnitPlacement:
-    """`units` are those that evidence is about, `named` those that the Node names now, `resources`
-    those of which a device plugin has units, `devices` the node's own."""
+    """Finds the device of each unit.
+
+    `units` are those that evidence is about, `named` those that the Node names now, `resources`
+    those of which a device plugin has units, `devices` the node's own.
+    """
     if not units:
         return UnitPlacement(NodeId(node))
     by_gpu: dict[UnitId, Gpu] = defaultdict(tuple)
@@ -121,7 +132,7 @@ def _order(unit: UnitId) -> tuple[str, tuple[int, str], tuple[str, ...]]:
 
 
 def _known(named: Iterable[UnitId]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """By resource and name, all names of that GPU, best first."""
+    """By resource and name, all names of that GPU, the most reliable first."""
     groups: dict[str, list[tuple[str, ...]]] = defaultdict(list)
     for unit in sorted(named, key=_order):
         groups[unit.resource].append(unit.names)
@@ -133,7 +144,7 @@ def _known(named: Iterable[UnitId]) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def _devices(unit: UnitId, named: list[tuple[PublishedDevice, frozenset[str]]]) -> list[DeviceId]:
-    """Those that share the best name, and what is a part of them."""
+    """The devices that share the most reliable name, and devices that are parts of them."""
     ranked = [
         (rank, published)
         for published, names in named
@@ -150,7 +161,8 @@ def _devices(unit: UnitId, named: list[tuple[PublishedDevice, frozenset[str]]]) 
 
 
 def _is_absent(unit: UnitId, named: list[tuple[PublishedDevice, frozenset[str]]]) -> bool:
-    """Whether drivers of the unit's vendor publish GPUs by name, and each is known to be another.
+    """Whether drivers of the unit's vendor publish GPUs by name, and each of these is known to be
+    another.
 
     A driver that names none publishes other things, such as ComputeDomains.
     """
@@ -163,7 +175,7 @@ def _is_absent(unit: UnitId, named: list[tuple[PublishedDevice, frozenset[str]]]
 
 
 def _worded(weighed: Weighed, unit: UnitId, what: str) -> Weighed:
-    """The same, saying of which unit it speaks."""
+    """The same evidence, saying which unit it is about."""
     text = one_line(f"{unit.resource} {unit.unit}, {what}: {weighed.evidence.text}")
     evidence = msgspec.structs.replace(weighed.evidence, text=text)
     return msgspec.structs.replace(weighed, evidence=evidence)
@@ -174,8 +186,8 @@ _HEALTHY = "Healthy"
 
 
 class NodeFacts(NamedTuple):
-    """What else is known of a node: health by unit and its own, its live pods, its labels, how many
-    units its peers have more."""
+    """What else is known of a node: the health of its units and its own, its live pods, its labels,
+    and how many more units its peers have."""
 
     healths: Mapping[UnitId, Health]
     own: Health
@@ -185,7 +197,7 @@ class NodeFacts(NamedTuple):
 
 
 def plugin_resources(node: core.Node) -> tuple[PluginView, ...]:
-    """The node's extended resources: how many units there are, and may be allocated."""
+    """The node's extended resources: how many units exist and may be allocated."""
     status = node.status
     if status is None:
         return ()
@@ -202,7 +214,7 @@ def plugin_resources(node: core.Node) -> tuple[PluginView, ...]:
 
 
 def unit_healths(placing: UnitPlacement, book: HealthBook, now: float) -> dict[UnitId, Health]:
-    """The health of every unit that evidence names; of a homeless one, that of the whole node."""
+    """The health of every unit that evidence names; for a homeless one, that of the whole node."""
     asked: dict[UnitId, tuple[Subject, ...]] = {}
     for gpu in placing.gpus:
         for unit in gpu:
@@ -219,14 +231,14 @@ def plugin_views(
     """The resources, with the units that some evidence names."""
     views = {one.resource: one for one in found}
     if placing.by_resource:
-        for name, units in _Units(views, placing, known).named().items():
+        for name, units in _NodeUnits(views, placing, known).named().items():
             one = views[name]
             views[name] = PluginView(name, one.capacity, one.allocatable, units)
     return views
 
 
-class _Units:
-    """Of one node; `_gaps` are units that are withdrawn and not yet known by name."""
+class _NodeUnits:
+    """The units of one node. `_gaps` are units that are withdrawn and not yet known by name."""
 
     def __init__(
         self, views: Mapping[str, PluginView], placing: UnitPlacement, known: NodeFacts
@@ -239,24 +251,24 @@ class _Units:
             for gpu in gpus:
                 self._homes[gpu] += (resource,)
         self._held: Counter[tuple[str, str]] = Counter()
-        self._vouched: Counter[tuple[str, str]] = Counter()
+        self._held_healthy: Counter[tuple[str, str]] = Counter()
         self._ids: dict[str, set[str]] = defaultdict(set)
         for (resource, id_), health in _held(known.pods).items():
             device = resource, whole_device(id_)
             self._held[device] += 1
-            self._vouched[device] += health == _HEALTHY
+            self._held_healthy[device] += health == _HEALTHY
             self._ids[resource].add(id_)
         for unit in (unit for gpu in self._homes for unit in gpu):
             self._ids[unit.resource].add(unit.unit)
         for resource, number in known.missing.items():
-            if number <= sum(map(self._ails, placing.by_resource.get(resource, ()))):
-                self._gaps[resource] += number  # else the node is divided otherwise, or built so
+            if number <= sum(map(self._is_faulty, placing.by_resource.get(resource, ()))):
+                self._gaps[resource] += number  # else the node was built or divided this way
 
     def named(self) -> dict[str, tuple[UnitView, ...]]:
-        """By resource, in the order of their names."""
+        """By resource, in the order of the names."""
         views: dict[str, dict[Gpu, UnitView]] = defaultdict(dict)
-        for gpu in sorted(self._homes, key=self._likeliest):
-            homes = self._of(gpu)
+        for gpu in sorted(self._homes, key=self._withdrawal_order):
+            homes = self._resources_of(gpu)
             for resource in homes:
                 views[resource][gpu] = self._view(gpu, resource, homes)
         return {
@@ -264,19 +276,19 @@ class _Units:
             for resource, of in views.items()
         }
 
-    def _likeliest(self, gpu: Gpu) -> tuple[bool, float]:
-        """What has been withdrawn, if anything has, sorts first."""
-        return not self._called_ill(gpu), self._known.healths[gpu[0]].score
+    def _withdrawal_order(self, gpu: Gpu) -> tuple[bool, float]:
+        """What most likely has been withdrawn sorts first."""
+        return not self._reported_unhealthy(gpu), self._known.healths[gpu[0]].score
 
-    def _of(self, gpu: Gpu) -> tuple[str, ...]:
-        """The resources that a GPU may be of: one, where the kubelet names it or the plugin has
-        withdrawn it."""
+    def _resources_of(self, gpu: Gpu) -> tuple[str, ...]:
+        """The resources that a GPU may belong to; just one, if the kubelet names it or the plugin
+        has withdrawn it."""
         homes = self._homes[gpu]
-        called = self._called_ill(gpu)
+        called = self._reported_unhealthy(gpu)
         if named := [r for r in homes if r in called or self._count(self._held, r, gpu)]:
             return tuple(named)
         gaps = [r for r in homes if self._gaps[r]]
-        return (max(gaps, key=self._gaps.__getitem__),) if gaps and self._ails(gpu) else homes
+        return (max(gaps, key=self._gaps.__getitem__),) if gaps and self._is_faulty(gpu) else homes
 
     def _view(self, gpu: Gpu, resource: str, homes: tuple[str, ...]) -> UnitView:
         held = self._count(self._held, resource, gpu)
@@ -286,8 +298,8 @@ class _Units:
         )
         count = max(held, expected)
         withdrawn = 0
-        if self._ails(gpu):
-            vouched = self._count(self._vouched, resource, gpu)
+        if self._is_faulty(gpu):
+            vouched = self._count(self._held_healthy, resource, gpu)
             withdrawn = min(self._gaps[resource], count - vouched)
             self._gaps[resource] -= withdrawn
         return UnitView(
@@ -299,13 +311,13 @@ class _Units:
             alternatives=tuple(home for home in homes if home != resource),
         )
 
-    def _ails(self, gpu: Gpu) -> bool:
-        """Whether it is in trouble of its own, and not only as part of its node."""
+    def _is_faulty(self, gpu: Gpu) -> bool:
+        """Whether the GPU itself is in trouble, and not only as part of its node."""
         health, own = self._known.healths[gpu[0]], self._known.own
         return health.state in (State.DEGRADED, State.UNHEALTHY) and health.score < own.score
 
-    def _called_ill(self, gpu: Gpu) -> set[str]:
-        """The resources as units of which the kubelet calls it Unhealthy, or lately did."""
+    def _reported_unhealthy(self, gpu: Gpu) -> set[str]:
+        """The resources as whose units the kubelet calls the GPU Unhealthy, or did lately."""
         return {
             subject.resource
             for w in self._known.healths[gpu[0]].evidence
@@ -317,13 +329,14 @@ class _Units:
 
     @staticmethod
     def _count(counts: Counter[tuple[str, str]], resource: str, gpu: Gpu) -> int:
-        """How many units of it are counted, by all its names."""
+        """How many of its units are counted, by all its names."""
         names = {whole_device(name) for unit in gpu for name in unit.names}
         return sum(counts[resource, name] for name in names)
 
 
 def _held(pods: Iterable[core.Pod]) -> dict[tuple[str, str], str]:
-    """(resource, unit) that the kubelet says live pods hold, and what it says of its health."""
+    """(resource, unit) that live pods hold according to the kubelet, with what it says of their
+    health."""
     return {
         (status.name, health.resource_id): health.health
         for pod in pods
@@ -335,8 +348,8 @@ def _held(pods: Iterable[core.Pod]) -> dict[tuple[str, str], str]:
 
 
 def node_and_held_units(pod: core.Pod | None) -> tuple[str, Mapping[tuple[str, str], str]]:
-    """The node of a pod, "" if it has none, and what the kubelet says of the units it holds there,
-    by resource and name."""
+    """The node of a pod ("" if none), and what the kubelet says of the units it holds, by resource
+    and name."""
     if pod is None or not (node := pod.node_name):
         return "", {}
     return node, _held((pod,))

@@ -1,8 +1,8 @@
 """What a ResourceClaim says of the devices it holds: the conditions in `status.devices`.
 
-Drivers write them. What `Ready` and the like mean is in the rules, with their polarity; a binding
-failure condition means what it says, since the driver declared it. A claim's own configuration can
-cause most of them, so they count as evidence from its namespace.
+Drivers write them. The rules say what `Ready` and other conditions mean, with their polarity. A
+binding failure condition needs no rule, since the driver declared it. A claim's own configuration
+can cause most of these conditions, so they count as evidence from its namespace.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from fettle.model import DeviceId, Evidence, EvidenceKind, Family, Subject
 
 
 class _Meaning(NamedTuple):
-    """What a condition means, were it faulty."""
+    """What a condition means if it is faulty."""
 
     is_faulty: bool
     family: Family
@@ -50,7 +50,8 @@ def report_of_claim(claim: resource.ResourceClaim, rules: SignalRules, now: floa
 def _conditions(
     claim: resource.ResourceClaim, rules: SignalRules
 ) -> Iterator[tuple[DeviceId, Condition, _Meaning]]:
-    """Conditions that are True or False and mean something."""
+    """Conditions that are True or False and that a rule or the claim's allocation gives a
+    meaning."""
     failures = _binding_failures(claim)
     for status in (claim.status.devices if claim.status is not None else None) or ():
         device = DeviceId(status.driver, status.pool, status.device)

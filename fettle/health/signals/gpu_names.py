@@ -1,8 +1,9 @@
 """The names by which monitors, device plugins and drivers know one GPU: its UUID, `pci:<address>`,
-`index:<n>`, from the best to the least.
+`index:<n>`.
 
-A UUID is the GPU's own. An address is its slot's, and shared by partitions. An index is its
-monitor's counting, so it means something only to drivers of the same vendor that publish it.
+A UUID belongs to the GPU itself. A PCI address belongs to its slot, and partitions share it. An
+index is what its monitor counts, so it only means something to drivers of the same vendor that
+publish it. In this order they rank from the most to the least reliable.
 """
 
 import re
@@ -20,7 +21,7 @@ _ADDRESSES = ("pciBusID", "pcieBusID", "pciAddr", "parentPciAddr")
 
 
 def pci(address: str) -> str:
-    """`pci:0000:c4:00.0`, as NVML and sysfs write it; the kernel's log leaves the function out."""
+    """`pci:0000:c4:00.0`, as NVML and sysfs write it. The kernel's log omits the function."""
     found = _PCI.fullmatch(address.lower())
     if found is None:
         return f"pci:{address.lower()}"
@@ -33,7 +34,7 @@ def index(number: object) -> str:
 
 
 def rank(name: str) -> tuple[int, str]:
-    """The best names sort first."""
+    """A sort key: the most reliable names sort first."""
     return _RANKS.get(name.partition(":")[0], 0), name
 
 
@@ -42,9 +43,9 @@ def is_uuid(name: str) -> bool:
 
 
 def joined(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Each name with all names of its GPU, best first, from groups that each name one GPU.
+    """By name, all names of that GPU, the most reliable first, from groups that each name one GPU.
 
-    Two UUIDs are never one GPU, whatever lesser name they share.
+    Two UUIDs are never one GPU, whatever other name they share.
     """
     known: dict[str, tuple[str, ...]] = {}
     for names in groups:
@@ -56,9 +57,10 @@ def joined(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
 
 
 def published(device: resource.Device) -> Iterator[str]:
-    """Names of a DRA device and of the GPU that it is a part of: what befalls that, befalls it.
+    """Names of a DRA device, and of the GPU that it is a part of: a fault of the GPU affects its
+    parts.
 
-    The index of a part is its number within its GPU.
+    A part is only known by the index of its parent: its own index is its number within its GPU.
     """
     values = _values(device)
     yield from (values[name] for name in _UUIDS if name in values)
@@ -69,7 +71,7 @@ def published(device: resource.Device) -> Iterator[str]:
 
 
 def own_uuid(device: resource.Device) -> str:
-    """ "" where it publishes none."""
+    """The UUID that a device publishes for itself; "" if none."""
     return _values(device).get("uuid", "")
 
 
@@ -83,14 +85,14 @@ def _values(device: resource.Device) -> dict[str, str]:
 
 
 def is_other(unit: UnitId, names: Iterable[str]) -> bool:
-    """Whether a device that shares none of a unit's names cannot be the unit: it has a UUID as
-    well, of the same form, or an address."""
+    """Whether a device that shares no name with a unit certainly is another device: it has a UUID
+    of the same form, or an address."""
     forms = {_form(name) for name in unit.names} - {""}
     return any(_form(name) in forms for name in names)
 
 
 def _form(name: str) -> str:
-    """What can be told apart has the same; "" for an index, which is no name of the GPU's own."""
+    """Names of the same form can be compared; "" for an index, which is not the GPU's own name."""
     kind = rank(name)[0]
     if kind == _RANKS["index"]:
         return ""
@@ -98,7 +100,8 @@ def _form(name: str) -> str:
 
 
 def closeness(unit: UnitId, driver: str, names: Iterable[str]) -> int | None:
-    """The rank of the best name that a unit shares with a driver's device; None: it shares none."""
+    """The rank of the most reliable name that a unit shares with a driver's device; None if they
+    share none."""
     shared = set(names).intersection(unit.names)
     if not is_same_vendor(unit.resource, driver):
         shared = {name for name in shared if not name.startswith("index:")}

@@ -1,6 +1,7 @@
-"""What a Node object says: its conditions, its labels, and devices its plugins have withdrawn.
+"""What a Node says: its conditions, its labels, devices that plugins have withdrawn, and an
+operator's hold.
 
-Polarity and weights come from the rules; NVSentinel's conditions are read down to the device.
+Polarity and weights come from the rules. NVSentinel's conditions are read down to the device.
 """
 
 import re
@@ -31,29 +32,28 @@ from fettle.model import (
     Family,
     NodeId,
     Subject,
-    Unheard,
     UnitId,
+    UnknownCondition,
 )
 
 GAP_SOURCE = "allocatable"
 MISSED_HEARTBEATS = 3
-"""So many heartbeats a producer may miss before it counts as silent."""
+"""How many heartbeats a producer may miss before it counts as silent."""
 _OF_OTHERS = frozenset(("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"))
-"""Kubernetes taints the node for these by itself."""
+"""Kubernetes itself taints the node for these conditions."""
 _AGES_BY_ITSELF = (EvidenceKind.LATCHED, EvidenceKind.DECAYING)
-"""Whether who said it is still there or not."""
+"""Kinds of evidence that do not depend on their reporter still being there."""
 
 
 class NodeReport(NamedTuple):
-    """Evidence, the sources about which it is the whole truth, and what the silent left; what a
-    remediation has dealt with, None where there was none; conditions of types that no rule names.
-    """
+    """One part of a Node's report: evidence, the sources that it settles, stale faults, remediated
+    faults (None without a remediation), and conditions that no rule names."""
 
     evidence: tuple[Evidence, ...]
     settled: frozenset[str]
-    left: tuple[Evidence, ...] = ()
+    stale: tuple[Evidence, ...] = ()
     remediated: tuple[Fault, ...] | None = None
-    unheard: tuple[Unheard, ...] = ()
+    unknown_conditions: tuple[UnknownCondition, ...] = ()
 
 
 def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalReport:
@@ -72,29 +72,32 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         settled=frozenset((HOLD_SOURCE,)).union(*(part.settled for part in said)),
         uid=node.metadata.uid,
         boot=info.boot_id if info is not None else "",
-        of_boot=frozenset((NodeId(name), source) for source in refusals_on(node)),
-        left=heaviest(e for part in said for e in part.left),
+        ended_by_reboot=frozenset((NodeId(name), source) for source in refusals_on(node)),
+        stale=heaviest(e for part in said for e in part.stale),
         remediated=said[0].remediated,
-        unheard=said[0].unheard,
+        unknown_conditions=said[0].unknown_conditions,
     )
 
 
 def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
-    """Faults by the rules' polarity.
+    """Faults, by the polarity of the rules.
 
-    A status that is neither True nor False is neither a fault nor an all-clear. Nor is one whose
-    producer has fallen silent, but the fault that it was until then remains.
+    A status that is neither True nor False is neither a fault nor an all-clear. If the producer of
+    a condition has fallen silent, the condition is no all-clear either; the fault that it last
+    reported goes stale.
     """
     status = node.status
     conditions = []
-    unheard = []
+    unknown_conditions = []
     for condition in (status.conditions if status is not None else None) or ():
         if condition.type.startswith(OWN_PREFIX):
             continue
         if (row := rules.condition(condition.type, condition.reason)) is not None:
             conditions.append((condition, row))
         elif condition.type not in _OF_OTHERS and not rules.names_condition(condition.type):
-            unheard.append(Unheard(one_line(condition.type), one_line(condition.status)))
+            unknown_conditions.append(
+                UnknownCondition(one_line(condition.type), one_line(condition.status))
+            )
     messages = {
         condition.type: nvsentinel.parse(condition.message)
         for condition, row in conditions
@@ -122,10 +125,12 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
             told += faults
             if message is None or not message.cut_off:
                 settled.add(_source(condition))
-    remediated = tuple(f for f in told if f.word) if _is_remediated(node, rules) else None
+    remediated = tuple(f for f in told if f.identity) if _is_remediated(node, rules) else None
     evidence = (e for word, e in told if remediated is None or not word)
     everything = (*unknown, *evidence)
-    return NodeReport(everything, frozenset(settled), tuple(left), remediated, tuple(unheard))
+    return NodeReport(
+        everything, frozenset(settled), tuple(left), remediated, tuple(unknown_conditions)
+    )
 
 
 def _is_faulty(condition: Condition, row: ConditionRow) -> bool:
@@ -135,10 +140,11 @@ def _is_faulty(condition: Condition, row: ConditionRow) -> bool:
 def _silent_s(
     condition: Condition, row: ConditionRow, kubelet: Condition | None, now: float
 ) -> float | None:
-    """For how long a condition counts as not renewed any more, while the kubelet renewed its own.
+    """For how long a condition has counted as no longer renewed, while the kubelet renewed its own;
+    None if it is fresh.
 
-    Both take their times from the node's clock, so it does not matter what that says. That the
-    kubelet is silent too is said by the control plane.
+    Both times come from the node's clock, so it need not agree with ours. If the kubelet is silent
+    as well, the control plane reports that.
     """
     renewed_at = condition.last_heartbeat_time
     if row.heartbeat_s is None or renewed_at is None:
@@ -217,7 +223,7 @@ class _ConditionReader:
     def per_device(
         self, condition: Condition, row: ConditionRow, message: nvsentinel.NVSentinelMessage
     ) -> Iterator[Fault]:
-        """One for each device and family; about the node where an entry names no device."""
+        """One fault for each device and family; about the node where an entry names no device."""
         placed = False
         for entry in message.entries:
             units = nvsentinel.unit_ids(self._name, entry, self._known)
@@ -284,7 +290,7 @@ class _ConditionReader:
 
 
 def _of_labels(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
-    """What health tools say in labels; all label sources are settled by every look at a node."""
+    """What health tools say in labels. Each look at a Node settles all label sources."""
     evidence = tuple(
         _label_evidence(node, row, found, rules, now)
         for row, found in _labels(node, rules)

@@ -1,12 +1,14 @@
-"""NVSentinel's condition messages, read down to the device.
+"""Parses NVSentinel's condition messages, down to the device. Knows nothing of rules or scores.
 
-A message is a list of entries, each `ErrorCode:… GPU:4 PCI:0000:c4:00.0 GPU_UUID:GPU-… text
-Recommended Action=NONE;`, joined without a separator. Texts may themselves contain semicolons,
-colons and PCI addresses. An NVSwitch is named before the GPU at the other end of its link
-(`NVSWITCH:0 PCI:0000:05:00.0 NVLINK:61 GPU:3`), with its own address; `GPU` may give a UUID. Where
-all are longer than 1024 characters together, each is cut after 72 (`GPU_UUID:G... Recommended
-Action=NONE;`), and what is too long even so ends in `;...`; when there is room again, the entry
-that was cut stays where it is, without an action. Knows nothing of rules or scores.
+A message is a list of entries without a separator between them, each like `ErrorCode:… GPU:4
+PCI:0000:c4:00.0 GPU_UUID:GPU-… text Recommended Action=NONE;`.
+
+- Texts may contain semicolons, colons and PCI addresses themselves.
+- An NVSwitch comes before the GPU at the other end of its link, with its own address (`NVSWITCH:0
+  PCI:0000:05:00.0 NVLINK:61 GPU:3`). `GPU` may give a UUID.
+- If all entries together exceed 1024 characters, each is cut after 72 (`GPU_UUID:G... Recommended
+  Action=NONE;`). If that is still too long, the message ends in `;...`.
+- When there is room again, an entry that was cut stays in place, without an action.
 """
 
 import re
@@ -28,8 +30,10 @@ _CUT = "..."
 
 
 class NVSentinelEntry(NamedTuple):
-    """One finding: the GPUs it is about, each by all its names; error codes, action ("" where it
-    was cut before), and text. `cut`: names may be missing."""
+    """One finding: the GPUs it is about, each with all its names; error codes, action and text.
+
+    `action` is "" where it was cut off. `cut`: names may be missing.
+    """
 
     gpus: tuple[tuple[str, ...], ...]
     codes: tuple[str, ...]
@@ -39,14 +43,15 @@ class NVSentinelEntry(NamedTuple):
 
 
 class NVSentinelMessage(NamedTuple):
-    """All entries of a message; `cut_off` where one of them ends too early, or more are missing."""
+    """All entries of a message. `cut_off`: one of them ends too early, or further entries are
+    missing."""
 
     entries: tuple[NVSentinelEntry, ...]
     cut_off: bool
 
 
 def parse(message: str) -> NVSentinelMessage:
-    """The entries of a condition's message; a text of another form is one entry without units."""
+    """The entries of a condition's message. Text of another form is one entry without GPUs."""
     if message.strip() in ("", NO_FAILURES):
         return NVSentinelMessage((), cut_off=False)
     entries, end = [], 0
@@ -81,8 +86,11 @@ def _entry(text: str, action: str) -> NVSentinelEntry:
 def _gpus(
     uuids: list[str], pci_addresses: list[str], numbers: list[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """All names are of the only UUID; else those that come in equal number belong together, in
-    their order; else the best ones hold."""
+    """Groups the names that belong to one GPU.
+
+    A single UUID owns all names. Otherwise lists of equal length are matched by position. Otherwise
+    only the most reliable names count.
+    """
     addresses, indices = (
         [gpu_names.pci(a) for a in pci_addresses],
         [gpu_names.index(n) for n in numbers],
@@ -96,13 +104,14 @@ def _gpus(
 
 
 def names(entries: Iterable[NVSentinelEntry]) -> dict[str, tuple[str, ...]]:
-    """Each name → all names of its GPU, best first, learnt from entries that give several."""
+    """By name, all names of that GPU, the most reliable first, learnt from entries that give
+    several."""
     return gpu_names.joined(gpu for entry in entries for gpu in entry.gpus)
 
 
 def unit_ids(
     node: str, entry: NVSentinelEntry, known: Mapping[str, tuple[str, ...]]
 ) -> tuple[UnitId, ...]:
-    """The units an entry is about, each with all its names that are known."""
+    """The units that an entry is about, each with all its known names."""
     gpus = (known.get(gpu[0], gpu) for gpu in entry.gpus)
     return tuple(dict.fromkeys(UnitId(node, RESOURCE, gpu[0], gpu[1:]) for gpu in gpus))

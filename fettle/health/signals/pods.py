@@ -1,9 +1,9 @@
-"""What a Pod says: the health of devices it holds, and that its node's kubelet refused it.
+"""What a Pod says: the health of devices it holds, and that the kubelet of its node refused it.
 
-The kubelet writes both. A live pod's `allocatedResourcesStatus` stands while it is said; of a pod
-that has ended it is the last word: a fault fades, and only as the pod is seen to end is it an
-all-clear. A refusal is an event, counted once per pod; where a tenant could have caused it, it
-counts only as evidence from its namespace.
+The kubelet writes both. The `allocatedResourcesStatus` of a live pod stands as long as it is
+reported. For a pod that has ended it is the last report: a fault fades, and an all-clear counts
+only if the pod was seen to end. A refusal is an event, counted once per pod. If a tenant could have
+caused it, it counts as evidence from its namespace.
 """
 
 import re
@@ -31,7 +31,10 @@ FindClaim = Callable[[str], resource.ResourceClaim | None]
 def report_of_pod(
     pod: core.Pod, rules: SignalRules, now: float, claims: FindClaim, before: core.Pod | None = None
 ) -> SignalReport:
-    """Most pods say nothing about devices; `before` is the pod as it was last seen."""
+    """What the pod says about devices; most pods say nothing.
+
+    `claims` finds a ResourceClaim by `namespace/name`. `before` is the pod as it was last seen.
+    """
     evidence: list[Evidence] = []
     cleared: set[tuple[Subject, str]] = set()
     if _is_refused(pod):
@@ -56,7 +59,7 @@ def report_of_pod(
 
 
 def claims_mentioned(pod: core.Pod) -> frozenset[str]:
-    """`namespace/name` of the ResourceClaims of whose devices it says something."""
+    """`namespace/name` of the ResourceClaims whose devices the pod's status reports on."""
     return frozenset(
         _claim_key(pod, status.name.removeprefix(_CLAIM).partition("/")[0])
         for container in pod.container_statuses()
@@ -107,12 +110,13 @@ def _refusal(
 
 
 def refusals_of(domain: str, source: str) -> str:
-    """The source of refusals of pods that ask for resources of this domain, "" for several."""
+    """The source of refusals of pods that request resources of this domain; "" for several
+    domains."""
     return f"{source} for {domain}" if domain else source
 
 
 def refusals_on(node: core.Node) -> Iterator[str]:
-    """All sources of refusals that there may be on a node."""
+    """All sources that refusals on this node can have."""
     capacity = (node.status.capacity if node.status is not None else None) or {}
     domains = {domain_of(name) for name in capacity if is_device_resource(name)}
     for domain in ("", *sorted(domains)):
@@ -121,8 +125,11 @@ def refusals_on(node: core.Node) -> Iterator[str]:
 
 
 def _domain(pod: core.Pod, message: str) -> str:
-    """Whose device plugin had a part in a refusal: that of the one resource that the kubelet names,
-    else of all that the pod asks for; "" where these are of several, or it has claims too."""
+    """The domain of the device plugin that took part in a refusal; "" if that is unknown.
+
+    It is the domain of the resource that the kubelet names, else of all resources that the pod
+    requests. It is unknown if these have several domains, or if the pod has claims too.
+    """
     asked = {name for name, _ in device_units(pod)}
     named = {name for name in asked if _names(message, name)} or asked
     domains = {domain_of(name) for name in named}
@@ -135,16 +142,17 @@ def _names(message: str, resource: str) -> bool:
 
 
 def _had_run(pod: core.Pod, before: core.Pod | None) -> bool:
-    """Whether it ran when it was last seen: its node has restarted, or the kubelet has."""
+    """Whether the pod was running when it was last seen. Then its node or its kubelet has
+    restarted."""
     if before is None or before.metadata.uid != pod.metadata.uid or before.status is None:
         return False
     return before.status.phase == "Running"
 
 
 def _was_scheduled(pod: core.Pod, before: core.Pod | None) -> bool:
-    """Whether the pod was seen to be bound to its node, and not created there.
+    """Whether the pod was seen unbound or scheduled, rather than created on its node.
 
-    A refusal leaves no trace of it in the pod, the kubelet takes `PodScheduled` away.
+    A refused pod does not show this: the kubelet removes `PodScheduled`.
     """
     if before is None or before.metadata.uid != pod.metadata.uid:
         return False
@@ -155,15 +163,17 @@ def _was_scheduled(pod: core.Pod, before: core.Pod | None) -> bool:
 
 
 def _was_alive(pod: core.Pod, before: core.Pod | None) -> bool:
-    """Whether it had not ended when it was last seen: what it says now is news."""
+    """Whether the pod had not ended when it was last seen, so what it says now is news."""
     return before is not None and before.metadata.uid == pod.metadata.uid and not before.terminal
 
 
 def _dated(
     pod: core.Pod, before: core.Pod | None, by_kubelet: datetime | None, now: float
 ) -> float:
-    """When something befell a pod: the kubelet's own time, which is its node's clock, only where
-    it was not seen to happen, and can be.
+    """When something happened to a pod.
+
+    If it was seen to happen, that is now. Otherwise it is the kubelet's time, which is its node's
+    clock, if that time is possible.
     """
     if _was_alive(pod, before):
         return now
@@ -175,7 +185,7 @@ def _dated(
 
 
 def _ended_at(pod: core.Pod) -> datetime | None:
-    """When it was ready no more."""
+    """When the pod stopped being ready."""
     conditions = (pod.status.conditions if pod.status is not None else None) or ()
     return next((c.last_transition_time for c in conditions if c.type == "Ready"), None)
 
@@ -216,7 +226,7 @@ def _healths(pod: core.Pod, claims: FindClaim) -> Iterator[tuple[Subject, core.R
 
 
 def _subject(pod: core.Pod, name: str, resource_id: str, claims: FindClaim) -> Subject | None:
-    """The device an entry means; None where it cannot be told."""
+    """The device that an entry means; None if that is unknown."""
     if not name.startswith(_CLAIM):
         node = pod.spec.node_name if pod.spec is not None else None
         return UnitId(node, name, resource_id) if node and resource_id else None
@@ -228,7 +238,7 @@ def _subject(pod: core.Pod, name: str, resource_id: str, claims: FindClaim) -> S
 
 
 def _only_device(pod: core.Pod, name: str, claims: FindClaim) -> DeviceId | None:
-    """The device allocated for `<claim>/<request>`, where there is just one."""
+    """The device allocated for `<claim>/<request>`, if there is exactly one."""
     claim_name, _, request = name.partition("/")
     claim = claims(_claim_key(pod, claim_name))
     allocation = claim.status.allocation if claim is not None and claim.status is not None else None

@@ -1,6 +1,6 @@
-"""What one object says about health at one moment, and what its silence means.
+"""SignalReport: what one object says about health at one moment, and what its silence means.
 
-Made by `gathering`, folded by the health book. Imports only the model.
+Made by the other modules here, folded into the ledger by the health book.
 """
 
 import re
@@ -10,32 +10,33 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.api.meta import ObjectMeta
-from fettle.model import HOLD, Evidence, EvidenceKind, Family, Subject, Unheard, UnitId
+from fettle.model import HOLD, Evidence, EvidenceKind, Family, Subject, UnitId, UnknownCondition
 
 TEXT_LIMIT = 240
-"""Characters of an explanation; what producers write can be far longer."""
+"""Maximum length of an explanation in characters. What producers write can be far longer."""
 
 
 class Fault(NamedTuple):
-    """Evidence, and a word that stays the same while it is the same fault."""
+    """Evidence, with an identity that stays the same as long as it is the same fault."""
 
-    word: str
+    identity: str
     evidence: Evidence
 
 
 class SignalReport(NamedTuple):
-    """What one object says now: faults that stand, and explicit all-clears.
+    """What one object says now: the faults that stand, and explicit all-clears.
 
-    `cleared` names a (subject, source) that is said to be fine, by whoever reported it before;
-    `settled` names sources about which this report is the whole truth: what they said earlier
-    through this reporter, and say no longer, is over. `absent_is_clear` holds that for all its
-    sources. Where none of these applies, silence is not an all-clear: a level fault that is no
-    longer reported decays, and so does one of those `left` by a reporter that fell silent, at its
-    `observed_at`. Under another `uid` a reporter is another object of the same name. A changed
-    `boot` id clears what was latched and is not said again, and what others told of the boot
-    before: each (subject, source) `of_boot`. `remediated`, where the object tells of
-    a remediation, are the faults that it has dealt with, if they did not come after. What is
-    `unheard` says nothing by the rules as they are.
+    - `cleared`: each (subject, source) that is said to be fine, whoever reported it before.
+    - `settled`: sources about which this report is complete. What this reporter said earlier under
+      such a source, and does not repeat, is over. `absent_is_clear`: true of all sources.
+    - Otherwise silence is not an all-clear: a level fault that is no longer reported decays.
+    - `stale`: level faults whose producer fell silent. They decay from their `observed_at`.
+    - `uid`: a reporter with another UID is another object of the same name.
+    - `boot`: a changed boot id clears what was latched and is not repeated, and each (subject,
+      source) in `ended_by_reboot`, whoever reported it.
+    - `remediated`: the faults that a remediation has dealt with, unless they came after it; None if
+      the object mentions no remediation.
+    - `unknown_conditions`: conditions that no rule names.
     """
 
     reporter: str
@@ -45,23 +46,24 @@ class SignalReport(NamedTuple):
     settled: frozenset[str] = frozenset()
     uid: str = ""
     boot: str = ""
-    of_boot: frozenset[tuple[Subject, str]] = frozenset()
-    left: tuple[Evidence, ...] = ()
+    ended_by_reboot: frozenset[tuple[Subject, str]] = frozenset()
+    stale: tuple[Evidence, ...] = ()
     remediated: tuple[Fault, ...] | None = None
-    unheard: tuple[Unheard, ...] = ()
+    unknown_conditions: tuple[UnknownCondition, ...] = ()
 
     @property
     def units(self) -> frozenset[UnitId]:
         """The units that it names."""
         remediated = (fault.evidence for fault in self.remediated or ())
-        said = (one.subject for one in (*self.evidence, *self.left, *remediated))
+        said = (one.subject for one in (*self.evidence, *self.stale, *remediated))
         return frozenset(subject for subject in said if isinstance(subject, UnitId))
 
 
 def heaviest(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """One for each subject, source and family: what else was said there weighs no more.
+    """The heaviest evidence for each subject, source and family.
 
-    It stands for all of them, so it is tolerated only with all of their taints.
+    It stands for all the others of its group, so it gets the taints of all: it is tolerated only
+    together with them.
     """
     chosen: dict[object, Evidence] = {}
     for one in evidence:
@@ -86,6 +88,7 @@ HOLD_SOURCE = f"annotation {HOLD}"
 def operator_holds(
     metadata: ObjectMeta, reporter: str, subjects: Iterable[Subject], now: float
 ) -> Iterator[Evidence]:
+    """Evidence for the annotation `fettle.dev/hold`, if the object has it, about each subject."""
     reason = metadata.annotation(HOLD)
     if reason is None or reason.strip().lower() == "false":
         return
@@ -103,10 +106,12 @@ def operator_holds(
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, those that turn the direction of text, and halves of surrogate pairs."""
+"""Control characters, characters that change the direction of text, and halves of surrogate
+pairs."""
 
 
 def one_line(text: str) -> str:
-    """One line of at most `TEXT_LIMIT` characters, none of which could steer a terminal."""
+    """The text as one line of at most TEXT_LIMIT characters, without any that could control a
+    terminal."""
     line = " ".join(_CONTROL.sub(" ", text).split())
     return line if len(line) <= TEXT_LIMIT else line[: TEXT_LIMIT - 1] + "…"

@@ -1,7 +1,8 @@
-"""The rows of the rule tables, one struct per table: what a fact weighs, and where that is from.
+"""The rule tables: what each fact weighs, and who says so.
 
-Every row has a `name`, by which an operator's row replaces it, and a `source`: who says so.
-`weight` is the share (0..1) of the score that the fact takes.
+The shipped rows are data in `rules/*.yaml`; an operator's rules file adds rows, or replaces those
+of the same name. Every row has a `name` and a `source` that says where it comes from. `weight` is
+the share (0..1) of the score that the fact takes. Read once at start.
 """
 
 import re
@@ -39,9 +40,9 @@ class FamilyRow(RuleRow, frozen=True, kw_only=True):
 
 
 class SignalRow(RuleRow, frozen=True, kw_only=True):
-    """Weight and cap of what Fettle itself derives, by the name of the signal.
+    """Weight and cap of evidence that Fettle derives itself, by the name of the signal.
 
-    `together` bounds what all witnesses take, each of which counts at most `cap`.
+    Each witness counts at most `cap`, all witnesses together at most `together`.
     """
 
     weight: Share
@@ -58,9 +59,10 @@ class XidClassRow(RuleRow, frozen=True, kw_only=True):
 
 
 class XidRow(RuleRow, frozen=True, kw_only=True):
-    """One XID (the row's name): `class_` is an XidClassRow, `action` NVIDIA's first advice.
+    """One XID (the row's name). `class_` names an XidClassRow; `action` is the first step that
+    NVIDIA recommends.
 
-    `recovery`: its message names the recovery action, whose row then holds in its place.
+    `recovery`: if its message names a recovery action, the row of that action applies instead.
     """
 
     class_: str = msgspec.field(name="class")
@@ -71,7 +73,7 @@ class XidRow(RuleRow, frozen=True, kw_only=True):
 
 
 class RecoveryRow(RuleRow, frozen=True, kw_only=True):
-    """A GPU recovery action by its number in NVML (the row's name); `class_` as for an XID."""
+    """A GPU recovery action, by its number in NVML (the row's name). `class_` as for an XID."""
 
     class_: str = msgspec.field(name="class")
     family: Family
@@ -79,7 +81,8 @@ class RecoveryRow(RuleRow, frozen=True, kw_only=True):
 
 
 class ActionRow(RuleRow, frozen=True, kw_only=True):
-    """An NVSentinel recommended action (the row's name): a device that needs it weighs `least`."""
+    """An NVSentinel recommended action (the row's name). A device that needs it weighs at least
+    `least`."""
 
     least: Share
 
@@ -87,12 +90,14 @@ class ActionRow(RuleRow, frozen=True, kw_only=True):
 class ConditionRow(RuleRow, frozen=True, kw_only=True):
     """A node condition and its polarity.
 
-    `type` and `reason` are patterns (`*` matches anything, `{type}` in a reason the type itself),
-    `faulty` is the status that means a fault. `format: nvsentinel` reads devices from the message.
-    `xid` finds an XID: a regular expression with one group on the reason, or `ErrorCode` for
-    NVSentinel's error codes. `unknown_counts`: status Unknown means that nothing reliable is
-    known about the node. `heartbeat_s`: its producer renews the condition at least that often;
-    after three times as long without, the status counts as Unknown, and a fault fades.
+    - `type`, `reason`: patterns (`*` matches anything; `{type}` in a reason is the type itself).
+    - `faulty`: the status that means a fault.
+    - `format: nvsentinel`: read devices from the message.
+    - `xid`: how to find an XID: a regular expression with one group on the reason, or `ErrorCode`
+      for NVSentinel's error codes.
+    - `unknown_counts`: status Unknown means that nothing reliable is known about the node.
+    - `heartbeat_s`: the producer renews the condition at least this often. After three times as
+      long without a renewal, the status counts as Unknown, and a fault fades.
     """
 
     type: str
@@ -123,7 +128,7 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
 
 
 class TaintRow(RuleRow, frozen=True, kw_only=True):
-    """A device taint by driver, key and effect (patterns); `xid`: its value is an XID."""
+    """A device taint by driver, key and effect (patterns). `xid`: its value is an XID."""
 
     key: str
     family: Family
@@ -138,7 +143,7 @@ class TaintRow(RuleRow, frozen=True, kw_only=True):
 
     @property
     def is_catch_all(self) -> bool:
-        """Whether it says nothing about a key, only what taints mean in general."""
+        """Whether it matches every key, so it only says what taints mean in general."""
         return self.key == "*"
 
     def matches(self, driver: str, key: str, effect: str) -> bool:
@@ -150,10 +155,10 @@ class TaintRow(RuleRow, frozen=True, kw_only=True):
 
 
 class AttributeRow(RuleRow, frozen=True, kw_only=True):
-    """An attribute by which a driver publishes that a device is ill.
+    """An attribute by which a driver publishes that a device is faulty.
 
-    `driver` and `value` are patterns, `attribute` is a name without the driver's domain; a boolean
-    reads `true` or `false`.
+    `driver` and `value` are patterns. `attribute` is a name without the driver's domain. A boolean
+    reads as `true` or `false`.
     """
 
     driver: str
@@ -170,7 +175,7 @@ class AttributeRow(RuleRow, frozen=True, kw_only=True):
 class DeviceConditionRow(RuleRow, frozen=True, kw_only=True):
     """A condition of an allocated device (`status.devices` of a claim) and its polarity.
 
-    `type`, `reason` and `driver` are patterns, `faulty` is the status that means a fault.
+    `type`, `reason` and `driver` are patterns; `faulty` is the status that means a fault.
     `provoked`: the claim's own requests can cause it, so it counts as evidence from its namespace.
     """
 
@@ -196,10 +201,10 @@ class DeviceConditionRow(RuleRow, frozen=True, kw_only=True):
 
 
 class RefusalRow(RuleRow, frozen=True, kw_only=True):
-    """Whether a kubelet's refusal of a pod is one that pods can cause, by its message.
+    """Whether pods can cause a kubelet's refusal, by its message.
 
-    `message` is a regular expression that is searched for. `provoked`: the pod's own requests can,
-    so it counts as evidence from its namespace; else only the node can.
+    `message` is a regular expression that is searched for. `provoked`: the pod's own requests can
+    cause it, so it counts as evidence from its namespace; else only the node can.
     """
 
     message: str
@@ -210,11 +215,12 @@ class RefusalRow(RuleRow, frozen=True, kw_only=True):
 
 
 class LabelRow(RuleRow, frozen=True, kw_only=True):
-    """A node label; that it is absent, or has another value, is an all-clear.
+    """A node label. If it is absent or has another value, that is an all-clear.
 
-    `key` is a regular expression on the whole key; with `resource`, its group is the index of
-    that resource's unit. `value` is a pattern. `remediated`: no fault, but NVSentinel's word that
-    what it found has been dealt with.
+    - `key`: a regular expression for the whole key. With `resource`, its group is the index of that
+      resource's unit.
+    - `value`: a pattern.
+    - `remediated`: not a fault, but NVSentinel's statement that what it found has been dealt with.
     """
 
     key: str
@@ -250,7 +256,7 @@ def _check_pattern(field: str, pattern: str, groups: int | None = None) -> None:
 
 
 UNCLASSIFIED = "unclassified"
-"""The XID class of an XID that has no row."""
+"""The class of an XID that has no row."""
 DEFAULT_HALF_LIFE_S = 3600.0
 
 _RECOVERY = re.compile(r"recovery action changed from .{1,40} to 0x([0-9a-f]+)", re.IGNORECASE)
@@ -267,10 +273,10 @@ class Xid(NamedTuple):
 
 
 class SignalRules:
-    """All tables, by name of the row, in the order in which rows are tried.
+    """All tables, by the names of their rows, in the order in which rows are tried.
 
-    Every node is looked at on every heartbeat: conditions are found by exact type before patterns
-    are tried, and label keys, which nodes have in common, are matched once.
+    Every Node is looked at on every heartbeat. So conditions are found by exact type before
+    patterns are tried, and matches of label keys, which nodes have in common, are cached.
     """
 
     def __init__(
@@ -309,7 +315,7 @@ class SignalRules:
         self._labels_by_key = lru_cache(maxsize=4096)(self._match_key)
 
     def condition(self, type_: str, reason: str) -> ConditionRow | None:
-        """The first row that matches; rows that name the type come before patterns."""
+        """The first row that matches. Rows that name the type come before patterns."""
         for rows in (self._by_type.get(type_, ()), self._patterns):
             for row in rows:
                 if row.matches(type_, reason):
@@ -317,8 +323,8 @@ class SignalRules:
         return None
 
     def names_condition(self, type_: str) -> bool:
-        """Whether a row is about conditions of this type, with whatever reason; one that is told by
-        its reason alone names none."""
+        """Whether a row is about conditions of this type, whatever their reason. Rows that match
+        every type do not count."""
         named = (row.type for row in self._patterns if row.type != "*")
         return type_ in self._by_type or any(fnmatchcase(type_, each) for each in named)
 
@@ -341,14 +347,14 @@ class SignalRules:
         return tuple(r for r in self.attributes.values() if fnmatchcase(driver, r.driver))
 
     def refusal(self, message: str) -> RefusalRow | None:
-        """The first row that matches a kubelet's refusal of a pod."""
+        """The first row that matches the message of a kubelet's refusal."""
         for row in self.refusals.values():
             if re.search(row.message, message):
                 return row
         return None
 
     def label(self, key: str, value: str) -> tuple[LabelRow, re.Match[str]] | None:
-        """The first row that matches, and how its key did."""
+        """The first row that matches, and the match of its key."""
         for row, found in self._labels_by_key(key):
             if fnmatchcase(value, row.value):
                 return row, found
@@ -359,7 +365,7 @@ class SignalRules:
         return tuple((row, found) for row, found in matches if found is not None)
 
     def xid(self, code: str, message: str = "") -> Xid:
-        """What an XID means; one without a row is unclassified. `message`: what was logged."""
+        """What an XID means; an XID without a row is unclassified. `message` is what was logged."""
         row = self.xids.get(code)
         if row is not None and row.recovery and (found := _RECOVERY.search(message)) is not None:
             return self._recovery(code, str(int(found[1], 16)))
@@ -407,7 +413,8 @@ _SHIPPED = (
 
 
 def load_rules(path: str | Path | None = None) -> SignalRules:
-    """The shipped rules, with those of an operator's file; SettingsError says file, row, field."""
+    """The shipped rules, with the rows of an operator's file. SettingsError names file, row and
+    field."""
     tables = dict(_shipped())
     if path is not None:
         where = f"rules file {path}"
@@ -435,13 +442,13 @@ def _shipped() -> Mapping[str, dict[str, RuleRow]]:
 
 
 def _over(own: dict[str, RuleRow], shipped: dict[str, RuleRow]) -> dict[str, RuleRow]:
-    """Replaced rows stay in their place, new ones come first."""
+    """Replaced rows keep their place; new rows come first."""
     new = {name: row for name, row in own.items() if name not in shipped}
     return new | {name: own.get(name, row) for name, row in shipped.items()}
 
 
 def _breadth(row: RuleRow) -> tuple[bool, bool]:
-    """Rows that name a type, and of those the ones that name a reason, come before patterns."""
+    """Sorts rows that name a type before patterns, and among them rows that name a reason first."""
     assert isinstance(row, ConditionRow)
     return row.is_pattern, row.reason == "*"
 
@@ -491,7 +498,7 @@ def _read_row(table: str, entry: Any, position: int, where: str) -> RuleRow:
 
 
 def _check_signals(own: Mapping[str, RuleRow], shipped: Mapping[str, RuleRow], where: str) -> None:
-    """Signals are derived by name, so one that is not shipped would never count."""
+    """Fettle derives signals by name, so a signal that is not shipped would never count."""
     for name in own:
         if name not in shipped:
             raise SettingsError(

@@ -1,8 +1,9 @@
-"""What device taints say, in ResourceSlices and DeviceTaintRules; never our own.
+"""What ResourceSlices and DeviceTaintRules say of devices: taints, attributes that publish health,
+and an operator's hold.
 
-A taint stands until it is removed, so both kinds of object are the whole truth about what they
-say, and silence is an all-clear. In a slice a driver speaks of its own device; by a
-DeviceTaintRule an administrator does, or a monitor, whose keys the rules know.
+A taint stands until it is removed, so both kinds of object are complete about what they say, and
+silence is an all-clear. In a slice, a driver speaks of its own devices. A DeviceTaintRule comes
+from an administrator or a monitor, whose keys the rules know. Fettle's own taints never count.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,8 @@ from fettle.model import OWN_PREFIX, DeviceId, Evidence, TaintRef
 
 
 def report_of_slice(slice_: resource.ResourceSlice, rules: SignalRules, now: float) -> SignalReport:
-    """Taints of its devices, attributes that say they are ill, and the operator's hold on all."""
+    """Taints and faulty attributes of the slice's devices, and the operator's hold on all of
+    them."""
     reporter = f"ResourceSlice {slice_.metadata.name}"
     devices = [
         DeviceId(slice_.spec.driver, slice_.spec.pool.name, device.name)
@@ -31,7 +33,7 @@ def report_of_slice(slice_: resource.ResourceSlice, rules: SignalRules, now: flo
 def report_of_taint_rule(
     rule: resource.DeviceTaintRule, devices: Iterable[DeviceId], rules: SignalRules, now: float
 ) -> SignalReport:
-    """The rule's taint on each of `devices`, those it selects."""
+    """The rule's taint on each of `devices`, which the rule selects."""
     reporter = f"DeviceTaintRule {rule.metadata.name}"
     taint = rule.spec.taint
     found = (_taint_evidence(d, taint, reporter, rules, now, by_rule=True) for d in devices)
@@ -48,7 +50,8 @@ def _taint_evidence(
     *,
     by_rule: bool = False,
 ) -> Evidence | None:
-    """The evidence of one taint on one device; None for our own. `by_rule`: a DeviceTaintRule's."""
+    """The evidence of one taint on one device; None if the taint is Fettle's own. `by_rule`: the
+    taint comes from a DeviceTaintRule."""
     if taint.key.startswith(OWN_PREFIX):
         return None
     row = rules.taint(device.driver, taint.key, taint.effect)
@@ -87,7 +90,8 @@ def _of_taints(
 
 
 def selects_device(rule: resource.DeviceTaintRule, device: DeviceId) -> bool:
-    """Whether a rule taints a device; a rule without a selector selects none, `{}` every one."""
+    """Whether a rule taints a device. A rule without a selector selects none; `{}` selects every
+    device."""
     selector = rule.spec.device_selector
     return selector is not None and (
         selector.driver in (None, device.driver)
@@ -99,7 +103,7 @@ def selects_device(rule: resource.DeviceTaintRule, device: DeviceId) -> bool:
 def _of_attributes(
     slice_: resource.ResourceSlice, reporter: str, rules: SignalRules, now: float
 ) -> Iterator[Evidence]:
-    """One piece of evidence for each attribute that says its device is ill."""
+    """One piece of evidence for each attribute by which a driver says that a device is faulty."""
     driver = slice_.spec.driver
     rows = rules.attributes_of(driver)
     for device in (slice_.spec.devices or ()) if rows else ():
@@ -111,7 +115,7 @@ def _of_attributes(
 
 
 def _attribute_text(device: resource.Device, driver: str, name: str) -> str | None:
-    """An attribute as text; its name may stand with or without the driver's domain."""
+    """An attribute as text. Its name may come with or without the driver's domain."""
     attributes = device.attributes or {}
     found = attributes.get(name) or attributes.get(f"{driver}/{name}")
     if found is None:

@@ -18,8 +18,8 @@ from fettle.api.salvage import SalvagedNode, complete_node
 def left(raw: dict[str, Any]) -> SalvagedNode:
     change = read_object(NODE, json.dumps(raw).encode())
     assert isinstance(change, Bad)
-    assert change.left is not None
-    return change.left
+    assert change.salvaged is not None
+    return change.salvaged
 
 
 def node(**sections: Any) -> dict[str, Any]:
@@ -73,14 +73,14 @@ def test_amounts_are_read_together_or_not_at_all(broken: Any) -> None:
 def test_without_a_name_there_is_nothing_left(metadata: Any) -> None:
     change = read_object(NODE, json.dumps({"metadata": metadata}).encode())
     assert isinstance(change, Bad)
-    assert change.left is None
+    assert change.salvaged is None
 
 
 def test_only_nodes_are_salvaged() -> None:
     for kind in KINDS:
         change = read_object(kind, b'{"metadata": {"name": "x", "labels": 5}}')
         assert isinstance(change, Bad)
-        assert (change.left is not None) == (kind is NODE)
+        assert (change.salvaged is not None) == (kind is NODE)
 
 
 WHOLE = core.Node(
@@ -129,7 +129,7 @@ def test_any_node_with_a_name_is_put_or_leaves_something(
         assert change.object.metadata.name == "n"
     else:
         assert isinstance(change, Bad)
-        assert change.left is not None
-        assert change.left.broken
-        assert change.left.node.metadata.name == "n"
-        assert complete_node(change.left, WHOLE).metadata.name == "n"
+        assert change.salvaged is not None
+        assert change.salvaged.broken
+        assert change.salvaged.node.metadata.name == "n"
+        assert complete_node(change.salvaged, WHOLE).metadata.name == "n"

@@ -6,7 +6,7 @@ import pytest
 from fettle.cli.printing import MOST_UNHEARD, print_devices
 from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.explain import listing
-from fettle.model import SOUND, Unheard
+from fettle.model import SOUND, UnknownCondition
 from tests.fettle import building as b
 from tests.fettle.explain.test_pods import DWELLING
 
@@ -79,8 +79,8 @@ def test_a_device_of_the_network_is_listed_once_with_the_nodes_that_can_use_it()
 
 
 def burnt_in(name: str, status: str, gpus: int = 8) -> NodeView:
-    unheard = (Unheard("GpuBurnIn", status), Unheard("[red]Odd", "True"))
-    return msgspec.structs.replace(b.node(name, gpus=gpus), unheard=unheard)
+    unheard = (UnknownCondition("GpuBurnIn", status), UnknownCondition("[red]Odd", "True"))
+    return msgspec.structs.replace(b.node(name, gpus=gpus), unknown_conditions=unheard)
 
 
 def test_conditions_that_no_rule_names_are_listed_the_rarest_status_first(
@@ -105,8 +105,10 @@ def test_conditions_that_no_rule_names_are_listed_the_rarest_status_first(
 def test_of_many_conditions_that_no_rule_names_some_are_listed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    unheard = tuple(Unheard(f"C{number:02d}", "True") for number in range(MOST_UNHEARD + 2))
-    view = b.view(msgspec.structs.replace(b.node("n", gpus=8), unheard=unheard))
+    unheard = tuple(
+        UnknownCondition(f"C{number:02d}", "True") for number in range(MOST_UNHEARD + 2)
+    )
+    view = b.view(msgspec.structs.replace(b.node("n", gpus=8), unknown_conditions=unheard))
     told = {
         "nodes": [],
         "network": [],

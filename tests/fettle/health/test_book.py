@@ -68,7 +68,7 @@ def of(book: HealthBook, subject: Subject = DEVICE, now: float = NOW) -> Health:
 
 def test_what_nothing_is_said_about_is_the_shared_sound_health(book: HealthBook) -> None:
     assert of(book) is SOUND
-    assert book.moving(NOW + 1e9) == set()
+    assert book.changed_by_time(NOW + 1e9) == set()
 
 
 def test_a_report_names_the_subjects_whose_evidence_changed(book: HealthBook) -> None:
@@ -258,9 +258,9 @@ def test_a_unit_is_let_go_once_nothing_is_left_to_say(book: HealthBook) -> None:
     of(book, UNIT, NOW + 5)
     assert book.units("gpu-1") == {UNIT}  # its trace still shows
     much_later = NOW + 30 * 86_400
-    assert book.moving(much_later) == {UNIT}
+    assert book.changed_by_time(much_later) == {UNIT}
     assert of(book, UNIT, much_later) is SOUND
-    book.moving(much_later + 3600)
+    book.changed_by_time(much_later + 3600)
     assert book.units("gpu-1") == set()
 
 
@@ -271,7 +271,7 @@ def test_a_unit_is_not_let_go_before_its_dwell_is_over() -> None:
     of(book, UNIT)
     book.vanish("pod", NOW)
     for after in (3600, 4800):
-        book.moving(NOW + after)
+        book.changed_by_time(NOW + after)
         assert book.units("gpu-1") == {UNIT}
         assert of(book, UNIT, NOW + after).state is State.UNHEALTHY
 
@@ -284,9 +284,9 @@ def test_a_unit_is_let_go_though_the_rest_of_its_node_is_still_ill(book: HealthB
     assert book.assess(UNIT, about, NOW).state is State.UNHEALTHY
     book.vanish("pod", NOW)
     later = NOW + 30 * 86_400
-    book.moving(later)
+    book.changed_by_time(later)
     assert book.assess(UNIT, about, later).state is State.UNHEALTHY
-    assert UNIT in book.moving(later + 3600)
+    assert UNIT in book.changed_by_time(later + 3600)
     assert book.units("gpu-1") == set()
     assert of(book, NODE, later + 3600).state is State.UNHEALTHY
 
@@ -299,7 +299,7 @@ def test_a_unit_is_let_go_though_the_device_that_it_was_is_still_ill(book: Healt
     book.vanish("pod", NOW)
     later = NOW + 30 * 86_400
     for at in (later, later + 3600):
-        let_go = book.moving(at)
+        let_go = book.changed_by_time(at)
         of(book, UNIT, at)
         assert book.assess(DEVICE, (DEVICE, UNIT), at).state is State.UNHEALTHY
     assert UNIT in let_go
@@ -316,9 +316,9 @@ def test_a_device_inherits_what_is_said_of_its_node_and_its_other_names(book: He
 def test_health_moves_only_when_it_matters(book: HealthBook) -> None:
     book.report(SignalReport("pod", (fault(weight=0.4, kind=EvidenceKind.DECAYING),)), NOW)
     first = of(book)
-    assert book.moving(NOW + 60) == set()  # 0.6046
+    assert book.changed_by_time(NOW + 60) == set()  # 0.6046
     assert of(book, now=NOW + 60) is first
-    assert book.moving(NOW + 300) == {DEVICE}
+    assert book.changed_by_time(NOW + 300) == {DEVICE}
     second = of(book, now=NOW + 300)
     assert second.score > first.score
     assert second.state is State.DEGRADED
@@ -332,8 +332,8 @@ def test_the_end_of_a_dwell_is_a_move(book: HealthBook) -> None:
     book.vanish("r", NOW + 1)
     assert of(book, now=NOW + 200).state is State.UNHEALTHY
     assert of(book, now=NOW + 200).score == 1.0  # all has faded, the dwell has not ended
-    assert book.moving(NOW + 599) == set()
-    assert book.moving(NOW + 601) == {DEVICE}
+    assert book.changed_by_time(NOW + 599) == set()
+    assert book.changed_by_time(NOW + 601) == {DEVICE}
     assert of(book, now=NOW + 601) is SOUND
 
 

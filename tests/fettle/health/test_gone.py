@@ -20,7 +20,7 @@ def test_a_node_that_is_forgotten_takes_its_units_with_it(book: HealthBook) -> N
     assert of(book, UNIT) is SOUND
     assert of(book, NODE) is SOUND
     assert book.units("gpu-1") == set()
-    assert book.moving(NOW + 1e6) == set()
+    assert book.changed_by_time(NOW + 1e6) == set()
 
 
 def test_what_a_messenger_still_says_of_a_subject_that_was_gone_counts_again(
@@ -51,11 +51,11 @@ def test_what_was_latched_of_a_device_that_is_gone_goes_with_its_messenger(
     book.report(SignalReport("claim", (fault(kind=EvidenceKind.LATCHED),)), NOW)
     of(book)
     book.forget({DEVICE}, NOW)
-    book.moving(NOW + 3600)
+    book.changed_by_time(NOW + 3600)
     assert of(book, now=NOW + 3600).state is State.UNHEALTHY  # its messenger is still there
     book.forget({DEVICE}, NOW + 3600)
     book.vanish("claim", NOW + 3600)
-    book.moving(NOW + 7200)
+    book.changed_by_time(NOW + 7200)
     assert of(book, now=NOW + 7200) is SOUND
 
 
@@ -63,7 +63,7 @@ def test_what_fades_of_a_unit_that_is_gone_is_let_go(book: HealthBook) -> None:
     book.report(SignalReport("pod", (fault(UNIT),)), NOW)
     book.forget({NODE}, NOW)
     book.vanish("pod", NOW)
-    book.moving(NOW + 86_400)
+    book.changed_by_time(NOW + 86_400)
     assert book.units("gpu-1") == set()
     assert of(book, UNIT, NOW) is SOUND  # not even what it would weigh if it had not faded
 

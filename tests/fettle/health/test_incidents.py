@@ -116,7 +116,7 @@ def test_a_monitor_is_uninstalled_and_its_last_fault_fades(book: HealthBook) -> 
     assert any("has been silent since" in w.evidence.text for w in silent.evidence)
 
     later = NOW + 24 * HOUR
-    book.moving(later)
+    book.changed_by_time(later)
     faded = of(book, NODE, later)
     assert (faded.state, faded.score) == (State.UNKNOWN, 0.75)
 

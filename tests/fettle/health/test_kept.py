@@ -52,7 +52,7 @@ def test_health_says_what_keeps_its_state_until_nothing_does(book: HealthBook) -
     book.report(SignalReport("r", (fault,)), T0)
 
     def at(now: float) -> Health:
-        book.moving(now)
+        book.changed_by_time(now)
         return book.assess(DEVICE, (DEVICE,), now)
 
     assert (at(T0).state, at(T0).kept) == (U, None)

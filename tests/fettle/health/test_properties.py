@@ -237,7 +237,7 @@ def test_time_alone_never_clears_what_is_latched(
     filled, now = told([*said, SignalReport("latch", (latched,))]), T0
     for wait in later:
         now += 100 * wait
-        filled.moving(now)
+        filled.changed_by_time(now)
         filled.vanish("latch", now)
         assert assess(filled, now).state is State.UNHEALTHY
 
@@ -314,7 +314,7 @@ def test_moving_names_the_keys_whose_health_time_has_changed_and_no_others(
     before = assess(filled)
     for wait, gone in steps:
         now += wait
-        moved = filled.moving(now)
+        moved = filled.changed_by_time(now)
         after = assess(filled, now)
         if KEY in moved:
             assert after is not before
@@ -336,7 +336,7 @@ def test_what_every_messenger_left_fades_to_sound_unless_it_was_latched(
     now = T0 + wait
     for _ in range(4):  # a state may be left step by step
         now += 60 * 86_400.0
-        filled.moving(now)
+        filled.changed_by_time(now)
         health = assess(filled, now)
     if not any(e.kind is EvidenceKind.LATCHED for r in said for e in r.evidence):
         assert health is SOUND
@@ -371,7 +371,7 @@ def test_what_is_no_longer_said_is_as_if_never_said_once_it_has_faded(
         assess(lived, now)
     for _ in range(4):
         now += 60 * 86_400.0
-        lived.moving(now)
+        lived.changed_by_time(now)
         one = assess(lived, now)
     other = assess(told(latest.values(), now), now)
     assert abs(one.score - other.score) <= 0.0001

@@ -64,7 +64,7 @@ def test_faults_of_monitors_that_fell_silent_count_alike_after_a_restart(
         ]
         said = seen(at, *faults)
         tell(running, said, at)
-        running.moving(at)
+        running.changed_by_time(at)
         before, after = of(running, NODE, at), of(restarted(said, at), NODE, at)
         assert after.score == pytest.approx(before.score, abs=CLOSE)
         assert told(after) == told(before)

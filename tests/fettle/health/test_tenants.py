@@ -41,7 +41,7 @@ def test_a_node_swallows_pods(book: HealthBook) -> None:
     assert "the latest of 554" in worst.evidence[0].evidence.text
 
     day_later = NOW + 24 * HOUR
-    book.moving(day_later)
+    book.changed_by_time(day_later)
     assert of(book, NODE, day_later).score > 0.9
     assert of(book, NODE, day_later).state is State.HEALTHY
 

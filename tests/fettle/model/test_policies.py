@@ -6,11 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds, policies
+from fettle.model.annotations import ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION
 from fettle.model.policy import (
-    ANNOTATION,
     BUILT_IN,
-    MIN_SCORE_ANNOTATION,
-    ON_DEVICE_FAILURE_ANNOTATION,
     Degraded,
     Placement,
     Policies,

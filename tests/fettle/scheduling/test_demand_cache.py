@@ -11,7 +11,8 @@ from fettle.api import core
 from fettle.cluster import View
 from fettle.config import Settings
 from fettle.model import ANNOTATION
-from fettle.model.policy import MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION, TRAINING
+from fettle.model.annotations import MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION
+from fettle.model.policy import TRAINING
 from fettle.scheduling import demand as demands
 from fettle.scheduling.demand_cache import MOST, DemandCache
 from tests.fettle import building as b

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from fettle.model import HOLD, JOB_EXIT_CODES, WOKEN_AT
-from fettle.model.annotations import KNOWN
-from fettle.model.policy import (
+from fettle.model.annotations import (
     ANNOTATION,
     ANNOTATIONS,
     INJECTED,
+    KNOWN,
     MIN_SCORE_ANNOTATION,
     ON_DEVICE_FAILURE_ANNOTATION,
 )

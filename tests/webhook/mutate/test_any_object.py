@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from fettle.model import BUILT_IN, BadInput, Policies, Policy
-from fettle.model.policy import ANNOTATION
+from fettle.model.annotations import ANNOTATION
 from tests.fettle.lint.wild import spoilt
 from tests.webhook.conftest import Serve
 from tests.webhook.mutants import try_many

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.cluster import View
-from fettle.model.policy import ANNOTATION
+from fettle.model.annotations import ANNOTATION
 from tests.fettle.building import pod as pod_of
 from tests.webhook.mutations import cluster, context_of, injected, mutated, mutation, updated
 from tests.webhook.reviews import Object, review

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fettle.model.policy import ANNOTATION, DEVICE_FAILED, MIN_SCORE_ANNOTATION
+from fettle.model.annotations import ANNOTATION, MIN_SCORE_ANNOTATION
+from fettle.model.policy import DEVICE_FAILED
 from tests.webhook.mutations import (
     OWN,
     TRAINING,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.model.policy import ANNOTATION
+from fettle.model.annotations import ANNOTATION
 from tests.webhook.mutations import TRAINING, mutated, mutation
 from tests.webhook.reviews import CLAIMS, NOT_READY, UNREACHABLE, Object, job, pod, tolerations
 from webhook.mutate.mutation import Mutation

@@ -6,7 +6,8 @@ import pytest
 
 from fettle.cluster import View, view
 from fettle.model import BUILT_IN, Policies
-from fettle.model.policy import ANNOTATION, Policy, Tolerations
+from fettle.model.annotations import ANNOTATION
+from fettle.model.policy import Policy, Tolerations
 from tests.webhook.mutations import TRAINING, cluster, injected, mutated, mutation
 from tests.webhook.reviews import (
     CLAIMS,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fettle.config import WorkloadSettings
-from fettle.model.policy import ANNOTATION, MIN_SCORE_ANNOTATION
+from fettle.model.annotations import ANNOTATION, MIN_SCORE_ANNOTATION
 from tests.webhook.mutations import (
     CONTEXT,
     cluster,

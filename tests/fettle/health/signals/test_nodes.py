@@ -6,7 +6,7 @@ import pytest
 
 from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.rule_tables import load_rules
-from fettle.model import EvidenceKind, Family, Unheard, UnitId
+from fettle.model import EvidenceKind, Family, UnitId, UnknownCondition
 from tests.fettle.health.signals.objects import NOW, condition, node
 from tests.fettle.health.signals.reading import NODE, only, report
 
@@ -243,7 +243,7 @@ def test_a_monitor_that_is_not_due_yet_is_not_silent(type_: str, renewed_at: flo
 
 def test_a_kernel_monitors_silence_says_nothing_of_the_devices() -> None:
     said = report(ALIVE, condition("KernelDeadlock", "False", renewed_at=NOW - 16 * MINUTE))
-    assert (said.evidence, said.left) == ((), ())
+    assert (said.evidence, said.stale) == ((), ())
     assert "condition KernelDeadlock" not in said.settled
 
 
@@ -253,7 +253,7 @@ def test_the_fault_that_a_monitor_last_told_is_left_when_it_falls_silent() -> No
     said = report(ALIVE, bad)
     assert said.evidence == ()  # it stands no more, and is not cleared
     assert "condition KernelDeadlock" not in said.settled
-    (left,) = said.left
+    (left,) = said.stale
     assert (left.subject, left.kind, left.weight) == (NODE, EvidenceKind.LEVEL, 0.75)
     assert left.observed_at == renewed_at + 15 * MINUTE  # three heartbeats
 
@@ -261,13 +261,13 @@ def test_the_fault_that_a_monitor_last_told_is_left_when_it_falls_silent() -> No
 def test_a_monitor_whose_silence_counts_leaves_its_fault_beside_it() -> None:
     said = report(ALIVE, condition("AMDGPUProblem", "True", renewed_at=NOW - 16 * MINUTE))
     assert [e.kind for e in said.evidence] == [EvidenceKind.UNKNOWN]
-    assert [e.weight for e in said.left] == [0.75]
+    assert [e.weight for e in said.stale] == [0.75]
 
 
 @pytest.mark.parametrize("status", ["Unknown", "", "maybe"])
 def test_a_silent_monitor_that_told_no_fault_leaves_none(status: str) -> None:
     said = report(ALIVE, condition("KernelDeadlock", status, renewed_at=NOW - 16 * MINUTE))
-    assert (said.evidence, said.left) == ((), ())
+    assert (said.evidence, said.stale) == ((), ())
 
 
 @pytest.mark.parametrize("kind", ["latched", "decaying"])
@@ -283,7 +283,7 @@ def test_what_is_no_level_ages_alike_whether_its_monitor_is_silent_or_not(
     bad = node(ALIVE, condition("OwnCheck", "True", at=NOW - 3600, renewed_at=NOW - 20 * MINUTE))
     said = report_of_node(bad, load_rules(own), NOW)
     assert (only(said).kind, only(said).observed_at) == (EvidenceKind(kind), NOW - 3600)
-    assert said.left == ()
+    assert said.stale == ()
 
 
 def test_where_the_kubelet_is_silent_too_nobody_else_is() -> None:
@@ -306,7 +306,10 @@ def test_a_condition_of_a_type_that_no_rule_names_is_no_evidence_but_told() -> N
         condition("fettle.dev/Own", "True"),
         condition("SomeNewWatch", "True", "SomeNewWatchIsNotHealthy"),
     )
-    assert said.unheard == (Unheard("GpuBurnIn", "Failed [2J"), Unheard("EtcdIsVoter", "True"))
+    assert said.unknown_conditions == (
+        UnknownCondition("GpuBurnIn", "Failed [2J"),
+        UnknownCondition("EtcdIsVoter", "True"),
+    )
     assert "GpuBurnIn" not in str(said.evidence)
 
 
@@ -316,4 +319,9 @@ def test_a_row_of_no_weight_is_enough_to_hear_a_condition(tmp_path: Path) -> Non
         "conditions:\n"
         "  - {name: own, type: GpuBurnIn, faulty: true, family: bus, weight: 0, source: here}\n"
     )
-    assert report_of_node(node(condition("GpuBurnIn", "True")), load_rules(own), NOW).unheard == ()
+    assert (
+        report_of_node(
+            node(condition("GpuBurnIn", "True")), load_rules(own), NOW
+        ).unknown_conditions
+        == ()
+    )

@@ -138,7 +138,7 @@ def test_what_nvsentinel_may_have_remediated_is_told_apart() -> None:
     before, after = report(*conditions), report(*conditions, labels=labels)
     assert before.remediated is None
     assert after.remediated is not None
-    words = [fault.word for fault in after.remediated]
+    words = [fault.identity for fault in after.remediated]
     assert len(set(words)) == 2
     assert {fault.evidence for fault in after.remediated} | set(after.evidence) == set(
         before.evidence

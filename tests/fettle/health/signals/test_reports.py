@@ -19,6 +19,6 @@ def fault(subject: Subject) -> Evidence:
 
 def test_the_units_it_names_are_those_that_are_ill_or_whose_monitor_is_silent() -> None:
     ill, left = UnitId("n", "r", "GPU-0", ("index:0",)), UnitId("n", "r", "GPU-1")
-    report = SignalReport("Node n", (fault(ill), fault(NodeId("n"))), left=(fault(left),))
+    report = SignalReport("Node n", (fault(ill), fault(NodeId("n"))), stale=(fault(left),))
     assert report.units == {ill, left}
     assert SignalReport("Node n", (fault(NodeId("n")),)).units == frozenset()
