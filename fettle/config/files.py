@@ -1,4 +1,8 @@
-"""Reads the settings from one YAML file: unknown keys are refused, at any depth."""
+"""Reads YAML files of Fettle's own: the settings here, the rule tables in `fettle/health`.
+
+Unknown keys are refused, at any depth, and errors say where the file is wrong.
+`fettle/cluster/feeds/documents.py` reads manifests and snapshots.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +20,8 @@ _LONGEST = 500
 
 
 def load_settings(path: Path | None) -> Settings:
-    """The settings in a YAML file, or the defaults; raises SettingsError with file and field."""
+    """The settings in a YAML file, or the defaults without one. Raises SettingsError with file and
+    field."""
     if path is None:
         return Settings()
     try:
@@ -37,14 +42,13 @@ def load_settings(path: Path | None) -> Settings:
 
 
 def _one_line(text: str) -> str:
-    """A file may name its fields with line breaks, and at any length."""
+    """Keys in a file may contain line breaks and have any length."""
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _with_off(data: Any) -> Any:
-    """The data with `Off` for the severity of rules where YAML read false: unquoted, `Off` is one
-    of its words for that."""
+    """Restores `Off` as the severity of rules: unquoted, YAML reads `Off` as false."""
     if not isinstance(data, dict):
         return data
     policies = data.get("policies")
@@ -58,8 +62,8 @@ def _with_off(data: Any) -> Any:
 
 
 def _ignored_fields(given: Any, read: Any, path: str) -> Iterator[str]:
-    """Fields that reading left out: a policy in the cluster may have newer ones, here it is a
-    mistake."""
+    """Fields that decoding ignored. A policy in the cluster may have newer fields, but in this file
+    an unknown field is a mistake."""
     if isinstance(given, dict) and isinstance(read, dict):
         for key, value in given.items():
             if key not in read:
@@ -75,7 +79,7 @@ _MAX_QUOTED = 40
 
 
 def parse_yaml(text: str) -> Any:
-    """The value of a YAML document, None if there is none; raises ValueError with one sentence."""
+    """The value of a YAML document, None if it is empty. Raises ValueError with one sentence."""
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 (it is a SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -92,7 +96,7 @@ def parse_yaml(text: str) -> Any:
 
 class _Loader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """If a key is given twice, YAML would silently keep the last one."""
+        """Refuses repeated keys, of which YAML would silently keep the last."""
         made: yaml.MappingNode = super().compose_mapping_node(anchor)
         seen = set()
         for key, _ in made.value:
@@ -104,7 +108,7 @@ class _Loader(yaml.SafeLoader):
         return made
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Invalid scalars, such as a day that no month has, are also errors in the file."""
+        """Reports invalid scalars as errors in the file, such as a date that does not exist."""
         try:
             value = super().construct_object(node, deep)
             if isinstance(value, str):

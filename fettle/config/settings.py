@@ -1,5 +1,8 @@
-"""What an operator can set, with every default and what a value must be. Read from a file by
-`settings_file`."""
+"""The settings: what an operator can change, with defaults and limits.
+
+`docs/settings.md` is made from this module by `fettle/config/reference.py`: the docstring below
+each setting is its entry there. `fettle/config/files.py` reads the settings from a file.
+"""
 
 import re
 from math import inf
@@ -21,20 +24,21 @@ from fettle.model import (
 
 _RULE = re.compile(r"FTL\d{3}")
 _POLICY_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")
-"""As the API server takes it, and a namespace's label can name it."""
+"""What the API server accepts as an object name and as the value of a namespace's label."""
 _SCHEDULER_NAME = re.compile(r"\S{1,253}")
-"""Neither the API server nor kube-scheduler asks for more."""
+"""Neither the API server nor kube-scheduler requires more."""
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LONGEST_LABEL, _LONGEST_NAME = 63, 253
 BOOKMARKS_S = 60.0
+"""How often an API server sends bookmarks, at the latest."""
 API_SERVER_WAITS_S = 3.0
-"""`timeoutSeconds` in `deploy/webhook/`."""
+"""`timeoutSeconds` of the webhook configurations in `deploy/webhook/`."""
 
 
-class _Section(
+class SettingsSection(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    pass
+    """Base of all sections. Unknown settings are refused."""
 
 
 def _check(section: str, holds: bool, must: str) -> None:
@@ -43,7 +47,8 @@ def _check(section: str, holds: bool, must: str) -> None:
 
 
 def _check_name(said: str, name: str, longest: int = _LONGEST_NAME) -> None:
-    """A valid object name in Kubernetes; a namespace's or Service's is a single label."""
+    """Checks an object name as Kubernetes does. Names of namespaces and Services are a single
+    label."""
     label_only = longest == _LONGEST_LABEL
     shape = _LABEL if label_only else rf"{_LABEL}(\.{_LABEL})*"
     if len(name) > longest or re.fullmatch(shape, name) is None:
@@ -54,17 +59,25 @@ def _check_name(said: str, name: str, longest: int = _LONGEST_NAME) -> None:
         )
 
 
-class HealthSettings(_Section, frozen=True, kw_only=True):
-    """Thresholds on scores (0..1) and times in seconds; see `fettle/health/`."""
+class HealthSettings(SettingsSection, frozen=True, kw_only=True):
+    """Thresholds between the states of a device or node. Scores are 0 to 1."""
 
     degraded_below: float = 0.80
+    """Below this score the state is Degraded."""
     degraded_until: float = 0.90
+    """At this score a Degraded device is Healthy again."""
     unhealthy_below: float = 0.30
+    """Below this score the state is Unhealthy."""
     unhealthy_until: float = 0.45
+    """At this score an Unhealthy device leaves that state."""
     min_dwell_seconds: float = 600.0
+    """How long a state lasts at least before a better one. It delays neither a worse state nor an
+    explicit all-clear."""
     orphan_half_life_seconds: float = 3600.0
+    """Half-life of a fault that is no longer reported, without an all-clear."""
     rules_file: str | None = None
-    """Rows added to the shipped condition rules; a row of the same name replaces it."""
+    """A YAML file with rows for the rule tables in `fettle/health/signals/rules/`. A row replaces
+    the shipped row of the same name; a new name adds a row."""
 
     def __post_init__(self) -> None:
         ordered = (
@@ -85,22 +98,21 @@ class HealthSettings(_Section, frozen=True, kw_only=True):
         )
 
 
-class SchedulerSettings(_Section, frozen=True, kw_only=True):
-    """Which schedulers ask Fettle, and what decides which devices they take; none of it can be read
-    from them.
-
-    `names` are the `spec.schedulerName` of pods whose scheduler has Fettle's `extenders` entry, as
-    all profiles of one configuration do. Only pods of these get the marker `fettle.dev/claims`, by
-    which they are sent. `version` is their version ("v1.36.3"); "": that of the API server, or the
-    newest known where none is asked. `feature_gates` as their `--feature-gates` has them
-    ("DRAPrioritizedList=false"): those that concern DRA and differ from the defaults of that
-    version. `binding_timeout_seconds` is `bindingTimeout` of their DynamicResourcesArgs.
-    """
+class SchedulerSettings(SettingsSection, frozen=True, kw_only=True):
+    """The schedulers that call Fettle. Fettle cannot read any of this from them."""
 
     names: tuple[str, ...] = (DEFAULT_SCHEDULER,)
+    """`spec.schedulerName` of the pods whose scheduler has Fettle's `extenders` entry. All profiles
+    of one scheduler configuration share that entry. Only pods of these schedulers get the marker
+    `fettle.dev/claims`, which makes the scheduler send them to Fettle."""
     version: str = ""
+    """The version of kube-scheduler, such as `v1.36.3`. If empty: the version of the API server, or
+    the newest that Fettle knows where there is no API server."""
     feature_gates: str = ""
+    """The scheduler's `--feature-gates`, such as `DRAPrioritizedList=false`: those about DRA that
+    differ from the defaults of its version."""
     binding_timeout_seconds: float = 600.0
+    """`bindingTimeout` in the scheduler's DynamicResourcesArgs."""
 
     def __post_init__(self) -> None:
         for index, name in enumerate(self.names):
@@ -133,32 +145,33 @@ class SchedulerSettings(_Section, frozen=True, kw_only=True):
 
     @property
     def disabled(self) -> frozenset[str]:
-        """The gates that are set off."""
+        """The gates that are turned off."""
         return frozenset(name for name, on in self.gates.items() if not on)
 
 
-class BreakerSettings(_Section, frozen=True, kw_only=True):
-    """Fails open to scoring when refusals would exclude too much of a pool.
-
-    `max_excluded_share` (0..1) of the devices of one driver or extended resource; pools on fewer
-    than `min_nodes` nodes that can be scheduled to are not judged, since one would already be more
-    than the share.
-    """
+class BreakerSettings(SettingsSection, frozen=True, kw_only=True):
+    """The breaker: if one rule or source alone would exclude too much of a pool, it only lowers
+    scores there."""
 
     max_excluded_share: float = 0.20
+    """The largest share (0 to 1) of the devices of one driver or extended resource that may be
+    excluded."""
     min_nodes: int = 10
+    """Pools on fewer schedulable nodes have no breaker, since a single node could exceed the
+    share."""
 
     def __post_init__(self) -> None:
         _check("breaker", 0 <= self.max_excluded_share <= 1, "maxExcludedShare must be 0 to 1")
         _check("breaker", self.min_nodes >= 0, "minNodes must be 0 or more")
 
 
-class SourceSettings(_Section, frozen=True, kw_only=True):
-    """`silent_after_seconds` without any contact (event or bookmark): not ready, the extender
-    answers `Error` instead of verdicts. More than 60, since bookmarks come about once a minute.
-    """
+class SourceSettings(SettingsSection, frozen=True, kw_only=True):
+    """How fresh the sources must be."""
 
     silent_after_seconds: float = 150.0
+    """After this time without contact (event or bookmark), Fettle is not ready, and the extender
+    answers `Error` instead of verdicts. Use more than 60, since bookmarks come about once a
+    minute."""
 
     def __post_init__(self) -> None:
         _check(
@@ -168,12 +181,15 @@ class SourceSettings(_Section, frozen=True, kw_only=True):
         )
 
 
-class TLSSettings(_Section, frozen=True, kw_only=True):
-    """PEM files. `client_ca_file`: callers must present a certificate signed by it."""
+class TLSSettings(SettingsSection, frozen=True, kw_only=True):
+    """PEM files for TLS."""
 
     certificate_file: str | None = None
+    """The server's certificate chain. Read only with `certificates: files`."""
     key_file: str | None = None
+    """The key of that certificate. Read only with `certificates: files`."""
     client_ca_file: str | None = None
+    """Callers must present a certificate signed by this CA."""
 
     def check(self, section: str, certificates: str) -> None:
         """Raises ValueError if files are named that would not be read."""
@@ -185,33 +201,35 @@ class TLSSettings(_Section, frozen=True, kw_only=True):
         )
 
 
-class ExtenderSettings(_Section, frozen=True, kw_only=True):
-    """`tls.client_ca_file` says who may call, and is required off loopback; without it and without
-    other files, plain HTTP is served. `certificates`: "self" signs by a CA in a Secret, which lives
-    ten years, since kube-scheduler reads it only at its start; "files" reads `tls`.
-
-    `service` is the name under which schedulers may call us; it and `extra_names` go into the
-    certificate, which each replica signs anew after two thirds of `certificate_lifetime_seconds`.
-    `wait_seconds` bounds how long a call waits for a selector before it counts undecided; for one
-    that has proved costly it does not wait at all.
-
-    `replies`: "full" lists every refused node with its reason, and the score of every node, as the
-    extender protocol documents. "compact" saves kube-scheduler time: of more than 100 nodes it
-    leaves out refused ones while some node passes, and lists only scores that differ from most, by
-    the difference. By default, replies are compact if the schedulers' version is a release that
-    this was tested with (1.36, 1.37), and full if it is another or none is known. Set "full" for a
-    scheduler that is not kube-scheduler.
-    """
+class ExtenderSettings(SettingsSection, frozen=True, kw_only=True):
+    """The extender, which schedulers call."""
 
     certificates: Literal["self", "files"] = "self"
+    """`self`: replicas sign their own certificates, with a CA in a Secret. That CA lives ten years,
+    since kube-scheduler reads it only when it starts. `files`: read `tls`."""
     tls: TLSSettings = TLSSettings()
+    """TLS files. `tls.clientCaFile` says who may call, and is required unless the extender listens
+    on loopback. Without it and without other files, the extender serves plain HTTP."""
     service: str = "fettle-extender"
+    """The Service under which schedulers call the extender. It goes into the certificate."""
     secret: str = "fettle-extender-ca"  # noqa: S105 (an object's name)
+    """The Secret with the CA."""
     extra_names: tuple[str, ...] = ()
+    """Further names and addresses for the certificate."""
     certificate_lifetime_seconds: float = 7 * 86400.0
+    """Lifetime of a replica's certificate. It is renewed after two thirds of that time."""
     max_body_mebibytes: int = 64
+    """The largest request that the extender accepts."""
     wait_seconds: float = 0.2
+    """How long a call waits for a selector before the selector counts as undecided. For a selector
+    that has proved costly, a call does not wait at all."""
     replies: Literal["compact", "full"] | None = None
+    """`full` lists every refused node with its reason, and the score of every node, as the extender
+    protocol documents. `compact` saves kube-scheduler time: of more than 100 nodes it leaves out
+    refused ones as long as some node passes, and lists only the scores that differ from most
+    others, as differences. By default, replies are compact if the schedulers' version is a release
+    that Fettle was tested with (1.36, 1.37), else full. Set `full` for a scheduler that is not
+    kube-scheduler."""
 
     def __post_init__(self) -> None:
         self.tls.check("extender", self.certificates)
@@ -226,14 +244,16 @@ class ExtenderSettings(_Section, frozen=True, kw_only=True):
         _check("extender", 0 <= self.wait_seconds <= 10, "waitSeconds must be 0 to 10")
 
 
-class WorkloadSettings(_Section, frozen=True, kw_only=True):
-    """A kind of workload, and where its pod templates are: paths such as
-    `spec.replicaSpecs.*.template`, where `*` stands for every member or entry.
-    """
+class WorkloadSettings(SettingsSection, frozen=True, kw_only=True):
+    """A kind of workload, and where its pod templates are."""
 
     group: str
+    """The API group."""
     kind: str
+    """The kind."""
     templates: tuple[str, ...]
+    """Field paths of pod templates, such as `spec.replicaSpecs.*.template`. `*` stands for every
+    member of an object, or entry of a list."""
 
     def __post_init__(self) -> None:
         _check("webhook.workloads", bool(self.kind), "kind must not be empty")
@@ -241,25 +261,29 @@ class WorkloadSettings(_Section, frozen=True, kw_only=True):
             _check("webhook.workloads", all(path.split(".")), f"{path!r} is not a valid field path")
 
 
-class WebhookSettings(_Section, frozen=True, kw_only=True):
-    """`certificates`: "self" signs by a CA in a Secret, "files" reads `tls`.
-
-    `mode` "audit" changes and refuses nothing, and warns about what it would have done. `service`
-    is the name under which the API server calls us; it goes into the certificate. `workloads` are
-    kinds besides the known ones: add them to the rules of both webhook configurations too.
-    `deadline_seconds` bounds how long an object is judged before it is allowed, undecided; the API
-    server's own timeout in `deploy/webhook/` must be longer.
-    """
+class WebhookSettings(SettingsSection, frozen=True, kw_only=True):
+    """The admission webhook."""
 
     mode: Literal["enforce", "audit"] = "enforce"
+    """`audit` changes and refuses nothing, and warns about what `enforce` would do."""
     workloads: tuple[WorkloadSettings, ...] = ()
+    """Kinds of workload besides the known ones. Add them to the rules of both webhook
+    configurations too."""
     certificates: Literal["self", "files"] = "self"
+    """`self`: replicas sign their own certificates, with a CA in a Secret. `files`: read `tls`."""
     tls: TLSSettings = TLSSettings()
+    """TLS files."""
     service: str = "fettle-webhook"
+    """The Service under which the API server calls the webhook. It goes into the certificate."""
     secret: str = "fettle-webhook-ca"  # noqa: S105 (an object's name)
+    """The Secret with the CA."""
     configuration: str = "fettle"
+    """The name of the webhook configurations in which Fettle keeps the CA up to date."""
     extra_names: tuple[str, ...] = ()
+    """Further names and addresses for the certificate."""
     deadline_seconds: float = 1.5
+    """How long an object is judged before it is allowed, undecided. The `timeoutSeconds` of the
+    webhook configurations must be longer."""
 
     def __post_init__(self) -> None:
         self.tls.check("webhook", self.certificates)
@@ -274,22 +298,23 @@ class WebhookSettings(_Section, frozen=True, kw_only=True):
         _check_name("webhook: configuration", self.configuration)
 
 
-class LintSettings(_Section, frozen=True, kw_only=True):
-    """How severe findings are if no policy says so, and what is known about drivers.
-
-    `rules`: Deny, Warn or Off by rule id; `strict` also denies what only the current inventory
-    rules out. `driver_features`: feature gates by driver, as the driver was started with.
-    `driver_schemas`: a folder with schemas of further drivers. `disabled_features`: feature gates
-    of Kubernetes that are off in this cluster. `watch`: kinds to read for the rules that need them
-    (FTL055, FTL024); the rights to do so are in `deploy/rbac/optional/`.
-    """
+class LintSettings(SettingsSection, frozen=True, kw_only=True):
+    """Lint rules: severities that apply where no policy sets them, and what is known about
+    drivers."""
 
     strict: bool = False
+    """Also deny what only the current inventory makes impossible."""
     rules: dict[str, RuleSeverity] = {}
+    """Severity by rule id: `Deny`, `Warn` or `Off`."""
     driver_features: dict[str, dict[str, bool]] = {}
+    """Feature gates by driver, as the driver was started with."""
     driver_schemas: str | None = None
+    """A folder with schemas of further drivers."""
     disabled_features: tuple[str, ...] = ()
+    """Feature gates of Kubernetes that are off in this cluster."""
     watch: tuple[Literal["ResourceQuota", "ComputeDomain"], ...] = ()
+    """Kinds to read for the rules that need them (ResourceQuota for FTL055, ComputeDomain for
+    FTL024). The rights for that are in `deploy/rbac/optional/`."""
 
     def __post_init__(self) -> None:
         for name in self.rules:
@@ -301,14 +326,21 @@ class LintSettings(_Section, frozen=True, kw_only=True):
 
     @property
     def levels(self) -> Validation:
+        """These settings in the form of a policy's section."""
         return Validation(strict=self.strict, rules=self.rules)
 
 
-class StewardSettings(_Section, frozen=True, kw_only=True):
+class StewardSettings(SettingsSection, frozen=True, kw_only=True):
+    """The steward: the one replica that writes to the cluster."""
+
     lease: str = "fettle-steward"
+    """The Lease by which replicas elect the leader."""
     lease_seconds: float = 15.0
+    """How long the Lease lasts after the leader disappears."""
     wake_claim: str = "fettle-wake-up"
+    """The ResourceClaim that the steward annotates to make the scheduler retry waiting pods."""
     wake_interval_seconds: float = 1.0
+    """The shortest time between two wake-ups."""
 
     def __post_init__(self) -> None:
         _check("steward", 1 <= self.lease_seconds <= 3600, "leaseSeconds must be 1 s to an hour")
@@ -317,11 +349,17 @@ class StewardSettings(_Section, frozen=True, kw_only=True):
         _check_name("steward: wakeClaim", self.wake_claim)
 
 
-class Settings(_Section, frozen=True, kw_only=True):
+class Settings(SettingsSection, frozen=True, kw_only=True):
+    """All settings. Each has a default, so the file may be empty or missing."""
+
     namespace: str | None = None
-    """Fettle's own namespace; by default that of its service account, else `fettle-system`."""
+    """Fettle's own namespace. By default the namespace of its service account, else
+    `fettle-system`."""
     default_policy: str = INFERENCE.name
+    """The policy of pods that name none and whose namespace names none."""
     policies: tuple[Policy, ...] = ()
+    """Policies in addition to the built-in ones: the `spec` of a DevicePolicy and a `name`. A
+    built-in name replaces that policy entirely."""
     health: HealthSettings = HealthSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     breaker: BreakerSettings = BreakerSettings()
@@ -351,13 +389,11 @@ class Settings(_Section, frozen=True, kw_only=True):
 
     @property
     def disabled_features(self) -> frozenset[str]:
-        """Feature gates that are off in the API server or the scheduler, as far as the settings
-        say.
-        """
+        """Feature gates that the settings turn off, in the API server or the scheduler."""
         return self.scheduler.disabled | set(self.lint.disabled_features)
 
     def remarks(self) -> list[str]:
-        """What is allowed and hardly meant, one sentence each, for the log."""
+        """Settings that are allowed but probably not intended, one sentence each, for the log."""
         found = []
         if (seconds := self.sources.silent_after_seconds) < BOOKMARKS_S:
             found.append(
@@ -370,5 +406,5 @@ class Settings(_Section, frozen=True, kw_only=True):
         return found
 
     def all_policies(self) -> Policies:
-        """The built-in policies and the settings' own, which replace built-in ones by name."""
+        """The built-in policies and those of the settings, which replace built-in ones by name."""
         return Policies({**BUILT_IN, **{p.name: p for p in self.policies}}, self.default_policy)
