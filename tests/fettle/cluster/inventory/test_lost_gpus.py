@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fettle.api import kinds
 from fettle.model import State
 from tests.fettle.cluster.inventory.fleets import Fleet
-from tests.fettle.cluster.inventory.test_placing import (
+from tests.fettle.cluster.inventory.test_unit_placement import (
     FULL,
     PCI,
     gpu,

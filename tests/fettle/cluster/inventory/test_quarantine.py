@@ -1,4 +1,4 @@
-"""Objects that cannot be read leave in doubt what they speak of, and nothing else."""
+"""Objects that cannot be read make the pools that they are about unclear, and nothing else."""
 
 from collections.abc import Iterable
 from itertools import pairwise

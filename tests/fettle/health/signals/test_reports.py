@@ -1,6 +1,11 @@
-"""What a report says besides its evidence."""
+"""The parts of a SignalReport: the units it names, and texts of one line."""
 
-from fettle.health.signals.reports import SignalReport
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.health.signals.reports import TEXT_LIMIT, SignalReport, one_line
 from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
 
 
@@ -22,3 +27,18 @@ def test_the_units_it_names_are_those_that_are_ill_or_whose_monitor_is_silent() 
     report = SignalReport("Node n", (fault(ill), fault(NodeId("n"))), stale=(fault(left),))
     assert report.units == {ill, left}
     assert SignalReport("Node n", (fault(NodeId("n")),)).units == frozenset()
+
+
+TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+
+
+@given(st.text() | st.text("a\u202e\u2066\u200f\u2029"))
+def test_no_text_can_steer_a_terminal_or_run_over_a_line(text: str) -> None:
+    shown = one_line(text)
+    assert len(shown) <= TEXT_LIMIT
+    assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]
+    assert not [c for c in shown if unicodedata.bidirectional(c) in TURNING]
+
+
+def test_an_escape_sequence_is_only_its_letters() -> None:
+    assert one_line("held \x1b]0;PWN\x07\x1b[31mred") == "held ]0;PWN [31mred"

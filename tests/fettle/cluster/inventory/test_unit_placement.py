@@ -1,5 +1,4 @@
-"""Evidence about a GPU counts wherever on its node that GPU is, by whatever name; nowhere: on all
-of the node."""
+"""Where evidence about named GPUs counts: on their devices, on the node, or nowhere."""
 
 from typing import Any
 

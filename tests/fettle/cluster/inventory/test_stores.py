@@ -1,4 +1,4 @@
-"""Stores whose contents are shown as they stand, while they go on changing."""
+"""Mappings that are shown never change, whatever happens to the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Node that cannot be read as a whole: what can be read of it counts."""
+"""The readable parts of a Node that cannot be read as a whole still count."""
 
 from typing import Any
 

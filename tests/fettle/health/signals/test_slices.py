@@ -1,4 +1,6 @@
-"""What device taints say, in slices and in rules."""
+"""What taints in slices and rules say, and attributes by which drivers publish health."""
+
+from typing import Any
 
 import pytest
 
@@ -104,3 +106,38 @@ def test_a_hold_on_a_slice_holds_all_its_devices() -> None:
         DeviceId("gpu.nvidia.com", "gpu-1", "other"),
     }
     assert {(e.family, e.kind) for e in said.evidence} == {(Family.OPERATOR, LATCHED)}
+
+
+INTEL = "gpu.intel.com"
+
+
+@pytest.mark.parametrize("name", ["health", "gpu.intel.com/health"])
+@pytest.mark.parametrize("value", [{"string": "Unhealthy"}, {"bool": False}])
+def test_intels_health_attribute_takes_the_device_out(name: str, value: dict[str, Any]) -> None:
+    report = report_of_slice(slice_(driver=INTEL, attributes={name: value}), RULES, NOW)
+    (evidence,) = report.evidence
+    assert evidence.subject == DeviceId(INTEL, "gpu-1", "gpu-0")
+    assert (evidence.kind, evidence.weight) == (EvidenceKind.LATCHED, 1.0)
+    assert evidence.text.startswith("gpu.intel.com publishes its health as ")
+    assert report.absent_is_clear
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"health": {"string": "Healthy"}},
+        {"health": {"bool": True}},
+        {"health": {"int": 0}},
+        {"health": {"version": "1.0.0"}},
+        {"example.com/health": {"bool": False}},
+        {},
+        None,
+    ],
+)
+def test_other_values_and_attributes_say_nothing(attributes: dict[str, Any] | None) -> None:
+    assert report_of_slice(slice_(driver=INTEL, attributes=attributes), RULES, NOW).evidence == ()
+
+
+def test_another_drivers_attribute_of_that_name_means_nothing() -> None:
+    said = slice_(driver="gpu.example.com", attributes={"health": {"bool": False}})
+    assert report_of_slice(said, RULES, NOW).evidence == ()

@@ -1,3 +1,5 @@
+"""One object's JSON becomes a change, and changes are passed on in batches."""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""The score, and what fades."""
+"""The score from weighed evidence: families, traces, witnesses and the unknown."""
 
 import msgspec
 import pytest

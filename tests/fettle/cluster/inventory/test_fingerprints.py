@@ -1,4 +1,4 @@
-"""Which nodes look alike to an ask."""
+"""Fingerprints: pools with equal digests offer the same to a demand."""
 
 from typing import Any
 
