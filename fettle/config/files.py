@@ -33,11 +33,11 @@ def load_settings(path: Path | None) -> Settings:
     try:
         settings = msgspec.convert(_with_off(data) if data is not None else {}, Settings)
     except msgspec.ValidationError as error:
-        said = describe_error(error, Settings)
-        raise SettingsError(f"settings file {path}: {_one_line(said)}") from error
+        problem = describe_error(error, Settings)
+        raise SettingsError(f"settings file {path}: {_one_line(problem)}") from error
     for field in _ignored_fields(data, msgspec.to_builtins(settings), "$"):
-        said = f"Object contains unknown field {field}"
-        raise SettingsError(f"settings file {path}: {_one_line(said)}")
+        problem = f"Object contains unknown field {field}"
+        raise SettingsError(f"settings file {path}: {_one_line(problem)}")
     return settings
 
 
@@ -85,11 +85,11 @@ def parse_yaml(text: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}: " if mark else ""
-        said = " ".join(filter(None, (error.context, error.problem)))
-        raise ValueError(f"{where}{_joined_lines(said)}") from error
+        problem = " ".join(filter(None, (error.context, error.problem)))
+        raise ValueError(f"{where}{_joined_lines(problem)}") from error
     except yaml.YAMLError as error:
-        said = str(error).replace('in "<unicode string>", ', "")
-        raise ValueError(_joined_lines(said)) from error
+        problem = str(error).replace('in "<unicode string>", ', "")
+        raise ValueError(_joined_lines(problem)) from error
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
@@ -102,8 +102,8 @@ class _Loader(yaml.SafeLoader):
         for key, _ in made.value:
             if isinstance(key, yaml.ScalarNode):
                 if (key.tag, key.value) in seen:
-                    said = f"{key.value[:_MAX_QUOTED]!r} is given twice"
-                    raise ConstructorError(None, None, said, key.start_mark)
+                    problem = f"{key.value[:_MAX_QUOTED]!r} is given twice"
+                    raise ConstructorError(None, None, problem, key.start_mark)
                 seen.add((key.tag, key.value))
         return made
 

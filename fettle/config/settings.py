@@ -46,7 +46,7 @@ def _check(section: str, holds: bool, must: str) -> None:
         raise ValueError(f"{section}: {must}")
 
 
-def _check_name(said: str, name: str, longest: int = _LONGEST_NAME) -> None:
+def _check_name(setting: str, name: str, longest: int = _LONGEST_NAME) -> None:
     """Checks an object name as Kubernetes does. Names of namespaces and Services are a single
     label."""
     label_only = longest == _LONGEST_LABEL
@@ -54,7 +54,7 @@ def _check_name(said: str, name: str, longest: int = _LONGEST_NAME) -> None:
     if len(name) > longest or re.fullmatch(shape, name) is None:
         signs = "digits and '-'" if label_only else "digits, '-' and '.'"
         raise ValueError(
-            f"{said} {name[:longest]!r} must be at most {longest} lower-case letters, {signs}, "
+            f"{setting} {name[:longest]!r} must be at most {longest} lower-case letters, {signs}, "
             "beginning and ending with a letter or digit"
         )
 

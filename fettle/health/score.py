@@ -21,9 +21,9 @@ def weigh(evidence: Evidence) -> Weighed:
     return Weighed(evidence, 1.0 - UNKNOWN_SCORE if unknown else evidence.weight)
 
 
-def ordered(said: Iterable[Weighed]) -> tuple[Weighed, ...]:
+def ordered(weighed: Iterable[Weighed]) -> tuple[Weighed, ...]:
     """The heaviest first; ties in an order that does not depend on who reported first."""
-    return tuple(sorted(said, key=_rank))
+    return tuple(sorted(weighed, key=_rank))
 
 
 def _rank(one: Weighed) -> tuple[float, bool, str, str, str, str]:
@@ -32,17 +32,17 @@ def _rank(one: Weighed) -> tuple[float, bool, str, str, str, str]:
     return -one.weight, latched_last, str(e.subject), e.source, e.reporter, e.text
 
 
-def known_score(said: Iterable[Weighed]) -> float:
+def known_score(weighed: Iterable[Weighed]) -> float:
     """The score by what is known, ignoring unknown evidence."""
     worst: dict[Family, float] = defaultdict(float)
     traces: dict[Family, float] = defaultdict(float)
-    words: dict[tuple[Family, str], list[Weighed]] = defaultdict(list)
-    for one in said:
+    witnessed: dict[tuple[Family, str], list[Weighed]] = defaultdict(list)
+    for one in weighed:
         evidence = one.evidence
         if evidence.kind is EvidenceKind.UNKNOWN:
             continue
         if evidence.witness:
-            words[evidence.family, evidence.source].append(one)
+            witnessed[evidence.family, evidence.source].append(one)
         else:
             of_kind = traces if is_trace(evidence) else worst
             of_kind[evidence.family] = max(of_kind[evidence.family], one.weight)
@@ -51,17 +51,17 @@ def known_score(said: Iterable[Weighed]) -> float:
         heaviest, family = max(over)
         worst[family] = heaviest
     score = _left(worst)
-    if words:
-        bound = max(one.evidence.together for about in words.values() for one in about)
-        for (family, _), about in words.items():
-            worst[family] = max(worst[family], corroborated(about))
+    if witnessed:
+        bound = max(one.evidence.together for together in witnessed.values() for one in together)
+        for (family, _), together in witnessed.items():
+            worst[family] = max(worst[family], corroborated(together))
         score = max(_left(worst), score * (1.0 - bound))
     return round(score, DIGITS)
 
 
-def proven_evidence(said: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
+def proven_evidence(weighed: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
     """Evidence that no tenant could have caused."""
-    return tuple(one for one in said if not one.evidence.witness)
+    return tuple(one for one in weighed if not one.evidence.witness)
 
 
 def _left(worst: Mapping[Family, float]) -> float:
@@ -71,11 +71,11 @@ def _left(worst: Mapping[Family, float]) -> float:
     return score
 
 
-def corroborated(words: Iterable[Weighed]) -> float:
+def corroborated(witnessed: Iterable[Weighed]) -> float:
     """What the witnesses of one fact weigh together: `1 − Π (1 − weight)`, at most their bound."""
     by_witness: dict[str, float] = defaultdict(float)
     bound = 0.0
-    for one in words:
+    for one in witnessed:
         witness = one.evidence.witness
         by_witness[witness] = max(by_witness[witness], one.weight)
         bound = max(bound, one.evidence.together)
@@ -85,16 +85,16 @@ def corroborated(words: Iterable[Weighed]) -> float:
     return min(1.0 - doubt, bound)
 
 
-def is_unknown(said: Iterable[Weighed]) -> bool:
-    return any(one.evidence.kind is EvidenceKind.UNKNOWN for one in said)
+def is_unknown(weighed: Iterable[Weighed]) -> bool:
+    return any(one.evidence.kind is EvidenceKind.UNKNOWN for one in weighed)
 
 
-def is_latched(said: Iterable[Weighed]) -> bool:
-    return any(one.evidence.kind is EvidenceKind.LATCHED for one in said)
+def is_latched(weighed: Iterable[Weighed]) -> bool:
+    return any(one.evidence.kind is EvidenceKind.LATCHED for one in weighed)
 
 
-def is_held(said: Iterable[Weighed]) -> bool:
+def is_held(weighed: Iterable[Weighed]) -> bool:
     return any(
         one.evidence.kind is EvidenceKind.LATCHED and one.evidence.family is Family.OPERATOR
-        for one in said
+        for one in weighed
     )

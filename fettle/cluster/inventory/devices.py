@@ -387,7 +387,7 @@ class Devices:
                 if slice_.node == node:
                     yield from slice_.devices
 
-    def not_seen_by(self, node: str) -> None:
+    def forget_node(self, node: str) -> None:
         """The node is gone: forget what it saw."""
         self._regions.forget(node)
         for pool in self._on_node.get(node, _NO_POOLS):
@@ -419,9 +419,13 @@ class Devices:
     def selected_pools(self, rule: resource.DeviceTaintRule) -> list[PoolId]:
         """Pools in which a rule may select devices."""
         selector = rule.spec.device_selector
-        return self.among(Pools(selector.driver, selector.pool)) if selector is not None else []
+        return (
+            self.existing_pools(Pools(selector.driver, selector.pool))
+            if selector is not None
+            else []
+        )
 
-    def among(self, pools: Pools) -> list[PoolId]:
+    def existing_pools(self, pools: Pools) -> list[PoolId]:
         """Those of the pools that exist."""
         if pools.driver is not None and pools.pool is not None:
             pool = PoolId(pools.driver, pools.pool)

@@ -31,9 +31,13 @@ from fettle.health import (
     report_of_taint_rule,
     selects_device,
 )
-from fettle.model import DeviceId, Evidence, NodeId
-from fettle.model import EvidenceKind as EvidenceKind
+from fettle.model import DeviceId, Evidence, EvidenceKind, NodeId
 from fettle.pacing import pause
+
+_QUARANTINED = "quarantined"
+"""Stands for the quarantine among the kinds of which a view may show something new."""
+_GRANULARITY_S = 1.0
+"""Times of the API are whole seconds."""
 
 
 class Inventory:
@@ -50,7 +54,7 @@ class Inventory:
         self._nodes = Nodes(self._stores, self._devices, book, self._quarantine)
         self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
         self._changed_rules: set[str] = set()
-        self._seen: dict[str, set[str]] = {}
+        self._listed: dict[str, set[str]] = {}
         self._put: dict[str, Callable[[Any, Any, float], None]] = {
             kinds.NODE.name: self._put_node,
             kinds.SLICE.name: self._put_slice,
@@ -103,7 +107,7 @@ class Inventory:
         before = self._quarantine.release(bad.kind, bad.key)
         added = self._quarantine.add(bad, now)
         if before is not None or added.entry.node:
-            self._reports.tell(added.report, now)
+            self._reports.deliver(added.report, now)
         if before is not None and before.entry == added.entry:
             return False
         self._stores.touch(bad.kind)
@@ -114,24 +118,24 @@ class Inventory:
         return True
 
     def begin_list(self, kind: Kind) -> None:
-        self._seen[kind.name] = set()
+        self._listed[kind.name] = set()
 
     def end_list(self, kind: Kind, now: float) -> None:
         """Remove what the list did not name. There may be many objects, so other work gets turns in
         between."""
-        seen = self._seen.pop(kind.name, None)
-        if seen is None:
+        listed = self._listed.pop(kind.name, None)
+        if listed is None:
             return
         store = self._stores.of(kind)
         for key in (*store, *self._quarantine.keys(kind).difference(store)):
-            if key not in seen:
+            if key not in listed:
                 self.remove(kind, key, now)
             pause()
 
     def _note_listed(self, kind: Kind, key: str) -> None:
         """If a list is under way, this object was in it."""
-        if (seen := self._seen.get(kind.name)) is not None:
-            seen.add(key)
+        if (listed := self._listed.get(kind.name)) is not None:
+            listed.add(key)
 
     # -- views out
 
@@ -193,7 +197,7 @@ class Inventory:
             self._reports.node_came(name, now)
         elif _replaced(old, new):
             self._reports.node_left(name, now)
-        self._nodes.counted(name, new)
+        self._nodes.note_capacities(name, new)
         self._reports.of_node(new, now)
 
     def _salvage(self, bad: Bad, now: float) -> None:
@@ -227,7 +231,7 @@ class Inventory:
     ) -> None:
         for rule in (old, new):
             if rule is not None:
-                self._dirty_selected(rule)
+                self._mark_selected_dirty(rule)
         if old is not None:
             self._devices.taints.remove(old)
         self._devices.taints.add(new)
@@ -236,7 +240,7 @@ class Inventory:
     def _put_claim(
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
     ) -> None:
-        self._stores.follow(old, new)
+        self._stores.index_claim(old, new)
         self._nodes.mark_dirty(
             self._devices.holdings.put(new.metadata.key, held_devices(new) or ())
         )
@@ -250,7 +254,7 @@ class Inventory:
     def _put_pod(self, old: core.Pod | None, new: core.Pod, now: float) -> None:
         """A node's record depends on a pod only for the units that it holds by name, and their
         health."""
-        self._stores.follow_pod(old, new)
+        self._stores.index_pod(old, new)
         before, after = node_and_held_units(old), node_and_held_units(new)
         if before == after:
             return
@@ -280,22 +284,22 @@ class Inventory:
         self._stores.touch(kind)
         if isinstance(old, core.Node):
             self._nodes.dirty.add(key)
-            self._nodes.names(key, frozenset())
-            self._nodes.counted(key, None)
+            self._nodes.note_named_units(key, frozenset())
+            self._nodes.note_capacities(key, None)
             self._reports.node_left(key, now)
         elif isinstance(old, resource.ResourceSlice):
             self._apply(self._devices.drop_slice(old), now)
             self._reports.of_slices(old, now)
         elif isinstance(old, resource.DeviceTaintRule):
-            self._dirty_selected(old)
+            self._mark_selected_dirty(old)
             self._devices.taints.remove(old)
             self._changed_rules.discard(key)
         elif isinstance(old, resource.ResourceClaim):
             self._nodes.mark_dirty(self._devices.holdings.put(key, ()))
-            self._stores.follow(old, None)
+            self._stores.index_claim(old, None)
             self._reports.of_pods_with(key, now)
         elif isinstance(old, core.Pod):
-            self._stores.follow_pod(old, None)
+            self._stores.index_pod(old, None)
             node, held = node_and_held_units(old)
             if node:
                 self._nodes.pod_left(node, key)
@@ -312,7 +316,7 @@ class Inventory:
             self._nodes.partial.discard(key)
         self._stores.touch(kind)
         self._stores.touched.add(_QUARANTINED)
-        self._reports.tell(released.report, now)
+        self._reports.deliver(released.report, now)
         self._mark_concerned(released.entry.node, released.pools)
         return True
 
@@ -331,10 +335,10 @@ class Inventory:
         for pools in doubted:
             if pools.anywhere:
                 self._nodes.mark_all_dirty()
-            for pool in self._devices.among(pools):
+            for pool in self._devices.existing_pools(pools):
                 self._nodes.mark_seen_dirty(pool)
 
-    def _dirty_selected(self, rule: resource.DeviceTaintRule) -> None:
+    def _mark_selected_dirty(self, rule: resource.DeviceTaintRule) -> None:
         for pool in self._devices.selected_pools(rule):
             self._nodes.mark_seen_dirty(pool)
 
@@ -342,9 +346,6 @@ class Inventory:
 def _replaced(old: core.Node, new: core.Node) -> bool:
     """Whether it is another Node of the same name."""
     return bool(old.metadata.uid and new.metadata.uid and old.metadata.uid != new.metadata.uid)
-
-
-_QUARANTINED = "quarantined"
 
 
 class Reports:
@@ -360,7 +361,7 @@ class Reports:
         self._devices = devices
         self._nodes = nodes
 
-    def tell(self, report: SignalReport, now: float) -> None:
+    def deliver(self, report: SignalReport, now: float) -> None:
         self._nodes.mark_dirty(self._book.report(report, now))
 
     def vanish(self, kind: Kind, key: str, now: float) -> None:
@@ -369,17 +370,17 @@ class Reports:
 
     def of_node(self, node: core.Node, now: float) -> None:
         report = report_of_node(node, self._rules, now)
-        self._nodes.names(node.metadata.name, report.units)
+        self._nodes.note_named_units(node.metadata.name, report.units)
         self._nodes.note_unknown_conditions(node.metadata.name, report.unknown_conditions)
-        self.tell(report, now)
+        self.deliver(report, now)
 
     def of_slices(self, changed: resource.ResourceSlice, now: float) -> None:
         """What all changed slices of a pool say now. An older generation speaks only for devices
         that no newer one names."""
         for slice_, _, ids in self._devices.changed_slices_of(changed):
-            said = report_of_slice(slice_.raw, self._rules, now)
-            evidence = tuple(e for e in said.evidence if e.subject in ids)
-            self.tell(said._replace(evidence=evidence), now)
+            report = report_of_slice(slice_.raw, self._rules, now)
+            evidence = tuple(e for e in report.evidence if e.subject in ids)
+            self.deliver(report._replace(evidence=evidence), now)
 
     def of_rule(self, name: str, now: float) -> None:
         rule = self._stores.rules.get(name)
@@ -387,31 +388,31 @@ class Reports:
             return
         candidates = self._devices.in_pools(self._devices.selected_pools(rule))
         devices = [device for device in candidates if selects_device(rule, device)]
-        self.tell(report_of_taint_rule(rule, devices, self._rules, now), now)
+        self.deliver(report_of_taint_rule(rule, devices, self._rules, now), now)
 
     def of_claim(
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
     ) -> None:
         if any(has_device_status(claim) for claim in (old, new)):
-            self.tell(report_of_claim(new, self._rules, now), now)
+            self.deliver(report_of_claim(new, self._rules, now), now)
         self.of_pods_with(new.metadata.key, now)
 
     def of_pods_with(self, claim: str, now: float) -> None:
         """A pod's status may name a claim whose object alone says which devices are meant."""
-        for pod in self._stores.pods_speaking_of(claim):
+        for pod in self._stores.pods_mentioning(claim):
             self.of_pod(pod, pod, now)
 
     def of_pod(self, pod: core.Pod, before: core.Pod | None, now: float) -> None:
-        said = report_of_pod(pod, self._rules, now, self._stores.claims.get, before)
-        evidence = tuple(e for e in said.evidence if not self._happened_to_another(e, now))
-        self.tell(said._replace(evidence=evidence), now)
+        report = report_of_pod(pod, self._rules, now, self._stores.claims.get, before)
+        evidence = tuple(e for e in report.evidence if not self._happened_to_another(e, now))
+        self.deliver(report._replace(evidence=evidence), now)
 
-    def _happened_to_another(self, said: Evidence, now: float) -> bool:
+    def _happened_to_another(self, evidence: Evidence, now: float) -> bool:
         """Whether it is an event that happened to an earlier node of the same name, or to a unit of
         it."""
-        if said.kind is not EvidenceKind.DECAYING or isinstance(said.subject, DeviceId):
+        if evidence.kind is not EvidenceKind.DECAYING or isinstance(evidence.subject, DeviceId):
             return False
-        return said.observed_at < self._since(said.subject.node, now)
+        return evidence.observed_at < self._since(evidence.subject.node, now)
 
     def node_came(self, name: str, now: float) -> None:
         """It is another Node than the one that had this name before, if there was one."""
@@ -432,6 +433,3 @@ class Reports:
         node = self._stores.nodes.get(name)
         created = node.metadata.creation_timestamp if node is not None else None
         return min(unix_s(created, 0.0) - _GRANULARITY_S, now)
-
-
-_GRANULARITY_S = 1.0

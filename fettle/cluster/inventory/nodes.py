@@ -18,11 +18,11 @@ from fettle.cluster.inventory.unit_counts import Peers
 from fettle.cluster.inventory.units import (
     NodeFacts,
     UnitPlacement,
+    place_units,
     plugin_resources,
     plugin_views,
     unit_healths,
 )
-from fettle.cluster.inventory.units import place_units as place_units
 from fettle.cluster.view import NodeView
 from fettle.dra import CounterId, DeviceView, NodeTarget, PoolView, PublishedDevice
 from fettle.health import HealthBook
@@ -137,7 +137,7 @@ class Nodes:
         self._shared_views.clear()
         self.dirty.update(self._stores.nodes, self.records)
 
-    def names(self, node: str, units: frozenset[UnitId]) -> None:
+    def note_named_units(self, node: str, units: frozenset[UnitId]) -> None:
         """The units that a Node names now, each with all names that the Node gives it."""
         if units:
             self._named[node] = units
@@ -154,7 +154,7 @@ class Nodes:
         else:
             del self._unknown_conditions[node]
 
-    def counted(self, name: str, node: core.Node | None) -> None:
+    def note_capacities(self, name: str, node: core.Node | None) -> None:
         """A Node as it is now, or None if it is gone. Its capacities say what to expect of its
         peers."""
         found = plugin_resources(node) if node is not None else ()
@@ -179,7 +179,7 @@ class Nodes:
             self.dirty = set()  # a set that held the whole fleet stays large, and slow to pop from
         node = self._stores.nodes.get(name)
         if node is None:
-            self._devices.not_seen_by(name)
+            self._devices.forget_node(name)
             self._unknown_conditions.pop(name, None)
             if self.records.pop(name, None) is not None:
                 self.changed.add(name)

@@ -110,7 +110,7 @@ class Gathered(msgspec.Struct, frozen=True, gc=False):
     attribute_fingerprints: Mapping[tuple[str, str], bytes] = {}
 
     @property
-    def rests_elsewhere(self) -> bool:
+    def depends_on_other_nodes(self) -> bool:
         """Whether slices for other nodes decide what this node sees. The allocator looks for them
         if those for this node alone do not complete the pool."""
         return bool(self.invalid) or self.slices[0] != self.slices[1]

@@ -125,7 +125,7 @@ class Quarantine:
         """Why a pool that a node sees may differ from what it seems there; "" if it may not."""
         found = []
         for by_slices in (True, False):
-            is_open = pool.rests_elsewhere if by_slices else bool(pool.devices)
+            is_open = pool.depends_on_other_nodes if by_slices else bool(pool.devices)
             for anywhere in (True, False) if is_open else (True,):
                 for driver, name in product((pool.id.driver, None), (pool.id.pool, None)):
                     doubted = _Doubted(Pools(driver, name, anywhere), by_slices)

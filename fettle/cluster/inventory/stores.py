@@ -140,7 +140,7 @@ class Stores:
             kinds.TAINT_RULE.name: self.rules,
         }
         self._extended: dict[str, dict[str, resource.ResourceClaim]] = {}
-        self._speaking: dict[str, set[str]] = defaultdict(set)
+        self._mentioning: dict[str, set[str]] = defaultdict(set)
         self.touched: set[str] = set()
 
     def of(self, kind: Kind) -> MutableMapping[str, Any]:
@@ -159,7 +159,7 @@ class Stores:
         """Whether a kind was touched that verdicts depend on."""
         return not self.touched.isdisjoint(_BASIS)
 
-    def follow(
+    def index_claim(
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim | None
     ) -> None:
         """Index the claims for extended resources by the UID of their pod."""
@@ -178,19 +178,19 @@ class Stores:
         else:
             del self._extended[uid], self.extended[uid]
 
-    def follow_pod(self, old: core.Pod | None, new: core.Pod | None) -> None:
+    def index_pod(self, old: core.Pod | None, new: core.Pod | None) -> None:
         """Index the pods whose status says something of a claim's devices."""
         if old is not None:
             for claim in claims_mentioned(old):
-                self._speaking[claim].discard(old.metadata.key)
-                if not self._speaking[claim]:
-                    del self._speaking[claim]
+                self._mentioning[claim].discard(old.metadata.key)
+                if not self._mentioning[claim]:
+                    del self._mentioning[claim]
         if new is not None:
             for claim in claims_mentioned(new):
-                self._speaking[claim].add(new.metadata.key)
+                self._mentioning[claim].add(new.metadata.key)
 
-    def pods_speaking_of(self, claim: str) -> list[core.Pod]:
-        return [self.pods[key] for key in self._speaking.get(claim, ())]
+    def pods_mentioning(self, claim: str) -> list[core.Pod]:
+        return [self.pods[key] for key in self._mentioning.get(claim, ())]
 
     def namespace_labels(self, previous: View) -> Mapping[str, Mapping[str, str]]:
         if kinds.NAMESPACE.name not in self.touched:

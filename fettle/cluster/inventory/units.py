@@ -170,7 +170,7 @@ def _is_absent(unit: UnitId, named: list[tuple[PublishedDevice, frozenset[str]]]
     for one, names in named:
         if gpu_names.is_same_vendor(unit.resource, one.id.driver):
             others[one.id.driver].append(gpu_names.is_other(unit, names))
-    of_gpus = [told for told in others.values() if any(told)]
+    of_gpus = [known for known in others.values() if any(known)]
     return bool(of_gpus) and all(map(all, of_gpus))
 
 

@@ -107,7 +107,7 @@ def _evidence(
     weight = min(meaning.weight, bound.cap) if meaning.provoked else meaning.weight
     detail = f" ({condition.reason})" if condition.reason else ""
     message = f": {condition.message}" if condition.message else ""
-    said = f"{device.driver} says {condition.type} is {condition.status}{detail}"
+    statement = f"{device.driver} says {condition.type} is {condition.status}{detail}"
     return Evidence(
         subject=device,
         family=meaning.family,
@@ -115,7 +115,7 @@ def _evidence(
         weight=weight,
         source=_source(condition),
         reporter=f"ResourceClaim {claim.metadata.key}",
-        text=one_line(f"{said} in claim {claim.metadata.key}{message}"),
+        text=one_line(f"{statement} in claim {claim.metadata.key}{message}"),
         observed_at=unix_s(condition.last_transition_time, now),
         half_life_s=rules.half_life_s(meaning.family),
         cap=bound.cap if meaning.provoked else 1.0,

@@ -58,7 +58,7 @@ class NodeReport(NamedTuple):
 
 def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalReport:
     """Conditions, labels, withdrawn devices, and the operator's hold."""
-    said = (
+    parts = (
         _of_conditions(node, rules, now),
         _of_labels(node, rules, now),
         _of_gaps(node, rules, now),
@@ -68,14 +68,14 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
     info = node.status.node_info if node.status is not None else None
     return SignalReport(
         reporter=f"Node {name}",
-        evidence=heaviest((*(e for part in said for e in part.evidence), *held)),
-        settled=frozenset((HOLD_SOURCE,)).union(*(part.settled for part in said)),
+        evidence=heaviest((*(e for part in parts for e in part.evidence), *held)),
+        settled=frozenset((HOLD_SOURCE,)).union(*(part.settled for part in parts)),
         uid=node.metadata.uid,
         boot=info.boot_id if info is not None else "",
         ended_by_reboot=frozenset((NodeId(name), source) for source in refusals_on(node)),
-        stale=heaviest(e for part in said for e in part.stale),
-        remediated=said[0].remediated,
-        unknown_conditions=said[0].unknown_conditions,
+        stale=heaviest(e for part in parts for e in part.stale),
+        remediated=parts[0].remediated,
+        unknown_conditions=parts[0].unknown_conditions,
     )
 
 
@@ -106,9 +106,9 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     known = nvsentinel.names(e for message in messages.values() for e in message.entries)
     reader = _ConditionReader(node, rules, now, known)
     kubelet = _kubelet(node)
-    told: list[Fault] = []
+    reported: list[Fault] = []
     unknown: list[Evidence] = []
-    left: list[Evidence] = []
+    stale: list[Evidence] = []
     settled: set[str] = set()
     for condition, row in conditions:
         silent_s = _silent_s(condition, row, kubelet, now)
@@ -116,20 +116,20 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
         faults = tuple(reader.faults(condition, row, message))
         if silent_s is not None:
             unknown += reader.unknown(condition, row, is_stale=True)
-            told += (fault for fault in faults if fault.evidence.kind in _AGES_BY_ITSELF)
+            reported += (fault for fault in faults if fault.evidence.kind in _AGES_BY_ITSELF)
             levels = (e for _, e in faults if e.kind is EvidenceKind.LEVEL)
-            left += (msgspec.structs.replace(f, observed_at=now - silent_s) for f in levels)
+            stale += (msgspec.structs.replace(f, observed_at=now - silent_s) for f in levels)
         elif condition.status not in ("True", "False"):
             unknown += reader.unknown(condition, row, is_stale=False)
         else:
-            told += faults
+            reported += faults
             if message is None or not message.cut_off:
                 settled.add(_source(condition))
-    remediated = tuple(f for f in told if f.identity) if _is_remediated(node, rules) else None
-    evidence = (e for word, e in told if remediated is None or not word)
+    remediated = tuple(f for f in reported if f.identity) if _is_remediated(node, rules) else None
+    evidence = (e for identity, e in reported if remediated is None or not identity)
     everything = (*unknown, *evidence)
     return NodeReport(
-        everything, frozenset(settled), tuple(left), remediated, tuple(unknown_conditions)
+        everything, frozenset(settled), tuple(stale), remediated, tuple(unknown_conditions)
     )
 
 
@@ -257,11 +257,11 @@ class _ConditionReader:
         advice = f" (recommended: {entry.action})" if entry.action else ""
         codes = " ".join(entry.codes)
         what = f": {entry.text}" if entry.text else ""
-        said = f"{condition.type} {codes}".strip() + f"{what}{advice}"
-        readings = [(row.family, row.kind, row.weight, said)]
+        statement = f"{condition.type} {codes}".strip() + f"{what}{advice}"
+        readings = [(row.family, row.kind, row.weight, statement)]
         if row.xid and (xids := [c for c in entry.codes if c.isdigit()]):
             found = [self._rules.xid(code, entry.text) for code in xids]
-            readings = [(x.family, x.kind, x.weight, f"{x.text}; {said}") for x in found]
+            readings = [(x.family, x.kind, x.weight, f"{x.text}; {statement}") for x in found]
         for family, kind, weight, text in readings:
             weight = max(weight, least)
             evidence = self._evidence(condition, subject, family, kind, weight, text)

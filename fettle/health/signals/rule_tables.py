@@ -493,8 +493,8 @@ def _read_row(table: str, entry: Any, position: int, where: str) -> RuleRow:
     try:
         return msgspec.convert({**entry, "name": name}, _TABLES[table])
     except msgspec.ValidationError as error:
-        said = describe_error(error, _TABLES[table])
-        raise SettingsError(f"{where}: {table}, row {name!r}: {said}") from error
+        problem = describe_error(error, _TABLES[table])
+        raise SettingsError(f"{where}: {table}, row {name!r}: {problem}") from error
 
 
 def _check_signals(own: Mapping[str, RuleRow], shipped: Mapping[str, RuleRow], where: str) -> None:
