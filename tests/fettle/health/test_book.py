@@ -66,7 +66,7 @@ def of(book: HealthBook, subject: Subject = DEVICE, now: float = NOW) -> Health:
     return book.assess(subject, (subject,), now)
 
 
-def test_what_nothing_is_said_about_is_the_shared_sound_health(book: HealthBook) -> None:
+def test_a_subject_without_evidence_has_the_shared_sound_health(book: HealthBook) -> None:
     assert of(book) is SOUND
     assert book.changed_by_time(NOW + 1e9) == set()
 
@@ -79,7 +79,7 @@ def test_a_report_names_the_subjects_whose_evidence_changed(book: HealthBook) ->
     assert book.report(worse, NOW + 120) == {DEVICE}
 
 
-def test_a_fault_said_again_stands_since_it_was_first_said(book: HealthBook) -> None:
+def test_a_repeated_fault_stands_since_its_first_report(book: HealthBook) -> None:
     book.report(SignalReport("r", (fault(),)), NOW)
     first = of(book)
     later = msgspec.structs.replace(fault(), observed_at=NOW + 60)
@@ -97,7 +97,7 @@ def test_silence_is_no_all_clear_a_level_fault_fades(book: HealthBook) -> None:
     assert "no longer reported" in soon.evidence[0].evidence.text
 
 
-def test_a_deleted_messengers_news_fades(book: HealthBook) -> None:
+def test_a_fault_fades_when_its_reporter_is_deleted(book: HealthBook) -> None:
     book.report(SignalReport("r", (fault(),)), NOW)
     assert book.vanish("r", NOW + 10) == {DEVICE}
     assert of(book, now=NOW + 10).score == 0.5
@@ -105,7 +105,7 @@ def test_a_deleted_messengers_news_fades(book: HealthBook) -> None:
     assert book.vanish("nobody", NOW) == set()
 
 
-def test_what_is_latched_outlives_silence_and_messenger(book: HealthBook) -> None:
+def test_latched_evidence_outlives_silence_and_its_reporter(book: HealthBook) -> None:
     book.report(SignalReport("r", (fault(kind=EvidenceKind.LATCHED),)), NOW)
     book.report(SignalReport("r", ()), NOW + 10)
     book.vanish("r", NOW + 20)
@@ -148,14 +148,14 @@ def test_an_all_clear_also_settles_what_had_begun_to_fade(book: HealthBook) -> N
     assert of(book, now=NOW + 20).score == 0.88
 
 
-def test_another_messengers_all_clear_settles_what_a_vanished_one_left(book: HealthBook) -> None:
+def test_an_all_clear_also_ends_what_a_vanished_reporter_left(book: HealthBook) -> None:
     book.report(SignalReport("pod a", (fault(reporter="pod a"),)), NOW)
     book.vanish("pod a", NOW + 10)
     book.report(SignalReport("pod b", (), cleared=frozenset({(DEVICE, "s")})), NOW + 20)
     assert of(book, now=NOW + 20).state is State.HEALTHY
 
 
-def test_one_recovery_told_by_several_messengers_leaves_one_trace(book: HealthBook) -> None:
+def test_one_recovery_reported_by_several_leaves_one_trace(book: HealthBook) -> None:
     pods = [f"pod {i}" for i in range(8)]  # that share one device
     for one in pods:
         book.report(SignalReport(one, (fault(reporter=one),)), NOW)
@@ -164,7 +164,7 @@ def test_one_recovery_told_by_several_messengers_leaves_one_trace(book: HealthBo
     assert of(book, now=NOW + 5).score == 0.88
 
 
-def test_another_messengers_all_clear_does_not_silence_the_living(book: HealthBook) -> None:
+def test_an_all_clear_does_not_end_what_another_living_reporter_says(book: HealthBook) -> None:
     book.report(SignalReport("pod a", (fault(reporter="pod a"),)), NOW)
     book.report(SignalReport("pod b", (), cleared=frozenset({(DEVICE, "s")})), NOW + 20)
     assert of(book, now=NOW + 20).score == 0.5
@@ -224,7 +224,7 @@ def test_old_events_read_after_a_restart_have_faded(book: HealthBook) -> None:
     assert of(book, NODE) is SOUND
 
 
-def test_a_sick_devices_pod_ends_and_is_deleted_and_its_word_fades(book: HealthBook) -> None:
+def test_the_fault_that_an_ended_and_deleted_pod_reported_fades(book: HealthBook) -> None:
     resources = [health("nvidia.com/gpu", UUID, "Unhealthy")]
 
     def tell(phase: str, at: float) -> None:
@@ -313,7 +313,7 @@ def test_a_device_inherits_what_is_said_of_its_node_and_its_other_names(book: He
     assert book.assess(DEVICE, (DEVICE, UNIT, NODE), NOW).score == 0.3
 
 
-def test_health_moves_only_when_it_matters(book: HealthBook) -> None:
+def test_health_changes_only_when_it_matters(book: HealthBook) -> None:
     book.report(SignalReport("pod", (fault(weight=0.4, kind=EvidenceKind.DECAYING),)), NOW)
     first = of(book)
     assert book.changed_by_time(NOW + 60) == set()  # 0.6046
@@ -324,7 +324,7 @@ def test_health_moves_only_when_it_matters(book: HealthBook) -> None:
     assert second.state is State.DEGRADED
 
 
-def test_the_end_of_a_dwell_is_a_move(book: HealthBook) -> None:
+def test_the_end_of_a_dwell_is_a_change(book: HealthBook) -> None:
     settings = HealthSettings(orphan_half_life_seconds=10.0)
     book = HealthBook(settings, RULES)
     book.report(SignalReport("r", (fault(weight=0.9),)), NOW)
@@ -351,7 +351,9 @@ def test_a_ready_that_is_unknown_after_false_still_counts_as_failed(book: Health
     assert of(book, NODE, NOW + 90).state is State.HEALTHY
 
 
-def test_not_having_known_is_one_trace_however_many_did_not_know(book: HealthBook) -> None:
+def test_the_end_of_unknown_evidence_leaves_one_trace_however_many_reported_it(
+    book: HealthBook,
+) -> None:
     for reporter in ("a", "b", "c"):
         book.report(SignalReport(reporter, (fault(UNIT, 0.25, kind=EvidenceKind.UNKNOWN),)), NOW)
     of(book, UNIT)
@@ -374,7 +376,7 @@ def test_a_node_that_is_forgotten_takes_its_units_with_it(book: HealthBook) -> N
     assert book.changed_by_time(NOW + 1e6) == set()
 
 
-def test_what_a_messenger_still_says_of_a_subject_that_was_gone_counts_again(
+def test_what_a_living_reporter_says_counts_again_when_the_subject_returns(
     book: HealthBook,
 ) -> None:
     event = fault(UNIT, 0.4, EvidenceKind.DECAYING, reporter="pod a", source="event")
@@ -396,7 +398,7 @@ def test_what_a_messenger_still_says_of_a_subject_that_was_gone_counts_again(
     assert book.units("gpu-1") == set()
 
 
-def test_what_was_latched_of_a_device_that_is_gone_goes_with_its_messenger(
+def test_latched_evidence_about_a_device_that_is_gone_goes_with_its_reporter(
     book: HealthBook,
 ) -> None:
     book.report(SignalReport("claim", (fault(kind=EvidenceKind.LATCHED),)), NOW)

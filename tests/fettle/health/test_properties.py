@@ -194,7 +194,7 @@ def test_what_tenants_could_bring_about_moves_no_state_and_nothing_that_is_prove
         [EvidenceKind.LEVEL, EvidenceKind.LATCHED, EvidenceKind.UNKNOWN, EvidenceKind.DECAYING]
     ),
 )
-def test_of_a_subject_that_came_back_counts_what_those_who_are_there_say(
+def test_for_a_returned_subject_only_what_living_reporters_say_counts(
     said: list[SignalReport], left: list[SignalReport]
 ) -> None:
     lived = told(said)
@@ -222,7 +222,9 @@ def test_the_order_of_reports_does_not_matter(said: list[SignalReport], random: 
 
 
 @given(reports())
-def test_said_again_it_is_the_same_health_and_nothing_has_changed(said: list[SignalReport]) -> None:
+def test_repeated_reports_change_nothing_and_return_the_same_health(
+    said: list[SignalReport],
+) -> None:
     filled = told(said)
     first = assess(filled)
     assert [filled.report(report, T0 + 1) for report in said] == [set()] * len(said)
@@ -307,7 +309,7 @@ def _was_told_of_more_than_mild(said: list[SignalReport]) -> bool:
 
 
 @given(reports(), st.lists(st.tuples(waits, st.integers(0, 4)), max_size=8))
-def test_moving_names_the_keys_whose_health_time_has_changed_and_no_others(
+def test_changed_by_time_names_exactly_the_keys_whose_health_time_has_changed(
     said: list[SignalReport], steps: list[tuple[float, int]]
 ) -> None:
     filled, now = told(said), T0
@@ -326,7 +328,7 @@ def test_moving_names_the_keys_whose_health_time_has_changed_and_no_others(
 
 
 @given(reports(), waits)
-def test_what_every_messenger_left_fades_to_sound_unless_it_was_latched(
+def test_without_reporters_everything_but_latched_evidence_fades_to_sound(
     said: list[SignalReport], wait: float
 ) -> None:
     filled = told(said)
@@ -383,7 +385,7 @@ def told_of(health: Health) -> set[Evidence]:
 
 
 @given(reports())
-def test_of_a_subject_that_is_gone_with_all_who_spoke_of_it_nothing_is_left(
+def test_nothing_is_left_of_a_subject_that_is_gone_with_all_its_reporters(
     said: list[SignalReport],
 ) -> None:
     filled = told(said)

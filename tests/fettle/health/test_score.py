@@ -42,7 +42,7 @@ def test_families_multiply() -> None:
     assert score(evidence(Family.LINK, 0.5), evidence(Family.MEMORY, 0.4)) == 0.3
 
 
-def test_of_what_is_over_the_heaviest_trace_counts_beside_what_stands() -> None:
+def test_of_all_traces_only_the_heaviest_counts_beside_what_stands() -> None:
     traces = [
         fading.trace(evidence(family), weight, 0.5, 3600.0, NOW)
         for family, weight in ((Family.BUS, 0.12), (Family.NODE, 0.1), (Family.DRIVER, 0.11))
@@ -141,7 +141,7 @@ def test_an_event_from_the_future_counts_as_one_of_now() -> None:
     assert one.weighed(NOW + 3600).weight == pytest.approx(0.2)
 
 
-def test_the_same_fact_from_another_messenger_is_fresh_but_not_worse() -> None:
+def test_the_same_fact_from_another_reporter_is_fresh_but_not_worse() -> None:
     one = fading.starting(evidence(weight=0.4), NOW)
     one.renew(evidence(weight=0.4, at=NOW + 3600), NOW + 3600)
     assert one.weighed(NOW + 3600).weight == 0.4

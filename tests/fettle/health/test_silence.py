@@ -81,12 +81,12 @@ def test_a_deadlock_whose_monitor_hangs_is_refused_after_a_restart_too() -> None
     assert evidence.text == "KernelDeadlock is True (DockerHung): hung; no longer reported"
 
 
-def test_what_a_silent_monitor_left_has_faded_by_the_time_of_a_later_restart() -> None:
+def test_the_stale_fault_of_a_silent_monitor_has_faded_by_a_later_restart() -> None:
     at = NOW + SILENT_AFTER + 24 * HOUR
     assert of(restarted(seen(at, deadlock()), at), NODE, at) is SOUND
 
 
-def test_what_a_silent_monitor_left_is_no_worse_for_being_seen_again_and_again() -> None:
+def test_the_stale_fault_of_a_silent_monitor_is_no_worse_for_being_seen_again() -> None:
     book = HealthBook(HealthSettings(), RULES)
     for minute in range(20, 80):
         at = NOW + minute * MINUTE
@@ -97,7 +97,7 @@ def test_what_a_silent_monitor_left_is_no_worse_for_being_seen_again_and_again()
     assert "lately" not in health.evidence[0].evidence.text
 
 
-def test_what_was_left_and_is_seen_again_is_no_change() -> None:
+def test_a_stale_fault_that_is_seen_again_is_no_change() -> None:
     at = NOW + 20 * MINUTE
     book = restarted(seen(at, deadlock()), at)
     again = report_of_node(seen(at + 10, deadlock()), RULES, at + 10)
@@ -139,7 +139,7 @@ def test_a_silence_counts_alike_whatever_the_clock_of_the_node_says(
         assert other.state is one.state
 
 
-def test_a_silence_of_which_a_node_tells_late_is_no_change_and_no_longer() -> None:
+def test_a_silence_that_a_node_reports_late_is_neither_a_change_nor_longer() -> None:
     """The kubelet renews its own condition by the minute, and the Node comes in between."""
     at = NOW + 20 * MINUTE
     book = restarted(seen(at, deadlock()), at)
@@ -164,7 +164,7 @@ def test_a_silence_goes_on_while_the_kubelet_is_silent_too() -> None:
     assert weight == pytest.approx(0.75 * 2**-3.1, abs=0.01)
 
 
-def test_a_silence_heard_of_when_all_has_faded_is_a_change() -> None:
+def test_a_silence_first_seen_after_all_has_faded_is_a_change() -> None:
     book = restarted(seen(NOW, deadlock()), NOW)
     late = NOW + 24 * HOUR
     assert book.report(report_of_node(seen(late, deadlock()), RULES, late), late) == {NODE}

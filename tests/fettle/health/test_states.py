@@ -28,7 +28,7 @@ UNTIL = T0 + DWELL_S
         (0.95, True, U),
     ],
 )
-def test_what_is_new_is_judged_by_plain_thresholds(
+def test_a_new_subject_is_judged_by_plain_thresholds(
     score: float, latched: bool, state: State
 ) -> None:
     assert afresh(score, latched, SETTINGS) is state
@@ -64,7 +64,7 @@ def test_before_its_dwell_is_over_no_state_is_left_for_a_better_one(was: State) 
     assert following(stay, 1.0, False, SETTINGS, now, fact_at=now) == stay
 
 
-def test_worse_comes_at_once_and_dates_from_the_fact() -> None:
+def test_a_worse_state_comes_at_once_and_dates_from_the_fact() -> None:
     stay = following(Stay(D, T0), 0.1, False, SETTINGS, T0 + 30, fact_at=T0 + 10)
     assert stay == Stay(U, T0 + 10)
 

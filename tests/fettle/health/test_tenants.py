@@ -155,7 +155,7 @@ def test_forgeries_make_nothing_worse_than_degraded_of_what_is_degraded(book: He
     assert refusal(mixed, BUILT_IN["inference"].placement) == ""
 
 
-def test_a_tenants_words_hold_no_state_and_end_no_dwell(book: HealthBook) -> None:
+def test_evidence_of_tenants_holds_no_state_and_ends_no_dwell(book: HealthBook) -> None:
     """A claim that is ill and well again, made by a tenant, beside a fault of the device."""
     nic = DeviceId("dra.net", "gpu-1", "eth1")
     tell(book, node(condition("FrequentKubeletRestart", "True")), NOW)

@@ -201,7 +201,7 @@ steps = st.lists(
 @example([("slice", 0), ("rule", 0), ("look", None), ("rule", 4)])
 @example([("slice", 0), ("look", None), ("slice", 6)])
 @example([("class", 0), ("look", None), ("class", 1)])
-def test_what_was_before_it_could_not_be_read_makes_no_difference(steps: Steps) -> None:
+def test_after_any_history_unreadable_objects_count_as_after_a_restart(steps: Steps) -> None:
     lived, latest = started({}), dict[str, int]()
     for name, version in steps:
         if name == "look":

@@ -158,7 +158,7 @@ changes = st.lists(
 @example([("node", 0), ("rule", 0), ("look", None), ("first", 0)])
 @example([("node", 0), ("first", 0), ("of claim", 0), ("look", None), ("claim", 1)])
 @example([("node", 0), ("first", 0), ("claim", 1), ("of claim", 0), ("claim", 0)])
-def test_once_what_fades_has_faded_all_is_as_if_read_in_one_go(
+def test_once_all_has_faded_the_inventory_is_as_if_read_at_once(
     steps: list[tuple[str, int | None]],
 ) -> None:
     lived, latest = Fleet(), dict[str, int]()

@@ -151,7 +151,7 @@ def test_what_a_node_said_of_itself_is_gone_with_it(fleet: Fleet) -> None:
     assert replaced(fleet, node()).nodes["n"].health.score == 1.0
 
 
-def test_what_it_held_its_devices_in_is_gone_with_it(fleet: Fleet) -> None:
+def test_a_states_memory_is_gone_with_the_deleted_node(fleet: Fleet) -> None:
     """Its slices outlive the Node object for a moment, and are judged afresh."""
     fleet.put(kinds.NODE, ill())
     fleet.put(kinds.SLICE, slice_())
@@ -248,7 +248,7 @@ steps = st.lists(
 @example(["node", "unit", "refused", "look", "gone node", "look", "node", "look"])
 @example(["slice", "rule", "device", "claim", "look", "gone slice", "look", "slice", "look"])
 @example(["node", "slice", "look", "gone node", "look", "node", "look"])
-def test_whatever_came_and_went_what_stands_is_as_if_read_in_one_go(steps: list[str]) -> None:
+def test_after_any_changes_the_inventory_is_as_if_read_at_once(steps: list[str]) -> None:
     lived, there = Fleet(), set()
     for step in steps:
         if step == "look":

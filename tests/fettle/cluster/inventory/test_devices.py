@@ -143,7 +143,7 @@ def test_devices_of_the_network_are_seen_from_every_node(fleet: Fleet) -> None:
     assert all(n.pools[0].devices for n in fleet.look().nodes.values())
 
 
-def test_what_befalls_a_device_of_the_network_is_seen_from_every_node(fleet: Fleet) -> None:
+def test_health_of_a_network_device_shows_on_every_node(fleet: Fleet) -> None:
     for name in ("a", "b"):
         fleet.put(kinds.NODE, node(name))
     shared = slice_("a", devices=1)
@@ -168,7 +168,7 @@ def test_devices_of_a_part_of_the_network_follow_the_labels_of_nodes(fleet: Flee
     assert {n.name for n in fleet.look().nodes.values() if n.pools} == {"a", "b"}
 
 
-def test_a_selector_that_cannot_be_parsed_is_said_of_every_node(fleet: Fleet) -> None:
+def test_a_selector_that_cannot_be_parsed_makes_every_node_malformed(fleet: Fleet) -> None:
     odd = {"matchExpressions": [{"key": "rack", "operator": "Near"}]}
     shared = slice_("x")
     shared["spec"] |= {"nodeName": None, "nodeSelector": {"nodeSelectorTerms": [odd]}}

@@ -168,7 +168,7 @@ def test_selectors_read_attributes() -> None:
     assert attributes_read([reads]) == (("d", "model"),)
 
 
-def test_who_may_read_anything_is_shown_everything() -> None:
+def test_a_selector_that_may_read_anything_depends_on_all_attributes() -> None:
     assert attributes_read([None]) == (EVERYTHING,)
     assert attributes_read([(AttributeRead("attributes", "d", ""),)]) == (EVERYTHING,)
     assert (

@@ -37,7 +37,7 @@ def test_shares_add_up_and_hold_nothing_alone() -> None:
     assert holdings.consumed(B) == {}
 
 
-def test_without_shares_who_holds_one_holds_the_device() -> None:
+def test_without_the_shares_feature_a_share_holds_the_whole_device() -> None:
     """As the scheduler counts it while DRAConsumableCapacity is off."""
     holdings = Holdings(shares=False)
     holdings.put("x", [AllocatedDevice(A, "1", (("memory", 3),))])
@@ -57,7 +57,7 @@ HELD = st.builds(
 
 
 @given(st.lists(st.tuples(st.sampled_from("xy"), st.lists(HELD))), st.booleans())
-def test_what_is_held_is_what_claims_hold_last(
+def test_after_any_changes_only_the_last_allocation_of_each_claim_counts(
     puts: list[tuple[str, list[AllocatedDevice]]], shares: bool
 ) -> None:
     lived, fresh = Holdings(shares=shares), Holdings(shares=shares)

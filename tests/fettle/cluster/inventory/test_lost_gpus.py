@@ -22,7 +22,7 @@ from tests.fettle.cluster.inventory.test_unit_placement import (
 
 
 @pytest.mark.parametrize("named", [FULL, "GPU_UUID:GPU-u0", "PCI:0000:c0:00.0"])
-def test_a_gpu_that_the_driver_publishes_no_more_counts_against_none_that_is_left(
+def test_a_fault_of_a_gpu_that_is_no_longer_published_does_not_count_against_the_others(
     fleet: Fleet, named: str
 ) -> None:
     fleet.put(kinds.NODE, node(named))
@@ -60,7 +60,7 @@ def test_a_driver_of_the_vendor_that_publishes_no_gpus_does_not_hide_that_one_is
     ],
     ids=["of one the name is not known", "names of another kind", "nothing is published"],
 )
-def test_a_gpu_that_one_of_those_left_may_be_counts_against_all(
+def test_a_fault_of_a_gpu_that_any_published_device_may_be_counts_against_all(
     fleet: Fleet, left: list[dict[str, Any]]
 ) -> None:
     fleet.put(kinds.NODE, node("GPU_UUID:GPU-u0"))
@@ -109,7 +109,7 @@ CHANGES = st.lists(
 
 
 @given(CHANGES)
-def test_nothing_is_ill_of_which_nobody_says_that_it_is(
+def test_nothing_is_unhealthy_without_evidence(
     changes: list[tuple[str, tuple[dict[str, Any], ...], int, float]],
 ) -> None:
     """The monitor says of each GPU that it names no more that it is well."""

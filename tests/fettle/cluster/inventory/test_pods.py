@@ -82,7 +82,7 @@ def test_a_refusal_counts_in_full_where_the_pod_was_seen_before_it_was_bound(fle
     assert fleet.look().nodes["m"].health.score == 0.65
 
 
-def test_bad_news_outlives_the_pod_that_brought_it_and_fades(fleet: Fleet) -> None:
+def test_a_fault_outlives_the_pod_that_reported_it_and_fades(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node())
     fleet.put(kinds.POD, holding("Unhealthy"))
     (before,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
@@ -117,7 +117,7 @@ WITHOUT_ENTRY = [
 
 
 @pytest.mark.parametrize("status", WITHOUT_ENTRY)
-def test_what_a_pod_that_is_still_there_says_no_longer_fades(fleet: Fleet, status: Any) -> None:
+def test_a_fault_that_a_living_pod_no_longer_reports_fades(fleet: Fleet, status: Any) -> None:
     fleet.put(kinds.NODE, node())
     fleet.put(kinds.POD, holding("Unhealthy"))
     assert ill_units(fleet) == {"GPU-1": 0.25}
@@ -172,7 +172,7 @@ def test_a_pod_that_ended_long_ago_clears_nothing_that_was_said_since(fleet: Fle
     assert ill_units(fleet) == {"GPU-1": 0.25}
 
 
-def test_the_word_of_a_pod_fades_whose_name_one_without_devices_bears_now(fleet: Fleet) -> None:
+def test_a_fault_fades_when_its_pod_is_replaced_by_one_without_devices(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node())
     fleet.put(kinds.POD, holding("Unhealthy"))
     fleet.look()

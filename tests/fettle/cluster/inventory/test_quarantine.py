@@ -121,7 +121,7 @@ def test_what_a_slice_was_known_to_publish_is_not_known_any_more(fleet: Fleet) -
 
 
 @pytest.mark.parametrize("kind", [kinds.CLASS, kinds.TEMPLATE, kinds.NAMESPACE, kinds.POLICY])
-def test_verdicts_rest_on_what_cannot_be_read(fleet: Fleet, kind: Kind) -> None:
+def test_unreadable_objects_change_the_basis_of_verdicts(fleet: Fleet, kind: Kind) -> None:
     """Not known before, unreadable for a reason and then for another, and gone."""
     bases = [fleet.view.basis]
     for reason in ("a", "a", "b"):
@@ -132,7 +132,7 @@ def test_verdicts_rest_on_what_cannot_be_read(fleet: Fleet, kind: Kind) -> None:
     assert [later - first for first, later in pairwise(bases)] == [1, 0, 1, 1]
 
 
-def test_a_pool_that_nobody_sees_comes_as_early_as_it_may(fleet: Fleet) -> None:
+def test_a_hidden_pool_comes_as_early_as_it_could(fleet: Fleet) -> None:
     """Of its devices nothing is known, nor whether they have binding conditions."""
     fleet.put(kinds.SLICE, slice_("n", bindingConditions=["ready"]))
     for name, network in (("s", "zoo"), ("t", "0"), ("u", None)):
@@ -141,7 +141,7 @@ def test_a_pool_that_nobody_sees_comes_as_early_as_it_may(fleet: Fleet) -> None:
     assert [p.name for p in fleet.look().nodes["n"].pools] == ["of unknown name", "0", "zoo", "n"]
 
 
-def test_a_pool_without_devices_is_in_doubt_by_slices_alone(fleet: Fleet) -> None:
+def test_only_unreadable_slices_make_a_pool_without_devices_unclear(fleet: Fleet) -> None:
     waiting = slice_("n", devices=1)
     waiting["spec"]["pool"]["resourceSliceCount"] = 2
     fleet.put(kinds.SLICE, waiting)
@@ -153,7 +153,7 @@ def test_a_pool_without_devices_is_in_doubt_by_slices_alone(fleet: Fleet) -> Non
     assert ["ResourceSlice more" in why for why in doubts(fleet)["n"]] == [True]
 
 
-def test_however_many_leave_the_same_in_doubt_only_the_first_by_name_is_told(
+def test_of_many_unreadable_objects_only_the_first_by_name_is_mentioned(
     fleet: Fleet,
 ) -> None:
     """Another one where that can be read again, or is gone."""
@@ -178,7 +178,9 @@ def test_however_many_leave_the_same_in_doubt_only_the_first_by_name_is_told(
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_of_what_differs_in_which_pools_it_leaves_in_doubt_too(fleet: Fleet, first: int) -> None:
+def test_of_objects_that_make_different_pools_unclear_only_the_first_by_name_is_mentioned(
+    fleet: Fleet, first: int
+) -> None:
     of_any_pool = {**broken_claim(), "status": 5}
     both = [(kinds.CLAIM, of_any_pool), (kinds.TAINT_RULE, broken_rule())]
     for kind, raw in (both[first], both[1 - first]):
@@ -246,7 +248,7 @@ def test_any_pool_may_have_devices_of_an_unreadable_slice_for_all_nodes(fleet: F
     assert [p.unclear for p in fleet.view.nodes["n"].pools if p.devices] == found["n"]
 
 
-def test_a_slice_for_all_nodes_leaves_each_with_a_pool_in_doubt(fleet: Fleet) -> None:
+def test_an_unreadable_slice_for_all_nodes_gives_each_node_an_unclear_pool(fleet: Fleet) -> None:
     spec = slice_()["spec"] | {"allNodes": True, "pool": {"name": "net", "generation": "x"}}
     del spec["nodeName"]
     fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec})
@@ -257,14 +259,14 @@ def test_a_slice_for_all_nodes_leaves_each_with_a_pool_in_doubt(fleet: Fleet) ->
     assert doubts(fleet) == {"n": [], "other": []}
 
 
-def test_the_same_break_twice_changes_nothing(fleet: Fleet) -> None:
+def test_an_object_that_stays_equally_unreadable_changes_nothing(fleet: Fleet) -> None:
     fleet.take(kinds.CLAIM, broken_claim())
     before = fleet.look()
     fleet.take(kinds.CLAIM, broken_claim())
     assert fleet.look().nodes == before.nodes
 
 
-def test_nothing_is_made_of_what_a_class_was_before_it_could_not_be_read(fleet: Fleet) -> None:
+def test_an_unreadable_class_does_not_count_as_what_it_was_before(fleet: Fleet) -> None:
     read = {"metadata": {"name": "c"}, "spec": {}}
     fleet.take(kinds.CLASS, read)
     assert "c" in fleet.look().classes
@@ -285,7 +287,7 @@ def shared_claim(**result: Any) -> Any:
     return made
 
 
-def test_a_share_of_a_size_that_cannot_be_read_leaves_its_pool_in_doubt(fleet: Fleet) -> None:
+def test_a_share_of_unreadable_size_makes_its_pool_unclear(fleet: Fleet) -> None:
     for _ in range(2):
         fleet.take(kinds.CLAIM, shared_claim(**SHARE))
         found = doubts(fleet)
@@ -296,7 +298,7 @@ def test_a_share_of_a_size_that_cannot_be_read_leaves_its_pool_in_doubt(fleet: F
     assert not doubts(fleet)["n"]
 
 
-def test_shares_alike_in_one_claim_add_up(fleet: Fleet) -> None:
+def test_equal_shares_in_one_claim_add_up(fleet: Fleet) -> None:
     made = shared_claim(**SHARE | {"consumedCapacity": {"memory": "4"}})
     results = made["status"]["allocation"]["devices"]["results"]
     results *= 2
@@ -333,7 +335,7 @@ def test_a_node_that_cannot_be_judged_is_unknown_and_costs_no_other(failing: Exc
 
 
 @pytest.mark.parametrize("at", ["fettle.dra.claims.holds", "fettle.dra.claims.unread_shares"])
-def test_a_claim_that_we_fail_on_holds_nothing_of_what_it_held(
+def test_a_claim_on_which_reading_fails_no_longer_holds_what_it_held(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     """However much of it was folded in."""
@@ -368,7 +370,7 @@ WANTED = Claim("c", (Request("r", (Alternative("r", selectors=("true",)),)),))
         ),
     ],
 )
-def test_a_pool_of_which_the_name_cannot_be_read_either_is_told_of_in_plain_words(
+def test_a_pool_whose_name_is_unreadable_too_is_mentioned_in_plain_words(
     fleet: Fleet, spec: Any, pool: str
 ) -> None:
     fleet.take(kinds.SLICE, {"metadata": {"name": "s"}, "spec": spec})
@@ -377,7 +379,7 @@ def test_a_pool_of_which_the_name_cannot_be_read_either_is_told_of_in_plain_word
     assert why == f"{pool}: ResourceSlice s cannot be read, and may publish devices of this pool"
 
 
-def test_first_fit_ends_at_a_pool_that_nobody_sees(fleet: Fleet) -> None:
+def test_the_allocator_stops_at_a_hidden_pool(fleet: Fleet) -> None:
     spec = slice_()["spec"] | {"allNodes": True, "pool": {"name": "a", "resourceSliceCount": 1}}
     del spec["nodeName"]
     answers = []

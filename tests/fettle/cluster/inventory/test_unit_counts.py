@@ -64,14 +64,14 @@ BY_FOUR = {"nvidia.com/gpu.replicas": "4"}
         ({GPU: 16, SMALL: 28}, BY_FOUR, {GPU: 2, SMALL: 4}),
     ],
 )
-def test_a_gpu_is_its_share_of_the_units_that_it_may_be(
+def test_a_gpu_counts_as_its_share_of_the_units_of_all_resources_it_may_belong_to(
     capacities: dict[str, int], labels: dict[str, str], each: dict[str, int]
 ) -> None:
     homes = candidate_resources(GPU, capacities)
     assert {r: expected_units("GPU-1", r, homes, capacities, labels) for r in homes} == each
 
 
-def test_what_a_gpu_may_be_of_is_told_by_the_names_of_its_vendors_resources() -> None:
+def test_a_gpu_may_provide_units_of_any_resource_of_its_vendor_that_the_node_has() -> None:
     there = [GPU, RENAMED, SMALL, "amd.com/gpu", "nvidia.com/GA102GL_A10", "example.com/mig-1g.x"]
     assert candidate_resources(GPU, there) == (GPU, RENAMED, SMALL)
     assert candidate_resources(SMALL, there) == (SMALL,)
@@ -168,7 +168,7 @@ class Nodes:
 
 
 @given(st.lists(st.tuples(NAMES, NODE_LABELS, CAPACITIES), max_size=30))
-def test_what_is_missing_is_what_counting_all_nodes_anew_tells_and_who_changed_is_told(
+def test_missing_units_are_those_that_a_full_count_finds_and_nodes_with_a_new_count_are_named(
     changes: list[tuple[str, dict[str, str], dict[str, int]]],
 ) -> None:
     peers, nodes = Peers(), Nodes()
@@ -203,7 +203,7 @@ def test_a_plugin_that_started_anew_without_a_lost_gpu_has_withdrawn_it(fleet: F
     assert withdrawn(fleet) == {"GPU-4": 1, "GPU-5": 1}
 
 
-def test_a_lost_gpu_is_known_to_be_gone_as_soon_as_a_peer_tells(fleet: Fleet) -> None:
+def test_a_lost_gpu_counts_as_withdrawn_once_a_peer_has_more(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node("GPU-4", capacity={GPU: 7}, labels=P5))
     assert withdrawn(fleet) == {"GPU-4": 0}
     put_peers(fleet, 8)
@@ -222,7 +222,7 @@ def test_a_lost_gpu_is_known_to_be_gone_as_soon_as_a_peer_tells(fleet: Fleet) ->
         ([80, 80], P5, {}),  # the others share each GPU
     ],
 )
-def test_what_peers_do_not_tell_is_not_taken_for_withdrawn(
+def test_without_peers_that_have_more_nothing_counts_as_withdrawn(
     fleet: Fleet, peers: list[int], labels: Mapping[str, str], more: dict[str, Any]
 ) -> None:
     put_peers(fleet, *peers)
@@ -231,7 +231,7 @@ def test_what_peers_do_not_tell_is_not_taken_for_withdrawn(
     assert withdrawn(fleet) == {"GPU-4": 0}
 
 
-def test_no_gpu_in_trouble_is_taken_for_a_missing_one_against_the_kubelets_word(
+def test_a_faulty_gpu_that_the_kubelet_calls_healthy_is_not_the_missing_one(
     fleet: Fleet,
 ) -> None:
     put_peers(fleet, 8, 8)

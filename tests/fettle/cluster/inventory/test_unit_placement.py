@@ -303,7 +303,7 @@ UNITS = st.builds(
 
 
 @given(st.sets(UNITS), st.sets(UNITS), st.sets(UNITS), st.booleans())
-def test_what_is_no_longer_named_moves_nothing_else(
+def test_a_unit_that_is_no_longer_named_leaves_other_units_unchanged(
     units: set[UnitId], gone: set[UnitId], named: set[UnitId], plugin: bool
 ) -> None:
     resources = {"nvidia.com/gpu"} if plugin else set()

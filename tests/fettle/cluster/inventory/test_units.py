@@ -79,7 +79,7 @@ def test_the_gpu_that_a_monitor_calls_lost_is_the_one_that_was_withdrawn(fleet: 
     assert record.health.score == 0.95  # the gap, and no more
 
 
-def test_while_none_is_withdrawn_a_lost_gpu_can_be_drawn(fleet: Fleet) -> None:
+def test_while_nothing_is_withdrawn_a_lost_gpu_may_still_be_handed_out(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node("GPU-4"))
     assert withdrawn(fleet) == {"GPU-4": 0}
     fleet.put(kinds.NODE, node("GPU-4", left={GPU: 7}))
@@ -93,20 +93,22 @@ def test_no_more_are_withdrawn_than_are_missing(fleet: Fleet) -> None:
     assert sorted(withdrawn(fleet).values()) == [0, 1, 1]
 
 
-def test_what_nobody_names_may_be_withdrawn_too(fleet: Fleet) -> None:
+def test_units_without_evidence_may_be_withdrawn_too(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node("GPU-1", left={GPU: 5}))
     assert withdrawn(fleet) == {"GPU-1": 1}
     assert draws.allocatable(fleet.view.nodes["n"].plugins[GPU]) == draws.Draw((), 5)
 
 
-def test_a_gpu_of_which_little_is_said_is_not_what_was_withdrawn(fleet: Fleet) -> None:
+def test_a_gpu_with_only_light_evidence_is_not_the_withdrawn_one(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node(xids={"GPU-1": WORN}, left={GPU: 7}))
     assert withdrawn(fleet) == {"GPU-1": 0}
     fleet.put(kinds.NODE, node("GPU-2", xids={"GPU-1": WORN}, left={GPU: 6}))
     assert withdrawn(fleet) == {"GPU-1": 0, "GPU-2": 1}
 
 
-def test_the_kubelets_word_goes_before_a_worse_score(fleet: Fleet) -> None:
+def test_a_gpu_that_the_kubelet_calls_unhealthy_is_withdrawn_before_one_with_a_worse_score(
+    fleet: Fleet,
+) -> None:
     fleet.put(kinds.NODE, node("GPU-1", left={GPU: 7}))
     fleet.put(kinds.POD, holding("p", GPU_2="Unhealthy"))
     found = seen(fleet)
@@ -137,7 +139,7 @@ def test_what_the_kubelet_calls_healthy_is_not_withdrawn(fleet: Fleet) -> None:
     assert withdrawn(fleet) == {"GPU-1": 1}
 
 
-def test_what_the_kubelet_said_counts_for_as_long_as_it_weighs(fleet: Fleet) -> None:
+def test_what_the_kubelet_reported_counts_until_it_has_faded(fleet: Fleet) -> None:
     """A pod that is gone has taken its word along, and the GPU is as dead as before."""
     fleet.put(kinds.NODE, node(left={GPU: 7}))
     fleet.put(kinds.POD, holding("p", GPU_1="Unhealthy"))
@@ -162,7 +164,7 @@ def test_a_pod_that_holds_a_withdrawn_gpu_takes_none_from_the_others(fleet: Flee
     assert draws.allocatable(plugin) == draws.Draw((), 7)
 
 
-def test_a_node_that_is_ill_itself_says_nothing_of_which_gpu_was_withdrawn(fleet: Fleet) -> None:
+def test_a_fault_of_the_node_does_not_show_which_gpu_was_withdrawn(fleet: Fleet) -> None:
     """What makes every unit Degraded makes none the likelier."""
     ill = node(xids={"GPU-1": WORN}, left={GPU: 7})
     lost = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
@@ -239,7 +241,9 @@ def test_a_lost_gpu_may_be_one_of_several_resources(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize(("gone", "stays"), [(GPU, MIG), (MIG, GPU)])
-def test_a_gap_tells_of_which_resource_a_lost_gpu_was(fleet: Fleet, gone: str, stays: str) -> None:
+def test_a_gap_shows_to_which_resource_a_lost_gpu_belongs(
+    fleet: Fleet, gone: str, stays: str
+) -> None:
     fleet.put(kinds.NODE, node("GPU-1", capacity={GPU: 7, MIG: 7}, left={gone: 6}))
     assert withdrawn(fleet, gone) == {"GPU-1": 1}
     assert seen(fleet, stays) == {}
@@ -341,7 +345,7 @@ def said_of(unit: UnitId, score: float, source: str) -> Health:
     held=st.dictionaries(st.tuples(st.sampled_from(RESOURCES), IDS), WORDS),
     replicas=st.integers(0, 5),
 )
-def test_whatever_is_said_draws_have_the_size_that_the_node_tells(
+def test_draws_always_have_as_many_units_as_the_node_offers(
     about: dict[UnitId, tuple[float, str]],
     sizes: dict[str, tuple[int, int]],
     held: dict[tuple[str, str], str],

@@ -43,7 +43,7 @@ def test_a_hold_set_while_its_node_cannot_be_read_counts(fleet: Fleet) -> None:
     assert look(fleet).plugins[b.RESOURCE].capacity == 8
 
 
-def test_what_stood_in_a_part_that_cannot_be_read_any_more_stands(fleet: Fleet) -> None:
+def test_unreadable_parts_of_a_node_stay_as_they_were(fleet: Fleet) -> None:
     fleet.take(
         kinds.NODE,
         node(
@@ -56,7 +56,7 @@ def test_what_stood_in_a_part_that_cannot_be_read_any_more_stands(fleet: Fleet) 
     assert look(fleet).health.held
 
 
-def test_what_of_a_part_can_still_be_read_is_as_it_is_now(fleet: Fleet) -> None:
+def test_readable_entries_of_a_broken_part_are_updated(fleet: Fleet) -> None:
     """A hold that is taken back, one that is set, a condition that cleared, a new one."""
     ill = conditions("KernelDeadlock", "ReadonlyFilesystem")["conditions"][1:]
     fleet.take(kinds.NODE, node(annotations=HELD, status={"conditions": ill}))
@@ -74,7 +74,7 @@ def test_what_of_a_part_can_still_be_read_is_as_it_is_now(fleet: Fleet) -> None:
     assert look(fleet).health.held
 
 
-def test_labels_taints_and_readable_conditions_of_a_node_never_read_count(fleet: Fleet) -> None:
+def test_readable_parts_count_though_the_node_was_never_readable_as_a_whole(fleet: Fleet) -> None:
     raw = node(
         labels={"zone": "a", "autopilot.ibm.com/gpuhealth": "EVICT"},
         status=conditions("KernelDeadlock"),
@@ -87,7 +87,7 @@ def test_labels_taints_and_readable_conditions_of_a_node_never_read_count(fleet:
     assert seen.health.score == pytest.approx(0.25 * 0.1)
 
 
-def test_once_it_can_be_read_it_is_a_node_as_any_other(fleet: Fleet) -> None:
+def test_a_node_that_becomes_readable_is_like_any_other(fleet: Fleet) -> None:
     fleet.take(kinds.NODE, node(annotations=HELD, status=MALFORMED))
     look(fleet)
     fleet.take(kinds.NODE, node(annotations=HELD))
@@ -106,7 +106,7 @@ def test_a_hold_goes_with_its_node(fleet: Fleet) -> None:
     assert not look(fleet).health.held
 
 
-def test_nothing_is_kept_of_another_node_of_its_name(fleet: Fleet) -> None:
+def test_an_unreadable_node_keeps_nothing_of_an_earlier_node_of_its_name(fleet: Fleet) -> None:
     fleet.take(kinds.NODE, node(uid="1", annotations=HELD, labels={"zone": "a"}))
     look(fleet)
     fleet.take(kinds.NODE, node(uid="2", labels={"rack": 7}))

@@ -17,7 +17,7 @@ NIC = ("nic", "dra.net", "gpu-1", "eth1")
 DEVICE = DeviceId("dra.net", "gpu-1", "eth1")
 
 
-def test_a_device_that_is_not_ready_is_its_claims_word_against_it() -> None:
+def test_a_device_that_is_not_ready_counts_as_evidence_from_its_claims_namespace() -> None:
     bad = condition("Ready", "False", "AttachFailed", "no such network", at=NOW - 60)
     report = report_of_claim(claim(NIC, conditions=[bad]), RULES, NOW)
     (evidence,) = report.evidence

@@ -247,7 +247,7 @@ def test_a_kernel_monitors_silence_says_nothing_of_the_devices() -> None:
     assert "condition KernelDeadlock" not in said.settled
 
 
-def test_the_fault_that_a_monitor_last_told_is_left_when_it_falls_silent() -> None:
+def test_the_last_fault_of_a_monitor_goes_stale_when_it_falls_silent() -> None:
     renewed_at = NOW - 20 * MINUTE
     bad = condition("KernelDeadlock", "True", "DockerHung", at=NOW - 3600, renewed_at=renewed_at)
     said = report(ALIVE, bad)
@@ -271,7 +271,7 @@ def test_a_silent_monitor_that_told_no_fault_leaves_none(status: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["latched", "decaying"])
-def test_what_is_no_level_ages_alike_whether_its_monitor_is_silent_or_not(
+def test_only_level_faults_depend_on_whether_their_monitor_is_silent(
     tmp_path: Path, kind: str
 ) -> None:
     own = tmp_path / "rules.yaml"
@@ -294,7 +294,7 @@ def test_where_the_kubelet_is_silent_too_nobody_else_is() -> None:
     assert [e.source for e in said.evidence] == ["condition Ready"]
 
 
-def test_a_condition_of_a_type_that_no_rule_names_is_no_evidence_but_told() -> None:
+def test_a_condition_that_no_rule_names_is_no_evidence_but_is_listed() -> None:
     said = report(
         condition("GpuBurnIn", "Failed\x1b[2J", "Whatever"),
         condition("EtcdIsVoter", "True"),
@@ -313,7 +313,7 @@ def test_a_condition_of_a_type_that_no_rule_names_is_no_evidence_but_told() -> N
     assert "GpuBurnIn" not in str(said.evidence)
 
 
-def test_a_row_of_no_weight_is_enough_to_hear_a_condition(tmp_path: Path) -> None:
+def test_a_row_without_weight_makes_a_condition_known(tmp_path: Path) -> None:
     own = tmp_path / "rules.yaml"
     own.write_text(
         "conditions:\n"

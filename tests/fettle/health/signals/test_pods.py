@@ -117,7 +117,7 @@ def test_a_pod_that_has_ended_leaves_its_last_word_to_fade() -> None:
     assert evidence.cap == evidence.weight  # several last words are not worse than one
 
 
-def test_that_its_device_is_fine_a_pod_that_has_ended_says_only_as_it_ends() -> None:
+def test_an_ended_pod_clears_a_fault_only_if_it_was_seen_to_end() -> None:
     ended = pod(resources=[health("nvidia.com/gpu", UUID, "Healthy")], phase="Succeeded")
     assert said(ended, before=pod()).cleared == {(UNIT, SOURCE)}
     assert says_nothing(ended)
@@ -213,7 +213,7 @@ def test_without_a_start_a_refusal_dates_from_the_pods_creation() -> None:
         pod(resources=[{"name": "nvidia.com/gpu", "resources": None}]),
     ],
 )
-def test_other_pods_have_nothing_to_say(other: core.Pod) -> None:
+def test_other_pods_report_nothing(other: core.Pod) -> None:
     assert says_nothing(other)
 
 

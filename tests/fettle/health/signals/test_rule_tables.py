@@ -305,5 +305,5 @@ def test_whatever_the_file_holds_it_is_rules_or_one_sentence(value: Any) -> None
         ("xids: " + "[" * 3000, "nested too deeply"),
     ],
 )
-def test_what_is_no_yaml_is_said_with_its_line(text: str, says: str) -> None:
+def test_invalid_yaml_is_refused_with_its_line(text: str, says: str) -> None:
     assert says in refusal(text)
