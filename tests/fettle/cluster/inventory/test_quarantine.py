@@ -9,6 +9,7 @@ import pytest
 from fettle.api import Bad, kinds
 from fettle.api.kinds import Kind
 from fettle.cel.runtime.outcomes import MATCH
+from fettle.cluster.inventory import inventory
 from fettle.config import HealthSettings
 from fettle.dra import AllocationStatus, Alternative, Claim, Request
 from fettle.dra.allocator import allocate
@@ -334,9 +335,9 @@ def test_a_node_that_cannot_be_judged_is_unknown_and_costs_no_other(failing: Exc
     assert nodes["other"].plugins
 
 
-@pytest.mark.parametrize("at", ["fettle.dra.claims.holds", "fettle.dra.claims.unread_shares"])
+@pytest.mark.parametrize("reader", ["held_devices", "unreadable_shares"])
 def test_a_claim_on_which_reading_fails_no_longer_holds_what_it_held(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, at: str
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, reader: str
 ) -> None:
     """However much of it was folded in."""
     fleet.put(kinds.CLAIM, claim("c", "gpu-0"))
@@ -345,7 +346,7 @@ def test_a_claim_on_which_reading_fails_no_longer_holds_what_it_held(
         raise ZeroDivisionError("by a defect")
 
     with monkeypatch.context() as defect:
-        defect.setattr(at, fail)
+        defect.setattr(inventory, reader, fail)
         with pytest.raises(ZeroDivisionError):
             fleet.put(kinds.CLAIM, claim("c", "gpu-1"))
         fleet.inventory.quarantine(Bad(kinds.CLAIM, "d/c", "a defect"), fleet.now)
