@@ -150,8 +150,7 @@ class SchedulerSettings(SettingsSection, frozen=True, kw_only=True):
 
 
 class BreakerSettings(SettingsSection, frozen=True, kw_only=True):
-    """The breaker: if one rule or source alone would exclude too much of a pool, it only lowers
-    scores there."""
+    """The breaker: if a policy would refuse too much of a pool, it only lowers scores there."""
 
     max_excluded_share: float = 0.20
     """The largest share (0 to 1) of the devices of one driver or extended resource that may be
