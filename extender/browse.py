@@ -13,14 +13,19 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from fettle.api import core
 from fettle.cluster import View, readiness
-from fettle.explain import listing
-from fettle.explain import pods as explain
+from fettle.explain import (
+    JSON_VERSION,
+    explain_pod,
+    explain_policy,
+    list_network_devices,
+    list_nodes,
+    list_unknown_conditions,
+)
 from fettle.model import ANNOTATION, reasons, why_unreadable
 from fettle.model.reasons import Reason
 from fettle.observing import ReadyMetrics
 from fettle.pacing import pause, run_within
-from fettle.scheduling import Answers, Preempting
-from fettle.scheduling import demand as demands
+from fettle.scheduling import Answers, Preemption, copy_to_place, resolve_policy
 
 
 class Browse:
@@ -72,18 +77,18 @@ class Browse:
         pod = self._pod(key)
         if pod is None:
             return self._unknown_pod(key)
-        demand = self._answers.demand_now(demands.copy_to_place(pod) if pod.node_name else pod)
+        demand = self._answers.demand_now(copy_to_place(pod) if pod.node_name else pod)
         verdicts = {}
         if demand is not None:
             verdicts = await self._answers.explained(demand)
-            verdicts = await Preempting(self._answers).noted(pod, verdicts)
+            verdicts = await Preemption(self._answers).with_notes(pod, verdicts)
         view = self._answers.view
-        resolved = demands.resolve_policy(pod, view, self._answers.policies)
+        resolved = resolve_policy(pod, view, self._answers.policies)
         notes: list[Reason] = [*map(reasons.FettleNotReady, self._stale())]
         if demand is not None:
             notes += self._notes_about(key, pod)
         explained = await run_within(
-            None, lambda: explain.pod(key, resolved, demand, verdicts, view, notes)
+            None, lambda: explain_pod(key, resolved, demand, verdicts, view, notes)
         )
         return _json(explained)
 
@@ -105,9 +110,9 @@ class Browse:
             pod = self._pod(key)
             if pod is None:
                 return self._unknown_pod(key)
-            resolved = demands.resolve_policy(pod, view, policies)
+            resolved = resolve_policy(pod, view, policies)
             ignored = await self._answers.ignored(resolved.policy)
-            return _json(explain.policy(resolved, ignored))
+            return _json(explain_policy(resolved, ignored))
         name = request.query.get("name", "")
         found = policies.named(name, view.policies)
         if found is None:
@@ -119,13 +124,13 @@ class Browse:
         pods = await run_within(None, lambda: self._pods_of(name, view))
         ignored = await self._answers.ignored(found.policy)
         users = {"namespaces": sorted(named), "pods": sorted(pods)}
-        return _json({**explain.policy(found, ignored), **users})
+        return _json({**explain_policy(found, ignored), **users})
 
     def _pods_of(self, policy: str, view: View) -> list[str]:
         """Keys of the pods that a policy applies to."""
         found = []
         for key, pod in view.pods.items():
-            if demands.resolve_policy(pod, view, self._answers.policies).policy.name == policy:
+            if resolve_policy(pod, view, self._answers.policies).policy.name == policy:
                 found.append(key)
             pause()
         return found
@@ -160,12 +165,12 @@ class Browse:
             None,
             lambda: {
                 "generation": view.generation,
-                "version": explain.VERSION,
+                "version": JSON_VERSION,
                 "problems": self._unready(),
-                "nodes": listing.of_nodes(view, only_unsound=unsound),
-                "network": listing.of_network(view, only_unsound=unsound),
+                "nodes": list_nodes(view, only_unsound=unsound),
+                "network": list_network_devices(view, only_unsound=unsound),
                 "quarantined": dict(view.quarantined),
-                "unheard": listing.unknown_conditions(view),
+                "unheard": list_unknown_conditions(view),
             },
         )
         return _json(listed)

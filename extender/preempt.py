@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from extender.verbs import raise_unless_ready, result_of
 from fettle.api import extender as wire
 from fettle.observing import ExtenderMetrics
-from fettle.scheduling import Answers, Preempting
+from fettle.scheduling import Answers, Preemption
 
 
 class Preempt:
@@ -17,7 +17,7 @@ class Preempt:
         self._answers = answers
         self._metrics = metrics
         self._problem = problem
-        self._preempting = Preempting(answers)
+        self._preemption = Preemption(answers)
 
     def answer(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderPreemptionArgs → the nodes that are worth a victim. Raises BadInput, NotReady."""
@@ -31,7 +31,8 @@ class Preempt:
     async def _spare(self, args: wire.PreemptionArgs) -> bytes:
         """Without the nodes that would be refused even once their victims are gone."""
         uids = {node: victims.uids for node, victims in args.victims.items() if victims.uids}
-        kept = {node: args.victims[node] for node in await self._preempting.worth(args.pod, uids)}
+        acceptable = await self._preemption.acceptable_nodes(args.pod, uids)
+        kept = {node: args.victims[node] for node in acceptable}
         result = result_of(len(args.victims), len(args.victims) - len(kept))
         self._metrics.decided("preempt", result)
         return wire.preemption_reply(kept)

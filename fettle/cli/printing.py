@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from fettle.cli.calling import console, fetch
-from fettle.explain import pods as explain
+from fettle.explain import result_word, summary
 
 FEW = 5
 """Up to this many rows that say the same are listed one by one."""
@@ -94,7 +94,7 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
     for column in ("NODE", "SCORE", "VERDICT", "REASON"):
         table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
     ranks = list(_COLOURS)
-    rows = [(name, explain.word(v), v, explain.reason(v)) for name, v in nodes.items()]
+    rows = [(name, result_word(v), v, summary(v)) for name, v in nodes.items()]
     rows.sort(key=lambda row: (ranks.index(row[1]), row[2]["score"], row[0]))
 
     def key(row: tuple[str, str, dict[str, Any], str]) -> tuple[str, str] | None:

@@ -1,8 +1,24 @@
-"""What people read: verdicts, health and devices as plain data and as text. Pure."""
+"""Everything that people read: reasons in words, and pods, policies and devices as plain data.
 
-from fettle.explain import listing, pods
+Stands beside the answer in *watch → inventory → health → verdict → answer*. Pure.
+"""
+
+from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_conditions
+from fettle.explain.pods import (
+    JSON_VERSION,
+    explain_pod,
+    explain_policy,
+    result_word,
+    summary,
+)
 
 __all__ = [
-    "listing",
-    "pods",
+    "JSON_VERSION",
+    "explain_pod",
+    "explain_policy",
+    "list_network_devices",
+    "list_nodes",
+    "list_unknown_conditions",
+    "result_word",
+    "summary",
 ]

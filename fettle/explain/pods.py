@@ -1,7 +1,6 @@
-"""Verdicts and health as plain data for people. Pure.
+"""Verdicts, policies and health as plain data for people. Pure.
 
-Reasons are made where they are found, and put together here. The dictionaries are what `/explain`
-answers and what the command line prints; `listing` lists devices in them.
+The dictionaries are what `/explain` and `/policy` answer and what the command line prints.
 """
 
 import math
@@ -13,19 +12,26 @@ import msgspec
 
 from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.dra import ALL
-from fettle.explain import circumstances
-from fettle.explain.wording import kept, plain, texts
+from fettle.explain.notes import is_cordoned, notes_about
+from fettle.explain.wording import describe_kept, plain_reason, texts
 from fettle.model import Health, Resolved, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
-from fettle.scheduling import EXTENDED_RESOURCES, Choice, Demand, Verdict, counted, lacking
+from fettle.scheduling import (
+    EXTENDED_RESOURCES,
+    Choice,
+    Demand,
+    Verdict,
+    count_taken,
+    lacking_units,
+)
 
 
-def health(value: Health) -> dict[str, Any]:
-    """A score with the evidence that explains it, times in Unix seconds.
+def plain_health(value: Health) -> dict[str, Any]:
+    """A score with the evidence that explains it; times are in Unix seconds.
 
-    `proven` is the score that states and refusals go by: evidence with a `witness`, which reported
-    it, lowers only the score.
+    States and refusals go by `proven`. Evidence with a `witness`, the tenant who reported it,
+    lowers only `score`.
     """
     return {
         "score": round(value.score, 4),
@@ -51,17 +57,17 @@ def health(value: Health) -> dict[str, Any]:
     }
 
 
-VERSION = 1
-"""Of the JSON that `/explain` and `/devices` answer; see `docs/explain-json.md`."""
+JSON_VERSION = 1
+"""The version of what `/explain` and `/devices` answer; see `docs/explain-json.md`."""
 
 _DAY_S, _YEAR_9999 = 86_400.0, 253_370_764_800.0
 
 
 def _kept(value: Health) -> str | None:
-    """What keeps a state that is worse than the score alone would make it, in words."""
+    """Why a state is worse than its score alone would make it, in words; None if it is not."""
     if value.kept is None:
         return None
-    words, until = kept(value.kept), value.kept.until
+    words, until = describe_kept(value.kept), value.kept.until
     if not value.since <= until <= _YEAR_9999:
         return words
     whole_minute = 60.0 * math.ceil(until / 60.0)
@@ -69,8 +75,8 @@ def _kept(value: Health) -> str | None:
     return f"{words} until {datetime.fromtimestamp(whole_minute, UTC):{form}} UTC"
 
 
-def demand(value: Demand) -> dict[str, Any]:
-    """What a pod asks for, as text by part."""
+def plain_demand(value: Demand) -> dict[str, Any]:
+    """What a pod asks for."""
     return {
         "units": {u.resource: u.count for u in value.units},
         "requests": [
@@ -87,11 +93,11 @@ def demand(value: Demand) -> dict[str, Any]:
     }
 
 
-def verdict(value: Verdict) -> dict[str, Any]:
+def plain_verdict(value: Verdict) -> dict[str, Any]:
     """One node's answer with every reason.
 
-    `fits`: the pod can be placed there, as far as can be told. `allowed`: Fettle does not refuse
-    it, for whatever the scheduler's own checks do (`rejected`).
+    `fits`: neither Fettle nor the scheduler's own checks keep the pod off the node. `allowed`:
+    Fettle does not refuse it, though the scheduler's own checks may (`unfit`).
     """
     found = {
         "refusals": value.refusals,
@@ -106,13 +112,15 @@ def verdict(value: Verdict) -> dict[str, Any]:
         "score": value.score,
         "value": value.value,
         **{part: texts(reasons) for part, reasons in found.items()},
-        "reasons": {part: [plain(one) for one in reasons] for part, reasons in found.items()},
-        "devices": [_choice(c) for c in value.devices],
+        "reasons": {
+            part: [plain_reason(one) for one in reasons] for part, reasons in found.items()
+        },
+        "devices": [_plain_choice(c) for c in value.devices],
     }
 
 
-def _choice(choice: Choice) -> dict[str, Any]:
-    """`request` is claim/request, with the alternative of a `firstAvailable` list beside it."""
+def _plain_choice(choice: Choice) -> dict[str, Any]:
+    """A device that the pod would get; `request` is claim/request without the alternative."""
     claim, request, alternative = (*choice.request.split("/"), "", "")[:3]
     return {
         "request": f"{claim}/{request}" if request else claim,
@@ -120,40 +128,43 @@ def _choice(choice: Choice) -> dict[str, Any]:
         "device": str(choice.device),
         "tolerated": [str(taint) for taint in choice.tolerated],
         "adminAccess": choice.admin_access,
-        **health(choice.health),
+        **plain_health(choice.health),
     }
 
 
-def pod(
+def explain_pod(
     key: str,
     resolved: Resolved,
-    asked: Demand | None,
+    demand: Demand | None,
     verdicts: dict[str, Verdict],
     view: View,
     notes: Sequence[Reason] = (),
 ) -> dict[str, Any]:
-    """A pod's policy and where it comes from, its ask, and each node's verdict, own health and
-    units that the pod may be given and of which something is said; `notes` are about all of it."""
+    """A pod's policy and its origin, its demand, and each node's answer.
+
+    A node's answer is its verdict, its own health, and the noteworthy units that the pod may get.
+    `notes` are further notes about the pod as a whole.
+    """
     placement = resolved.policy.placement
-    resources = [units.resource for units in asked.units] if asked is not None else []
-    taken = counted(view.pods.values()) if resources else {}
-    names = _names(asked) if asked is not None else {}
+    resources = [units.resource for units in demand.units] if demand is not None else []
+    taken = count_taken(view.pods.values()) if resources else {}
+    names = _names_of_requests(demand) if demand is not None else {}
     nodes: dict[str, Any] = {}
     answers: dict[str, Verdict] = {}
     for name, answer in sorted(verdicts.items()):
         if (node := view.nodes.get(name)) is not None:
             units = list(_units(node, resources))
-            why = tuple(lacking(asked, node, taken)) if asked is not None else ()
+            why = tuple(lacking_units(demand, node, taken)) if demand is not None else ()
             answers[name] = answer = _completed(answer, why, node)
             nodes[name] = {
-                **_named(verdict(answer), names),
-                "health": health(node.health),
+                **_with_names(plain_verdict(answer), names),
+                "health": plain_health(node.health),
                 "units": units,
             }
         pause()
-    about = [*circumstances.notes(view.pods.get(key), asked, view, answers), *notes]
+    about = [*notes_about(view.pods.get(key), demand, view, answers), *notes]
     return {
-        "version": VERSION,
+        "version": JSON_VERSION,
         "pod": key,
         "policy": {
             "name": resolved.policy.name,
@@ -163,21 +174,23 @@ def pod(
             "aggregate": str(placement.aggregate),
             "warnings": list(resolved.warnings),
         },
-        "ask": demand(asked) if asked is not None else None,
+        "ask": plain_demand(demand) if demand is not None else None,
         "notes": texts(about),
-        "reasons": {"notes": [plain(note) for note in about]},
+        "reasons": {"notes": [plain_reason(note) for note in about]},
         "nodes": nodes,
     }
 
 
-def _names(asked: Demand) -> dict[str, str]:
-    """What people call the requests that the scheduler makes for extended resources, and the claim
-    that it makes of them, by the scheduler's names; longer ones come first."""
+def _names_of_requests(demand: Demand) -> dict[str, str]:
+    """Names for people, by the scheduler's names, for what it creates for extended resources.
+
+    These are the requests and the claim. Longer names come first, so that they are replaced first.
+    """
     names = {
         f"{EXTENDED_RESOURCES}/{request.name}": units.resource
         if len(units.backing) == 1
         else f"{units.resource} ({request.name})"
-        for units in asked.units
+        for units in demand.units
         for request in units.backing
     }
     ordered = dict(sorted(names.items(), key=lambda item: -len(item[0])))
@@ -185,8 +198,8 @@ def _names(asked: Demand) -> dict[str, str]:
     return {**ordered, **made} if names else {}
 
 
-def _named(answer: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """A node's answer in the words of `names`; `resource` is what a device would be given for."""
+def _with_names(answer: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """A node's answer with `names` replaced; `resource` is what a device would be for."""
     if not names:
         return answer
     for part in ("refusals", "overruled", "unfit", "undecided", "notes", "reasons"):
@@ -211,10 +224,10 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
 
 
 def _completed(answer: Verdict, why: tuple[Reason, ...], node: NodeView) -> Verdict:
-    """The verdict with what the scheduler's own checks find: too few units (as long as the node can
-    be read), and a cordon."""
+    """The verdict with what the scheduler's own checks find: too few free units, and a cordon."""
+    # What is missing may be in the object that cannot be read.
     part = "undecided" if node.quarantined else "rejected"
-    notes = (reasons.NodeCordoned(),) if circumstances.is_cordoned(node) else ()
+    notes = (reasons.NodeCordoned(),) if is_cordoned(node) else ()
     changes = {part: (*getattr(answer, part), *why), "notes": (*answer.notes, *notes)}
     return msgspec.structs.replace(answer, **changes) if why or notes else answer
 
@@ -222,30 +235,33 @@ def _completed(answer: Verdict, why: tuple[Reason, ...], node: NodeView) -> Verd
 def _units(node: NodeView, resources: Sequence[str]) -> Iterator[dict[str, Any]]:
     for plugin in filter(None, map(node.plugins.get, resources)):
         for one in plugin.units:
-            if speaks(one.health):
-                yield {"resource": plugin.resource, **unit(one, plugin)}
+            if is_noteworthy(one.health):
+                yield {"resource": plugin.resource, **plain_unit(one, plugin)}
 
 
-def speaks(value: Health) -> bool:
-    """Whether there is anything to say of it: a state may outlive all evidence."""
+def is_noteworthy(value: Health) -> bool:
+    """Whether it has evidence, or a state that is not Healthy, which may outlive all evidence."""
     return bool(value.evidence) or value.state is not State.HEALTHY
 
 
-def unit(one: UnitView, plugin: PluginView) -> dict[str, Any]:
-    """`count`: how many units of the resource it is, of which no pod is given the `withdrawn`;
-    `allocated`: live pods are known to hold some. `about` says what is special of it."""
+def plain_unit(one: UnitView, plugin: PluginView) -> dict[str, Any]:
+    """A named unit, which may be several units of the resource.
+
+    `count` is how many; no pod gets the `withdrawn` ones of them. `allocated`: live pods are known
+    to hold some. `about` says what is special about it.
+    """
     return {
         "unit": one.unit,
         "count": one.count,
         "withdrawn": one.withdrawn,
         "allocated": one.allocated > 0,
         "about": _about(one, plugin),
-        **health(one.health),
+        **plain_health(one.health),
     }
 
 
 def _about(one: UnitView, plugin: PluginView) -> str:
-    """What is special of a unit, in words; "" if nothing is."""
+    """What is special about a unit, in words; "" if nothing is."""
     how = "withdrawn" if plugin.counts_withdrawn else "no longer offered"
     withdrawn = f"{how} by the device plugin" if one.withdrawn else ""
     if one.alternatives:
@@ -256,8 +272,8 @@ def _about(one: UnitView, plugin: PluginView) -> str:
     return f"{one.count} units" + (f", {one.withdrawn} of them {withdrawn}" if withdrawn else "")
 
 
-def policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str, Any]:
-    """A policy, who chose it, and for each of its values where that comes from.
+def explain_policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str, Any]:
+    """A policy, what chose it, and where each of its values comes from.
 
     `ignored` are sentences about parts of it that have no effect.
     """
@@ -273,7 +289,7 @@ def policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str, Any]:
             {
                 "field": f"{section}.{field}",
                 "value": value,
-                "from": _given(resolved.overridden.get(f"{section}.{field}"), defined),
+                "from": _source(resolved.overridden.get(f"{section}.{field}"), defined),
             }
             for section, values in sections.items()
             for field, value in values.items()
@@ -281,12 +297,12 @@ def policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def _given(annotation: str | None, defined: str) -> str:
+def _source(annotation: str | None, defined: str) -> str:
     return f"annotation {annotation}" if annotation is not None else defined
 
 
-def word(value: dict[str, Any]) -> str:
-    """A node's answer (as `pod` makes it) in a word: refused, no fit, undecided, fits."""
+def result_word(value: dict[str, Any]) -> str:
+    """A node's answer (as in `explain_pod`) in a word: refused, no fit, undecided, or fits."""
     if not value["allowed"]:
         return "refused"
     if value["unfit"]:
@@ -294,9 +310,11 @@ def word(value: dict[str, Any]) -> str:
     return "undecided" if value["undecided"] else "fits"
 
 
-def reason(value: dict[str, Any]) -> str:
-    """One line for a table: the gravest that can be said of a node's answer (as `pod` makes it),
-    and beside a refusal why the pod could not run there anyway."""
+def summary(value: dict[str, Any]) -> str:
+    """A node's answer (as in `explain_pod`) in one line for a table: its gravest reason.
+
+    A refusal is followed by why the pod could not run there anyway.
+    """
     for part, prefix in (
         ("refusals", ""),
         ("unfit", ""),
@@ -311,21 +329,21 @@ def reason(value: dict[str, Any]) -> str:
     given = (u for u in value.get("units", ()) if u.get("withdrawn", 0) < u.get("count", 1))
     judged = (*value["devices"], value["health"], *given)
     evidence = [e for one in judged for e in one["evidence"]]
-    told = max(evidence, key=lambda e: e["weight"])["text"] if evidence else ""
+    heaviest = max(evidence, key=lambda e: e["weight"])["text"] if evidence else ""
     kept = (f"{one['state']} ({one['kept']})" for one in judged if one.get("kept"))
     tolerated = dict.fromkeys(f"taint {t}" for d in value["devices"] for t in d["tolerated"])
     parts = (
         *_given_devices(value),
         f"tolerated: {', '.join(tolerated)}" if tolerated else "",
         next(kept, ""),
-        told,
+        heaviest,
         *value["notes"],
     )
     return "; ".join(part for part in parts if part)
 
 
 def _given_devices(value: dict[str, Any]) -> Iterator[str]:
-    """The devices that claims hold, and those that others would get; by request, if several."""
+    """The devices that allocated claims hold, and those that other claims would get."""
     notes = value.get("reasons", {}).get("notes", ())
     unpublished = {n["device"] for n in notes if n["code"] == "ClaimDeviceNotPublished"}
     held: list[str] = []

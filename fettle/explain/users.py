@@ -1,4 +1,4 @@
-"""Which pods use the devices of a view: for people, who tell their owners of a fault. Pure."""
+"""Which pods use the devices of a view, so that their owners can be told of a fault. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -11,9 +11,10 @@ from fettle.pacing import pause
 
 
 class Users:
-    """Of one view. Pods are named `namespace/name`; so is a claim that no pod uses, as `claim …`.
+    """The users of devices in one view: pods, as `namespace/name`.
 
-    Who only has admin access to a device does not use it.
+    A claim that no pod uses is named as `claim namespace/name`. A pod that only has admin access to
+    a device does not use it.
     """
 
     def __init__(self, view: View) -> None:
@@ -34,14 +35,14 @@ class Users:
             pause()
 
     def on_node(self, node: str) -> list[str]:
-        """Pods with devices that are bound to a node."""
+        """The pods with devices that are bound to a node."""
         return sorted(pod.metadata.key for pod in self._on_node.get(node, ()))
 
     def of_device(self, device: DeviceId) -> list[str]:
         return sorted(self._of_device.get(device, ()))
 
     def of_unit(self, node: str, resource_name: str, unit: UnitView) -> list[str]:
-        """Pods of which the kubelet says that they hold a unit of it."""
+        """The pods that hold a unit of it, as the kubelet reports."""
         names = {unit.unit, *_other_names(unit)}
         return sorted(
             pod.metadata.key
@@ -55,14 +56,14 @@ class Users:
 
 
 def _other_names(unit: UnitView) -> Iterator[str]:
-    """By which evidence calls it."""
+    """The names that evidence uses for a unit."""
     for weighed in unit.health.evidence:
         if isinstance(subject := weighed.evidence.subject, UnitId):
             yield from map(whole_device, subject.names)
 
 
 def _held(pod: core.Pod, resource_name: str) -> Iterator[str]:
-    """Ids of the units of a resource that the kubelet says a pod's containers hold."""
+    """The ids of a resource's units that a pod's containers hold, as the kubelet reports."""
     for status in pod.container_statuses():
         for allocated in status.allocated_resources_status or ():
             if allocated.name == resource_name:

@@ -1,6 +1,6 @@
-"""Reasons in words, for people: the one place where a `Reason` becomes a sentence. Pure.
+"""Reasons in words for people: the one place where a `Reason` becomes a sentence. Pure.
 
-`text` is what `explain` prints; `plain` is what JSON says: the `code`, the text, and the fields.
+`text` is what `explain` prints. `plain_reason` is what JSON has: the code, the text and the fields.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,8 @@ from fettle.health import proven_evidence
 from fettle.model import DeviceId, Health, Kept, State, reasons
 from fettle.model.reasons import Complaint, Obstacles, PoolRef, Reason
 
-MOST_NAMED = 3
-"""Devices, pods or groups that a sentence names."""
+MAX_NAMED = 3
+"""How many devices, pods or groups a sentence names."""
 ENDS_IN_AN_ERROR = "the scheduler's attempt for this pod would end in an error"
 _PASSED_OVER = "acceptable devices exist here, but the scheduler would not take them"
 _NO_ORDER = "this scheduler visits slices in no fixed order"
@@ -29,7 +29,7 @@ def text(reason: Reason) -> str:
 
 
 def why_withheld(reason: Reason) -> str:
-    """Why devices of a pool cannot be taken now, for a line that names the pool anyway."""
+    """Why devices of a pool cannot be allocated now, for a line that names the pool anyway."""
     match reason:
         case reasons.PoolNotWhole():
             return f"pool {reason.flaw}"
@@ -41,12 +41,12 @@ def why_withheld(reason: Reason) -> str:
 
 
 def texts(found: Iterable[Reason]) -> list[str]:
-    """Each reason as `text` has it."""
+    """Each reason as a sentence."""
     return [text(reason) for reason in found]
 
 
-def plain(reason: Reason) -> dict[str, Any]:
-    """The reason for JSON: `code`, `text`, and its fields in camelCase, reasons within it alike."""
+def plain_reason(reason: Reason) -> dict[str, Any]:
+    """The reason for JSON: `code`, `text`, and its fields in camelCase, reasons within it too."""
     fields = {_camel(name): _plain(getattr(reason, name)) for name in reason.__struct_fields__}
     return {"code": reason.code, "text": text(reason), **fields}
 
@@ -59,7 +59,7 @@ def _camel(name: str) -> str:
 def _plain(value: object) -> object:
     match value:
         case Reason():
-            return plain(value)
+            return plain_reason(value)
         case Health():
             proven = proven_evidence(value.evidence)
             evidence = {"evidence": proven[0].evidence.text} if proven else {}
@@ -76,17 +76,16 @@ def _plain(value: object) -> object:
     return value
 
 
-def pool(ref: PoolRef) -> str:
-    """A pool by driver and name, as kube-scheduler writes it: pools of several drivers on a node
-    often have one name.
-    """
+def describe_pool(ref: PoolRef) -> str:
+    """A pool by driver and name, as kube-scheduler writes it."""
+    # The name alone is not enough: pools of several drivers on a node often have the same one.
     if ref.driver == SOME_DRIVER:
         return f"pool {ref.name}"
     unnamed = ref.name == SOME_POOL
     return f"{ref.driver} pool {SOME_POOL}" if unnamed else f"pool {ref.driver}/{ref.name}"
 
 
-def kept(value: Kept) -> str:
+def describe_kept(value: Kept) -> str:
     """Why a state is worse than its score alone would make it."""
     if value.until:
         return "held by the minimum dwell"
@@ -94,12 +93,16 @@ def kept(value: Kept) -> str:
     return f"{value.then}{again} from {value.score:.2f}"
 
 
-def state(health: Health, what: str = "") -> str:
-    """A state (or `what` is wrong) with the score it is refused for and the heaviest evidence."""
+def describe_state(health: Health, what: str = "") -> str:
+    """A state (or `what` is wrong) with the score that refusals go by and the heaviest evidence."""
     what = what or str(health.state)
     proven = proven_evidence(health.evidence)
     top = f": {proven[0].evidence.text}" if proven else ""
-    why = f"; {kept(health.kept)}" if health.kept is not None and what == health.state else ""
+    why = (
+        f"; {describe_kept(health.kept)}"
+        if health.kept is not None and what == health.state
+        else ""
+    )
     return f"{what} ({health.proven:.2f}{why}){top}"
 
 
@@ -107,12 +110,12 @@ def _not_accepted(complaint: Complaint | None, health: Health, min_score: float)
     if complaint is Complaint.UNKNOWN:
         return "Unknown"
     too_low = complaint is Complaint.SCORE_TOO_LOW
-    return state(health, f"score below {min_score:g}" if too_low else "")
+    return describe_state(health, f"score below {min_score:g}" if too_low else "")
 
 
 def _listed(names: Sequence[object]) -> str:
-    more = ", …" if len(names) > MOST_NAMED else ""
-    return ", ".join(map(str, names[:MOST_NAMED])) + more
+    more = ", …" if len(names) > MAX_NAMED else ""
+    return ", ".join(map(str, names[:MAX_NAMED])) + more
 
 
 def _counted(obstacles: Iterable[Obstacles], *, more: bool = False) -> str:
@@ -126,7 +129,7 @@ def _counted(obstacles: Iterable[Obstacles], *, more: bool = False) -> str:
 
 @text.register
 def _(reason: reasons.NodeHeld | reasons.NodeUnhealthy | reasons.NodeDegraded) -> str:
-    return f"node is {state(reason.health)}"
+    return f"node is {describe_state(reason.health)}"
 
 
 @text.register
@@ -136,7 +139,7 @@ def _(_reason: reasons.NodeUnknown) -> str:
 
 @text.register
 def _(reason: reasons.NodeScoreTooLow) -> str:
-    return f"node is {state(reason.health, f'score below {reason.min_score:g}')}"
+    return f"node is {describe_state(reason.health, f'score below {reason.min_score:g}')}"
 
 
 def _device(reason: reasons.DeviceRefusal | reasons.DeviceRequirementNotMet) -> str:
@@ -153,7 +156,7 @@ def _passed_over(reason: reasons.DeviceRefusal) -> str:
 
 @text.register
 def _(reason: reasons.DeviceHeld | reasons.DeviceUnhealthy | reasons.DeviceDegraded) -> str:
-    return f"{_device(reason)}, which is {state(reason.health)}{_passed_over(reason)}"
+    return f"{_device(reason)}, which is {describe_state(reason.health)}{_passed_over(reason)}"
 
 
 @text.register
@@ -163,7 +166,7 @@ def _(reason: reasons.DeviceUnknown) -> str:
 
 @text.register
 def _(reason: reasons.DeviceScoreTooLow) -> str:
-    too_low = state(reason.health, f"score below {reason.min_score:g}")
+    too_low = describe_state(reason.health, f"score below {reason.min_score:g}")
     return f"{_device(reason)}, which is {too_low}{_passed_over(reason)}"
 
 
@@ -192,11 +195,13 @@ def _(reason: reasons.DeviceRequirementUndecided) -> str:
 
 @text.register
 def _(reason: reasons.TooFewAcceptableDevices) -> str:
-    told = "which devices it would get is not decided, and there are not enough acceptable ones"
+    undecided = (
+        "which devices it would get is not decided, and there are not enough acceptable ones"
+    )
     if reason.health is not None:
         worst = _not_accepted(reason.complaint, reason.health, reason.min_score)
-        return f"{told}: {reason.device} is {worst}"
-    return f"{told}: {reason.device} does not meet the policy: {reason.requirement}"
+        return f"{undecided}: {reason.device} is {worst}"
+    return f"{undecided}: {reason.device} does not meet the policy: {reason.requirement}"
 
 
 @text.register
@@ -210,9 +215,10 @@ def _(reason: reasons.TooFewAcceptableUnits) -> str:
 
 @text.register
 def _(reason: reasons.UnitsWorthTooLittle) -> str:
+    worst = describe_state(reason.health)
     return (
         f"{reason.resource}: {reason.requested} drawn from {reason.drawn} are worth "
-        f"{reason.value:.2f}, less than {reason.min_score:g}; the worst is {state(reason.health)}"
+        f"{reason.value:.2f}, less than {reason.min_score:g}; the worst is {worst}"
     )
 
 
@@ -492,7 +498,7 @@ def _(reason: reasons.SharedConstraint) -> str:
 
 @text.register
 def _(reason: reasons.SharedCounters) -> str:
-    return f"counters of {pool(reason.pool)}"
+    return f"counters of {describe_pool(reason.pool)}"
 
 
 @text.register
@@ -510,12 +516,12 @@ def _(reason: reasons.RequestsDoNotFit) -> str:
 
 @text.register
 def _(reason: reasons.PoolNotWhole) -> str:
-    return f"{pool(reason.pool)} is {reason.flaw}"
+    return f"{describe_pool(reason.pool)} is {reason.flaw}"
 
 
 @text.register
 def _(reason: reasons.PoolInvalid) -> str:
-    return f"{pool(reason.pool)} is invalid: {reason.detail}"
+    return f"{describe_pool(reason.pool)} is invalid: {reason.detail}"
 
 
 # Obstacles, as in "2 devices match: 1 allocated, 1 tainted (key)"
@@ -559,7 +565,7 @@ def _(_reason: reasons.PartitionableDevicesOff) -> str:
 
 @text.register
 def _(reason: reasons.CountersExhausted) -> str:
-    return f"for which the counters of {pool(reason.pool)} do not suffice"
+    return f"for which the counters of {describe_pool(reason.pool)} do not suffice"
 
 
 @text.register
@@ -635,7 +641,7 @@ def _(reason: reasons.NodeSelectorMalformed | reasons.CapacityRequestInvalid) ->
 
 @text.register
 def _(reason: reasons.PoolUnusable) -> str:
-    unusable = f"{pool(reason.pool)} is {reason.state}"
+    unusable = f"{describe_pool(reason.pool)} is {reason.state}"
     return f"{reason.request}: all devices are requested, but {unusable}"
 
 
@@ -675,7 +681,7 @@ _UNMODELLED = {
 @text.register
 def _(reason: reasons.NotModelled) -> str:
     what = _UNMODELLED[reason.feature].format(detail=reason.detail)
-    of = pool(reason.pool) if reason.pool is not None else reason.request
+    of = describe_pool(reason.pool) if reason.pool is not None else reason.request
     if reason.device is not None:
         of = f"{of} on {reason.device}" if of else str(reason.device)
     return f"{of}: {what}"
@@ -693,7 +699,7 @@ def _(reason: reasons.CapacityCheckIgnored) -> str:
 
 @text.register
 def _(reason: reasons.PoolUnclear) -> str:
-    return f"{pool(reason.pool)}: {reason.detail}"
+    return f"{describe_pool(reason.pool)}: {reason.detail}"
 
 
 @text.register
@@ -752,7 +758,9 @@ def _(reason: reasons.PreemptionWouldNotHelp) -> str:
 
 @text.register
 def _(reason: reasons.PoolBetweenGenerations) -> str:
-    return f"{pool(reason.pool)} is between generations: its driver is replacing its slices"
+    return (
+        f"{describe_pool(reason.pool)} is between generations: its driver is replacing its slices"
+    )
 
 
 @text.register
@@ -791,13 +799,13 @@ def _(reason: reasons.ClaimsNotCreated) -> str:
 def _(reason: reasons.PodHolds) -> str:
     what = f"its claim {reason.claim}" if reason.claim else "its extended resources"
     has = "has admin access to" if reason.admin_access else "holds"
-    told = (
-        f"{held.device}, {state(held.health)}"
+    devices = (
+        f"{held.device}, {describe_state(held.health)}"
         if held.health is not None
         else f"{held.device}, which is not published for this node"
         for held in reason.devices
     )
-    return f"for {what} it {has} {'; '.join(told)}"
+    return f"for {what} it {has} {'; '.join(devices)}"
 
 
 @text.register

@@ -14,7 +14,7 @@ from fettle.cluster import NodeView, View
 from fettle.dra import DeviceView, PoolView
 from fettle.model import DeviceId, Health, NodeId, State
 from fettle.pacing import pause
-from fettle.scheduling import draws
+from fettle.scheduling import allocatable_units
 
 _LOG = structlog.get_logger(__name__)
 
@@ -171,7 +171,7 @@ def count_devices(view: View) -> Counter[tuple[str, State]]:
         for plugin in node.plugins.values():
             if plugin.capacity > MOST_UNITS:
                 continue
-            drawn = draws.allocatable(plugin)
+            drawn = allocatable_units(plugin)
             for health, number in (*drawn.named, (node.health, drawn.rest)):
                 counts[plugin.resource, health.state] += number
         for pool in node.pools:

@@ -1,21 +1,25 @@
-"""A pod's demand on devices, judged node by node: verdicts, and what is kept of them.
+"""A pod's demand for devices, judged node by node, and the verdicts that are kept ready.
 
-Stands between view and answer in *watch → inventory → health → verdict → answer*; pure.
+Stands between view and answer in *watch → inventory → health → verdict → answer*. Pure.
 """
 
-from fettle.scheduling import demand
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.breaker.alarms import Alarm
-from fettle.scheduling.demand import Demand, Units
-from fettle.scheduling.judge import draws
-from fettle.scheduling.judge.claimed import is_usable
+from fettle.scheduling.breaker import Alarm
+from fettle.scheduling.demand import Demand, Units, copy_to_place, demand_of, resolve_policy
+from fettle.scheduling.judge.claims import is_usable
 from fettle.scheduling.judge.parts import Choice
 from fettle.scheduling.judge.requirements import Engines
-from fettle.scheduling.judge.taken import Taken, counted, full, lacking
+from fettle.scheduling.judge.units import (
+    Taken,
+    allocatable_units,
+    count_taken,
+    lacking_units,
+    nodes_lacking_units,
+)
 from fettle.scheduling.judge.verdicts import EXTENDED_RESOURCES, Verdict
 from fettle.scheduling.predictions import Predictions
-from fettle.scheduling.preemption import Preempting
-from fettle.scheduling.tables.tables import Narrowed, Table
+from fettle.scheduling.preemption import Preemption
+from fettle.scheduling.tables import Narrowed, Table
 
 __all__ = [
     "EXTENDED_RESOURCES",
@@ -26,15 +30,17 @@ __all__ = [
     "Engines",
     "Narrowed",
     "Predictions",
-    "Preempting",
+    "Preemption",
     "Table",
     "Taken",
     "Units",
     "Verdict",
-    "counted",
-    "demand",
-    "draws",
-    "full",
+    "allocatable_units",
+    "copy_to_place",
+    "count_taken",
+    "demand_of",
     "is_usable",
-    "lacking",
+    "lacking_units",
+    "nodes_lacking_units",
+    "resolve_policy",
 ]

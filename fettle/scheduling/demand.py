@@ -1,16 +1,18 @@
 """What one pod needs of devices: its policy, device-plugin units, and DRA claims.
 
-Derived from the pod as it is sent by the scheduler and the claims, templates, classes and
-namespace labels of a view; equal asks share verdicts. Stands between view and verdict; pure.
+Made from the pod as the scheduler sends it, and from the claims, templates, classes and namespace
+labels of a view. Equal demands share verdicts, and pods with the same manifest share a demand.
+Stands between view and verdict; pure.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from operator import is_
 
 import msgspec
 
 from fettle.api import core, kinds, resource
-from fettle.cluster import View
+from fettle.cluster import EMPTY, View
 from fettle.dra import (
     NO_TIME_LIMIT,
     AllocatedDevice,
@@ -19,6 +21,7 @@ from fettle.dra import (
     Claim,
     Request,
     allocated_devices,
+    can_be_allocated,
     claim_name,
     claim_of_spec,
     claim_use,
@@ -29,12 +32,15 @@ from fettle.dra import (
     unreadable_shares,
     why_not_twice,
 )
-from fettle.model import Policies, Policy, Resolved, reasons
+from fettle.model import ANNOTATIONS, Policies, Policy, Resolved, reasons
 from fettle.model.reasons import Reason
+
+MAX_KEPT = 1000
+"""How many demands are kept."""
 
 
 class Units(msgspec.Struct, frozen=True, gc=False):
-    """`count` units of an extended resource; `backing` where a DeviceClass stands behind it."""
+    """`count` units of an extended resource; `backing` if a DeviceClass stands behind it."""
 
     resource: str
     count: int
@@ -42,11 +48,10 @@ class Units(msgspec.Struct, frozen=True, gc=False):
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
-    """A claim that is allocated already: what it holds, and the nodes where it can be used, by a
-    selector that can be parsed.
+    """A claim that is allocated already, and the nodes where it can be used.
 
-    `held` is also what it has admin access to. `awaits` says which condition a pod has to wait for
-    before it is bound.
+    `held` includes devices that it has admin access to. The selector of `nodes` can be parsed.
+    `awaits` says which condition a pod waits for before it is bound.
     """
 
     name: str
@@ -58,9 +63,9 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
 class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What a pod needs. `claims` are yet to be allocated, `bound` are allocated already.
 
-    `barred` are reasons why the scheduler places the pod nowhere now, such as a claim that is being
-    deleted; `unsettled` why part of the ask cannot be judged, such as a claim not yet seen.
-    `in_flight` pods with the same needs may be placed already without being visible (`unseen.py`).
+    `barred` says why the scheduler places the pod nowhere now, such as a claim that is being
+    deleted. `unsettled` says why part of the demand cannot be judged, such as a claim not seen yet.
+    `in_flight` counts pods with the same needs that may be placed already, but are not visible yet.
     """
 
     policy: Policy
@@ -73,7 +78,7 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Names for people of what is asked: resources, then device classes."""
+        """What the pod asks for, in names for people: resources, then device classes."""
         names = [u.resource for u in self.units]
         names += [a.class_name for c in self.claims for a in c.alternatives() if a.class_name]
         names += [h.device.driver for b in self.bound for h in b.held]
@@ -81,11 +86,11 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     @property
     def allocates(self) -> bool:
-        """Whether the scheduler allocates devices for it, which takes until others see it."""
+        """Whether the scheduler allocates devices for it, which others see only a moment later."""
         return bool(self.claims) or any(units.backing for units in self.units)
 
     def alternatives(self) -> Iterator[Alternative]:
-        """All that could be asked of the allocator."""
+        """All alternatives that the allocator may have to satisfy."""
         for claim in self.claims:
             yield from claim.alternatives()
         for units in self.units:
@@ -94,10 +99,10 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     @property
     def only_admin_access(self) -> bool:
-        """Whether all that it asks for is admin access to devices that others use."""
+        """Whether it asks for nothing but admin access to devices that others use."""
         wanted = (bool(each.admin_access) for each in self.alternatives())
-        looks = chain(wanted, (each.admin_access for bound in self.bound for each in bound.held))
-        return not self.units and not self.unsettled and next(looks, False) and all(looks)
+        each_is = chain(wanted, (each.admin_access for bound in self.bound for each in bound.held))
+        return not self.units and not self.unsettled and next(each_is, False) and all(each_is)
 
     @property
     def selectors(self) -> frozenset[str]:
@@ -105,8 +110,10 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 def copy_to_place(pod: core.Pod) -> core.Pod:
-    """A pod of the same manifest that is yet to be placed: claims that are named are shared with
-    it, and from templates it gets claims of its own."""
+    """A pod of the same manifest that is not placed yet.
+
+    It shares claims that it names, and gets claims of its own from templates.
+    """
     metadata = msgspec.structs.replace(pod.metadata, uid="")
     spec = msgspec.structs.replace(pod.spec, node_name=None) if pod.spec is not None else None
     return msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=None)
@@ -126,7 +133,7 @@ def demand_of(
     *,
     backed: bool = True,
 ) -> Demand | None:
-    """The pod's ask in this view; None where it needs no devices at all.
+    """The pod's demand in this view; None if it needs no devices at all.
 
     `backed`: whether DRA may stand behind extended resources.
     """
@@ -144,7 +151,7 @@ def demand_of(
         return None
     unallocated: list[Claim] = []
     bound: list[Bound] = []
-    barred: list[Reason] = [*_left(pod, units, view)]
+    barred: list[Reason] = [*_left_over(pod, units, view)]
     unsettled: list[Reason] = []
     named: dict[str, core.PodResourceClaim] = {}
     for entry in needed:
@@ -173,8 +180,8 @@ def demand_of(
     return Demand(policy, units, tuple(unallocated), tuple(bound), tuple(barred), tuple(unsettled))
 
 
-def _left(pod: core.Pod, units: Iterable[Units], view: View) -> Iterator[Reason]:
-    """Why a claim from an earlier attempt keeps the pod from being placed, if there is one."""
+def _left_over(pod: core.Pod, units: Iterable[Units], view: View) -> Iterator[Reason]:
+    """Why a claim of an earlier scheduling attempt keeps the pod from being placed, if so."""
     claim = view.extended_claims.get(pod.metadata.uid)
     if claim is not None and is_left_over(claim, pod) and any(u.backing for u in units):
         yield reasons.ClaimLeftOver(claim.metadata.key)
@@ -185,7 +192,7 @@ def _nodes(claim: resource.ResourceClaim) -> core.NodeSelector | None:
 
 
 def _missing(pod: core.Pod, entry: core.PodResourceClaim) -> reasons.ClaimNotFound:
-    """What an entry stands for that the cluster does not have, as far as is known."""
+    """The reason for an entry whose claim and template are not known."""
     namespace, name = pod.metadata.namespace, claim_name(pod, entry)
     claim = f"{namespace}/{name}" if name is not None else ""
     if entry.resource_claim_name is not None:
@@ -200,27 +207,24 @@ def _unreadable(
     claim: resource.ResourceClaim | None,
     view: View,
 ) -> str:
-    """Why the claim or, until it is made, the template of an entry is quarantined; "" if not.
-
-    Of a claim that is as it was before it could not be read any more nothing is made.
-    """
+    """Why the claim of an entry (before it is made: the template) is quarantined; "" if not."""
     if claim is not None and unreadable_shares(claim):
-        return ""  # that is all that cannot be read of it, and it matters to others only
+        return ""  # only its shares cannot be read, which matter to other pods only
     namespace = pod.metadata.namespace
     made = f"ResourceClaim {namespace}/{claim_name(pod, entry)}"
     template = f"ResourceClaimTemplate {namespace}/{entry.resource_claim_template_name}"
-    said = view.quarantined.get(made, "")
-    return said if said or claim is not None else view.quarantined.get(template, "")
+    why = view.quarantined.get(made, "")
+    return why if why or claim is not None else view.quarantined.get(template, "")
 
 
 def _unread_classes(view: View) -> list[str]:
-    """Names of classes that cannot be read."""
+    """The names of classes that cannot be read."""
     prefix = f"{kinds.CLASS.name} "
     return [key.removeprefix(prefix) for key in view.quarantined if key.startswith(prefix)]
 
 
 def _unreadable_classes(wanted: Claim, view: View) -> list[reasons.DeviceClassUnreadable]:
-    """Why classes that it names cannot be read."""
+    """Why classes that a claim names cannot be read."""
     names = dict.fromkeys(alternative.class_name for alternative in wanted.alternatives())
     return [
         reasons.DeviceClassUnreadable(name, view.quarantined[f"DeviceClass {name}"])
@@ -232,7 +236,7 @@ def _unreadable_classes(wanted: Claim, view: View) -> list[reasons.DeviceClassUn
 def _claim_of(
     pod: core.Pod, entry: core.PodResourceClaim, view: View
 ) -> tuple[resource.ResourceClaimSpec | None, resource.ResourceClaim | None]:
-    """The claim that a pod's entry stands for; while there is none, its template's spec."""
+    """The spec and the claim that a pod's entry stands for; before it is made, its template's."""
     namespace = pod.metadata.namespace
     name = claim_name(pod, entry)
     claim = view.claims.get(f"{namespace}/{name}") if name else None
@@ -240,3 +244,85 @@ def _claim_of(
         return claim.spec, claim
     template = view.templates.get(f"{namespace}/{entry.resource_claim_template_name}")
     return (template.spec.spec if template is not None else None), None
+
+
+# Kept demands
+
+
+class DemandCache:
+    """The demands of pods in the newest view; pods with the same manifest share one.
+
+    Pods of one workload come one after another. To make a demand, many objects are looked up, which
+    costs as much as looking up 500 names. `make` may go only by the view, by the pod's policy
+    annotations, and by what its containers and claims need.
+    """
+
+    def __init__(self, make: Callable[[core.Pod], Demand | None]) -> None:
+        self._make = make
+        self._basis = _basis_of(EMPTY)
+        self._demands: dict[bytes, Demand | None] = {}
+
+    def of(self, pod: core.Pod, view: View) -> Demand | None:
+        """The pod's demand in this view; None if it needs no devices."""
+        basis = _basis_of(view)
+        if len(self._demands) >= MAX_KEPT or not all(map(is_, basis, self._basis)):
+            self.clear()
+            self._basis = basis
+        key = _key(pod, view)
+        if key is None:
+            return self._make(pod)
+        try:
+            return self._demands[key]
+        except KeyError:
+            demand = self._demands[key] = self._make(pod)
+            return demand
+
+    def clear(self) -> None:
+        self._demands.clear()
+
+
+def _basis_of(view: View) -> tuple[object, ...]:
+    """What any demand may be made from in a view."""
+    # Compared by identity: a view shares the objects of the view before it if nothing changed.
+    return view.classes, view.templates, view.namespaces, view.policies, view.quarantined
+
+
+def _key(pod: core.Pod, view: View) -> bytes | None:
+    """All that a pod's own demand is made from; None if that depends on more than this."""
+    spec, metadata = pod.spec, pod.metadata
+    if spec is None or metadata.uid in view.extended_claims:
+        return None
+    claims = _claims(pod, view) if spec.resource_claims else ()
+    if claims is None:
+        return None
+    given = metadata.annotations or {}
+    annotations = [given.get(name) for name in ANNOTATIONS]
+    units = spec.containers, spec.init_containers, spec.overhead
+    return msgspec.json.encode((metadata.namespace, annotations, *units, claims))
+
+
+_Wanted = tuple[str, str | resource.ResourceClaimSpec | None]
+
+
+def _claims(pod: core.Pod, view: View) -> list[_Wanted] | None:
+    """The pod's name for each of its claims, with the template's name or the claim's spec.
+
+    None if some claim is allocated already, or cannot be allocated now.
+    """
+    wanted: dict[str, _Wanted] = {}
+    for entry in entries_with_claims(pod):
+        name = claim_name(pod, entry)
+        if name is None:
+            wanted[f"/{entry.name}"] = (entry.name, entry.resource_claim_template_name)
+            continue
+        key = f"{pod.metadata.namespace}/{name}"
+        claim = view.claims.get(key)
+        if (
+            claim is None
+            or key in wanted
+            or f"{kinds.CLAIM.name} {key}" in view.quarantined
+            or not can_be_allocated(entry, claim, pod)
+        ):
+            return None
+        wanted[key] = (entry.name, claim.spec)
+    return [*wanted.values()]

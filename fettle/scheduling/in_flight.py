@@ -1,8 +1,8 @@
-"""Pods that were answered a moment ago and whose devices cannot be seen as taken yet.
+"""Pods in flight: answered a moment ago, and their devices are not visible as allocated yet.
 
-In a burst the scheduler asks about the next pod long before the allocation of the one before is
-visible, so what is predicted from a view is stale. How many pods with the same needs are on their
-way is known here, for a second; where they went is not. Pure; the clock is an argument.
+In a burst, the scheduler asks about the next pod before the allocation of the last one is visible,
+so predictions from the view alone would be stale. This module knows how many pods with the same
+needs are in flight, but not where they went. Verdicts count them. Pure; the clock is an argument.
 """
 
 from collections import Counter, OrderedDict, defaultdict
@@ -17,14 +17,14 @@ from fettle.dra import Claim, Request, claim_name, entries_with_claims, in_order
 from fettle.scheduling.demand import Demand
 
 SECONDS = 1.0
-"""How long a pod is expected; an allocation is visible after 0.35 s at the latest."""
+"""How long a pod counts as in flight; an allocation is visible after 0.35 s at the latest."""
 STEPS = (0, 1, 2, 4, 8)
-"""Numbers that are told apart; more than the last one count as that."""
+"""Counts are rounded up to one of these, at most the last."""
 
 _Needs = frozenset[tuple[Claim, int]]
-"""Claims without names, and how many of each."""
+"""Claims without names, each with its count."""
 _Claims = frozenset[str]
-"""What a pod's devices are allocated to; pods that name the same claim get the same ones."""
+"""The claims of a pod; pods that name the same claim get the same devices."""
 
 
 class _Answered(NamedTuple):
@@ -34,13 +34,13 @@ class _Answered(NamedTuple):
 
 
 class InFlight:
-    """Note pods as they are answered; ask how many with the same needs are on their way."""
+    """The pods in flight: `note` each that is answered, `count` those with the needs of another."""
 
     def __init__(self) -> None:
         self._by_needs: dict[_Needs, OrderedDict[str, _Answered]] = defaultdict(OrderedDict)
 
     def note(self, demand: Demand, pod: core.Pod, now: float) -> None:
-        """The pod may be placed now."""
+        """Note that the pod was answered, so it may be placed any moment."""
         if not demand.allocates:
             return
         pods = self._by_needs[_needs(demand)]
@@ -49,8 +49,12 @@ class InFlight:
         if len(self._by_needs) > 1000:
             self._forget(now)
 
-    def number(self, demand: Demand, pod: core.Pod, view: View, now: float) -> int:
-        """How many others' claims are on their way, rounded up to one of STEPS."""
+    def count(self, demand: Demand, pod: core.Pod, view: View, now: float) -> int:
+        """How many pods with the same needs are in flight, rounded up to one of STEPS.
+
+        Pods count as one if they share the claims that they name, and not at all if the pod itself
+        shares all of theirs.
+        """
         if not demand.allocates:
             return 0
         pods = self._by_needs.get(_needs(demand))
@@ -80,15 +84,14 @@ class InFlight:
 
 @lru_cache(maxsize=1024)
 def _needs(demand: Demand) -> _Needs:
-    """Equal where the allocator is asked for the same devices, whatever the requests are called;
-    other numbers of them are other needs."""
+    """Equal for demands that ask the allocator for the same devices, by whatever request names."""
     backing = in_order([request for units in demand.units for request in units.backing])
     claims = (*demand.claims, Claim("", backing)) if backing else demand.claims
     return frozenset(Counter(map(_unnamed, claims)).items())
 
 
 def _unnamed(claim: Claim) -> Claim:
-    """A claim without names; its constraints tell alternatives by their places."""
+    """A claim without names; its constraints name alternatives by their position."""
     names = [
         (request.name, each.name) for request in claim.requests for each in request.alternatives
     ]
@@ -113,6 +116,7 @@ def _unnamed(claim: Claim) -> Claim:
 
 
 def _claims(demand: Demand, pod: core.Pod) -> _Claims:
+    """The keys of the pod's claims; claims that are made for it alone have keys of its own."""
     names = {
         f"{pod.metadata.namespace}/{entry.resource_claim_name}"
         if entry.resource_claim_name

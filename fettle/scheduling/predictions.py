@@ -1,10 +1,9 @@
-"""Whether the devices that pods get are those that were predicted: Fettle's check on itself.
+"""Whether pods get the devices that were predicted: Fettle's check on itself.
 
-When a pod is answered its ask is remembered; when one of its claims is seen to be allocated, the
-node's record from before, which is still in the newest view, says what was predicted. An allocation
-of network devices does not say for which of their nodes it was made: it waits, with the records of
-its moment, until the pod is bound. Core: what is made of the results is the caller's. Fed by the
-writer, which knows claims and pods first.
+When a pod is answered, its demand is remembered. When one of its claims is seen to be allocated,
+the newest view still has the node as it was before, so the prediction is made from that. An
+allocation of network devices does not name its node: it waits, with the nodes as they were, until
+the pod is bound. The writer calls this, because it knows claims and pods first. Pure.
 """
 
 from collections import Counter, OrderedDict
@@ -29,26 +28,27 @@ from fettle.dra import (
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claimed import chosen
+from fettle.scheduling.judge.claims import choice_of
 from fettle.scheduling.judge.verdicts import EXTENDED_RESOURCES, Verdict, judge
 
 REMEMBERED = 2000
 MAX_WAITING = 50
-"""Pods whose allocations wait for them to be bound; each may hold on to the records of a view."""
+"""How many pods' allocations wait until the pod is bound; each may keep the nodes of a view."""
 BRIEF = Budget(steps=2000)
-"""The writer waits for the prediction."""
+"""A short one: the writer waits for the prediction."""
 _Pool = tuple[str, str]
 """Its driver and its name."""
 
 
 class Result(StrEnum):
-    """The outcome of a prediction.
+    """The outcome of a prediction: the first of these that applies.
 
-    REFUSED_DEVICE: the policy refuses one of the devices, whatever was predicted. EXACT: these
-    very devices. UNDECIDED: others, after none could be predicted. STALE: others, and the node or
-    what the pod asks for had changed since it was answered, or the node is not known to offer one
-    of them. OTHER_SOUND: others, with no such excuse; also if none were available. The first that
-    applies.
+    - REFUSED_DEVICE: the policy refuses one of the devices, whatever was predicted.
+    - EXACT: these very devices were predicted.
+    - UNDECIDED: the pod got other devices, but none could be predicted.
+    - STALE: the pod got other devices. The node or the demand had changed since it was answered, or
+      the node was not known to have one of these devices available.
+    - OTHER_SOUND: the pod got other devices, without such an excuse, or none was predicted.
     """
 
     REFUSED_DEVICE = "refused_device"
@@ -59,23 +59,23 @@ class Result(StrEnum):
 
 
 class _Allocation(NamedTuple):
-    """What one claim of a pod was given, and what was known just before: the nodes, the names of
-    those that had changed since the pod was answered (None: any may have), and the pools that lost
-    devices to other claims since the records were made.
+    """The devices that a claim of a pod got, and what was known just before.
 
-    `entry`: what the pod calls the claim. `asks_else`: the pod asked for something else by then, as
-    where a class was changed.
+    - `entry` is the pod's name for the claim.
+    - `demand_changed`: the pod's demand was another by then, for example because a class changed.
+    - `nodes` are all nodes; `changed` those that had changed since the pod was answered (None: any
+      may have); `unshown` the pools from which other claims took devices that `nodes` do not show.
     """
 
     entry: str
-    asks_else: bool
+    demand_changed: bool
     held: Sequence[AllocatedDevice]
     nodes: Mapping[str, NodeView]
     changed: frozenset[str] | None
     unshown: frozenset[_Pool]
 
-    def stale(self, node: NodeView) -> bool:
-        if self.asks_else or self.changed is None or node.name in self.changed:
+    def is_stale(self, node: NodeView) -> bool:
+        if self.demand_changed or self.changed is None or node.name in self.changed:
             return True
         return any((pool.driver, pool.name) in self.unshown for pool in node.pools)
 
@@ -83,8 +83,8 @@ class _Allocation(NamedTuple):
 class _Answered:
     """A pod that was answered on the view of `basis`.
 
-    `node`: where it goes, "" until that is seen; `waiting`: what it was given before that;
-    `predicted`: by node, once needed, and whether the node's record was stale.
+    `node` is where it goes, "" until that is known. `waiting` are allocations from before that.
+    `predicted` has the verdict by node, once needed, and whether the node's record was stale.
     """
 
     def __init__(self, demand: Demand, pod: core.Pod, basis: int) -> None:
@@ -97,8 +97,11 @@ class _Answered:
 
 
 class _Unshown:
-    """What the view of `basis` does not show yet: the names of classes that changed, and
-    allocations: of which pools, and of each claim the latest."""
+    """What the view of `basis` does not show yet.
+
+    These are the names of changed classes, the pools of new allocations, and of each claim the
+    latest allocation.
+    """
 
     def __init__(self, basis: int) -> None:
         self.basis = basis
@@ -107,7 +110,8 @@ class _Unshown:
         self._latest: LRUCache[tuple[str, str], resource.AllocationResult] = LRUCache(REMEMBERED)
 
     def note(self, claim: resource.ResourceClaim) -> bool:
-        """False if this allocation was noted before: whoever writes a claim sends it all."""
+        """Note a claim's allocation; false if it was noted before."""
+        # Each write of a claim, for whatever reason, sends the whole claim again.
         assert claim.allocation is not None
         of_claim = (claim.metadata.key, claim.metadata.uid)
         before = self._latest.get(of_claim)
@@ -116,17 +120,17 @@ class _Unshown:
 
 
 class Predictions:
-    """`told` hears of each allocation of a pod that was answered before."""
+    """Calls `on_result` for each allocation of a pod that was answered before."""
 
-    def __init__(self, answers: Answers, told: Callable[[Result], None]) -> None:
+    def __init__(self, answers: Answers, on_result: Callable[[Result], None]) -> None:
         self._answers = answers
-        self._told = told
+        self._on_result = on_result
         self._answered: OrderedDict[str, _Answered] = OrderedDict()
         self._waiting: OrderedDict[str, _Answered] = OrderedDict()
         self._unshown = _Unshown(-1)
 
     def answered(self, demand: Demand, pod: core.Pod) -> None:
-        """The pod was told of nodes that suit it."""
+        """Note that a pod was answered with suitable nodes."""
         if not demand.allocates:
             return
         key = pod.metadata.key
@@ -137,7 +141,7 @@ class Predictions:
             self._answered.popitem(last=False)
 
     def put(self, new: WireObject) -> None:
-        """An object as it is now; the newest view still has it as it was before."""
+        """Take an object as it is now; the newest view still has it as it was before."""
         if isinstance(new, resource.ResourceClaim):
             self._claim(new)
         elif isinstance(new, core.Pod):
@@ -157,9 +161,9 @@ class Predictions:
         if (answered := self._for(new)) is not None:
             changed = self._answers.publisher.changed_since(answered.basis)
             entry, unshown = _entry(new, answered.pod), frozenset(self._unshown.pools)
-            asks_else = self._asks_else(answered)
+            demand_changed = self._is_demand_changed(answered)
             answered.waiting.append(
-                _Allocation(entry, asks_else, held, view.nodes, changed, unshown)
+                _Allocation(entry, demand_changed, held, view.nodes, changed, unshown)
             )
             answered.node = _node(new) or answered.node
             self._compare(answered)
@@ -176,9 +180,11 @@ class Predictions:
         if self._unshown.basis != basis:
             self._unshown = _Unshown(basis)
 
-    def _asks_else(self, answered: _Answered) -> bool:
-        """Whether a pod that is still to be given devices asks for others than it was answered for,
-        by the newest view and by classes that this does not show yet."""
+    def _is_demand_changed(self, answered: _Answered) -> bool:
+        """Whether the pod asks for other devices than when it was answered.
+
+        Judged by the newest view, and by changed classes that this does not show yet.
+        """
         then, now = answered.demand, self._answers.demand(answered.pod)
         if now is None or now.units != then.units or not {*now.claims} <= {*then.claims}:
             return True
@@ -193,7 +199,7 @@ class Predictions:
             self._compare(answered)
 
     def _compare(self, answered: _Answered) -> None:
-        """What the pod was given, once it is known where."""
+        """Compare what the pod got, once its node is known."""
         key = answered.pod.metadata.key
         if not answered.node:
             self._waiting[key] = answered
@@ -203,12 +209,14 @@ class Predictions:
         self._waiting.pop(key, None)
         for allocation in answered.waiting:
             if (node := allocation.nodes.get(answered.node)) is not None:
-                self._told(self._result(answered, node, allocation))
+                self._on_result(self._result(answered, node, allocation))
         answered.waiting.clear()
 
     def _for(self, claim: resource.ResourceClaim) -> _Answered | None:
-        """The pod that a claim was allocated for: its owner, or the latest of those that name it,
-        and for which it is reserved where that is told."""
+        """The pod that a claim was allocated for: its owner, or the latest one that names it.
+
+        If the claim says for whom it is reserved, only for one of these.
+        """
         namespace = claim.metadata.namespace
         if owner := _owner(claim):
             answered = self._answered.get(f"{namespace}/{owner.name}")
@@ -245,37 +253,35 @@ class Predictions:
     def _predicted(
         self, answered: _Answered, node: NodeView, given: _Allocation
     ) -> tuple[Verdict, bool]:
-        """The verdict, and whether the node's record was stale.
-
-        Kept for the pod's other claims: they were allocated in the same moment.
-        """
+        """The verdict, and whether the node's record was stale."""
+        # Kept for the pod's other claims, which were allocated in the same moment.
         if (kept := answered.predicted.get(node.name)) is None:
             answers = self._answers
             acceptance = answers.table(answered.demand).acceptance
-            allocator = answers.matching().allocator(answers.profile, BRIEF)
+            allocator = answers.outcomes().allocator(answers.profile, BRIEF)
             alone = msgspec.structs.replace(answered.demand, in_flight=0)
-            kept = judge(alone, node, acceptance, allocator), given.stale(node)
+            kept = judge(alone, node, acceptance, allocator), given.is_stale(node)
             answered.predicted[node.name] = kept
         return kept
 
 
 def _refuses(acceptance: Acceptance, device: DeviceView, held: AllocatedDevice) -> bool:
-    """Whether a policy turns down a device that is allocated, unless its breaker is open."""
+    """Whether a policy refuses an allocated device; false while its breaker is open."""
     if device.id.driver in acceptance.open_breakers:
         return False
-    choice = chosen("", device, held.tolerations, acceptance, admin_access=held.admin_access)
+    choice = choice_of("", device, held.tolerations, acceptance, admin_access=held.admin_access)
     return bool(not choice.is_acceptable(acceptance) or choice.met.unmet)
 
 
 def _owner(claim: resource.ResourceClaim) -> OwnerReference | None:
-    """The pod that a claim was made for; None where it was not made for one."""
+    """The pod that a claim was made for; None if it was made for none."""
     owners = claim.metadata.owner_references or ()
     return next((owner for owner in owners if owner.kind == "Pod"), None)
 
 
 def _node(claim: resource.ResourceClaim) -> str:
-    """The one node where an allocation can be used; "" where there may be several: a selector of
-    network devices may name nodes too, that it leaves out or beside others."""
+    """The one node where an allocation can be used; "" if there may be several."""
+    # A selector of network devices may name nodes too: beside others, or as those it leaves out.
     selector = claim.allocation.node_selector if claim.allocation is not None else None
     terms = (selector.node_selector_terms or ()) if selector is not None else ()
     for wanted in (terms[0].match_fields or ()) if len(terms) == 1 else ():
@@ -286,7 +292,7 @@ def _node(claim: resource.ResourceClaim) -> str:
 
 
 def _entry(claim: resource.ResourceClaim, pod: core.Pod) -> str:
-    """What the pod calls the claim."""
+    """The pod's name for the claim."""
     if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) == "true":
         return EXTENDED_RESOURCES
     if (name := claim.metadata.annotation(resource.POD_CLAIM_NAME)) is not None:

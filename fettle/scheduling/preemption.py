@@ -1,122 +1,133 @@
-"""Verdicts on nodes as preemption would leave them, over the newest view: for the verb, and for
-people who wonder what it would bring. Beside `answering`."""
+"""Verdicts on nodes as preemption would leave them, over the newest view.
+
+For the preempt verb, and for explanations of what preemption would change. The scheduler names its
+victims before it evicts them. Once they are gone, a claim that only they had reserved is deleted if
+it was made for one of them, and deallocated otherwise; a claim that another pod has reserved stays.
+"""
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 from cachetools import LRUCache
 
-from fettle.api import core
-from fettle.cluster import NodeView
+from fettle.api import core, resource
+from fettle.cluster import NodeView, View
+from fettle.dra import claim_name, entries_with_claims, held_devices, with_released
 from fettle.model import reasons
 from fettle.pacing import pause, run_within
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.verdicts import Verdict
-from fettle.scheduling.victims import VictimsByNode, deallocated, emptied, lower
 
-MOST = 100
-"""Pods whose preemptions are remembered."""
-LET_GO_S = 10.0
-"""Longest that a pod waits for claims to let go, which takes them some milliseconds."""
+MAX_REMEMBERED = 100
+"""How many pods' preemptions are remembered."""
+RELEASE_S = 10.0
+"""How long a pod waits at most for claims to release devices, which takes them milliseconds."""
+OBJECTS_PER_PAUSE = 16
+"""Objects looked at between two pauses."""
 
 ByNode = Mapping[str, Collection[str]]
-"""Victims of a node, by their UIDs."""
+"""The UIDs of the victims on each node."""
+Claims = Mapping[str, resource.ResourceClaim]
+"""Claims by their keys."""
 
 
-class _Made(NamedTuple):
-    """A node that was emptied for a pod, of whom, and until when that may be waited for."""
+class _Emptied(NamedTuple):
+    """A node that was emptied for a pod, of which victims, and until when the pod waits for it."""
 
     node: str
     victims: Collection[str]
     until: float
 
 
-class Preempting:
-    """Remembers what pods were told, by their UIDs: a restart in the midst of a preemption may cost
-    one more."""
+class Preemption:
+    """Judges preemptions, and remembers by pod UID which nodes it answered with.
+
+    Nothing of it survives a restart: in the middle of a preemption that may cost one more.
+    """
 
     def __init__(self, answers: Answers, clock: Callable[[], float] = time.monotonic) -> None:
         self._answers = answers
         self._clock = clock
-        self._told: LRUCache[str, ByNode] = LRUCache(MOST)
-        self._made: LRUCache[str, _Made] = LRUCache(MOST)
+        self._answered: LRUCache[str, ByNode] = LRUCache(MAX_REMEMBERED)
+        self._emptied: LRUCache[str, _Emptied] = LRUCache(MAX_REMEMBERED)
 
-    async def worth(self, pod: core.Pod, victims: ByNode) -> list[str]:
-        """The nodes that would not be refused with their victims gone; none where that was done for
-        the pod elsewhere."""
+    async def acceptable_nodes(self, pod: core.Pod, victims: ByNode) -> list[str]:
+        """The nodes that would not be refused with their victims gone.
+
+        None of them if another node was emptied for the pod already.
+        """
         if await self._has_room_made(pod):
             return []
         verdicts = await self.verdicts(pod, victims)
         found = [name for name in victims if name not in verdicts or verdicts[name].fits]
-        self._told[pod.metadata.uid] = {name: victims[name] for name in found}
+        self._answered[pod.metadata.uid] = {name: victims[name] for name in found}
         return found
 
     async def _has_room_made(self, pod: core.Pod) -> bool:
-        """Whether a node that was emptied for the pod has a place for it, or will have once claims
-        let go of what its victims had.
-
-        The scheduler looks at a node as soon as the victims are gone, a moment before that, and
-        would evict others elsewhere for a pod that is refused there.
-        """
+        """Whether a node emptied for the pod has room for it, once claims release devices."""
+        # The scheduler tries the node as soon as the victims are gone, a moment before their claims
+        # release devices. If it is refused there, it would evict other pods elsewhere.
         uid, name = pod.metadata.uid, pod.nominated_node
-        if victims := self._told.get(uid, {}).get(name):
-            del self._told[uid]
-            self._made[uid] = _Made(name, victims, self._clock() + LET_GO_S)
-        made = self._made.get(uid)
-        if made is None or self._clock() > made.until:
+        if victims := self._answered.get(uid, {}).get(name):
+            del self._answered[uid]
+            self._emptied[uid] = _Emptied(name, victims, self._clock() + RELEASE_S)
+        emptied = self._emptied.get(uid)
+        if emptied is None or self._clock() > emptied.until:
             return False
-        then = (await self.verdicts(pod, {made.node: made.victims})).get(made.node)
-        return then is not None and then.fits and not then.rejected
+        then = (await self.verdicts(pod, {emptied.node: emptied.victims})).get(emptied.node)
+        return then is not None and then.can_be_placed
 
     async def verdicts(self, pod: core.Pod, victims: ByNode) -> dict[str, Verdict]:
-        """A verdict for each of these nodes that is known, on the pod, once these victims, by UID,
-        and all that they leave are gone. Nothing is kept of it.
+        """The pod's verdict on each of these nodes, with its victims and what they leave gone.
 
-        Waits once, within a bound, for selectors: a pod that finds all nodes full comes to this
-        verb first.
+        Leaves out nodes that are not known. Waits once, within a bound, for selectors. Nothing is
+        kept of it.
         """
         answers = self._answers
         cases = await run_within(None, lambda: list(self._cases(pod, victims)))
-        match = answers.matching()
-        verdicts = await answers.apart(cases, match, emptied=True)
-        if match.missing:
+        outcomes = answers.outcomes()
+        verdicts = await answers.judge_apart(cases, outcomes, emptied=True)
+        if outcomes.missing:  # a pod that finds all nodes full is sent to this verb first
             nodes = [node for _, node in cases]
             demands = dict.fromkeys(demand for demand, _ in cases)
-            await asyncio.gather(*(answers.evaluated(demand, nodes) for demand in demands))
-            verdicts = await answers.apart(cases, match, emptied=True)
+            await asyncio.gather(*(answers.evaluate_selectors(demand, nodes) for demand in demands))
+            verdicts = await answers.judge_apart(cases, outcomes, emptied=True)
         return verdicts
 
-    async def noted(self, pod: core.Pod, verdicts: dict[str, Verdict]) -> dict[str, Verdict]:
-        """The verdicts on a pod, with a note where they would turn with all of those gone that it
-        may preempt."""
+    async def with_notes(self, pod: core.Pod, verdicts: dict[str, Verdict]) -> dict[str, Verdict]:
+        """The verdicts on a pod, with notes where preemption would change them.
+
+        The notes are about preempting all pods on the node that the pod may preempt.
+        """
         view = self._answers.view
-        victims = await run_within(None, lambda: lower(view, pod))
+        victims = await run_within(None, lambda: preemptible_pods(view, pod))
         uids = {name: [one.metadata.uid for one in pods] for name, pods in victims.items()}
-        turned = await self.verdicts(pod, uids)
+        changed = await self.verdicts(pod, uids)
         return verdicts | {
-            name: _noted(verdicts[name], then, victims[name])
-            for name, then in turned.items()
+            name: _with_note(verdicts[name], then, victims[name])
+            for name, then in changed.items()
             if name in verdicts
         }
 
     def _cases(self, pod: core.Pod, by_node: ByNode) -> Iterator[tuple[Demand, NodeView]]:
-        """What is asked of each node by then, and what it will be like."""
+        """Each node with its victims gone, and the pod's demand by then."""
         view, usual = self._answers.view, self._answers.demand(pod)
         victims = VictimsByNode(view, by_node)
         for name in by_node:
             if usual is not None and (node := view.nodes.get(name)) is not None:
-                left = victims.left(name)
-                then = deallocated(view, pod, left)
+                left = victims.released_claims(name)
+                then = view_with_released(view, pod, left)
                 demand = self._answers.demand_in(then, pod) if then is not None else usual
-                yield demand or usual, emptied(node, left)
+                yield demand or usual, node_with_released(node, left)
             pause()
 
 
-def _noted(now: Verdict, then: Verdict, victims: Sequence[core.Pod]) -> Verdict:
+def _with_note(now: Verdict, then: Verdict, victims: Sequence[core.Pod]) -> Verdict:
     if now.fits == then.fits or then.rejected:
         return now
     keys = tuple(sorted(pod.metadata.key for pod in victims))
@@ -127,3 +138,64 @@ def _noted(now: Verdict, then: Verdict, victims: Sequence[core.Pod]) -> Verdict:
         devices = tuple(choice.device for choice in then.devices)
         note = reasons.PreemptionWouldHelp(keys, devices)
     return msgspec.structs.replace(now, notes=(*now.notes, note))
+
+
+# What victims leave behind
+
+
+class VictimsByNode:
+    """The victims on each node, by UID. Pods that the view does not know hold nothing."""
+
+    def __init__(self, view: View, by_node: Mapping[str, Collection[str]]) -> None:
+        self._view = view
+        self._by_node = {name: frozenset(uids) for name, uids in by_node.items()}
+        wanted = frozenset[str]().union(*self._by_node.values())
+        self._reserved: dict[str, list[resource.ResourceClaim]] = defaultdict(list)
+        for looked_at, claim in enumerate(view.claims.values()):
+            for uid in claim.reserved_for & wanted:
+                self._reserved[uid].append(claim)
+            if looked_at % OBJECTS_PER_PAUSE == 0:
+                pause()
+
+    def released_claims(self, name: str) -> Claims:
+        """The claims that are reserved for nobody once a node's victims are gone."""
+        gone = self._by_node[name]
+        theirs = (claim for uid in gone for claim in self._reserved.get(uid, ()))
+        return {claim.metadata.key: claim for claim in theirs if claim.reserved_for <= gone}
+
+
+def preemptible_pods(view: View, pod: core.Pod) -> Mapping[str, list[core.Pod]]:
+    """The pods with devices that a pending pod may preempt, by node."""
+    found: dict[str, list[core.Pod]] = defaultdict(list)
+    if pod.node_name or not pod.preempts:
+        return found
+    for looked_at, other in enumerate(view.pods.values()):
+        if other.node_name and other.priority < pod.priority:
+            found[other.node_name].append(other)
+        if looked_at % OBJECTS_PER_PAUSE == 0:
+            pause()
+    return found
+
+
+def node_with_released(node: NodeView, left: Claims) -> NodeView:
+    """The node without what these claims hold."""
+    held = [one for claim in left.values() for one in held_devices(claim) or ()]
+    return msgspec.structs.replace(node, pools=with_released(node.pools, held)) if held else node
+
+
+def view_with_released(view: View, pod: core.Pod, left: Claims) -> View | None:
+    """The view with the pod's own claims deallocated that are among these; None if none is."""
+    own = _own_claims(view, pod)
+    if own.keys().isdisjoint(left):
+        return None
+    anew = {
+        key: msgspec.structs.replace(claim, status=None) if key in left else claim
+        for key, claim in own.items()
+    }
+    return msgspec.structs.replace(view, claims=anew)
+
+
+def _own_claims(view: View, pod: core.Pod) -> Claims:
+    names = (claim_name(pod, entry) for entry in entries_with_claims(pod))
+    keys = (f"{pod.metadata.namespace}/{name}" for name in names)
+    return {key: view.claims[key] for key in keys if key in view.claims}

@@ -1,13 +1,17 @@
-"""Selectors evaluated before anybody asks, as views turn: so a request finds them in memory.
+"""Selectors evaluated before a pod asks, and waited for within a bound.
 
-Those of classes, which only administrators write, do not wait for those of templates, which any
-tenant may; a claim's own selectors come with the claim. Beside `answering`, which asks for them.
+`WarmUp` evaluates the selectors of classes, policies and templates when a view is published, so
+that requests find the outcomes in memory. `Evaluations` evaluates the selectors of a demand when it
+comes, in the background, and lets a request wait. Both serve `answers`.
 """
 
 import asyncio
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
+
+import structlog
 
 from fettle.api.resource import Device
 from fettle.cel import SelectorEngine
@@ -23,38 +27,40 @@ from fettle.cluster import (
 from fettle.dra import PoolView, cel_expressions, claim_of_spec
 from fettle.model import Policies, Policy, Requirement
 from fettle.pacing import Backoff, pause, run_within
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.requirements import Engines
 
-READY_NODES = 64
-AGAIN_S = 1.0
-"""A pause before what could not be evaluated is tried again; the next ones are four times as long
-as the one before."""
-LONGEST_AGAIN_S = 300.0
+_LOG = structlog.get_logger(__name__)
+
+NODES_AT_ONCE = 64
+RETRY_S = 1.0
+"""The first pause before a failed evaluation is tried again; each next one is 4 times as long."""
+LONGEST_RETRY_S = 300.0
 
 
 class WarmUpTargets(NamedTuple):
-    """What is to be evaluated on all nodes of a view."""
+    """What to evaluate on all nodes of a view."""
 
     selectors: frozenset[str]
     requirements: frozenset[Requirement] = frozenset()
 
 
 class _Retry:
-    """When what could not be evaluated is tried again, as a time of the loop; `at` is None where
-    there is no such thing."""
+    """When a failed evaluation is tried again, in the loop's time; `at` is None if none failed."""
 
     def __init__(self) -> None:
         self.at: float | None = None
-        self._backoff = Backoff(AGAIN_S, LONGEST_AGAIN_S, factor=4.0)
+        self._backoff = Backoff(RETRY_S, LONGEST_RETRY_S, factor=4.0)
 
     def take(self) -> bool:
-        """Whether it is time: then it is tried now."""
+        """Whether it is time to try again; if so, that counts as done."""
         if self.at is None or asyncio.get_running_loop().time() < self.at:
             return False
         self.at = None
         return True
 
     def tried(self, *, complete: bool) -> None:
+        """Note an evaluation; set the time for the next one unless it was `complete`."""
         if self.at is not None:
             return
         if complete:
@@ -64,7 +70,7 @@ class _Retry:
 
 
 class WarmUp:
-    """Keeps the engines' memory filled for the publisher's newest view."""
+    """Keeps the outcomes for the publisher's newest view in the engines' memory."""
 
     def __init__(self, publisher: Publisher, engines: Engines, policies: Policies) -> None:
         self._publisher = publisher
@@ -73,17 +79,19 @@ class WarmUp:
         self._policies = policies
 
     async def keep(self) -> None:
-        """Evaluate what stands in views, until cancelled."""
+        """Evaluate the selectors in each new view, until cancelled."""
+        # Two tasks: only administrators write classes, any tenant may write templates, and the
+        # selectors of classes must not wait for those.
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep(self._of_administrators, self._of_administrators_done))
             group.create_task(self._keep(self._of_templates, self._of_templates_done))
 
-    def of_view(self, view: View) -> Iterable[Policy]:
-        """All policies that count in it."""
+    def policies_of(self, view: View) -> Iterable[Policy]:
+        """All policies that apply in a view."""
         return (*self._policies.by_name.values(), *view.policies.values())
 
     def _of_administrators(self, view: View) -> WarmUpTargets:
-        required = (r for policy in self.of_view(view) for r in policy.placement.requires)
+        required = (r for policy in self.policies_of(view) for r in policy.placement.requires)
         return WarmUpTargets(_of_classes(view), frozenset(required))
 
     def _of_templates(self, view: View) -> WarmUpTargets:
@@ -96,7 +104,7 @@ class WarmUp:
 
     def _of_administrators_done(self, view: View, wanted: WarmUpTargets) -> None:
         self._engine.pin(wanted.selectors | {r.expression for r in wanted.requirements})
-        self._engines.warn(self.of_view(view))
+        self._engines.warn(self.policies_of(view))
 
     def _of_templates_done(self, _view: View, wanted: WarmUpTargets) -> None:
         self._engine.use(wanted.selectors)
@@ -107,7 +115,7 @@ class WarmUp:
         done: Callable[[View, WarmUpTargets], None],
     ) -> None:
         generation, basis, known = 0, -1, WarmUpTargets(frozenset())
-        seen: View | None = None
+        latest: View | None = None
         ready: dict[str, list[AttributeFingerprints]] = {}
         retry = _Retry()
         while True:
@@ -117,8 +125,8 @@ class WarmUp:
             if view.basis == basis and not again:
                 continue
             changed = self._publisher.changed_since(basis) if basis >= 0 else None
-            before, seen = seen, view
-            same = before is not None and _stands_as(before, view)
+            before, latest = latest, view
+            same = before is not None and _has_same_sources(before, view)
             wanted = known if same else await run_within(None, partial(wanted_in, view))
             if changed is None or _has_more(wanted, known):
                 changed = frozenset(view.nodes)
@@ -141,24 +149,26 @@ class WarmUp:
         ready: dict[str, list[AttributeFingerprints]],
         before: View | None,
     ) -> bool:
-        """Whether nothing is left of it; nodes that something is left of are not `ready`. What was
-        published in the view `before` by nodes that are, is evaluated; of pools alike, so is all
-        once one is."""
+        """Evaluate on these nodes; false if something is left. Nodes it is left on are not `ready`.
+
+        Devices already evaluated in the view `before` are skipped; one pool stands for all with the
+        same fingerprint.
+        """
         selectors, required = wanted
         complete = await self._engines.evaluate(required)  # also where there are no nodes
         evaluated: set[Hashable] = set()
-        for batch in _batches(sorted(changed), READY_NODES):
+        for batch in _batches(sorted(changed), NODES_AT_ONCE):
             nodes = [view.nodes[name] for name in batch if name in view.nodes]
             fresh = [n for n in nodes if not _is_same(_published(n), ready.get(n.name))]
             attributes = attributes_read(map(self._engine.reads, selectors))
-            looks = await run_within(None, partial(_looks, fresh, attributes))
-            new = partial(_devices_of, looks, evaluated, before, ready)
+            pools = await run_within(None, partial(_by_fingerprint, fresh, attributes))
+            new = partial(_devices_of, pools, evaluated, before, ready)
             devices = await run_within(None, new)
             done = await self._engine.evaluate(selectors, devices)
             done = await self._engines.evaluate(required, nodes) and done
             if done:
                 ready.update((node.name, _published(node)) for node in fresh)
-                evaluated.update(looks)
+                evaluated.update(pools)
             else:
                 complete = False
                 for node in nodes:
@@ -167,8 +177,8 @@ class WarmUp:
         return complete
 
 
-def _stands_as(before: View, now: View) -> bool:
-    """Whether what selectors stand in is the same."""
+def _has_same_sources(before: View, now: View) -> bool:
+    """Whether the objects that selectors are written in are the same."""
     return (
         now.classes is before.classes
         and now.templates is before.templates
@@ -177,33 +187,36 @@ def _stands_as(before: View, now: View) -> bool:
 
 
 def _of_classes(view: View) -> frozenset[str]:
+    """The selectors of all device classes."""
     return frozenset(e for c in view.classes.values() for e in cel_expressions(c.selectors))
 
 
 def _has_more(wanted: WarmUpTargets, known: WarmUpTargets) -> bool:
-    texts = {requirement.expression for requirement in wanted.requirements}
-    seen = {requirement.expression for requirement in known.requirements}
-    return bool(wanted.selectors - known.selectors or texts - seen)
+    now = {requirement.expression for requirement in wanted.requirements}
+    before = {requirement.expression for requirement in known.requirements}
+    return bool(wanted.selectors - known.selectors or now - before)
 
 
 def _published(node: NodeView) -> list[AttributeFingerprints]:
-    """What its devices say of themselves: the same objects until slices change, whatever claims
-    take of the devices."""
+    """The attributes that the node's devices publish, as fingerprints."""
+    # The same objects until slices change, whatever claims allocate.
     return [pool.attribute_fingerprints for pool in node.pools]
 
 
 def _is_same(
     now: Sequence[AttributeFingerprints], before: Sequence[AttributeFingerprints] | None
 ) -> bool:
-    """Never, where there are no digests to tell."""
+    """Whether the fingerprints are the same objects; false if there are none."""
     if before is None or len(before) != len(now):
         return False
     return all(new and new is old for new, old in zip(now, before, strict=True))
 
 
-def _look(pool: PoolView, attributes: Sequence[Attribute]) -> Hashable:
-    """The same of pools whose devices are the same to selectors that read these attributes; of no
-    other where there are no digests to tell."""
+def _fingerprint(pool: PoolView, attributes: Sequence[Attribute]) -> Hashable:
+    """The same for pools whose devices are the same to selectors that read these attributes.
+
+    A pool without digests is the same as no other.
+    """
     return (
         (attributes, pool.fingerprint, *attribute_digests(pool, attributes))
         if pool.fingerprint
@@ -211,37 +224,39 @@ def _look(pool: PoolView, attributes: Sequence[Attribute]) -> Hashable:
     )
 
 
-def _looks(
+def _by_fingerprint(
     nodes: Iterable[NodeView], attributes: Sequence[Attribute]
 ) -> dict[Hashable, tuple[NodeView, PoolView]]:
-    """A pool for each look."""
-    looks: dict[Hashable, tuple[NodeView, PoolView]] = {}
+    """One pool for each fingerprint, with its node."""
+    pools: dict[Hashable, tuple[NodeView, PoolView]] = {}
     for node in nodes:
         for pool in node.pools:
-            looks[_look(pool, attributes)] = node, pool
+            pools[_fingerprint(pool, attributes)] = node, pool
             pause()
-    return looks
+    return pools
 
 
 def _devices_of(
-    looks: Mapping[Hashable, tuple[NodeView, PoolView]],
+    pools: Mapping[Hashable, tuple[NodeView, PoolView]],
     evaluated: Container[Hashable],
     before: View | None,
     ready: Container[str],
 ) -> list[tuple[str, Device]]:
-    """Those of pools that are not evaluated."""
+    """The devices that are not evaluated yet, with their drivers."""
     found: list[tuple[str, Device]] = []
-    for look, (node, pool) in looks.items():
-        if look not in evaluated:
+    for fingerprint, (node, pool) in pools.items():
+        if fingerprint not in evaluated:
             earlier = before.nodes.get(node.name) if before else None
-            for device in _new(pool, earlier, ready):
+            for device in _new_devices(pool, earlier, ready):
                 found.append((pool.driver, device))
                 pause()
     return found
 
 
-def _new(pool: PoolView, before: NodeView | None, ready: Container[str]) -> Iterator[Device]:
-    """Its devices, but for those of slices that are as before on a node that was ready."""
+def _new_devices(
+    pool: PoolView, before: NodeView | None, ready: Container[str]
+) -> Iterator[Device]:
+    """The pool's devices, except those of unchanged slices on a node that was ready."""
     pools = before.pools if before is not None and before.name in ready else ()
     of_pool = (p for p in pools if (p.driver, p.name) == (pool.driver, pool.name))
     known = {id(d.device) for p in of_pool for d in p.devices}
@@ -251,3 +266,65 @@ def _new(pool: PoolView, before: NodeView | None, ready: Container[str]) -> Iter
 def _batches(names: Sequence[str], size: int) -> Iterable[Sequence[str]]:
     for start in range(0, len(names), size):
         yield names[start : start + size]
+
+
+# Evaluations that requests wait for
+
+
+class _Evaluation:
+    """An evaluation under way; `quick` is set once only costly selectors are left of it."""
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+        self.quick = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+
+class Evaluations:
+    """Evaluations of what demands select by, at most one for a demand at a time."""
+
+    def __init__(self, engines: Engines, wait_s: float) -> None:
+        self._engines = engines
+        self._wait_s = wait_s
+        self._under_way: dict[Demand, _Evaluation] = {}
+
+    async def wait(self, demand: Demand, nodes: Sequence[NodeView]) -> None:
+        """Wait until what a demand selects by is evaluated on these nodes, or takes too long."""
+        # A request waits only for what may be decided soon: neither for selectors that have proved
+        # costly, nor again for what an earlier request waited for to no avail.
+        running = self._under_way.get(demand)
+        if running is not None and not await _ended(running):
+            return
+        await _ended(self._start(demand, nodes))
+
+    def _start(self, demand: Demand, nodes: Sequence[NodeView]) -> _Evaluation:
+        """Start an evaluation that runs to its end, so that later demands find it in memory."""
+        evaluation = _Evaluation(asyncio.get_running_loop().time() + self._wait_s)
+        evaluation.task = asyncio.ensure_future(self._evaluate(demand, nodes, evaluation.quick))
+        self._under_way[demand] = evaluation
+
+        def end(task: "asyncio.Task[None]") -> None:
+            evaluation.quick.set()
+            if self._under_way.get(demand) is evaluation:
+                del self._under_way[demand]
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _LOG.error("selectors could not be evaluated for a demand", exc_info=error)
+
+        evaluation.task.add_done_callback(end)
+        return evaluation
+
+    async def _evaluate(
+        self, demand: Demand, nodes: Sequence[NodeView], quick: asyncio.Event
+    ) -> None:
+        await self._engines.evaluate(demand.policy.placement.requires, nodes)
+        devices = [(d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices]
+        await self._engines.devices.evaluate(demand.selectors, devices, quick)
+
+
+async def _ended(evaluation: _Evaluation) -> bool:
+    """Wait until only costly selectors are left, or it took too long; true if it has ended."""
+    assert evaluation.task is not None
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(evaluation.until):
+            await evaluation.quick.wait()
+    return evaluation.task.done()

@@ -238,12 +238,12 @@ class Runtime:
         )
 
     def _keep_answers_current(self, source: _Source, writer: Writer, answers: Answers) -> None:
-        self._readiness.notes += [answers.follows, answers.open_breakers]
+        self._readiness.notes += [answers.allocator_notes, answers.open_breakers]
         tasks = self._tasks
         tasks.keep("writer", writer.run())
         tasks.keep("feed", source.feed(writer))
         if source.session is not None:
-            tasks.keep("version", follow_server_version(source.session, answers.follow))
+            tasks.keep("version", follow_server_version(source.session, answers.follow_version))
         tasks.keep("selectors", answers.keep_ready())
         tasks.keep("verdicts", answers.keep_complete())
 

@@ -7,7 +7,7 @@ from collections.abc import Set
 from fettle.api import core
 from fettle.cluster import View
 from fettle.pacing import run_within
-from fettle.scheduling import Answers, Demand, Taken, Units, counted, full
+from fettle.scheduling import Answers, Demand, Taken, Units, count_taken, nodes_lacking_units
 
 
 class AllowedNodes:
@@ -32,12 +32,13 @@ class AllowedNodes:
 
     async def _full_nodes(self, demand: Demand, pod: core.Pod, view: View) -> frozenset[str]:
         if view.generation != self._generation:
-            self._taken = await run_within(None, lambda: counted(view.pods.values()))
+            self._taken = await run_within(None, lambda: count_taken(view.pods.values()))
             self._generation = view.generation
             self._full.clear()
         key = demand.units, pod.priority
         if key not in self._full:
+            nodes = view.nodes.values()
             self._full[key] = await run_within(
-                None, lambda: full(demand, view.nodes.values(), self._taken, preemptor=pod)
+                None, lambda: nodes_lacking_units(demand, nodes, self._taken, preemptor=pod)
             )
         return self._full[key]

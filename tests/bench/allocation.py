@@ -14,7 +14,7 @@ from fettle.dra import AllocationStatus, Alternative, Claim, Request
 from fettle.dra.allocator import allocate
 from fettle.dra.claims import Constraint
 from fettle.scheduling import Answers
-from fettle.scheduling.tables.tables import Matching
+from fettle.scheduling.tables import SelectorOutcomes
 from tests.bench import inventories
 from tests.bench.figures import Figure
 from tests.bench.houses import House
@@ -109,10 +109,10 @@ def _claim(count: int, *constraints: Constraint) -> Claim:
     return Claim("gpus", (gpus,), constraints)
 
 
-def _matching(engine: SelectorEngine, view: View) -> Matching:
+def _matching(engine: SelectorEngine, view: View) -> SelectorOutcomes:
     publisher = Publisher()
     publisher.publish(view, frozenset(view.nodes))
-    return Answers(publisher, engine, Settings()).matching()
+    return Answers(publisher, engine, Settings()).outcomes()
 
 
 def _devices(view: View) -> Sequence[tuple[str, Device]]:

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from extender.browse import Browse
 from fettle.api import kinds
-from fettle.scheduling import Preempting
-from fettle.scheduling.preemption import LET_GO_S
+from fettle.scheduling import Preemption
+from fettle.scheduling.preemption import RELEASE_S
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node
@@ -225,15 +225,18 @@ async def test_others_are_evicted_where_the_node_is_gone(
 async def test_claims_that_never_let_go_are_not_waited_for_long(cluster: Cluster) -> None:
     now = 0.0
     extender = Extender()
-    preempting = Preempting(extender.answers, lambda: now)
+    preemption = Preemption(extender.answers, lambda: now)
     for name in ("n", "m"):
         cluster.node(name, lost="b")
         cluster.claim(f"of-{name}", "a", f"low-{name}", node=name)
     cluster.show(extender)
-    assert await preempting.worth(b.pod(TEMPLATE), {"n": ["low-n"], **ELSEWHERE}) == ["n", "m"]
-    assert await preempting.worth(b.pod(nominated("n")), ELSEWHERE) == []
-    now = LET_GO_S + 1
-    assert await preempting.worth(b.pod(nominated("n")), ELSEWHERE) == ["m"]
+    assert await preemption.acceptable_nodes(b.pod(TEMPLATE), {"n": ["low-n"], **ELSEWHERE}) == [
+        "n",
+        "m",
+    ]
+    assert await preemption.acceptable_nodes(b.pod(nominated("n")), ELSEWHERE) == []
+    now = RELEASE_S + 1
+    assert await preemption.acceptable_nodes(b.pod(nominated("n")), ELSEWHERE) == ["m"]
 
 
 async def test_the_claims_of_a_full_cluster_are_read_in_short_slices(
@@ -243,8 +246,8 @@ async def test_the_claims_of_a_full_cluster_are_read_in_short_slices(
     for number in range(5000):
         cluster.claim(f"c{number}", "a", f"low-{number}")
     cluster.show(extender)
-    preempting = Preempting(extender.answers)
-    verdicts, turns = await turns_during(preempting.verdicts(b.pod(TEMPLATE), {"n": ["low-1"]}))
+    preemption = Preemption(extender.answers)
+    verdicts, turns = await turns_during(preemption.verdicts(b.pod(TEMPLATE), {"n": ["low-1"]}))
     assert set(verdicts) == {"n"}
     assert turns > 3
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from fettle.cli.calling import fetch
 from fettle.cli.demo import fleet
 from fettle.cli.demo.served import Served, ended_by_signals
-from fettle.explain import pods as explain
+from fettle.explain import summary
 from fettle.model import FettleError
 
 WIDTH = 100
@@ -92,7 +92,7 @@ def _scene(served: Served, nodes: list[str], pod_of: Callable[[str], dict[str, A
         explained = fetch(served.browse, "/explain", {"pod": key})["nodes"]
         for node in nodes:
             if not reasons.get(node) or policy == "training":
-                reasons[node] = explain.reason(explained[node])
+                reasons[node] = summary(explained[node])
     return Scene(verdicts, reasons)
 
 

@@ -1,22 +1,53 @@
-"""What a policy accepts now: of one device or node, why it does not. Pure."""
+"""What of a health counts for this request, and whether the policy accepts it. Pure.
 
-from collections.abc import Mapping, Sequence
+Stands between health and verdict. Evidence counts neither for taints that the request tolerates nor
+for device plugins that the pod does not use. `complaint` says why a policy does not accept what is
+left.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from fettle.api.resource import DeviceToleration
+from fettle.cluster import NodeView, PluginView
 from fettle.config import HealthSettings
-from fettle.model import Degraded, DeviceId, Health, Placement, State, Unknown, reasons
+from fettle.dra import domain_of, tolerates
+from fettle.health import START, assess
+from fettle.model import (
+    SOUND,
+    Degraded,
+    DeviceId,
+    Evidence,
+    Family,
+    Health,
+    Placement,
+    State,
+    TaintRef,
+    Unknown,
+    Weighed,
+    reasons,
+)
 from fettle.model.reasons import Complaint, DeviceRefusal, NodeRefusal
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.requirements import Requirements
-from fettle.scheduling.judge.tolerated import Tolerated, tolerating
+
+
+class Tolerated(NamedTuple):
+    """Health by the evidence that counts, and the tolerated taints whose evidence does not."""
+
+    health: Health
+    taints: tuple[TaintRef, ...] = ()
 
 
 class Acceptance(msgspec.Struct, frozen=True):
-    """What a policy accepts now. `open_breakers` are drivers or resources it may not refuse on.
+    """What a policy accepts now.
 
-    `thresholds` are those between states, for health without what a request tolerates;
-    `requirements` look up what the policy requires beside health.
+    `open_breakers` are drivers or resources for which it may not refuse. `thresholds` are those
+    between states, for health without tolerated evidence. `requirements` look up what the policy
+    requires besides health.
     """
 
     placement: Placement
@@ -33,18 +64,18 @@ class Acceptance(msgspec.Struct, frozen=True):
 
         Lack of knowledge never refuses, nor does what a tenant could have caused.
         """
-        tolerated = health.state is State.UNKNOWN and self.placement.unknown is Unknown.ALLOW
-        return 1.0 if tolerated else health.proven
+        allowed = health.state is State.UNKNOWN and self.placement.unknown is Unknown.ALLOW
+        return 1.0 if allowed else health.proven
 
     def tolerating(self, health: Health, tolerations: Sequence[DeviceToleration]) -> Tolerated:
         """A device's health for a request with these tolerations."""
-        return tolerating(health, tolerations, self.thresholds)
+        return without_tolerated(health, tolerations, self.thresholds)
 
 
 def complaint(health: Health, placement: Placement) -> Complaint | None:
     """Why a policy does not accept something of this health; None if it does.
 
-    Never for what a tenant could have brought about: that lowers a score, which steers.
+    It never complains about what a tenant could have caused: that only lowers a score.
     """
     found = _complaint(health, placement)
     return Complaint.HELD if found is not None and health.held else found
@@ -93,3 +124,89 @@ def device_refusal(
     if (found := complaint(health, placement)) is None:
         return None
     return _OF_DEVICES[found](request, device, health, placement.min_score, allocated)
+
+
+# Evidence of tolerated taints
+
+
+def without_tolerated(
+    health: Health, tolerations: Sequence[DeviceToleration], thresholds: HealthSettings
+) -> Tolerated:
+    """The health of a device for a request with these tolerations.
+
+    The allocator gives such a device to such a request, so the taint alone is no ground to refuse
+    it. All other evidence counts, an operator's hold included.
+    """
+    if not tolerations or not health.evidence:
+        return Tolerated(health)
+    left = tuple(w for w in health.evidence if not _is_excused(w.evidence, tolerations))
+    if len(left) == len(health.evidence):
+        return Tolerated(health)
+    excused = {t for w in health.evidence if w not in left for t in w.evidence.taints}
+    return Tolerated(_judged_afresh(left, thresholds), tuple(sorted(excused)))
+
+
+def _judged_afresh(evidence: tuple[Weighed, ...], thresholds: HealthSettings) -> Health:
+    """The health by this evidence, as if nothing else had ever been reported."""
+    # Not from the state that it was in before: that may be due to evidence which does not count.
+    if not evidence:
+        return SOUND
+    return assess(evidence, START, thresholds, math.inf, all_clear=False).health
+
+
+def _is_excused(evidence: Evidence, tolerations: Sequence[DeviceToleration]) -> bool:
+    if not evidence.taints or evidence.family is Family.OPERATOR:
+        return False
+    return all(
+        any(
+            tolerates(toleration, taint) and not _is_evicted(toleration, taint)
+            for toleration in tolerations
+        )
+        for taint in evidence.taints
+    )
+
+
+def _is_evicted(toleration: DeviceToleration, taint: TaintRef) -> bool:
+    """Whether a pod that tolerates the taint so is evicted, at once or some seconds later."""
+    if taint.effect != "NoExecute":
+        return False  # seconds count for no other effect
+    # Eviction counts only tolerations that name NoExecute. Seconds are grace for a pod that runs,
+    # after which a new one would be evicted too.
+    return toleration.effect != "NoExecute" or toleration.toleration_seconds is not None
+
+
+# Evidence about other device plugins
+
+
+def unrelated_domains(demand: Demand, node: NodeView) -> list[str]:
+    """The domains of evidence about the node that say nothing about what the pod asks for.
+
+    A kubelet that cannot give a pod its `smarter-devices/fuse` says nothing about the node's GPUs,
+    which another device plugin offers. Resources of one domain count as one plugin's.
+    """
+    known = {weighed.evidence.domain for weighed in node.health.evidence} - {""}
+    # Devices of claims have no domain to compare with, so all evidence counts for them.
+    if not known or demand.claims or demand.bound or any(units.backing for units in demand.units):
+        return []
+    return sorted(known - {domain_of(units.resource) for units in demand.units})
+
+
+def without_domains(
+    domains: Collection[str], node: NodeView, thresholds: HealthSettings
+) -> NodeView:
+    """The node without the evidence about device plugins of these domains."""
+    if not domains:
+        return node
+
+    def health(whole: Health) -> Health:
+        left = tuple(w for w in whole.evidence if w.evidence.domain not in domains)
+        return whole if len(left) == len(whole.evidence) else _judged_afresh(left, thresholds)
+
+    def plugin(whole: PluginView) -> PluginView:
+        units = tuple(
+            msgspec.structs.replace(unit, health=health(unit.health)) for unit in whole.units
+        )
+        return msgspec.structs.replace(whole, units=units)
+
+    plugins = {name: plugin(each) for name, each in node.plugins.items()}
+    return msgspec.structs.replace(node, health=health(node.health), plugins=plugins)

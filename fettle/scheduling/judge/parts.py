@@ -1,29 +1,26 @@
-"""What one part of an ask says of a node: the node itself, or device-plugin units on it. Pure."""
+"""What one part of a demand says about a node: the node itself, a claim, or units. Pure.
 
-from collections import Counter
-from collections.abc import Iterable
-from functools import partial
+`units` and `claims` make parts; `verdicts` combines them into the node's verdict.
+"""
 
 import msgspec
 
-from fettle.cluster import NodeView, PluginView
+from fettle.cluster import NodeView
 from fettle.model import DeviceId, Health, TaintRef, reasons
 from fettle.model.reasons import Reason
-from fettle.scheduling.demand import Units
-from fettle.scheduling.judge import draws, ranking
-from fettle.scheduling.judge.acceptance import Acceptance, complaint, node_refusal
+from fettle.scheduling.judge.acceptance import Acceptance, node_refusal
 from fettle.scheduling.judge.requirements import Met
 
 UNDECIDED_VALUE = 0.5
-"""What a node is worth, times its own score, where its devices cannot be told."""
+"""What a node is worth, times its own score, if its devices cannot be told."""
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
-    """One device a pod would get: `request` is the DRA request it would satisfy.
+    """One device that a pod would get; `request` is the DRA request that it would satisfy.
 
-    `health` is the device's without what the request tolerates, which is `tolerated`; `met` says
-    what the policy requires of it in vain. With `admin_access` its health counts for nothing: who
-    watches a device or clears its fault gets to it whatever is wrong with it.
+    `health` is the device's without the evidence of `tolerated` taints. `met` says which
+    requirements of the policy the device does not meet. With `admin_access` the health does not
+    count: whoever watches a device or repairs it needs access whatever is wrong with it.
     """
 
     request: str
@@ -34,16 +31,16 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     admin_access: bool = False
 
     def is_acceptable(self, acceptance: Acceptance) -> bool:
-        """Whether its health is."""
+        """Whether the policy accepts its health."""
         return self.admin_access or acceptance.accepts(self.health)
 
 
 class Part(msgspec.Struct, gc=False):
-    """What one part of an ask says of a node; `keys` are the drivers or the resource concerned.
+    """What one part of a demand says about a node; `keys` are the drivers or the resource in it.
 
-    `required` are refusals that no breaker overrules: they are for what the policy requires.
-    `rejected` are reasons for which the scheduler itself does not place the pod here: decided,
-    and needs no refusal.
+    `required` are refusals for what the policy requires; no breaker overrules them. `rejected` are
+    reasons why the scheduler itself does not place the pod here, so no refusal is needed. `held`:
+    an operator's hold takes part in a refusal.
     """
 
     keys: frozenset[str] = frozenset()
@@ -56,9 +53,12 @@ class Part(msgspec.Struct, gc=False):
     notes: list[Reason] = []
     held: bool = False
 
-    def pass_over(self, *, taint_would_help: bool) -> None:
-        """Note on the first refusal that acceptable devices are here, and whether a taint would
-        have the scheduler take them; it does not help against what the policy requires."""
+    def note_passed_over(self, *, taint_would_help: bool) -> None:
+        """Note on the first refusal that the scheduler passes over acceptable devices here.
+
+        `taint_would_help`: it would take them if a DeviceTaintRule kept it off the refused ones.
+        That does not help against what the policy requires.
+        """
         of = self.required or self.refusals
         first, *others = of
         if isinstance(first, reasons.DeviceRequirementNotMet):
@@ -71,8 +71,10 @@ class Part(msgspec.Struct, gc=False):
 
 
 def node_part(node: NodeView, acceptance: Acceptance, *, only_admin_access: bool = False) -> Part:
-    """The node's own health counts once more than through its devices only when it is refused;
-    which it is not for an ask that `only_admin_access` at devices."""
+    """What the node itself says: whether its own health and its labels are acceptable.
+
+    A demand for `only_admin_access` is not refused for the node's health.
+    """
     met = acceptance.requirements.of_node(node)
     unmet, undecided = met.unmet, met.undecided
     if node.unread:  # its labels are not known
@@ -81,6 +83,7 @@ def node_part(node: NodeView, acceptance: Acceptance, *, only_admin_access: bool
         required=[reasons.NodeRequirementNotMet(what) for what in unmet],
         undecided=[reasons.NodeRequirementUndecided(what, why) for what, why in undecided],
     )
+    # No value of its own: the node's health counts through its devices already.
     if not only_admin_access and (why := node_refusal(node.health, acceptance.placement)):
         part.refusals = [why]
         part.held = node.health.held
@@ -88,75 +91,10 @@ def node_part(node: NodeView, acceptance: Acceptance, *, only_admin_access: bool
 
 
 def rejected_part(why: Reason, node: NodeView) -> Part:
-    """What the scheduler's own checks refuse: allowed, and scored low."""
+    """What the scheduler's own checks reject: allowed, and scored low."""
     return Part(value=UNDECIDED_VALUE * node.health.score, rejected=[why])
 
 
 def undecided_part(why: Reason, node: NodeView) -> Part:
     """What cannot be decided: allowed, and scored low."""
     return Part(value=UNDECIDED_VALUE * node.health.score, undecided=[why])
-
-
-def units_part(
-    units: Units, plugin: PluginView, node: NodeView, acceptance: Acceptance, *, emptied: bool
-) -> Part:
-    """Device plugins: units are not chosen, so the draw is over every unit that may be free."""
-    placement = acceptance.placement
-    part = Part(frozenset((units.resource,)), notes=_withdrawn(plugin))
-    if plugin.allocatable < units.count:
-        part.value = UNDECIDED_VALUE * node.health.score
-        part.rejected.append(
-            reasons.NotEnoughUnits(units.resource, plugin.allocatable, units.count)
-        )
-        return part
-    drawn = draws.allocatable(plugin) if emptied else draws.free(plugin, units.count)
-    healths = [*drawn.named, *([(node.health, drawn.rest)] if drawn.rest else [])]
-    refused = [(health, number) for health, number in healths if not acceptance.accepts(health)]
-    sound = drawn.size - sum(number for _, number in refused)
-    part.held = any(health.held for health, _ in refused)
-    worth = partial(ranking.drawn_at_random, count=units.count, aggregate=placement.aggregate)
-    part.value = worth(_tally((health.score, number) for health, number in healths))
-    counted = worth(_tally((acceptance.counted(health), number) for health, number in healths))
-    if sound < units.count:
-        worst = min((health for health, _ in refused), key=lambda h: h.proven)
-        found = complaint(worst, placement)
-        assert found is not None
-        part.refusals.append(
-            reasons.TooFewAcceptableUnits(
-                units.resource, sound, drawn.size, units.count, found, worst, placement.min_score
-            )
-        )
-    elif counted < placement.min_score:
-        worst = min((health for health, _ in healths), key=lambda h: h.proven)
-        part.refusals.append(
-            reasons.UnitsWorthTooLittle(
-                units.resource, units.count, drawn.size, counted, placement.min_score, worst
-            )
-        )
-    return part
-
-
-def _withdrawn(plugin: PluginView) -> list[Reason]:
-    """What there is to know of units that are not in any draw, where some are known by name."""
-    named = tuple(unit.unit for unit in plugin.units if unit.withdrawn)
-    if not named:
-        return []
-    known = sum(unit.withdrawn for unit in plugin.units)
-    return [
-        reasons.UnitsWithdrawn(
-            plugin.resource,
-            plugin.withdrawn,
-            plugin.capacity,
-            named,
-            known,
-            plugin.counts_withdrawn,
-        )
-    ]
-
-
-def _tally(units: Iterable[tuple[float, int]]) -> dict[float, int]:
-    """Scores and how many units have each."""
-    tally: Counter[float] = Counter()
-    for score, number in units:
-        tally[score] += number
-    return tally

@@ -1,8 +1,8 @@
-"""What a policy requires of nodes and devices in CEL, looked up for one table of verdicts.
+"""What a policy requires of nodes and devices in CEL, looked up for verdicts.
 
-Expressions are evaluated beforehand by the selectors' engine; here their outcomes are found in its
-memory. An expression is about devices if it compiles with the variable `device`, about nodes if it
-does with `node`; what compiles with neither is ignored, and whatever is not known is allowed.
+The selector engine evaluates expressions beforehand; this module looks up their outcomes in its
+memory. An expression is about devices if it compiles with the variable `device`, and about nodes if
+it compiles with `node`. One that compiles with neither is ignored. What is not known is allowed.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -20,8 +20,11 @@ _LOG = structlog.get_logger(__name__)
 
 
 class Met(NamedTuple):
-    """Requirements that something does not meet, and those of which that cannot be told, with the
-    evaluator's word; in the policy's own words. Both are empty where all are met."""
+    """The requirements that something does not meet, by the policy's description of them.
+
+    `undecided` are those of which that is not known, with the evaluator's reason. Both are empty if
+    all are met.
+    """
 
     unmet: tuple[str, ...] = ()
     undecided: tuple[tuple[str, str], ...] = ()
@@ -31,7 +34,7 @@ ALL_MET = Met()
 
 
 class Engines:
-    """One worker, asked about devices and about nodes."""
+    """The selector engines for expressions about devices and about nodes; both share a worker."""
 
     def __init__(self, devices: SelectorEngine) -> None:
         self.devices = devices
@@ -41,8 +44,10 @@ class Engines:
     async def evaluate(
         self, requirements: Iterable[Requirement], nodes: Iterable[NodeView] = ()
     ) -> bool:
-        """Fill the memory for these nodes and their devices; without nodes, only compile. True if
-        all is evaluated that can be; see `SelectorEngine.evaluate`."""
+        """Evaluate requirements on these nodes and their devices; without nodes, only compile them.
+
+        True if everything is evaluated that can be; see `SelectorEngine.evaluate`.
+        """
         expressions = {requirement.expression for requirement in requirements}
         if not expressions:
             return True
@@ -57,21 +62,21 @@ class Engines:
         return done
 
     def about(self, requirement: Requirement) -> SelectorEngine | None:
-        """The engine for its variable; None: it compiles with neither, or is not known yet."""
+        """The engine for its variable; None if it compiles with neither, or is not compiled yet."""
         for engine in (self.devices, self.nodes):
             if engine.refusal(requirement.expression) == "":
                 return engine
         return None
 
     def known(self, requirement: Requirement) -> bool:
-        """Whether it is known what a requirement is about, if anything."""
+        """Whether it is known if a requirement is about devices, about nodes, or neither."""
         expression = requirement.expression
         if self.devices.refusal(expression) == "":
             return True
         return None not in (self.devices.refusal(expression), self.nodes.refusal(expression))
 
     def refusal(self, requirement: Requirement) -> str:
-        """Why a requirement is ignored; "" where it is not, or that is not known yet."""
+        """Why a requirement is ignored; "" if it is not, or if that is not known yet."""
         if not self.known(requirement) or self.about(requirement) is not None:
             return ""
         about_node = "node." in requirement.expression
@@ -87,15 +92,18 @@ class Engines:
         ]
 
     def warn(self, policies: Iterable[Policy]) -> None:
-        """Log what is ignored, once: the API server cannot check expressions."""
-        said = frozenset((policy.name, why) for policy in policies for why in self.ignored(policy))
-        for name, why in sorted(said - self._warned):
+        """Log each requirement that is ignored, once."""
+        # The API server does not compile these expressions, so nobody else reports them.
+        ignored = frozenset(
+            (policy.name, why) for policy in policies for why in self.ignored(policy)
+        )
+        for name, why in sorted(ignored - self._warned):
             _LOG.warning("a policy's requirement is ignored", policy=name, reason=why)
-        self._warned = said
+        self._warned = ignored
 
 
 class Requirements:
-    """Those of one policy. `missed` counts look-ups of what is not evaluated yet."""
+    """The requirements of one policy; `missed` counts look-ups of what is not evaluated yet."""
 
     def __init__(
         self, requirements: tuple[Requirement, ...] = (), engines: Engines | None = None
@@ -105,29 +113,31 @@ class Requirements:
         self.missed = 0
 
     def of_device(self, device: DeviceView) -> Met:
-        """What a device does not meet."""
+        """The requirements that a device does not meet."""
         if self._engines is None or not self._requirements:
             return ALL_MET
         engine = self._engines.devices
         return self._met(engine, lambda e: engine.outcome(e, device.id.driver, device.device))
 
     def of_node(self, node: NodeView) -> Met:
-        """What a node does not meet, apart from its devices."""
+        """The requirements that a node does not meet, apart from its devices."""
         if self._engines is None or not self._requirements:
             return ALL_MET
         engine, labels = self._engines.nodes, rows.device_of_node(node.labels)
         return self._met(engine, lambda e: engine.outcome(e, "", labels))
 
     def reads(self) -> list[Reads]:
-        """What they look at in devices."""
+        """What the expressions read of devices."""
         if self._engines is None:
             return []
         devices = self._engines.devices
         return [devices.reads(r.expression) for r in self._about(devices)]
 
     def given_up_until(self, since: float) -> float:
-        """When the first that was given up is tried again, if that is after `since`; infinity
-        where there is none."""
+        """When the first evaluation that was given up is tried again, if that is after `since`.
+
+        Infinity if there is none.
+        """
         if self._engines is None or not self._requirements:
             return inf
         expressions = [requirement.expression for requirement in self._requirements]
@@ -135,7 +145,7 @@ class Requirements:
         return min(engine.given_up_until(expressions, since) for engine in engines)
 
     def labels(self, node: NodeView) -> Hashable:
-        """The labels of a node that they look at."""
+        """A fingerprint of the node's labels that the expressions read."""
         if self._engines is None or not self._requirements:
             return ()
         nodes = self._engines.nodes
@@ -146,12 +156,12 @@ class Requirements:
         return tuple(rows.row_fingerprint(nodes.reads(r.expression), "", seen) for r in about)
 
     def _about(self, engine: SelectorEngine) -> list[Requirement]:
-        """Those that are looked up there, or may be: the ones of which nothing is known yet."""
+        """The requirements that this engine evaluates, or may, since they are not compiled yet."""
         engines = self._engines
         assert engines is not None
         return [r for r in self._requirements if not engines.known(r) or engines.about(r) is engine]
 
-    def _met(self, engine: SelectorEngine, look: Callable[[str], Outcome | None]) -> Met:
+    def _met(self, engine: SelectorEngine, outcome_of: Callable[[str], Outcome | None]) -> Met:
         assert self._engines is not None
         unmet: list[str] = []
         undecided: list[tuple[str, str]] = []
@@ -161,7 +171,7 @@ class Requirements:
                 continue
             if self._engines.about(requirement) is not engine:
                 continue
-            outcome = look(requirement.expression)
+            outcome = outcome_of(requirement.expression)
             if outcome is None:
                 self.missed += 1
             elif outcome.kind is OutcomeKind.NO_MATCH:

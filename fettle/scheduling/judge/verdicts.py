@@ -1,6 +1,6 @@
-"""A node's answer to an ask: it fits, with a value and the devices, or it is refused, with reasons.
+"""A node's answer to a demand: it fits, with a value and devices, or is refused, with reasons.
 
-Pure: ask + node + acceptance → verdict. Whatever cannot be decided is allowed and scored low;
+Pure: demand + node + acceptance → verdict. What cannot be decided is allowed and scored low:
 nothing here refuses for lack of knowledge.
 """
 
@@ -13,34 +13,29 @@ from fettle.dra import Claim, Request, in_order
 from fettle.model import Aggregate, reasons
 from fettle.model.reasons import Reason
 from fettle.scheduling.demand import Demand
-from fettle.scheduling.judge import ranking, unrelated
-from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claimed import (
+from fettle.scheduling.judge.acceptance import Acceptance, unrelated_domains, without_domains
+from fettle.scheduling.judge.claims import (
     Allocator,
     bound_part,
     claims_part,
     has_unacceptable_device,
 )
-from fettle.scheduling.judge.parts import (
-    Choice,
-    Part,
-    node_part,
-    rejected_part,
-    undecided_part,
-    units_part,
-)
+from fettle.scheduling.judge.parts import Choice, Part, node_part, rejected_part, undecided_part
+from fettle.scheduling.judge.scores import host_score
+from fettle.scheduling.judge.units import units_part
 
 EXTENDED_RESOURCES = "<extended-resources>"
 """What the scheduler calls the claim that it makes for extended resources."""
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """`score` is the extender's 0..10. `overruled` are refusals that an open breaker set aside.
+    """A node's answer to a demand; `score` is the extender's 0..10.
 
-    `undecided` are the reasons why a part could not be judged; the part was allowed. `rejected` are
-    those for which the scheduler itself does not place the pod here; they are not Fettle's
-    refusals, so such a node `fits` as far as Fettle is asked. `notes` say what else there is to
-    know. `near_refusal`: it is not refused, and has devices that would be, had they been free.
+    - `refusals` are Fettle's. `overruled` are refusals that an open breaker sets aside.
+    - `undecided` says why some part could not be judged. That part is allowed.
+    - `rejected` says why the scheduler itself does not place the pod here. These are not Fettle's
+      refusals: such a node `fits` as far as Fettle is asked.
+    - `near_refusal`: the node is not refused, but has devices that would be, had they been free.
     """
 
     fits: bool
@@ -56,8 +51,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def can_be_placed(self) -> bool:
-        """Whether the pod can be placed there, as far as can be told: neither Fettle refuses it nor
-        the scheduler's own checks do."""
+        """Whether neither Fettle nor the scheduler's own checks keep the pod off the node."""
         return self.fits and not self.rejected
 
 
@@ -69,12 +63,12 @@ def judge(
     *,
     emptied: bool = False,
 ) -> Verdict:
-    """The node's verdict on the ask.
+    """The node's verdict on the demand.
 
-    `emptied` judges it as preemption would leave it: every device-plugin unit may be in the draw.
+    `emptied` judges it as preemption would leave it: every device-plugin unit may be drawn.
     """
-    others = unrelated.domains(demand, node)
-    node = unrelated.without(others, node, acceptance.thresholds)
+    others = unrelated_domains(demand, node)
+    node = without_domains(others, node, acceptance.thresholds)
     parts = [node_part(node, acceptance, only_admin_access=demand.only_admin_access)]
     if others:
         parts[0].notes = [reasons.OtherKubeletRefusals(tuple(others))]
@@ -98,7 +92,7 @@ def judge(
         near_refusal = has_unacceptable_device(claims, node, acceptance)
     parts += [undecided_part(why, node) for why in demand.unsettled]
     if node.quarantined:
-        for part in parts:  # what cannot be read may be what is lacking
+        for part in parts:  # what is missing may be in the object that cannot be read
             part.undecided += part.rejected
             part.rejected = []
         parts.insert(0, Part(undecided=[*map(reasons.ObjectUnreadable, node.quarantined)]))
@@ -123,7 +117,7 @@ def _combine(
     rejected = tuple(why for p in parts for why in p.rejected)
     devices = tuple(d for p in parts for d in p.devices)
     counted = (node.health, *(d.health for d in devices if not d.admin_access))
-    score = ranking.host_score(
+    score = host_score(
         value,
         placement.degraded,
         provoked=max(health.provoked for health in counted),

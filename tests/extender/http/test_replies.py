@@ -14,8 +14,8 @@ from fettle.cluster import NodeView
 from fettle.config import ExtenderSettings
 from fettle.dra.allocator.features import parse_git_version
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.ranking import MAX_SCORE
-from fettle.scheduling.tables.tables import Matching, Narrowed, Table
+from fettle.scheduling.judge.scores import MAX_SCORE
+from fettle.scheduling.tables import Narrowed, SelectorOutcomes, Table
 from tests.controlplane import building
 from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
@@ -56,7 +56,7 @@ def test_differences_between_nodes_are_those_of_their_scores_in_either_form(
 ) -> None:
     demand = units(policy)  # type: ignore[arg-type]
     table = Table(demand, Acceptance(demand.policy.placement, frozenset()))
-    match = Matching(SelectorEngine())
+    match = SelectorOutcomes(SelectorEngine())
     for at, worth in enumerate((*others, *[usual] * count)):
         table.judge(b.node(f"n{at}", gpus=8, own=b.health(worth)), match)
     names = [*table.verdicts, "unheard"]
@@ -74,7 +74,7 @@ def test_differences_between_nodes_are_those_of_their_scores_in_either_form(
 def test_a_score_is_listed_as_it_is_by_now_whatever_was_listed_before(form: Replies) -> None:
     demand = units(INFERENCE)
     table = Table(demand, Acceptance(demand.policy.placement, frozenset()))
-    match = Matching(SelectorEngine())
+    match = SelectorOutcomes(SelectorEngine())
 
     def judge(name: str, worth: float) -> int:
         table.judge(b.node(name, gpus=8, own=b.health(worth)), match)
@@ -86,7 +86,7 @@ def test_a_score_is_listed_as_it_is_by_now_whatever_was_listed_before(form: Repl
     worn = judge("a", 0.6)
     assert listed(form, table, ["a"]) == {"a": worn}
     judge("b", 1.0)
-    table.follow("b", ["a", "c"])
+    table.take_over("b", ["a", "c"])
     assert listed(form, table, ["a", "c"]) == {"a": sound, "c": sound}
     assert len({unknown, sound, worn}) == 3
 
@@ -189,7 +189,7 @@ async def test_once_the_servers_version_is_known_long_replies_are_as_its_schedul
 ) -> None:
     names = many(extender, WORN, DEAD)
     for version, refused, hosts in (("v1.37.1", 0, 1), ("v1.35.3", 1, len(names) - 1)):
-        extender.answers.follow(version)
+        extender.answers.follow_version(version)
         reply = await extender.filter(POD, *names)
         assert len(reply["FailedAndUnresolvableNodes"]) == refused
         assert len(await extender.prioritize(POD, *reply["NodeNames"])) == hosts

@@ -8,7 +8,7 @@ from fettle.api import core, resource
 from fettle.cluster import View
 from fettle.config import Settings
 from fettle.explain.wording import texts
-from fettle.scheduling import demand as asks
+from fettle.scheduling.demand import demand_of
 from tests.fettle import building as b
 
 POLICIES = Settings().all_policies()
@@ -65,29 +65,29 @@ def claim(
 
 
 def barred(pod: core.Pod, *claims: resource.ResourceClaim) -> str:
-    ask = asks.demand_of(pod, view(*claims), POLICIES)
+    ask = demand_of(pod, view(*claims), POLICIES)
     assert ask is not None
     return "; ".join(texts(ask.barred))
 
 
 def test_a_claim_that_the_pods_status_does_not_need_is_no_part_of_the_demand() -> None:
     skipped = {"name": "gpu"}
-    assert asks.demand_of(pod(skipped), view(), POLICIES) is None
-    ask = asks.demand_of(pod(skipped, units=1), view(), POLICIES)
+    assert demand_of(pod(skipped), view(), POLICIES) is None
+    ask = demand_of(pod(skipped, units=1), view(), POLICIES)
     assert ask is not None
     assert (ask.claims, ask.unsettled, len(ask.units)) == ((), (), 1)
 
 
 def test_the_other_claims_of_a_pod_are_still_needed() -> None:
     entries = [{"name": name, "resourceClaimTemplateName": "t"} for name in ("gpu", "nic")]
-    ask = asks.demand_of(pod({"name": "gpu"}, resourceClaims=entries), view(), POLICIES)
+    ask = demand_of(pod({"name": "gpu"}, resourceClaims=entries), view(), POLICIES)
     assert ask is not None
     assert [wanted.name for wanted in ask.claims] == ["nic"]
 
 
 def test_a_claim_that_the_spec_names_is_needed_whatever_the_status_says() -> None:
     entries = [{"name": "gpu", "resourceClaimName": "made"}]
-    ask = asks.demand_of(pod({"name": "gpu"}, resourceClaims=entries), view(claim()), POLICIES)
+    ask = demand_of(pod({"name": "gpu"}, resourceClaims=entries), view(claim()), POLICIES)
     assert ask is not None
     assert [wanted.name for wanted in ask.claims] == ["gpu"]
 
@@ -147,6 +147,6 @@ def test_the_claim_of_a_bound_pod_is_not_left_over() -> None:
 
 def test_without_a_class_behind_a_resource_a_left_over_claim_does_not_count() -> None:
     waiting = pod(units=1, resourceClaims=None)
-    ask = asks.demand_of(waiting, view(claim(annotations=EXTENDED)), POLICIES, backed=False)
+    ask = demand_of(waiting, view(claim(annotations=EXTENDED)), POLICIES, backed=False)
     assert ask is not None
     assert ask.barred == ()

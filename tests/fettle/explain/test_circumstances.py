@@ -5,20 +5,20 @@ import pytest
 
 from fettle.api import core
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.explain import pods as explain
+from fettle.explain.pods import explain_pod
 from fettle.model import BUILT_IN, Policies
-from fettle.scheduling import demand as demands
+from fettle.scheduling.demand import demand_of
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.verdicts import judge
 from tests.fettle import building as b
 
 
 def test_a_pod_that_is_not_in_the_view_is_told_of_as_it_was() -> None:
     resolved = Policies().resolve({}, {}, {}, {})
-    gone = explain.pod("ns/p", resolved, None, {}, b.view())
+    gone = explain_pod("ns/p", resolved, None, {}, b.view())
     assert "deleted" in gone["notes"][0]
-    there = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": b.pod(b.gpu_pod())}))
+    there = explain_pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": b.pod(b.gpu_pod())}))
     assert there["notes"] == []
 
 
@@ -26,7 +26,7 @@ def test_a_pod_that_its_gates_hold_back_is_told_of() -> None:
     raw = b.gpu_pod()
     raw["spec"]["schedulingGates"] = [{"name": "a.example/x"}, {"name": "y"}]
     resolved = Policies().resolve({}, {}, {}, {})
-    (note,) = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": b.pod(raw)}))["notes"]
+    (note,) = explain_pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": b.pod(raw)}))["notes"]
     assert note == (
         "the pod has scheduling gates (a.example/x, y): the scheduler does not look at it before "
         "they are removed"
@@ -38,7 +38,7 @@ def test_a_pod_whose_gates_were_removed_is_not_held_back_whatever_a_condition_st
     said = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     pod = b.pod({**b.gpu_pod(), "status": {"conditions": [said]}})
     resolved = Policies().resolve({}, {}, {}, {})
-    assert explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"] == []
+    assert explain_pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"] == []
 
 
 def test_a_claim_that_was_not_made_yet_is_told_of() -> None:
@@ -52,7 +52,7 @@ def test_a_claim_that_was_not_made_yet_is_told_of() -> None:
     status = {"resourceClaimStatuses": made}
     pod = b.pod({"metadata": {"name": "p"}, "spec": spec, "status": status})
     resolved = Policies().resolve({}, {}, {}, {})
-    (note,) = explain.pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"]
+    (note,) = explain_pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"]
     assert note == (
         "the ResourceClaim for gpu has not been made from its template yet, for which the "
         "scheduler waits: events of the pod say why, such as a quota"
@@ -73,7 +73,7 @@ def test_where_a_pod_is_that_has_a_node_is_told(phase: str, where: str) -> None:
     bound = b.pod({**raw, "status": {"phase": phase}})
     resolved = Policies().resolve({}, {}, {}, {})
     view = b.view(b.node("n1", gpus=1), pods={"ns/p": bound})
-    (note,) = explain.pod("ns/p", resolved, None, {}, view)["notes"]
+    (note,) = explain_pod("ns/p", resolved, None, {}, view)["notes"]
     assert note == f"{where}the verdicts are for another pod like it"
 
 
@@ -95,7 +95,7 @@ def test_what_a_pod_was_given_for_extended_resources_is_told_with_its_health() -
         extended_claims={pod.metadata.uid: claim},
     )
     resolved = Policies().resolve({}, {}, {}, {})
-    _, note = explain.pod("ns/p", resolved, None, {}, view)["notes"]
+    _, note = explain_pod("ns/p", resolved, None, {}, view)["notes"]
     assert note == (
         f"for its extended resources it holds {b.DRIVER}/n/b, Unhealthy (0.20): a fault; "
         f"{b.DRIVER}/n/a, Healthy (1.00); {b.DRIVER}/n/z, which is not published for this node"
@@ -138,7 +138,7 @@ def test_what_a_pod_holds_by_claims_of_its_own_is_told_with_its_health() -> None
     node = b.node("n", pools=(b.pool(b.device("a"), b.device("b", 0.2)),))
     view = b.view(node, pods={"ns/p": pod}, claims=claims)
     resolved = Policies().resolve({}, {}, {}, {})
-    assert explain.pod("ns/p", resolved, None, {}, view)["notes"] == [
+    assert explain_pod("ns/p", resolved, None, {}, view)["notes"] == [
         "the pod runs on n: the verdicts are for another pod like it, which gets claims of its own",
         f"for its claim gpu it holds {b.DRIVER}/n/b, Unhealthy (0.20): a fault",
         f"for its claim gpu it has admin access to {b.DRIVER}/n/a, Healthy (1.00)",
@@ -182,13 +182,13 @@ def unused(
     ]
     view = b.view(*nodes, pods={"ns/p": pod}, claims={"ns/c": claim})
     policies = Policies()
-    demand = demands.demand_of(pod, view, policies)
+    demand = demand_of(pod, view, policies)
     assert demand is not None
     demand = msgspec.structs.replace(demand, policy=BUILT_IN["training"])
     acceptance, allocator = Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH)
     verdicts = {node.name: judge(demand, node, acceptance, allocator) for node in nodes}
     resolved = policies.resolve({}, {}, {}, {})
-    found: list[str] = explain.pod("ns/p", resolved, demand, verdicts, view)["notes"]
+    found: list[str] = explain_pod("ns/p", resolved, demand, verdicts, view)["notes"]
     return found
 
 

@@ -6,11 +6,11 @@ from fettle.cel import Outcome
 from fettle.cel.runtime import outcomes
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.dra import Alternative, Claim, DeviceView, Request
-from fettle.explain import pods as explain
+from fettle.explain.pods import explain_pod
 from fettle.model import BUILT_IN, Policies
 from fettle.scheduling import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.verdicts import judge
 from tests.fettle import building as b
 
@@ -29,7 +29,7 @@ def notes(**devices: str) -> list[str]:
     verdicts = {name: judge(ASK, node, acceptance, allocator) for name, node in nodes.items()}
     view = b.view(*nodes.values(), pods={"ns/p": b.pod(b.gpu_pod())})
     resolved = Policies().resolve({}, {}, {}, {})
-    told: dict[str, Any] = explain.pod("ns/p", resolved, ASK, verdicts, view)
+    told: dict[str, Any] = explain_pod("ns/p", resolved, ASK, verdicts, view)
     found: list[str] = told["notes"]
     return found
 

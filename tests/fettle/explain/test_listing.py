@@ -5,7 +5,7 @@ import pytest
 
 from fettle.cli.printing import MOST_UNHEARD, print_devices
 from fettle.cluster import NodeView, PluginView, UnitView
-from fettle.explain import listing
+from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_conditions
 from fettle.model import SOUND, UnknownCondition
 from tests.fettle import building as b
 from tests.fettle.explain.test_pods import DWELLING
@@ -23,8 +23,8 @@ def test_what_is_not_healthy_is_listed_though_no_evidence_is_left(
     ]
     view = b.view(*nodes)
     data = {
-        "nodes": listing.of_nodes(view, only_unsound=True),
-        "network": listing.of_network(view, only_unsound=True),
+        "nodes": list_nodes(view, only_unsound=True),
+        "network": list_network_devices(view, only_unsound=True),
         "quarantined": {},
     }
     print_devices(data, everything=False)
@@ -59,7 +59,7 @@ def test_what_is_not_healthy_is_listed_though_no_evidence_is_left(
 def test_what_is_special_of_a_unit_is_told(unit: UnitView, about: str) -> None:
     plugins = {"x": PluginView("x", 8, 8 - unit.withdrawn, (unit,))}
     node = msgspec.structs.replace(b.node(), plugins=plugins)
-    (told_node,) = listing.of_nodes(b.view(node))
+    (told_node,) = list_nodes(b.view(node))
     assert told_node["resources"][0]["units"][0]["about"] == about
 
 
@@ -67,14 +67,14 @@ def test_a_device_of_the_network_is_listed_once_with_the_nodes_that_can_use_it()
     fabric = b.pool(b.device("fab-0", 0.5, local=""), b.device("fab-1", local=""), name="all")
     own = b.pool(b.device("gpu-0", 0.5))
     view = b.view(*(b.node(name, pools=(fabric, own)) for name in ("n1", "n2")))
-    listed = listing.of_network(view)
+    listed = list_network_devices(view)
     assert [(d["device"], d["nodes"]) for d in listed] == [
         ("gpu.example.com/n/fab-0", ["n1", "n2"]),
         ("gpu.example.com/n/fab-1", ["n1", "n2"]),
     ]
-    unsound = listing.of_network(view, only_unsound=True)
+    unsound = list_network_devices(view, only_unsound=True)
     assert [d["device"] for d in unsound] == ["gpu.example.com/n/fab-0"]
-    nodes = listing.of_nodes(view)
+    nodes = list_nodes(view)
     assert [d["device"] for n in nodes for d in n["devices"]] == ["gpu.example.com/n/gpu-0"] * 2
 
 
@@ -92,7 +92,7 @@ def test_conditions_that_no_rule_names_are_listed_the_rarest_status_first(
         "nodes": [],
         "network": [],
         "quarantined": {},
-        "unheard": listing.unknown_conditions(view),
+        "unheard": list_unknown_conditions(view),
     }
     print_devices(data, everything=False)
     _, heading, burn_in, odd = capsys.readouterr().out.splitlines()
@@ -113,7 +113,7 @@ def test_of_many_conditions_that_no_rule_names_some_are_listed(
         "nodes": [],
         "network": [],
         "quarantined": {},
-        "unheard": listing.unknown_conditions(view),
+        "unheard": list_unknown_conditions(view),
     }
     print_devices(told, everything=False)
     lines = capsys.readouterr().out.splitlines()[2:]

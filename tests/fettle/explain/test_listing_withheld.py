@@ -9,7 +9,7 @@ from fettle.cel.runtime.outcomes import MATCH
 from fettle.cli import printing
 from fettle.dra import Alternative, Claim, Request
 from fettle.dra.allocator.shortfall import explain_shortfall
-from fettle.explain import listing
+from fettle.explain.devices import list_network_devices, list_nodes
 from fettle.explain.wording import texts
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node
@@ -49,7 +49,7 @@ def own(fleet: Fleet, *slices: Raw, unsound: bool = False) -> dict[str, str | No
     """The devices that are listed of the node `n`, each with why it cannot be taken now."""
     for raw in slices:
         fleet.put(kinds.SLICE, raw)
-    listed = listing.of_nodes(fleet.look(), only_unsound=unsound)
+    listed = list_nodes(fleet.look(), only_unsound=unsound)
     assert [told["node"] for told in listed if told["devices"]] in ([], ["n"])
     return {d["device"].rpartition("/")[2]: d["withheld"] for n in listed for d in n["devices"]}
 
@@ -58,7 +58,7 @@ def network(fleet: Fleet, *slices: Raw) -> list[tuple[str, list[str], str | None
     """The devices of the network that are listed, with their nodes and why none can take them."""
     for raw in slices:
         fleet.put(kinds.SLICE, raw)
-    listed = listing.of_network(fleet.look())
+    listed = list_network_devices(fleet.look())
     return [(d["device"].rpartition("/")[2], d["nodes"], d["withheld"]) for d in listed]
 
 
@@ -122,7 +122,7 @@ def test_explanations_of_a_pod_say_of_such_a_pool_the_same(fleet: Fleet, device:
 def test_whether_a_claim_holds_it_is_listed_too(fleet: Fleet) -> None:
     fleet.put(kinds.CLAIM, claim("c", "bad"))
     own(fleet, slice_("s", BAD, GOOD, count=2))
-    (told,) = (n for n in listing.of_nodes(fleet.view) if n["devices"])
+    (told,) = (n for n in list_nodes(fleet.view) if n["devices"])
     assert {d["device"]: d["allocated"] for d in told["devices"]} == {
         f"{b.DRIVER}/n/bad": True,
         f"{b.DRIVER}/n/good": False,
@@ -156,7 +156,7 @@ def test_a_device_that_some_nodes_can_take_is_listed_for_those_alone(fleet: Flee
 
 def test_the_table_says_first_why_a_device_cannot_be_taken(fleet: Fleet) -> None:
     own(fleet, slice_("s", BAD, GOOD, count=2))
-    data = {"nodes": listing.of_nodes(fleet.view), "network": listing.of_network(fleet.view)}
+    data = {"nodes": list_nodes(fleet.view), "network": list_network_devices(fleet.view)}
     table = printing.device_table(data, everything=True)
     devices, why = (list(column.cells) for column in (table.columns[1], table.columns[-1]))
     said = dict(zip(devices, why, strict=True))

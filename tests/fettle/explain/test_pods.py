@@ -11,13 +11,13 @@ from fettle.cel.runtime.outcomes import MATCH
 from fettle.cli.printing import evidence_lines, print_evidence
 from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.dra import AllocatedDevice, Alternative, Claim, DeviceView, Request
-from fettle.explain import listing
-from fettle.explain import pods as explain
+from fettle.explain.devices import list_nodes
+from fettle.explain.pods import explain_pod, plain_health, plain_verdict, result_word, summary
 from fettle.model import BUILT_IN, SOUND, Health, Kept, Policies, State, Weighed, reasons
 from fettle.scheduling import Demand, Units
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.verdicts import judge
 from tests.fettle import building as b
 
@@ -28,7 +28,7 @@ def told(demand: Demand, node: NodeView) -> dict[str, Any]:
     """A node's answer as `/explain` has it."""
     allocator = Allocator(lambda *_: MATCH, explains=True)
     answer = judge(demand, node, Acceptance(demand.policy.placement), allocator)
-    return {**explain.verdict(answer), "health": explain.health(node.health), "units": []}
+    return {**plain_verdict(answer), "health": plain_health(node.health), "units": []}
 
 
 def bound(device: str, *, to: str = "n") -> Demand:
@@ -51,8 +51,8 @@ NODE = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
 
 def test_a_node_to_which_a_claim_is_not_allocated_does_not_fit() -> None:
     value = told(bound("a", to="other"), NODE)
-    assert explain.word(value) == "no fit"
-    assert explain.reason(value).startswith("claim k is allocated to other nodes (it holds ")
+    assert result_word(value) == "no fit"
+    assert summary(value).startswith("claim k is allocated to other nodes (it holds ")
     assert (value["fits"], value["allowed"]) == (False, True)
 
 
@@ -62,33 +62,33 @@ def test_beside_a_refusal_it_is_told_that_a_claim_is_allocated_elsewhere_anyway(
         bound("b", to="other"), claims=asking(Request("g", (wanted("g"),))).claims
     )
     value = told(both, lost)
-    assert explain.word(value) == "refused"
-    refusal, anyway = explain.reason(value).split("; no fit anyway: ")
+    assert result_word(value) == "refused"
+    refusal, anyway = summary(value).split("; no fit anyway: ")
     assert "which is Unhealthy" in refusal
     assert anyway.startswith("claim k is allocated to other nodes")
 
 
 def test_a_device_that_vanished_under_its_claim_is_told() -> None:
     value = told(bound("dead"), NODE)
-    assert explain.word(value) == "fits"
+    assert result_word(value) == "fits"
     assert value["score"] == 8
-    assert explain.reason(value) == (
+    assert summary(value) == (
         "claim k holds gpu.example.com/n/dead, which is not published for this node"
     )
 
 
 def test_a_device_that_a_claim_holds_is_told() -> None:
-    assert explain.reason(told(bound("a"), NODE)) == "holds gpu.example.com/n/a"
+    assert summary(told(bound("a"), NODE)) == "holds gpu.example.com/n/a"
 
 
 def test_one_request_would_get_its_devices_without_more_words() -> None:
     value = told(asking(Request("g", (wanted("g", 2),))), NODE)
-    assert explain.reason(value) == "would get gpu.example.com/n/a, gpu.example.com/n/b"
+    assert summary(value) == "would get gpu.example.com/n/a, gpu.example.com/n/b"
 
 
 def test_several_requests_say_which_device_is_for_which() -> None:
     value = told(asking(Request("g", (wanted("g"),)), Request("h", (wanted("h"),))), NODE)
-    assert explain.reason(value) == (
+    assert summary(value) == (
         "would get gpu.example.com/n/a for k/g and gpu.example.com/n/b for k/h"
     )
 
@@ -96,7 +96,7 @@ def test_several_requests_say_which_device_is_for_which() -> None:
 def test_the_alternative_that_would_be_taken_is_told() -> None:
     listed = Request("g", (wanted("g/four", 4), wanted("g/one")), listed=True)
     value = told(asking(listed), NODE)
-    assert explain.reason(value) == "would get gpu.example.com/n/a for k/g (alternative one)"
+    assert summary(value) == "would get gpu.example.com/n/a for k/g (alternative one)"
 
 
 def in_a_burst(policy: str, in_flight: int, *requests: Request) -> Demand:
@@ -107,7 +107,7 @@ def test_the_device_by_which_a_score_is_lower_in_a_burst_is_told() -> None:
     node = b.node(pools=(b.pool(b.device("a"), b.device("b", 0.85), b.device("c")),))
     value = told(in_a_burst("inference", 2, Request("g", (wanted("g"),))), node)
     assert value["score"] == 8
-    assert explain.reason(value) == (
+    assert summary(value) == (
         "would get gpu.example.com/n/a; up to 2 pods with the same needs may be placed here first: "
         "this one may then get gpu.example.com/n/b (0.85)"
     )
@@ -151,15 +151,15 @@ def test_a_device_that_a_claim_holds_is_told_beside_one_whose_name_begins_alike(
     demand = in_a_burst("inference", 1, Request("g", (wanted("g"),)))
     taken = b.device("d1", allocated=True)
     node = b.node(pools=(b.pool(taken, b.device("a"), b.device("d10", 0.8)),))
-    reason = explain.reason(told(msgspec.structs.replace(demand, bound=held), node))
+    reason = summary(told(msgspec.structs.replace(demand, bound=held), node))
     assert reason.startswith("holds gpu.example.com/n/d1; would get gpu.example.com/n/a for k/g; ")
     assert reason.endswith("may then get gpu.example.com/n/d10 (0.80)")
 
 
 def test_what_nothing_provides_does_not_fit_and_what_is_not_known_is_undecided() -> None:
     value = told(Demand(INFERENCE, units=(Units(b.RESOURCE, 1),)), NODE)
-    assert explain.word(value) == "no fit"
-    assert explain.word(
+    assert result_word(value) == "no fit"
+    assert result_word(
         told(Demand(INFERENCE, unsettled=(reasons.ClaimNotFound("k", "ns/k"),)), NODE)
     ) == ("undecided")
 
@@ -170,7 +170,7 @@ def explained(node: NodeView, count: int, *pods: core.Pod) -> dict[str, Any]:
     answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
     resolved = Policies().resolve({}, {}, {}, {})
     view = b.view(node, pods={f"ns/{i}": pod for i, pod in enumerate(pods)})
-    (told,) = explain.pod("ns/p", resolved, demand, {node.name: answer}, view)["nodes"].values()
+    (told,) = explain_pod("ns/p", resolved, demand, {node.name: answer}, view)["nodes"].values()
     assert isinstance(told, dict)
     return told
 
@@ -185,19 +185,19 @@ def test_a_node_whose_units_are_taken_does_not_fit() -> None:
     """kube-scheduler: Insufficient example.com/gpu."""
     node = b.node("n1", gpus=8)
     value = explained(node, 2, holding(7, "n1"))
-    assert (explain.word(value), value["fits"], value["allowed"]) == ("no fit", False, True)
-    assert explain.reason(value) == (
+    assert (result_word(value), value["fits"], value["allowed"]) == ("no fit", False, True)
+    assert summary(value) == (
         f"{b.RESOURCE}: 7 of 8 are taken by pods, 2 requested, which the scheduler's own check "
         "refuses"
     )
-    assert explain.word(explained(node, 1, holding(7, "n1"))) == "fits"
-    assert explain.word(explained(node, 8, holding(8, "n2"))) == "fits"
+    assert result_word(explained(node, 1, holding(7, "n1"))) == "fits"
+    assert result_word(explained(node, 8, holding(8, "n2"))) == "fits"
 
 
 def test_where_a_node_cannot_be_read_taken_units_decide_nothing() -> None:
     node = msgspec.structs.replace(b.node("n1", gpus=8), quarantined=("Node n1: no object",))
     value = explained(node, 1, holding(8, "n1"))
-    assert explain.word(value) == "undecided"
+    assert result_word(value) == "undecided"
     assert any("8 of 8 are taken" in why for why in value["undecided"])
 
 
@@ -209,10 +209,10 @@ def test_a_cordon_is_noted_and_changes_no_verdict() -> None:
     accepts, allocator = Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH)
     verdicts = {node.name: judge(demand, node, accepts, allocator) for node in nodes}
     resolved = Policies().resolve({}, {}, {}, {})
-    answered = explain.pod("ns/p", resolved, demand, verdicts, b.view(*nodes))["nodes"]
+    answered = explain_pod("ns/p", resolved, demand, verdicts, b.view(*nodes))["nodes"]
     assert answered["cordoned"]["score"] == answered["free"]["score"]
-    assert explain.reason(answered["free"]) == ""
-    assert explain.reason(answered["cordoned"]).startswith("cordoned: ")
+    assert summary(answered["free"]) == ""
+    assert summary(answered["cordoned"]).startswith("cordoned: ")
 
 
 def for_units(*devices: DeviceView, counts: tuple[int, ...]) -> dict[str, Any]:
@@ -227,30 +227,30 @@ def for_units(*devices: DeviceView, counts: tuple[int, ...]) -> dict[str, Any]:
     allocator = Allocator(lambda *_: MATCH, explains=True)
     answer = judge(demand, node, Acceptance(demand.policy.placement), allocator)
     resolved = Policies().resolve({}, {}, {}, {})
-    value = explain.pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
+    value = explain_pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
     assert isinstance(value, dict)
     return value
 
 
 def test_devices_for_extended_resources_are_told_with_the_resource_that_the_pod_names() -> None:
     value = for_units(b.device("a"), b.device("b"), counts=(1, 1))
-    assert explain.reason(value) == "would get gpu.example.com/n/a, gpu.example.com/n/b"
+    assert summary(value) == "would get gpu.example.com/n/a, gpu.example.com/n/b"
     assert [d["resource"] for d in value["devices"]] == [b.RESOURCE, b.RESOURCE]
     assert value["devices"][1]["request"] == "<extended-resources>/container-1-request-0"
 
 
 def test_reasons_name_the_extended_resource_and_the_request_where_there_are_several() -> None:
-    reason = explain.reason(for_units(b.device("a", 0.1), counts=(1,)))
+    reason = summary(for_units(b.device("a", 0.1), counts=(1,)))
     assert (
         reason == f"{b.RESOURCE} would get gpu.example.com/n/a, which is Unhealthy (0.10): a fault"
     )
-    reason = explain.reason(for_units(b.device("a"), counts=(1,) * 10 + (2,)))
+    reason = summary(for_units(b.device("a"), counts=(1,) * 10 + (2,)))
     assert "<" not in reason
     assert f"{b.RESOURCE} (container-10-request-0): 2 requested, 1 device matches" in reason
 
 
 def test_evidence_names_the_object_that_says_it() -> None:
-    line = evidence_lines(explain.health(b.health(0.5))["evidence"])[0]
+    line = evidence_lines(plain_health(b.health(0.5))["evidence"])[0]
     assert line.endswith("[node, test, Node n]")
 
 
@@ -259,11 +259,11 @@ def test_the_unit_that_makes_a_node_worth_less_is_told_with_its_evidence() -> No
     demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 1),))
     answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
     resolved = Policies().resolve({}, {}, {}, {})
-    value = explain.pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
+    value = explain_pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
     (unit,) = value["units"]
     assert (unit["resource"], unit["unit"], unit["score"]) == (b.RESOURCE, "GPU-a", 0.25)
     assert unit["evidence"][0]["text"] == "a fault"
-    assert explain.reason(value) == "a fault"
+    assert summary(value) == "a fault"
 
 
 def test_a_withdrawn_unit_is_not_why_a_node_is_worth_what_it_is() -> None:
@@ -271,8 +271,8 @@ def test_a_withdrawn_unit_is_not_why_a_node_is_worth_what_it_is() -> None:
     demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 1),))
     answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
     resolved = Policies().resolve({}, {}, {}, {})
-    value = explain.pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
-    assert explain.reason(value) == f"{b.RESOURCE}: 1 of 8 withdrawn by the device plugin: GPU-a"
+    value = explain_pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
+    assert summary(value) == f"{b.RESOURCE}: 1 of 8 withdrawn by the device plugin: GPU-a"
     (unit,) = value["units"]
     assert unit["about"] == "withdrawn by the device plugin"
     printed: list[str] = []
@@ -290,7 +290,7 @@ def test_units_that_a_plugin_no_longer_counts_are_not_told_as_a_part_of_what_it_
     demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 1),))
     note = f"{b.RESOURCE}: no longer offered by the device plugin, which has 7: GPU-a"
     assert told(demand, node)["notes"] == [note]
-    (listed,) = listing.of_nodes(b.view(node))
+    (listed,) = list_nodes(b.view(node))
     (unit,) = listed["resources"][0]["units"]
     assert unit["about"] == "no longer offered by the device plugin"
 
@@ -317,13 +317,13 @@ BETWEEN = Health(0.85, State.DEGRADED, 50_000.0, kept=Kept(State.HEALTHY, score=
     ],
 )
 def test_what_keeps_a_state_that_the_score_would_not_is_told(health: Health, why: str) -> None:
-    assert explain.health(health)["kept"] == why
+    assert plain_health(health)["kept"] == why
 
 
 def test_a_node_that_fits_says_what_keeps_it_in_a_worse_state_than_its_score() -> None:
     value = told(Demand(INFERENCE, units=(Units(b.RESOURCE, 1),)), b.node(own=BETWEEN, gpus=8))
-    assert explain.word(value) == "fits"
-    assert explain.reason(value) == "Degraded (Healthy again from 0.90)"
+    assert result_word(value) == "fits"
+    assert summary(value) == "Degraded (Healthy again from 0.90)"
 
 
 def test_the_units_of_an_ask_that_are_not_healthy_are_told_without_evidence_too() -> None:
@@ -332,7 +332,7 @@ def test_the_units_of_an_ask_that_are_not_healthy_are_told_without_evidence_too(
     demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 8),))
     answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
     resolved = Policies().resolve({}, {}, {}, {})
-    value = explain.pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
+    value = explain_pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
     printed: list[str] = []
     print_evidence(SimpleNamespace(print=printed.append), {"n": value})
     assert printed == [
@@ -342,8 +342,8 @@ def test_the_units_of_an_ask_that_are_not_healthy_are_told_without_evidence_too(
 
 
 def test_evidence_of_a_device_of_several_nodes_and_of_a_node_is_told_once() -> None:
-    said = explain.health(b.health(0.5, text="shared fault"))
-    own = explain.health(b.health(0.6, text="node fault"))
+    said = plain_health(b.health(0.5, text="shared fault"))
+    own = plain_health(b.health(0.6, text="node fault"))
     row = {"health": own, "units": [{"resource": "r", "unit": "u", **own}], "devices": []}
     fabric = {"device": "fabric/p/d", **said}
     printed: list[str] = []
@@ -358,9 +358,9 @@ def test_what_a_tenant_says_is_told_as_its_word_beside_the_score_that_refusals_g
     (fault,) = b.health(0.65, text="pod refused").evidence
     said = msgspec.structs.replace(fault.evidence, witness="namespace team-a")
     word = Health(0.65, State.HEALTHY, evidence=(Weighed(said, 0.35),), provoked=0.35)
-    value = explain.health(word)
+    value = plain_health(word)
     assert (value["score"], value["proven"]) == (0.65, 1.0)
     (line,) = evidence_lines(value["evidence"])
     assert "pod refused" in line
     assert "reported only by namespace team-a: lowers the score, refuses nothing" in line
-    assert "reported only by" not in evidence_lines(explain.health(b.health(0.5))["evidence"])[0]
+    assert "reported only by" not in evidence_lines(plain_health(b.health(0.5))["evidence"])[0]

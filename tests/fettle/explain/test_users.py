@@ -8,7 +8,7 @@ import pytest
 from fettle.api import resource
 from fettle.cli.printing import print_devices
 from fettle.cluster import NodeView, View
-from fettle.explain import listing
+from fettle.explain.devices import list_network_devices, list_nodes
 from fettle.explain.users import Users
 from fettle.model import Health
 from tests.fettle import building as b
@@ -50,7 +50,7 @@ def seen(node: NodeView, *, pods: tuple[Raw, ...] = (), claims: tuple[Raw, ...] 
 
 def users(view: View) -> dict[str, list[str]]:
     """By device or unit, and by node."""
-    (node,) = listing.of_nodes(view)
+    (node,) = list_nodes(view)
     units = [unit for resource in node["resources"] for unit in resource["units"]]
     return {
         "node": node["usedBy"],
@@ -125,7 +125,7 @@ def test_a_unit_names_the_pods_that_hold_it_or_a_replica_of_it() -> None:
 
 
 def shown(view: View, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    listed = {"nodes": listing.of_nodes(view), "network": listing.of_network(view)}
+    listed = {"nodes": list_nodes(view), "network": list_network_devices(view)}
     print_devices({**listed, "quarantined": {}}, everything=False)
     return capsys.readouterr().out.splitlines()
 

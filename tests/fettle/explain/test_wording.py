@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fettle.explain.wording import plain, text
+from fettle.explain.wording import plain_reason, text
 from fettle.model import SOUND, DeviceId, reasons
 from fettle.model.reasons import Complaint, Obstacles, PoolRef, Reason, SliceOrderCause, Unmodelled
 
@@ -69,7 +69,7 @@ def test_every_reason_has_words_and_can_be_hashed(kind: type[Reason]) -> None:
 
 @pytest.mark.parametrize("kind", REASONS)
 def test_json_has_the_code_the_text_and_every_field(kind: type[Reason]) -> None:
-    said = plain(example(kind))
+    said = plain_reason(example(kind))
     assert said["code"] == kind.__name__
     assert said["text"] == text(example(kind))
     assert len(said) == 2 + len(msgspec.structs.fields(kind))

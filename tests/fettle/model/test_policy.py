@@ -16,7 +16,7 @@ from fettle.model.policy import (
     PolicySource,
     Resolved,
 )
-from fettle.scheduling import demand as asks
+from fettle.scheduling.demand import demand_of
 from tests.fettle import building as b
 
 OWN = Policy(name="own", placement=Placement(min_score=0.6))
@@ -131,7 +131,7 @@ def test_no_override_keeps_a_pod_from_having_a_policy(text: str) -> None:
 def test_a_pods_ask_carries_the_installed_policy() -> None:
     pod = b.pod(b.gpu_pod(annotations={ANNOTATION: "own"}))
     before, after = b.view(), b.view(policies={"own": OWN})
-    asked = [asks.demand_of(pod, view, Policies()) for view in (before, after)]
+    asked = [demand_of(pod, view, Policies()) for view in (before, after)]
     assert [a.policy.name for a in asked if a is not None] == ["inference", "own"]
 
 

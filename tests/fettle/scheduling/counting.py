@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from fettle.cluster import NodeView
 from fettle.config import BreakerSettings
 from fettle.model import Placement
-from fettle.scheduling.breaker.breaker import Breaker, Census
+from fettle.scheduling.breaker import Breaker, Census
 
 
 class Counting(Breaker):

@@ -7,7 +7,7 @@ from fettle.dra import Alternative, Claim, DeviceView, Request
 from fettle.model import BUILT_IN, Policy
 from fettle.scheduling.demand import Demand, Units
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.verdicts import Verdict, judge
 from tests.fettle import building as b
 

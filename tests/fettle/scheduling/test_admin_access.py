@@ -7,11 +7,11 @@ from fettle.api.resource import DeviceTaint
 from fettle.cluster import NodeView
 from fettle.dra import AllocatedDevice, DeviceView, Profile
 from fettle.dra.claims import allocated_devices
-from fettle.explain import pods as explain
+from fettle.explain.pods import plain_health, plain_verdict, summary
 from fettle.model import Health, Policy, State, Unknown
 from fettle.scheduling.demand import Bound, Demand
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.verdicts import Verdict, judge
 from tests.fettle import building as b
 from tests.fettle.scheduling.judged import (
@@ -57,13 +57,13 @@ def test_whatever_a_devices_health_admin_access_to_it_is_not_refused(
     answer = verdict(looking(policy), node)
     assert (answer.fits, answer.score) == (True, 10)
     assert [choice.device.device for choice in answer.devices] == ["a", "b"]
-    assert explain.reason(told(answer, node)).startswith(
+    assert summary(told(answer, node)).startswith(
         "would have admin access to gpu.example.com/n/a, gpu.example.com/n/b, whatever their health"
     )
 
 
 def told(answer: Verdict, node: NodeView) -> dict[str, object]:
-    return {**explain.verdict(answer), "health": explain.health(node.health)}
+    return {**plain_verdict(answer), "health": plain_health(node.health)}
 
 
 def test_an_allocated_claim_with_admin_access_is_not_refused_nor_one_whose_device_left() -> None:
@@ -75,7 +75,7 @@ def test_an_allocated_claim_with_admin_access_is_not_refused_nor_one_whose_devic
     node = b.node(pools=(b.pool(dead),))
     answer = verdict(Demand(WARY, bound=(Bound("x", held),)), node)
     assert (answer.fits, answer.score) == (True, 10)
-    assert explain.reason(told(answer, node)).startswith(
+    assert summary(told(answer, node)).startswith(
         "has admin access to gpu.example.com/n/a, gpu.example.com/n/gone, whatever their health"
     )
 

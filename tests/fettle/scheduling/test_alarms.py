@@ -14,8 +14,7 @@ from fettle.explain.wording import text
 from fettle.health import HealthBook
 from fettle.model import BUILT_IN, Policy
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.breaker import breakers
-from fettle.scheduling.breaker.alarms import CLOSED, FORGET_S, FORGOTTEN, Alarm
+from fettle.scheduling.breaker import CLOSED, FORGET_S, FORGOTTEN, Alarm
 from fettle.steward import AllowedNodes
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import RULES, Fleet, node
@@ -161,7 +160,7 @@ async def test_an_alarm_ends_as_the_breaker_closes(operated: Operated) -> None:
 async def test_an_alarm_ends_an_hour_after_the_last_pod_also_in_a_quiet_cluster(
     operated: Operated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(breakers, "LOOK_S", 0.001)
+    monkeypatch.setattr("fettle.scheduling.breaker.REFRESH_S", 0.001)
     operated.show(fleet(bad=5))
     await operated.place(pod("training"))
     await operated.place(pod("inference"))

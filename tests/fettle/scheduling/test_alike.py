@@ -18,7 +18,7 @@ from fettle.model import BUILT_IN
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.verdicts import Verdict
-from fettle.scheduling.tables.tables import Matching, Table
+from fettle.scheduling.tables import SelectorOutcomes, Table
 from tests.fettle.scheduling.alike import (
     GPU,
     NIC,
@@ -73,7 +73,7 @@ async def judged(engine: SelectorEngine, view: View, demand: Demand, profile: Pr
     seen = [(d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices]
     await engine.evaluate(demand.selectors, seen)
     acceptance = Acceptance(demand.policy.placement)
-    match = Matching(engine)
+    match = SelectorOutcomes(engine)
     table = Table(demand, acceptance, profile)
     plain = plainly(nodes)
     alone: dict[str, object] = {}

@@ -22,7 +22,7 @@ from fettle.pacing import SLICE_S, pausing
 from fettle.scheduling import answers as answering
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Bound, Demand, Units
-from fettle.scheduling.tables.tables import FEW
+from fettle.scheduling.tables import FEW
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import (
     POD,
@@ -99,7 +99,7 @@ async def test_names_are_refused_by_what_a_table_holds_at_that_moment() -> None:
     assert refused() == []
     await cluster.answers.judged(TRAINING, ["a"])
     assert refused() == ["a"]
-    table.follow("a", ["c"])
+    table.take_over("a", ["c"])
     assert refused() == ["a", "c"]
     table.drop(frozenset({"a"}))
     assert refused() == ["c"]
@@ -346,10 +346,10 @@ async def test_a_pod_that_was_just_answered_is_expected_by_the_next() -> None:
 def test_another_version_of_kubernetes_is_predicted_from_then_on() -> None:
     answers = Cluster().answers
     before = answers.table(anything())
-    answers.follow("v1.37.1")
+    answers.follow_version("v1.37.1")
     assert answers.table(anything()) is before
     edition = answers.edition
-    answers.follow("v1.36.3")
+    answers.follow_version("v1.36.3")
     assert answers.table(anything()).profile.quirks.counters_by_pool_name
     assert answers.edition != edition
 
@@ -373,9 +373,9 @@ def test_a_gate_that_is_set_holds_for_whatever_version() -> None:
     settings = msgspec.convert({"scheduler": {"featureGates": "DRADeviceTaints=false"}}, Settings)
     answers = Answers(Publisher(), SelectorEngine(), settings)
     assert not answers.profile.features.device_taints
-    answers.follow("v1.36.3")
+    answers.follow_version("v1.36.3")
     assert not answers.profile.features.device_taints
-    assert answers.follows() == [
+    assert answers.allocator_notes() == [
         "allocations are predicted as of Kubernetes v1.36.3 with the feature gates "
         "DRADeviceTaints=false"
     ]
@@ -385,9 +385,9 @@ def test_the_version_that_the_settings_say_counts_more_than_the_server_s() -> No
     settings = msgspec.convert({"scheduler": {"version": "v1.36.1"}}, Settings)
     answers = Answers(Publisher(), SelectorEngine(), settings)
     assert answers.profile.quirks.undoes_in_part
-    answers.follow("v1.37.1")
+    answers.follow_version("v1.37.1")
     assert answers.profile.quirks.undoes_in_part
-    assert answers.follows() == ["allocations are predicted as of Kubernetes v1.36.1"]
+    assert answers.allocator_notes() == ["allocations are predicted as of Kubernetes v1.36.1"]
 
 
 def test_the_time_of_day_decides_whether_an_allocation_has_waited_too_long() -> None:

@@ -10,7 +10,7 @@ from fettle.cluster import NodeView
 from fettle.config import BreakerSettings
 from fettle.dra import DeviceView, PoolView
 from fettle.model import BUILT_IN
-from fettle.scheduling.breaker.breaker import Breaker
+from fettle.scheduling.breaker import Breaker
 from fettle.scheduling.judge.acceptance import complaint
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import fleets

@@ -16,11 +16,10 @@ from fettle.cluster import NodeView, PluginView, Publisher, UnitView
 from fettle.config import BreakerSettings
 from fettle.dra import PoolView
 from fettle.model import BUILT_IN, SOUND, DeviceId, Health, Policies, Policy, State, Unknown
-from fettle.pacing import pausing as slicing
-from fettle.scheduling.breaker.alarms import Alarm
-from fettle.scheduling.breaker.breakers import Breakers
-from fettle.scheduling.judge import draws
+from fettle.pacing import pausing
+from fettle.scheduling.breaker import Alarm, Breakers
 from fettle.scheduling.judge.acceptance import complaint
+from fettle.scheduling.judge.units import allocatable_units
 from tests.fettle import building as b
 
 SETTINGS = BreakerSettings(min_nodes=2)
@@ -66,7 +65,7 @@ def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, 
         for plugin in node.plugins.values():
             if plugin.allocatable:
                 on[plugin.resource].add(node.name)
-                drawn = draws.allocatable(plugin)
+                drawn = allocatable_units(plugin)
                 for health, number in (*drawn.named, (node.health, drawn.rest)):
                     refused[plugin.resource] += [is_refused(health)] * number
         for pool in node.pools:
@@ -205,7 +204,7 @@ def test_while_it_is_counted_in_slices_a_request_sees_one_view_after_another_and
         await asyncio.wait([keeping])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slicing, "SLICE_S", 0.0)
+        patch.setattr(pausing, "SLICE_S", 0.0)
         asyncio.run(run())
 
 
@@ -213,7 +212,7 @@ def test_while_it_is_counted_in_slices_a_request_sees_one_view_after_another_and
 async def test_a_count_that_is_cancelled_in_the_middle_is_begun_anew(
     turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(pausing, "SLICE_S", 0.0)
     watched, fabric = Watched(), b.pool(*(b.device(f"f{i}", 0.1, local="") for i in range(4)))
     watched.show({name: b.node(name, gpus=1, pools=(fabric,)) for name in NAMES})
     keeping = asyncio.create_task(watched.breakers.keep())

@@ -13,11 +13,9 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView
 from fettle.config import Settings
 from fettle.model import BUILT_IN, Placement, Policy
-from fettle.pacing import pausing as slicing
+from fettle.pacing import pausing
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.breaker import breakers
-from fettle.scheduling.breaker.alarms import Alarm
-from fettle.scheduling.breaker.breakers import MAX_BREAKERS
+from fettle.scheduling.breaker import MAX_BREAKERS, Alarm
 from fettle.scheduling.demand import Demand, Units
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import POD, Cluster, kept_complete
@@ -104,7 +102,7 @@ def test_what_nodes_see_is_kept_once_for_all_minimum_scores(told: Told) -> None:
 async def test_one_that_nobody_asks_with_any_more_is_told_closed_once_all_is_sound(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(breakers, "PAUSE_S", 0.001)
+    monkeypatch.setattr("fettle.scheduling.breaker.PAUSE_S", 0.001)
     told.show(bad=10)
     policies = TRAINING, BUILT_IN["inference"]
     for policy in policies:
@@ -122,7 +120,7 @@ async def test_one_that_nobody_asks_with_any_more_is_told_closed_once_all_is_sou
 async def test_counting_what_nobody_asks_with_keeps_it_no_longer(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(breakers, "PAUSE_S", 0.001)
+    monkeypatch.setattr("fettle.scheduling.breaker.PAUSE_S", 0.001)
     told.show(bad=10)
     oldest = told.answers.breaker(scoring(0.5))
     latest = told.answers.breaker(scoring(0.05))
@@ -150,7 +148,7 @@ async def test_however_many_views_were_missed_the_newest_counts(views: int, told
 async def test_a_request_while_they_are_counted_in_slices_is_answered_as_a_whole_view_had_it(
     turns: int, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)  # after each node others have their turn
+    monkeypatch.setattr(pausing, "SLICE_S", 0.0)  # after each node others have their turn
     told.show(bad=10)
     async with kept_complete(told.answers):
         await a_while()
@@ -169,8 +167,8 @@ async def test_a_request_while_they_are_counted_in_slices_is_answered_as_a_whole
 async def test_views_that_turn_while_they_are_counted_in_slices_are_counted_too(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
-    monkeypatch.setattr(breakers, "PAUSE_S", 0.0)
+    monkeypatch.setattr(pausing, "SLICE_S", 0.0)
+    monkeypatch.setattr("fettle.scheduling.breaker.PAUSE_S", 0.0)
     told.show(bad=10)
     told.place()
     told.show(bad=9)
@@ -186,7 +184,7 @@ async def test_views_that_turn_while_they_are_counted_in_slices_are_counted_too(
 async def test_others_have_their_turn_while_a_request_finds_all_nodes_changed(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(pausing, "SLICE_S", 0.0)
     told.cluster.show(fabric(degraded=1))
     async with kept_complete(told.answers):
         await a_while()
@@ -202,7 +200,7 @@ async def test_others_have_their_turn_while_a_request_finds_all_nodes_changed(
 async def test_a_breaker_that_opens_once_all_is_counted_turns_the_view(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(pausing, "SLICE_S", 0.0)
     demand = Demand(TRAINING, units=(Units(b.RESOURCE, 8),))
     told.show(bad=0)
     told.place()
@@ -210,9 +208,9 @@ async def test_a_breaker_that_opens_once_all_is_counted_turns_the_view(
         await a_while()
         told.show(bad=10)
         edition = told.answers.edition
-        monkeypatch.setattr(slicing, "SLICE_S", 60.0)  # nobody has a turn before the answer
+        monkeypatch.setattr(pausing, "SLICE_S", 60.0)  # nobody has a turn before the answer
         assert len((await told.answers.judged(demand)).refused) == 10
-        monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+        monkeypatch.setattr(pausing, "SLICE_S", 0.0)
         await until(lambda: told.answers.edition != edition)
         await until(lambda: told.opened == ["training"])
         assert not (await told.answers.judged(demand)).refused
@@ -221,16 +219,16 @@ async def test_a_breaker_that_opens_once_all_is_counted_turns_the_view(
 async def test_a_breaker_that_would_open_turns_the_view_where_it_was_forgotten_meanwhile(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+    monkeypatch.setattr(pausing, "SLICE_S", 0.0)
     demand = Demand(TRAINING, units=(Units(b.RESOURCE, 8),))
     degraded = {f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.6)) for i in range(20)}
     told.show(bad=0)
     async with kept_complete(told.answers):
         await a_while()
         told.cluster.show(degraded)
-        monkeypatch.setattr(slicing, "SLICE_S", 60.0)  # nobody has a turn before the answer
+        monkeypatch.setattr(pausing, "SLICE_S", 60.0)  # nobody has a turn before the answer
         assert len((await told.answers.judged(demand)).refused) == 20
-        monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+        monkeypatch.setattr(pausing, "SLICE_S", 0.0)
         for number in range(MAX_BREAKERS):
             told.answers.breaker(
                 msgspec.structs.replace(BUILT_IN["inference"].placement, min_score=number / 1000)
@@ -242,7 +240,7 @@ async def test_a_breaker_that_would_open_turns_the_view_where_it_was_forgotten_m
 async def test_a_node_that_cannot_be_counted_ends_nothing(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(breakers, "PAUSE_S", 0.001)
+    monkeypatch.setattr("fettle.scheduling.breaker.PAUSE_S", 0.001)
     told.show(bad=10)
     told.place()
     async with kept_complete(told.answers):

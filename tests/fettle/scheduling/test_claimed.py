@@ -12,7 +12,7 @@ from fettle.explain.wording import text, texts
 from fettle.model import BUILT_IN, Policies, State
 from fettle.scheduling.demand import demand_of
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.verdicts import Verdict, judge
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet

@@ -10,7 +10,7 @@ from fettle.dra.claims import claim_of_spec
 from fettle.dra.extended_resources import device_units, is_device_resource, units_of
 from fettle.explain.wording import text
 from fettle.model import BUILT_IN
-from fettle.scheduling import demand as demands
+from fettle.scheduling.demand import demand_of
 from tests.fettle import building as b
 
 POLICIES = Settings().all_policies()
@@ -31,7 +31,7 @@ def claim_spec(**exactly: object) -> dict[str, object]:
 
 def test_a_pod_without_devices_asks_for_nothing() -> None:
     pod = b.pod({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}})
-    assert demands.demand_of(pod, b.view(), POLICIES) is None
+    assert demand_of(pod, b.view(), POLICIES) is None
 
 
 @pytest.mark.parametrize("quantity", ["0", "1"])
@@ -40,7 +40,7 @@ def test_our_marker_alone_is_no_device(quantity: str) -> None:
     pod = b.pod(
         {"metadata": {"name": "p"}, "spec": {"containers": [{"resources": {"limits": limits}}]}}
     )
-    assert demands.demand_of(pod, b.view(), POLICIES) is None
+    assert demand_of(pod, b.view(), POLICIES) is None
 
 
 def test_containers_add_up_and_an_init_container_counts_where_it_needs_more() -> None:
@@ -124,7 +124,7 @@ def allocated_to(
 def test_an_allocated_claim_pins_the_pod_to_its_devices() -> None:
     claim = allocated_to("x", {"device": "y", "adminAccess": True})
     view = b.view(claims={"default/c": claim}, classes=CLASSES)
-    demand = demands.demand_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
+    demand = demand_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
     assert demand is not None
     (bound,) = demand.bound
     assert [str(h.device) for h in bound.held] == ["d/p/x", "d/p/y"]
@@ -138,7 +138,7 @@ def test_a_claim_that_nobody_can_use_now_bars_the_pod_and_holds_nothing() -> Non
     reported = [{**names, "conditions": [broken]}]
     claim = allocated_to({"device": "x", **conditions}, devices=reported)
     view = b.view(claims={"default/c": claim}, classes=CLASSES)
-    demand = demands.demand_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
+    demand = demand_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
     assert demand is not None
     assert (demand.bound, demand.claims) == ((), ())
     assert "Broken says that d/p/x cannot be bound" in text(demand.barred[0])
@@ -147,7 +147,7 @@ def test_a_claim_that_nobody_can_use_now_bars_the_pod_and_holds_nothing() -> Non
 def test_without_the_gate_dra_stands_behind_no_extended_resource() -> None:
     classes = {"gpu": b.device_class("gpu", extendedResourceName=b.RESOURCE)}
     view = b.view(classes=classes)
-    demand = demands.demand_of(b.pod(b.gpu_pod(2)), view, POLICIES, backed=False)
+    demand = demand_of(b.pod(b.gpu_pod(2)), view, POLICIES, backed=False)
     assert demand is not None
     assert demand.units[0].backing == ()
 
@@ -157,7 +157,7 @@ def test_while_a_claim_does_not_exist_its_template_is_judged_with_the_defaults_o
         {"metadata": {"name": "t", "namespace": "default"}, "spec": {"spec": claim_spec()}}
     )
     view = b.view(templates={"default/t": template}, classes=CLASSES)
-    demand = demands.demand_of(b.pod(claim_pod(resourceClaimTemplateName="t")), view, POLICIES)
+    demand = demand_of(b.pod(claim_pod(resourceClaimTemplateName="t")), view, POLICIES)
     assert demand is not None
     (alternative,) = demand.alternatives()
     assert (alternative.mode, alternative.count) == ("ExactCount", 1)
@@ -165,7 +165,7 @@ def test_while_a_claim_does_not_exist_its_template_is_judged_with_the_defaults_o
 
 
 def test_a_claim_that_nobody_has_seen_leaves_the_ask_unsettled() -> None:
-    demand = demands.demand_of(b.pod(claim_pod(resourceClaimName="nope")), b.view(), POLICIES)
+    demand = demand_of(b.pod(claim_pod(resourceClaimName="nope")), b.view(), POLICIES)
     assert demand is not None
     (said,) = demand.unsettled
     assert text(said).endswith(": ResourceClaim default/nope does not exist")
@@ -186,7 +186,7 @@ def test_a_template_that_nobody_has_seen_is_named_and_the_claim_made_from_it(
     status: dict[str, Any], missing: str
 ) -> None:
     pod = {**claim_pod(resourceClaimTemplateName="t"), "status": status}
-    demand = demands.demand_of(b.pod(pod), b.view(), POLICIES)
+    demand = demand_of(b.pod(pod), b.view(), POLICIES)
     assert demand is not None
     (said,) = demand.unsettled
     assert text(said).endswith(missing)
@@ -200,7 +200,7 @@ def test_a_class_that_does_not_exist_is_what_the_scheduler_would_stumble_over() 
         }
     )
     view = b.view(claims={"default/c": claim}, classes=CLASSES)
-    demand = demands.demand_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
+    demand = demand_of(b.pod(claim_pod(resourceClaimName="c")), view, POLICIES)
     assert demand is not None
     (alternative,) = demand.alternatives()
     assert alternative.class_missing
@@ -211,7 +211,7 @@ def test_an_extended_resource_knows_the_newest_class_behind_it() -> None:
     classes = {
         name: b.device_class(name, extendedResourceName=b.RESOURCE) for name in ("later", "early")
     }
-    demand = demands.demand_of(b.pod(b.gpu_pod(2)), b.view(classes=classes), POLICIES)
+    demand = demand_of(b.pod(b.gpu_pod(2)), b.view(classes=classes), POLICIES)
     assert demand is not None
     (backing,) = demand.units[0].backing
     (alternative,) = backing.alternatives
@@ -221,9 +221,9 @@ def test_an_extended_resource_knows_the_newest_class_behind_it() -> None:
 def test_the_annotation_names_the_policy_before_the_namespace_does() -> None:
     namespaces = {"default": {"fettle.dev/policy": "scavenger"}}
     view = b.view(namespaces=namespaces)
-    by_namespace = demands.demand_of(b.pod(b.gpu_pod()), view, POLICIES)
+    by_namespace = demand_of(b.pod(b.gpu_pod()), view, POLICIES)
     annotated = b.gpu_pod(annotations={"fettle.dev/policy": "training"})
-    by_annotation = demands.demand_of(b.pod(annotated), view, POLICIES)
+    by_annotation = demand_of(b.pod(annotated), view, POLICIES)
     assert by_namespace is not None
     assert by_annotation is not None
     assert by_namespace.policy == BUILT_IN["scavenger"]
@@ -233,7 +233,7 @@ def test_the_annotation_names_the_policy_before_the_namespace_does() -> None:
 def test_a_claim_that_cannot_be_read_says_so_with_the_reason() -> None:
     unreadable = {"ResourceClaim default/odd": "ResourceClaim default/odd: Expected `object`"}
     view = b.view(quarantined=unreadable)
-    demand = demands.demand_of(b.pod(claim_pod(resourceClaimName="odd")), view, POLICIES)
+    demand = demand_of(b.pod(claim_pod(resourceClaimName="odd")), view, POLICIES)
     assert demand is not None
     assert len(demand.unsettled) == 1
     assert "cannot be read: ResourceClaim default/odd: Expected `object`" in text(
@@ -246,7 +246,7 @@ def test_a_class_that_cannot_be_read_is_not_one_that_does_not_exist() -> None:
     claim = b.claim({"metadata": {"name": "c", "namespace": "default"}, "spec": claim_spec()})
     pod = b.pod(claim_pod(resourceClaimName="c"))
     unread = b.view(claims={"default/c": claim}, quarantined=said)
-    demand = demands.demand_of(pod, unread, POLICIES)
+    demand = demand_of(pod, unread, POLICIES)
     assert demand is not None
     assert not demand.claims
     assert f"device class {b.DRIVER} cannot be read: DeviceClass" in text(demand.unsettled[0])
@@ -255,12 +255,12 @@ def test_a_class_that_cannot_be_read_is_not_one_that_does_not_exist() -> None:
 def test_an_allocated_claim_that_can_no_longer_be_read_is_not_judged_by_what_it_was() -> None:
     claim = allocated_to("a", driver=b.DRIVER, pool="n")
     pod = b.pod(claim_pod(resourceClaimName="c"))
-    read = demands.demand_of(pod, b.view(claims={"default/c": claim}, classes=CLASSES), POLICIES)
+    read = demand_of(pod, b.view(claims={"default/c": claim}, classes=CLASSES), POLICIES)
     assert read is not None
     assert read.bound
     said = {"ResourceClaim default/c": "ResourceClaim default/c: wrong"}
     unread = b.view(claims={"default/c": claim}, classes=CLASSES, quarantined=said)
-    demand = demands.demand_of(pod, unread, POLICIES)
+    demand = demand_of(pod, unread, POLICIES)
     assert demand is not None
     assert not demand.bound
     assert "cannot be read" in text(demand.unsettled[0])
@@ -269,13 +269,13 @@ def test_an_allocated_claim_that_can_no_longer_be_read_is_not_judged_by_what_it_
 def test_a_template_that_cannot_be_read_matters_until_its_claim_is_made() -> None:
     said = {"ResourceClaimTemplate default/t": "ResourceClaimTemplate default/t: wrong"}
     entry = {"resourceClaimTemplateName": "t"}
-    before = demands.demand_of(b.pod(claim_pod(**entry)), b.view(quarantined=said), POLICIES)
+    before = demand_of(b.pod(claim_pod(**entry)), b.view(quarantined=said), POLICIES)
     assert before is not None
     assert "cannot be read" in text(before.unsettled[0])
     claim = b.claim({"metadata": {"name": "c", "namespace": "default"}, "spec": claim_spec()})
     made = b.view(claims={"default/c": claim}, classes=CLASSES, quarantined=said)
     pod = claim_pod(**entry, resourceClaimName="c")
-    after = demands.demand_of(b.pod(pod), made, POLICIES)
+    after = demand_of(b.pod(pod), made, POLICIES)
     assert after is not None
     assert after.unsettled == ()
 
@@ -292,7 +292,7 @@ def naming_twice(**pod_metadata: object) -> core.Pod:
 def test_a_claim_that_a_pod_names_twice_is_judged_once_and_bars_the_pod() -> None:
     claim = b.claim({"metadata": {"name": "c", "namespace": "default"}, "spec": claim_spec()})
     view = b.view(claims={"default/c": claim}, classes=CLASSES)
-    demand = demands.demand_of(naming_twice(), view, POLICIES)
+    demand = demand_of(naming_twice(), view, POLICIES)
     assert demand is not None
     assert [claim.name for claim in demand.claims] == ["gpu"]
     (why,) = demand.barred
@@ -301,7 +301,7 @@ def test_a_claim_that_a_pod_names_twice_is_judged_once_and_bars_the_pod() -> Non
 
 def test_an_allocated_claim_that_a_pod_names_twice_is_judged_once_and_bars_the_pod() -> None:
     view = b.view(claims={"default/c": allocated_to("x")}, classes=CLASSES)
-    demand = demands.demand_of(naming_twice(), view, POLICIES)
+    demand = demand_of(naming_twice(), view, POLICIES)
     assert demand is not None
     assert [bound.name for bound in demand.bound] == ["gpu"]
     assert len(demand.barred) == 1
@@ -310,7 +310,7 @@ def test_an_allocated_claim_that_a_pod_names_twice_is_judged_once_and_bars_the_p
 def test_a_claim_that_is_reserved_for_a_pod_already_may_be_named_twice_by_it() -> None:
     claim = allocated_to("x", reservedFor=[{"resource": "pods", "name": "p", "uid": "mine"}])
     view = b.view(claims={"default/c": claim}, classes=CLASSES)
-    demand = demands.demand_of(naming_twice(uid="mine"), view, POLICIES)
+    demand = demand_of(naming_twice(uid="mine"), view, POLICIES)
     assert demand is not None
     assert len(demand.bound) == 1
     assert demand.barred == ()
@@ -324,7 +324,7 @@ def test_entries_of_one_template_are_two_claims() -> None:
         {"metadata": {"name": "t", "namespace": "default"}, "spec": {"spec": claim_spec()}}
     )
     view = b.view(templates={"default/t": template}, classes=CLASSES)
-    demand = demands.demand_of(b.pod(raw), view, POLICIES)
+    demand = demand_of(b.pod(raw), view, POLICIES)
     assert demand is not None
     assert [claim.name for claim in demand.claims] == ["gpu", "again"]
     assert demand.barred == ()

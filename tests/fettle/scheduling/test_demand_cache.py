@@ -13,8 +13,7 @@ from fettle.config import Settings
 from fettle.model import ANNOTATION
 from fettle.model.annotations import MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION
 from fettle.model.policy import TRAINING
-from fettle.scheduling import demand as demands
-from fettle.scheduling.demand_cache import MOST, DemandCache
+from fettle.scheduling.demand import MAX_KEPT, Demand, DemandCache, demand_of
 from tests.fettle import building as b
 
 POLICIES = Settings().all_policies()
@@ -147,9 +146,9 @@ PODS = WITH_CLAIMS | st.builds(pod, NAMES, ANNOTATIONS, CONTAINERS, CONTAINERS, 
 @given(st.lists(st.tuples(PODS, st.sampled_from(VIEWS)), max_size=8))
 def test_what_pods_ask_is_never_another_pods_ask(asked: list[tuple[core.Pod, View]]) -> None:
     view = VIEWS[0]
-    alike = DemandCache(lambda pod: demands.demand_of(pod, view, POLICIES))
+    alike = DemandCache(lambda pod: demand_of(pod, view, POLICIES))
     for asking, view in asked:
-        assert alike.of(asking, view) == demands.demand_of(asking, view, POLICIES)
+        assert alike.of(asking, view) == demand_of(asking, view, POLICIES)
 
 
 ENTRIES = [
@@ -172,10 +171,10 @@ IN_TURN = [
 @pytest.mark.parametrize("backwards", [False, True])
 def test_nor_where_one_view_follows_another(backwards: bool) -> None:
     view = EMPTY
-    alike = DemandCache(lambda pod: demands.demand_of(pod, view, POLICIES))
+    alike = DemandCache(lambda pod: demand_of(pod, view, POLICIES))
     for view in VIEWS[::-1] if backwards else VIEWS:
         for asking in IN_TURN[::-1] if backwards else IN_TURN:
-            assert alike.of(asking, view) == demands.demand_of(asking, view, POLICIES)
+            assert alike.of(asking, view) == demand_of(asking, view, POLICIES)
 
 
 SAID = {"namespace": "default", "annotations": {}, "containers": [1], "init": [], "beside": 0}
@@ -225,11 +224,11 @@ class Counted:
         self.made = 0
         self.demands = DemandCache(self._make)
 
-    def _make(self, pod: core.Pod) -> demands.Demand | None:
+    def _make(self, pod: core.Pod) -> Demand | None:
         self.made += 1
-        return demands.demand_of(pod, self.view, POLICIES)
+        return demand_of(pod, self.view, POLICIES)
 
-    def of(self, pod: core.Pod) -> demands.Demand | None:
+    def of(self, pod: core.Pod) -> Demand | None:
         return self.demands.of(pod, self.view)
 
 
@@ -296,9 +295,9 @@ def test_a_claim_that_was_made_for_one_pods_resources_is_not_another_ones() -> N
 
 def test_no_more_are_kept_than_that_however_long_a_view_stays() -> None:
     cluster = Counted(b.view())
-    for count in range(1, MOST + 2):
+    for count in range(1, MAX_KEPT + 2):
         cluster.of(asking(count))
-    cluster.of(asking(MOST + 1))
-    assert cluster.made == MOST + 1
+    cluster.of(asking(MAX_KEPT + 1))
+    assert cluster.made == MAX_KEPT + 1
     cluster.of(asking())
-    assert cluster.made == MOST + 2
+    assert cluster.made == MAX_KEPT + 2

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fettle.api import kinds
 from fettle.cluster import PluginView, UnitView
 from fettle.model import BUILT_IN, State
-from fettle.scheduling.judge import draws
+from fettle.scheduling.judge.units import Draw, allocatable_units, free_units
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet
 from tests.fettle.scheduling.counting import Counting
@@ -18,19 +18,19 @@ DEAD = b.health(0.0)
 
 def test_units_in_use_are_free_no_more_and_count_all_the_same() -> None:
     plugin = PluginView("r", 8, 8, (UnitView("a", DEAD, allocated=1, count=4),))
-    assert draws.free(plugin, 1) == draws.Draw(((DEAD, 3),), 4)
-    assert draws.allocatable(plugin) == draws.Draw(((DEAD, 4),), 4)
+    assert free_units(plugin, 1) == Draw(((DEAD, 3),), 4)
+    assert allocatable_units(plugin) == Draw(((DEAD, 4),), 4)
 
 
 def test_the_scheduler_knows_better_how_many_are_free() -> None:
     plugin = PluginView("r", 8, 8, tuple(UnitView(f"u{i}", DEAD, 1) for i in range(8)))
-    assert draws.free(plugin, 2) == draws.Draw((), 2)
+    assert free_units(plugin, 2) == Draw((), 2)
 
 
 def test_of_more_units_than_there_are_the_worst_count() -> None:
     worn = b.health(0.5)
     plugin = PluginView("r", 2, 2, (UnitView("a", worn, count=2), UnitView("b", DEAD)))
-    assert draws.allocatable(plugin) == draws.Draw(((DEAD, 1), (worn, 1)), 0)
+    assert allocatable_units(plugin) == Draw(((DEAD, 1), (worn, 1)), 0)
 
 
 NUMBERS = st.integers(0, 9)
@@ -50,14 +50,14 @@ def test_no_more_of_a_kind_is_drawn_than_is_left_of_it(
     units: list[UnitView], capacity: int, allocatable: int, least: int
 ) -> None:
     plugin = PluginView("r", capacity, allocatable, tuple(units))
-    for drawn in (draws.allocatable(plugin), draws.free(plugin, least)):
+    for drawn in (allocatable_units(plugin), free_units(plugin, least)):
         for score in (0.0, 0.5, 0.9):
             number = sum(n for health, n in drawn.named if health.score == score)
             assert number <= sum(u.left for u in units if u.health.score == score)
         assert drawn.rest >= 0
         assert all(number > 0 for _, number in drawn.named)
-    assert draws.allocatable(plugin).size == allocatable
-    assert draws.free(plugin, least).size >= least
+    assert allocatable_units(plugin).size == allocatable
+    assert free_units(plugin, least).size >= least
 
 
 def lost(name: str, left: int) -> dict[str, object]:

@@ -17,9 +17,9 @@ from fettle.cel.runtime.supervisor import COMMAND
 from fettle.cluster import NodeView, Publisher
 from fettle.config import Settings
 from fettle.model import BUILT_IN, Placement, Requirement
-from fettle.scheduling import warmup as readying
+from fettle.scheduling import warmup
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.warmup import READY_NODES
+from fettle.scheduling.warmup import NODES_AT_ONCE
 from tests.fettle import building as b
 from tests.fettle.others import own_time
 
@@ -187,7 +187,7 @@ async def test_what_administrators_wrote_stays_known_whatever_else_is_asked() ->
 async def test_pools_alike_are_looked_at_once_and_all_is_known_of_each(engine: Watched) -> None:
     publisher = Publisher()
     answers = Answers(publisher, engine, Settings())
-    nodes = [node(("H100", "A100", "B200")[i % 3], f"n{i}") for i in range(3 * READY_NODES)]
+    nodes = [node(("H100", "A100", "B200")[i % 3], f"n{i}") for i in range(3 * NODES_AT_ONCE)]
     view = b.view(*nodes, classes={"gpu": b.device_class("gpu", MODEL)})
     view = msgspec.structs.replace(view, generation=1, basis=1)
     publisher.publish(view, frozenset(view.nodes))
@@ -202,7 +202,7 @@ async def test_pools_alike_are_looked_at_once_and_all_is_known_of_each(engine: W
         for pool in each.pools
         for device in pool.devices
     ]
-    assert matches == [True, False, False] * READY_NODES
+    assert matches == [True, False, False] * NODES_AT_ONCE
     # Once for what it reads is not known yet, once for it is.
     assert len(engine.asked) <= 6
 
@@ -210,8 +210,8 @@ async def test_pools_alike_are_looked_at_once_and_all_is_known_of_each(engine: W
 async def test_what_cannot_be_evaluated_is_tried_again_ever_more_rarely_until_it_was_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readying, "AGAIN_S", 0.02)
-    monkeypatch.setattr(readying, "LONGEST_AGAIN_S", 0.64)
+    monkeypatch.setattr(warmup, "RETRY_S", 0.02)
+    monkeypatch.setattr(warmup, "LONGEST_RETRY_S", 0.64)
     program = tmp_path / "python"
     engine = watched((str(program), *COMMAND[1:]))
     publisher = Publisher()

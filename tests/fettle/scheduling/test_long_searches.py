@@ -17,7 +17,7 @@ from fettle.explain.wording import text
 from fettle.model import DeviceId
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.tables.tables import DEMAND_SECONDS, REST, Table
+from fettle.scheduling.tables import DEMAND_SECONDS, REST, Table
 from tests.fettle import building as b
 from tests.fettle.others import turns_during
 from tests.fettle.scheduling.clusters import Cluster, anything
@@ -167,7 +167,7 @@ async def test_what_preemption_would_leave_is_judged_in_short_slices() -> None:
     cluster = Cluster()
     names = [f"n{number}" for number in range(4)]
     cases = [(demand, msgspec.structs.replace(hard, name=name)) for name in names]
-    match = cluster.answers.matching()
-    verdicts, turns = await turns_during(cluster.answers.apart(cases, match, emptied=True))
+    match = cluster.answers.outcomes()
+    verdicts, turns = await turns_during(cluster.answers.judge_apart(cases, match, emptied=True))
     assert set(verdicts) == set(names)
     assert turns > len(names)

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.model import Aggregate, Degraded
-from fettle.scheduling.judge import ranking
+from fettle.scheduling.judge.scores import (
+    MAX_SCORE,
+    expected_worst,
+    host_score,
+    value_of_devices,
+    value_of_draw,
+)
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=8)
 
@@ -18,20 +24,20 @@ def test_expected_worst_is_the_mean_of_the_worst_over_every_possible_draw(
 ) -> None:
     count = data.draw(st.integers(1, len(scores)))
     by_hand = mean(min(draw) for draw in combinations(scores, count))
-    assert ranking.expected_worst(Counter(scores), count) == pytest.approx(by_hand, abs=1e-6)
+    assert expected_worst(Counter(scores), count) == pytest.approx(by_hand, abs=1e-6)
 
 
 @pytest.mark.parametrize(("count", "worth"), [(1, 0.9), (2, 0.8), (4, 0.6), (8, 0.2)])
 def test_one_bad_device_among_eight_counts_the_more_the_more_are_drawn(
     count: int, worth: float
 ) -> None:
-    assert ranking.expected_worst({0.2: 1, 1.0: 7}, count) == pytest.approx(worth)
+    assert expected_worst({0.2: 1, 1.0: 7}, count) == pytest.approx(worth)
 
 
 @pytest.mark.parametrize("count", [0, -1, 9])
 def test_drawing_none_or_more_than_there_are_is_refused(count: int) -> None:
     with pytest.raises(ValueError, match="cannot draw"):
-        ranking.expected_worst({1.0: 8}, count)
+        expected_worst({1.0: 8}, count)
 
 
 @given(st.integers(1, 10**30), st.integers(1, 10**30), st.integers(0, 20))
@@ -39,23 +45,23 @@ def test_any_number_of_units_is_counted_and_none_is_walked(
     units: int, count: int, bad: int
 ) -> None:
     tally = {0.2: bad, 1.0: units + count}
-    worth = ranking.expected_worst(tally, count)
+    worth = expected_worst(tally, count)
     assert 0.2 - 1e-6 <= worth <= 1.0
-    assert 0.2 - 1e-6 <= ranking.drawn_at_random(tally, count, Aggregate.MEAN) <= 1.0
+    assert 0.2 - 1e-6 <= value_of_draw(tally, count, Aggregate.MEAN) <= 1.0
 
 
 @given(st.floats(0, 1), st.sampled_from(Degraded))
 def test_host_scores_are_whole_numbers_from_0_to_10(value: float, degraded: Degraded) -> None:
-    score = ranking.host_score(value, degraded)
+    score = host_score(value, degraded)
     assert isinstance(score, int)
-    assert 0 <= score <= ranking.MAX_SCORE
+    assert 0 <= score <= MAX_SCORE
 
 
 def test_preferring_degraded_devices_turns_the_order_around() -> None:
-    assert ranking.host_score(1.0, Degraded.PREFER) < ranking.host_score(0.5, Degraded.PREFER)
-    assert ranking.host_score(1.0, Degraded.ALLOW) > ranking.host_score(0.5, Degraded.ALLOW)
+    assert host_score(1.0, Degraded.PREFER) < host_score(0.5, Degraded.PREFER)
+    assert host_score(1.0, Degraded.ALLOW) > host_score(0.5, Degraded.ALLOW)
 
 
 def test_the_mean_counts_every_device_and_the_minimum_only_the_slowest() -> None:
-    assert ranking.taken([0.2, 1.0], Aggregate.MEAN) == pytest.approx(0.6)
-    assert ranking.taken([0.2, 1.0], Aggregate.MIN) == 0.2
+    assert value_of_devices([0.2, 1.0], Aggregate.MEAN) == pytest.approx(0.6)
+    assert value_of_devices([0.2, 1.0], Aggregate.MIN) == 0.2

@@ -16,7 +16,7 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, Publisher
 from fettle.config import BreakerSettings
 from fettle.dra import AllocatedDevice, Alternative, Claim, Request
-from fettle.explain import pods as explain
+from fettle.explain.pods import explain_policy
 from fettle.explain.wording import text, texts
 from fettle.model import BUILT_IN, Placement, Policy, Requirement, Resolved
 from fettle.scheduling.answers import Answers
@@ -188,7 +188,7 @@ async def test_what_does_not_compile_is_ignored_and_said(
     (said,) = await answers.ignored(policy)
     assert said.startswith("placement.requires[1] is ignored: ")
     assert why in said
-    assert said in explain.policy(Resolved(policy, ""), [said])["warnings"]
+    assert said in explain_policy(Resolved(policy, ""), [said])["warnings"]
 
 
 WRONG = Requirement(expression="devise.driver == 'x'")

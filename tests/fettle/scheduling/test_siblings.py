@@ -13,8 +13,7 @@ from fettle.api.extender import host_priority
 from fettle.cluster import NodeView
 from fettle.pacing import SLICE_S, pausing
 from fettle.scheduling.in_flight import STEPS
-from fettle.scheduling.tables.filling import BATCH
-from fettle.scheduling.tables.tables import FEW, Table
+from fettle.scheduling.tables import BATCH, FEW, Table
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster, anything
 

@@ -10,7 +10,7 @@ from fettle.cluster import NodeView
 from fettle.explain.wording import texts
 from fettle.model import BUILT_IN
 from fettle.scheduling.demand import Demand, Units
-from fettle.scheduling.judge.taken import Taken, counted, lacking
+from fettle.scheduling.judge.units import Taken, count_taken, lacking_units
 from tests.fettle import building as b
 
 R = b.RESOURCE
@@ -28,7 +28,7 @@ def demand(count: int) -> Demand:
 
 
 def told(node: NodeView, count: int, *pods: core.Pod) -> list[str]:
-    return texts(lacking(demand(count), node, counted(pods)))
+    return texts(lacking_units(demand(count), node, count_taken(pods)))
 
 
 NODE = b.node("n1", gpus=8)
@@ -70,14 +70,14 @@ def test_an_init_container_counts_only_where_it_needs_more() -> None:
 
 @pytest.mark.parametrize(("priority", "fits"), [(None, False), (0, False), (1, True)])
 def test_a_pod_may_preempt_those_of_less_priority(priority: int | None, fits: bool) -> None:
-    taken = counted([on("n1", 8, priority=0)])
+    taken = count_taken([on("n1", 8, priority=0)])
     waiting = on("", priority=priority)
-    assert (not list(lacking(demand(1), NODE, taken, preemptor=waiting))) is fits
+    assert (not list(lacking_units(demand(1), NODE, taken, preemptor=waiting))) is fits
 
 
 def test_without_pods_nothing_is_taken() -> None:
-    taken: Taken = counted([])
-    assert list(lacking(demand(8), NODE, taken)) == []
+    taken: Taken = count_taken([])
+    assert list(lacking_units(demand(8), NODE, taken)) == []
 
 
 def test_units_of_several_resources_are_counted_apart() -> None:
@@ -85,5 +85,5 @@ def test_units_of_several_resources_are_counted_apart() -> None:
         NODE, plugins={r: msgspec.structs.replace(NODE.plugins[R], resource=r) for r in (R, "x/y")}
     )
     wants = Demand(BUILT_IN["inference"], units=(Units(R, 1), Units("x/y", 1)))
-    (why,) = lacking(wants, both, counted([on("n1", 8)]))
+    (why,) = lacking_units(wants, both, count_taken([on("n1", 8)]))
     assert why.resource == R

@@ -14,7 +14,7 @@ from fettle.cel import SelectorEngine
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.cluster import EMPTY, Inventory, Publisher, View
 from fettle.config import HealthSettings
-from fettle.explain import pods as explain
+from fettle.explain.pods import plain_health, plain_verdict, summary
 from fettle.explain.wording import text, texts
 from fettle.health import START, HealthBook
 from fettle.health.book import assess
@@ -24,9 +24,8 @@ from fettle.model import BUILT_IN, DeviceId, Evidence, Family, Policies, State, 
 from fettle.model import EvidenceKind as EvidenceKind
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand, demand_of
-from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claimed import Allocator
-from fettle.scheduling.judge.tolerated import tolerating as tolerating_health
+from fettle.scheduling.judge.acceptance import Acceptance, without_tolerated
+from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.verdicts import Verdict, judge
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT
@@ -273,11 +272,11 @@ def test_what_is_tolerated_is_told() -> None:
         Acceptance(BUILT_IN["training"].placement),
         Allocator(lambda *_: MATCH),
     )
-    told = explain.verdict(answer)
+    told = plain_verdict(answer)
     assert told["devices"][0]["tolerated"] == ["example.org/burn-in:NoSchedule"]
-    row = {**told, "health": explain.health(view.nodes["n"].health)}
+    row = {**told, "health": plain_health(view.nodes["n"].health)}
     said = f"would get {b.DRIVER}/n/gpu; tolerated: taint example.org/burn-in:NoSchedule"
-    assert explain.reason(row) == said
+    assert summary(row) == said
 
 
 async def test_nodes_share_a_verdict_only_where_the_same_is_left_of_their_evidence() -> None:
@@ -344,7 +343,7 @@ def test_only_what_is_tolerated_is_left_out_and_that_never_makes_anything_worse(
     said = ordered(map(weigh, evidence))
     health = assess(said, START, HealthSettings(), 2.0, all_clear=False).health
     tolerations = [DeviceToleration(key=key, operator="Exists") for key in keys]
-    seen, taints = tolerating_health(health, tolerations, HealthSettings())
+    seen, taints = without_tolerated(health, tolerations, HealthSettings())
     left = [w for w in health.evidence if not _excused(w.evidence, keys)]
     assert list(seen.evidence) == left
     assert {t.key for t in taints} <= keys

@@ -17,7 +17,7 @@ from fettle.dra import Alternative, Claim, Request
 from fettle.model import BUILT_IN
 from fettle.scheduling.answers import SHARED, Answers
 from fettle.scheduling.demand import Demand, Units
-from fettle.scheduling.tables.tables import Table
+from fettle.scheduling.tables import Table
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT, POD, Cluster, kept_complete
 
@@ -89,7 +89,7 @@ async def test_a_request_that_waited_while_the_version_turned_has_verdicts() -> 
         cluster.show({"ill": gpu("ill", "H100", 0.1)})
         request = asyncio.ensure_future(cluster.answers.judged(selecting(MODEL), ["ill"]))
         await asyncio.sleep(0)
-        cluster.answers.follow("v1.36.1")
+        cluster.answers.follow_version("v1.36.1")
         assert refused(await request, ["ill"]) == ["ill"]
 
 

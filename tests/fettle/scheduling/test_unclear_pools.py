@@ -13,7 +13,7 @@ from fettle.explain.wording import text
 from fettle.model import BUILT_IN
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
-from fettle.scheduling.tables.tables import Table
+from fettle.scheduling.tables import Table
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT, Cluster
 
@@ -62,7 +62,7 @@ async def test_of_a_driver_that_is_not_asked_for_it_does_not_matter(
 
 
 async def test_so_it_is_with_a_pool_that_is_not_whole_on_1_34(cluster: Cluster) -> None:
-    cluster.answers.follow("v1.34.2")
+    cluster.answers.follow_version("v1.34.2")
     other = PoolView("net.example.com", "a", incomplete=True, slices=(1, 2))
     table = await judged(cluster, demand(OURS), other, DEAD)
     assert table.refused == {"n"}

@@ -38,7 +38,7 @@ def naming(claim: str) -> dict[str, Any]:
 def number(
     unseen: InFlight, view: View | None = None, *, at: float = 0.5, demand: Demand = ASK
 ) -> int:
-    return unseen.number(demand, pod("me"), view or b.view(), at)
+    return unseen.count(demand, pod("me"), view or b.view(), at)
 
 
 def noted(*names: str, at: float = 0.0) -> InFlight:
@@ -84,8 +84,8 @@ def test_pods_that_share_a_claim_take_its_devices_once_and_nothing_from_each_oth
     unseen = InFlight()
     for name in ("a", "b", "c"):
         unseen.note(ASK, pod(name, naming("shared")), 0.0)
-    assert unseen.number(ASK, pod("me", naming("shared")), b.view(), 0.5) == 0
-    assert unseen.number(ASK, pod("me", naming("mine")), b.view(), 0.5) == 1
+    assert unseen.count(ASK, pod("me", naming("shared")), b.view(), 0.5) == 0
+    assert unseen.count(ASK, pod("me", naming("mine")), b.view(), 0.5) == 1
 
 
 def test_a_pod_that_waits_for_its_claim_to_be_made_is_unseen() -> None:
@@ -185,15 +185,15 @@ def test_pods_count_that_need_as_many_units_backed_by_a_device_class() -> None:
     unseen = InFlight()
     unseen.note(*of_units("a", 3, cpu="1"), 0.0)
     three, one = of_units("x", 3), of_units("y", 1)
-    assert unseen.number(*three, b.view(), 0.5) == 1
-    assert unseen.number(*one, b.view(), 0.5) == 0
+    assert unseen.count(*three, b.view(), 0.5) == 1
+    assert unseen.count(*one, b.view(), 0.5) == 0
 
 
 def test_it_is_the_same_to_need_devices_by_a_claim_or_as_units_backed_by_their_class() -> None:
     unseen = InFlight()
     wanted = Request("r", (Alternative("r", "gpu", ("device.driver == 'a'",), count=2),))
     unseen.note(needing(Claim("gpu", (wanted,))), pod("a"), 0.0)
-    assert unseen.number(*of_units("x", 2), b.view(), 0.5) == 1
+    assert unseen.count(*of_units("x", 2), b.view(), 0.5) == 1
 
 
 def test_units_of_device_plugins_are_nobody_else_s_to_take() -> None:
@@ -208,8 +208,8 @@ def test_a_claim_that_is_not_needed_is_neither_waited_for_nor_told_apart() -> No
     skipped = ({"name": "nic"},)
     unseen = InFlight()
     unseen.note(ASK, pod("a", *both, statuses=skipped), 0.0)
-    assert unseen.number(ASK, pod("me", *both, statuses=skipped), b.view(), 0.5) == 0
-    assert unseen.number(ASK, pod("me", naming("mine")), b.view(), 0.5) == 1
+    assert unseen.count(ASK, pod("me", *both, statuses=skipped), b.view(), 0.5) == 0
+    assert unseen.count(ASK, pod("me", naming("mine")), b.view(), 0.5) == 1
 
     results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
     claim = {
@@ -221,4 +221,4 @@ def test_a_claim_that_is_not_needed_is_neither_waited_for_nor_told_apart() -> No
         pods={"default/a": pod("a", *both, statuses=skipped)},
         claims={"default/shared": b.claim(claim)},
     )
-    assert unseen.number(ASK, pod("me", naming("mine")), view, 0.5) == 0
+    assert unseen.count(ASK, pod("me", naming("mine")), view, 0.5) == 0

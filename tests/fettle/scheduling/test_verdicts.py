@@ -10,7 +10,7 @@ from fettle.explain.wording import text, texts
 from fettle.model import BUILT_IN, SOUND, Policy, State, reasons
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.verdicts import judge
 from tests.fettle import building as b
 from tests.fettle.scheduling.judged import (

@@ -23,7 +23,7 @@ from fettle.explain.wording import text, texts
 from fettle.model import Policy, State, Unknown, reasons
 from fettle.scheduling.demand import Bound, Demand, Units
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claimed import Allocator
+from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.verdicts import Verdict, judge
 from tests.fettle import building as b
 from tests.fettle.scheduling.judged import (

@@ -14,9 +14,9 @@ from fettle.model import BUILT_IN
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.requirements import Engines
-from fettle.scheduling.preemption import Preempting
-from fettle.scheduling.tables.tables import MANY
-from fettle.scheduling.waiting import Evaluations
+from fettle.scheduling.preemption import Preemption
+from fettle.scheduling.tables import MANY
+from fettle.scheduling.warmup import Evaluations
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT, POD, Cluster, claim_view
 
@@ -52,7 +52,7 @@ async def test_preemption_waits_for_a_selector_too() -> None:
     await engine.start()
     try:
         cluster.show({"n": b.node("n", pools=(b.pool(b.device("a", 0.1)),))}, **claim_view())
-        verdicts = await Preempting(cluster.answers).verdicts(POD, {"n": ["victim"], "x": []})
+        verdicts = await Preemption(cluster.answers).verdicts(POD, {"n": ["victim"], "x": []})
         assert [(name, verdict.fits) for name, verdict in verdicts.items()] == [("n", False)]
     finally:
         await engine.close()
@@ -84,13 +84,13 @@ async def test_nodes_alike_are_judged_once_for_each_time_that_their_selector_is_
         cluster.show({n: b.node(n, pools=(pool,)) for n, pool in pools.items()}, **claim_view())
         demand = cluster.answers.demand(POD)
         assert demand is not None
-        table, first = cluster.answers.table(demand), cluster.answers.matching()
+        table, first = cluster.answers.table(demand), cluster.answers.outcomes()
         for name in ("n", "o"):
             table.judge(cluster.answers.view.nodes[name], first)
         assert table.provisional == {"n", "o"}
         open_verdict = table.verdicts["n"]
         assert table.verdicts["o"] is open_verdict
-        table.judge(cluster.answers.view.nodes["o"], cluster.answers.matching())
+        table.judge(cluster.answers.view.nodes["o"], cluster.answers.outcomes())
         assert table.verdicts["o"] is not open_verdict
     finally:
         await engine.close()
@@ -124,7 +124,7 @@ async def test_without_an_answer_in_time_the_node_is_undecided_and_allowed() -> 
     demand = cluster.answers.demand(POD)
     assert demand is not None
     table = cluster.answers.table(demand)
-    table.judge(bad, cluster.answers.matching())
+    table.judge(bad, cluster.answers.outcomes())
     assert table.verdicts["n"].fits
     assert table.undecided == table.provisional == {"n"}
 
@@ -141,7 +141,7 @@ async def test_scores_of_many_nodes_are_told_apart_once_their_selector_is_evalua
         cluster.show(nodes, **claim_view())
         demand = cluster.answers.demand(POD)
         assert demand is not None
-        table, match = cluster.answers.table(demand), cluster.answers.matching()
+        table, match = cluster.answers.table(demand), cluster.answers.outcomes()
         for node in nodes.values():
             table.judge(node, match)
         assert {verdict.score for verdict in table.verdicts.values()} == {undecided}

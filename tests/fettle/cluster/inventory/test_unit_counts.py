@@ -16,7 +16,7 @@ from fettle.cluster.inventory.unit_counts import (
     expected_units,
     whole_device,
 )
-from fettle.scheduling import draws
+from fettle.scheduling.judge.units import Draw, allocatable_units
 from tests.fettle.cluster.inventory.fleets import Fleet
 from tests.fettle.cluster.inventory.test_units import MIG, holding, node, withdrawn
 
@@ -198,7 +198,7 @@ def test_a_plugin_that_started_anew_without_a_lost_gpu_has_withdrawn_it(fleet: F
     assert withdrawn(fleet) == {"GPU-4": 1}
     fleet.put(kinds.NODE, node("GPU-4", capacity={GPU: 7}, labels=P5))
     assert withdrawn(fleet) == {"GPU-4": 1}
-    assert draws.allocatable(fleet.view.nodes["n"].plugins[GPU]) == draws.Draw((), 7)
+    assert allocatable_units(fleet.view.nodes["n"].plugins[GPU]) == Draw((), 7)
     fleet.put(kinds.NODE, node("GPU-4", "GPU-5", capacity={GPU: 7}, left={GPU: 6}, labels=P5))
     assert withdrawn(fleet) == {"GPU-4": 1, "GPU-5": 1}
 

@@ -12,7 +12,7 @@ from fettle.api.kinds import Kind as Wired
 from fettle.cluster.inventory.units import NodeFacts, node_and_held_units, place_units, plugin_views
 from fettle.cluster.view import PluginView, UnitView
 from fettle.model import SOUND, Evidence, EvidenceKind, Family, Health, State, UnitId, Weighed
-from fettle.scheduling import draws
+from fettle.scheduling.judge.units import Draw, allocatable_units, free_units
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet
 
@@ -75,7 +75,7 @@ def test_the_gpu_that_a_monitor_calls_lost_is_the_one_that_was_withdrawn(fleet: 
     fleet.put(kinds.NODE, node("GPU-4", left={GPU: 7}))
     assert withdrawn(fleet) == {"GPU-4": 1}
     record = fleet.view.nodes["n"]
-    assert draws.allocatable(record.plugins[GPU]) == draws.Draw((), 7)
+    assert allocatable_units(record.plugins[GPU]) == Draw((), 7)
     assert record.health.score == 0.95  # the gap, and no more
 
 
@@ -96,7 +96,7 @@ def test_no_more_are_withdrawn_than_are_missing(fleet: Fleet) -> None:
 def test_units_without_evidence_may_be_withdrawn_too(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node("GPU-1", left={GPU: 5}))
     assert withdrawn(fleet) == {"GPU-1": 1}
-    assert draws.allocatable(fleet.view.nodes["n"].plugins[GPU]) == draws.Draw((), 5)
+    assert allocatable_units(fleet.view.nodes["n"].plugins[GPU]) == Draw((), 5)
 
 
 def test_a_gpu_with_only_light_evidence_is_not_the_withdrawn_one(fleet: Fleet) -> None:
@@ -160,8 +160,8 @@ def test_a_pod_that_holds_a_withdrawn_gpu_takes_none_from_the_others(fleet: Flee
     fleet.put(kinds.NODE, node("GPU-1", left={GPU: 7}))
     fleet.put(kinds.POD, holding("p", GPU_1="Unhealthy"))
     plugin = fleet.look().nodes["n"].plugins[GPU]
-    assert draws.free(plugin, 1) == draws.Draw((), 7)
-    assert draws.allocatable(plugin) == draws.Draw((), 7)
+    assert free_units(plugin, 1) == Draw((), 7)
+    assert allocatable_units(plugin) == Draw((), 7)
 
 
 def test_a_fault_of_the_node_does_not_show_which_gpu_was_withdrawn(fleet: Fleet) -> None:
@@ -184,7 +184,7 @@ def test_a_shared_gpu_is_all_its_replicas(fleet: Fleet, resource: str) -> None:
     fleet.put(kinds.NODE, node("GPU-1", capacity={resource: 8}, labels=labels))
     assert {name: unit.count for name, unit in seen(fleet, resource).items()} == {"GPU-1": 4}
     assert fleet.view.nodes["n"].health.score == 1.0
-    assert draws.allocatable(fleet.view.nodes["n"].plugins[resource]).rest == 4
+    assert allocatable_units(fleet.view.nodes["n"].plugins[resource]).rest == 4
 
 
 @pytest.mark.parametrize("resource", [GPU, RENAMED])
@@ -198,7 +198,7 @@ def test_a_replica_that_the_kubelet_names_is_its_gpu(fleet: Fleet, resource: str
         "GPU-1": (4, 2),
         "GPU-2": (4, 1),
     }
-    drawn = draws.free(fleet.view.nodes["n"].plugins[resource], 1)
+    drawn = free_units(fleet.view.nodes["n"].plugins[resource], 1)
     assert [(health.score, number) for health, number in drawn.named] == [(0.0, 2), (0.25, 3)]
     assert drawn.rest == 0
 
@@ -225,7 +225,7 @@ def test_the_plugin_may_withdraw_one_replica_of_a_gpu_and_leave_the_rest(fleet: 
     labels = {"nvidia.com/gpu.replicas": "4"}
     fleet.put(kinds.NODE, node("GPU-1", left={GPU: 7}, labels=labels))
     assert withdrawn(fleet) == {"GPU-1": 1}
-    (drawn,) = draws.allocatable(fleet.view.nodes["n"].plugins[GPU]).named
+    (drawn,) = allocatable_units(fleet.view.nodes["n"].plugins[GPU]).named
     assert drawn[1] == 3
 
 
@@ -365,6 +365,6 @@ def test_draws_always_have_as_many_units_as_the_node_offers(
         assert sum(unit.withdrawn for unit in plugin.units) <= plugin.withdrawn
         assert all(0 <= unit.withdrawn <= unit.count for unit in plugin.units)
         assert all(unit.allocated <= unit.count for unit in plugin.units)
-        assert draws.allocatable(plugin).size == plugin.allocatable
-        assert draws.free(plugin, 0).size <= plugin.allocatable
-        assert draws.free(plugin, 9).size >= 9
+        assert allocatable_units(plugin).size == plugin.allocatable
+        assert free_units(plugin, 0).size <= plugin.allocatable
+        assert free_units(plugin, 9).size >= 9

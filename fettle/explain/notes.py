@@ -1,5 +1,6 @@
-"""What there is to know of a pod beside each node's verdict: where it is, what holds it back, what
-it holds. Pure.
+"""Notes about a pod besides each node's verdict: where it is, what holds it back, what it holds.
+
+The notes are reasons, which `wording` turns into sentences. Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,15 +16,15 @@ _CORDON = "node.kubernetes.io/unschedulable"
 """The taint of cordoned nodes."""
 
 
-def notes(
-    pod: core.Pod | None, asked: Demand | None, view: View, verdicts: Mapping[str, Verdict]
+def notes_about(
+    pod: core.Pod | None, demand: Demand | None, view: View, verdicts: Mapping[str, Verdict]
 ) -> Iterator[Reason]:
-    """About a pod as the view has it, its demand, and the nodes' verdicts."""
+    """Notes about a pod as the view has it, its demand, and the nodes' verdicts."""
     yield from _whereabouts(pod)
     yield from _holdings(pod, view)
-    if pod is not None and asked is not None:
-        yield from _unused(pod, asked, view, verdicts)
-    yield from _ended(verdicts)
+    if pod is not None and demand is not None:
+        yield from _unused_claims(pod, demand, view, verdicts)
+    yield from _errors(verdicts)
 
 
 def is_cordoned(node: NodeView) -> bool:
@@ -31,18 +32,18 @@ def is_cordoned(node: NodeView) -> bool:
 
 
 def _whereabouts(pod: core.Pod | None) -> Iterator[Reason]:
-    """What there is to know of a pod that does not wait for a node as the view has it."""
+    """Where a pod is, or why the scheduler does not try it yet."""
     if pod is None:
         yield reasons.PodNotInView()
     elif not pod.node_name:
         yield from _held_back(pod)
     else:
         running = pod.status is not None and pod.status.phase == "Running"
-        yield reasons.PodPlaced(pod.node_name, running, any(_own(pod)))
+        yield reasons.PodPlaced(pod.node_name, running, any(_own_entries(pod)))
 
 
 def _held_back(pod: core.Pod) -> Iterator[Reason]:
-    """Why the scheduler looks at no node for it yet, whatever the verdicts say."""
+    """Why the scheduler does not try the pod yet, whatever the verdicts say."""
     if gates := pod.scheduling_gates:
         yield reasons.PodGated(tuple(gates))
     unmade = [e.name for e in entries_with_claims(pod) if claim_name(pod, e) is None]
@@ -50,26 +51,28 @@ def _held_back(pod: core.Pod) -> Iterator[Reason]:
         yield reasons.ClaimsNotCreated(tuple(unmade))
 
 
-def _own(pod: core.Pod) -> Iterator[core.PodResourceClaim]:
-    """The entries of a pod whose claims are made for it alone."""
+def _own_entries(pod: core.Pod) -> Iterator[core.PodResourceClaim]:
+    """The pod's entries whose claims are made for it alone."""
     return (entry for entry in entries_with_claims(pod) if entry.resource_claim_name is None)
 
 
 def _holdings(pod: core.Pod | None, view: View) -> Iterator[reasons.PodHolds]:
-    """What a pod that has a node was given by claims of its own, and by classes that stand behind
-    its extended resources: the verdicts are about what another one would get."""
+    """The devices that a placed pod holds by its own claims and for its extended resources."""
+    # Needed beside the verdicts, which are about another pod like it.
     node = view.nodes.get(pod.node_name) if pod is not None else None
     if pod is None or node is None:
         return
-    for entry in _own(pod):
+    for entry in _own_entries(pod):
         claim = view.claims.get(f"{pod.metadata.namespace}/{claim_name(pod, entry)}")
         if claim is not None and is_for_entry(pod, entry, claim):
-            yield from _held(entry.name, claim, node)
+            yield from _held_by(entry.name, claim, node)
     if (claim := view.extended_claims.get(pod.metadata.uid)) is not None:
-        yield from _held("", claim, node)
+        yield from _held_by("", claim, node)
 
 
-def _held(name: str, claim: resource.ResourceClaim, node: NodeView) -> Iterator[reasons.PodHolds]:
+def _held_by(
+    name: str, claim: resource.ResourceClaim, node: NodeView
+) -> Iterator[reasons.PodHolds]:
     """The devices of a claim, with their health; `name` is "" for extended resources."""
     known = {d.id: d.health for pool in node.pools for d in (*pool.devices, *pool.withheld)}
     for admin_access in (False, True):
@@ -80,19 +83,17 @@ def _held(name: str, claim: resource.ResourceClaim, node: NodeView) -> Iterator[
             yield reasons.PodHolds(name, held, admin_access)
 
 
-def _unused(
-    pod: core.Pod, asked: Demand, view: View, verdicts: Mapping[str, Verdict]
+def _unused_claims(
+    pod: core.Pod, demand: Demand, view: View, verdicts: Mapping[str, Verdict]
 ) -> Iterator[Reason]:
-    """What becomes of claims that are allocated and that no other pod uses, where no node fits.
-
-    `PostFilter` of the scheduler's DRA plugin: it revokes those that its filter found unusable on
-    a node, of the nodes that its other filters left.
-    """
+    """If no node fits: what happens to allocated claims that no other pod uses."""
+    # `PostFilter` of the scheduler's DRA plugin deallocates claims that its filter found unusable
+    # on a node. It looks only at nodes that the other filters left.
     looked_at = [view.nodes[name] for name in verdicts if not is_cordoned(view.nodes[name])]
     fit = (verdicts[node.name].can_be_placed for node in looked_at)
     if pod.node_name or any(fit):
         return
-    allocated = {bound.name: bound for bound in asked.bound}
+    allocated = {bound.name: bound for bound in demand.bound}
     for entry in entries_with_claims(pod):
         bound = allocated.get(entry.name)
         claim = view.claims.get(f"{pod.metadata.namespace}/{claim_name(pod, entry)}")
@@ -105,8 +106,8 @@ def _unused(
             yield reasons.ClaimWillBeReallocated(entry.name)
 
 
-def _ended(verdicts: Mapping[str, Verdict]) -> Iterator[reasons.NodeEndsAttempt]:
-    """Where one node is enough for the pod to be placed on none."""
+def _errors(verdicts: Mapping[str, Verdict]) -> Iterator[reasons.NodeEndsAttempt]:
+    """A note if an error on one node keeps the pod off all others."""
     found = {
         name: error for name, verdict in verdicts.items() if (error := _error(verdict)) is not None
     }
@@ -116,6 +117,6 @@ def _ended(verdicts: Mapping[str, Verdict]) -> Iterator[reasons.NodeEndsAttempt]
 
 
 def _error(verdict: Verdict) -> Reason | None:
-    """What ends the scheduler's attempt in an error, if anything does."""
+    """The cause of an error that ends the scheduler's attempt on a node, if there is one."""
     errors = (r for r in verdict.rejected if isinstance(r, reasons.SchedulingError))
     return next((error.cause for error in errors), None)

@@ -1,6 +1,6 @@
-"""From device scores to what a node is worth, and from that to the 0..10 a kube-scheduler takes.
+"""What a node is worth by the scores of its devices, and the 0..10 that kube-scheduler takes.
 
-Pure arithmetic over scores in 0..1; the formulas stand in the README's words in `docs/scores.md`.
+Pure arithmetic over scores in 0..1. `docs/scores.md` explains the formulas.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ MAX_SCORE = 10
 def expected_worst(units: Mapping[float, int], count: int) -> float:
     """The expected lowest score of `count` devices drawn at random, without replacement.
 
-    `units` are scores and how many devices have each. Σ s_(i) · C(n-i, k-1) / C(n, k) over the
-    scores in ascending order, taken by groups: the worst is at least s when none of the devices
-    below s is drawn. Raises ValueError unless 1 ≤ count ≤ the number of devices.
+    `units` says how many devices have each score. The formula is Σ s_(i) · C(n-i, k-1) / C(n, k)
+    over the scores in ascending order. Raises ValueError unless 1 ≤ count ≤ the number of devices.
     """
     n = sum(units.values())
     if not 1 <= count <= n:
         raise ValueError(f"cannot draw {count} of {n} devices")
+    # Devices of equal score are one group: the worst is at least s if none below s is drawn.
     expected, below, at_least = 0.0, 0, 1.0
     for score in sorted(units):
         below += units[score]
@@ -32,12 +32,10 @@ def expected_worst(units: Mapping[float, int], count: int) -> float:
 
 
 def _none_drawn(marked: int, count: int, n: int) -> float:
-    """The chance that none of `marked` devices among n is drawn: C(n-marked, count) / C(n, count).
-
-    As a product over whichever of the two is fewer; it ends early once nothing is left of it.
-    """
+    """The chance that none of `marked` devices of n is drawn: C(n-marked, count) / C(n, count)."""
     if marked + count > n:
         return 0.0
+    # `marked` and `count` may change places: the product over the fewer has fewer factors.
     fewer, other = sorted((marked, count))
     chance = 1.0
     for i in range(fewer):
@@ -47,15 +45,15 @@ def _none_drawn(marked: int, count: int, n: int) -> float:
     return chance
 
 
-def drawn_at_random(units: Mapping[float, int], count: int, aggregate: Aggregate) -> float:
-    """What `count` devices are worth if they are not chosen (device plugins)."""
+def value_of_draw(units: Mapping[float, int], count: int, aggregate: Aggregate) -> float:
+    """What `count` devices are worth if nobody chooses them (device plugins)."""
     if aggregate is Aggregate.MIN:
         return expected_worst(units, count)
     n = sum(units.values())
     return sum(score * (number / n) for score, number in units.items())
 
 
-def taken(scores: Sequence[float], aggregate: Aggregate) -> float:
+def value_of_devices(scores: Sequence[float], aggregate: Aggregate) -> float:
     """What these very devices are worth together (DRA, where the allocator's choice is known)."""
     return min(scores) if aggregate is Aggregate.MIN else sum(scores) / len(scores)
 
@@ -65,12 +63,12 @@ def host_score(
 ) -> int:
     """The extender's 0..10 for a node of this value.
 
-    `Prefer` turns the order around, down to 1 for a sound node; 0 is for what comes `last` all the
-    same, and where the value is low by tenants' word alone (`provoked` is how much of it): what
-    swallows pods is not to be preferred before it is proven.
+    `Prefer` reverses the order, down to 1 for a sound node. A node that comes `last` gets 0 all the
+    same. So does one whose value is low by the word of tenants alone: `provoked` is that share.
     """
     if degraded is not Degraded.PREFER:
         return max(0, min(MAX_SCORE, round(MAX_SCORE * value)))
+    # A node that swallows pods must not be preferred before its fault is proven.
     preferred = 1.0 - value - 2 * provoked
     if last or preferred < 0:
         return 0

@@ -1,5 +1,6 @@
-"""What the DRA claims of an ask mean for a node: which devices they would get, and what those are
-worth. Pure; `allocator` knows which, `acceptance` knows whether a policy takes them.
+"""What the DRA claims of a demand mean for a node: the devices they would get, and their worth.
+
+Pure. `fettle.dra` predicts the devices; `acceptance` says whether the policy accepts them.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -35,13 +36,14 @@ from fettle.model import SOUND, UNKNOWN_SCORE, DeviceId, Health, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling.demand import Bound
-from fettle.scheduling.judge import ranking
 from fettle.scheduling.judge.acceptance import Acceptance, complaint, device_refusal
 from fettle.scheduling.judge.parts import UNDECIDED_VALUE, Choice, Part, rejected_part
+from fettle.scheduling.judge.scores import value_of_devices
 
 VANISHED = Health(UNKNOWN_SCORE, State.UNKNOWN)
-"""For a device that a claim holds but is not published: it may be dead, or its driver
-restarting.
+"""The health of a device that a claim holds, but that is not published.
+
+It may be dead, or its driver may be restarting.
 """
 
 
@@ -53,7 +55,7 @@ def is_usable(bound: Bound, node: NodeView) -> bool:
 
 
 def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
-    """A claim that is allocated already pins the pod: its very devices are judged."""
+    """What a claim that is allocated already says: it pins the pod, so its devices are judged."""
     part = Part(frozenset(h.device.driver for h in bound.held))
     if not is_usable(bound, node):
         devices = tuple(held.device for held in bound.held)
@@ -74,7 +76,7 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
     published = {device.id: device for device in here}
     results = dict.fromkeys((h.device, h.tolerations, h.admin_access) for h in bound.held)
     given = [
-        chosen(bound.name, published[id_], tolerations, acceptance, admin_access=admin_access)
+        choice_of(bound.name, published[id_], tolerations, acceptance, admin_access=admin_access)
         if id_ in published
         else Choice(bound.name, id_, VANISHED, admin_access=admin_access)
         for id_, tolerations, admin_access in results
@@ -83,11 +85,11 @@ def bound_part(bound: Bound, node: NodeView, acceptance: Acceptance) -> Part:
 
 
 class Allocator(msgspec.Struct, frozen=True):
-    """What allocating needs besides the claims and the node.
+    """What an allocation needs besides the claims and the node.
 
-    `driver` tells the driver whose devices alone an expression can match, "" where it may be any.
-    `explains`: it is worth the time to find out why nothing can be allocated, or what a claim that
-    can be allocated would then wait for.
+    `driver` returns the only driver whose devices an expression can match; "" if it may be any.
+    `explains`: spend time on why nothing can be allocated, and on what a claim would wait for after
+    its allocation.
     """
 
     match: Match
@@ -97,8 +99,9 @@ class Allocator(msgspec.Struct, frozen=True):
     explains: bool = False
 
     def pools(self, claims: Sequence[Claim], node: NodeView) -> Sequence[PoolView]:
-        """The node's, without unclear ones of drivers that no claim asks for: nothing is taken from
-        them, whatever they hold. All of them count where all devices are requested."""
+        """The node's pools, without unclear ones of drivers that no claim asks for."""
+        # Nothing is taken from those, whatever they hold. But a request for all devices, or by a
+        # selector that may match any driver, looks at every pool.
         if not any(why_unclear(pool, self.profile) for pool in node.pools):
             return node.pools
         alternatives = [each for claim in claims for each in claim.alternatives()]
@@ -112,7 +115,7 @@ class Allocator(msgspec.Struct, frozen=True):
         ]
 
     def predict(self, claims: Sequence[Claim], node: NodeView) -> AllocationOutcome:
-        """What the scheduler's allocator would take here, defects and all."""
+        """What the scheduler's allocator would take here, with the defects of its version."""
         if node.malformed:
             malformed = reasons.NodeSelectorMalformed(node.malformed)
             return AllocationOutcome(AllocationStatus.ERROR, reasons=(malformed,))
@@ -126,7 +129,7 @@ class Allocator(msgspec.Struct, frozen=True):
         """Whether there is any allocation of acceptable devices."""
 
         def acceptable(device: DeviceView, wanted: Alternative) -> bool:
-            choice = _of_alternative("", device, wanted, acceptance)
+            choice = _choice_for("", device, wanted, acceptance)
             return choice.is_acceptable(acceptance) and not choice.met.unmet
 
         return allocate(
@@ -140,8 +143,8 @@ class Allocator(msgspec.Struct, frozen=True):
 
 
 def _is_beside(pool: PoolView, drivers: Collection[str]) -> bool:
-    """Whether a pool belongs to none of these drivers; devices that no expression can be evaluated
-    on would still end the scheduler's attempt."""
+    """Whether a pool belongs to none of these drivers, and cannot end the scheduler's attempt."""
+    # A device on which no expression can be evaluated ends it, whoever asks.
     aborts = any(device.published.abort for device in pool.devices)
     return pool.driver not in {*drivers, SOME_DRIVER} and not aborts
 
@@ -153,7 +156,7 @@ def claims_part(
     allocator: Allocator,
     in_flight: int,
 ) -> Part:
-    """The claims on this node, while `in_flight` others with the same needs are on their way."""
+    """What the claims get on this node, after up to `in_flight` pods with the same needs."""
     predicted = allocator.predict(claims, node)
     if allocator.explains and _nothing(predicted):
         why = explain_shortfall(
@@ -170,12 +173,14 @@ def claims_part(
     if part.refusals or part.required:
         feasible = allocator.search(claims, node, acceptance)
         if feasible.found is AllocationStatus.FITS:
-            part.pass_over(taint_would_help=_would_taint_help(claims, allocator.profile))
+            part.note_passed_over(taint_would_help=_would_taint_help(claims, allocator.profile))
         return part
-    if predicted.bounded and any(_turned_down(claims, node, acceptance)):
+    if predicted.bounded and any(_unacceptable(claims, node, acceptance)):
         feasible = allocator.search(claims, node, acceptance)
         if feasible.found is AllocationStatus.NONE:
-            return _whichever(part, list(_turned_down(claims, node, acceptance)), acceptance)
+            return _refuse_any_choice(
+                part, list(_unacceptable(claims, node, acceptance)), acceptance
+            )
     worst: Part | None = None
     in_flight = in_flight if part.value is not None else 0
     for _ in range(in_flight):
@@ -190,7 +195,7 @@ def claims_part(
     if in_flight:
         note = reasons.PodsInFlight(in_flight)
         if allocator.explains and worst is not None:
-            note = _then(note, part, worst)
+            note = _with_outcome(note, part, worst)
         part.notes.append(note)
     return part
 
@@ -203,16 +208,16 @@ def _would_taint_help(claims: Sequence[Claim], profile: Profile) -> bool:
     return not anything and profile.features.device_taint_rules
 
 
-def _turned_down(
+def _unacceptable(
     claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
 ) -> Iterator[Choice]:
-    """The node's devices that are not acceptable to some request."""
+    """The node's devices that the policy does not accept for some request."""
     alternatives = [each for claim in claims for each in claim.alternatives()]
     wanted = {(each.tolerations, each.admin_access): each for each in alternatives}
     for pool in node.pools:
         for device in pool.devices:
             for alternative in wanted.values():
-                choice = _of_alternative("", device, alternative, acceptance)
+                choice = _choice_for("", device, alternative, acceptance)
                 if not choice.is_acceptable(acceptance) or choice.met.unmet:
                     yield choice
                     break
@@ -221,29 +226,31 @@ def _turned_down(
 def has_unacceptable_device(
     claims: Sequence[Claim], node: NodeView, acceptance: Acceptance
 ) -> bool:
-    """Whether some device here is not acceptable to some request, though it may not be among those
-    that the pod would get by this view: by a newer one, it may be."""
+    """Whether the policy does not accept some device here for some request.
+
+    The pod may not get it by this view, but it may by a newer one.
+    """
     alternatives = {
         (each.tolerations, each.admin_access): each
         for claim in claims
         for each in claim.alternatives()
     }
-    demands = bool(acceptance.placement.requires)
+    has_requirements = bool(acceptance.placement.requires)
     for pool in node.pools:
         for device in (*pool.devices, *pool.withheld):
-            if device.health is SOUND and not demands:
+            if device.health is SOUND and not has_requirements:
                 continue
             for alternative in alternatives.values():
-                choice = _of_alternative("", device, alternative, acceptance)
+                choice = _choice_for("", device, alternative, acceptance)
                 if not choice.is_acceptable(acceptance) or choice.met.unmet:
                     return True
             pause()
     return False
 
 
-def _whichever(part: Part, turned_down: Sequence[Choice], acceptance: Acceptance) -> Part:
-    """Which devices it would get is undecided, and without any of these it can get none."""
-    refused = [choice for choice in turned_down if not choice.is_acceptable(acceptance)]
+def _refuse_any_choice(part: Part, unacceptable: Sequence[Choice], acceptance: Acceptance) -> Part:
+    """Refuse: it is undecided which devices the pod gets, and too few acceptable ones are here."""
+    refused = [choice for choice in unacceptable if not choice.is_acceptable(acceptance)]
     part.refusals, part.required = [], []
     if refused:
         placement = acceptance.placement
@@ -255,15 +262,15 @@ def _whichever(part: Part, turned_down: Sequence[Choice], acceptance: Acceptance
         part.keys = frozenset(choice.device.driver for choice in refused)
         part.held = any(choice.health.held for choice in refused)
     else:
-        first = turned_down[0]
+        first = unacceptable[0]
         part.required.append(
             reasons.TooFewAcceptableDevices(first.device, requirement=first.met.unmet[0])
         )
     return part
 
 
-def _then(note: reasons.PodsInFlight, now: Part, later: Part) -> reasons.PodsInFlight:
-    """The note with what a pod that is worth less here once others were served would get then."""
+def _with_outcome(note: reasons.PodsInFlight, now: Part, later: Part) -> reasons.PodsInFlight:
+    """The note, with what the pod would get once the pods in flight have their devices."""
     if refused := later.refusals or later.required:
         return msgspec.structs.replace(note, then=refused[0])
     best = max(choice.health.score for choice in _counting(now.devices))
@@ -285,10 +292,8 @@ def _awaited(
 
 
 def _worth_later(later: Part) -> float:
-    """What a node is worth once others were served there: nothing, where it would be refused.
-
-    They may as well be served elsewhere; so this lowers a score, and refuses nothing.
-    """
+    """What a node is worth once pods in flight are placed there; nothing if it would be refused."""
+    # They may be placed elsewhere. So this lowers a score, and refuses nothing.
     refused = later.refusals or later.required
     return 0.0 if refused or later.value is None else later.value
 
@@ -304,7 +309,7 @@ def _predicted_part(
         return part
     alternatives = [{each.name: each for each in claim.alternatives()} for claim in claims]
     given = [
-        _of_alternative(
+        _choice_for(
             f"{claims[t.claim].name}/{t.request}",
             t.device,
             alternatives[t.claim][t.request],
@@ -316,14 +321,14 @@ def _predicted_part(
     return _judged(part, given, acceptance)
 
 
-def _of_alternative(
+def _choice_for(
     request: str, device: DeviceView, wanted: Alternative, acceptance: Acceptance
 ) -> Choice:
     admin_access = bool(wanted.admin_access)
-    return chosen(request, device, wanted.tolerations, acceptance, admin_access=admin_access)
+    return choice_of(request, device, wanted.tolerations, acceptance, admin_access=admin_access)
 
 
-def chosen(
+def choice_of(
     request: str,
     device: DeviceView,
     tolerations: Sequence[DeviceToleration],
@@ -331,14 +336,14 @@ def chosen(
     *,
     admin_access: bool,
 ) -> Choice:
-    """A device for a request with these tolerations."""
+    """The choice of a device for a request with these tolerations."""
     health, tolerated = acceptance.tolerating(device.health, tolerations)
     met = acceptance.requirements.of_device(device)
     return Choice(request, device.id, health, tolerated, met, admin_access)
 
 
 def _counting(devices: Sequence[Choice]) -> list[Choice]:
-    """Those whose health counts."""
+    """The devices whose health counts."""
     return [choice for choice in devices if not choice.admin_access]
 
 
@@ -375,7 +380,7 @@ def _judged(
             part.held = part.held or health.held
             refused.add(device.driver)
     if scores := [choice.health.score for choice in _counting(devices)]:
-        part.value = ranking.taken(scores, acceptance.placement.aggregate)
+        part.value = value_of_devices(scores, acceptance.placement.aggregate)
     if refused:
         part.keys = frozenset(refused)
     return part

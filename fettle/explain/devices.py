@@ -1,6 +1,6 @@
 """The devices of a view as plain data for people: what `/devices` answers. Pure.
 
-`usedBy` are the pods that use what it stands beside (`users.py`).
+`usedBy` are the pods that use a node, device or unit.
 """
 
 from collections import defaultdict
@@ -10,32 +10,33 @@ from typing import Any
 
 from fettle.cluster import NodeView, View
 from fettle.dra import DeviceView, PoolView
-from fettle.explain import pods as explain
+from fettle.explain.pods import is_noteworthy, plain_health, plain_unit
 from fettle.explain.users import Users
-from fettle.explain.wording import plain, why_withheld
+from fettle.explain.wording import plain_reason, why_withheld
 from fettle.model import DeviceId, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 
 
-def of_nodes(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
-    """Every node with its resources and own devices; with `only_unsound`, those that there is
-    evidence about, or that are not Healthy. `withheld` is why a device cannot be taken now, None
-    if its pool is whole.
+def list_nodes(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
+    """Every node with its resources and its own devices.
 
-    Network devices belong to no node (`of_network`).
+    With `only_unsound`, only those with evidence, or that are not Healthy. `withheld` says why a
+    device cannot be allocated now; it is None if the device's pool is whole. Network devices belong
+    to no node; see `list_network_devices`.
     """
-    told, users = [], Users(view)
+    listed, users = [], Users(view)
     for _, node in sorted(view.nodes.items()):
         if (one := _node(node, users, only_unsound=only_unsound)) is not None:
-            told.append(one)
+            listed.append(one)
         pause()
-    return told
+    return listed
 
 
-def of_network(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
-    """Each device that does not belong to a single node, once, with the nodes that can use it;
-    where it is `withheld` from all of them, with the nodes that it is published for.
+def list_network_devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
+    """Each device that does not belong to a single node, with the nodes that can use it.
+
+    If it is `withheld` from all of them: with the nodes that it is published for.
     """
     found: dict[DeviceId, DeviceView] = {}
     able: dict[DeviceId, list[str]] = defaultdict(list)
@@ -58,15 +59,18 @@ def of_network(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]
             "allocated": device.allocated,
             **_why(None if able[id_] else why.get(id_)),
             "usedBy": users.of_device(id_),
-            **explain.health(device.health),
+            **plain_health(device.health),
         }
         for id_, device in sorted(found.items())
     ]
 
 
-def unknown_conditions(view: View) -> list[dict[str, Any]]:
-    """Conditions that no rule names, of nodes with devices: how many have which status, and the
-    first of them. Which status would mean a fault is not known."""
+def list_unknown_conditions(view: View) -> list[dict[str, Any]]:
+    """The conditions of nodes with devices that no rule names.
+
+    For each status: how many nodes have it, and the first of them. Which status would mean a fault
+    is not known.
+    """
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, node in sorted(view.nodes.items()):
         if node.plugins or node.pools:
@@ -88,20 +92,20 @@ def unknown_conditions(view: View) -> list[dict[str, Any]]:
 def _published(
     node: NodeView, *, local: bool, only_unsound: bool
 ) -> Iterator[tuple[DeviceView, Reason | None]]:
-    """A node's own devices, or those of the network that it sees, with why each is withheld."""
+    """A node's own devices, or (not `local`) its network devices, with why each is withheld."""
     for pool in node.pools:
         why = _withheld(pool, node) if pool.withheld else None
         for device, withheld in chain(
             ((device, None) for device in pool.devices),
             ((device, why) for device in pool.withheld),
         ):
-            is_wanted = not only_unsound or explain.speaks(device.health)
+            is_wanted = not only_unsound or is_noteworthy(device.health)
             if is_wanted and bool(device.published.local) == local:
                 yield device, withheld
 
 
 def _withheld(pool: PoolView, node: NodeView) -> Reason:
-    """Why devices that the pool publishes for this node cannot be taken now."""
+    """Why the devices that a pool publishes for this node cannot be allocated now."""
     if pool.flaw:
         return reasons.PoolNotWhole(pool.ref, pool.flaw)
     if node.malformed:
@@ -113,7 +117,7 @@ def _why(reason: Reason | None) -> dict[str, Any]:
     """Why a device is withheld, in words, and as a reason."""
     if reason is None:
         return {"withheld": None, "withheldReason": None}
-    return {"withheld": why_withheld(reason), "withheldReason": plain(reason)}
+    return {"withheld": why_withheld(reason), "withheldReason": plain_reason(reason)}
 
 
 def _node(node: NodeView, users: Users, *, only_unsound: bool) -> dict[str, Any] | None:
@@ -123,7 +127,7 @@ def _node(node: NodeView, users: Users, *, only_unsound: bool) -> dict[str, Any]
             "allocated": device.allocated,
             **_why(withheld),
             "usedBy": users.of_device(device.id),
-            **explain.health(device.health),
+            **plain_health(device.health),
         }
         for device, withheld in _published(node, local=True, only_unsound=only_unsound)
     ]
@@ -134,7 +138,7 @@ def _node(node: NodeView, users: Users, *, only_unsound: bool) -> dict[str, Any]
             "allocatable": plugin.allocatable,
             "units": [
                 {
-                    **explain.unit(one, plugin),
+                    **plain_unit(one, plugin),
                     "usedBy": users.of_unit(node.name, plugin.resource, one),
                 }
                 for one in plugin.units
@@ -142,15 +146,15 @@ def _node(node: NodeView, users: Users, *, only_unsound: bool) -> dict[str, Any]
         }
         for plugin in node.plugins.values()
     ]
-    if not listed and not resources and not explain.speaks(node.health):
+    if not listed and not resources and not is_noteworthy(node.health):
         return None
-    tells = explain.speaks(node.health) or listed or any(r["units"] for r in resources)
-    if only_unsound and not tells:
+    noteworthy = is_noteworthy(node.health) or listed or any(r["units"] for r in resources)
+    if only_unsound and not noteworthy:
         return None
     return {
         "node": node.name,
         "usedBy": users.on_node(node.name),
-        **explain.health(node.health),
+        **plain_health(node.health),
         "resources": resources,
         "devices": listed,
         "quarantined": list(node.quarantined),
