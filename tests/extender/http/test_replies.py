@@ -19,7 +19,7 @@ from fettle.scheduling.tables import Narrowed, SelectorOutcomes, Table
 from tests.controlplane import building
 from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
-from tests.fettle.scheduling.judged import INFERENCE, SCAVENGER, units
+from tests.fettle.scheduling.judge.judging import INFERENCE, SCAVENGER, units
 
 POD = b.gpu_pod()
 PLAIN = {"metadata": {"name": "plain"}, "spec": {"containers": [{"name": "c"}]}}

@@ -15,7 +15,7 @@ from fettle.scheduling.judge.acceptance import complaint
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import fleets
 from tests.fettle.cluster.inventory.fleets import Fleet
-from tests.fettle.scheduling.counting import Counting
+from tests.fettle.scheduling.census import BreakerWithCensus
 
 TRAINING = BUILT_IN["training"].placement
 
@@ -38,7 +38,7 @@ def fleet(bad: int, *, total: int = 20, held: bool = False) -> dict[str, NodeVie
 
 
 def opened(nodes: dict[str, NodeView]) -> frozenset[str]:
-    breaker = Counting(TRAINING)
+    breaker = BreakerWithCensus(TRAINING)
     breaker.update(nodes, nodes)
     return breaker.open
 
@@ -58,7 +58,7 @@ def test_a_small_pool_is_not_judged() -> None:
 
 def test_it_closes_again_when_nodes_heal_counting_only_what_changed() -> None:
     nodes = fleet(6)
-    breaker = Counting(TRAINING)
+    breaker = BreakerWithCensus(TRAINING)
     assert breaker.update(nodes, nodes)
     healed = {**nodes, "n0": b.node("n0", gpus=8), "n1": b.node("n1", gpus=8)}
     assert breaker.update(("n0", "n1"), healed)
@@ -67,7 +67,7 @@ def test_it_closes_again_when_nodes_heal_counting_only_what_changed() -> None:
 
 def test_a_node_that_left_counts_no_more() -> None:
     nodes = fleet(5)
-    breaker = Counting(TRAINING)
+    breaker = BreakerWithCensus(TRAINING)
     breaker.update(nodes, nodes)
     del nodes["n0"]
     breaker.update(("n0",), nodes)
@@ -88,7 +88,7 @@ def tainted(node: NodeView, key: str = UNSCHEDULABLE, effect: str = "NoSchedule"
 def test_nodes_that_the_scheduler_leaves_out_itself_do_not_count(key: str, effect: str) -> None:
     nodes = fleet(4, total=15)
     nodes |= {name: tainted(nodes[name], key, effect) for name in ("n1", "n2", "n3")}
-    breaker = Counting(TRAINING)
+    breaker = BreakerWithCensus(TRAINING)
     breaker.update(nodes, nodes)
     assert breaker.share(b.RESOURCE) == 1 / 12
     assert breaker.open == frozenset()
@@ -110,7 +110,7 @@ def test_taints_that_pods_may_tolerate_leave_a_node_in_the_count(key: str, effec
 def test_a_node_counts_again_once_it_is_uncordoned() -> None:
     nodes = fleet(5)
     cordoned = {**nodes, **{name: tainted(nodes[name]) for name in ("n0", "n1")}}
-    breaker = Counting(TRAINING)
+    breaker = BreakerWithCensus(TRAINING)
     breaker.update(nodes, cordoned)
     assert breaker.share(b.RESOURCE) == 3 / 18
     assert breaker.update(("n0", "n1"), nodes)
@@ -121,7 +121,7 @@ def test_a_node_counts_again_once_it_is_uncordoned() -> None:
 
 def test_a_pool_of_which_all_nodes_are_cordoned_is_not_judged() -> None:
     nodes = fleet(20)
-    breaker = Counting(TRAINING, BreakerSettings(min_nodes=0))
+    breaker = BreakerWithCensus(TRAINING, BreakerSettings(min_nodes=0))
     assert breaker.update(nodes, nodes)
     assert breaker.update(nodes, {name: tainted(node) for name, node in nodes.items()})
     assert breaker.open == frozenset()
@@ -160,7 +160,7 @@ def test_cordoned_and_lost_nodes_of_a_cluster_do_not_free_its_dead_ones() -> Non
 
 def test_single_bad_units_count_as_units() -> None:
     nodes = {f"n{i}": b.node(f"n{i}", gpus=8, units={"a": 0.1}) for i in range(20)}
-    breaker = Counting(TRAINING)
+    breaker = BreakerWithCensus(TRAINING)
     breaker.update(nodes, nodes)
     assert breaker.share(b.RESOURCE) == 1 / 8
 
@@ -169,7 +169,7 @@ def test_a_device_of_the_network_counts_once_however_many_nodes_see_it() -> None
     fabric = [b.device("bad", 0.1, local=""), *(b.device(f"f{i}", local="") for i in range(4))]
     nodes = {f"n{i}": b.node(f"n{i}", pools=(b.pool(*fabric),)) for i in range(20)}
     nodes["n0"] = b.node("n0", pools=(b.pool(*fabric), b.pool(b.device("own", 0.1), name="n0")))
-    breaker = Counting(TRAINING)
+    breaker = BreakerWithCensus(TRAINING)
     breaker.update(nodes, nodes)
     assert breaker.share(b.DRIVER) == 2 / 6
     healed = {n: b.node(n, pools=(b.pool(*fabric[1:]),)) for n in list(nodes)[:19]}
@@ -185,7 +185,7 @@ def test_however_many_nodes_share_a_pool_its_devices_are_walked_a_few_times() ->
         devices = Walked([b.device("bad", 0.1, local=""), b.device("good", local="")])
         fabric = PoolView(b.DRIVER, "fabric", devices)
         nodes = {f"n{i}": b.node(f"n{i}", pools=(fabric,)) for i in range(number)}
-        breaker = Counting(TRAINING)
+        breaker = BreakerWithCensus(TRAINING)
         breaker.update(nodes, nodes)
         assert breaker.share(b.DRIVER) == 1 / 2
         changed = {name: b.node(name, gpus=8, pools=(fabric,)) for name in nodes}
@@ -196,7 +196,7 @@ def test_however_many_nodes_share_a_pool_its_devices_are_walked_a_few_times() ->
 
 
 def test_devices_of_the_network_that_came_and_went_take_no_memory() -> None:
-    breaker = Counting(TRAINING)
+    breaker = BreakerWithCensus(TRAINING)
     sizes = []
     for number in range(1000):
         pool = b.pool(b.device(f"f{number}", local=""))
@@ -214,11 +214,11 @@ def test_it_counts_the_same_for_another_placement_as_if_that_had_come_first() ->
         **{f"s{i}": b.node(f"s{i}", pools=(b.pool(*fabric),)) for i in range(10)},
     }
     for first, second in permutations([p.placement for p in BUILT_IN.values()], 2):
-        breaker = Counting(first)
+        breaker = BreakerWithCensus(first)
         breaker.update(nodes, nodes)
         derived = Breaker(second, BreakerSettings(), breaker.census)
         derived.judge()
-        fresh = Counting(second)
+        fresh = BreakerWithCensus(second)
         fresh.update(nodes, nodes)
         later = {**nodes, "n0": b.node("n0", gpus=8), "n9": b.node("n9", gpus=8, own=b.health(0))}
         for _ in range(2):

@@ -16,7 +16,7 @@ from fettle.model.policy import TRAINING
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import saying
 from tests.fettle.cluster.inventory.fleets import RULES, Fleet, claim, node, slice_
-from tests.fettle.scheduling.counting import Counting
+from tests.fettle.scheduling.census import BreakerWithCensus
 
 LONG_S = 30 * 86_400.0
 
@@ -158,7 +158,7 @@ def test_pods_that_say_nothing_of_their_devices_are_no_reporters() -> None:
 
 
 def test_the_breaker_forgets_devices_of_the_network_that_are_gone() -> None:
-    breaker = Counting(TRAINING.placement)
+    breaker = BreakerWithCensus(TRAINING.placement)
 
     def turn(name: str) -> int:
         fabric = b.pool(b.device(f"fab-{name}", 0.5, local=""))

@@ -1,4 +1,4 @@
-"""A device is judged for a request without the evidence of taints that the request tolerates."""
+"""Which evidence counts for a request: not that of taints it tolerates, nor of other plugins."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from fettle.api.kinds import Kind
 from fettle.api.resource import DeviceToleration
 from fettle.cel import SelectorEngine
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.cluster import EMPTY, Inventory, Publisher, View
+from fettle.cluster import EMPTY, Inventory, NodeView, Publisher, UnitView, View
 from fettle.config import HealthSettings
 from fettle.explain.pods import plain_health, plain_verdict, summary
 from fettle.explain.wording import text, texts
@@ -20,15 +20,16 @@ from fettle.health import START, HealthBook
 from fettle.health.book import assess
 from fettle.health.score import ordered, weigh
 from fettle.health.signals.rule_tables import load_rules
-from fettle.model import BUILT_IN, DeviceId, Evidence, Family, Policies, State, TaintRef
+from fettle.model import BUILT_IN, DeviceId, Evidence, Family, Health, Policies, State, TaintRef
 from fettle.model import EvidenceKind as EvidenceKind
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Demand, demand_of
+from fettle.scheduling.demand import Demand, Units, demand_of
 from fettle.scheduling.judge.acceptance import Acceptance, without_tolerated
 from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.verdicts import Verdict, judge
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT
+from tests.fettle.scheduling.judge.judging import TRAINING, request, units, verdict
 
 TABLE = load_rules()
 Raw = dict[str, Any]
@@ -102,7 +103,7 @@ def demand(view: View, policy: str = "training") -> Demand:
     return found
 
 
-def verdict(*objects: tuple[Kind, Raw], policy: str = "training", node: str = "n") -> Verdict:
+def verdict_in(*objects: tuple[Kind, Raw], policy: str = "training", node: str = "n") -> Verdict:
     view = cluster(*objects)
     acceptance = Acceptance(BUILT_IN[policy].placement)
     return judge(demand(view, policy), view.nodes[node], acceptance, Allocator(lambda *_: MATCH))
@@ -112,7 +113,7 @@ TAINTED = (kinds.SLICE, slice_of("n", [taint()]))
 
 
 def test_a_request_that_tolerates_a_taint_is_not_refused_for_it() -> None:
-    answer = verdict(TAINTED, claim(tolerating()))
+    answer = verdict_in(TAINTED, claim(tolerating()))
     assert answer.fits
     assert answer.score == 10
     (choice,) = answer.devices
@@ -123,15 +124,15 @@ def test_a_request_that_tolerates_a_taint_is_not_refused_for_it() -> None:
 def test_the_effect_of_a_tolerated_taint_makes_no_difference(effect: str) -> None:
     tainted = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", effect)]))
     tolerations = tolerating("gpu.nvidia.com/gpu-lost"), tolerating(effect="NoExecute", key="")
-    assert verdict(tainted, claim(*tolerations)).score == 10
+    assert verdict_in(tainted, claim(*tolerations)).score == 10
 
 
 def test_what_lets_a_pod_onto_a_device_that_evicts_it_at_once_excuses_nothing() -> None:
     """Eviction counts only tolerations that name NoExecute; allocation counts any."""
     lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "NoExecute")]))
     lets_on = tolerating("gpu.nvidia.com/gpu-lost")
-    assert not verdict(lost, claim(lets_on)).fits
-    assert verdict(lost, claim(lets_on, {**lets_on, "effect": "NoExecute"})).fits
+    assert not verdict_in(lost, claim(lets_on)).fits
+    assert verdict_in(lost, claim(lets_on, {**lets_on, "effect": "NoExecute"})).fits
 
 
 @pytest.mark.parametrize(("effect", "fits"), [("NoExecute", False), ("NoSchedule", True)])
@@ -141,19 +142,19 @@ def test_what_is_tolerated_for_seconds_is_held_against_a_device_that_evicts(
     tainted = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", effect)]))
     for_seconds = tolerating("gpu.nvidia.com/gpu-lost", effect=effect, tolerationSeconds=300)
     for_good = tolerating("gpu.nvidia.com/gpu-lost", effect=effect)
-    assert verdict(tainted, claim(for_seconds)).fits is fits
-    assert verdict(tainted, claim(for_seconds, for_good)).fits
+    assert verdict_in(tainted, claim(for_seconds)).fits is fits
+    assert verdict_in(tainted, claim(for_seconds, for_good)).fits
 
 
 def test_a_taint_without_effect_that_nothing_tolerates_still_speaks() -> None:
     lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "None")]))
-    assert not verdict(lost, claim(), policy="inference").fits
-    assert not verdict(lost, claim(tolerating("example.org/other")), policy="inference").fits
+    assert not verdict_in(lost, claim(), policy="inference").fits
+    assert not verdict_in(lost, claim(tolerating("example.org/other")), policy="inference").fits
 
 
 def test_a_toleration_of_one_taint_excuses_no_other() -> None:
     both = (kinds.SLICE, slice_of("n", [taint(), taint("gpu.nvidia.com/gpu-lost", "None")]))
-    answer = verdict(both, claim(tolerating()), policy="inference")
+    answer = verdict_in(both, claim(tolerating()), policy="inference")
     assert not answer.fits
     assert "gpu-lost" in text(answer.refusals[0])
 
@@ -162,8 +163,8 @@ def test_of_two_taints_of_one_key_each_must_be_tolerated() -> None:
     both = [taint("k", "NoSchedule", "a"), taint("k", "None", "b")]
     one = {"key": "k", "operator": "Equal", "value": "a"}
     tainted = (kinds.SLICE, slice_of("n", both))
-    assert not verdict(tainted, claim(one)).fits
-    assert verdict(tainted, claim(tolerating("k"))).fits
+    assert not verdict_in(tainted, claim(one)).fits
+    assert verdict_in(tainted, claim(tolerating("k"))).fits
 
 
 def test_a_fault_of_the_node_is_not_excused_by_a_toleration() -> None:
@@ -173,14 +174,14 @@ def test_a_fault_of_the_node_is_not_excused_by_a_toleration() -> None:
         "reason": "NvidiaXID79Error",
     }
     node = {"metadata": {"name": "n"}, "status": {"conditions": [condition]}}
-    answer = verdict(TAINTED, (kinds.NODE, node), claim(tolerating()), policy="inference")
+    answer = verdict_in(TAINTED, (kinds.NODE, node), claim(tolerating()), policy="inference")
     assert not answer.fits
     assert "Unhealthy" in " ".join(texts(answer.refusals))
 
 
 def test_a_hold_is_not_excused_by_a_toleration_of_everything() -> None:
     held = slice_of("n", [taint()], annotations={"fettle.dev/hold": "recall"})
-    answer = verdict((kinds.SLICE, held), claim({"operator": "Exists"}), policy="inference")
+    answer = verdict_in((kinds.SLICE, held), claim({"operator": "Exists"}), policy="inference")
     assert not answer.fits
     assert "recall" in text(answer.refusals[0])
 
@@ -191,8 +192,8 @@ def test_a_rules_taint_is_tolerated_like_a_drivers() -> None:
         "spec": {"deviceSelector": {"driver": b.DRIVER}, "taint": taint("k", "NoSchedule")},
     }
     objects = ((kinds.SLICE, slice_of("n", [])), (kinds.TAINT_RULE, rule))
-    assert verdict(*objects, claim(tolerating("k"))).score == 10
-    assert not verdict(*objects, claim()).devices  # the scheduler's allocator itself keeps off
+    assert verdict_in(*objects, claim(tolerating("k"))).score == 10
+    assert not verdict_in(*objects, claim()).devices  # the scheduler's allocator itself keeps off
 
 
 def test_the_toleration_of_the_alternative_that_is_taken_counts() -> None:
@@ -200,7 +201,7 @@ def test_the_toleration_of_the_alternative_that_is_taken_counts() -> None:
         {"name": "strict", "deviceClassName": "gpu"},
         {"name": "lenient", "deviceClassName": "gpu", "tolerations": [tolerating()]},
     ]
-    answer = verdict(TAINTED, with_requests({"name": "r", "firstAvailable": listed}))
+    answer = verdict_in(TAINTED, with_requests({"name": "r", "firstAvailable": listed}))
     assert answer.fits
     assert [c.request for c in answer.devices] == ["c/r/lenient"]
     assert answer.score == 10
@@ -212,14 +213,14 @@ def test_each_request_has_its_own_tolerations() -> None:
     exactly = {"deviceClassName": "gpu"}
     tolerant = {**exactly, "tolerations": [tolerating("gpu.nvidia.com/gpu-lost")]}
     requests = ({"name": "a", "exactly": tolerant}, {"name": "b", "exactly": exactly})
-    answer = verdict(two, with_requests(*requests), policy="inference")
+    answer = verdict_in(two, with_requests(*requests), policy="inference")
     assert [reason.split()[0] for reason in texts(answer.refusals)] == ["c/b"]
 
 
 def test_acceptable_devices_are_looked_for_with_the_tolerations_of_the_request() -> None:
     lost = taint("gpu.nvidia.com/gpu-lost", "None")
     other = {"name": "gpu-2", "taints": [taint("k", "NoSchedule")]}
-    answer = verdict(
+    answer = verdict_in(
         (kinds.SLICE, slice_of("n", [lost], other)), claim(tolerating("k")), policy="inference"
     )
     assert not answer.fits
@@ -230,7 +231,7 @@ def test_acceptable_devices_are_looked_for_with_the_tolerations_of_the_request()
 def test_an_allocated_device_is_judged_by_the_tolerations_it_was_allocated_with() -> None:
     result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "gpu"}
     tolerant = allocated({**result, "tolerations": [tolerating()]})
-    assert verdict(TAINTED, claim(tolerating(), allocation=tolerant)).score == 10
+    assert verdict_in(TAINTED, claim(tolerating(), allocation=tolerant)).score == 10
 
 
 def test_a_device_allocated_to_two_requests_is_judged_for_each() -> None:
@@ -238,10 +239,10 @@ def test_a_device_allocated_to_two_requests_is_judged_for_each() -> None:
     tolerant = {**result, "tolerations": [tolerating("gpu.nvidia.com/gpu-lost")]}
     lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "None")]))
     for first, second in ((tolerant, result), (result, tolerant)):
-        answer = verdict(lost, claim(allocation=allocated(first, second)))
+        answer = verdict_in(lost, claim(allocation=allocated(first, second)))
         assert not answer.fits
     both = [tolerant, {**tolerant, "request": "s"}]
-    answer = verdict(lost, claim(allocation=allocated(*both)))
+    answer = verdict_in(lost, claim(allocation=allocated(*both)))
     assert (answer.fits, len(answer.devices)) == (True, 1)
 
 
@@ -249,19 +250,19 @@ def test_an_allocated_device_with_admin_access_is_shown_and_taken_from_nobody() 
     result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "gpu"}
     lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "None")]))
     watching = claim(allocation=allocated({**result, "adminAccess": True}))
-    answer = verdict(lost, watching, policy="inference")
+    answer = verdict_in(lost, watching, policy="inference")
     assert (answer.fits, [c.health.state for c in answer.devices]) == (True, [State.UNHEALTHY])
     (device,) = cluster(lost, watching).nodes["n"].pools[0].devices
     assert not device.allocated
-    assert not verdict(TAINTED, claim(allocation=allocated(result))).fits
+    assert not verdict_in(TAINTED, claim(allocation=allocated(result))).fits
 
 
 def test_our_own_taint_is_no_evidence_whether_tolerated_or_not() -> None:
     own = (kinds.SLICE, slice_of("n", [taint("fettle.dev/degraded")]))
-    answer = verdict(own, claim(tolerating("fettle.dev/degraded")))
+    answer = verdict_in(own, claim(tolerating("fettle.dev/degraded")))
     assert answer.score == 10
     assert answer.devices[0].tolerated == ()
-    assert not verdict(own, claim()).devices
+    assert not verdict_in(own, claim()).devices
 
 
 def test_what_is_tolerated_is_told() -> None:
@@ -356,3 +357,62 @@ def test_only_what_is_tolerated_is_left_out_and_that_never_makes_anything_worse(
 def _excused(evidence: Evidence, keys: set[str]) -> bool:
     said_by = {taint.key for taint in evidence.taints}
     return bool(said_by) and said_by <= keys and evidence.family is not Family.OPERATOR
+
+
+# Evidence about other device plugins
+
+FUSE = "smarter-devices/fuse"
+
+
+def of(domain: str, health: Health) -> Health:
+    evidence = tuple(
+        msgspec.structs.replace(w, evidence=msgspec.structs.replace(w.evidence, domain=domain))
+        for w in health.evidence
+    )
+    return msgspec.structs.replace(health, evidence=evidence)
+
+
+def node(own: Health, **more: object) -> NodeView:
+    made = b.node(gpus=8, own=own, **more)  # type: ignore[arg-type]
+    (gpu,) = made.plugins.values()
+    fuse = msgspec.structs.replace(gpu, resource=FUSE, units=())
+    return msgspec.structs.replace(made, plugins={**made.plugins, FUSE: fuse})
+
+
+def test_a_node_is_refused_for_the_resources_of_the_plugin_that_fails_and_no_others() -> None:
+    swallows = node(of("smarter-devices", b.health(0.05)))
+    answer = verdict(units(TRAINING, 8), swallows)
+    assert answer.score == 10
+    assert tuple(texts(answer.notes)) == ("kubelet refusals for smarter-devices do not count here",)
+    fuse = Demand(TRAINING, units=(Units(FUSE, 1),))
+    assert not verdict(fuse, swallows).fits
+    both = Demand(TRAINING, units=(Units(b.RESOURCE, 1), Units(FUSE, 1)))
+    assert not verdict(both, swallows).fits
+    assert not verdict(units(TRAINING), node(of("example.com", b.health(0.05)))).fits
+
+
+def test_what_could_be_about_any_plugin_counts_for_all() -> None:
+    assert not verdict(units(TRAINING), node(of("", b.health(0.05)))).fits
+    assert not verdict(request(TRAINING), node(of("smarter-devices", b.health(0.05)))).fits
+
+
+def test_the_rest_counts_as_ever() -> None:
+    ill, worn = of("smarter-devices", b.health(0.05)), b.health(0.7, text="worn")
+    both = msgspec.structs.replace(
+        ill, state=State.UNHEALTHY, score=0.04, evidence=ill.evidence + worn.evidence
+    )
+    answer = verdict(units(TRAINING), node(both))
+    assert "Degraded" in text(answer.refusals[0])
+    assert "worn" in text(answer.refusals[0])
+
+
+def test_a_unit_is_judged_without_what_its_node_has_of_others() -> None:
+    swallows = node(of("smarter-devices", b.health(0.05)), units={"GPU-1": 0.5})
+    plugin = swallows.plugins[b.RESOURCE]
+    ill = swallows.health.evidence + b.health(0.5).evidence
+    unit = UnitView("GPU-1", Health(0.02, State.UNHEALTHY, evidence=ill))
+    plugins = {**swallows.plugins, b.RESOURCE: msgspec.structs.replace(plugin, units=(unit,))}
+    answer = verdict(units(TRAINING, 8), msgspec.structs.replace(swallows, plugins=plugins))
+    assert tuple(texts(answer.refusals)) == (
+        f"{b.RESOURCE}: 7 acceptable of 8, 8 requested; the worst is Degraded (0.50): a fault",
+    )

@@ -19,7 +19,7 @@ from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.verdicts import Verdict
 from fettle.scheduling.tables import SelectorOutcomes, Table
-from tests.fettle.scheduling.alike import (
+from tests.fettle.scheduling.similar_fleets import (
     GPU,
     NIC,
     OLD,

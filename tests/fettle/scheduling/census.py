@@ -10,7 +10,7 @@ from fettle.model import Placement
 from fettle.scheduling.breaker import Breaker, Census
 
 
-class Counting(Breaker):
+class BreakerWithCensus(Breaker):
     def __init__(self, placement: Placement, settings: BreakerSettings | None = None) -> None:
         self.census = Census()
         super().__init__(placement, settings or BreakerSettings(), self.census)

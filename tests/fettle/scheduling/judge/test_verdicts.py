@@ -13,7 +13,7 @@ from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.verdicts import judge
 from tests.fettle import building as b
-from tests.fettle.scheduling.judged import (
+from tests.fettle.scheduling.judge.judging import (
     INFERENCE,
     SCAVENGER,
     TRAINING,

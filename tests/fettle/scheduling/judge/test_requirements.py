@@ -269,7 +269,7 @@ async def test_a_breaker_overrules_no_requirement(engine: SelectorEngine) -> Non
     assert "driver 570" in text(found["a"].refusals[0])
 
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 DRIVER = "gpu.nvidia.com"
 
 

@@ -1,0 +1,177 @@
+"""Which units of a device plugin a pod may be given, and how many are taken."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.api import core, kinds
+from fettle.cluster import NodeView, PluginView, UnitView
+from fettle.explain.wording import texts
+from fettle.model import BUILT_IN, State
+from fettle.scheduling.demand import Demand, Units
+from fettle.scheduling.judge.units import (
+    Draw,
+    Taken,
+    allocatable_units,
+    count_taken,
+    free_units,
+    lacking_units,
+)
+from tests.fettle import building as b
+from tests.fettle.cluster.inventory.fleets import Fleet
+from tests.fettle.scheduling.census import BreakerWithCensus
+
+TRAINING = BUILT_IN["training"].placement
+DEAD = b.health(0.0)
+
+
+def test_units_in_use_are_free_no_more_and_count_all_the_same() -> None:
+    plugin = PluginView("r", 8, 8, (UnitView("a", DEAD, allocated=1, count=4),))
+    assert free_units(plugin, 1) == Draw(((DEAD, 3),), 4)
+    assert allocatable_units(plugin) == Draw(((DEAD, 4),), 4)
+
+
+def test_the_scheduler_knows_better_how_many_are_free() -> None:
+    plugin = PluginView("r", 8, 8, tuple(UnitView(f"u{i}", DEAD, 1) for i in range(8)))
+    assert free_units(plugin, 2) == Draw((), 2)
+
+
+def test_of_more_units_than_there_are_the_worst_count() -> None:
+    worn = b.health(0.5)
+    plugin = PluginView("r", 2, 2, (UnitView("a", worn, count=2), UnitView("b", DEAD)))
+    assert allocatable_units(plugin) == Draw(((DEAD, 1), (worn, 1)), 0)
+
+
+NUMBERS = st.integers(0, 9)
+UNITS = st.builds(
+    lambda score, allocated, count, withdrawn: UnitView(
+        "u", b.health(score), allocated, count, min(withdrawn, count)
+    ),
+    st.sampled_from([0.0, 0.5, 0.9]),
+    NUMBERS,
+    NUMBERS,
+    NUMBERS,
+)
+
+
+@given(st.lists(UNITS, max_size=5), NUMBERS, NUMBERS, NUMBERS)
+def test_no_more_of_a_kind_is_drawn_than_is_left_of_it(
+    units: list[UnitView], capacity: int, allocatable: int, least: int
+) -> None:
+    plugin = PluginView("r", capacity, allocatable, tuple(units))
+    for drawn in (allocatable_units(plugin), free_units(plugin, least)):
+        for score in (0.0, 0.5, 0.9):
+            number = sum(n for health, n in drawn.named if health.score == score)
+            assert number <= sum(u.left for u in units if u.health.score == score)
+        assert drawn.rest >= 0
+        assert all(number > 0 for _, number in drawn.named)
+    assert allocatable_units(plugin).size == allocatable
+    assert free_units(plugin, least).size >= least
+
+
+def lost(name: str, left: int) -> dict[str, object]:
+    """A node with two dead GPUs of eight."""
+    entries = [f"ErrorCode:79 GPU_UUID:GPU-{i} x Recommended Action=RESTART_BM;" for i in (4, 5)]
+    bad = {"type": "SysLogsXIDError", "status": "True", "message": "".join(entries)}
+    status = {
+        "capacity": {"nvidia.com/gpu": "8"},
+        "allocatable": {"nvidia.com/gpu": str(left)},
+        "conditions": [bad],
+    }
+    return {"metadata": {"name": name}, "status": status}
+
+
+@pytest.mark.parametrize(("left", "is_open", "share"), [(8, True, 0.25), (6, False, 0.0)])
+def test_gpus_that_are_withdrawn_everywhere_leave_the_breaker_closed(
+    left: int, is_open: bool, share: float
+) -> None:
+    fleet = Fleet()
+    for i in range(12):
+        fleet.put(kinds.NODE, lost(f"n{i}", left))
+    nodes = dict(fleet.look().nodes)
+    assert {node.health.state for node in nodes.values()} == {State.HEALTHY}
+    breaker = BreakerWithCensus(TRAINING)
+    breaker.update(nodes, nodes)
+    assert breaker.share("nvidia.com/gpu") == share
+    assert bool(breaker.open) is is_open
+
+
+# Units that pods have taken, as the scheduler counts them
+
+R = b.RESOURCE
+REFUSED = "which the scheduler's own check refuses"
+
+
+def on(node: str, count: int = 1, *, phase: str = "Running", **spec: Any) -> core.Pod:
+    raw = b.gpu_pod(count)
+    raw["spec"] |= {"nodeName": node, **spec}
+    return b.pod({**raw, "status": {"phase": phase}})
+
+
+def demand(count: int) -> Demand:
+    return Demand(BUILT_IN["inference"], units=(Units(R, count),))
+
+
+def told(node: NodeView, count: int, *pods: core.Pod) -> list[str]:
+    return texts(lacking_units(demand(count), node, count_taken(pods)))
+
+
+NODE = b.node("n1", gpus=8)
+
+
+def test_a_node_with_fewer_free_units_than_a_pod_needs_says_so() -> None:
+    assert told(NODE, 2, on("n1", 4), on("n1", 3)) == [
+        f"{R}: 7 of 8 are taken by pods, 2 requested, {REFUSED}"
+    ]
+    assert told(NODE, 1, on("n1", 4), on("n1", 3)) == []
+    assert told(NODE, 1, on("n1", 8)) == [f"{R}: 8 of 8 are taken by pods, 1 requested, {REFUSED}"]
+
+
+def test_a_pod_that_needs_all_units_of_a_node_lacks_any_that_is_taken() -> None:
+    assert told(NODE, 8, on("n1")) == [f"{R}: 1 of 8 are taken by pods, 8 requested, {REFUSED}"]
+
+
+def test_pods_elsewhere_or_finished_or_waiting_take_nothing() -> None:
+    assert told(NODE, 1, on("n2", 8), on("n1", 8, phase="Succeeded"), on("", 8)) == []
+    assert told(NODE, 1, on("n1", 8, phase="Failed")) == []
+    assert told(NODE, 1, on("n1", 8, phase="Pending")) != []
+
+
+def test_units_withdrawn_under_pods_that_hold_them_are_not_counted_twice() -> None:
+    node = b.node("n1", gpus=6)
+    assert told(node, 1, on("n1", 8)) == [f"{R}: 6 of 6 are taken by pods, 1 requested, {REFUSED}"]
+
+
+def test_a_node_that_never_had_enough_is_told_of_elsewhere() -> None:
+    assert told(NODE, 9, on("n1", 8)) == []
+    assert told(b.node("n1"), 1, on("n1", 8)) == []
+
+
+def test_an_init_container_counts_only_where_it_needs_more() -> None:
+    init = {"name": "i", "resources": {"limits": {R: "3"}}}
+    assert told(NODE, 6, on("n1", 2, initContainers=[init])) != []
+    assert told(NODE, 5, on("n1", 2, initContainers=[init])) == []
+
+
+@pytest.mark.parametrize(("priority", "fits"), [(None, False), (0, False), (1, True)])
+def test_a_pod_may_preempt_those_of_less_priority(priority: int | None, fits: bool) -> None:
+    taken = count_taken([on("n1", 8, priority=0)])
+    waiting = on("", priority=priority)
+    assert (not list(lacking_units(demand(1), NODE, taken, preemptor=waiting))) is fits
+
+
+def test_without_pods_nothing_is_taken() -> None:
+    taken: Taken = count_taken([])
+    assert list(lacking_units(demand(8), NODE, taken)) == []
+
+
+def test_units_of_several_resources_are_counted_apart() -> None:
+    both = msgspec.structs.replace(
+        NODE, plugins={r: msgspec.structs.replace(NODE.plugins[R], resource=r) for r in (R, "x/y")}
+    )
+    wants = Demand(BUILT_IN["inference"], units=(Units(R, 1), Units("x/y", 1)))
+    (why,) = lacking_units(wants, both, count_taken([on("n1", 8)]))
+    assert why.resource == R
