@@ -20,7 +20,7 @@ from tests.fettle.cluster.inventory.fleets import Fleet, claim, node
 from tests.fettle.explain.test_pods import DWELLING
 
 
-def test_what_is_not_healthy_is_listed_though_no_evidence_is_left(
+def test_an_unhealthy_device_is_listed_even_without_evidence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     held = msgspec.structs.replace(b.device("gpu-0"), health=DWELLING)
@@ -65,14 +65,14 @@ def test_what_is_not_healthy_is_listed_though_no_evidence_is_left(
         (UnitView("u", SOUND, alternatives=("r",)), "counts as 1 unit, it may be of r instead"),
     ],
 )
-def test_what_is_special_of_a_unit_is_told(unit: UnitView, about: str) -> None:
+def test_a_unit_says_what_is_special_about_it(unit: UnitView, about: str) -> None:
     plugins = {"x": PluginView("x", 8, 8 - unit.withdrawn, (unit,))}
     node = msgspec.structs.replace(b.node(), plugins=plugins)
     (told_node,) = list_nodes(b.view(node))
     assert told_node["resources"][0]["units"][0]["about"] == about
 
 
-def test_a_device_of_the_network_is_listed_once_with_the_nodes_that_can_use_it() -> None:
+def test_a_network_device_is_listed_once_with_the_nodes_that_can_use_it() -> None:
     fabric = b.pool(b.device("fab-0", 0.5, local=""), b.device("fab-1", local=""), name="all")
     own = b.pool(b.device("gpu-0", 0.5))
     view = b.view(*(b.node(name, pools=(fabric, own)) for name in ("n1", "n2")))
@@ -111,7 +111,7 @@ def test_conditions_that_no_rule_names_are_listed_the_rarest_status_first(
     assert odd == "  [red]Odd: True on ill and 9 more"
 
 
-def test_of_many_conditions_that_no_rule_names_some_are_listed(
+def test_only_some_of_many_unknown_conditions_are_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     unheard = tuple(
@@ -216,19 +216,21 @@ def network(fleet: Fleet, *slices: Raw) -> list[tuple[str, list[str], str | None
         ),
     ],
 )
-def test_a_device_that_is_published_is_listed_with_why_it_cannot_be_taken_now(
+def test_a_published_device_is_listed_with_why_it_cannot_be_allocated_now(
     fleet: Fleet, slices: list[Raw], why: str
 ) -> None:
     assert own(fleet, *slices) == {"bad": why, "good": why}
     assert own(fleet, unsound=True) == {"bad": why}
 
 
-def test_of_a_pool_that_is_as_it_should_be_nothing_is_said(fleet: Fleet) -> None:
+def test_a_complete_pool_withholds_no_device(fleet: Fleet) -> None:
     assert own(fleet, slice_("s", BAD, GOOD)) == {"bad": None, "good": None}
 
 
 @pytest.mark.parametrize("device", [{"count": 2}, {"twice": True}])
-def test_explanations_of_a_pod_say_of_such_a_pool_the_same(fleet: Fleet, device: Raw) -> None:
+def test_explanations_of_a_pod_give_the_same_reason_for_such_a_pool(
+    fleet: Fleet, device: Raw
+) -> None:
     devices = (GOOD, GOOD) if device.get("twice") else (GOOD,)
     told = own(fleet, slice_("s", *devices, count=device.get("count", 1)))["good"]
     assert told is not None
@@ -237,7 +239,7 @@ def test_explanations_of_a_pod_say_of_such_a_pool_the_same(fleet: Fleet, device:
     assert told.replace("pool ", f"pool {b.DRIVER}/n is ") in texts(explained)
 
 
-def test_whether_a_claim_holds_it_is_listed_too(fleet: Fleet) -> None:
+def test_a_withheld_device_says_whether_it_is_allocated(fleet: Fleet) -> None:
     fleet.put(kinds.CLAIM, claim("c", "bad"))
     own(fleet, slice_("s", BAD, GOOD, count=2))
     (told,) = (n for n in list_nodes(fleet.view) if n["devices"])
@@ -247,14 +249,14 @@ def test_whether_a_claim_holds_it_is_listed_too(fleet: Fleet) -> None:
     }
 
 
-def test_a_device_of_the_network_is_listed_once_if_no_node_can_take_it_now(fleet: Fleet) -> None:
+def test_a_network_device_is_listed_once_if_no_node_can_use_it_now(fleet: Fleet) -> None:
     assert network(fleet, slice_("s", BAD, count=2, **ALL)) == [
         ("bad", ["n", "n2", "n3"], "pool incomplete: 1 of 2 slices")
     ]
     assert not own(fleet)
 
 
-def test_a_device_that_says_itself_which_nodes_it_is_for_is_listed_for_no_other(
+def test_a_device_with_its_own_node_selection_is_listed_for_no_other_node(
     fleet: Fleet,
 ) -> None:
     first, second = {**BAD, **here("n2")}, {**GOOD, **here("n", "n3")}
@@ -263,7 +265,7 @@ def test_a_device_that_says_itself_which_nodes_it_is_for_is_listed_for_no_other(
     assert network(fleet, *slices) == [("bad", ["n2"], why), ("good", ["n", "n3"], why)]
 
 
-def test_a_device_that_some_nodes_can_take_is_listed_for_those_alone(fleet: Fleet) -> None:
+def test_a_network_device_is_listed_only_for_the_nodes_that_can_use_it(fleet: Fleet) -> None:
     """A slice for one node is invalid by itself, and hides what is for both there."""
     alone = slice_("s", {"name": "x"}, {"name": "x"}, count=2, **here("n2"))
     both = slice_("t", GOOD, count=2, **here("n", "n2"))
@@ -272,7 +274,7 @@ def test_a_device_that_some_nodes_can_take_is_listed_for_those_alone(fleet: Flee
     assert ("x", ["n2"], "pool invalid: duplicate device name x") in listed
 
 
-def test_the_table_says_first_why_a_device_cannot_be_taken(fleet: Fleet) -> None:
+def test_the_printed_table_says_first_why_a_device_cannot_be_allocated(fleet: Fleet) -> None:
     own(fleet, slice_("s", BAD, GOOD, count=2))
     data = {"nodes": list_nodes(fleet.view), "network": list_network_devices(fleet.view)}
     table = printing.device_table(data, everything=True)

@@ -20,7 +20,7 @@ from fettle.scheduling.judge.verdicts import judge
 from tests.fettle import building as b
 
 
-def test_a_pod_that_is_not_in_the_view_is_told_of_as_it_was() -> None:
+def test_a_pod_that_is_not_in_the_view_is_explained_as_last_seen() -> None:
     resolved = Policies().resolve({}, {}, {}, {})
     gone = explain_pod("ns/p", resolved, None, {}, b.view())
     assert "deleted" in gone["notes"][0]
@@ -28,7 +28,7 @@ def test_a_pod_that_is_not_in_the_view_is_told_of_as_it_was() -> None:
     assert there["notes"] == []
 
 
-def test_a_pod_that_its_gates_hold_back_is_told_of() -> None:
+def test_a_note_names_the_scheduling_gates_that_hold_a_pod_back() -> None:
     raw = b.gpu_pod()
     raw["spec"]["schedulingGates"] = [{"name": "a.example/x"}, {"name": "y"}]
     resolved = Policies().resolve({}, {}, {}, {})
@@ -39,7 +39,7 @@ def test_a_pod_that_its_gates_hold_back_is_told_of() -> None:
     )
 
 
-def test_a_pod_whose_gates_were_removed_is_not_held_back_whatever_a_condition_still_says() -> None:
+def test_a_pod_without_gates_is_not_held_back_by_an_old_condition() -> None:
     """Until the scheduler has tried to place it once, the condition stays as it was."""
     said = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     pod = b.pod({**b.gpu_pod(), "status": {"conditions": [said]}})
@@ -47,7 +47,7 @@ def test_a_pod_whose_gates_were_removed_is_not_held_back_whatever_a_condition_st
     assert explain_pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"] == []
 
 
-def test_a_claim_that_was_not_made_yet_is_told_of() -> None:
+def test_a_note_names_claims_that_are_not_created_yet() -> None:
     entries = [
         {"name": "made", "resourceClaimTemplateName": "t"},
         {"name": "gpu", "resourceClaimTemplateName": "t"},
@@ -73,7 +73,7 @@ def test_a_claim_that_was_not_made_yet_is_told_of() -> None:
         ("", "the pod is bound to n1 and does not run yet: "),
     ],
 )
-def test_where_a_pod_is_that_has_a_node_is_told(phase: str, where: str) -> None:
+def test_a_note_names_the_node_of_a_placed_pod(phase: str, where: str) -> None:
     raw = b.gpu_pod()
     raw["spec"]["nodeName"] = "n1"
     bound = b.pod({**raw, "status": {"phase": phase}})
@@ -83,7 +83,7 @@ def test_where_a_pod_is_that_has_a_node_is_told(phase: str, where: str) -> None:
     assert note == f"{where}the verdicts are for another pod like it"
 
 
-def test_what_a_pod_was_given_for_extended_resources_is_told_with_its_health() -> None:
+def test_a_note_names_the_devices_for_extended_resources_with_their_health() -> None:
     raw = b.gpu_pod()
     raw["spec"]["nodeName"] = "n"
     pod = b.pod(raw)
@@ -112,7 +112,7 @@ def given(request: str, device: str, **more: object) -> dict[str, object]:
     return {"request": request, "driver": b.DRIVER, "pool": "n", "device": device, **more}
 
 
-def test_what_a_pod_holds_by_claims_of_its_own_is_told_with_its_health() -> None:
+def test_a_note_names_the_devices_of_a_pods_own_claims_with_their_health() -> None:
     entries = [{"name": name, "resourceClaimTemplateName": "t"} for name in ("gpu", "old", "none")]
     shared = {"name": "shared", "resourceClaimName": "s"}
     made = [{"name": name, "resourceClaimName": f"p-{name}"} for name in ("gpu", "old")]
@@ -202,7 +202,7 @@ NAMED, MADE = {"resourceClaimName": "c"}, {"resourceClaimTemplateName": "t"}
 
 
 @pytest.mark.parametrize("reserved", [(), ("u",)], ids=["for nobody", "for the pod itself"])
-def test_an_allocation_that_nobody_else_uses_is_said_to_be_revoked_where_nothing_fits(
+def test_a_note_says_that_an_unused_allocation_is_revoked_if_no_node_fits(
     reserved: tuple[str, ...],
 ) -> None:
     assert unused(NAMED, reserved=reserved) == [
@@ -215,7 +215,7 @@ def test_an_allocation_that_nobody_else_uses_is_said_to_be_revoked_where_nothing
 @pytest.mark.parametrize(
     ("entry", "what"), [(NAMED, "ResourceClaim ns/c"), (MADE, "the pod")], ids=["named", "its own"]
 )
-def test_an_allocation_is_not_said_to_be_revoked_where_no_other_node_is_looked_at(
+def test_a_note_says_that_an_allocation_stays_if_no_other_node_is_tried(
     entry: dict[str, str], what: str
 ) -> None:
     assert unused(entry, cordoned="m") == [
@@ -225,12 +225,12 @@ def test_an_allocation_is_not_said_to_be_revoked_where_no_other_node_is_looked_a
     ]
 
 
-def test_an_allocation_is_said_to_be_revoked_where_the_node_that_would_fit_is_cordoned() -> None:
+def test_a_note_says_that_an_allocation_is_revoked_if_the_node_that_fits_is_cordoned() -> None:
     (note,) = unused(NAMED, cordoned="n", device=1.0)
     assert "the scheduler revokes the allocation" in note
 
 
-def test_an_allocation_that_another_pod_uses_or_that_fits_is_not_said_to_be_revoked() -> None:
+def test_there_is_no_note_about_an_allocation_that_fits_or_that_another_pod_uses() -> None:
     assert unused(NAMED, reserved=("u", "other")) == []
     assert unused(NAMED, device=1.0) == []
 
@@ -257,7 +257,7 @@ def notes(**devices: str) -> list[str]:
     return found
 
 
-def test_a_node_that_ends_the_attempt_is_said_to_keep_the_pod_from_all_others() -> None:
+def test_a_note_names_the_node_whose_error_keeps_the_pod_off_all_others() -> None:
     (note,) = notes(n1="a", n2="odd", n3="b")
     assert note == (
         "node n2 can keep the pod off all other nodes: if the scheduler looks at it, its attempt "
@@ -266,14 +266,14 @@ def test_a_node_that_ends_the_attempt_is_said_to_keep_the_pod_from_all_others() 
     )
 
 
-def test_of_several_such_nodes_the_first_is_named() -> None:
+def test_the_note_names_the_first_of_several_nodes_with_errors() -> None:
     (note,) = notes(n1="a", n2="odd", n3="odd")
     assert note.startswith("node n2 (and 1 more) can keep the pod off all other nodes: ")
 
 
-def test_where_every_node_says_so_no_more_is_said() -> None:
+def test_there_is_no_note_if_every_node_ends_in_an_error() -> None:
     assert notes(n1="odd", n2="odd") == []
 
 
-def test_where_no_node_does_nothing_is_said() -> None:
+def test_there_is_no_note_if_no_node_ends_in_an_error() -> None:
     assert notes(n1="a", n2="b") == []

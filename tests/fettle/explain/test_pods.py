@@ -56,7 +56,7 @@ def test_a_node_to_which_a_claim_is_not_allocated_does_not_fit() -> None:
     assert (value["fits"], value["allowed"]) == (False, True)
 
 
-def test_beside_a_refusal_it_is_told_that_a_claim_is_allocated_elsewhere_anyway() -> None:
+def test_a_refusal_also_says_that_the_claim_is_allocated_elsewhere_anyway() -> None:
     lost = b.node(pools=(b.pool(b.device("a", 0.1)),))
     both = msgspec.structs.replace(
         bound("b", to="other"), claims=asking(Request("g", (wanted("g"),))).claims
@@ -68,7 +68,7 @@ def test_beside_a_refusal_it_is_told_that_a_claim_is_allocated_elsewhere_anyway(
     assert anyway.startswith("claim k is allocated to other nodes")
 
 
-def test_a_device_that_vanished_under_its_claim_is_told() -> None:
+def test_the_summary_names_an_allocated_device_that_is_no_longer_published() -> None:
     value = told(bound("dead"), NODE)
     assert result_word(value) == "fits"
     assert value["score"] == 8
@@ -77,23 +77,23 @@ def test_a_device_that_vanished_under_its_claim_is_told() -> None:
     )
 
 
-def test_a_device_that_a_claim_holds_is_told() -> None:
+def test_the_summary_names_the_device_that_a_claim_holds() -> None:
     assert summary(told(bound("a"), NODE)) == "holds gpu.example.com/n/a"
 
 
-def test_one_request_would_get_its_devices_without_more_words() -> None:
+def test_the_devices_of_a_single_request_are_listed_without_its_name() -> None:
     value = told(asking(Request("g", (wanted("g", 2),))), NODE)
     assert summary(value) == "would get gpu.example.com/n/a, gpu.example.com/n/b"
 
 
-def test_several_requests_say_which_device_is_for_which() -> None:
+def test_the_devices_of_several_requests_are_listed_by_request() -> None:
     value = told(asking(Request("g", (wanted("g"),)), Request("h", (wanted("h"),))), NODE)
     assert summary(value) == (
         "would get gpu.example.com/n/a for k/g and gpu.example.com/n/b for k/h"
     )
 
 
-def test_the_alternative_that_would_be_taken_is_told() -> None:
+def test_the_summary_names_the_alternative_that_would_be_chosen() -> None:
     listed = Request("g", (wanted("g/four", 4), wanted("g/one")), listed=True)
     value = told(asking(listed), NODE)
     assert summary(value) == "would get gpu.example.com/n/a for k/g (alternative one)"
@@ -103,7 +103,7 @@ def in_a_burst(policy: str, in_flight: int, *requests: Request) -> Demand:
     return Demand(BUILT_IN[policy], claims=(Claim("k", requests),), in_flight=in_flight)
 
 
-def test_the_device_by_which_a_score_is_lower_in_a_burst_is_told() -> None:
+def test_the_summary_names_the_device_that_pods_in_flight_would_leave() -> None:
     node = b.node(pools=(b.pool(b.device("a"), b.device("b", 0.85), b.device("c")),))
     value = told(in_a_burst("inference", 2, Request("g", (wanted("g"),))), node)
     assert value["score"] == 8
@@ -113,7 +113,7 @@ def test_the_device_by_which_a_score_is_lower_in_a_burst_is_told() -> None:
     )
 
 
-def test_of_many_devices_those_are_told_that_are_worse_the_worst_first() -> None:
+def test_of_many_devices_that_would_be_left_the_worst_are_named_first() -> None:
     scores = {"a": 1.0, "b": 1.0, "c": 0.9, "d": 0.85}
     node = b.node(pools=(b.pool(*(b.device(name, score) for name, score in scores.items())),))
     value = told(in_a_burst("inference", 1, Request("g", (wanted("g", 2),))), node)
@@ -126,7 +126,7 @@ def test_of_many_devices_those_are_told_that_are_worse_the_worst_first() -> None
     assert value["notes"][0].endswith("may then get gpu.example.com/n/d (0.85)")
 
 
-def test_a_device_that_the_policy_would_refuse_after_others_is_told_with_the_refusal() -> None:
+def test_a_device_that_would_be_refused_after_pods_in_flight_is_named_with_the_refusal() -> None:
     node = b.node(pools=(b.pool(b.device("a"), b.device("b", 0.1)),))
     value = told(in_a_burst("training", 4, Request("g", (wanted("g"),))), node)
     assert (value["fits"], value["score"]) == (True, 0)
@@ -137,7 +137,7 @@ def test_a_device_that_the_policy_would_refuse_after_others_is_told_with_the_ref
 
 
 @pytest.mark.parametrize("devices", ["a", "abcdef"], ids=["none are left", "they are as good"])
-def test_where_others_before_it_lower_no_score_no_more_is_told_than_that_they_may_come(
+def test_if_pods_in_flight_lower_no_score_only_their_number_is_noted(
     devices: str,
 ) -> None:
     node = b.node(pools=(b.pool(*map(b.device, devices)),))
@@ -146,7 +146,7 @@ def test_where_others_before_it_lower_no_score_no_more_is_told_than_that_they_ma
     assert value["notes"] == ["up to 4 pods with the same needs may be placed here first"]
 
 
-def test_a_device_that_a_claim_holds_is_told_beside_one_whose_name_begins_alike() -> None:
+def test_a_held_device_is_named_beside_an_unpublished_one_with_a_longer_name() -> None:
     held = bound("d1").bound
     demand = in_a_burst("inference", 1, Request("g", (wanted("g"),)))
     taken = b.device("d1", allocated=True)
@@ -156,7 +156,7 @@ def test_a_device_that_a_claim_holds_is_told_beside_one_whose_name_begins_alike(
     assert reason.endswith("may then get gpu.example.com/n/d10 (0.80)")
 
 
-def test_what_nothing_provides_does_not_fit_and_what_is_not_known_is_undecided() -> None:
+def test_a_missing_resource_does_not_fit_and_an_unseen_claim_is_undecided() -> None:
     value = told(Demand(INFERENCE, units=(Units(b.RESOURCE, 1),)), NODE)
     assert result_word(value) == "no fit"
     assert result_word(
@@ -194,7 +194,7 @@ def test_a_node_whose_units_are_taken_does_not_fit() -> None:
     assert result_word(explained(node, 8, holding(8, "n2"))) == "fits"
 
 
-def test_where_a_node_cannot_be_read_taken_units_decide_nothing() -> None:
+def test_taken_units_decide_nothing_on_an_unreadable_node() -> None:
     node = msgspec.structs.replace(b.node("n1", gpus=8), quarantined=("Node n1: no object",))
     value = explained(node, 1, holding(8, "n1"))
     assert result_word(value) == "undecided"
@@ -232,14 +232,14 @@ def for_units(*devices: DeviceView, counts: tuple[int, ...]) -> dict[str, Any]:
     return value
 
 
-def test_devices_for_extended_resources_are_told_with_the_resource_that_the_pod_names() -> None:
+def test_devices_for_an_extended_resource_are_listed_under_its_name() -> None:
     value = for_units(b.device("a"), b.device("b"), counts=(1, 1))
     assert summary(value) == "would get gpu.example.com/n/a, gpu.example.com/n/b"
     assert [d["resource"] for d in value["devices"]] == [b.RESOURCE, b.RESOURCE]
     assert value["devices"][1]["request"] == "<extended-resources>/container-1-request-0"
 
 
-def test_reasons_name_the_extended_resource_and_the_request_where_there_are_several() -> None:
+def test_reasons_name_the_extended_resource_and_its_request_if_there_are_several() -> None:
     reason = summary(for_units(b.device("a", 0.1), counts=(1,)))
     assert (
         reason == f"{b.RESOURCE} would get gpu.example.com/n/a, which is Unhealthy (0.10): a fault"
@@ -249,12 +249,12 @@ def test_reasons_name_the_extended_resource_and_the_request_where_there_are_seve
     assert f"{b.RESOURCE} (container-10-request-0): 2 requested, 1 device matches" in reason
 
 
-def test_evidence_names_the_object_that_says_it() -> None:
+def test_evidence_names_the_object_that_reported_it() -> None:
     line = evidence_lines(plain_health(b.health(0.5))["evidence"])[0]
     assert line.endswith("[node, test, Node n]")
 
 
-def test_the_unit_that_makes_a_node_worth_less_is_told_with_its_evidence() -> None:
+def test_the_summary_names_the_evidence_of_the_unit_that_lowers_the_score() -> None:
     node = b.node(gpus=8, units={"GPU-a": 0.25})
     demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 1),))
     answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
@@ -266,7 +266,7 @@ def test_the_unit_that_makes_a_node_worth_less_is_told_with_its_evidence() -> No
     assert summary(value) == "a fault"
 
 
-def test_a_withdrawn_unit_is_not_why_a_node_is_worth_what_it_is() -> None:
+def test_the_summary_does_not_name_the_evidence_of_a_withdrawn_unit() -> None:
     node = b.node(gpus=7, units={"GPU-a": 0.25}, withdrawn=frozenset({"GPU-a"}))
     demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 1),))
     answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
@@ -282,7 +282,7 @@ def test_a_withdrawn_unit_is_not_why_a_node_is_worth_what_it_is() -> None:
     assert "a fault" in evidence_line
 
 
-def test_units_that_a_plugin_no_longer_counts_are_not_told_as_a_part_of_what_it_has() -> None:
+def test_units_that_a_plugin_no_longer_counts_are_not_counted_as_its_capacity() -> None:
     """One that started anew without a lost GPU has withdrawn none of those it has."""
     before = b.node(gpus=7, units={"GPU-a": 0.25}, withdrawn=frozenset({"GPU-a"}))
     plugin = msgspec.structs.replace(before.plugins[b.RESOURCE], capacity=7)
@@ -316,7 +316,7 @@ BETWEEN = Health(0.85, State.DEGRADED, 50_000.0, kept=Kept(State.HEALTHY, score=
         ),
     ],
 )
-def test_what_keeps_a_state_that_the_score_would_not_is_told(health: Health, why: str) -> None:
+def test_health_says_why_a_state_is_worse_than_its_score(health: Health, why: str) -> None:
     assert plain_health(health)["kept"] == why
 
 
@@ -326,7 +326,7 @@ def test_a_node_that_fits_says_what_keeps_it_in_a_worse_state_than_its_score() -
     assert summary(value) == "Degraded (Healthy again from 0.90)"
 
 
-def test_the_units_of_an_ask_that_are_not_healthy_are_told_without_evidence_too() -> None:
+def test_unhealthy_units_of_a_demand_are_listed_even_without_evidence() -> None:
     plugin = PluginView(b.RESOURCE, 8, 8, (UnitView("GPU-a", DWELLING),))
     node = msgspec.structs.replace(b.node(own=BETWEEN), plugins={b.RESOURCE: plugin})
     demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 8),))
@@ -341,7 +341,7 @@ def test_the_units_of_an_ask_that_are_not_healthy_are_told_without_evidence_too(
     ]
 
 
-def test_evidence_of_a_device_of_several_nodes_and_of_a_node_is_told_once() -> None:
+def test_evidence_about_a_node_or_a_shared_device_is_printed_once() -> None:
     said = plain_health(b.health(0.5, text="shared fault"))
     own = plain_health(b.health(0.6, text="node fault"))
     row = {"health": own, "units": [{"resource": "r", "unit": "u", **own}], "devices": []}
@@ -354,7 +354,7 @@ def test_evidence_of_a_device_of_several_nodes_and_of_a_node_is_told_once() -> N
     assert (text.count("shared fault"), text.count("node fault")) == (1, 2)
 
 
-def test_what_a_tenant_says_is_told_as_its_word_beside_the_score_that_refusals_go_by() -> None:
+def test_evidence_from_a_tenant_is_printed_as_such_beside_the_proven_score() -> None:
     (fault,) = b.health(0.65, text="pod refused").evidence
     said = msgspec.structs.replace(fault.evidence, witness="namespace team-a")
     word = Health(0.65, State.HEALTHY, evidence=(Weighed(said, 0.35),), provoked=0.35)

@@ -105,7 +105,7 @@ def test_a_device_whose_claim_no_known_pod_uses_names_the_claim() -> None:
     }
 
 
-def test_who_only_has_admin_access_does_not_use_a_device() -> None:
+def test_a_pod_with_admin_access_does_not_use_the_device() -> None:
     claims = (holding("monitor", "gpu-0", pods=("m",), adminAccess=True),)
     view = seen(divided("gpu-0"), pods=(placed("m"),), claims=claims)
     assert users(view)["gpu-0"] == []
@@ -130,7 +130,9 @@ def shown(view: View, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def test_the_first_users_are_printed_beside_a_device(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_users_of_a_device_are_printed_beside_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     names = ("a", "b", "c", "d", "e")
     claims = (holding("shared", "gpu-0", pods=names),)
     lines = shown(seen(divided("gpu-0"), pods=tuple(map(placed, names)), claims=claims), capsys)
@@ -140,11 +142,13 @@ def test_the_first_users_are_printed_beside_a_device(capsys: pytest.CaptureFixtu
     assert more == [["default/b"], ["default/c"], ["…", "2", "more"]]
 
 
-def test_where_nothing_is_in_use_no_column_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_column_of_users_is_left_out_if_there_are_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert "USED" not in shown(seen(divided("gpu-0")), capsys)[0]
 
 
-def test_a_node_that_is_ill_as_a_whole_names_its_pods(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unhealthy_node_names_its_pods(capsys: pytest.CaptureFixture[str]) -> None:
     ill: Health = b.health(0.2)
     lines = shown(seen(b.node(gpus=8, own=ill), pods=(placed("a"),)), capsys)
     assert lines[1].split()[:5] == ["n", "(node)", "0.20", "Unhealthy", "default/a"]

@@ -55,7 +55,7 @@ ASKED = st.none() | st.lists(st.sampled_from("abcdefgh"), unique=True)
 
 
 @given(VIEWS, st.lists(ASKED, min_size=6, max_size=6))
-async def test_a_table_that_followed_the_views_is_the_same_as_a_fresh_one(
+async def test_a_table_that_followed_views_equals_a_new_one(
     layouts: list[dict[str, tuple[float, float]]], asked: list[list[str] | None]
 ) -> None:
     followed = Cluster()
@@ -73,21 +73,21 @@ async def test_a_table_that_followed_the_views_is_the_same_as_a_fresh_one(
     assert old.scores_as(names, host_priority) == new.scores_as(names, host_priority)
 
 
-async def test_nodes_that_look_alike_share_one_verdict() -> None:
+async def test_nodes_with_the_same_fingerprint_share_one_verdict() -> None:
     cluster = Cluster()
     cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})
     table = await cluster.answers.judged(TRAINING)
     assert table.verdicts["a"] is table.verdicts["b"]
 
 
-async def test_only_the_nodes_asked_about_are_judged() -> None:
+async def test_only_the_nodes_of_a_request_are_judged() -> None:
     cluster = Cluster()
     cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})
     table = await cluster.answers.judged(TRAINING, ["b", "unknown"])
     assert set(table.verdicts) == {"b"}
 
 
-async def test_names_are_refused_by_what_a_table_holds_at_that_moment() -> None:
+async def test_names_are_refused_by_the_tables_verdicts_of_that_moment() -> None:
     cluster = Cluster()
     bad = {n: b.node(n, gpus=8, own=b.health(0.1)) for n in ("a", "c", "d")}
     cluster.show({"b": b.node("b", gpus=8)} | bad)
@@ -107,7 +107,7 @@ async def test_names_are_refused_by_what_a_table_holds_at_that_moment() -> None:
     assert refused() == []
 
 
-async def test_nodes_that_were_not_asked_about_are_judged_in_the_background() -> None:
+async def test_once_pods_share_a_demand_all_nodes_are_judged_in_the_background() -> None:
     cluster = Cluster()
     cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})
     work = asyncio.ensure_future(cluster.answers.keep_complete())
@@ -119,7 +119,7 @@ async def test_nodes_that_were_not_asked_about_are_judged_in_the_background() ->
 
 
 @pytest.mark.parametrize(("changed", "judged"), [(FEW, 0), (FEW + 1, FEW + 1)])
-async def test_of_the_nodes_that_changed_only_many_are_judged_in_the_background(
+async def test_changed_nodes_are_judged_in_the_background_only_if_they_are_many(
     changed: int, judged: int
 ) -> None:
     cluster = Cluster()
@@ -139,7 +139,7 @@ async def test_of_the_nodes_that_changed_only_many_are_judged_in_the_background(
         assert (await cluster.answers.judged(TRAINING, list(nodes))).refused == set(worse)
 
 
-async def test_for_one_pod_alone_no_other_nodes_are_judged() -> None:
+async def test_for_a_single_pod_no_further_nodes_are_judged() -> None:
     cluster = Cluster()
     cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})
     async with kept_complete(cluster.answers):
@@ -154,7 +154,9 @@ async def test_for_one_pod_alone_no_other_nodes_are_judged() -> None:
         assert set(cluster.answers.table(demand).verdicts) == {"a", "b"}
 
 
-async def test_all_tables_together_are_kept_small(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_verdicts_in_all_tables_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(answering, "MAX_VERDICTS", 10)
     cluster = Cluster()
     cluster.show({str(n): b.node(str(n), gpus=8) for n in range(4)})
@@ -169,7 +171,7 @@ async def test_all_tables_together_are_kept_small(monkeypatch: pytest.MonkeyPatc
     assert again[2] is not tables[1]
 
 
-async def test_what_tables_keep_by_the_looks_of_nodes_counts_too(
+async def test_verdicts_kept_by_fingerprint_count_towards_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(answering, "MAX_VERDICTS", 50)
@@ -201,7 +203,7 @@ async def test_a_node_that_changed_is_judged_within_the_request(
     assert table.refused == {"b"}
 
 
-async def test_a_request_judges_no_longer_than_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_judges_for_at_most_one_time_slice(monkeypatch: pytest.MonkeyPatch) -> None:
     ticking = SimpleNamespace(perf_counter=itertools.count(0.0, SLICE_S / 10).__next__)
     monkeypatch.setattr(pausing, "time", ticking)
     cluster = Cluster()
@@ -212,7 +214,7 @@ async def test_a_request_judges_no_longer_than_a_slice(monkeypatch: pytest.Monke
     assert cluster.answers.at_once(TRAINING, names) is table
 
 
-async def test_what_waits_for_a_selector_is_not_answered_at_once() -> None:
+async def test_a_demand_that_waits_for_a_selector_is_not_answered_at_once() -> None:
     cluster = Cluster()
     cluster.show({"a": gpu_node("a", 1.0)}, **claim_view())
     demand = cluster.answers.demand(POD)
@@ -230,7 +232,7 @@ async def test_a_view_that_changes_no_verdict_keeps_the_table() -> None:
 
 
 @pytest.mark.parametrize("how_many", [3, 300])
-async def test_however_many_views_were_missed_the_newest_counts(how_many: int) -> None:
+async def test_the_newest_view_counts_however_many_were_missed(how_many: int) -> None:
     cluster = Cluster()
     cluster.show({"a": b.node("a", gpus=8)})
     assert not (await cluster.answers.judged(TRAINING)).refused
@@ -245,7 +247,7 @@ def gpu_node(name: str, *scores: float, **fields: Any) -> NodeView:
     return b.node(name, pools=(b.looked_at(b.pool(*devices, name=name)),), **fields)
 
 
-async def test_nodes_with_devices_alike_share_one_verdict_and_are_explained_one_by_one() -> None:
+async def test_nodes_with_equal_devices_share_a_verdict_but_are_explained_one_by_one() -> None:
     cluster = Cluster()
     cluster.show({n: gpu_node(n, 1.0, 0.9) for n in ("a", "b")})
     table = await cluster.answers.judged(anything())
@@ -255,7 +257,7 @@ async def test_nodes_with_devices_alike_share_one_verdict_and_are_explained_one_
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), st.lists(SCORES, min_size=1, max_size=3)))
-async def test_a_shared_verdict_says_what_one_of_the_node_s_own_would(
+async def test_a_shared_verdict_equals_the_nodes_own(
     layout: dict[str, list[float]],
 ) -> None:
     cluster = Cluster()
@@ -268,7 +270,7 @@ async def test_a_shared_verdict_says_what_one_of_the_node_s_own_would(
             assert len(verdict.refusals) == len(own[name].refusals)
 
 
-async def test_a_node_whose_pools_cannot_be_gathered_is_not_like_one_whose_can() -> None:
+async def test_a_node_with_a_malformed_slice_selector_shares_no_verdict_with_others() -> None:
     cluster = Cluster()
     odd = msgspec.structs.replace(gpu_node("b", 1.0), malformed="no such operator")
     cluster.show({"a": gpu_node("a", 1.0), "b": odd})
@@ -277,7 +279,7 @@ async def test_a_node_whose_pools_cannot_be_gathered_is_not_like_one_whose_can()
     assert "no such operator" in text(table.verdicts["b"].rejected[0])
 
 
-async def test_a_node_that_was_never_read_as_a_whole_is_not_like_one_that_was() -> None:
+async def test_a_node_that_was_never_fully_read_shares_no_verdict_with_others() -> None:
     cluster = Cluster()
     unread = msgspec.structs.replace(b.node("b", gpus=8), unread=True)
     cluster.show({"a": b.node("a", gpus=8), "b": unread})
@@ -285,14 +287,14 @@ async def test_a_node_that_was_never_read_as_a_whole_is_not_like_one_that_was() 
     assert table.verdicts["a"] is not table.verdicts["b"]
 
 
-async def test_a_pool_without_digests_shares_nothing() -> None:
+async def test_nodes_with_a_pool_without_digests_share_no_verdict() -> None:
     cluster = Cluster()
     cluster.show({n: b.node(n, pools=(b.pool(b.device(n)),)) for n in ("a", "b")})
     table = await cluster.answers.judged(anything())
     assert table.verdicts["a"] is not table.verdicts["b"]
 
 
-async def test_pods_on_their_way_lower_a_score_and_refuse_nothing() -> None:
+async def test_pods_in_flight_lower_a_score_and_refuse_nothing() -> None:
     cluster = Cluster()
     cluster.show({"a": gpu_node("a", 1.0, 0.1), "b": gpu_node("b", 1.0, 1.0)})
     now = await cluster.answers.judged(anything())
@@ -302,7 +304,7 @@ async def test_pods_on_their_way_lower_a_score_and_refuse_nothing() -> None:
     assert not later.refused
 
 
-async def test_pods_on_their_way_leave_devices_over_that_their_counters_put_out_of_reach() -> None:
+async def test_pods_in_flight_use_up_shared_counters_too() -> None:
     drawn = resource.DeviceCounterConsumption(
         counter_set="gpu", counters={"slices": resource.Counter(value="1")}
     )
@@ -325,7 +327,7 @@ async def test_pods_on_their_way_leave_devices_over_that_their_counters_put_out_
         assert later.verdicts["n"].score == score
 
 
-async def test_a_pod_that_was_just_answered_is_expected_by_the_next() -> None:
+async def test_a_pod_that_was_just_answered_is_in_flight_for_the_next_one() -> None:
     cluster = Cluster()
     nodes = {"a": gpu_node("a", 1.0)}
     cluster.show(nodes, **claim_view())
@@ -343,7 +345,7 @@ async def test_a_pod_that_was_just_answered_is_expected_by_the_next() -> None:
     assert again.in_flight == 1
 
 
-def test_another_version_of_kubernetes_is_predicted_from_then_on() -> None:
+def test_a_new_version_of_kubernetes_changes_predictions_from_then_on() -> None:
     answers = Cluster().answers
     before = answers.table(anything())
     answers.follow_version("v1.37.1")
@@ -354,7 +356,7 @@ def test_another_version_of_kubernetes_is_predicted_from_then_on() -> None:
     assert answers.edition != edition
 
 
-async def test_an_ask_that_cannot_be_judged_costs_no_other() -> None:
+async def test_a_demand_that_cannot_be_judged_does_not_affect_others() -> None:
     cluster = Cluster()
     cluster.show({"a": b.node("a", gpus=8)})
     units = msgspec.structs.replace(TRAINING.units[0], count="many")
@@ -369,7 +371,7 @@ async def test_an_ask_that_cannot_be_judged_costs_no_other() -> None:
     work.cancel()
 
 
-def test_a_gate_that_is_set_holds_for_whatever_version() -> None:
+def test_a_feature_gate_in_the_settings_applies_to_every_version() -> None:
     settings = msgspec.convert({"scheduler": {"featureGates": "DRADeviceTaints=false"}}, Settings)
     answers = Answers(Publisher(), SelectorEngine(), settings)
     assert not answers.profile.features.device_taints
@@ -381,7 +383,7 @@ def test_a_gate_that_is_set_holds_for_whatever_version() -> None:
     ]
 
 
-def test_the_version_that_the_settings_say_counts_more_than_the_server_s() -> None:
+def test_the_version_in_the_settings_overrides_the_api_servers() -> None:
     settings = msgspec.convert({"scheduler": {"version": "v1.36.1"}}, Settings)
     answers = Answers(Publisher(), SelectorEngine(), settings)
     assert answers.profile.quirks.undoes_in_part
@@ -419,7 +421,7 @@ def test_the_time_of_day_decides_whether_an_allocation_has_waited_too_long() -> 
     assert (late.bound, len(late.barred)) == ((), 1)
 
 
-async def test_where_a_whole_pool_vanished_its_claims_node_is_not_like_the_others() -> None:
+async def test_a_node_whose_allocated_pool_vanished_shares_no_verdict_with_others() -> None:
     field = {"key": "metadata.name", "operator": "In", "values": ["a"]}
     raw = msgspec.json.encode({"nodeSelectorTerms": [{"matchFields": [field]}]})
     nodes = msgspec.json.decode(raw, type=core.NodeSelector)

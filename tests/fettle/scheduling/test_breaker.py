@@ -48,7 +48,7 @@ def test_refusing_a_fifth_of_a_pool_is_allowed_and_more_is_not() -> None:
     assert opened(fleet(5)) == {b.RESOURCE}
 
 
-def test_holds_do_not_trip_it() -> None:
+def test_holds_do_not_open_the_breaker() -> None:
     assert opened(fleet(20, held=True)) == frozenset()
 
 
@@ -56,7 +56,7 @@ def test_a_small_pool_is_not_judged() -> None:
     assert opened(fleet(3, total=4)) == frozenset()
 
 
-def test_it_closes_again_when_nodes_heal_counting_only_what_changed() -> None:
+def test_the_breaker_closes_when_nodes_recover_counting_only_changed_nodes() -> None:
     nodes = fleet(6)
     breaker = BreakerWithCensus(TRAINING)
     assert breaker.update(nodes, nodes)
@@ -65,7 +65,7 @@ def test_it_closes_again_when_nodes_heal_counting_only_what_changed() -> None:
     assert breaker.open == frozenset()
 
 
-def test_a_node_that_left_counts_no_more() -> None:
+def test_a_removed_node_no_longer_counts() -> None:
     nodes = fleet(5)
     breaker = BreakerWithCensus(TRAINING)
     breaker.update(nodes, nodes)
@@ -85,7 +85,7 @@ def tainted(node: NodeView, key: str = UNSCHEDULABLE, effect: str = "NoSchedule"
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
 @pytest.mark.parametrize("key", [UNSCHEDULABLE, NOT_READY, UNREACHABLE])
-def test_nodes_that_the_scheduler_leaves_out_itself_do_not_count(key: str, effect: str) -> None:
+def test_cordoned_and_lost_nodes_do_not_count(key: str, effect: str) -> None:
     nodes = fleet(4, total=15)
     nodes |= {name: tainted(nodes[name], key, effect) for name in ("n1", "n2", "n3")}
     breaker = BreakerWithCensus(TRAINING)
@@ -102,12 +102,12 @@ def test_nodes_that_the_scheduler_leaves_out_itself_do_not_count(key: str, effec
         (UNSCHEDULABLE, "PreferNoSchedule"),
     ],
 )
-def test_taints_that_pods_may_tolerate_leave_a_node_in_the_count(key: str, effect: str) -> None:
+def test_nodes_with_other_taints_count(key: str, effect: str) -> None:
     nodes = {name: tainted(node, key, effect) for name, node in fleet(5).items()}
     assert opened(nodes) == {b.RESOURCE}
 
 
-def test_a_node_counts_again_once_it_is_uncordoned() -> None:
+def test_an_uncordoned_node_counts_again() -> None:
     nodes = fleet(5)
     cordoned = {**nodes, **{name: tainted(nodes[name]) for name in ("n0", "n1")}}
     breaker = BreakerWithCensus(TRAINING)
@@ -119,7 +119,7 @@ def test_a_node_counts_again_once_it_is_uncordoned() -> None:
     assert breaker.open == frozenset()
 
 
-def test_a_pool_of_which_all_nodes_are_cordoned_is_not_judged() -> None:
+def test_a_pool_whose_nodes_are_all_cordoned_is_not_judged() -> None:
     nodes = fleet(20)
     breaker = BreakerWithCensus(TRAINING, BreakerSettings(min_nodes=0))
     assert breaker.update(nodes, nodes)
@@ -128,14 +128,14 @@ def test_a_pool_of_which_all_nodes_are_cordoned_is_not_judged() -> None:
     assert breaker.share(b.RESOURCE) == 0
 
 
-def test_a_pool_is_small_if_few_of_its_nodes_can_be_scheduled_to() -> None:
+def test_a_pool_with_few_schedulable_nodes_is_small() -> None:
     nodes = fleet(3, total=12)
     assert opened(nodes) == {b.RESOURCE}
     cordoned = {name: tainted(nodes[name]) for name in ("n9", "n10", "n11")}
     assert opened({**nodes, **cordoned}) == frozenset()
 
 
-def test_a_device_of_the_network_that_only_cordoned_nodes_see_does_not_count() -> None:
+def test_a_network_device_that_only_cordoned_nodes_see_does_not_count() -> None:
     shared = b.pool(b.device("good", local=""), name="shared")
     apart = b.pool(b.device("bad", 0.1, local=""), name="apart")
     nodes = {f"n{i}": b.node(f"n{i}", pools=(shared,)) for i in range(10)}
@@ -143,7 +143,7 @@ def test_a_device_of_the_network_that_only_cordoned_nodes_see_does_not_count() -
     assert opened(nodes) == frozenset()
 
 
-def test_cordoned_and_lost_nodes_of_a_cluster_do_not_free_its_dead_ones() -> None:
+def test_cordoned_nodes_do_not_open_the_breaker_for_dead_devices() -> None:
     cluster = Fleet()
     lost = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
     for i in range(15):
@@ -158,14 +158,14 @@ def test_cordoned_and_lost_nodes_of_a_cluster_do_not_free_its_dead_ones() -> Non
     assert opened(dict(cluster.look().nodes)) == frozenset()
 
 
-def test_single_bad_units_count_as_units() -> None:
+def test_each_bad_unit_counts_as_one_unit() -> None:
     nodes = {f"n{i}": b.node(f"n{i}", gpus=8, units={"a": 0.1}) for i in range(20)}
     breaker = BreakerWithCensus(TRAINING)
     breaker.update(nodes, nodes)
     assert breaker.share(b.RESOURCE) == 1 / 8
 
 
-def test_a_device_of_the_network_counts_once_however_many_nodes_see_it() -> None:
+def test_a_network_device_counts_once_however_many_nodes_see_it() -> None:
     fabric = [b.device("bad", 0.1, local=""), *(b.device(f"f{i}", local="") for i in range(4))]
     nodes = {f"n{i}": b.node(f"n{i}", pools=(b.pool(*fabric),)) for i in range(20)}
     nodes["n0"] = b.node("n0", pools=(b.pool(*fabric), b.pool(b.device("own", 0.1), name="n0")))
@@ -179,7 +179,7 @@ def test_a_device_of_the_network_counts_once_however_many_nodes_see_it() -> None
     assert breaker.share(b.DRIVER) == 0
 
 
-def test_however_many_nodes_share_a_pool_its_devices_are_walked_a_few_times() -> None:
+def test_a_pool_shared_by_many_nodes_is_counted_only_a_few_times() -> None:
     walked = []
     for number in (10, 100):
         devices = Walked([b.device("bad", 0.1, local=""), b.device("good", local="")])
@@ -195,7 +195,7 @@ def test_however_many_nodes_share_a_pool_its_devices_are_walked_a_few_times() ->
     assert walked[0] == walked[1] <= 4
 
 
-def test_devices_of_the_network_that_came_and_went_take_no_memory() -> None:
+def test_network_devices_that_came_and_went_take_no_memory() -> None:
     breaker = BreakerWithCensus(TRAINING)
     sizes = []
     for number in range(1000):
@@ -205,7 +205,7 @@ def test_devices_of_the_network_that_came_and_went_take_no_memory() -> None:
     assert max(sizes) - min(sizes) < 100
 
 
-def test_it_counts_the_same_for_another_placement_as_if_that_had_come_first() -> None:
+def test_the_order_in_which_placements_are_asked_for_does_not_matter() -> None:
     fabric = (b.device("bad", 0.5, local=""), b.device("good", local=""))
     nodes = {
         **fleet(5),
@@ -230,7 +230,7 @@ def test_it_counts_the_same_for_another_placement_as_if_that_had_come_first() ->
             fresh.update(("n0", "n9"), later)
 
 
-def test_a_tenant_who_has_pods_refused_neither_takes_nodes_nor_opens_it() -> None:
+def test_evidence_from_a_tenant_neither_refuses_nodes_nor_opens_the_breaker() -> None:
     cluster = Fleet()
     lost = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID79Error"}
     for i in range(20):

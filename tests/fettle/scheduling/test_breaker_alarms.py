@@ -93,7 +93,7 @@ def operated() -> Operated:
     return Operated()
 
 
-async def test_a_policy_that_pods_are_placed_by_raises_an_alarm_by_its_name(
+async def test_an_open_breaker_of_a_policy_that_places_pods_raises_an_alarm(
     operated: Operated,
 ) -> None:
     operated.show(fleet(bad=5))
@@ -106,7 +106,7 @@ async def test_a_policy_that_pods_are_placed_by_raises_an_alarm_by_its_name(
     ]
 
 
-async def test_policies_that_accept_the_same_raise_an_alarm_each(operated: Operated) -> None:
+async def test_each_of_two_equal_policies_raises_its_own_alarm(operated: Operated) -> None:
     alike = Policy(name="alike", placement=TRAINING.placement)
     operated.show(fleet(bad=5), policies={"alike": alike})
     for policy in ("training", "alike", "alike"):
@@ -115,7 +115,7 @@ async def test_policies_that_accept_the_same_raise_an_alarm_each(operated: Opera
     assert len(operated.answers.open_breakers()) == 2
 
 
-async def test_to_ask_for_an_explanation_raises_no_alarm(operated: Operated) -> None:
+async def test_an_explanation_raises_no_alarm(operated: Operated) -> None:
     operated.show(fleet(bad=5))
     asking = pod("training")
     demand = operated.answers.demand_now(asking)
@@ -127,7 +127,7 @@ async def test_to_ask_for_an_explanation_raises_no_alarm(operated: Operated) -> 
     assert not operated.answers.open_breakers()
 
 
-async def test_a_minimum_score_of_a_pod_lets_it_run_and_alarms_nobody(operated: Operated) -> None:
+async def test_a_breaker_for_a_pods_own_minimum_score_raises_no_alarm(operated: Operated) -> None:
     operated.show(withdrawn(12))
     asking = pod("training", min_score="1")
     assert not await operated.place(asking)
@@ -139,7 +139,7 @@ async def test_a_minimum_score_of_a_pod_lets_it_run_and_alarms_nobody(operated: 
     assert not operated.answers.open_breakers()
 
 
-async def test_a_pod_that_says_what_its_policy_says_counts_as_placed_by_the_policy(
+async def test_a_pod_that_repeats_its_policys_values_counts_as_placed_by_the_policy(
     operated: Operated,
 ) -> None:
     operated.show(fleet(bad=5))
@@ -147,7 +147,7 @@ async def test_a_pod_that_says_what_its_policy_says_counts_as_placed_by_the_poli
     assert operated.standing == {("training", b.RESOURCE): 0.25}
 
 
-async def test_an_alarm_ends_as_the_breaker_closes(operated: Operated) -> None:
+async def test_an_alarm_ends_when_the_breaker_closes(operated: Operated) -> None:
     operated.show(fleet(bad=5))
     await operated.place(pod("training"))
     async with kept_complete(operated.answers):
@@ -157,7 +157,7 @@ async def test_an_alarm_ends_as_the_breaker_closes(operated: Operated) -> None:
     assert not operated.answers.open_breakers()
 
 
-async def test_an_alarm_ends_an_hour_after_the_last_pod_also_in_a_quiet_cluster(
+async def test_an_alarm_ends_an_hour_after_the_last_pod_even_in_a_quiet_cluster(
     operated: Operated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fettle.scheduling.breaker.REFRESH_S", 0.001)
@@ -176,7 +176,7 @@ async def test_an_alarm_ends_an_hour_after_the_last_pod_also_in_a_quiet_cluster(
         await operated.stands("training", "inference")
 
 
-async def test_an_alarm_ends_as_the_policy_is_changed_or_removed(operated: Operated) -> None:
+async def test_an_alarm_ends_when_the_policy_is_changed_or_removed(operated: Operated) -> None:
     strict = msgspec.structs.replace(TRAINING, name="strict")
     other = msgspec.structs.replace(TRAINING, name="other")
     mild = Policy(name="strict", placement=BUILT_IN["inference"].placement)
@@ -193,7 +193,7 @@ async def test_an_alarm_ends_as_the_policy_is_changed_or_removed(operated: Opera
     assert sorted(operated.ended) == [("other", FORGOTTEN), ("strict", FORGOTTEN)]
 
 
-async def test_a_policy_that_is_stricter_now_raises_an_alarm_with_the_next_pod(
+async def test_a_stricter_policy_raises_an_alarm_with_the_next_pod(
     operated: Operated,
 ) -> None:
     mild = Policy(name="mine", placement=BUILT_IN["inference"].placement)

@@ -160,7 +160,7 @@ asked = st.lists(st.sampled_from(list(POLICIES.values())), max_size=3)
 @pytest.mark.long
 @settings(max_examples=200)
 @given(fleets(), st.data())
-def test_whichever_way_a_view_came_about_it_counts_as_a_plain_count_says(
+def test_incremental_counts_equal_a_full_count(
     views: list[dict[str, NodeView]], data: st.DataObject
 ) -> None:
     watched = Watched()
@@ -175,7 +175,7 @@ def test_whichever_way_a_view_came_about_it_counts_as_a_plain_count_says(
 @pytest.mark.long
 @settings(max_examples=60)
 @given(fleets(), st.data())
-def test_while_it_is_counted_in_slices_a_request_sees_one_view_after_another_and_then_the_newest(
+def test_requests_see_whole_counts_while_nodes_are_counted_in_time_slices(
     views: list[dict[str, NodeView]], data: st.DataObject
 ) -> None:
     async def run() -> None:
@@ -209,9 +209,7 @@ def test_while_it_is_counted_in_slices_a_request_sees_one_view_after_another_and
 
 
 @pytest.mark.parametrize("turns", range(12))
-async def test_a_count_that_is_cancelled_in_the_middle_is_begun_anew(
-    turns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_count_starts_over(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pausing, "SLICE_S", 0.0)
     watched, fabric = Watched(), b.pool(*(b.device(f"f{i}", 0.1, local="") for i in range(4)))
     watched.show({name: b.node(name, gpus=1, pools=(fabric,)) for name in NAMES})
@@ -223,7 +221,7 @@ async def test_a_count_that_is_cancelled_in_the_middle_is_begun_anew(
     assert watched.count(TRAINING) == plain_count(watched.publisher.view.nodes, TRAINING)
 
 
-def test_nodes_that_are_gone_since_too_many_views_count_no_more() -> None:
+def test_nodes_removed_many_views_ago_no_longer_count() -> None:
     watched = Watched()
     watched.show({name: b.node(name, gpus=1, own=b.health(0.1)) for name in NAMES})
     assert watched.count(TRAINING)[1] == {b.RESOURCE}
@@ -233,7 +231,7 @@ def test_nodes_that_are_gone_since_too_many_views_count_no_more() -> None:
     assert watched.count(TRAINING) == plain_count(nodes, TRAINING)
 
 
-def test_nodes_that_cannot_be_counted_leave_nothing_behind() -> None:
+def test_a_failed_count_leaves_nothing_behind() -> None:
     fabric = b.pool(*(b.device(f"f{i}", 0.1, local="") for i in range(4)))
     nodes = {name: b.node(name, gpus=1, pools=(fabric,)) for name in NAMES}
     no_pool: Any = None

@@ -80,7 +80,7 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_of_ever_new_minimum_scores_the_longest_unasked_are_forgotten(told: Told) -> None:
+def test_the_breaker_unused_for_the_longest_is_forgotten_first(told: Told) -> None:
     told.show(bad=10)
     scores = [0.5 + number / 1000 for number in range(MAX_BREAKERS + 10)]
     first = {score: told.answers.breaker(scoring(score)) for score in scores[:2]}
@@ -91,7 +91,7 @@ def test_of_ever_new_minimum_scores_the_longest_unasked_are_forgotten(told: Told
     assert told.answers.breaker(scoring(scores[1])) is not first[scores[1]]
 
 
-def test_what_nodes_see_is_kept_once_for_all_minimum_scores(told: Told) -> None:
+def test_breakers_of_many_minimum_scores_share_one_census(told: Told) -> None:
     told.cluster.show(fabric(degraded=1))
     scores = [0.3 + number / 1000 for number in range(MAX_BREAKERS)]
     kept = [told.answers.breaker(scoring(score)) for score in scores]
@@ -99,7 +99,7 @@ def test_what_nodes_see_is_kept_once_for_all_minimum_scores(told: Told) -> None:
     assert len(pickle.dumps(kept)) < len(pickle.dumps(kept[:1])) + 1000 * len(kept)
 
 
-async def test_one_that_nobody_asks_with_any_more_is_told_closed_once_all_is_sound(
+async def test_the_breaker_of_an_unused_policy_still_closes_once_all_is_sound(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fettle.scheduling.breaker.PAUSE_S", 0.001)
@@ -117,7 +117,7 @@ async def test_one_that_nobody_asks_with_any_more_is_told_closed_once_all_is_sou
         assert not any(told.answers.breaker(policy.placement).open for policy in policies)
 
 
-async def test_counting_what_nobody_asks_with_keeps_it_no_longer(
+async def test_counting_does_not_keep_an_unused_breaker_from_being_forgotten(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fettle.scheduling.breaker.PAUSE_S", 0.001)
@@ -134,7 +134,7 @@ async def test_counting_what_nobody_asks_with_keeps_it_no_longer(
 
 
 @pytest.mark.parametrize("views", [1, 300])
-async def test_however_many_views_were_missed_the_newest_counts(views: int, told: Told) -> None:
+async def test_the_newest_view_counts_however_many_were_missed(views: int, told: Told) -> None:
     told.show(bad=10)
     told.place()
     for _ in range(views):
@@ -145,7 +145,7 @@ async def test_however_many_views_were_missed_the_newest_counts(views: int, told
 
 
 @pytest.mark.parametrize("turns", range(25))
-async def test_a_request_while_they_are_counted_in_slices_is_answered_as_a_whole_view_had_it(
+async def test_a_request_during_a_count_is_answered_by_the_counts_of_one_view(
     turns: int, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pausing, "SLICE_S", 0.0)  # after each node others have their turn
@@ -164,7 +164,7 @@ async def test_a_request_while_they_are_counted_in_slices_is_answered_as_a_whole
         assert told.opened == told.closed == ["training"]
 
 
-async def test_views_that_turn_while_they_are_counted_in_slices_are_counted_too(
+async def test_views_published_during_a_count_are_counted_too(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pausing, "SLICE_S", 0.0)
@@ -181,7 +181,7 @@ async def test_views_that_turn_while_they_are_counted_in_slices_are_counted_too(
         assert told.shares == [0.5, 0.05]
 
 
-async def test_others_have_their_turn_while_a_request_finds_all_nodes_changed(
+async def test_a_request_that_finds_all_nodes_changed_lets_others_go_first(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pausing, "SLICE_S", 0.0)
@@ -197,7 +197,7 @@ async def test_others_have_their_turn_while_a_request_finds_all_nodes_changed(
         assert asked >= 50
 
 
-async def test_a_breaker_that_opens_once_all_is_counted_turns_the_view(
+async def test_a_breaker_that_opens_after_a_count_publishes_the_view_again(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pausing, "SLICE_S", 0.0)
@@ -216,7 +216,7 @@ async def test_a_breaker_that_opens_once_all_is_counted_turns_the_view(
         assert not (await told.answers.judged(demand)).refused
 
 
-async def test_a_breaker_that_would_open_turns_the_view_where_it_was_forgotten_meanwhile(
+async def test_a_breaker_that_was_forgotten_during_a_count_publishes_the_view_again(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pausing, "SLICE_S", 0.0)
@@ -237,7 +237,7 @@ async def test_a_breaker_that_would_open_turns_the_view_where_it_was_forgotten_m
         assert not (await told.answers.judged(demand)).refused
 
 
-async def test_a_node_that_cannot_be_counted_ends_nothing(
+async def test_an_error_in_counting_does_not_end_the_task(
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fettle.scheduling.breaker.PAUSE_S", 0.001)

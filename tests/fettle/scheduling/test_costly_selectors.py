@@ -104,7 +104,7 @@ async def refused(answers: Answers, demand: Demand) -> set[str]:
     return table.refused
 
 
-async def test_a_trivial_selector_is_decided_while_costly_ones_are_not(cluster: Cluster) -> None:
+async def test_a_trivial_selector_is_decided_before_costly_ones(cluster: Cluster) -> None:
     hostile = [demand(costly(number)) for number in range(20)]
     for each in hostile:
         assert await refused(cluster.answers, each) == set()
@@ -114,7 +114,7 @@ async def test_a_trivial_selector_is_decided_while_costly_ones_are_not(cluster: 
 
 
 @pytest.mark.parametrize("hostile", [costly, patterned, repeating, chained])
-async def test_a_new_selector_goes_before_those_that_may_be_costly(
+async def test_a_new_selector_is_evaluated_before_those_that_may_be_costly(
     engine: SelectorEngine, hostile: Callable[[int], str]
 ) -> None:
     (device,) = node("w0").pools[0].devices
@@ -132,7 +132,7 @@ async def test_a_new_selector_goes_before_those_that_may_be_costly(
         each.cancel()
 
 
-async def test_what_is_known_outlives_a_flood_of_other_selectors(
+async def test_known_outcomes_survive_a_flood_of_other_selectors(
     cluster: Cluster, engine: SelectorEngine, clock: Clock
 ) -> None:
     ours = f'{UUID} != "ours"'
@@ -148,7 +148,7 @@ async def test_what_is_known_outlives_a_flood_of_other_selectors(
     assert await refused(cluster.answers, demand(ours, "a third")) == {"w0"}
 
 
-async def test_what_was_waited_for_in_vain_is_not_waited_for_again(
+async def test_a_request_does_not_wait_again_for_a_selector_that_took_too_long(
     cluster: Cluster, engine: SelectorEngine
 ) -> None:
     impatient = answers(cluster, engine, wait_seconds=2)
@@ -164,7 +164,7 @@ async def test_what_was_waited_for_in_vain_is_not_waited_for_again(
             await asyncio.sleep(0.01)
 
 
-async def test_classes_are_evaluated_on_changed_slices_beside_costly_templates(
+async def test_classes_are_evaluated_on_changed_slices_despite_costly_templates(
     cluster: Cluster, engine: SelectorEngine
 ) -> None:
     of_class = f'{UUID} != "x"'

@@ -29,13 +29,13 @@ def claim_spec(**exactly: object) -> dict[str, object]:
     return {"devices": {"requests": [request]}}
 
 
-def test_a_pod_without_devices_asks_for_nothing() -> None:
+def test_a_pod_without_devices_has_no_demand() -> None:
     pod = b.pod({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}})
     assert demand_of(pod, b.view(), POLICIES) is None
 
 
 @pytest.mark.parametrize("quantity", ["0", "1"])
-def test_our_marker_alone_is_no_device(quantity: str) -> None:
+def test_the_marker_alone_is_no_device(quantity: str) -> None:
     limits = {"fettle.dev/claims": quantity}
     pod = b.pod(
         {"metadata": {"name": "p"}, "spec": {"containers": [{"resources": {"limits": limits}}]}}
@@ -43,7 +43,7 @@ def test_our_marker_alone_is_no_device(quantity: str) -> None:
     assert demand_of(pod, b.view(), POLICIES) is None
 
 
-def test_containers_add_up_and_an_init_container_counts_where_it_needs_more() -> None:
+def test_containers_add_up_and_an_init_container_counts_if_it_needs_more() -> None:
     def container(count: int, **more: str) -> dict[str, object]:
         return {"resources": {"limits": {b.RESOURCE: str(count)}}, **more}
 
@@ -85,7 +85,7 @@ def test_quantities_of_units_are_read_as_the_scheduler_reads_them(
 
 
 @given(st.text(max_size=20))
-def test_no_quantity_crashes(quantity: str) -> None:
+def test_no_quantity_raises_an_error(quantity: str) -> None:
     assert units_of(quantity) >= 0
 
 
@@ -101,7 +101,9 @@ def test_no_quantity_crashes(quantity: str) -> None:
         ("deviceclass.resource.kubernetes.io/gpu", True),
     ],
 )
-def test_extended_resources_of_others_are_devices(name: str, is_device: bool) -> None:
+def test_extended_resources_outside_kubernetes_own_domains_are_devices(
+    name: str, is_device: bool
+) -> None:
     assert is_device_resource(name) is is_device
 
 
@@ -131,7 +133,7 @@ def test_an_allocated_claim_pins_the_pod_to_its_devices() -> None:
     assert demand.claims == ()
 
 
-def test_a_claim_that_nobody_can_use_now_bars_the_pod_and_holds_nothing() -> None:
+def test_a_claim_that_cannot_be_used_now_bars_the_pod() -> None:
     conditions = {"bindingConditions": ["Ready"], "bindingFailureConditions": ["Broken"]}
     broken = {"type": "Broken", "status": "True", "reason": "r", "message": ""}
     names = {"driver": "d", "pool": "p", "device": "x"}
@@ -144,7 +146,7 @@ def test_a_claim_that_nobody_can_use_now_bars_the_pod_and_holds_nothing() -> Non
     assert "Broken says that d/p/x cannot be bound" in text(demand.barred[0])
 
 
-def test_without_the_gate_dra_stands_behind_no_extended_resource() -> None:
+def test_without_the_feature_gate_no_device_class_backs_an_extended_resource() -> None:
     classes = {"gpu": b.device_class("gpu", extendedResourceName=b.RESOURCE)}
     view = b.view(classes=classes)
     demand = demand_of(b.pod(b.gpu_pod(2)), view, POLICIES, backed=False)
@@ -152,7 +154,7 @@ def test_without_the_gate_dra_stands_behind_no_extended_resource() -> None:
     assert demand.units[0].backing == ()
 
 
-def test_while_a_claim_does_not_exist_its_template_is_judged_with_the_defaults_of_the_api() -> None:
+def test_before_a_claim_exists_its_template_is_judged_with_the_api_defaults() -> None:
     template = b.template(
         {"metadata": {"name": "t", "namespace": "default"}, "spec": {"spec": claim_spec()}}
     )
@@ -164,7 +166,7 @@ def test_while_a_claim_does_not_exist_its_template_is_judged_with_the_defaults_o
     assert alternative.selectors == (f'device.driver == "{b.DRIVER}"',)
 
 
-def test_a_claim_that_nobody_has_seen_leaves_the_ask_unsettled() -> None:
+def test_a_claim_that_is_not_seen_yet_leaves_the_demand_unsettled() -> None:
     demand = demand_of(b.pod(claim_pod(resourceClaimName="nope")), b.view(), POLICIES)
     assert demand is not None
     (said,) = demand.unsettled
@@ -182,7 +184,7 @@ def test_a_claim_that_nobody_has_seen_leaves_the_ask_unsettled() -> None:
         ),
     ],
 )
-def test_a_template_that_nobody_has_seen_is_named_and_the_claim_made_from_it(
+def test_a_template_that_is_not_seen_yet_is_named_with_its_claim(
     status: dict[str, Any], missing: str
 ) -> None:
     pod = {**claim_pod(resourceClaimTemplateName="t"), "status": status}
@@ -192,7 +194,7 @@ def test_a_template_that_nobody_has_seen_is_named_and_the_claim_made_from_it(
     assert text(said).endswith(missing)
 
 
-def test_a_class_that_does_not_exist_is_what_the_scheduler_would_stumble_over() -> None:
+def test_a_missing_device_class_is_an_error_for_the_scheduler() -> None:
     claim = b.claim(
         {
             "metadata": {"name": "c", "namespace": "default"},
@@ -207,7 +209,7 @@ def test_a_class_that_does_not_exist_is_what_the_scheduler_would_stumble_over() 
     assert alternative.class_name == "missing"
 
 
-def test_an_extended_resource_knows_the_newest_class_behind_it() -> None:
+def test_the_newest_device_class_backs_an_extended_resource() -> None:
     classes = {
         name: b.device_class(name, extendedResourceName=b.RESOURCE) for name in ("later", "early")
     }
@@ -218,7 +220,7 @@ def test_an_extended_resource_knows_the_newest_class_behind_it() -> None:
     assert (alternative.class_name, alternative.count) == ("early", 2)
 
 
-def test_the_annotation_names_the_policy_before_the_namespace_does() -> None:
+def test_the_pods_annotation_overrides_the_namespaces_policy() -> None:
     namespaces = {"default": {"fettle.dev/policy": "scavenger"}}
     view = b.view(namespaces=namespaces)
     by_namespace = demand_of(b.pod(b.gpu_pod()), view, POLICIES)
@@ -230,7 +232,7 @@ def test_the_annotation_names_the_policy_before_the_namespace_does() -> None:
     assert by_annotation.policy == BUILT_IN["training"]
 
 
-def test_a_claim_that_cannot_be_read_says_so_with_the_reason() -> None:
+def test_an_unreadable_claim_is_unsettled_with_the_reason() -> None:
     unreadable = {"ResourceClaim default/odd": "ResourceClaim default/odd: Expected `object`"}
     view = b.view(quarantined=unreadable)
     demand = demand_of(b.pod(claim_pod(resourceClaimName="odd")), view, POLICIES)
@@ -241,7 +243,7 @@ def test_a_claim_that_cannot_be_read_says_so_with_the_reason() -> None:
     )
 
 
-def test_a_class_that_cannot_be_read_is_not_one_that_does_not_exist() -> None:
+def test_an_unreadable_device_class_is_not_a_missing_one() -> None:
     said = {f"DeviceClass {b.DRIVER}": f"DeviceClass {b.DRIVER}: Expected `object`"}
     claim = b.claim({"metadata": {"name": "c", "namespace": "default"}, "spec": claim_spec()})
     pod = b.pod(claim_pod(resourceClaimName="c"))
@@ -252,7 +254,7 @@ def test_a_class_that_cannot_be_read_is_not_one_that_does_not_exist() -> None:
     assert f"device class {b.DRIVER} cannot be read: DeviceClass" in text(demand.unsettled[0])
 
 
-def test_an_allocated_claim_that_can_no_longer_be_read_is_not_judged_by_what_it_was() -> None:
+def test_an_allocated_claim_that_became_unreadable_is_not_judged_by_its_old_content() -> None:
     claim = allocated_to("a", driver=b.DRIVER, pool="n")
     pod = b.pod(claim_pod(resourceClaimName="c"))
     read = demand_of(pod, b.view(claims={"default/c": claim}, classes=CLASSES), POLICIES)
@@ -266,7 +268,7 @@ def test_an_allocated_claim_that_can_no_longer_be_read_is_not_judged_by_what_it_
     assert "cannot be read" in text(demand.unsettled[0])
 
 
-def test_a_template_that_cannot_be_read_matters_until_its_claim_is_made() -> None:
+def test_an_unreadable_template_matters_until_its_claim_is_created() -> None:
     said = {"ResourceClaimTemplate default/t": "ResourceClaimTemplate default/t: wrong"}
     entry = {"resourceClaimTemplateName": "t"}
     before = demand_of(b.pod(claim_pod(**entry)), b.view(quarantined=said), POLICIES)
@@ -330,7 +332,7 @@ def test_entries_of_one_template_are_two_claims() -> None:
     assert demand.barred == ()
 
 
-def test_a_request_of_a_form_that_is_not_known_is_unclear() -> None:
+def test_a_request_of_an_unknown_form_is_unclear() -> None:
     claim = b.claim({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"name": "r"}]}}})
     (alternative,) = claim_of_spec("c", claim.spec, CLASSES).alternatives()
     assert alternative.unclear == "a request of unknown form"

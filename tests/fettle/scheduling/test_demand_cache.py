@@ -144,7 +144,7 @@ PODS = WITH_CLAIMS | st.builds(pod, NAMES, ANNOTATIONS, CONTAINERS, CONTAINERS, 
 
 
 @given(st.lists(st.tuples(PODS, st.sampled_from(VIEWS)), max_size=8))
-def test_what_pods_ask_is_never_another_pods_ask(asked: list[tuple[core.Pod, View]]) -> None:
+def test_a_kept_demand_always_equals_the_pods_own(asked: list[tuple[core.Pod, View]]) -> None:
     view = VIEWS[0]
     alike = DemandCache(lambda pod: demand_of(pod, view, POLICIES))
     for asking, view in asked:
@@ -169,7 +169,7 @@ IN_TURN = [
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_nor_where_one_view_follows_another(backwards: bool) -> None:
+def test_a_kept_demand_equals_the_pods_own_after_each_new_view(backwards: bool) -> None:
     view = EMPTY
     alike = DemandCache(lambda pod: demand_of(pod, view, POLICIES))
     for view in VIEWS[::-1] if backwards else VIEWS:
@@ -192,7 +192,9 @@ SAID = {"namespace": "default", "annotations": {}, "containers": [1], "init": []
         {"beside": 1},
     ],
 )
-def test_pods_are_told_apart_by_all_that_makes_an_ask(other: dict[str, Any]) -> None:
+def test_pods_that_differ_in_anything_that_makes_a_demand_do_not_share_one(
+    other: dict[str, Any],
+) -> None:
     def saying(said: dict[str, Any]) -> core.Pod:
         def container(count: int) -> dict[str, Any]:
             return {"name": "c", "resources": {"limits": {b.RESOURCE: str(count)}}}
@@ -238,7 +240,7 @@ def asking(count: int = 1, name: str = "p") -> core.Pod:
     return b.pod(raw)
 
 
-def test_pods_that_say_the_same_have_one_ask_until_what_they_rest_on_changes() -> None:
+def test_equal_pods_share_a_demand_until_its_basis_in_the_view_changes() -> None:
     cluster = Counted(b.view())
     first = cluster.of(asking())
     assert first is not None
@@ -251,7 +253,7 @@ def test_pods_that_say_the_same_have_one_ask_until_what_they_rest_on_changes() -
     assert cluster.made == 2
 
 
-def test_pods_whose_claims_are_yet_to_be_allocated_have_one_ask_too() -> None:
+def test_equal_pods_whose_claims_are_not_allocated_yet_share_a_demand() -> None:
     claims = {f"default/{name}": stored(1, name=name) for name in "xy"}
     cluster = Counted(b.view(claims=claims, templates={"default/t": template(1)}))
     assert cluster.of(needing("p", resourceClaimTemplateName="t")) is cluster.of(
@@ -273,7 +275,7 @@ def needing(name: str, **entry: str) -> core.Pod:
     )
 
 
-def test_a_claim_that_was_made_for_one_pods_resources_is_not_another_ones() -> None:
+def test_a_claim_for_one_pods_extended_resources_does_not_affect_equal_pods() -> None:
     owner = {"kind": "Pod", "name": "p", "uid": "p", "controller": True}
     claim = b.claim(
         {
@@ -293,7 +295,7 @@ def test_a_claim_that_was_made_for_one_pods_resources_is_not_another_ones() -> N
         assert bool(demand.barred) is barred
 
 
-def test_no_more_are_kept_than_that_however_long_a_view_stays() -> None:
+def test_the_number_of_kept_demands_is_bounded() -> None:
     cluster = Counted(b.view())
     for count in range(1, MAX_KEPT + 2):
         cluster.of(asking(count))

@@ -117,7 +117,7 @@ def plainly(nodes: Collection[NodeView]) -> Callable[[Verdict], object]:
 
 
 @pytest.mark.long
-def test_nodes_that_share_a_verdict_would_each_have_come_to_it_alone(compare: Compare) -> None:
+def test_nodes_that_share_a_verdict_would_each_get_the_same_one_alone(compare: Compare) -> None:
     count: Counter[str] = Counter()
 
     @given(fleets(), demands(), st.sampled_from(PROFILES))
@@ -236,7 +236,7 @@ def listed(*values: int) -> Raw:
         "how much of a device its shares consume",
     ],
 )
-def test_nodes_that_differ_in_it_share_no_verdict(
+def test_nodes_that_differ_in_what_the_demand_sees_share_no_verdict(
     compare: Compare, one: Place, other: Place, demand: Demand, profile: Profile
 ) -> None:
     found = compare({"ann": one, "bob": other}, demand, profile)
@@ -244,7 +244,7 @@ def test_nodes_that_differ_in_it_share_no_verdict(
     assert found.alone["ann"] != found.alone["bob"]
 
 
-def test_nodes_share_a_verdict_whose_devices_agree_in_what_a_constraint_compares(
+def test_nodes_share_a_verdict_if_their_devices_agree_in_the_same_pattern(
     compare: Compare,
 ) -> None:
     def of(one: int, other: int) -> Place:

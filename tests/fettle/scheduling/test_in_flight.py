@@ -48,25 +48,25 @@ def noted(*names: str, at: float = 0.0) -> InFlight:
     return unseen
 
 
-def test_pods_that_were_answered_a_moment_ago_count_and_the_pod_itself_does_not() -> None:
+def test_pods_answered_a_moment_ago_count_but_not_the_pod_itself() -> None:
     assert number(noted("me", "a", "b")) == 2
 
 
-def test_numbers_are_rounded_up_to_few_steps() -> None:
+def test_counts_are_rounded_up_to_a_few_steps() -> None:
     assert number(noted("a", "b", "c")) == 4
     assert number(noted(*map(str, range(50)))) == 8
 
 
-def test_after_a_second_nobody_is_waited_for() -> None:
+def test_a_pod_is_in_flight_for_at_most_a_second() -> None:
     assert number(noted("a"), at=1.5) == 0
 
 
-def test_a_pod_that_is_bound_is_no_longer_unseen() -> None:
+def test_a_bound_pod_is_no_longer_in_flight() -> None:
     view = b.view(pods={"default/a": pod("a", node="n")})
     assert number(noted("a", "b"), view) == 1
 
 
-def test_a_pod_whose_claims_are_allocated_is_no_longer_unseen() -> None:
+def test_a_pod_whose_claims_are_allocated_is_no_longer_in_flight() -> None:
     results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
     claim = {
         "metadata": {"name": "a-gpu", "namespace": "default"},
@@ -88,7 +88,7 @@ def test_pods_that_share_a_claim_take_its_devices_once_and_nothing_from_each_oth
     assert unseen.count(ASK, pod("me", naming("mine")), b.view(), 0.5) == 1
 
 
-def test_a_pod_that_waits_for_its_claim_to_be_made_is_unseen() -> None:
+def test_a_pod_whose_claim_is_not_created_yet_is_in_flight() -> None:
     view = b.view(pods={"default/a": pod("a")})
     assert number(noted("a"), view) == 1
 
@@ -133,7 +133,7 @@ def same_numa(*requests: str) -> Constraint:
         ),
     ],
 )
-def test_pods_that_need_the_same_count_whatever_that_is_called(
+def test_pods_with_the_same_needs_count_whatever_their_requests_are_called(
     demand: Demand, other: Demand
 ) -> None:
     unseen = InFlight()
@@ -181,7 +181,7 @@ def of_units(name: str, units: int, **other: str) -> tuple[Demand, core.Pod]:
     return demand, made
 
 
-def test_pods_count_that_need_as_many_units_backed_by_a_device_class() -> None:
+def test_pods_with_as_many_units_of_a_device_class_count() -> None:
     unseen = InFlight()
     unseen.note(*of_units("a", 3, cpu="1"), 0.0)
     three, one = of_units("x", 3), of_units("y", 1)
@@ -189,21 +189,21 @@ def test_pods_count_that_need_as_many_units_backed_by_a_device_class() -> None:
     assert unseen.count(*one, b.view(), 0.5) == 0
 
 
-def test_it_is_the_same_to_need_devices_by_a_claim_or_as_units_backed_by_their_class() -> None:
+def test_devices_by_a_claim_and_units_of_their_device_class_are_the_same_needs() -> None:
     unseen = InFlight()
     wanted = Request("r", (Alternative("r", "gpu", ("device.driver == 'a'",), count=2),))
     unseen.note(needing(Claim("gpu", (wanted,))), pod("a"), 0.0)
     assert unseen.count(*of_units("x", 2), b.view(), 0.5) == 1
 
 
-def test_units_of_device_plugins_are_nobody_else_s_to_take() -> None:
+def test_units_of_device_plugins_are_not_counted_in_flight() -> None:
     units = Demand(BUILT_IN["training"], units=(Units(b.RESOURCE, 1),))
     unseen = InFlight()
     unseen.note(units, pod("a"), 0.0)
     assert number(unseen, demand=units) == 0
 
 
-def test_a_claim_that_is_not_needed_is_neither_waited_for_nor_told_apart() -> None:
+def test_a_claim_that_no_container_uses_does_not_matter_for_pods_in_flight() -> None:
     both = ({"name": "gpu", "resourceClaimName": "shared"}, {**TEMPLATE, "name": "nic"})
     skipped = ({"name": "nic"},)
     unseen = InFlight()

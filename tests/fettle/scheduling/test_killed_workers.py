@@ -125,7 +125,7 @@ async def test_verdicts_follow_after_the_worker_was_killed_twice(
         pytest.param(required(ZONE), 1.0, id="what a policy requires of nodes"),
     ],
 )
-async def test_what_was_given_up_is_settled_for_a_time_and_then_judged_again(
+async def test_nodes_of_a_given_up_selector_are_settled_for_a_while_and_then_judged_again(
     demand: Demand, score: float, cluster: Cluster, clock: Clock, well: Path
 ) -> None:
     cluster.show({name: node(name, score) for name in NAMES})
@@ -148,7 +148,7 @@ async def test_what_was_given_up_is_settled_for_a_time_and_then_judged_again(
     assert [verdict.undecided for verdict in verdicts.values()] == [(), ()]
 
 
-async def test_nodes_that_nobody_asks_about_are_judged_again_too(
+async def test_nodes_that_no_request_names_are_judged_again_too(
     cluster: Cluster, clock: Clock, well: Path
 ) -> None:
     demand = ask_for(SELECTOR)
@@ -167,7 +167,7 @@ async def test_nodes_that_nobody_asks_about_are_judged_again_too(
         work.cancel()
 
 
-async def test_what_could_not_be_evaluated_beforehand_is_tried_again_before_anybody_asks(
+async def test_a_failed_warm_up_is_tried_again_before_a_pod_asks(
     tmp_path: Path,
 ) -> None:
     program = tmp_path / "python"

@@ -78,7 +78,7 @@ class SlowClock:
         return self.now
 
 
-async def test_an_ask_that_cost_much_is_searched_for_briefly_until_it_has_rested() -> None:
+async def test_an_expensive_demand_gets_short_searches_until_it_has_rested() -> None:
     demand, node = laborious()
     clock = SlowClock()
     cluster = Cluster(clock, working_s=clock)
@@ -99,7 +99,7 @@ async def test_an_ask_that_cost_much_is_searched_for_briefly_until_it_has_rested
     completing.cancel()
 
 
-async def test_what_an_ask_costs_is_owed_whatever_time_passed_before() -> None:
+async def test_a_demand_gets_no_credit_for_time_before_it_cost_anything() -> None:
     demand, node = laborious()
     clock = SlowClock()
     cluster = Cluster(clock, working_s=clock)
@@ -112,7 +112,7 @@ async def test_what_an_ask_costs_is_owed_whatever_time_passed_before() -> None:
         assert DEMAND_SECONDS < owed < (1 - REST) * (clock.now - began)
 
 
-def test_an_ask_pays_a_fifth_of_a_second_off_in_each_second() -> None:
+def test_a_demand_pays_off_a_fifth_of_a_second_each_second() -> None:
     demand, _ = laborious()
     table = Table(demand, Acceptance(demand.policy.placement))
     table.rest(1000.0)
@@ -122,7 +122,7 @@ def test_an_ask_pays_a_fifth_of_a_second_off_in_each_second() -> None:
         assert table.spent_s == pytest.approx(owed)
 
 
-async def test_what_fails_while_it_is_searched_for_again_is_left_until_the_view_turns() -> None:
+async def test_a_search_that_fails_again_waits_for_the_next_view() -> None:
     demand, node = laborious()
     clock = SlowClock()
     cluster = Cluster(clock, working_s=clock)
@@ -162,7 +162,7 @@ async def test_a_newer_view_ends_a_search_on_the_old_one() -> None:
     assert len(table.verdicts["n"].devices) == 10
 
 
-async def test_what_preemption_would_leave_is_judged_in_short_slices() -> None:
+async def test_nodes_after_preemption_are_judged_in_time_slices() -> None:
     demand, hard = crowded(9, 10)
     cluster = Cluster()
     names = [f"n{number}" for number in range(4)]

@@ -53,7 +53,7 @@ def refused(table: Table, names: Iterable[str]) -> list[str]:
     return sorted(table.narrow(list(names)).refused)
 
 
-async def test_a_node_is_judged_although_another_left_before_what_follows_a_reply() -> None:
+async def test_a_node_is_judged_although_another_was_removed_meanwhile() -> None:
     cluster = Cluster(itertools.repeat(0.0).__next__)
     sound = {n: b.node(n, gpus=8) for n in ("a", "b")}
     ill = {"ill": b.node("ill", gpus=8, own=b.health(0.1))}
@@ -84,7 +84,7 @@ async def test_a_node_that_changes_while_a_request_waits_for_another_is_judged_a
         assert refused(await request, nodes) == ["ill"]
 
 
-async def test_a_request_that_waited_while_the_version_turned_has_verdicts() -> None:
+async def test_a_request_that_waited_during_a_version_change_gets_verdicts() -> None:
     async with selecting_cluster() as cluster:
         cluster.show({"ill": gpu("ill", "H100", 0.1)})
         request = asyncio.ensure_future(cluster.answers.judged(selecting(MODEL), ["ill"]))
@@ -94,7 +94,9 @@ async def test_a_request_that_waited_while_the_version_turned_has_verdicts() -> 
 
 
 @pytest.mark.parametrize("turns", [3, 300])
-async def test_all_that_waited_for_a_selector_is_judged_though_views_turn_on(turns: int) -> None:
+async def test_all_nodes_that_waited_for_a_selector_are_judged_despite_new_views(
+    turns: int,
+) -> None:
     async with selecting_cluster() as cluster:
         ill = [f"n{i}" for i in range(0, 60, 10)]
         names = [f"n{i}" for i in range(60)]

@@ -92,28 +92,28 @@ def claim(
     return b.claim({"metadata": metadata, "spec": TEMPLATE, "status": status})
 
 
-def test_the_device_that_was_predicted() -> None:
+def test_the_predicted_device_counts_as_exact() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     cluster.predictions.put(claim("a"))
     assert cluster.told == [Result.EXACT]
 
 
-def test_another_device_that_is_sound() -> None:
+def test_another_sound_device_counts_as_other_sound() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     cluster.predictions.put(claim("b"))
     assert cluster.told == [Result.OTHER_SOUND]
 
 
-def test_a_device_that_the_policy_refuses() -> None:
+def test_a_device_that_the_policy_refuses_counts_as_refused() -> None:
     cluster = Cluster(b.device("a"), b.device("b", 0.1))
     cluster.answer()
     cluster.predictions.put(claim("b"))
     assert cluster.told == [Result.REFUSED_DEVICE]
 
 
-def test_a_refused_device_is_told_even_where_it_is_predicted_by_now() -> None:
+def test_a_refused_device_counts_as_refused_even_if_it_is_predicted_now() -> None:
     cluster = Cluster(b.device("a"), b.device("b", 0.1))
     cluster.answer()
     cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b", 0.1)),)))
@@ -131,7 +131,7 @@ def test_while_a_breaker_is_open_the_policy_refuses_no_device() -> None:
     assert cluster.told == [Result.EXACT]
 
 
-def test_a_device_with_admin_access_is_a_device_that_was_got() -> None:
+def test_a_device_with_admin_access_is_compared_too() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     cluster.predictions.put(claim("a", adminAccess=True))
@@ -145,7 +145,7 @@ def test_no_policy_refuses_a_device_that_a_claim_has_admin_access_to() -> None:
     assert cluster.told == [Result.EXACT]
 
 
-def test_a_node_that_changed_since_the_pod_was_answered() -> None:
+def test_a_prediction_is_stale_if_the_node_changed_since_the_answer() -> None:
     cluster = Cluster(b.device("a"), b.device("b"), b.device("c"))
     cluster.answer()
     busy = b.pool(b.device("a", allocated=True), b.device("b"), b.device("c"))
@@ -154,7 +154,7 @@ def test_a_node_that_changed_since_the_pod_was_answered() -> None:
     assert cluster.told == [Result.STALE]
 
 
-def test_a_node_where_another_claim_was_allocated_that_the_view_does_not_show_yet() -> None:
+def test_a_prediction_is_stale_after_another_allocation_that_no_view_shows_yet() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     cluster.predictions.put(claim("a", pod="faster"))
@@ -166,7 +166,7 @@ def test_a_node_where_another_claim_was_allocated_that_the_view_does_not_show_ye
     ("then", "now"), [({"all": ALL}, CLASS), ({}, ALL)], ids=["was edited", "appeared"]
 )
 @pytest.mark.parametrize("shown", [True, False], ids=["in the view", "not in the view yet"])
-def test_a_class_that_changed_since_the_pod_was_answered(
+def test_a_prediction_is_stale_if_a_device_class_changed_since_the_answer(
     then: dict[str, resource.DeviceClass], now: resource.DeviceClass, *, shown: bool
 ) -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
@@ -179,7 +179,7 @@ def test_a_class_that_changed_since_the_pod_was_answered(
     assert cluster.told == [Result.STALE]
 
 
-def test_a_class_that_is_sent_again_as_it_was_and_another_one_are_no_excuse() -> None:
+def test_an_unchanged_or_unrelated_device_class_does_not_make_a_prediction_stale() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     cluster.predictions.put(ALL)
@@ -188,7 +188,7 @@ def test_a_class_that_is_sent_again_as_it_was_and_another_one_are_no_excuse() ->
     assert cluster.told == [Result.OTHER_SOUND]
 
 
-def test_what_changed_of_classes_before_the_pod_was_answered_anew_is_no_excuse() -> None:
+def test_a_class_change_before_the_latest_answer_does_not_make_a_prediction_stale() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.turn(classes={"all": CLASS})
     cluster.answer()
@@ -199,28 +199,28 @@ def test_what_changed_of_classes_before_the_pod_was_answered_anew_is_no_excuse()
     assert cluster.told == [Result.OTHER_SOUND]
 
 
-def test_nothing_could_be_predicted() -> None:
+def test_an_undecided_prediction_counts_as_undecided() -> None:
     cluster = Cluster(b.device("a", unclear="its capacity cannot be read"))
     cluster.answer()
     cluster.predictions.put(claim("a"))
     assert cluster.told == [Result.UNDECIDED]
 
 
-def test_a_device_where_none_was_to_be_had_is_a_wrong_prediction() -> None:
+def test_a_device_where_no_allocation_was_predicted_is_a_wrong_prediction() -> None:
     cluster = Cluster(b.device("a", allocated=True))
     cluster.answer()
     cluster.predictions.put(claim("a"))
     assert cluster.told == [Result.OTHER_SOUND]
 
 
-def test_a_device_that_the_node_is_not_known_to_have_tells_nothing_of_the_search() -> None:
+def test_a_device_that_the_node_is_not_known_to_have_counts_as_stale() -> None:
     cluster = Cluster(b.device("a"))
     cluster.answer()
     cluster.predictions.put(claim("new"))
     assert cluster.told == [Result.STALE]
 
 
-def test_a_device_where_none_was_to_be_had_before_the_node_changed_is_stale() -> None:
+def test_a_device_where_none_was_predicted_is_stale_if_the_node_changed() -> None:
     cluster = Cluster(b.device("a", allocated=True))
     cluster.answer()
     cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b")),)))
@@ -228,7 +228,7 @@ def test_a_device_where_none_was_to_be_had_before_the_node_changed_is_stale() ->
     assert cluster.told == [Result.STALE]
 
 
-def test_a_refused_device_is_told_even_where_nothing_could_be_predicted() -> None:
+def test_a_refused_device_counts_as_refused_even_if_nothing_was_predicted() -> None:
     cluster = Cluster(b.device("a", 0.1, unclear="its capacity cannot be read"))
     cluster.answer()
     cluster.predictions.put(claim("a"))
@@ -250,14 +250,16 @@ def test_a_refused_device_is_told_even_where_nothing_could_be_predicted() -> Non
         "a pod of the same name as one that was",
     ],
 )
-def test_what_was_not_predicted_is_not_counted(other: resource.ResourceClaim) -> None:
+def test_allocations_for_pods_that_were_not_answered_are_not_counted(
+    other: resource.ResourceClaim,
+) -> None:
     cluster = Cluster(b.device("a"))
     cluster.answer()
     cluster.predictions.put(other)
     assert cluster.told == []
 
 
-def test_a_claim_that_was_allocated_before_is_not_counted_again() -> None:
+def test_an_already_allocated_claim_is_not_counted_again() -> None:
     cluster = Cluster(b.device("a"))
     cluster.answer()
     view = cluster.publisher.view
@@ -267,7 +269,7 @@ def test_a_claim_that_was_allocated_before_is_not_counted_again() -> None:
     assert cluster.told == []
 
 
-def test_an_allocation_that_is_written_twice_before_a_view_shows_it_is_counted_once() -> None:
+def test_an_allocation_written_twice_before_the_next_view_is_counted_once() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     for _ in range(3):
@@ -292,7 +294,7 @@ def test_another_allocation_before_the_next_view_is_counted(
     assert len(cluster.told) == 2
 
 
-def test_a_claim_that_lost_its_devices_in_a_view_and_gets_them_again_is_counted_again() -> None:
+def test_a_claim_that_is_allocated_again_is_counted_again() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     cluster.predictions.put(claim("a"))
@@ -301,7 +303,7 @@ def test_a_claim_that_lost_its_devices_in_a_view_and_gets_them_again_is_counted_
     assert cluster.told == [Result.EXACT, Result.EXACT]
 
 
-def test_however_many_claims_are_allocated_before_the_next_view_the_latest_are_known() -> None:
+def test_the_remembered_allocations_before_the_next_view_are_bounded() -> None:
     cluster = Cluster(b.device("a"))
     cluster.answer()
     for number in range(REMEMBERED + 1):
@@ -312,11 +314,11 @@ def test_however_many_claims_are_allocated_before_the_next_view_the_latest_are_k
     assert cluster.told == []
 
 
-def test_a_device_of_a_pool_that_is_being_replaced_is_not_known_to_be_there_to_take() -> None:
+def test_a_device_of_a_pool_that_is_being_replaced_counts_as_stale() -> None:
     assert withheld(b.device("a")) == [Result.STALE]
 
 
-def test_a_device_of_a_pool_that_is_being_replaced_is_refused_as_any_other() -> None:
+def test_a_refused_device_of_a_pool_that_is_being_replaced_counts_as_refused() -> None:
     assert withheld(b.device("a", 0.1)) == [Result.REFUSED_DEVICE]
 
 
@@ -330,7 +332,7 @@ def withheld(device: DeviceView) -> list[Result]:
     return cluster.told
 
 
-def test_a_claim_that_pods_share_is_compared_by_the_pod_that_it_is_reserved_for() -> None:
+def test_a_shared_claim_is_compared_for_the_pod_that_it_is_reserved_for() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
 
     def named(name: str, **status: Any) -> resource.ResourceClaim:
@@ -392,7 +394,7 @@ def bound(node: str, **metadata: Any) -> core.Pod:
         [],
     ],
 )
-def test_an_allocation_of_which_the_node_cannot_be_told_waits_for_the_pod_to_be_bound(
+def test_an_allocation_without_a_node_is_compared_once_the_pod_is_bound(
     terms: list[Any],
 ) -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
@@ -405,7 +407,7 @@ def test_an_allocation_of_which_the_node_cannot_be_told_waits_for_the_pod_to_be_
     assert cluster.told == [Result.OTHER_SOUND]
 
 
-def test_the_pod_may_be_seen_to_be_bound_before_its_network_devices() -> None:
+def test_the_pod_may_be_bound_before_its_network_devices_are_visible() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     cluster.predictions.put(bound("n"))
@@ -441,7 +443,7 @@ def test_a_prediction_is_stale_once_a_pod_on_another_node_got_some_of_the_networ
     assert cluster.told == [Result.STALE]
 
 
-def test_what_was_allocated_from_other_pools_does_not_make_a_prediction_stale() -> None:
+def test_allocations_from_other_pools_do_not_make_a_prediction_stale() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     cluster.predictions.put(claim("a", pod="faster", claim_uid="f", pool="of another node"))
@@ -454,7 +456,7 @@ def test_what_was_allocated_from_other_pools_does_not_make_a_prediction_stale() 
     [bound("n", uid="2"), bound("n", name="q"), bound("unknown")],
     ids=["of the same name", "another", "a node that nobody knows"],
 )
-def test_another_pod_that_is_bound_tells_nothing_of_network_devices(other: core.Pod) -> None:
+def test_binding_another_pod_says_nothing_about_network_devices(other: core.Pod) -> None:
     cluster = Cluster(b.device("a"))
     cluster.answer()
     cluster.predictions.put(network("a"))
@@ -471,7 +473,7 @@ def test_a_pod_that_is_answered_again_is_compared_with_the_latest_answer_only() 
     assert cluster.told == []
 
 
-def test_however_many_pods_are_never_bound_the_records_of_few_are_kept() -> None:
+def test_the_records_kept_for_pods_that_are_never_bound_are_bounded() -> None:
     cluster = Cluster(b.device("a"))
     others = [f"p{number}" for number in range(MAX_WAITING)]
     cluster.answer()

@@ -49,7 +49,7 @@ TAKERS = st.lists(st.sampled_from(STEPS), min_size=2, max_size=4)
 
 
 @given(FLEETS, TAKERS, st.data())
-async def test_a_table_that_took_over_from_another_is_the_same_as_one_of_its_own(
+async def test_a_table_filled_from_a_sibling_equals_one_judged_by_itself(
     kinds: list[tuple[float, ...]], in_flight: list[int], data: st.DataObject
 ) -> None:
     cluster = Cluster()
@@ -66,7 +66,7 @@ async def test_a_table_that_took_over_from_another_is_the_same_as_one_of_its_own
 
 
 @given(FLEETS, FLEETS)
-async def test_a_table_that_took_over_follows_the_next_view(
+async def test_a_table_filled_from_a_sibling_is_updated_by_the_next_view(
     before: list[tuple[float, ...]], after: list[tuple[float, ...]]
 ) -> None:
     cluster, fresh = Cluster(), Cluster()
@@ -80,7 +80,7 @@ async def test_a_table_that_took_over_follows_the_next_view(
 
 
 @pytest.mark.parametrize("nodes", [4 * BATCH - 1, 4 * BATCH + 1])
-async def test_what_is_known_for_other_takers_is_answered_within_a_slice(
+async def test_verdicts_known_for_another_number_of_pods_in_flight_are_reused_within_a_time_slice(
     nodes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticking = SimpleNamespace(perf_counter=itertools.count(0.0, SLICE_S / 35).__next__)

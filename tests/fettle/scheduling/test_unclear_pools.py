@@ -51,7 +51,7 @@ async def judged(cluster: Cluster, demand: Demand, *pools: PoolView) -> Table:
 
 
 @pytest.mark.parametrize("selectors", [(OURS,), (f"{OURS} && {MODEL}",), (OURS, MODEL)])
-async def test_of_a_driver_that_is_not_asked_for_it_does_not_matter(
+async def test_an_unclear_pool_of_a_driver_that_no_claim_asks_for_does_not_matter(
     cluster: Cluster, selectors: tuple[str, ...]
 ) -> None:
     table = await judged(cluster, demand(*selectors), unclear(), DEAD)
@@ -61,7 +61,9 @@ async def test_of_a_driver_that_is_not_asked_for_it_does_not_matter(
     assert verdict.refusals == table.verdicts["n"].refusals
 
 
-async def test_so_it_is_with_a_pool_that_is_not_whole_on_1_34(cluster: Cluster) -> None:
+async def test_an_incomplete_pool_of_another_driver_does_not_matter_on_1_34(
+    cluster: Cluster,
+) -> None:
     cluster.answers.follow_version("v1.34.2")
     other = PoolView("net.example.com", "a", incomplete=True, slices=(1, 2))
     table = await judged(cluster, demand(OURS), other, DEAD)
@@ -71,7 +73,9 @@ async def test_so_it_is_with_a_pool_that_is_not_whole_on_1_34(cluster: Cluster) 
     assert "1 of 2 slices" in text(table.verdicts["n"].undecided[0])
 
 
-async def test_a_node_without_other_pools_has_nothing_for_such_an_ask(cluster: Cluster) -> None:
+async def test_a_node_with_only_an_unclear_pool_of_another_driver_has_no_devices(
+    cluster: Cluster,
+) -> None:
     table = await judged(cluster, demand(OURS), unclear())
     assert table.rejected == {"n"}
     assert not table.undecided
@@ -95,7 +99,7 @@ async def test_a_node_without_other_pools_has_nothing_for_such_an_ask(cluster: C
         ),
     ],
 )
-async def test_else_the_node_is_undecided_and_allowed(
+async def test_an_unclear_pool_that_may_be_used_leaves_the_node_undecided_and_allowed(
     cluster: Cluster, wanted: Demand, pool: PoolView
 ) -> None:
     table = await judged(cluster, wanted, pool, DEAD)

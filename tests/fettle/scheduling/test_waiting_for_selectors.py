@@ -27,7 +27,7 @@ def waiting(seconds: float) -> Settings:
     return msgspec.structs.replace(settings, extender=extender)
 
 
-async def test_an_ask_waits_for_its_selector_to_be_evaluated() -> None:
+async def test_a_demand_waits_for_its_selector_to_be_evaluated() -> None:
     cluster = Cluster()
     engine = SelectorEngine()
     cluster.answers = Answers(cluster.publisher, engine, PATIENT)
@@ -58,7 +58,7 @@ async def test_preemption_waits_for_a_selector_too() -> None:
         await engine.close()
 
 
-async def test_what_was_not_evaluated_in_time_is_known_a_moment_later() -> None:
+async def test_a_selector_not_evaluated_in_time_is_known_a_moment_later() -> None:
     """The engine is not even started, and nobody ever waits for it as long as that takes."""
     cluster = Cluster()
     engine = SelectorEngine()
@@ -75,7 +75,7 @@ async def test_what_was_not_evaluated_in_time_is_known_a_moment_later() -> None:
         await engine.close()
 
 
-async def test_nodes_alike_are_judged_once_for_each_time_that_their_selector_is_asked_for() -> None:
+async def test_equal_nodes_are_judged_once_for_each_request_that_waits() -> None:
     cluster, engine = Cluster(), SelectorEngine()
     cluster.answers = Answers(cluster.publisher, engine, waiting(0.0))
     try:
@@ -96,7 +96,7 @@ async def test_nodes_alike_are_judged_once_for_each_time_that_their_selector_is_
         await engine.close()
 
 
-async def test_an_explanation_waits_for_selectors_that_the_verdict_did_without() -> None:
+async def test_an_explanation_waits_for_selectors_that_the_verdict_did_not_need() -> None:
     """The search never looks at a device that it has taken; who explains why, does."""
     cluster = Cluster()
     engine = SelectorEngine()
@@ -129,7 +129,7 @@ async def test_without_an_answer_in_time_the_node_is_undecided_and_allowed() -> 
     assert table.undecided == table.provisional == {"n"}
 
 
-async def test_scores_of_many_nodes_are_told_apart_once_their_selector_is_evaluated() -> None:
+async def test_scores_of_many_nodes_differ_once_their_selector_is_evaluated() -> None:
     cluster, engine = Cluster(), SelectorEngine()
     cluster.answers = Answers(cluster.publisher, engine, PATIENT)
     await engine.start()

@@ -100,7 +100,7 @@ def joined(node: NodeView) -> NodeView:
     return msgspec.structs.replace(node, pools=(pool,))
 
 
-async def test_what_claims_take_is_not_evaluated_again_and_what_slices_change_is(
+async def test_changed_slices_are_evaluated_again_but_not_new_allocations(
     engine: Watched,
 ) -> None:
     publisher = Publisher()
@@ -136,7 +136,7 @@ class Large(dict[str, NodeView]):
 
 
 @pytest.mark.parametrize("gone", [True, False])
-async def test_one_node_that_changes_or_goes_does_not_cost_a_look_at_all_others(
+async def test_one_changed_or_removed_node_costs_no_work_on_the_others(
     gone: bool, engine: Watched
 ) -> None:
     publisher = Publisher()
@@ -160,7 +160,7 @@ async def test_one_node_that_changes_or_goes_does_not_cost_a_look_at_all_others(
     work.cancel()
 
 
-async def test_what_administrators_wrote_stays_known_whatever_else_is_asked() -> None:
+async def test_selectors_of_classes_and_policies_stay_known_whatever_pods_ask() -> None:
     engine = watched(COMMAND, expressions=4)
     await engine.start()
     publisher = Publisher()
@@ -184,7 +184,7 @@ async def test_what_administrators_wrote_stays_known_whatever_else_is_asked() ->
     await engine.close()
 
 
-async def test_pools_alike_are_looked_at_once_and_all_is_known_of_each(engine: Watched) -> None:
+async def test_one_pool_is_evaluated_for_all_with_the_same_fingerprint(engine: Watched) -> None:
     publisher = Publisher()
     answers = Answers(publisher, engine, Settings())
     nodes = [node(("H100", "A100", "B200")[i % 3], f"n{i}") for i in range(3 * NODES_AT_ONCE)]
@@ -207,7 +207,7 @@ async def test_pools_alike_are_looked_at_once_and_all_is_known_of_each(engine: W
     assert len(engine.asked) <= 6
 
 
-async def test_what_cannot_be_evaluated_is_tried_again_ever_more_rarely_until_it_was_complete(
+async def test_a_failed_evaluation_is_retried_with_growing_pauses_until_it_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warmup, "RETRY_S", 0.02)

@@ -127,7 +127,7 @@ def test_the_effect_of_a_tolerated_taint_makes_no_difference(effect: str) -> Non
     assert verdict_in(tainted, claim(*tolerations)).score == 10
 
 
-def test_what_lets_a_pod_onto_a_device_that_evicts_it_at_once_excuses_nothing() -> None:
+def test_a_toleration_without_no_execute_does_not_excuse_a_taint_that_evicts() -> None:
     """Eviction counts only tolerations that name NoExecute; allocation counts any."""
     lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "NoExecute")]))
     lets_on = tolerating("gpu.nvidia.com/gpu-lost")
@@ -136,7 +136,7 @@ def test_what_lets_a_pod_onto_a_device_that_evicts_it_at_once_excuses_nothing() 
 
 
 @pytest.mark.parametrize(("effect", "fits"), [("NoExecute", False), ("NoSchedule", True)])
-def test_what_is_tolerated_for_seconds_is_held_against_a_device_that_evicts(
+def test_a_toleration_for_some_seconds_does_not_excuse_a_taint_that_evicts(
     effect: str, fits: bool
 ) -> None:
     tainted = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", effect)]))
@@ -146,7 +146,7 @@ def test_what_is_tolerated_for_seconds_is_held_against_a_device_that_evicts(
     assert verdict_in(tainted, claim(for_seconds, for_good)).fits
 
 
-def test_a_taint_without_effect_that_nothing_tolerates_still_speaks() -> None:
+def test_a_taint_without_effect_counts_unless_it_is_tolerated() -> None:
     lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "None")]))
     assert not verdict_in(lost, claim(), policy="inference").fits
     assert not verdict_in(lost, claim(tolerating("example.org/other")), policy="inference").fits
@@ -159,7 +159,7 @@ def test_a_toleration_of_one_taint_excuses_no_other() -> None:
     assert "gpu-lost" in text(answer.refusals[0])
 
 
-def test_of_two_taints_of_one_key_each_must_be_tolerated() -> None:
+def test_each_of_two_taints_with_one_key_must_be_tolerated() -> None:
     both = [taint("k", "NoSchedule", "a"), taint("k", "None", "b")]
     one = {"key": "k", "operator": "Equal", "value": "a"}
     tainted = (kinds.SLICE, slice_of("n", both))
@@ -186,7 +186,7 @@ def test_a_hold_is_not_excused_by_a_toleration_of_everything() -> None:
     assert "recall" in text(answer.refusals[0])
 
 
-def test_a_rules_taint_is_tolerated_like_a_drivers() -> None:
+def test_a_taint_of_a_device_taint_rule_is_tolerated_like_one_in_a_slice() -> None:
     rule = {
         "metadata": {"name": "rule"},
         "spec": {"deviceSelector": {"driver": b.DRIVER}, "taint": taint("k", "NoSchedule")},
@@ -196,7 +196,7 @@ def test_a_rules_taint_is_tolerated_like_a_drivers() -> None:
     assert not verdict_in(*objects, claim()).devices  # the scheduler's allocator itself keeps off
 
 
-def test_the_toleration_of_the_alternative_that_is_taken_counts() -> None:
+def test_the_tolerations_of_the_chosen_alternative_count() -> None:
     listed = [
         {"name": "strict", "deviceClassName": "gpu"},
         {"name": "lenient", "deviceClassName": "gpu", "tolerations": [tolerating()]},
@@ -217,7 +217,7 @@ def test_each_request_has_its_own_tolerations() -> None:
     assert [reason.split()[0] for reason in texts(answer.refusals)] == ["c/b"]
 
 
-def test_acceptable_devices_are_looked_for_with_the_tolerations_of_the_request() -> None:
+def test_the_search_for_acceptable_devices_uses_the_tolerations_of_the_request() -> None:
     lost = taint("gpu.nvidia.com/gpu-lost", "None")
     other = {"name": "gpu-2", "taints": [taint("k", "NoSchedule")]}
     answer = verdict_in(
@@ -246,7 +246,7 @@ def test_a_device_allocated_to_two_requests_is_judged_for_each() -> None:
     assert (answer.fits, len(answer.devices)) == (True, 1)
 
 
-def test_an_allocated_device_with_admin_access_is_shown_and_taken_from_nobody() -> None:
+def test_an_allocated_device_with_admin_access_is_shown_and_stays_free_for_others() -> None:
     result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "gpu"}
     lost = (kinds.SLICE, slice_of("n", [taint("gpu.nvidia.com/gpu-lost", "None")]))
     watching = claim(allocation=allocated({**result, "adminAccess": True}))
@@ -257,7 +257,7 @@ def test_an_allocated_device_with_admin_access_is_shown_and_taken_from_nobody() 
     assert not verdict_in(TAINTED, claim(allocation=allocated(result))).fits
 
 
-def test_our_own_taint_is_no_evidence_whether_tolerated_or_not() -> None:
+def test_fettles_own_taint_is_no_evidence_whether_tolerated_or_not() -> None:
     own = (kinds.SLICE, slice_of("n", [taint("fettle.dev/degraded")]))
     answer = verdict_in(own, claim(tolerating("fettle.dev/degraded")))
     assert answer.score == 10
@@ -265,7 +265,7 @@ def test_our_own_taint_is_no_evidence_whether_tolerated_or_not() -> None:
     assert not verdict_in(own, claim()).devices
 
 
-def test_what_is_tolerated_is_told() -> None:
+def test_the_verdict_names_the_tolerated_taints() -> None:
     view = cluster(TAINTED, claim(tolerating()))
     answer = judge(
         demand(view),
@@ -280,7 +280,7 @@ def test_what_is_tolerated_is_told() -> None:
     assert summary(row) == said
 
 
-async def test_nodes_share_a_verdict_only_where_the_same_is_left_of_their_evidence() -> None:
+async def test_nodes_share_a_verdict_only_if_the_evidence_that_counts_is_the_same() -> None:
     """Both scores are those of the latched taint; without it, b's other taint is left."""
     lost = taint("gpu.nvidia.com/gpu-lost", "NoSchedule")
     faint = taint("example.org/warm", "None")
@@ -306,7 +306,7 @@ async def test_nodes_share_a_verdict_only_where_the_same_is_left_of_their_eviden
         await engine.close()
 
 
-def test_thresholds_of_the_settings_hold_for_what_is_left() -> None:
+def test_the_thresholds_of_the_settings_apply_to_the_evidence_that_is_left() -> None:
     faint = taint("example.org/warm", "None")
     view = cluster((kinds.SLICE, slice_of("n", [taint(), faint])), claim(tolerating()))
     placement = BUILT_IN["training"].placement
@@ -338,7 +338,7 @@ EVIDENCE = st.builds(
 
 
 @given(st.lists(EVIDENCE, max_size=5), st.sets(st.sampled_from(KEYS)))
-def test_only_what_is_tolerated_is_left_out_and_that_never_makes_anything_worse(
+def test_leaving_out_tolerated_evidence_never_makes_health_worse(
     evidence: list[Evidence], keys: set[str]
 ) -> None:
     said = ordered(map(weigh, evidence))
@@ -379,7 +379,7 @@ def node(own: Health, **more: object) -> NodeView:
     return msgspec.structs.replace(made, plugins={**made.plugins, FUSE: fuse})
 
 
-def test_a_node_is_refused_for_the_resources_of_the_plugin_that_fails_and_no_others() -> None:
+def test_a_failing_device_plugin_refuses_a_node_only_for_its_own_resources() -> None:
     swallows = node(of("smarter-devices", b.health(0.05)))
     answer = verdict(units(TRAINING, 8), swallows)
     assert answer.score == 10
@@ -391,12 +391,12 @@ def test_a_node_is_refused_for_the_resources_of_the_plugin_that_fails_and_no_oth
     assert not verdict(units(TRAINING), node(of("example.com", b.health(0.05)))).fits
 
 
-def test_what_could_be_about_any_plugin_counts_for_all() -> None:
+def test_evidence_that_may_be_about_any_plugin_counts_for_all() -> None:
     assert not verdict(units(TRAINING), node(of("", b.health(0.05)))).fits
     assert not verdict(request(TRAINING), node(of("smarter-devices", b.health(0.05)))).fits
 
 
-def test_the_rest_counts_as_ever() -> None:
+def test_evidence_about_the_node_itself_still_counts() -> None:
     ill, worn = of("smarter-devices", b.health(0.05)), b.health(0.7, text="worn")
     both = msgspec.structs.replace(
         ill, state=State.UNHEALTHY, score=0.04, evidence=ill.evidence + worn.evidence
@@ -406,7 +406,7 @@ def test_the_rest_counts_as_ever() -> None:
     assert "worn" in text(answer.refusals[0])
 
 
-def test_a_unit_is_judged_without_what_its_node_has_of_others() -> None:
+def test_a_unit_is_judged_without_evidence_about_other_plugins() -> None:
     swallows = node(of("smarter-devices", b.health(0.05)), units={"GPU-1": 0.5})
     plugin = swallows.plugins[b.RESOURCE]
     ill = swallows.health.evidence + b.health(0.5).evidence

@@ -49,7 +49,7 @@ def of_health(name: str, health: Health) -> DeviceView:
     ],
     ids=["Unhealthy", "below the minimum", "held", "Unknown"],
 )
-def test_whatever_a_devices_health_admin_access_to_it_is_not_refused(
+def test_admin_access_is_not_refused_whatever_the_devices_health(
     policy: Policy, health: Health
 ) -> None:
     node = b.node(pools=(b.pool(of_health("a", health), b.device("b", allocated=True)),))
@@ -66,7 +66,7 @@ def told(answer: Verdict, node: NodeView) -> dict[str, object]:
     return {**plain_verdict(answer), "health": plain_health(node.health)}
 
 
-def test_an_allocated_claim_with_admin_access_is_not_refused_nor_one_whose_device_left() -> None:
+def test_an_allocated_claim_with_admin_access_is_not_refused_even_if_its_device_left() -> None:
     dead = b.device("a", 0.0)
     held = (
         AllocatedDevice(dead.id, admin_access=True),
@@ -80,7 +80,7 @@ def test_an_allocated_claim_with_admin_access_is_not_refused_nor_one_whose_devic
     )
 
 
-def test_that_a_claim_has_admin_access_is_read_from_its_allocation() -> None:
+def test_admin_access_is_read_from_the_claims_allocation() -> None:
     result = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": "a", "adminAccess": True}
     metadata = {"name": "c", "namespace": "ns"}
     status = {"allocation": {"devices": {"results": [result]}}}
@@ -88,7 +88,7 @@ def test_that_a_claim_has_admin_access_is_read_from_its_allocation() -> None:
     assert allocated_devices(claim) == (AllocatedDevice(b.device("a").id, admin_access=True),)
 
 
-def test_a_pod_that_only_looks_runs_on_a_node_that_is_held_or_unhealthy_too() -> None:
+def test_a_pod_with_only_admin_access_may_run_on_a_held_or_unhealthy_node() -> None:
     for own in (HELD, b.health(0.1)):
         node = b.node(own=own, pools=(b.pool(b.device("a")),))
         assert not verdict(request(INFERENCE), node).fits
@@ -96,7 +96,7 @@ def test_a_pod_that_only_looks_runs_on_a_node_that_is_held_or_unhealthy_too() ->
         assert (answer.fits, answer.value) == (True, own.score)
 
 
-def test_what_a_pod_asks_for_beside_admin_access_counts_as_ever() -> None:
+def test_devices_that_a_pod_requests_besides_admin_access_are_judged_as_usual() -> None:
     own, all_ = request(TRAINING).claims[0], looking(TRAINING).claims[0]
     demand = Demand(TRAINING, claims=(own, msgspec.structs.replace(all_, name="all")))
     dead = b.device("z", 0.0)
@@ -112,19 +112,19 @@ def test_what_a_pod_asks_for_beside_admin_access_counts_as_ever() -> None:
     assert not verdict(unsettled, held).fits
 
 
-def test_a_taint_that_the_allocator_goes_by_still_keeps_admin_access_off() -> None:
+def test_a_taint_that_the_request_does_not_tolerate_keeps_admin_access_off() -> None:
     taint = (DeviceTaint(key="k", effect="NoSchedule"),)
     node = b.node(pools=(b.pool(b.device("a", taints=taint), b.device("b")),))
     assert verdict(looking(INFERENCE), node).rejected
 
 
-def test_tenants_word_about_a_device_that_is_looked_at_lowers_no_preference() -> None:
+def test_evidence_from_tenants_about_an_admin_access_device_lowers_no_preference() -> None:
     provoked = Health(0.5, State.HEALTHY, provoked=0.5)
     node = b.node(pools=(b.pool(of_health("a", provoked)),))
     assert verdict(looking(SCAVENGER), node).score == 1
 
 
-def test_where_it_is_undecided_what_is_looked_at_nothing_is_refused() -> None:
+def test_undecided_admin_access_refuses_nothing() -> None:
     pool = msgspec.structs.replace(b.pool(b.device("a", 0.0), b.device("b", 0.0)), slices=(2, 2))
     demand = request(TRAINING, 1, admin_access=True)
     allocator = Allocator(every_device, Profile(ordered=False))
@@ -134,7 +134,7 @@ def test_where_it_is_undecided_what_is_looked_at_nothing_is_refused() -> None:
     assert answer.fits
 
 
-def test_pods_on_their_way_make_admin_access_worth_no_less() -> None:
+def test_pods_in_flight_do_not_lower_the_value_of_admin_access() -> None:
     node = b.node(pools=(b.pool(b.device("a", 0.0), b.device("b", 0.5)),))
     in_flight = msgspec.structs.replace(request(INFERENCE, 1, admin_access=True), in_flight=4)
     answer = verdict(in_flight, node)

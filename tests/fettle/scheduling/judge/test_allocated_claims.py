@@ -98,7 +98,7 @@ IN_TROUBLE = {
 
 
 @pytest.mark.parametrize("slices", IN_TROUBLE.values(), ids=IN_TROUBLE)
-def test_a_device_that_a_claim_holds_is_judged_whatever_else_is_wrong_with_its_pool(
+def test_an_allocated_device_is_judged_whatever_is_wrong_with_its_pool(
     fleet: Fleet, slices: list[Raw]
 ) -> None:
     fleet.put(kinds.CLAIM, holding("a", "b"))
@@ -111,7 +111,9 @@ def test_a_device_that_a_claim_holds_is_judged_whatever_else_is_wrong_with_its_p
 
 
 @pytest.mark.parametrize("slices", IN_TROUBLE.values(), ids=IN_TROUBLE)
-def test_a_device_that_no_slice_publishes_is_not_known(fleet: Fleet, slices: list[Raw]) -> None:
+def test_an_allocated_device_that_no_slice_publishes_is_unknown(
+    fleet: Fleet, slices: list[Raw]
+) -> None:
     fleet.put(kinds.CLAIM, holding("c"))
     answer = verdict(fleet, *slices)
     assert tuple(texts(answer.notes)) == (
@@ -120,7 +122,7 @@ def test_a_device_that_no_slice_publishes_is_not_known(fleet: Fleet, slices: lis
     assert [choice.health.state for choice in answer.devices] == [State.UNKNOWN]
 
 
-def test_while_a_pool_is_updated_slice_by_slice_its_devices_are_judged_as_before(
+def test_allocated_devices_are_judged_as_before_while_their_pool_is_updated(
     fleet: Fleet,
 ) -> None:
     fleet.put(kinds.CLAIM, holding("a", "b"))
@@ -139,7 +141,7 @@ def test_while_a_pool_is_updated_slice_by_slice_its_devices_are_judged_as_before
     assert told(2, "b", taints=DEAD) == before
 
 
-def test_what_the_newest_generation_says_of_a_device_counts_before_it_is_whole(
+def test_the_newest_pool_generation_counts_for_a_device_before_it_is_complete(
     fleet: Fleet,
 ) -> None:
     fleet.put(kinds.CLAIM, holding("a"))
@@ -149,14 +151,14 @@ def test_what_the_newest_generation_says_of_a_device_counts_before_it_is_whole(
     assert newer.devices[0].health.score > 0.8  # a trace is left
 
 
-def test_once_the_newest_generation_is_whole_older_ones_publish_nothing(fleet: Fleet) -> None:
+def test_older_pool_generations_publish_nothing_once_the_newest_is_complete(fleet: Fleet) -> None:
     fleet.put(kinds.CLAIM, holding("a"))
     verdict(fleet, slice_("old", device("a")))
     answer = verdict(fleet, slice_("new", device("b"), generation=2))
     assert "not published for this node" in text(answer.notes[0])
 
 
-def test_a_pool_in_trouble_has_no_devices_for_claims_that_are_not_allocated(fleet: Fleet) -> None:
+def test_an_incomplete_or_invalid_pool_has_no_devices_for_new_claims(fleet: Fleet) -> None:
     request = {"name": "r", "exactly": {"deviceClassName": b.DRIVER}}
     spec = {"devices": {"requests": [request]}}
     class_ = {"metadata": {"name": b.DRIVER}, "spec": {}}
@@ -168,14 +170,14 @@ def test_a_pool_in_trouble_has_no_devices_for_claims_that_are_not_allocated(flee
             fleet.inventory.remove(kinds.SLICE, raw["metadata"]["name"], fleet.now)
 
 
-def test_where_all_is_well_no_device_is_kept_beside_those_that_can_be_taken(fleet: Fleet) -> None:
+def test_a_complete_pool_keeps_no_device_besides_those_that_can_be_allocated(fleet: Fleet) -> None:
     fleet.put(kinds.CLAIM, holding("a"))
     verdict(fleet, slice_("s", device("a"), device("b")))
     (pool,) = fleet.view.nodes["n"].pools
     assert pool.withheld == ()
 
 
-def test_acceptable_devices_are_looked_for_without_the_defects_of_old_versions(
+def test_the_search_for_acceptable_devices_ignores_defects_of_old_kubernetes_versions(
     fleet: Fleet,
 ) -> None:
     """Which keep the counters of a device that they turned down, and so run out of them."""

@@ -37,7 +37,7 @@ from tests.fettle.scheduling.judge.judging import (
 )
 
 
-def test_the_first_device_in_order_is_the_one_that_is_judged() -> None:
+def test_the_first_device_in_the_allocators_order_is_judged() -> None:
     node = b.node(pools=(b.pool(b.device("a", 0.5), b.device("b")),))
     answer = verdict(request(TRAINING), node)
     assert not answer.fits
@@ -56,7 +56,7 @@ def test_the_first_device_in_order_is_the_one_that_is_judged() -> None:
     ],
     ids=["no DeviceTaintRule counts", "every taint is tolerated"],
 )
-def test_a_taint_that_would_not_help_is_not_advised(
+def test_a_taint_is_advised_only_if_it_would_help(
     profile: Profile, toleration: DeviceToleration
 ) -> None:
     node = b.node(pools=(b.pool(b.device("a", 0.5), b.device("b")),))
@@ -65,7 +65,7 @@ def test_a_taint_that_would_not_help_is_not_advised(
     assert text(answer.refusals[0]).endswith("but the scheduler would not take them")
 
 
-def test_a_tainted_device_is_skipped_as_the_allocator_skips_it() -> None:
+def test_a_tainted_device_is_skipped_like_in_the_allocator() -> None:
     taint = (DeviceTaint(key="k", effect="NoSchedule"),)
     node = b.node(pools=(b.pool(b.device("a", 0.0, taints=taint), b.device("b")),))
     answer = verdict(request(TRAINING), node)
@@ -83,7 +83,7 @@ def test_inference_takes_the_mean_of_the_devices_it_would_get() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 6])
-def test_devices_that_just_suffice_suffice_together(count: int) -> None:
+def test_devices_that_each_just_meet_the_minimum_meet_it_together(count: int) -> None:
     """Three times 0.7, divided by three, is a hair less than 0.7."""
     placement = msgspec.structs.replace(INFERENCE.placement, min_score=0.7)
     policy = msgspec.structs.replace(INFERENCE, placement=placement)
@@ -97,7 +97,7 @@ def test_two_requests_never_share_a_device() -> None:
     assert [c.device.device for c in answer.devices] == ["a", "b"]
 
 
-def test_all_takes_every_device_and_one_in_use_leaves_no_allocation() -> None:
+def test_a_request_for_all_devices_fails_if_one_is_in_use() -> None:
     whole = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
     assert len(verdict(request(TRAINING, None), whole).devices) == 2
     part = b.node(pools=(b.pool(b.device("a"), b.device("b", allocated=True)),))
@@ -106,7 +106,7 @@ def test_all_takes_every_device_and_one_in_use_leaves_no_allocation() -> None:
     assert "no allocation is possible" in text(answer.rejected[0])
 
 
-def test_an_unreadable_device_is_undecided_allowed_and_scored_low() -> None:
+def test_an_unreadable_device_leaves_the_node_undecided_allowed_and_scored_low() -> None:
     unreadable = b.device("a", 0.0, unclear="its capacity cannot be read")
     node = b.node(pools=(b.pool(unreadable),))
     answer = verdict(request(TRAINING), node)
@@ -126,7 +126,7 @@ def test_a_selector_that_cannot_be_decided_leaves_the_node_undecided() -> None:
     assert "optional types" in text(answer.undecided[0])
 
 
-def test_a_claim_allocated_on_a_device_that_has_failed_since_is_refused_there() -> None:
+def test_a_claim_is_refused_where_its_allocated_device_has_failed_since() -> None:
     bad = b.device("a", 0.1)
     demand = Demand(INFERENCE, bound=(Bound("gpu", (AllocatedDevice(bad.id),)),))
     answer = verdict(demand, b.node(pools=(b.pool(bad),)))
@@ -134,7 +134,7 @@ def test_a_claim_allocated_on_a_device_that_has_failed_since_is_refused_there() 
     assert "gpu is allocated" in text(answer.refusals[0])
 
 
-def test_a_claim_that_is_allocated_elsewhere_says_so() -> None:
+def test_a_claim_allocated_to_other_nodes_is_rejected_with_that_reason() -> None:
     field = {"key": "metadata.name", "operator": "In", "values": ["other"]}
     raw = msgspec.json.encode({"nodeSelectorTerms": [{"matchFields": [field]}]})
     nodes = msgspec.json.decode(raw, type=core.NodeSelector)
@@ -148,7 +148,7 @@ def test_a_claim_that_is_allocated_elsewhere_says_so() -> None:
     assert answer.score == 5
 
 
-def test_a_device_that_left_under_its_claim_is_named() -> None:
+def test_a_device_that_is_no_longer_published_is_named_in_a_note() -> None:
     demand = Demand(INFERENCE, bound=(Bound("gpu", (AllocatedDevice(b.device("gone").id),)),))
     answer = verdict(demand, b.node(pools=(b.pool(b.device("a")),)))
     assert answer.fits
@@ -157,7 +157,7 @@ def test_a_device_that_left_under_its_claim_is_named() -> None:
     assert answer.value == 0.75
 
 
-def test_a_policy_that_refuses_what_is_unknown_refuses_a_device_that_left() -> None:
+def test_a_policy_that_refuses_unknown_health_refuses_an_unpublished_device() -> None:
     wary = msgspec.structs.replace(INFERENCE.placement, unknown=Unknown.REFUSE)
     demand = Demand(INFERENCE, bound=(Bound("gpu", (AllocatedDevice(b.device("gone").id),)),))
     node = b.node(pools=(b.pool(b.device("a")),))
@@ -165,7 +165,7 @@ def test_a_policy_that_refuses_what_is_unknown_refuses_a_device_that_left() -> N
     assert "is allocated gpu.example.com/n/gone, which is Unknown" in text(answer.refusals[0])
 
 
-def test_what_bars_a_pod_is_why_no_node_is_fit_for_it() -> None:
+def test_a_reason_that_bars_the_pod_rejects_every_node() -> None:
     demand = Demand(INFERENCE, barred=(reasons.ClaimBeingDeleted("gpu"),))
     answer = verdict(demand, b.node(pools=(b.pool(b.device("a", 0.1)),)))
     assert answer.fits
@@ -174,13 +174,13 @@ def test_what_bars_a_pod_is_why_no_node_is_fit_for_it() -> None:
     assert answer.score == 5
 
 
-def test_what_bars_a_pod_bars_it_where_something_cannot_be_read_too() -> None:
+def test_a_reason_that_bars_the_pod_rejects_nodes_with_unreadable_objects_too() -> None:
     demand = Demand(INFERENCE, barred=(reasons.ClaimBeingDeleted("gpu"),))
     node = msgspec.structs.replace(b.node(), quarantined=("slice s: wrong",))
     assert tuple(texts(verdict(demand, node).rejected)) == ("claim gpu is being deleted",)
 
 
-def test_what_an_allocated_claim_still_waits_for_is_told() -> None:
+def test_a_note_names_the_binding_condition_that_an_allocated_claim_waits_for() -> None:
     device = b.device("a")
     awaits = reasons.BindingAwaited("gpu", "Ready", device.id)
     bound = Bound("gpu", (AllocatedDevice(device.id),), awaits=awaits)
@@ -198,7 +198,7 @@ def binding(name: str, *conditions: str) -> DeviceView:
     )
 
 
-def test_what_a_claim_would_wait_for_once_it_is_allocated_is_told_where_that_is_asked_for() -> None:
+def test_explanations_name_the_binding_conditions_a_claim_would_wait_for() -> None:
     devices = (*(binding(name, "Ready") for name in "abcd"), binding("e", "Ready", "Up"))
     pool = b.pool(*devices, b.device("f"))
     demand = Demand(INFERENCE, claims=(Claim("gpu", (wanted("x", 6),)), Claim("c")))
@@ -213,7 +213,7 @@ def test_what_a_claim_would_wait_for_once_it_is_allocated_is_told_where_that_is_
     assert judge(demand, node, acceptance, Allocator(every_device)).notes == ()
 
 
-def test_where_binding_conditions_are_off_no_claim_would_wait_for_any() -> None:
+def test_without_the_feature_gate_no_claim_waits_for_binding_conditions() -> None:
     off = Profile(Features(device_binding_and_status=False))
     node = b.node(pools=(b.pool(binding("a", "Ready"), b.device("b")),))
     allocator = Allocator(every_device, off, explains=True)
@@ -222,7 +222,7 @@ def test_where_binding_conditions_are_off_no_claim_would_wait_for_any() -> None:
     assert answer.notes == ()
 
 
-def test_the_alternative_that_would_be_taken_is_named() -> None:
+def test_the_verdict_names_the_first_available_alternative_that_fits() -> None:
     first = Alternative("r/first", b.DRIVER, ("any",), count=3)
     second = Alternative("r/second", b.DRIVER, ("any",), count=1)
     listed = Request("r", (first, second), listed=True)
@@ -231,7 +231,7 @@ def test_the_alternative_that_would_be_taken_is_named() -> None:
     assert [c.request for c in answer.devices] == ["gpu/r/second"]
 
 
-def test_an_error_of_the_allocator_refuses_nothing_and_is_shown() -> None:
+def test_an_error_of_the_allocator_is_shown_and_refuses_nothing() -> None:
     def aborts(_expression: str, _device: DeviceView) -> Outcome:
         return outcomes.would_abort("no such key: model")
 
@@ -242,12 +242,12 @@ def test_an_error_of_the_allocator_refuses_nothing_and_is_shown() -> None:
     assert "no such key: model" in text(answer.rejected[0])
 
 
-def test_pools_that_cannot_be_gathered_are_an_error_too() -> None:
+def test_a_malformed_node_selector_of_a_slice_is_an_error_on_the_node() -> None:
     node = msgspec.structs.replace(b.node(), malformed="unknown operator Near")
     assert "Near" in text(verdict(request(TRAINING), node).rejected[0])
 
 
-def test_devices_of_an_extended_resource_are_judged_where_claims_provide_it() -> None:
+def test_devices_behind_an_extended_resource_are_judged_where_a_device_class_provides_it() -> None:
     units_ = Units(b.RESOURCE, 1, (wanted("container-0-request-0"),))
     node = b.node(pools=(b.pool(b.device("a", 0.1)),))
     answer = verdict(Demand(TRAINING, units=(units_,)), node)
@@ -257,13 +257,13 @@ def test_devices_of_an_extended_resource_are_judged_where_claims_provide_it() ->
     assert verdict(Demand(TRAINING, units=(units_,)), plugin).fits
 
 
-def test_where_pods_on_their_way_fill_the_node_its_score_stays() -> None:
+def test_pods_in_flight_that_fill_the_node_do_not_lower_its_score() -> None:
     node = b.node(pools=(b.pool(b.device("a")),))
     waiting = msgspec.structs.replace(request(TRAINING), in_flight=4)
     assert verdict(waiting, node).score == verdict(request(TRAINING), node).score == 10
 
 
-def test_which_device_a_pod_gets_after_others_is_told_only_where_it_is_explained() -> None:
+def test_only_explanations_say_which_device_a_pod_gets_after_pods_in_flight() -> None:
     node = b.node(pools=(b.pool(b.device("a"), b.device("b", 0.85)),))
     waiting = msgspec.structs.replace(request(TRAINING), in_flight=1)
     answer = verdict(waiting, node)
@@ -302,7 +302,7 @@ LIKE_ONES = Claim("gpu", (wanted("r", 2),), (Constraint(f"{b.DRIVER}/series"),))
         (SHORT, LIKE_ONES, "no result within"),
     ],
 )
-def test_where_it_is_undecided_which_devices_a_pod_gets_there_must_be_acceptable_ones(
+def test_an_undecided_allocation_is_refused_unless_enough_devices_are_acceptable(
     allocator: Allocator, claim: Claim, why: str
 ) -> None:
     dead, sound = of_series(0.0), of_series(1.0)
@@ -323,7 +323,7 @@ def test_where_it_is_undecided_which_devices_a_pod_gets_there_must_be_acceptable
     )
 
 
-def test_an_unclear_pool_may_hold_acceptable_devices_whatever_the_others_are() -> None:
+def test_a_node_with_an_unclear_pool_is_not_refused_for_its_other_devices() -> None:
     unclear = msgspec.structs.replace(b.pool(name="z"), unclear="a field of the future")
     dead = msgspec.structs.replace(b.pool(b.device("a", 0.0), b.device("b", 0.0)), slices=(2, 2))
     node = b.node(pools=(dead, unclear))

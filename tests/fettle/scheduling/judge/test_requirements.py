@@ -90,7 +90,9 @@ async def test_a_device_that_does_not_meet_the_policy_keeps_the_pod_off_its_node
     )
 
 
-async def test_the_devices_count_that_the_scheduler_would_take(answers: Answers) -> None:
+async def test_only_devices_that_the_scheduler_would_take_must_meet_the_policy(
+    answers: Answers,
+) -> None:
     found = await verdicts(answers, devices(RECENT), node("n", "535.1.2", "570.1.2"))
     (refusal,) = found["n"].refusals
     assert text(refusal).endswith(
@@ -103,7 +105,7 @@ async def test_the_devices_count_that_the_scheduler_would_take(answers: Answers)
     assert (await answers.judged(devices(RECENT))).verdicts["n"].fits
 
 
-async def test_what_is_required_of_a_node_that_could_never_be_read_is_undecided(
+async def test_requirements_of_a_node_that_was_never_readable_are_undecided(
     answers: Answers,
 ) -> None:
     unread = msgspec.structs.replace(node(), unread=True, quarantined=("Node n: wrong",))
@@ -112,7 +114,7 @@ async def test_what_is_required_of_a_node_that_could_never_be_read_is_undecided(
     assert any("zone a" in why for why in texts(answer.undecided))
 
 
-async def test_a_claim_that_is_allocated_is_held_to_it_too(answers: Answers) -> None:
+async def test_the_device_of_an_allocated_claim_must_meet_the_policy_too(answers: Answers) -> None:
     old = node("n", "535.1.2")
     held = AllocatedDevice(old.pools[0].devices[0].id)
     demand = Demand(requiring(RECENT), bound=(Bound("gpu", (held,)),))
@@ -120,7 +122,7 @@ async def test_a_claim_that_is_allocated_is_held_to_it_too(answers: Answers) -> 
     assert "is allocated" in text(refusal)
 
 
-async def test_a_claim_that_is_allocated_is_held_to_it_while_its_pool_is_updated(
+async def test_the_device_of_an_allocated_claim_must_meet_the_policy_during_a_pool_update(
     answers: Answers,
 ) -> None:
     whole = node("n", "535.1.2")
@@ -147,19 +149,25 @@ async def test_a_node_that_does_not_meet_the_policy_is_refused(
         assert tuple(texts(found[other].refusals)) == ("node does not meet the policy: zone a",)
 
 
-async def test_units_of_device_plugins_are_not_held_to_attributes(answers: Answers) -> None:
+async def test_requirements_of_devices_do_not_apply_to_device_plugin_units(
+    answers: Answers,
+) -> None:
     found = await verdicts(answers, units(RECENT), node("n", "535.1.2"))
     assert found["n"].fits
     assert not found["n"].undecided
 
 
-async def test_what_ends_in_an_error_is_undecided_and_refuses_nothing(answers: Answers) -> None:
+async def test_a_requirement_that_ends_in_an_error_is_undecided_and_refuses_nothing(
+    answers: Answers,
+) -> None:
     found = await verdicts(answers, devices(RECENT), node("n", ""))
     assert found["n"].fits
     assert "no such key" in text(found["n"].undecided[0])
 
 
-async def test_without_a_message_the_expression_says_what_is_required(answers: Answers) -> None:
+async def test_a_requirement_without_a_message_is_described_by_its_expression(
+    answers: Answers,
+) -> None:
     bare = Requirement(expression=ZONE_A.expression)
     found = await verdicts(answers, units(bare), node("n"))
     assert tuple(texts(found["n"].refusals)) == (
@@ -177,7 +185,7 @@ async def test_without_a_message_the_expression_says_what_is_required(answers: A
         ("node.labels.zone", "must evaluate to bool"),
     ],
 )
-async def test_what_does_not_compile_is_ignored_and_said(
+async def test_a_requirement_that_does_not_compile_is_ignored_and_reported(
     answers: Answers, expression: str, why: str
 ) -> None:
     wrong = Requirement(expression=expression)
@@ -203,7 +211,7 @@ async def ignored(logs: Sequence[Mapping[str, Any]], number: int) -> list[Mappin
     return said
 
 
-async def test_the_log_says_once_what_is_ignored(answers: Answers) -> None:
+async def test_an_ignored_requirement_is_logged_once(answers: Answers) -> None:
     wrong = requiring(WRONG)
     policies = {"picky": wrong}
     with capture_logs() as logs:
@@ -237,7 +245,7 @@ async def test_requirements_are_evaluated_before_any_pod_asks(
     assert table.refused == {"bad"}
 
 
-async def test_nodes_alike_in_what_is_required_share_a_verdict(answers: Answers) -> None:
+async def test_nodes_share_a_verdict_if_the_required_labels_are_the_same(answers: Answers) -> None:
     nodes = [
         node("a", "570.1.2", zone="a", rack="1"),
         node("b", "570.1.2", zone="a", rack="2"),
@@ -254,7 +262,7 @@ async def test_nodes_alike_in_what_is_required_share_a_verdict(answers: Answers)
     assert {name for name, verdict in found.items() if not verdict.fits} == {"c", "d"}
 
 
-async def test_a_breaker_overrules_no_requirement(engine: SelectorEngine) -> None:
+async def test_an_open_breaker_does_not_overrule_requirements(engine: SelectorEngine) -> None:
     breaker = BreakerSettings(min_nodes=1)
     settings = msgspec.structs.replace(PATIENT, breaker=breaker)
     answers = Answers(Publisher(), engine, settings)
@@ -284,7 +292,7 @@ def shown() -> list[Requirement]:
 
 @pytest.mark.parametrize("requirement", shown(), ids=lambda r: r.message)
 @pytest.mark.parametrize("suits", [True, False], ids=["suits", "does not"])
-async def test_what_users_are_shown_works(
+async def test_the_examples_in_the_docs_work(
     answers: Answers, requirement: Requirement, suits: bool
 ) -> None:
     version = DeviceAttribute(version="12.8.0" if suits else "12.4.0")

@@ -28,20 +28,18 @@ def test_expected_worst_is_the_mean_of_the_worst_over_every_possible_draw(
 
 
 @pytest.mark.parametrize(("count", "worth"), [(1, 0.9), (2, 0.8), (4, 0.6), (8, 0.2)])
-def test_one_bad_device_among_eight_counts_the_more_the_more_are_drawn(
-    count: int, worth: float
-) -> None:
+def test_one_bad_device_among_eight_counts_more_if_more_are_drawn(count: int, worth: float) -> None:
     assert expected_worst({0.2: 1, 1.0: 7}, count) == pytest.approx(worth)
 
 
 @pytest.mark.parametrize("count", [0, -1, 9])
-def test_drawing_none_or_more_than_there_are_is_refused(count: int) -> None:
+def test_drawing_no_device_or_more_than_exist_raises_an_error(count: int) -> None:
     with pytest.raises(ValueError, match="cannot draw"):
         expected_worst({1.0: 8}, count)
 
 
 @given(st.integers(1, 10**30), st.integers(1, 10**30), st.integers(0, 20))
-def test_any_number_of_units_is_counted_and_none_is_walked(
+def test_the_time_for_a_draw_does_not_grow_with_the_number_of_units(
     units: int, count: int, bad: int
 ) -> None:
     tally = {0.2: bad, 1.0: units + count}
@@ -57,7 +55,7 @@ def test_host_scores_are_whole_numbers_from_0_to_10(value: float, degraded: Degr
     assert 0 <= score <= MAX_SCORE
 
 
-def test_preferring_degraded_devices_turns_the_order_around() -> None:
+def test_preferring_degraded_devices_reverses_the_order() -> None:
     assert host_score(1.0, Degraded.PREFER) < host_score(0.5, Degraded.PREFER)
     assert host_score(1.0, Degraded.ALLOW) > host_score(0.5, Degraded.ALLOW)
 

@@ -28,18 +28,18 @@ TRAINING = BUILT_IN["training"].placement
 DEAD = b.health(0.0)
 
 
-def test_units_in_use_are_free_no_more_and_count_all_the_same() -> None:
+def test_units_in_use_are_allocatable_but_not_free() -> None:
     plugin = PluginView("r", 8, 8, (UnitView("a", DEAD, allocated=1, count=4),))
     assert free_units(plugin, 1) == Draw(((DEAD, 3),), 4)
     assert allocatable_units(plugin) == Draw(((DEAD, 4),), 4)
 
 
-def test_the_scheduler_knows_better_how_many_are_free() -> None:
+def test_as_many_units_are_free_as_the_scheduler_found() -> None:
     plugin = PluginView("r", 8, 8, tuple(UnitView(f"u{i}", DEAD, 1) for i in range(8)))
     assert free_units(plugin, 2) == Draw((), 2)
 
 
-def test_of_more_units_than_there_are_the_worst_count() -> None:
+def test_if_more_units_are_known_than_exist_the_worst_ones_count() -> None:
     worn = b.health(0.5)
     plugin = PluginView("r", 2, 2, (UnitView("a", worn, count=2), UnitView("b", DEAD)))
     assert allocatable_units(plugin) == Draw(((DEAD, 1), (worn, 1)), 0)
@@ -58,7 +58,7 @@ UNITS = st.builds(
 
 
 @given(st.lists(UNITS, max_size=5), NUMBERS, NUMBERS, NUMBERS)
-def test_no_more_of_a_kind_is_drawn_than_is_left_of_it(
+def test_no_more_of_a_named_unit_is_drawn_than_is_left_of_it(
     units: list[UnitView], capacity: int, allocatable: int, least: int
 ) -> None:
     plugin = PluginView("r", capacity, allocatable, tuple(units))
@@ -85,7 +85,7 @@ def lost(name: str, left: int) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("left", "is_open", "share"), [(8, True, 0.25), (6, False, 0.0)])
-def test_gpus_that_are_withdrawn_everywhere_leave_the_breaker_closed(
+def test_gpus_withdrawn_on_all_nodes_leave_the_breaker_closed(
     left: int, is_open: bool, share: float
 ) -> None:
     fleet = Fleet()
@@ -122,7 +122,7 @@ def told(node: NodeView, count: int, *pods: core.Pod) -> list[str]:
 NODE = b.node("n1", gpus=8)
 
 
-def test_a_node_with_fewer_free_units_than_a_pod_needs_says_so() -> None:
+def test_a_node_with_too_few_free_units_says_how_many_are_taken() -> None:
     assert told(NODE, 2, on("n1", 4), on("n1", 3)) == [
         f"{R}: 7 of 8 are taken by pods, 2 requested, {REFUSED}"
     ]
@@ -130,45 +130,47 @@ def test_a_node_with_fewer_free_units_than_a_pod_needs_says_so() -> None:
     assert told(NODE, 1, on("n1", 8)) == [f"{R}: 8 of 8 are taken by pods, 1 requested, {REFUSED}"]
 
 
-def test_a_pod_that_needs_all_units_of_a_node_lacks_any_that_is_taken() -> None:
+def test_a_pod_that_needs_all_units_of_a_node_does_not_fit_beside_one_taken_unit() -> None:
     assert told(NODE, 8, on("n1")) == [f"{R}: 1 of 8 are taken by pods, 8 requested, {REFUSED}"]
 
 
-def test_pods_elsewhere_or_finished_or_waiting_take_nothing() -> None:
+def test_pods_on_other_nodes_or_finished_or_pending_take_no_units() -> None:
     assert told(NODE, 1, on("n2", 8), on("n1", 8, phase="Succeeded"), on("", 8)) == []
     assert told(NODE, 1, on("n1", 8, phase="Failed")) == []
     assert told(NODE, 1, on("n1", 8, phase="Pending")) != []
 
 
-def test_units_withdrawn_under_pods_that_hold_them_are_not_counted_twice() -> None:
+def test_units_withdrawn_while_pods_hold_them_are_not_counted_twice() -> None:
     node = b.node("n1", gpus=6)
     assert told(node, 1, on("n1", 8)) == [f"{R}: 6 of 6 are taken by pods, 1 requested, {REFUSED}"]
 
 
-def test_a_node_that_never_had_enough_is_told_of_elsewhere() -> None:
+def test_a_node_without_enough_units_at_all_is_reported_elsewhere() -> None:
     assert told(NODE, 9, on("n1", 8)) == []
     assert told(b.node("n1"), 1, on("n1", 8)) == []
 
 
-def test_an_init_container_counts_only_where_it_needs_more() -> None:
+def test_an_init_container_counts_only_if_it_needs_more_units() -> None:
     init = {"name": "i", "resources": {"limits": {R: "3"}}}
     assert told(NODE, 6, on("n1", 2, initContainers=[init])) != []
     assert told(NODE, 5, on("n1", 2, initContainers=[init])) == []
 
 
 @pytest.mark.parametrize(("priority", "fits"), [(None, False), (0, False), (1, True)])
-def test_a_pod_may_preempt_those_of_less_priority(priority: int | None, fits: bool) -> None:
+def test_units_of_pods_with_lower_priority_count_as_free_for_a_preemptor(
+    priority: int | None, fits: bool
+) -> None:
     taken = count_taken([on("n1", 8, priority=0)])
     waiting = on("", priority=priority)
     assert (not list(lacking_units(demand(1), NODE, taken, preemptor=waiting))) is fits
 
 
-def test_without_pods_nothing_is_taken() -> None:
+def test_without_pods_no_units_are_taken() -> None:
     taken: Taken = count_taken([])
     assert list(lacking_units(demand(8), NODE, taken)) == []
 
 
-def test_units_of_several_resources_are_counted_apart() -> None:
+def test_units_are_counted_for_each_resource_by_itself() -> None:
     both = msgspec.structs.replace(
         NODE, plugins={r: msgspec.structs.replace(NODE.plugins[R], resource=r) for r in (R, "x/y")}
     )

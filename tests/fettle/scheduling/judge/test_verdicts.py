@@ -56,7 +56,7 @@ def test_preemption_puts_units_in_use_back_into_the_draw() -> None:
 
 @pytest.mark.parametrize("count", range(1, 8))
 @pytest.mark.parametrize("emptied", [True, False])
-def test_a_unit_that_is_withdrawn_is_drawn_by_nobody(count: int, emptied: bool) -> None:
+def test_a_withdrawn_unit_is_never_drawn(count: int, emptied: bool) -> None:
     """Whoever holds it still, and whoever is preempted."""
     for busy in (frozenset[str](), frozenset({"GPU-a"})):
         withdrawn = frozenset({"GPU-a"})
@@ -69,13 +69,13 @@ def test_a_unit_that_is_withdrawn_is_drawn_by_nobody(count: int, emptied: bool) 
         )
 
 
-def test_a_withdrawn_unit_excuses_no_other() -> None:
+def test_a_withdrawn_unit_does_not_excuse_another_bad_one() -> None:
     node = b.node(gpus=7, units={"GPU-a": 0.0, "GPU-b": 0.0}, withdrawn=frozenset({"GPU-a"}))
     assert verdict(units(TRAINING, 1), node).value == pytest.approx(6 / 7, abs=1e-4)
     assert "6 acceptable of 7, 7 requested" in text(verdict(units(TRAINING, 7), node).refusals[0])
 
 
-def test_of_units_that_are_withdrawn_those_that_are_known_are_named() -> None:
+def test_known_withdrawn_units_are_named_in_a_note() -> None:
     known = b.node(gpus=6, units={"GPU-a": 0.0, "GPU-b": 0.9}, withdrawn=frozenset({"GPU-a"}))
     plugin = msgspec.structs.replace(known.plugins[b.RESOURCE], capacity=8)
     node = msgspec.structs.replace(known, plugins={b.RESOURCE: plugin})
@@ -106,18 +106,18 @@ def test_every_policy_refuses_an_unhealthy_node() -> None:
     assert not any(verdict(units(p), node).fits for p in BUILT_IN.values())
 
 
-def test_unhealthy_is_refused_whatever_the_score_has_come_back_to() -> None:
+def test_an_unhealthy_state_is_refused_even_if_the_score_has_recovered() -> None:
     recovering = msgspec.structs.replace(b.health(0.4), state=State.UNHEALTHY)
     node = b.node(gpus=8, own=recovering)
     assert not any(verdict(units(p), node).fits for p in BUILT_IN.values())
 
 
-def test_a_scavenger_prefers_what_others_leave() -> None:
+def test_a_scavenger_prefers_degraded_nodes() -> None:
     sound, degraded = b.node(gpus=8), b.node(gpus=8, own=b.health(0.5))
     assert verdict(units(SCAVENGER), degraded).score > verdict(units(SCAVENGER), sound).score
 
 
-def test_what_only_the_breaker_lets_pass_comes_after_the_sound_even_for_a_scavenger() -> None:
+def test_a_node_allowed_only_by_the_breaker_scores_below_sound_ones_even_for_a_scavenger() -> None:
     broken = Acceptance(SCAVENGER.placement, frozenset({b.RESOURCE}))
     dead = b.node(gpus=2, units={"GPU-a": 0.0, "GPU-b": 0.0})
     set_aside = judge(units(SCAVENGER), dead, broken, Allocator(every_device))
@@ -127,20 +127,20 @@ def test_what_only_the_breaker_lets_pass_comes_after_the_sound_even_for_a_scaven
     assert verdict(units(SCAVENGER), dead).score < sound.score  # who asks for scores alone
 
 
-def test_a_scavenger_does_not_prefer_a_node_for_what_tenants_say_of_it() -> None:
+def test_a_scavenger_does_not_prefer_a_node_for_evidence_from_tenants() -> None:
     said = msgspec.structs.replace(SOUND, score=0.4, provoked=0.6)
     accused = verdict(units(SCAVENGER), b.node(gpus=8, own=said))
     assert accused.fits
     assert accused.score < verdict(units(SCAVENGER), b.node(gpus=8)).score
 
 
-def test_what_is_undecided_comes_after_the_sound_even_for_a_scavenger() -> None:
+def test_an_undecided_node_scores_below_sound_ones_even_for_a_scavenger() -> None:
     demand = Demand(SCAVENGER, unsettled=(reasons.ClaimNotFound("gpu", "ns/gpu"),))
     assert verdict(demand, b.node(gpus=8)).score < verdict(units(SCAVENGER), b.node(gpus=8)).score
 
 
 @pytest.mark.parametrize("policy", BUILT_IN.values(), ids=str)
-def test_not_knowing_refuses_nobody(policy: Policy) -> None:
+def test_unknown_health_refuses_nobody(policy: Policy) -> None:
     node = b.node(gpus=8, own=b.UNKNOWN)
     assert node.health.state is State.UNKNOWN
     answer = verdict(units(policy, 8), node)
@@ -148,7 +148,7 @@ def test_not_knowing_refuses_nobody(policy: Policy) -> None:
     assert answer.value == 0.75
 
 
-def test_a_claim_that_nobody_has_seen_is_undecided_allowed_and_scored_low() -> None:
+def test_a_claim_that_is_not_seen_yet_is_undecided_allowed_and_scored_low() -> None:
     demand = Demand(TRAINING, unsettled=(reasons.ClaimNotFound("gpu", "ns/gpu"),))
     answer = verdict(demand, b.node(gpus=8))
     assert answer.fits
@@ -166,7 +166,7 @@ def test_a_claim_that_nobody_has_seen_is_undecided_allowed_and_scored_low() -> N
     ],
     ids=["fewer units than asked for", "no units at all", "an incomplete pool", "no pool at all"],
 )
-def test_what_the_schedulers_own_checks_refuse_is_decided_allowed_and_scored_low(
+def test_what_the_schedulers_own_checks_reject_is_allowed_and_scored_low(
     node: NodeView, demand: Demand
 ) -> None:
     answer = verdict(demand, node)
@@ -176,7 +176,7 @@ def test_what_the_schedulers_own_checks_refuse_is_decided_allowed_and_scored_low
     assert answer.score == 5
 
 
-def test_what_cannot_be_read_may_be_what_is_lacking() -> None:
+def test_on_a_node_with_unreadable_objects_a_lack_is_undecided() -> None:
     node = msgspec.structs.replace(b.node(), quarantined=("ResourceSlice x: wrong",))
     answer = verdict(request(TRAINING), node)
     assert not answer.rejected
@@ -184,7 +184,7 @@ def test_what_cannot_be_read_may_be_what_is_lacking() -> None:
     assert "no allocation is possible" in text(answer.undecided[1])
 
 
-def test_resources_counted_in_bytes_cost_no_more_than_others() -> None:
+def test_a_resource_with_billions_of_units_is_judged_as_fast_as_others() -> None:
     node = b.node(gpus=10**27, units={"GPU-a": 0.2})
     answer = verdict(units(TRAINING, 10**26), node)
     assert answer.fits
@@ -207,7 +207,7 @@ def test_an_open_breaker_turns_refusals_into_scores_except_for_a_hold() -> None:
     assert not held.fits
 
 
-def test_a_breaker_of_another_pool_does_not_matter() -> None:
+def test_an_open_breaker_of_another_pool_changes_nothing() -> None:
     other = Acceptance(TRAINING.placement, frozenset({"amd.com/gpu"}))
     worn = b.node(gpus=8, own=b.health(0.5))
     assert not judge(units(TRAINING), worn, other, Allocator(every_device)).fits
