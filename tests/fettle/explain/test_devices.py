@@ -118,13 +118,13 @@ def test_only_some_of_many_unknown_conditions_are_printed(
         UnknownCondition(f"C{number:02d}", "True") for number in range(MOST_UNHEARD + 2)
     )
     view = b.view(msgspec.structs.replace(b.node("n", gpus=8), unknown_conditions=unheard))
-    told = {
+    listed_node = {
         "nodes": [],
         "network": [],
         "quarantined": {},
         "unheard": list_unknown_conditions(view),
     }
-    print_devices(told, everything=False)
+    print_devices(listed_node, everything=False)
     lines = capsys.readouterr().out.splitlines()[2:]
     assert len(lines) == MOST_UNHEARD + 1
     assert lines[-1] == "  … 2 more"
@@ -164,16 +164,16 @@ def fleet() -> Fleet:
 
 
 def own(fleet: Fleet, *slices: Raw, unsound: bool = False) -> dict[str, str | None]:
-    """The devices that are listed of the node `n`, each with why it cannot be taken now."""
+    """The listed devices of the node `n`, each with why it cannot be allocated now."""
     for raw in slices:
         fleet.put(kinds.SLICE, raw)
     listed = list_nodes(fleet.look(), only_unsound=unsound)
-    assert [told["node"] for told in listed if told["devices"]] in ([], ["n"])
+    assert [listed_node["node"] for listed_node in listed if listed_node["devices"]] in ([], ["n"])
     return {d["device"].rpartition("/")[2]: d["withheld"] for n in listed for d in n["devices"]}
 
 
 def network(fleet: Fleet, *slices: Raw) -> list[tuple[str, list[str], str | None]]:
-    """The devices of the network that are listed, with their nodes and why none can take them."""
+    """The listed network devices, with their nodes and why none can use them."""
     for raw in slices:
         fleet.put(kinds.SLICE, raw)
     listed = list_network_devices(fleet.look())
@@ -232,18 +232,18 @@ def test_explanations_of_a_pod_give_the_same_reason_for_such_a_pool(
     fleet: Fleet, device: Raw
 ) -> None:
     devices = (GOOD, GOOD) if device.get("twice") else (GOOD,)
-    told = own(fleet, slice_("s", *devices, count=device.get("count", 1)))["good"]
-    assert told is not None
+    listed_node = own(fleet, slice_("s", *devices, count=device.get("count", 1)))["good"]
+    assert listed_node is not None
     wanted = Claim("k", (Request("g", (Alternative("g", b.DRIVER, ("any",)),)),))
     explained = explain_shortfall([wanted], fleet.view.nodes["n"].pools, lambda *_: MATCH)
-    assert told.replace("pool ", f"pool {b.DRIVER}/n is ") in texts(explained)
+    assert listed_node.replace("pool ", f"pool {b.DRIVER}/n is ") in texts(explained)
 
 
 def test_a_withheld_device_says_whether_it_is_allocated(fleet: Fleet) -> None:
     fleet.put(kinds.CLAIM, claim("c", "bad"))
     own(fleet, slice_("s", BAD, GOOD, count=2))
-    (told,) = (n for n in list_nodes(fleet.view) if n["devices"])
-    assert {d["device"]: d["allocated"] for d in told["devices"]} == {
+    (listed_node,) = (n for n in list_nodes(fleet.view) if n["devices"])
+    assert {d["device"]: d["allocated"] for d in listed_node["devices"]} == {
         f"{b.DRIVER}/n/bad": True,
         f"{b.DRIVER}/n/good": False,
     }
@@ -266,7 +266,7 @@ def test_a_device_with_its_own_node_selection_is_listed_for_no_other_node(
 
 
 def test_a_network_device_is_listed_only_for_the_nodes_that_can_use_it(fleet: Fleet) -> None:
-    """A slice for one node is invalid by itself, and hides what is for both there."""
+    """A slice for one node alone is invalid there, and hides the device for both."""
     alone = slice_("s", {"name": "x"}, {"name": "x"}, count=2, **here("n2"))
     both = slice_("t", GOOD, count=2, **here("n", "n2"))
     listed = network(fleet, alone, both)

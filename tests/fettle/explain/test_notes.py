@@ -158,8 +158,10 @@ def unused(
     cordoned: str = "",
     device: float = 0.1,
 ) -> list[str]:
-    """What is said of a pod whose claim is allocated on node `n`, where its device has this score,
-    and cannot be used on node `m`."""
+    """The notes about a pod whose claim is allocated on node `n`, with a device of this score.
+
+    The claim cannot be used on node `m`.
+    """
     field = {"key": "metadata.name", "operator": "In", "values": ["n"]}
     here = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     at = "2026-01-01T00:00:00Z"
@@ -238,7 +240,9 @@ def test_there_is_no_note_about_an_allocation_that_fits_or_that_another_pod_uses
 # A node on which the scheduler's attempt ends in an error
 
 POLICY = BUILT_IN["inference"]
-ASK = Demand(POLICY, claims=(Claim("k", (Request("r", (Alternative("r", b.DRIVER, ("any",)),)),)),))
+DEMAND = Demand(
+    POLICY, claims=(Claim("k", (Request("r", (Alternative("r", b.DRIVER, ("any",)),)),)),)
+)
 
 
 def odd(_expression: str, device: DeviceView) -> Outcome:
@@ -246,14 +250,14 @@ def odd(_expression: str, device: DeviceView) -> Outcome:
 
 
 def notes(**devices: str) -> list[str]:
-    """About a pod, by the device of each node."""
+    """The notes about a pod, by the device of each node."""
     nodes = {name: b.node(name, pools=(b.pool(b.device(d)),)) for name, d in devices.items()}
     acceptance, allocator = Acceptance(POLICY.placement), Allocator(odd)
-    verdicts = {name: judge(ASK, node, acceptance, allocator) for name, node in nodes.items()}
+    verdicts = {name: judge(DEMAND, node, acceptance, allocator) for name, node in nodes.items()}
     view = b.view(*nodes.values(), pods={"ns/p": b.pod(b.gpu_pod())})
     resolved = Policies().resolve({}, {}, {}, {})
-    told: dict[str, Any] = explain_pod("ns/p", resolved, ASK, verdicts, view)
-    found: list[str] = told["notes"]
+    explained_pod: dict[str, Any] = explain_pod("ns/p", resolved, DEMAND, verdicts, view)
+    found: list[str] = explained_pod["notes"]
     return found
 
 

@@ -1,4 +1,4 @@
-"""What people read about a node's answer, and about devices."""
+"""What people read about a node's answer to a pod, and about its devices."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ from tests.fettle import building as b
 INFERENCE = BUILT_IN["inference"]
 
 
-def told(demand: Demand, node: NodeView) -> dict[str, Any]:
+def answer_to(demand: Demand, node: NodeView) -> dict[str, Any]:
     """A node's answer as `/explain` has it."""
     allocator = Allocator(lambda *_: MATCH, explains=True)
     answer = judge(demand, node, Acceptance(demand.policy.placement), allocator)
@@ -42,7 +42,7 @@ def wanted(name: str, count: int = 1) -> Alternative:
     return Alternative(name, b.DRIVER, ("any",), count=count)
 
 
-def asking(*requests: Request) -> Demand:
+def demand_for(*requests: Request) -> Demand:
     return Demand(INFERENCE, claims=(Claim("k", requests),))
 
 
@@ -50,7 +50,7 @@ NODE = b.node(pools=(b.pool(b.device("a"), b.device("b")),))
 
 
 def test_a_node_to_which_a_claim_is_not_allocated_does_not_fit() -> None:
-    value = told(bound("a", to="other"), NODE)
+    value = answer_to(bound("a", to="other"), NODE)
     assert result_word(value) == "no fit"
     assert summary(value).startswith("claim k is allocated to other nodes (it holds ")
     assert (value["fits"], value["allowed"]) == (False, True)
@@ -59,9 +59,9 @@ def test_a_node_to_which_a_claim_is_not_allocated_does_not_fit() -> None:
 def test_a_refusal_also_says_that_the_claim_is_allocated_elsewhere_anyway() -> None:
     lost = b.node(pools=(b.pool(b.device("a", 0.1)),))
     both = msgspec.structs.replace(
-        bound("b", to="other"), claims=asking(Request("g", (wanted("g"),))).claims
+        bound("b", to="other"), claims=demand_for(Request("g", (wanted("g"),))).claims
     )
-    value = told(both, lost)
+    value = answer_to(both, lost)
     assert result_word(value) == "refused"
     refusal, anyway = summary(value).split("; no fit anyway: ")
     assert "which is Unhealthy" in refusal
@@ -69,7 +69,7 @@ def test_a_refusal_also_says_that_the_claim_is_allocated_elsewhere_anyway() -> N
 
 
 def test_the_summary_names_an_allocated_device_that_is_no_longer_published() -> None:
-    value = told(bound("dead"), NODE)
+    value = answer_to(bound("dead"), NODE)
     assert result_word(value) == "fits"
     assert value["score"] == 8
     assert summary(value) == (
@@ -78,16 +78,16 @@ def test_the_summary_names_an_allocated_device_that_is_no_longer_published() -> 
 
 
 def test_the_summary_names_the_device_that_a_claim_holds() -> None:
-    assert summary(told(bound("a"), NODE)) == "holds gpu.example.com/n/a"
+    assert summary(answer_to(bound("a"), NODE)) == "holds gpu.example.com/n/a"
 
 
 def test_the_devices_of_a_single_request_are_listed_without_its_name() -> None:
-    value = told(asking(Request("g", (wanted("g", 2),))), NODE)
+    value = answer_to(demand_for(Request("g", (wanted("g", 2),))), NODE)
     assert summary(value) == "would get gpu.example.com/n/a, gpu.example.com/n/b"
 
 
 def test_the_devices_of_several_requests_are_listed_by_request() -> None:
-    value = told(asking(Request("g", (wanted("g"),)), Request("h", (wanted("h"),))), NODE)
+    value = answer_to(demand_for(Request("g", (wanted("g"),)), Request("h", (wanted("h"),))), NODE)
     assert summary(value) == (
         "would get gpu.example.com/n/a for k/g and gpu.example.com/n/b for k/h"
     )
@@ -95,7 +95,7 @@ def test_the_devices_of_several_requests_are_listed_by_request() -> None:
 
 def test_the_summary_names_the_alternative_that_would_be_chosen() -> None:
     listed = Request("g", (wanted("g/four", 4), wanted("g/one")), listed=True)
-    value = told(asking(listed), NODE)
+    value = answer_to(demand_for(listed), NODE)
     assert summary(value) == "would get gpu.example.com/n/a for k/g (alternative one)"
 
 
@@ -105,7 +105,7 @@ def in_a_burst(policy: str, in_flight: int, *requests: Request) -> Demand:
 
 def test_the_summary_names_the_device_that_pods_in_flight_would_leave() -> None:
     node = b.node(pools=(b.pool(b.device("a"), b.device("b", 0.85), b.device("c")),))
-    value = told(in_a_burst("inference", 2, Request("g", (wanted("g"),))), node)
+    value = answer_to(in_a_burst("inference", 2, Request("g", (wanted("g"),))), node)
     assert value["score"] == 8
     assert summary(value) == (
         "would get gpu.example.com/n/a; up to 2 pods with the same needs may be placed here first: "
@@ -116,19 +116,19 @@ def test_the_summary_names_the_device_that_pods_in_flight_would_leave() -> None:
 def test_of_many_devices_that_would_be_left_the_worst_are_named_first() -> None:
     scores = {"a": 1.0, "b": 1.0, "c": 0.9, "d": 0.85}
     node = b.node(pools=(b.pool(*(b.device(name, score) for name, score in scores.items())),))
-    value = told(in_a_burst("inference", 1, Request("g", (wanted("g", 2),))), node)
+    value = answer_to(in_a_burst("inference", 1, Request("g", (wanted("g", 2),))), node)
     assert value["notes"] == [
         "1 pod with the same needs may be placed here first: this one may then get "
         "gpu.example.com/n/d (0.85), gpu.example.com/n/c (0.90)"
     ]
     node = b.node(pools=(b.pool(*(b.device(name) for name in "abc"), b.device("d", 0.85)),))
-    value = told(in_a_burst("training", 1, Request("g", (wanted("g", 2),))), node)
+    value = answer_to(in_a_burst("training", 1, Request("g", (wanted("g", 2),))), node)
     assert value["notes"][0].endswith("may then get gpu.example.com/n/d (0.85)")
 
 
 def test_a_device_that_would_be_refused_after_pods_in_flight_is_named_with_the_refusal() -> None:
     node = b.node(pools=(b.pool(b.device("a"), b.device("b", 0.1)),))
-    value = told(in_a_burst("training", 4, Request("g", (wanted("g"),))), node)
+    value = answer_to(in_a_burst("training", 4, Request("g", (wanted("g"),))), node)
     assert (value["fits"], value["score"]) == (True, 0)
     assert value["notes"] == [
         "up to 4 pods with the same needs may be placed here first: then k/g would get "
@@ -141,7 +141,7 @@ def test_if_pods_in_flight_lower_no_score_only_their_number_is_noted(
     devices: str,
 ) -> None:
     node = b.node(pools=(b.pool(*map(b.device, devices)),))
-    value = told(in_a_burst("training", 4, Request("g", (wanted("g"),))), node)
+    value = answer_to(in_a_burst("training", 4, Request("g", (wanted("g"),))), node)
     assert value["score"] == 10
     assert value["notes"] == ["up to 4 pods with the same needs may be placed here first"]
 
@@ -151,28 +151,28 @@ def test_a_held_device_is_named_beside_an_unpublished_one_with_a_longer_name() -
     demand = in_a_burst("inference", 1, Request("g", (wanted("g"),)))
     taken = b.device("d1", allocated=True)
     node = b.node(pools=(b.pool(taken, b.device("a"), b.device("d10", 0.8)),))
-    reason = summary(told(msgspec.structs.replace(demand, bound=held), node))
+    reason = summary(answer_to(msgspec.structs.replace(demand, bound=held), node))
     assert reason.startswith("holds gpu.example.com/n/d1; would get gpu.example.com/n/a for k/g; ")
     assert reason.endswith("may then get gpu.example.com/n/d10 (0.80)")
 
 
 def test_a_missing_resource_does_not_fit_and_an_unseen_claim_is_undecided() -> None:
-    value = told(Demand(INFERENCE, units=(Units(b.RESOURCE, 1),)), NODE)
+    value = answer_to(Demand(INFERENCE, units=(Units(b.RESOURCE, 1),)), NODE)
     assert result_word(value) == "no fit"
     assert result_word(
-        told(Demand(INFERENCE, unsettled=(reasons.ClaimNotFound("k", "ns/k"),)), NODE)
+        answer_to(Demand(INFERENCE, unsettled=(reasons.ClaimNotFound("k", "ns/k"),)), NODE)
     ) == ("undecided")
 
 
 def explained(node: NodeView, count: int, *pods: core.Pod) -> dict[str, Any]:
-    """A node's answer to a pod that wants so many units, beside pods that are there already."""
+    """A node's answer to a pod that needs so many units, beside pods that are there already."""
     demand = Demand(INFERENCE, units=(Units(b.RESOURCE, count),))
     answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
     resolved = Policies().resolve({}, {}, {}, {})
     view = b.view(node, pods={f"ns/{i}": pod for i, pod in enumerate(pods)})
-    (told,) = explain_pod("ns/p", resolved, demand, {node.name: answer}, view)["nodes"].values()
-    assert isinstance(told, dict)
-    return told
+    (answer,) = explain_pod("ns/p", resolved, demand, {node.name: answer}, view)["nodes"].values()
+    assert isinstance(answer, dict)
+    return answer
 
 
 def holding(count: int, node: str) -> core.Pod:
@@ -216,8 +216,7 @@ def test_a_cordon_is_noted_and_changes_no_verdict() -> None:
 
 
 def for_units(*devices: DeviceView, counts: tuple[int, ...]) -> dict[str, Any]:
-    """A node's answer to a pod whose containers want so many units each, behind which a class
-    stands."""
+    """A node's answer to a pod whose containers each need so many units of a device class."""
     backing = tuple(
         Request(f"container-{i}-request-0", (wanted(f"container-{i}-request-0", count),))
         for i, count in enumerate(counts)
@@ -283,13 +282,13 @@ def test_the_summary_does_not_name_the_evidence_of_a_withdrawn_unit() -> None:
 
 
 def test_units_that_a_plugin_no_longer_counts_are_not_counted_as_its_capacity() -> None:
-    """One that started anew without a lost GPU has withdrawn none of those it has."""
+    """A plugin that restarted without a lost GPU has withdrawn none of those it has."""
     before = b.node(gpus=7, units={"GPU-a": 0.25}, withdrawn=frozenset({"GPU-a"}))
     plugin = msgspec.structs.replace(before.plugins[b.RESOURCE], capacity=7)
     node = msgspec.structs.replace(before, plugins={b.RESOURCE: plugin})
     demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 1),))
     note = f"{b.RESOURCE}: no longer offered by the device plugin, which has 7: GPU-a"
-    assert told(demand, node)["notes"] == [note]
+    assert answer_to(demand, node)["notes"] == [note]
     (listed,) = list_nodes(b.view(node))
     (unit,) = listed["resources"][0]["units"]
     assert unit["about"] == "no longer offered by the device plugin"
@@ -321,7 +320,7 @@ def test_health_says_why_a_state_is_worse_than_its_score(health: Health, why: st
 
 
 def test_a_node_that_fits_says_what_keeps_it_in_a_worse_state_than_its_score() -> None:
-    value = told(Demand(INFERENCE, units=(Units(b.RESOURCE, 1),)), b.node(own=BETWEEN, gpus=8))
+    value = answer_to(Demand(INFERENCE, units=(Units(b.RESOURCE, 1),)), b.node(own=BETWEEN, gpus=8))
     assert result_word(value) == "fits"
     assert summary(value) == "Degraded (Healthy again from 0.90)"
 

@@ -1,4 +1,4 @@
-"""Which pods use a device, as people are told who have to move them."""
+"""Which pods use a device, so that people know whom to tell of a fault."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,7 +17,7 @@ Raw = dict[str, Any]
 
 
 def placed(name: str, node: str = "n", units: tuple[str, ...] = ()) -> Raw:
-    """A pod on a node; with the units that the kubelet says it holds."""
+    """A pod on a node, with the units that it holds as the kubelet reports."""
     pod = b.gpu_pod(name=name)
     pod["metadata"]["uid"] = f"uid-{name}"
     pod["spec"]["nodeName"] = node
@@ -49,7 +49,7 @@ def seen(node: NodeView, *, pods: tuple[Raw, ...] = (), claims: tuple[Raw, ...] 
 
 
 def users(view: View) -> dict[str, list[str]]:
-    """By device or unit, and by node."""
+    """The users by device or unit, and by node."""
     (node,) = list_nodes(view)
     units = [unit for resource in node["resources"] for unit in resource["units"]]
     return {
@@ -118,10 +118,10 @@ def test_a_unit_names_the_pods_that_hold_it_or_a_replica_of_it() -> None:
         placed("b", units=("GPU-1::3", "GPU-2")),
         placed("elsewhere", node="other", units=("GPU-2",)),
     )
-    told = users(seen(node, pods=pods))
-    assert told["GPU-1"] == ["default/a", "default/b"]
-    assert told["GPU-2"] == ["default/b"]
-    assert told["node"] == ["default/a", "default/b"]
+    found = users(seen(node, pods=pods))
+    assert found["GPU-1"] == ["default/a", "default/b"]
+    assert found["GPU-2"] == ["default/b"]
+    assert found["node"] == ["default/a", "default/b"]
 
 
 def shown(view: View, capsys: pytest.CaptureFixture[str]) -> list[str]:

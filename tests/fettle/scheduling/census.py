@@ -1,4 +1,4 @@
-"""A breaker that counts for itself, as one of several does that share a census."""
+"""A breaker with a census of its own, for tests of counting."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class BreakerWithCensus(Breaker):
         super().__init__(placement, settings or BreakerSettings(), self.census)
 
     def update(self, names: Iterable[str], nodes: Mapping[str, NodeView]) -> bool:
-        """Have these nodes counted again; true if the set of open pools changed by it."""
+        """Count these nodes again; true if the set of open pools changed."""
         self.census.update(names, nodes)
         return self.judge()

@@ -1,4 +1,4 @@
-"""A cluster whose views a test lays out, and the answers over them."""
+"""A cluster whose views a test publishes, and the answers over them."""
 
 import asyncio
 import time
@@ -20,11 +20,11 @@ from fettle.scheduling.demand import Demand
 from tests.fettle import building as b
 
 PATIENT = Settings(extender=ExtenderSettings(wait_seconds=10.0))
-"""With which calls wait for selectors, however slow this machine is."""
+"""Settings with which calls wait for selectors, however slow this machine is."""
 
 
 class Cluster:
-    """Publishes views one after another, saying what changed as the writer does."""
+    """Publishes views one after another, and says what changed as the writer does."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Cluster:
 
 @asynccontextmanager
 async def kept_complete(answers: Answers) -> AsyncIterator[None]:
-    """While the answers do what no request would wait for, which nothing is to end."""
+    """While the answers complete tables in the background; an error there fails the test."""
     keeping = asyncio.create_task(answers.keep_complete())
     try:
         yield
@@ -60,7 +60,7 @@ async def kept_complete(answers: Answers) -> AsyncIterator[None]:
 
 
 def share(answers: Answers, demand: Demand) -> None:
-    """As many pods were told of nodes as make the ask worth judging for all of them."""
+    """Answer as many pods as make the demand worth judging for all nodes."""
     answers.table(demand)
     for _ in range(SHARED):
         answers.answered(demand, POD)

@@ -1,4 +1,4 @@
-"""Fleets of nodes that are alike but for small things, and asks that may see the difference."""
+"""Fleets of nodes that differ in small things, and demands that may see the difference."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ ELSEWHERE: Raw = {"nodeName": "elsewhere"}
 
 
 class Pool(NamedTuple):
-    """What one node has of a driver; `where` are further fields of its slices' spec."""
+    """The pool of one driver on a node; `where` are further fields of its slices' spec."""
 
     driver: str
     devices: tuple[Raw, ...]
@@ -50,7 +50,7 @@ class Pool(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A node: its pools, and what other objects say of the first device of the first one.
+    """A node: its pools, and what other objects say about the first device of the first pool.
 
     `held` is "alone", or a "share of 2" of its memory.
     """
@@ -205,7 +205,7 @@ def bound_to_one(where: Raw) -> Change:
 
 
 def each_says(first: Raw, rest: Raw) -> Change:
-    """The devices of the first pool say themselves where they are."""
+    """The devices of the first pool have their own node selection."""
 
     def change(place: Place) -> Place:
         one, *more = place.pools[0].devices
@@ -232,7 +232,7 @@ def memory(value: str) -> Raw:
 
 
 def one_name(place: Place) -> Place:
-    """All pools are called alike, whatever their driver."""
+    """All pools have the same name, whatever their driver."""
     return place._replace(pools=tuple(pool._replace(name="one-of-HERE") for pool in place.pools))
 
 
@@ -273,7 +273,7 @@ CHANGES: tuple[tuple[Change, ...], ...] = (
     (one_name, of(counters=1)),
     (one_name, of(missing=0)),
 )
-"""Of what is in one line, nodes may differ; so that they often do in what is nearly the same."""
+"""Nodes may differ in the changes of one line, which are nearly the same."""
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Tables of verdicts, brought up to date by what changed."""
+"""Tables of verdicts, kept up to date by what changed between views."""
 
 import asyncio
 import itertools
@@ -129,11 +129,11 @@ async def test_changed_nodes_are_judged_in_the_background_only_if_they_are_many(
     async with kept_complete(cluster.answers):
         await cluster.answers.judged(TRAINING)
         share(cluster.answers, TRAINING)
-        await turns()
+        await settle()
         assert cluster.answers.at_once(TRAINING, ["n0"])
         cluster.show(nodes | worse)
         table = cluster.answers.at_once(TRAINING, [f"n{changed}"])
-        await turns()
+        await settle()
         assert table is not None
         assert len(table.refused) == judged
         assert (await cluster.answers.judged(TRAINING, list(nodes))).refused == set(worse)
@@ -147,10 +147,10 @@ async def test_for_a_single_pod_no_further_nodes_are_judged() -> None:
             demand = msgspec.structs.replace(TRAINING, unsettled=(f"claim {number} is not seen",))
             await cluster.answers.judged(demand, ["a"])
             cluster.answers.answered(demand, POD)
-            await turns()
+            await settle()
             assert set(cluster.answers.table(demand).verdicts) == {"a"}
         cluster.answers.answered(demand, POD)
-        await turns()
+        await settle()
         assert set(cluster.answers.table(demand).verdicts) == {"a", "b"}
 
 
@@ -184,8 +184,8 @@ async def test_verdicts_kept_by_fingerprint_count_towards_the_bound(
     assert cluster.answers.table(TRAINING) is not first
 
 
-async def turns() -> None:
-    """What is ready to run has run."""
+async def settle() -> None:
+    """Let everything run that is ready to."""
     for _ in range(20):
         await asyncio.sleep(0)
 

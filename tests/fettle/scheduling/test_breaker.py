@@ -21,7 +21,7 @@ TRAINING = BUILT_IN["training"].placement
 
 
 class Walked(tuple[DeviceView, ...]):
-    """Devices, and how often somebody went through them."""
+    """Devices, with a count of how often they were iterated."""
 
     times = 0
 

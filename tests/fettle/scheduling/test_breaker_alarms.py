@@ -1,4 +1,4 @@
-"""What operators are told of breakers: of policies that pods are placed by, and of nothing else."""
+"""Alarms about open breakers: only for policies that place pods."""
 
 import asyncio
 from typing import Any
@@ -46,8 +46,10 @@ def pod(policy: str = "training", min_score: str | None = None) -> core.Pod:
 
 
 class Operated:
-    """Answers over a cluster, with a clock in seconds, and the alarms that an operator is told of:
-    those that stand, and why others ended."""
+    """Answers over a cluster, with a clock in seconds, and the alarms that an operator sees.
+
+    These are the alarms that stand, and why others ended.
+    """
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -73,12 +75,12 @@ class Operated:
     def show(self, nodes: dict[str, NodeView], **fields: Any) -> None:
         self.cluster.show(nodes, **fields)
 
-    async def place(self, asking: core.Pod) -> set[str]:
-        """The names of the nodes that a scheduler is told to leave out for this pod."""
-        demand = self.answers.demand_now(asking)
+    async def place(self, waiting: core.Pod) -> set[str]:
+        """The names of the nodes that are refused for this pod."""
+        demand = self.answers.demand_now(waiting)
         assert demand is not None
         table = await self.answers.judged(demand)
-        self.answers.answered(demand, asking)
+        self.answers.answered(demand, waiting)
         return set(table.refused)
 
     async def stands(self, *policies: str) -> None:
@@ -107,31 +109,31 @@ async def test_an_open_breaker_of_a_policy_that_places_pods_raises_an_alarm(
 
 
 async def test_each_of_two_equal_policies_raises_its_own_alarm(operated: Operated) -> None:
-    alike = Policy(name="alike", placement=TRAINING.placement)
-    operated.show(fleet(bad=5), policies={"alike": alike})
-    for policy in ("training", "alike", "alike"):
+    same = Policy(name="same", placement=TRAINING.placement)
+    operated.show(fleet(bad=5), policies={"same": same})
+    for policy in ("training", "same", "same"):
         await operated.place(pod(policy))
-    assert {policy for policy, _ in operated.standing} == {"training", "alike"}
+    assert {policy for policy, _ in operated.standing} == {"training", "same"}
     assert len(operated.answers.open_breakers()) == 2
 
 
 async def test_an_explanation_raises_no_alarm(operated: Operated) -> None:
     operated.show(fleet(bad=5))
-    asking = pod("training")
-    demand = operated.answers.demand_now(asking)
+    waiting = pod("training")
+    demand = operated.answers.demand_now(waiting)
     assert demand is not None
     explained = await operated.answers.explained(demand)
     assert explained["n0"].overruled
-    assert await AllowedNodes(operated.answers).find(asking, operated.answers.view)
+    assert await AllowedNodes(operated.answers).find(waiting, operated.answers.view)
     assert not operated.standing
     assert not operated.answers.open_breakers()
 
 
 async def test_a_breaker_for_a_pods_own_minimum_score_raises_no_alarm(operated: Operated) -> None:
     operated.show(withdrawn(12))
-    asking = pod("training", min_score="1")
-    assert not await operated.place(asking)
-    demand = operated.answers.demand_now(asking)
+    waiting = pod("training", min_score="1")
+    assert not await operated.place(waiting)
+    demand = operated.answers.demand_now(waiting)
     assert demand is not None
     overruled, *_ = (await operated.answers.explained(demand))["n0"].overruled
     assert "score below 1 " in text(overruled)

@@ -1,4 +1,4 @@
-"""What breakers count as nodes come, change and go is what a plain count of the same view says."""
+"""Incremental counts of breakers equal a full count of the same view."""
 
 import asyncio
 import copy
@@ -86,7 +86,7 @@ healths = st.sampled_from(HEALTHS)
 
 @st.composite
 def pool_views(draw: st.DrawFn, *local: str) -> PoolView:
-    """A pool of which each device is of one of these nodes, "" being the network."""
+    """A pool whose devices each belong to one of these nodes, or ("") to the network."""
     driver, devices = draw(st.sampled_from((b.DRIVER, NIC))), []
     for i, of in enumerate(draw(st.lists(st.sampled_from(local), max_size=4))):
         device = b.device(f"{of}-{i}", driver=driver, pool="", local=of)
@@ -127,19 +127,19 @@ def fleets(draw: st.DrawFn) -> list[dict[str, NodeView]]:
 
 
 class Watched:
-    """Breakers over views that are shown, and the pools that they told open, by policy."""
+    """Breakers over published views, and the pools with an alarm, by policy."""
 
     def __init__(self) -> None:
         self.publisher = Publisher()
-        self.told: dict[str, set[str]] = defaultdict(set)
+        self.alarmed: dict[str, set[str]] = defaultdict(set)
         self.breakers = Breakers(
             self.publisher, SETTINGS, Policies(POLICIES), self._turned, lambda: 0.0
         )
 
     def _turned(self, alarm: Alarm, ended: str) -> None:
-        assert bool(ended) is (alarm.pool in self.told[alarm.policy])
+        assert bool(ended) is (alarm.pool in self.alarmed[alarm.policy])
         assert alarm.share > SETTINGS.max_excluded_share or ended
-        self.told[alarm.policy] ^= {alarm.pool}
+        self.alarmed[alarm.policy] ^= {alarm.pool}
 
     def show(self, nodes: dict[str, NodeView]) -> None:
         before = self.publisher.view
@@ -169,7 +169,7 @@ def test_incremental_counts_equal_a_full_count(
         for policy in data.draw(asked):
             expected = plain_count(nodes, policy)
             assert watched.count(policy) == expected
-            assert watched.told[policy.name] == expected[1]
+            assert watched.alarmed[policy.name] == expected[1]
 
 
 @pytest.mark.long
@@ -198,7 +198,7 @@ def test_requests_see_whole_counts_while_nodes_are_counted_in_time_slices(
             await asyncio.sleep(0)
         for policy in policies:
             expected = plain_count(views[-1], policy)
-            assert watched.told[policy.name] == expected[1]
+            assert watched.alarmed[policy.name] == expected[1]
             assert watched.count(policy) == expected
         keeping.cancel()
         await asyncio.wait([keeping])

@@ -1,4 +1,4 @@
-"""What one tenant's costly selectors cost the pods of others: nothing, by the real engine."""
+"""One tenant's costly selectors cost other tenants' pods nothing. With the real engine."""
 
 import asyncio
 import os
@@ -49,7 +49,7 @@ async def engine(clock: Clock) -> AsyncIterator[SelectorEngine]:
 
 @pytest.fixture
 def cluster(engine: SelectorEngine) -> Cluster:
-    """Of nodes with one device each, of which the first is dead. Calls wait long, if they do."""
+    """Nodes with one device each, of which the first is dead. Calls that wait do so for long."""
     cluster = Cluster()
     cluster.answers = answers(cluster, engine, wait_seconds=10)
     cluster.show({name: node(name) for name in names()})
@@ -84,7 +84,7 @@ def costly(number: int) -> str:
 
 
 def patterned(number: int) -> str:
-    """Of a long pattern, of which nobody can see how long it is before it is made."""
+    """A selector with a long pattern, whose length is not known before it is computed."""
     made = f'"x".replace("x", "{"x" * 20}").replace("x", "{"<(a*)*" * 120}")'
     return f'{UUID}.matches({made} + "{number}")'
 
@@ -99,7 +99,7 @@ def chained(number: int) -> str:
 
 
 async def refused(answers: Answers, demand: Demand) -> set[str]:
-    """As the extender asks about a pod."""
+    """The nodes that the extender would refuse."""
     table = answers.at_once(demand, names()) or await answers.judged(demand, names())
     return table.refused
 

@@ -110,7 +110,7 @@ def test_extended_resources_outside_kubernetes_own_domains_are_devices(
 def allocated_to(
     *results: str | dict[str, object], driver: str = "d", pool: str = "p", **status: object
 ) -> resource.ResourceClaim:
-    """The claim `c`, with devices by name or as more fields of their results."""
+    """The claim `c`, with devices by name, or by the fields of their results."""
     names = {"request": "r", "driver": driver, "pool": pool}
     given = [names | ({"device": r} if isinstance(r, str) else r) for r in results]
     allocation = {"allocationTimestamp": "2026-01-01T00:00:00Z", "devices": {"results": given}}

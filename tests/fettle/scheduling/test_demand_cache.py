@@ -1,4 +1,4 @@
-"""Pods that say the same, and what they are told apart by."""
+"""Demands that are kept for equal pods, and what makes pods unequal."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ TEMPLATES = {"default/x": template(1)}
 
 
 def changed(**fields: Any) -> View:
-    """A view that has the objects of the empty one but for some."""
+    """A view with the objects of the empty one, except these."""
     return msgspec.structs.replace(EMPTY, **fields)
 
 
@@ -117,7 +117,7 @@ def pod(
     claims: Any = (),
     made: Any = (),
 ) -> core.Pod:
-    """`claims`: what each is called, by what it is named, and that name."""
+    """A pod; `claims` has for each its name, the field that refers to it, and the reference."""
     return b.pod(
         {
             "metadata": {
@@ -146,9 +146,9 @@ PODS = WITH_CLAIMS | st.builds(pod, NAMES, ANNOTATIONS, CONTAINERS, CONTAINERS, 
 @given(st.lists(st.tuples(PODS, st.sampled_from(VIEWS)), max_size=8))
 def test_a_kept_demand_always_equals_the_pods_own(asked: list[tuple[core.Pod, View]]) -> None:
     view = VIEWS[0]
-    alike = DemandCache(lambda pod: demand_of(pod, view, POLICIES))
+    cache = DemandCache(lambda pod: demand_of(pod, view, POLICIES))
     for asking, view in asked:
-        assert alike.of(asking, view) == demand_of(asking, view, POLICIES)
+        assert cache.of(asking, view) == demand_of(asking, view, POLICIES)
 
 
 ENTRIES = [
@@ -171,10 +171,10 @@ IN_TURN = [
 @pytest.mark.parametrize("backwards", [False, True])
 def test_a_kept_demand_equals_the_pods_own_after_each_new_view(backwards: bool) -> None:
     view = EMPTY
-    alike = DemandCache(lambda pod: demand_of(pod, view, POLICIES))
+    cache = DemandCache(lambda pod: demand_of(pod, view, POLICIES))
     for view in VIEWS[::-1] if backwards else VIEWS:
         for asking in IN_TURN[::-1] if backwards else IN_TURN:
-            assert alike.of(asking, view) == demand_of(asking, view, POLICIES)
+            assert cache.of(asking, view) == demand_of(asking, view, POLICIES)
 
 
 SAID = {"namespace": "default", "annotations": {}, "containers": [1], "init": [], "beside": 0}
@@ -219,7 +219,7 @@ def test_pods_that_differ_in_anything_that_makes_a_demand_do_not_share_one(
 
 
 class Counted:
-    """Asks of one view after another, and how many were made."""
+    """The demands in one view after another, and how many were made."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -234,7 +234,7 @@ class Counted:
         return self.demands.of(pod, self.view)
 
 
-def asking(count: int = 1, name: str = "p") -> core.Pod:
+def pod_with(count: int = 1, name: str = "p") -> core.Pod:
     raw = b.gpu_pod(count, name=name)
     raw["metadata"]["uid"] = name
     return b.pod(raw)
@@ -242,14 +242,14 @@ def asking(count: int = 1, name: str = "p") -> core.Pod:
 
 def test_equal_pods_share_a_demand_until_its_basis_in_the_view_changes() -> None:
     cluster = Counted(b.view())
-    first = cluster.of(asking())
+    first = cluster.of(pod_with())
     assert first is not None
-    assert cluster.of(asking(name="q")) is first
+    assert cluster.of(pod_with(name="q")) is first
     cluster.view = msgspec.structs.replace(cluster.view, generation=2, basis=2, nodes={})
-    assert cluster.of(asking(name="q")) is first
+    assert cluster.of(pod_with(name="q")) is first
     assert cluster.made == 1
     cluster.view = msgspec.structs.replace(cluster.view, namespaces={})
-    assert cluster.of(asking(name="q")) == first
+    assert cluster.of(pod_with(name="q")) == first
     assert cluster.made == 2
 
 
@@ -290,7 +290,7 @@ def test_a_claim_for_one_pods_extended_resources_does_not_affect_equal_pods() ->
     )
     cluster = Counted(b.view(classes={b.DRIVER: BACKED}, extended_claims={"p": claim}))
     for name, barred in (("p", True), ("q", False), ("p", True)):
-        demand = cluster.of(asking(name=name))
+        demand = cluster.of(pod_with(name=name))
         assert demand is not None
         assert bool(demand.barred) is barred
 
@@ -298,8 +298,8 @@ def test_a_claim_for_one_pods_extended_resources_does_not_affect_equal_pods() ->
 def test_the_number_of_kept_demands_is_bounded() -> None:
     cluster = Counted(b.view())
     for count in range(1, MAX_KEPT + 2):
-        cluster.of(asking(count))
-    cluster.of(asking(MAX_KEPT + 1))
+        cluster.of(pod_with(count))
+    cluster.of(pod_with(MAX_KEPT + 1))
     assert cluster.made == MAX_KEPT + 1
-    cluster.of(asking())
+    cluster.of(pod_with())
     assert cluster.made == MAX_KEPT + 2

@@ -1,4 +1,4 @@
-"""Nodes that share a verdict are judged as each would be by itself, whatever it may rest on."""
+"""Nodes with one fingerprint share a verdict, which each of them would get by itself."""
 
 import asyncio
 import re
@@ -49,7 +49,7 @@ Compare = Callable[[dict[str, "Place"], Demand, Profile], "Judged"]
 
 @pytest.fixture
 def compare() -> Iterator[Compare]:
-    """Judges with a real engine of selectors, started once for all examples."""
+    """Compares with a real selector engine, started once for all examples."""
     engine = SelectorEngine()
     with asyncio.Runner() as runner:
         runner.run(engine.start())
@@ -91,9 +91,9 @@ async def judged(engine: SelectorEngine, view: View, demand: Demand, profile: Pr
 
 
 def plainly(nodes: Collection[NodeView]) -> Callable[[Verdict], object]:
-    """Makes verdicts of nodes comparable: with places instead of the names of their devices.
+    """Makes verdicts of nodes comparable: devices have positions instead of names.
 
-    What evidence says in words is left out: alike is what weighs the same.
+    The text of evidence is left out: only its weight counts.
     """
     names = {pool.description: "a pool" for node in nodes for pool in node.pools}
     for node in nodes:
@@ -146,7 +146,7 @@ def ask_for(wanted: Raw, *constraints: Raw) -> Demand:
 
 
 def of_one_driver_each(**fields: Any) -> Place:
-    """A device each of two drivers, with one counter for the one's devices, two for the other's."""
+    """A device each of two drivers; one driver has one counter, the other two."""
     first = Pool(GPU, (device("gpu-0", counted=True),), 1, **fields)
     return Place((first, Pool(NIC, (device("nic-0", counted=True),), 2, **fields)))
 
@@ -158,7 +158,7 @@ GOOD, BAD = device("gpu-0"), device("gpu-1", taints=[taint(XID)])
 
 
 def of_two_drivers(gpu: int, nic: int) -> Place:
-    """A device each, with a number under one name."""
+    """A device each of two drivers, with a number under one attribute name."""
     first = Pool(GPU, (device("gpu-0", **full(gpu)),), 1)
     return Place((first, Pool(NIC, (device("nic-0", **full(nic)),), 2)))
 

@@ -12,7 +12,7 @@ from fettle.scheduling.demand import Demand, Units, demand_of
 from fettle.scheduling.in_flight import InFlight
 from tests.fettle import building as b
 
-ASK = Demand(
+DEMAND = Demand(
     BUILT_IN["training"],
     claims=(Claim("gpu", (Request("r", (Alternative("r", b.DRIVER),)),)),),
 )
@@ -36,16 +36,16 @@ def naming(claim: str) -> dict[str, Any]:
 
 
 def number(
-    unseen: InFlight, view: View | None = None, *, at: float = 0.5, demand: Demand = ASK
+    in_flight: InFlight, view: View | None = None, *, at: float = 0.5, demand: Demand = DEMAND
 ) -> int:
-    return unseen.count(demand, pod("me"), view or b.view(), at)
+    return in_flight.count(demand, pod("me"), view or b.view(), at)
 
 
 def noted(*names: str, at: float = 0.0) -> InFlight:
-    unseen = InFlight()
+    in_flight = InFlight()
     for name in names:
-        unseen.note(ASK, pod(name), at)
-    return unseen
+        in_flight.note(DEMAND, pod(name), at)
+    return in_flight
 
 
 def test_pods_answered_a_moment_ago_count_but_not_the_pod_itself() -> None:
@@ -81,11 +81,11 @@ def test_a_pod_whose_claims_are_allocated_is_no_longer_in_flight() -> None:
 
 
 def test_pods_that_share_a_claim_take_its_devices_once_and_nothing_from_each_other() -> None:
-    unseen = InFlight()
+    in_flight = InFlight()
     for name in ("a", "b", "c"):
-        unseen.note(ASK, pod(name, naming("shared")), 0.0)
-    assert unseen.count(ASK, pod("me", naming("shared")), b.view(), 0.5) == 0
-    assert unseen.count(ASK, pod("me", naming("mine")), b.view(), 0.5) == 1
+        in_flight.note(DEMAND, pod(name, naming("shared")), 0.0)
+    assert in_flight.count(DEMAND, pod("me", naming("shared")), b.view(), 0.5) == 0
+    assert in_flight.count(DEMAND, pod("me", naming("mine")), b.view(), 0.5) == 1
 
 
 def test_a_pod_whose_claim_is_not_created_yet_is_in_flight() -> None:
@@ -136,9 +136,9 @@ def same_numa(*requests: str) -> Constraint:
 def test_pods_with_the_same_needs_count_whatever_their_requests_are_called(
     demand: Demand, other: Demand
 ) -> None:
-    unseen = InFlight()
-    unseen.note(other, pod("a"), 0.0)
-    assert number(unseen, demand=demand) == 1
+    in_flight = InFlight()
+    in_flight.note(other, pod("a"), 0.0)
+    assert number(in_flight, demand=demand) == 1
 
 
 @pytest.mark.parametrize(
@@ -156,22 +156,22 @@ def test_pods_with_the_same_needs_count_whatever_their_requests_are_called(
     ],
 )
 def test_pods_whose_requests_differ_do_not_count(other: Claim) -> None:
-    unseen = InFlight()
-    unseen.note(needing(other), pod("a"), 0.0)
-    assert number(unseen, demand=needing(Claim("gpu", (gpus(), gpus("s")), (same_numa(),)))) == 0
+    in_flight = InFlight()
+    in_flight.note(needing(other), pod("a"), 0.0)
+    assert number(in_flight, demand=needing(Claim("gpu", (gpus(), gpus("s")), (same_numa(),)))) == 0
 
 
 def test_pods_with_more_claims_do_not_count() -> None:
-    unseen = InFlight()
-    unseen.note(needing(Claim("a", (gpus(),)), Claim("b", (gpus(),))), pod("a"), 0.0)
-    assert number(unseen, demand=needing(Claim("a", (gpus(),)))) == 0
+    in_flight = InFlight()
+    in_flight.note(needing(Claim("a", (gpus(),)), Claim("b", (gpus(),))), pod("a"), 0.0)
+    assert number(in_flight, demand=needing(Claim("a", (gpus(),)))) == 0
 
 
 BACKED = {"gpu": b.device_class("gpu", "device.driver == 'a'", extendedResourceName=b.RESOURCE)}
 
 
 def of_units(name: str, units: int, **other: str) -> tuple[Demand, core.Pod]:
-    """A pod that needs an extended resource which a device class stands behind."""
+    """A pod that needs an extended resource of a device class."""
     limits = {b.RESOURCE: str(units), **other}
     container = {"name": "c", "image": "i", "resources": {"limits": limits}}
     metadata = {"name": name, "namespace": "default"}
@@ -182,34 +182,34 @@ def of_units(name: str, units: int, **other: str) -> tuple[Demand, core.Pod]:
 
 
 def test_pods_with_as_many_units_of_a_device_class_count() -> None:
-    unseen = InFlight()
-    unseen.note(*of_units("a", 3, cpu="1"), 0.0)
+    in_flight = InFlight()
+    in_flight.note(*of_units("a", 3, cpu="1"), 0.0)
     three, one = of_units("x", 3), of_units("y", 1)
-    assert unseen.count(*three, b.view(), 0.5) == 1
-    assert unseen.count(*one, b.view(), 0.5) == 0
+    assert in_flight.count(*three, b.view(), 0.5) == 1
+    assert in_flight.count(*one, b.view(), 0.5) == 0
 
 
 def test_devices_by_a_claim_and_units_of_their_device_class_are_the_same_needs() -> None:
-    unseen = InFlight()
+    in_flight = InFlight()
     wanted = Request("r", (Alternative("r", "gpu", ("device.driver == 'a'",), count=2),))
-    unseen.note(needing(Claim("gpu", (wanted,))), pod("a"), 0.0)
-    assert unseen.count(*of_units("x", 2), b.view(), 0.5) == 1
+    in_flight.note(needing(Claim("gpu", (wanted,))), pod("a"), 0.0)
+    assert in_flight.count(*of_units("x", 2), b.view(), 0.5) == 1
 
 
 def test_units_of_device_plugins_are_not_counted_in_flight() -> None:
     units = Demand(BUILT_IN["training"], units=(Units(b.RESOURCE, 1),))
-    unseen = InFlight()
-    unseen.note(units, pod("a"), 0.0)
-    assert number(unseen, demand=units) == 0
+    in_flight = InFlight()
+    in_flight.note(units, pod("a"), 0.0)
+    assert number(in_flight, demand=units) == 0
 
 
 def test_a_claim_that_no_container_uses_does_not_matter_for_pods_in_flight() -> None:
     both = ({"name": "gpu", "resourceClaimName": "shared"}, {**TEMPLATE, "name": "nic"})
     skipped = ({"name": "nic"},)
-    unseen = InFlight()
-    unseen.note(ASK, pod("a", *both, statuses=skipped), 0.0)
-    assert unseen.count(ASK, pod("me", *both, statuses=skipped), b.view(), 0.5) == 0
-    assert unseen.count(ASK, pod("me", naming("mine")), b.view(), 0.5) == 1
+    in_flight = InFlight()
+    in_flight.note(DEMAND, pod("a", *both, statuses=skipped), 0.0)
+    assert in_flight.count(DEMAND, pod("me", *both, statuses=skipped), b.view(), 0.5) == 0
+    assert in_flight.count(DEMAND, pod("me", naming("mine")), b.view(), 0.5) == 1
 
     results = [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]
     claim = {
@@ -221,4 +221,4 @@ def test_a_claim_that_no_container_uses_does_not_matter_for_pods_in_flight() -> 
         pods={"default/a": pod("a", *both, statuses=skipped)},
         claims={"default/shared": b.claim(claim)},
     )
-    assert unseen.count(ASK, pod("me", naming("mine")), view, 0.5) == 0
+    assert in_flight.count(DEMAND, pod("me", naming("mine")), view, 0.5) == 0

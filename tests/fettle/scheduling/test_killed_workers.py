@@ -1,5 +1,7 @@
-"""Verdicts that do without a selector, since the worker died over it or it was given up, are made
-anew once it is decided: nothing else in the cluster has to change."""
+"""Verdicts without a selector, because its evaluation killed the worker or was given up.
+
+They are judged again once the selector is decided, though nothing else in the cluster changes.
+"""
 
 import asyncio
 import os
@@ -42,7 +44,7 @@ def required(expression: str) -> Demand:
 
 
 def node(name: str, score: float = 0.1) -> NodeView:
-    """With one device of model B, which is dead unless told otherwise."""
+    """A node with one device of model B, which is dead by default."""
     attributes = {"model": DeviceAttribute(string="B")}
     device = b.device("gpu-0", score, pool=name, attributes=attributes)
     return b.node(name, pools=(b.looked_at(b.pool(device, name=name)),))
@@ -55,13 +57,13 @@ def clock() -> Clock:
 
 @pytest.fixture
 def well(tmp_path: Path) -> Path:
-    """Once it exists, the worker dies no more."""
+    """Once this file exists, the worker no longer dies."""
     return tmp_path / "well"
 
 
 @pytest.fixture
 async def engine(clock: Clock, well: Path) -> AsyncIterator[SelectorEngine]:
-    """Its worker dies over every row."""
+    """An engine whose worker dies over every row."""
     dying = worker(f"""
         import os, pathlib
         sound = worker.judge
@@ -79,7 +81,7 @@ async def engine(clock: Clock, well: Path) -> AsyncIterator[SelectorEngine]:
 
 @pytest.fixture
 def cluster(engine: SelectorEngine) -> Cluster:
-    """Of two nodes that look alike."""
+    """Two nodes with the same fingerprint."""
     cluster = Cluster()
     cluster.answers = answers(cluster, engine, wait_seconds=10)
     cluster.show({name: node(name) for name in NAMES})
@@ -87,7 +89,7 @@ def cluster(engine: SelectorEngine) -> Cluster:
 
 
 async def refused(answers: Answers, demand: Demand) -> set[str]:
-    """As the extender asks about a pod."""
+    """The nodes that the extender would refuse."""
     return (answers.at_once(demand, NAMES) or await answers.judged(demand, NAMES)).refused
 
 
@@ -102,7 +104,7 @@ async def test_verdicts_follow_after_the_worker_was_killed_twice(
 ) -> None:
     well.touch()
     demand = ask_for(SELECTOR)
-    asking = asyncio.ensure_future(refused(cluster.answers, demand))
+    request = asyncio.ensure_future(refused(cluster.answers, demand))
     for _ in range(2):
         await until(lambda: engine.worker_pid)
         pid = engine.worker_pid
@@ -110,7 +112,7 @@ async def test_verdicts_follow_after_the_worker_was_killed_twice(
         os.kill(pid, signal.SIGKILL)
         while engine.worker_pid == pid:
             await asyncio.sleep(0.01)
-    await asking
+    await request
     async with asyncio.timeout(20):
         while await refused(cluster.answers, demand) != set(NAMES):
             await asyncio.sleep(0.01)

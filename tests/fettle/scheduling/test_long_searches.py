@@ -1,4 +1,4 @@
-"""Searches that take long: others go first, and one kind of pod gets only so much."""
+"""Long searches let other work go first, and one demand gets only so much time."""
 
 import asyncio
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from tests.fettle.scheduling.clusters import Cluster, anything
 
 
 def sharing(devices: int, amounts: Iterable[int]) -> tuple[Demand, NodeView]:
-    """Shared devices with a bandwidth of 10 each, and a claim for each of these amounts."""
+    """Shared devices with a bandwidth of 10 each, and one claim for each of these amounts."""
     claims = []
     for wanted in amounts:
         alternative = Alternative("r", "any", capacity=(("bw", amount(str(wanted))),))
@@ -47,13 +47,13 @@ def sharing(devices: int, amounts: Iterable[int]) -> tuple[Demand, NodeView]:
 
 
 def crowded(devices: int, claims: int) -> tuple[Demand, NodeView]:
-    """Devices with room for one claim each: that there are too few takes long to find."""
+    """Devices with room for one claim each: to find that there are too few takes long."""
     return sharing(devices, [6] * claims)
 
 
 def laborious() -> tuple[Demand, NodeView]:
-    """Small claims are put together first: it is found after a thousand steps that each has to have
-    a large one beside it."""
+    """Small claims are tried together first: after a thousand steps it is found that each needs a
+    large one beside it."""
     return sharing(4, [3] * 4 + [7] * 4)
 
 
@@ -68,7 +68,7 @@ async def test_a_long_search_lets_others_go_first() -> None:
 
 
 class SlowClock:
-    """So much time passes whenever it is looked at. It has run for a day already."""
+    """A clock that advances each time it is read. It has run for a day already."""
 
     now = 86_400.0
     step = 2.0

@@ -1,5 +1,7 @@
-"""Views that turn while a request waits or before what is done after its reply: what is said of a
-node is always what the newest view says of it."""
+"""Views that are published while a request waits, or before what follows its reply.
+
+The verdict on a node is always that of the newest view.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def gpu(name: str, model: str, score: float) -> NodeView:
 
 @asynccontextmanager
 async def selecting_cluster() -> AsyncIterator[Cluster]:
-    """With a worker for selectors, and requests that wait long for it."""
+    """A cluster with a worker for selectors, and requests that wait long for it."""
     cluster, engine = Cluster(), SelectorEngine()
     await engine.start()
     cluster.answers = Answers(cluster.publisher, engine, PATIENT)

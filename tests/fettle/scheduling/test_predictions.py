@@ -22,13 +22,13 @@ ALL = msgspec.structs.replace(CLASS, spec=resource.DeviceClassSpec())  # no sele
 
 
 class Cluster:
-    """A view with one node, a pod that was answered, and what is told of its claims."""
+    """A view with one node, a pod that was answered, and the results for its claims."""
 
     def __init__(self, *devices: DeviceView) -> None:
         self.publisher = Publisher()
         self.answers = Answers(self.publisher, SelectorEngine(), Settings())
-        self.told: list[Result] = []
-        self.predictions = Predictions(self.answers, self.told.append)
+        self.results: list[Result] = []
+        self.predictions = Predictions(self.answers, self.results.append)
         self.answers.on_answered(self.predictions.answered)
         self.show(b.node("n", pools=(b.pool(*devices),)))
 
@@ -38,17 +38,17 @@ class Cluster:
             {"metadata": {"name": "t", "namespace": "default"}, "spec": {"spec": TEMPLATE}}
         )
         view = b.view(*nodes, templates={"default/t": template}, classes={"all": ALL})
-        turned = {"generation": before.generation + 1, "basis": before.basis + 1}
-        self.publisher.publish(msgspec.structs.replace(view, **turned), frozenset({"n"}))
+        newer = {"generation": before.generation + 1, "basis": before.basis + 1}
+        self.publisher.publish(msgspec.structs.replace(view, **newer), frozenset({"n"}))
 
-    def turn(self, **fields: Any) -> None:
-        """A view with these fields, in which no node changed."""
+    def publish_with(self, **fields: Any) -> None:
+        """Publish a view with these fields, in which no node changed."""
         view = self.publisher.view
         fields |= {"generation": view.generation + 1, "basis": view.basis + 1}
         self.publisher.publish(msgspec.structs.replace(view, **fields), frozenset())
 
     def answer(self, pod: str = "") -> None:
-        """The pod that all are about, or one like it."""
+        """Answer the pod of these tests, or one like it."""
         asked = POD
         if pod:
             metadata = msgspec.structs.replace(POD.metadata, name=pod, uid=pod)
@@ -96,21 +96,21 @@ def test_the_predicted_device_counts_as_exact() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     cluster.predictions.put(claim("a"))
-    assert cluster.told == [Result.EXACT]
+    assert cluster.results == [Result.EXACT]
 
 
 def test_another_sound_device_counts_as_other_sound() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     cluster.predictions.put(claim("b"))
-    assert cluster.told == [Result.OTHER_SOUND]
+    assert cluster.results == [Result.OTHER_SOUND]
 
 
 def test_a_device_that_the_policy_refuses_counts_as_refused() -> None:
     cluster = Cluster(b.device("a"), b.device("b", 0.1))
     cluster.answer()
     cluster.predictions.put(claim("b"))
-    assert cluster.told == [Result.REFUSED_DEVICE]
+    assert cluster.results == [Result.REFUSED_DEVICE]
 
 
 def test_a_refused_device_counts_as_refused_even_if_it_is_predicted_now() -> None:
@@ -118,7 +118,7 @@ def test_a_refused_device_counts_as_refused_even_if_it_is_predicted_now() -> Non
     cluster.answer()
     cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b", 0.1)),)))
     cluster.predictions.put(claim("b"))
-    assert cluster.told == [Result.REFUSED_DEVICE]
+    assert cluster.results == [Result.REFUSED_DEVICE]
 
 
 def test_while_a_breaker_is_open_the_policy_refuses_no_device() -> None:
@@ -128,21 +128,21 @@ def test_while_a_breaker_is_open_the_policy_refuses_no_device() -> None:
     cluster.answer()
     assert b.DRIVER in cluster.answers.breaker(BUILT_IN["inference"].placement).open
     cluster.predictions.put(claim("a"))
-    assert cluster.told == [Result.EXACT]
+    assert cluster.results == [Result.EXACT]
 
 
 def test_a_device_with_admin_access_is_compared_too() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     cluster.predictions.put(claim("a", adminAccess=True))
-    assert cluster.told == [Result.EXACT]
+    assert cluster.results == [Result.EXACT]
 
 
 def test_no_policy_refuses_a_device_that_a_claim_has_admin_access_to() -> None:
     cluster = Cluster(b.device("a", 0.1))
     cluster.answer()
     cluster.predictions.put(claim("a", adminAccess=True))
-    assert cluster.told == [Result.EXACT]
+    assert cluster.results == [Result.EXACT]
 
 
 def test_a_prediction_is_stale_if_the_node_changed_since_the_answer() -> None:
@@ -151,7 +151,7 @@ def test_a_prediction_is_stale_if_the_node_changed_since_the_answer() -> None:
     busy = b.pool(b.device("a", allocated=True), b.device("b"), b.device("c"))
     cluster.show(b.node("n", pools=(busy,)))
     cluster.predictions.put(claim("c"))
-    assert cluster.told == [Result.STALE]
+    assert cluster.results == [Result.STALE]
 
 
 def test_a_prediction_is_stale_after_another_allocation_that_no_view_shows_yet() -> None:
@@ -159,7 +159,7 @@ def test_a_prediction_is_stale_after_another_allocation_that_no_view_shows_yet()
     cluster.answer()
     cluster.predictions.put(claim("a", pod="faster"))
     cluster.predictions.put(claim("b"))
-    assert cluster.told == [Result.STALE]
+    assert cluster.results == [Result.STALE]
 
 
 @pytest.mark.parametrize(
@@ -170,13 +170,13 @@ def test_a_prediction_is_stale_if_a_device_class_changed_since_the_answer(
     then: dict[str, resource.DeviceClass], now: resource.DeviceClass, *, shown: bool
 ) -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
-    cluster.turn(classes=then)
+    cluster.publish_with(classes=then)
     cluster.answer()
     cluster.predictions.put(now)
     if shown:
-        cluster.turn(classes={"all": now})
+        cluster.publish_with(classes={"all": now})
     cluster.predictions.put(claim("b"))
-    assert cluster.told == [Result.STALE]
+    assert cluster.results == [Result.STALE]
 
 
 def test_an_unchanged_or_unrelated_device_class_does_not_make_a_prediction_stale() -> None:
@@ -185,39 +185,39 @@ def test_an_unchanged_or_unrelated_device_class_does_not_make_a_prediction_stale
     cluster.predictions.put(ALL)
     cluster.predictions.put(b.device_class("another", "true"))
     cluster.predictions.put(claim("b"))
-    assert cluster.told == [Result.OTHER_SOUND]
+    assert cluster.results == [Result.OTHER_SOUND]
 
 
 def test_a_class_change_before_the_latest_answer_does_not_make_a_prediction_stale() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
-    cluster.turn(classes={"all": CLASS})
+    cluster.publish_with(classes={"all": CLASS})
     cluster.answer()
     cluster.predictions.put(ALL)
-    cluster.turn(classes={"all": ALL})
+    cluster.publish_with(classes={"all": ALL})
     cluster.answer()
     cluster.predictions.put(claim("b"))
-    assert cluster.told == [Result.OTHER_SOUND]
+    assert cluster.results == [Result.OTHER_SOUND]
 
 
 def test_an_undecided_prediction_counts_as_undecided() -> None:
     cluster = Cluster(b.device("a", unclear="its capacity cannot be read"))
     cluster.answer()
     cluster.predictions.put(claim("a"))
-    assert cluster.told == [Result.UNDECIDED]
+    assert cluster.results == [Result.UNDECIDED]
 
 
 def test_a_device_where_no_allocation_was_predicted_is_a_wrong_prediction() -> None:
     cluster = Cluster(b.device("a", allocated=True))
     cluster.answer()
     cluster.predictions.put(claim("a"))
-    assert cluster.told == [Result.OTHER_SOUND]
+    assert cluster.results == [Result.OTHER_SOUND]
 
 
 def test_a_device_that_the_node_is_not_known_to_have_counts_as_stale() -> None:
     cluster = Cluster(b.device("a"))
     cluster.answer()
     cluster.predictions.put(claim("new"))
-    assert cluster.told == [Result.STALE]
+    assert cluster.results == [Result.STALE]
 
 
 def test_a_device_where_none_was_predicted_is_stale_if_the_node_changed() -> None:
@@ -225,14 +225,14 @@ def test_a_device_where_none_was_predicted_is_stale_if_the_node_changed() -> Non
     cluster.answer()
     cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b")),)))
     cluster.predictions.put(claim("a"))
-    assert cluster.told == [Result.STALE]
+    assert cluster.results == [Result.STALE]
 
 
 def test_a_refused_device_counts_as_refused_even_if_nothing_was_predicted() -> None:
     cluster = Cluster(b.device("a", 0.1, unclear="its capacity cannot be read"))
     cluster.answer()
     cluster.predictions.put(claim("a"))
-    assert cluster.told == [Result.REFUSED_DEVICE]
+    assert cluster.results == [Result.REFUSED_DEVICE]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_allocations_for_pods_that_were_not_answered_are_not_counted(
     cluster = Cluster(b.device("a"))
     cluster.answer()
     cluster.predictions.put(other)
-    assert cluster.told == []
+    assert cluster.results == []
 
 
 def test_an_already_allocated_claim_is_not_counted_again() -> None:
@@ -266,7 +266,7 @@ def test_an_already_allocated_claim_is_not_counted_again() -> None:
     known = {"claims": {"default/p-gpu-x": claim("a")}, "generation": view.generation + 1}
     cluster.publisher.publish(msgspec.structs.replace(view, **known), frozenset())
     cluster.predictions.put(claim("a"))
-    assert cluster.told == []
+    assert cluster.results == []
 
 
 def test_an_allocation_written_twice_before_the_next_view_is_counted_once() -> None:
@@ -274,7 +274,7 @@ def test_an_allocation_written_twice_before_the_next_view_is_counted_once() -> N
     cluster.answer()
     for _ in range(3):
         cluster.predictions.put(claim("a"))
-    assert cluster.told == [Result.EXACT]
+    assert cluster.results == [Result.EXACT]
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_another_allocation_before_the_next_view_is_counted(
     cluster.answer()
     for new in (claim("a"), *later):
         cluster.predictions.put(new)
-    assert len(cluster.told) == 2
+    assert len(cluster.results) == 2
 
 
 def test_a_claim_that_is_allocated_again_is_counted_again() -> None:
@@ -300,7 +300,7 @@ def test_a_claim_that_is_allocated_again_is_counted_again() -> None:
     cluster.predictions.put(claim("a"))
     cluster.show(b.node("n", pools=(b.pool(b.device("a"), b.device("b")),)))
     cluster.predictions.put(claim("a"))
-    assert cluster.told == [Result.EXACT, Result.EXACT]
+    assert cluster.results == [Result.EXACT, Result.EXACT]
 
 
 def test_the_remembered_allocations_before_the_next_view_are_bounded() -> None:
@@ -308,10 +308,10 @@ def test_the_remembered_allocations_before_the_next_view_are_bounded() -> None:
     cluster.answer()
     for number in range(REMEMBERED + 1):
         cluster.predictions.put(claim("a", claim_uid=str(number)))
-    del cluster.told[:]
+    del cluster.results[:]
     cluster.predictions.put(claim("a", claim_uid=str(REMEMBERED)))
     cluster.predictions.put(claim("a", claim_uid="1"))
-    assert cluster.told == []
+    assert cluster.results == []
 
 
 def test_a_device_of_a_pool_that_is_being_replaced_counts_as_stale() -> None:
@@ -323,13 +323,13 @@ def test_a_refused_device_of_a_pool_that_is_being_replaced_counts_as_refused() -
 
 
 def withheld(device: DeviceView) -> list[Result]:
-    """What is told once a claim holds it, though it could not be taken."""
+    """The result once a claim holds the device, though it could not be allocated."""
     cluster = Cluster()
     pool = msgspec.structs.replace(b.pool(), incomplete=True, withheld=(device,))
     cluster.show(b.node("n", pools=(pool,)))
     cluster.answer()
     cluster.predictions.put(claim("a"))
-    return cluster.told
+    return cluster.results
 
 
 def test_a_shared_claim_is_compared_for_the_pod_that_it_is_reserved_for() -> None:
@@ -357,21 +357,21 @@ def test_a_shared_claim_is_compared_for_the_pod_that_it_is_reserved_for() -> Non
     cluster.predictions.put(
         named("shared", allocation=msgspec.to_builtins(allocated.allocation), **reserved)
     )
-    assert cluster.told == [Result.EXACT]
+    assert cluster.results == [Result.EXACT]
 
 
 # Network devices, whose allocation does not name a node
 
 
 def network(device: str, **of: str) -> resource.ResourceClaim:
-    """A claim that was given a device that several nodes can use."""
+    """A claim with a device that several nodes can use."""
     return selected(
         claim(device, **of), {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
     )
 
 
 def selected(allocated: resource.ResourceClaim, *terms: dict[str, Any]) -> resource.ResourceClaim:
-    """With another node selector."""
+    """The claim with another node selector."""
     raw = msgspec.to_builtins(allocated)
     raw["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": terms}
     return b.claim(raw)
@@ -400,11 +400,11 @@ def test_an_allocation_without_a_node_is_compared_once_the_pod_is_bound(
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     cluster.predictions.put(selected(claim("b"), *terms))
-    assert cluster.told == []
+    assert cluster.results == []
     cluster.predictions.put(POD)
-    assert cluster.told == []
+    assert cluster.results == []
     cluster.predictions.put(bound("n"))
-    assert cluster.told == [Result.OTHER_SOUND]
+    assert cluster.results == [Result.OTHER_SOUND]
 
 
 def test_the_pod_may_be_bound_before_its_network_devices_are_visible() -> None:
@@ -412,7 +412,7 @@ def test_the_pod_may_be_bound_before_its_network_devices_are_visible() -> None:
     cluster.answer()
     cluster.predictions.put(bound("n"))
     cluster.predictions.put(network("a"))
-    assert cluster.told == [Result.EXACT]
+    assert cluster.results == [Result.EXACT]
 
 
 def test_network_devices_are_compared_with_what_was_predicted_when_they_were_allocated() -> None:
@@ -421,7 +421,7 @@ def test_network_devices_are_compared_with_what_was_predicted_when_they_were_all
     cluster.predictions.put(network("a"))
     cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b")),)))
     cluster.predictions.put(bound("n"))
-    assert cluster.told == [Result.EXACT]
+    assert cluster.results == [Result.EXACT]
 
 
 def test_a_claim_for_one_node_tells_where_the_network_devices_of_the_pod_went() -> None:
@@ -429,9 +429,9 @@ def test_a_claim_for_one_node_tells_where_the_network_devices_of_the_pod_went() 
     cluster.answer()
     cluster.predictions.put(network("b"))
     cluster.predictions.put(claim("a", claim_uid="another"))
-    assert cluster.told == [Result.OTHER_SOUND, Result.EXACT]
+    assert cluster.results == [Result.OTHER_SOUND, Result.EXACT]
     cluster.predictions.put(bound("n"))
-    assert len(cluster.told) == 2
+    assert len(cluster.results) == 2
 
 
 def test_a_prediction_is_stale_once_a_pod_on_another_node_got_some_of_the_network_devices() -> None:
@@ -440,7 +440,7 @@ def test_a_prediction_is_stale_once_a_pod_on_another_node_got_some_of_the_networ
     cluster.predictions.put(claim("a", node="m", pod="faster"))
     cluster.predictions.put(network("b"))
     cluster.predictions.put(bound("n"))
-    assert cluster.told == [Result.STALE]
+    assert cluster.results == [Result.STALE]
 
 
 def test_allocations_from_other_pools_do_not_make_a_prediction_stale() -> None:
@@ -448,7 +448,7 @@ def test_allocations_from_other_pools_do_not_make_a_prediction_stale() -> None:
     cluster.answer()
     cluster.predictions.put(claim("a", pod="faster", claim_uid="f", pool="of another node"))
     cluster.predictions.put(claim("b"))
-    assert cluster.told == [Result.OTHER_SOUND]
+    assert cluster.results == [Result.OTHER_SOUND]
 
 
 @pytest.mark.parametrize(
@@ -461,7 +461,7 @@ def test_binding_another_pod_says_nothing_about_network_devices(other: core.Pod)
     cluster.answer()
     cluster.predictions.put(network("a"))
     cluster.predictions.put(other)
-    assert cluster.told == []
+    assert cluster.results == []
 
 
 def test_a_pod_that_is_answered_again_is_compared_with_the_latest_answer_only() -> None:
@@ -470,7 +470,7 @@ def test_a_pod_that_is_answered_again_is_compared_with_the_latest_answer_only() 
     cluster.predictions.put(network("b"))
     cluster.answer()
     cluster.predictions.put(bound("n"))
-    assert cluster.told == []
+    assert cluster.results == []
 
 
 def test_the_records_kept_for_pods_that_are_never_bound_are_bounded() -> None:
@@ -482,6 +482,6 @@ def test_the_records_kept_for_pods_that_are_never_bound_are_bounded() -> None:
         cluster.answer(name)
         cluster.predictions.put(network("a", pod=name, uid=name, claim_uid=name))
     cluster.predictions.put(bound("n"))
-    assert cluster.told == []
+    assert cluster.results == []
     cluster.predictions.put(bound("n", name=others[-1], uid=others[-1]))
-    assert cluster.told == [Result.EXACT]
+    assert cluster.results == [Result.EXACT]

@@ -1,4 +1,4 @@
-"""Asks that differ in nothing but the number of takers: what looks alike to one does to all."""
+"""Demands that differ only in the number of pods in flight have the same fingerprints."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def fleet(kinds: list[tuple[float, ...]]) -> dict[str, NodeView]:
 
 
 def said(table: Table) -> object:
-    """All that a table says but for names of devices: a verdict that is shared has those of any of
-    its nodes."""
+    """All that a table says, without device names: a shared verdict has those of one node."""
     verdicts = {
         name: (v.fits, v.value, v.score, len(v.refusals), len(v.overruled), v.undecided, v.rejected)
         for name, v in table.verdicts.items()

@@ -1,4 +1,4 @@
-"""A pool of which it cannot be told what it offers, beside those that an ask is about."""
+"""A node with a pool whose devices are unclear, beside the pools that a demand is about."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""An ask waits, within a bound, for selectors that nobody has evaluated yet: by the real engine."""
+"""A demand waits within a bound for selectors that are not evaluated yet: with the real engine."""
 
 import asyncio
 from typing import Any
@@ -45,7 +45,7 @@ async def test_a_demand_waits_for_its_selector_to_be_evaluated() -> None:
 
 
 async def test_preemption_waits_for_a_selector_too() -> None:
-    """A pod that finds all nodes full is asked about nowhere else."""
+    """A pod that finds all nodes full is sent to no other verb."""
     cluster = Cluster()
     engine = SelectorEngine()
     cluster.answers = Answers(cluster.publisher, engine, PATIENT)
@@ -59,7 +59,7 @@ async def test_preemption_waits_for_a_selector_too() -> None:
 
 
 async def test_a_selector_not_evaluated_in_time_is_known_a_moment_later() -> None:
-    """The engine is not even started, and nobody ever waits for it as long as that takes."""
+    """The engine is not even started, and that takes longer than any request waits."""
     cluster = Cluster()
     engine = SelectorEngine()
     cluster.answers = Answers(cluster.publisher, engine, waiting(0.001))
@@ -97,7 +97,7 @@ async def test_equal_nodes_are_judged_once_for_each_request_that_waits() -> None
 
 
 async def test_an_explanation_waits_for_selectors_that_the_verdict_did_not_need() -> None:
-    """The search never looks at a device that it has taken; who explains why, does."""
+    """The search does not try a device again that it has used; the explanation does."""
     cluster = Cluster()
     engine = SelectorEngine()
     cluster.answers = Answers(cluster.publisher, engine, PATIENT)

@@ -1,4 +1,4 @@
-"""Selectors of classes are evaluated before anybody asks, and on what slices changed only."""
+"""Selectors of classes are evaluated before a pod asks, and only on what slices changed."""
 
 import asyncio
 import os
@@ -27,9 +27,8 @@ MODEL = f'device.attributes["{b.DRIVER}"].model == "H100"'
 
 
 class Watched(SelectorEngine):
-    """Notes the devices that it is asked about, how long it was left in peace before each call
-    about any, whether the last one left nothing over, and whether it was told what stands. `clock`
-    is for upper bounds of pauses."""
+    """Records the devices of each evaluation, the pause before it, whether the last one completed,
+    and whether it was told what to keep. `clock` is for upper bounds of pauses."""
 
     asked: list[str]
     calls = 0
@@ -84,7 +83,7 @@ def node(model: str, name: str = "n") -> NodeView:
 
 
 def taken(node: NodeView) -> NodeView:
-    """The same, a claim having its device."""
+    """The same node, with its device allocated."""
     (pool,) = node.pools
     devices = tuple(msgspec.structs.replace(d, allocated=True) for d in pool.devices)
     pool = msgspec.structs.replace(pool, devices=devices, fingerprint=b"another")
@@ -92,7 +91,7 @@ def taken(node: NodeView) -> NodeView:
 
 
 def joined(node: NodeView) -> NodeView:
-    """The same, with one more device in another slice of its pool."""
+    """The same node, with one more device in another slice of its pool."""
     (pool,) = node.pools
     attributes = {"model": DeviceAttribute(string="B200")}
     added = b.device("gpu-1", pool="n", attributes=attributes)
@@ -107,14 +106,14 @@ async def test_changed_slices_are_evaluated_again_but_not_new_allocations(
     answers = Answers(publisher, engine, Settings())
     work = asyncio.ensure_future(answers.keep_ready())
 
-    async def asked_after(turn: int, *nodes: NodeView) -> list[str]:
-        """Each view with a class takes one call, be it about nothing."""
+    async def asked_after(number: int, *nodes: NodeView) -> list[str]:
+        """Each view with a class takes one evaluation, even if it is of nothing."""
         engine.asked.clear()
         view = b.view(*nodes, classes={"gpu": b.device_class("gpu", MODEL)})
-        view = msgspec.structs.replace(view, generation=turn, basis=turn)
+        view = msgspec.structs.replace(view, generation=number, basis=number)
         publisher.publish(view, frozenset({"n"}))
         async with asyncio.timeout(20):
-            while engine.calls < turn:
+            while engine.calls < number:
                 await asyncio.sleep(0.005)
         return list(engine.asked)
 
@@ -129,7 +128,7 @@ async def test_changed_slices_are_evaluated_again_but_not_new_allocations(
 
 
 class Large(dict[str, NodeView]):
-    """Nodes that are too many to go through for one that changed."""
+    """A mapping of nodes that fails if it is iterated for one changed node."""
 
     def __iter__(self) -> Iterator[str]:
         raise AssertionError("all nodes were gone through")
@@ -217,13 +216,13 @@ async def test_a_failed_evaluation_is_retried_with_growing_pauses_until_it_succe
     publisher = Publisher()
     work = asyncio.ensure_future(Answers(publisher, engine, Settings()).keep_ready())
 
-    def show(turn: int, selector: str) -> None:
+    def show(number: int, selector: str) -> None:
         view = b.view(node("H100"), classes={"gpu": b.device_class("gpu", selector)})
-        view = msgspec.structs.replace(view, generation=turn, basis=turn)
+        view = msgspec.structs.replace(view, generation=number, basis=number)
         publisher.publish(view, frozenset({"n"}))
 
     async def tried(times: int) -> list[float]:
-        """The pauses between that many calls and the next."""
+        """The pauses between that many evaluations and the next."""
         async with asyncio.timeout(20):
             while len(engine.pauses_s) <= times:
                 await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Asks for units and for claims, and the verdict on a node, where every selector matches."""
+"""Demands for units and for claims, and verdicts on a node whose devices match every selector."""
 
 from fettle.cel import Outcome
 from fettle.cel.runtime.outcomes import MATCH

@@ -44,7 +44,7 @@ def tolerating(key: str = "example.org/burn-in", **fields: str | int) -> Raw:
 
 
 def slice_of(node: str, taints: list[Raw], *others: Raw, **metadata: Any) -> Raw:
-    """One slice of a node with the device `gpu`, which carries the taints, and others."""
+    """One slice of a node with the tainted device `gpu` and other devices."""
     return {
         "metadata": {"name": f"slice-{node}", **metadata},
         "spec": {
@@ -57,7 +57,7 @@ def slice_of(node: str, taints: list[Raw], *others: Raw, **metadata: Any) -> Raw
 
 
 def cluster(*objects: tuple[Kind, Raw]) -> View:
-    """The view of these objects, beside a device class and a node `n` if none is among them."""
+    """The view of these objects, a device class, and a node `n` if none is among them."""
     inventory = Inventory(HealthBook(HealthSettings(), TABLE), TABLE)
     spec: Raw = {"selectors": [{"cel": {"expression": "true"}}]}
     known = [(kinds.CLASS, {"metadata": {"name": "gpu"}, "spec": spec}), *objects]
@@ -267,21 +267,21 @@ def test_fettles_own_taint_is_no_evidence_whether_tolerated_or_not() -> None:
 
 def test_the_verdict_names_the_tolerated_taints() -> None:
     view = cluster(TAINTED, claim(tolerating()))
-    answer = judge(
+    verdict = judge(
         demand(view),
         view.nodes["n"],
         Acceptance(BUILT_IN["training"].placement),
         Allocator(lambda *_: MATCH),
     )
-    told = plain_verdict(answer)
-    assert told["devices"][0]["tolerated"] == ["example.org/burn-in:NoSchedule"]
-    row = {**told, "health": plain_health(view.nodes["n"].health)}
+    answer = plain_verdict(verdict)
+    assert answer["devices"][0]["tolerated"] == ["example.org/burn-in:NoSchedule"]
+    row = {**answer, "health": plain_health(view.nodes["n"].health)}
     said = f"would get {b.DRIVER}/n/gpu; tolerated: taint example.org/burn-in:NoSchedule"
     assert summary(row) == said
 
 
 async def test_nodes_share_a_verdict_only_if_the_evidence_that_counts_is_the_same() -> None:
-    """Both scores are those of the latched taint; without it, b's other taint is left."""
+    """Both nodes have the score of the latched taint. Without it, another taint of b is left."""
     lost = taint("gpu.nvidia.com/gpu-lost", "NoSchedule")
     faint = taint("example.org/warm", "None")
     nodes = [(kinds.NODE, {"metadata": {"name": name}}) for name in ("a", "b", "c")]

@@ -1,4 +1,4 @@
-"""Requests with admin access look at devices that others use, whatever is wrong with them."""
+"""Requests with admin access get devices that others use, whatever is wrong with them."""
 
 import msgspec
 import pytest
@@ -30,7 +30,7 @@ WARY = msgspec.structs.replace(
 )
 
 
-def looking(policy: Policy) -> Demand:
+def monitoring(policy: Policy) -> Demand:
     """A monitor: all devices, with admin access."""
     return request(policy, None, admin_access=True)
 
@@ -54,15 +54,15 @@ def test_admin_access_is_not_refused_whatever_the_devices_health(
 ) -> None:
     node = b.node(pools=(b.pool(of_health("a", health), b.device("b", allocated=True)),))
     assert not verdict(request(policy), node).fits
-    answer = verdict(looking(policy), node)
+    answer = verdict(monitoring(policy), node)
     assert (answer.fits, answer.score) == (True, 10)
     assert [choice.device.device for choice in answer.devices] == ["a", "b"]
-    assert summary(told(answer, node)).startswith(
+    assert summary(explained(answer, node)).startswith(
         "would have admin access to gpu.example.com/n/a, gpu.example.com/n/b, whatever their health"
     )
 
 
-def told(answer: Verdict, node: NodeView) -> dict[str, object]:
+def explained(answer: Verdict, node: NodeView) -> dict[str, object]:
     return {**plain_verdict(answer), "health": plain_health(node.health)}
 
 
@@ -75,7 +75,7 @@ def test_an_allocated_claim_with_admin_access_is_not_refused_even_if_its_device_
     node = b.node(pools=(b.pool(dead),))
     answer = verdict(Demand(WARY, bound=(Bound("x", held),)), node)
     assert (answer.fits, answer.score) == (True, 10)
-    assert summary(told(answer, node)).startswith(
+    assert summary(explained(answer, node)).startswith(
         "has admin access to gpu.example.com/n/a, gpu.example.com/n/gone, whatever their health"
     )
 
@@ -92,12 +92,12 @@ def test_a_pod_with_only_admin_access_may_run_on_a_held_or_unhealthy_node() -> N
     for own in (HELD, b.health(0.1)):
         node = b.node(own=own, pools=(b.pool(b.device("a")),))
         assert not verdict(request(INFERENCE), node).fits
-        answer = verdict(looking(INFERENCE), node)
+        answer = verdict(monitoring(INFERENCE), node)
         assert (answer.fits, answer.value) == (True, own.score)
 
 
 def test_devices_that_a_pod_requests_besides_admin_access_are_judged_as_usual() -> None:
-    own, all_ = request(TRAINING).claims[0], looking(TRAINING).claims[0]
+    own, all_ = request(TRAINING).claims[0], monitoring(TRAINING).claims[0]
     demand = Demand(TRAINING, claims=(own, msgspec.structs.replace(all_, name="all")))
     dead = b.device("z", 0.0)
     beside = b.node(pools=(b.pool(b.device("a", 0.9), dead),))
@@ -106,22 +106,22 @@ def test_devices_that_a_pod_requests_besides_admin_access_are_judged_as_usual() 
     assert verdict(demand, b.node(pools=(b.pool(b.device("a", 0.0), b.device("b")),))).refusals
     held = b.node(own=HELD, pools=(b.pool(b.device("a")),))
     assert not verdict(demand, held).fits
-    with_units = msgspec.structs.replace(looking(TRAINING), units=units(TRAINING).units)
+    with_units = msgspec.structs.replace(monitoring(TRAINING), units=units(TRAINING).units)
     assert not verdict(with_units, b.node(own=HELD, gpus=8, pools=held.pools)).fits
-    unsettled = msgspec.structs.replace(looking(TRAINING), unsettled=("claim y: not known",))
+    unsettled = msgspec.structs.replace(monitoring(TRAINING), unsettled=("claim y: not known",))
     assert not verdict(unsettled, held).fits
 
 
 def test_a_taint_that_the_request_does_not_tolerate_keeps_admin_access_off() -> None:
     taint = (DeviceTaint(key="k", effect="NoSchedule"),)
     node = b.node(pools=(b.pool(b.device("a", taints=taint), b.device("b")),))
-    assert verdict(looking(INFERENCE), node).rejected
+    assert verdict(monitoring(INFERENCE), node).rejected
 
 
 def test_evidence_from_tenants_about_an_admin_access_device_lowers_no_preference() -> None:
     provoked = Health(0.5, State.HEALTHY, provoked=0.5)
     node = b.node(pools=(b.pool(of_health("a", provoked)),))
-    assert verdict(looking(SCAVENGER), node).score == 1
+    assert verdict(monitoring(SCAVENGER), node).score == 1
 
 
 def test_undecided_admin_access_refuses_nothing() -> None:

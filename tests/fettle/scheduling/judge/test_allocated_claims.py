@@ -65,7 +65,7 @@ def fleet() -> Fleet:
 
 
 def verdict(fleet: Fleet, *slices: Raw, policy: str = "inference") -> Verdict:
-    """On the node `n`, for a pod with the claim, after these slices came."""
+    """The verdict on the node `n` for a pod with the claim, once these slices are published."""
     for slice_ in slices:
         fleet.put(kinds.SLICE, slice_)
     view = fleet.look()
@@ -127,18 +127,18 @@ def test_allocated_devices_are_judged_as_before_while_their_pool_is_updated(
 ) -> None:
     fleet.put(kinds.CLAIM, holding("a", "b"))
 
-    def told(generation: int, name: str, **more: Any) -> list[tuple[State, float]]:
+    def explained(generation: int, name: str, **more: Any) -> list[tuple[State, float]]:
         raw = slice_(f"s-{name}", device(name, **more), generation=generation, count=2)
         answer = verdict(fleet, raw)
         assert not answer.undecided
         return [(choice.health.state, choice.health.since) for choice in answer.devices]
 
-    told(1, "a")
-    before = told(1, "b", taints=DEAD)
+    explained(1, "a")
+    before = explained(1, "b", taints=DEAD)
     assert [state for state, _ in before] == [State.HEALTHY, State.UNHEALTHY]
     fleet.now += 60
-    assert told(2, "a") == before
-    assert told(2, "b", taints=DEAD) == before
+    assert explained(2, "a") == before
+    assert explained(2, "b", taints=DEAD) == before
 
 
 def test_the_newest_pool_generation_counts_for_a_device_before_it_is_complete(
@@ -180,7 +180,7 @@ def test_a_complete_pool_keeps_no_device_besides_those_that_can_be_allocated(fle
 def test_the_search_for_acceptable_devices_ignores_defects_of_old_kubernetes_versions(
     fleet: Fleet,
 ) -> None:
-    """Which keep the counters of a device that they turned down, and so run out of them."""
+    """Old versions keep the counters of a device that they passed over, and run out of them."""
     lost = [{"key": "gpu.nvidia.com/gpu-lost", "value": "x", "effect": "None"}]
     takes = [{"counterSet": "gpu", "counters": {"slices": {"value": "3"}}}]
     dead = device("a", consumesCounters=takes, taints=lost)

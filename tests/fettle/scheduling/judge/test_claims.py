@@ -277,7 +277,7 @@ def in_two_slices(*devices: DeviceView) -> NodeView:
 
 
 def of_series(score: float) -> list[DeviceView]:
-    """Forty, of which the last two have a value in common."""
+    """Forty devices, of which the last two have a value in common."""
     return [
         b.device(
             f"{score:g}-{number}",

@@ -203,8 +203,7 @@ WRONG = Requirement(expression="devise.driver == 'x'")
 
 
 async def ignored(logs: Sequence[Mapping[str, Any]], number: int) -> list[Mapping[str, Any]]:
-    """What is logged of ignored requirements, once it is so much; by then, the views that say so
-    have been evaluated."""
+    """The log lines about ignored requirements, once there are so many of them."""
     async with asyncio.timeout(20):
         while len(said := [log for log in logs if "ignored" in log["event"]]) < number:
             await asyncio.sleep(0.01)
@@ -282,7 +281,7 @@ DRIVER = "gpu.nvidia.com"
 
 
 def shown() -> list[Requirement]:
-    """The requirements that users are shown, in samples and documentation."""
+    """The requirements in samples and documentation."""
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/policies.md").read_text(), re.DOTALL)
     sample = (ROOT / "deploy/samples/requirements.yaml").read_text()
     specs = [*map(yaml.safe_load, blocks), yaml.safe_load(sample)["spec"]]

@@ -115,7 +115,7 @@ def demand(count: int) -> Demand:
     return Demand(BUILT_IN["inference"], units=(Units(R, count),))
 
 
-def told(node: NodeView, count: int, *pods: core.Pod) -> list[str]:
+def why_not(node: NodeView, count: int, *pods: core.Pod) -> list[str]:
     return texts(lacking_units(demand(count), node, count_taken(pods)))
 
 
@@ -123,37 +123,41 @@ NODE = b.node("n1", gpus=8)
 
 
 def test_a_node_with_too_few_free_units_says_how_many_are_taken() -> None:
-    assert told(NODE, 2, on("n1", 4), on("n1", 3)) == [
+    assert why_not(NODE, 2, on("n1", 4), on("n1", 3)) == [
         f"{R}: 7 of 8 are taken by pods, 2 requested, {REFUSED}"
     ]
-    assert told(NODE, 1, on("n1", 4), on("n1", 3)) == []
-    assert told(NODE, 1, on("n1", 8)) == [f"{R}: 8 of 8 are taken by pods, 1 requested, {REFUSED}"]
+    assert why_not(NODE, 1, on("n1", 4), on("n1", 3)) == []
+    assert why_not(NODE, 1, on("n1", 8)) == [
+        f"{R}: 8 of 8 are taken by pods, 1 requested, {REFUSED}"
+    ]
 
 
 def test_a_pod_that_needs_all_units_of_a_node_does_not_fit_beside_one_taken_unit() -> None:
-    assert told(NODE, 8, on("n1")) == [f"{R}: 1 of 8 are taken by pods, 8 requested, {REFUSED}"]
+    assert why_not(NODE, 8, on("n1")) == [f"{R}: 1 of 8 are taken by pods, 8 requested, {REFUSED}"]
 
 
 def test_pods_on_other_nodes_or_finished_or_pending_take_no_units() -> None:
-    assert told(NODE, 1, on("n2", 8), on("n1", 8, phase="Succeeded"), on("", 8)) == []
-    assert told(NODE, 1, on("n1", 8, phase="Failed")) == []
-    assert told(NODE, 1, on("n1", 8, phase="Pending")) != []
+    assert why_not(NODE, 1, on("n2", 8), on("n1", 8, phase="Succeeded"), on("", 8)) == []
+    assert why_not(NODE, 1, on("n1", 8, phase="Failed")) == []
+    assert why_not(NODE, 1, on("n1", 8, phase="Pending")) != []
 
 
 def test_units_withdrawn_while_pods_hold_them_are_not_counted_twice() -> None:
     node = b.node("n1", gpus=6)
-    assert told(node, 1, on("n1", 8)) == [f"{R}: 6 of 6 are taken by pods, 1 requested, {REFUSED}"]
+    assert why_not(node, 1, on("n1", 8)) == [
+        f"{R}: 6 of 6 are taken by pods, 1 requested, {REFUSED}"
+    ]
 
 
 def test_a_node_without_enough_units_at_all_is_reported_elsewhere() -> None:
-    assert told(NODE, 9, on("n1", 8)) == []
-    assert told(b.node("n1"), 1, on("n1", 8)) == []
+    assert why_not(NODE, 9, on("n1", 8)) == []
+    assert why_not(b.node("n1"), 1, on("n1", 8)) == []
 
 
 def test_an_init_container_counts_only_if_it_needs_more_units() -> None:
     init = {"name": "i", "resources": {"limits": {R: "3"}}}
-    assert told(NODE, 6, on("n1", 2, initContainers=[init])) != []
-    assert told(NODE, 5, on("n1", 2, initContainers=[init])) == []
+    assert why_not(NODE, 6, on("n1", 2, initContainers=[init])) != []
+    assert why_not(NODE, 5, on("n1", 2, initContainers=[init])) == []
 
 
 @pytest.mark.parametrize(("priority", "fits"), [(None, False), (0, False), (1, True)])

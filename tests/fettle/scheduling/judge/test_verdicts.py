@@ -1,4 +1,4 @@
-"""The verdict on one node: for units of device plugins, and whatever is asked for."""
+"""The verdict on one node for units of device plugins, and what holds for every demand."""
 
 import msgspec
 import pytest
@@ -57,7 +57,7 @@ def test_preemption_puts_units_in_use_back_into_the_draw() -> None:
 @pytest.mark.parametrize("count", range(1, 8))
 @pytest.mark.parametrize("emptied", [True, False])
 def test_a_withdrawn_unit_is_never_drawn(count: int, emptied: bool) -> None:
-    """Whoever holds it still, and whoever is preempted."""
+    """Whether a pod still holds it, or would be preempted, does not matter."""
     for busy in (frozenset[str](), frozenset({"GPU-a"})):
         withdrawn = frozenset({"GPU-a"})
         node = b.node(gpus=7, units={"GPU-a": 0.0}, busy=busy, withdrawn=withdrawn)
