@@ -259,7 +259,7 @@ class Answers:
             table.failed_on = basis
 
     def at_once(self, demand: Demand, names: list[str]) -> Table | None:
-        """The demand's table with a settled verdict for each of these nodes, within one slice.
+        """The demand's table with a settled verdict for each of these nodes, within a time slice.
 
         None if that takes longer. It does not if only a few nodes changed since the last view.
         """
@@ -267,9 +267,9 @@ class Answers:
             self._engine.use(demand.selectors)
         table = self.table(demand)
         missing = table.open_among(names, self.view)
-        return table if not missing or self._judged_in_a_slice(table, missing) else None
+        return table if not missing or self._judge_in_a_slice(table, missing) else None
 
-    def _judged_in_a_slice(self, table: Table, names: list[str]) -> bool:
+    def _judge_in_a_slice(self, table: Table, names: list[str]) -> bool:
         """Judge these nodes; false if that takes longer, or needs a selector to be evaluated."""
         try:
             within(SLICE_S, lambda: self._fill(table, names, self.outcomes()))
@@ -330,7 +330,7 @@ class Answers:
 
         The pod's demand may differ between nodes, as when preemption releases its own claims.
         """
-        # Before the slices begin: to update a table may count breakers, which only one may do.
+        # Before the time slices begin: to update a table may count breakers, which only one may do.
         of_demand = {d: self.table(d).acceptance for d in dict.fromkeys(d for d, _ in cases)}
 
         def judge_all() -> dict[str, Verdict]:
@@ -353,7 +353,7 @@ class Answers:
         outcomes: SelectorOutcomes,
         left: set[str] | None = None,
     ) -> None:
-        """Judge these nodes in slices, until a newer view is published.
+        """Judge these nodes in time slices, until a newer view is published.
 
         Removes those that were judged from `left`.
         """

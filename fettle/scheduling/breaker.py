@@ -3,7 +3,7 @@
 A pool is all devices of one DRA driver, or all allocatable units of one extended resource. `Census`
 counts devices by health, `Breaker` compares that with what one placement refuses, `Alarms` tells
 operators, and `Breakers` keeps all of it up to date with the newest view. Stands between view and
-verdict; pure but for the task that follows views.
+verdict. Pure, except for the task that follows views.
 """
 
 import asyncio
@@ -422,7 +422,7 @@ def _percent(share: float) -> str:
 class Breakers:
     """The breakers of placements that were asked for lately, up to date with the newest view.
 
-    While `keep` runs, nodes are counted in slices after a view is published, and requests are
+    While `keep` runs, nodes are counted in time slices after a view is published, and requests are
     answered by the counts of before. So a breaker may open or close some milliseconds late; then
     the view is published once more, and whatever was answered meanwhile is answered anew.
     `on_change` and `clock` are as for `Alarms`.

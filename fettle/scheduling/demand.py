@@ -259,15 +259,15 @@ class DemandCache:
 
     def __init__(self, make: Callable[[core.Pod], Demand | None]) -> None:
         self._make = make
-        self._basis = _basis_of(EMPTY)
+        self._sources = _sources_of(EMPTY)
         self._demands: dict[bytes, Demand | None] = {}
 
     def of(self, pod: core.Pod, view: View) -> Demand | None:
         """The pod's demand in this view; None if it needs no devices."""
-        basis = _basis_of(view)
-        if len(self._demands) >= MAX_KEPT or not all(map(is_, basis, self._basis)):
+        sources = _sources_of(view)
+        if len(self._demands) >= MAX_KEPT or not all(map(is_, sources, self._sources)):
             self.clear()
-            self._basis = basis
+            self._sources = sources
         key = _key(pod, view)
         if key is None:
             return self._make(pod)
@@ -281,8 +281,8 @@ class DemandCache:
         self._demands.clear()
 
 
-def _basis_of(view: View) -> tuple[object, ...]:
-    """What any demand may be made from in a view."""
+def _sources_of(view: View) -> tuple[object, ...]:
+    """The objects of a view that any demand may be made from."""
     # Compared by identity: a view shares the objects of the view before it if nothing changed.
     return view.classes, view.templates, view.namespaces, view.policies, view.quarantined
 

@@ -114,6 +114,7 @@ class WarmUp:
         wanted_in: Callable[[View], WarmUpTargets],
         done: Callable[[View, WarmUpTargets], None],
     ) -> None:
+        """Evaluate what each new view wants on the nodes that changed, then call `done`."""
         generation, basis, known = 0, -1, WarmUpTargets(frozenset())
         latest: View | None = None
         ready: dict[str, list[AttributeFingerprints]] = {}
@@ -128,7 +129,7 @@ class WarmUp:
             before, latest = latest, view
             same = before is not None and _has_same_sources(before, view)
             wanted = known if same else await run_within(None, partial(wanted_in, view))
-            if changed is None or _has_more(wanted, known):
+            if changed is None or _has_more(wanted, known):  # then no node is ready
                 changed = frozenset(view.nodes)
                 ready.clear()
             for name in changed:  # not a difference of sets: that would go through all nodes

@@ -30,7 +30,7 @@ CALLS = 2000
 ROUNDS = 5
 TEMPLATE = "bench-gpu"
 UPDATES_PER_S = 50.0
-COLD_ASKS_PER_S = 5.0
+COLD_DEMANDS_PER_S = 5.0
 MOST = 2.0
 """How much longer the slowest calls may take meanwhile."""
 
@@ -59,7 +59,7 @@ async def _measure(house: House, api: Api, fettle: FettleProcess, echo: str) -> 
     quiet: dict[str, list[calling.Outcome]] = {kind: [] for kind in asked}
     meanwhile: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         f"{UPDATES_PER_S:.0f} slices a second change": lambda: _change_slices(api),
-        f"{COLD_ASKS_PER_S:.0f} cold asks a second": lambda: _ask_anew(fettle),
+        f"{COLD_DEMANDS_PER_S:.0f} cold demands a second": lambda: _ask_anew(fettle),
     }
     busy: dict[tuple[str, str], list[calling.Outcome]] = defaultdict(list)
     for _ in range(ROUNDS):
@@ -141,8 +141,10 @@ async def _ask_anew(fettle: FettleProcess) -> None:
             async with session.post(f"{fettle.extender_url}/filter", data=body) as reply:
                 answer = await reply.read()
             if reply.status != 200 or len(answer) < len(names):
-                raise calling.CallFailed(f"a cold ask was answered {reply.status} {answer[:200]!r}")
-            await asyncio.sleep(max(0.0, began + 1 / COLD_ASKS_PER_S - time.monotonic()))
+                raise calling.CallFailed(
+                    f"a cold demand was answered {reply.status} {answer[:200]!r}"
+                )
+            await asyncio.sleep(max(0.0, began + 1 / COLD_DEMANDS_PER_S - time.monotonic()))
 
 
 async def _change_slices(api: Api) -> None:

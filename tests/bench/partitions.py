@@ -77,7 +77,7 @@ async def _served(house: House) -> list[Figure]:
         Figure(f"{size}: start to ready, from files", ready_s, "s"),
         Figure(f"{size}: resident, with its worker and the files", held_mb, "MB"),
         Figure(f"{size}: peak, without its worker", highest_mb, "MB"),
-        *(Figure(f"{size}: cold ask for {name}", ms, "ms") for name, ms in asked_ms.items()),
+        *(Figure(f"{size}: cold demand for {name}", ms, "ms") for name, ms in asked_ms.items()),
     ]
 
 

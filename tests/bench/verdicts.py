@@ -1,4 +1,4 @@
-"""What the core costs an ask that it has not met before, in this process and without HTTP.
+"""What the core costs a demand that it has not met before, in this process and without HTTP.
 
 For information: these are the parts of which the first call about a new kind of pod is made.
 """
@@ -38,21 +38,21 @@ async def measure(_house: House) -> list[Figure]:
     engine = SelectorEngine()
     await engine.start()
     try:
-        cold = f"cold ask, {fleets.NODES} nodes"
+        cold = f"cold demand, {fleets.NODES} nodes"
         return [
-            Figure(f"{cold} alike", await _cold_ms(engine, alike, _unit_asks()), "ms"),
+            Figure(f"{cold} alike", await _cold_ms(engine, alike, _unit_demands()), "ms"),
             Figure(
-                f"{cold} of {SHAPES} shapes", await _cold_ms(engine, unlike, _unit_asks()), "ms"
+                f"{cold} of {SHAPES} shapes", await _cold_ms(engine, unlike, _unit_demands()), "ms"
             ),
             Figure(
                 f"{cold} alike with DRA",
-                await _cold_ms(engine, devices, _claim_asks()),
+                await _cold_ms(engine, devices, _claim_demands()),
                 "ms",
                 target=30,
             ),
             Figure(
                 f"{cold} of {SHAPES} shapes with DRA",
-                await _cold_ms(engine, tainted, _claim_asks()),
+                await _cold_ms(engine, tainted, _claim_demands()),
                 "ms",
                 target=60,
             ),
@@ -69,7 +69,7 @@ async def measure(_house: House) -> list[Figure]:
 
 
 async def _cold_ms(engine: SelectorEngine, view: View, demands: Iterator[Demand]) -> float:
-    """The median of several asks, each unlike the ones before it."""
+    """The median of several demands, each unlike the ones before it."""
     answers, names = _answers(engine, view), list(view.nodes)
     answers.breaker(TRAINING.placement)
     await _evaluate(engine, view)
@@ -85,9 +85,9 @@ async def _cold_ms(engine: SelectorEngine, view: View, demands: Iterator[Demand]
 
 
 async def _turned_ms(engine: SelectorEngine, view: View) -> float:
-    """A known ask after a turn of the view: one verdict is made anew, all others are kept."""
+    """A known demand in a new view: one verdict is made anew, all others are kept."""
     answers, names = _answers(engine, view), list(view.nodes)
-    demand = next(_unit_asks())
+    demand = next(_unit_demands())
     await answers.judged(demand, names)
     took_ms = []
     for number in range(ROUNDS * 5):
@@ -126,12 +126,12 @@ async def _evaluate(engine: SelectorEngine, view: View) -> None:
     await engine.evaluate([SELECTOR], devices)
 
 
-def _unit_asks() -> Iterator[Demand]:
+def _unit_demands() -> Iterator[Demand]:
     for count in range(1, fleets.GPUS + 1):
         yield Demand(TRAINING, (Units(GPU, count),))
 
 
-def _claim_asks() -> Iterator[Demand]:
+def _claim_demands() -> Iterator[Demand]:
     for count in range(1, fleets.GPUS + 1):
         gpus = Request("gpu", (Alternative("gpu", DRIVER, (SELECTOR,), count=count),))
         yield Demand(TRAINING, claims=(Claim("gpus", (gpus,)),))

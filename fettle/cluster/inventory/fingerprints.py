@@ -130,7 +130,7 @@ def _state(device: DeviceView) -> tuple[object, ...]:
 
 def _weights(health: Health) -> list[tuple[object, ...]]:
     """What a score is made of, for demands that tolerate part of it
-    (`scheduling/judge/tolerated.py`)."""
+    (`scheduling/judge/acceptance.py`)."""
     return [
         (e.taints, e.family, e.kind, round(weight, DIGITS), e.source, e.witness, e.together)
         for e, weight in ((w.evidence, w.weight) for w in health.evidence)

@@ -240,7 +240,7 @@ def pod_with(count: int = 1, name: str = "p") -> core.Pod:
     return b.pod(raw)
 
 
-def test_equal_pods_share_a_demand_until_its_basis_in_the_view_changes() -> None:
+def test_equal_pods_share_a_demand_until_its_sources_in_the_view_change() -> None:
     cluster = Counted(b.view())
     first = cluster.of(pod_with())
     assert first is not None
