@@ -55,7 +55,7 @@ from fettle.dra.node_selectors import (
     ParsedNodeSelector,
     parse_node_selector,
 )
-from fettle.dra.pools import SOME_DRIVER, SOME_POOL, DeviceView, PoolView
+from fettle.dra.pools import DeviceView, PoolView
 from fettle.dra.quantities import UNIT, Unreadable, nano
 from fettle.dra.resource_claims import (
     EXTENDED_RESOURCE_CLAIM,
@@ -80,8 +80,6 @@ __all__ = [
     "IMPLICIT_CLASS_PREFIX",
     "MARKER",
     "NO_TIME_LIMIT",
-    "SOME_DRIVER",
-    "SOME_POOL",
     "UNIT",
     "AllocatedDevice",
     "AllocationOutcome",

@@ -9,8 +9,7 @@ import msgspec
 
 from fettle.api import resource
 from fettle.dra.slices import CounterId, PublishedDevice
-from fettle.model import DeviceId, Health
-from fettle.model.reasons import PoolRef
+from fettle.model import DeviceId, Health, PoolRef
 
 
 class DeviceView(msgspec.Struct, frozen=True, gc=False):
@@ -39,12 +38,6 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False):
         return self.published.device
 
 
-SOME_DRIVER = "?"
-"""The driver of a pool whose driver cannot be read."""
-SOME_POOL = "of unknown name"
-"""The name of a pool whose name cannot be read; no pool can have it."""
-
-
 class PoolView(msgspec.Struct, frozen=True, gc=False):
     """One DRA pool as a node sees it. Devices are in the allocator's order.
 
@@ -71,15 +64,6 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
     @property
     def ref(self) -> PoolRef:
         return PoolRef(self.driver, self.name)
-
-    @property
-    def description(self) -> str:
-        """The pool by driver and name, as kube-scheduler writes it: the pools of all drivers of a
-        node often have the same name, the node's."""
-        if self.driver == SOME_DRIVER:
-            return f"pool {self.name}"
-        unnamed = self.name == SOME_POOL
-        return f"{self.driver} pool {SOME_POOL}" if unnamed else f"pool {self.driver}/{self.name}"
 
     @property
     def flaw(self) -> str:

@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
-from fettle.dra import SOME_DRIVER, SOME_POOL
 from fettle.health import proven_evidence
 from fettle.model import DeviceId, Health, Kept, State, reasons
-from fettle.model.reasons import Complaint, Obstacles, PoolRef, Reason
+from fettle.model.reasons import Complaint, Obstacles, Reason
 
 MAX_NAMED = 3
 """How many devices, pods or groups a sentence names."""
@@ -74,15 +73,6 @@ def _plain(value: object) -> object:
         case tuple():
             return [_plain(each) for each in value]
     return value
-
-
-def describe_pool(ref: PoolRef) -> str:
-    """A pool by driver and name, as kube-scheduler writes it."""
-    # The name alone is not enough: pools of several drivers on a node often have the same one.
-    if ref.driver == SOME_DRIVER:
-        return f"pool {ref.name}"
-    unnamed = ref.name == SOME_POOL
-    return f"{ref.driver} pool {SOME_POOL}" if unnamed else f"pool {ref.driver}/{ref.name}"
 
 
 def describe_kept(value: Kept) -> str:
@@ -498,7 +488,7 @@ def _(reason: reasons.SharedConstraint) -> str:
 
 @text.register
 def _(reason: reasons.SharedCounters) -> str:
-    return f"counters of {describe_pool(reason.pool)}"
+    return f"counters of {reason.pool}"
 
 
 @text.register
@@ -516,12 +506,12 @@ def _(reason: reasons.RequestsDoNotFit) -> str:
 
 @text.register
 def _(reason: reasons.PoolNotWhole) -> str:
-    return f"{describe_pool(reason.pool)} is {reason.flaw}"
+    return f"{reason.pool} is {reason.flaw}"
 
 
 @text.register
 def _(reason: reasons.PoolInvalid) -> str:
-    return f"{describe_pool(reason.pool)} is invalid: {reason.detail}"
+    return f"{reason.pool} is invalid: {reason.detail}"
 
 
 # Obstacles, as in "2 devices match: 1 allocated, 1 tainted (key)"
@@ -565,7 +555,7 @@ def _(_reason: reasons.PartitionableDevicesOff) -> str:
 
 @text.register
 def _(reason: reasons.CountersExhausted) -> str:
-    return f"for which the counters of {describe_pool(reason.pool)} do not suffice"
+    return f"for which the counters of {reason.pool} do not suffice"
 
 
 @text.register
@@ -641,7 +631,7 @@ def _(reason: reasons.NodeSelectorMalformed | reasons.CapacityRequestInvalid) ->
 
 @text.register
 def _(reason: reasons.PoolUnusable) -> str:
-    unusable = f"{describe_pool(reason.pool)} is {reason.state}"
+    unusable = f"{reason.pool} is {reason.state}"
     return f"{reason.request}: all devices are requested, but {unusable}"
 
 
@@ -681,7 +671,7 @@ _UNMODELLED = {
 @text.register
 def _(reason: reasons.NotModelled) -> str:
     what = _UNMODELLED[reason.feature].format(detail=reason.detail)
-    of = describe_pool(reason.pool) if reason.pool is not None else reason.request
+    of = str(reason.pool) if reason.pool is not None else reason.request
     if reason.device is not None:
         of = f"{of} on {reason.device}" if of else str(reason.device)
     return f"{of}: {what}"
@@ -699,7 +689,7 @@ def _(reason: reasons.CapacityCheckIgnored) -> str:
 
 @text.register
 def _(reason: reasons.PoolUnclear) -> str:
-    return f"{describe_pool(reason.pool)}: {reason.detail}"
+    return f"{reason.pool}: {reason.detail}"
 
 
 @text.register
@@ -758,9 +748,7 @@ def _(reason: reasons.PreemptionWouldNotHelp) -> str:
 
 @text.register
 def _(reason: reasons.PoolBetweenGenerations) -> str:
-    return (
-        f"{describe_pool(reason.pool)} is between generations: its driver is replacing its slices"
-    )
+    return f"{reason.pool} is between generations: its driver is replacing its slices"
 
 
 @text.register

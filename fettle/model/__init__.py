@@ -62,7 +62,7 @@ from fettle.model.policy import (
     prefers_in_vain,
     why_unreadable,
 )
-from fettle.model.subjects import DeviceId, NodeId, Subject, UnitId
+from fettle.model.subjects import SOME_DRIVER, SOME_POOL, DeviceId, NodeId, PoolRef, Subject, UnitId
 
 __all__ = [
     "ANNOTATION",
@@ -77,6 +77,8 @@ __all__ = [
     "NO_EFFECT_YET",
     "OWN_PREFIX",
     "PURPOSE",
+    "SOME_DRIVER",
+    "SOME_POOL",
     "SOUND",
     "UNKNOWN_SCORE",
     "WOKEN_AT",
@@ -107,6 +109,7 @@ __all__ = [
     "Policies",
     "Policy",
     "PolicyToleration",
+    "PoolRef",
     "Requirement",
     "Resolved",
     "RuleSeverity",

@@ -38,12 +38,6 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     score: float = 0.0
     until: float = 0.0
 
-    def __str__(self) -> str:
-        if self.until:
-            return "held by the minimum dwell"
-        again = " again" if self.then is State.HEALTHY else ""
-        return f"{self.then}{again} from {self.score:.2f}"
-
 
 class Health(msgspec.Struct, frozen=True, gc=False):
     """How healthy a device or node is, and why. `evidence` is sorted, the heaviest first.

@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from fettle.model.health import Health
-from fettle.model.subjects import DeviceId
+from fettle.model.subjects import DeviceId, PoolRef
 
 
 class Reason(msgspec.Struct, frozen=True, gc=False):
@@ -29,13 +29,6 @@ class Complaint(StrEnum):
     DEGRADED = "Degraded"
     UNKNOWN = "Unknown"
     SCORE_TOO_LOW = "ScoreTooLow"
-
-
-class PoolRef(msgspec.Struct, frozen=True, gc=False):
-    """A DRA pool, by the names that the API identifies it with."""
-
-    driver: str
-    name: str
 
 
 # What a policy does not accept

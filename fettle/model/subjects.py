@@ -25,6 +25,27 @@ class DeviceId(msgspec.Struct, frozen=True, order=True, gc=False):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
+SOME_DRIVER = "?"
+"""Stands for a pool's driver that cannot be read."""
+SOME_POOL = "of unknown name"
+"""Stands for a pool's name that cannot be read; no pool can have this name."""
+
+
+class PoolRef(msgspec.Struct, frozen=True, gc=False):
+    """A DRA pool, by the names that the API identifies it with."""
+
+    driver: str
+    name: str
+
+    def __str__(self) -> str:
+        # As kube-scheduler writes it. The name alone is not enough: the pools of all drivers of a
+        # node often have the same name, the node's.
+        if self.driver == SOME_DRIVER:
+            return f"pool {self.name}"
+        unnamed = self.name == SOME_POOL
+        return f"{self.driver} pool {self.name}" if unnamed else f"pool {self.driver}/{self.name}"
+
+
 class UnitId(NamedTuple):
     """One unit of an extended resource on a node, by the id that its device plugin or a monitor
     uses.

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from fettle.api import Bad, Pools, kinds
 from fettle.cluster.inventory.pools import Gathered, PoolId
-from fettle.dra import SOME_DRIVER, SOME_POOL
 from fettle.health import SignalReport, one_line
-from fettle.model import Evidence, EvidenceKind, Family, NodeId
+from fettle.model import SOME_DRIVER, SOME_POOL, Evidence, EvidenceKind, Family, NodeId
 
 
 class QuarantinedObject(NamedTuple):

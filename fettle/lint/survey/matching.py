@@ -15,7 +15,8 @@ import msgspec
 from fettle.api.resource import Device, DeviceAttribute
 from fettle.cel import Equation, Outcome, OutcomeKind, Reads, RowFingerprint, rows
 from fettle.cluster import Attribute, attributes_read
-from fettle.dra import SOME_DRIVER, DeviceView, PoolView
+from fettle.dra import DeviceView, PoolView
+from fettle.model import SOME_DRIVER
 from fettle.pacing import pause, run_within
 
 _Value = TypeVar("_Value")
@@ -139,8 +140,8 @@ def comparable_type(value: DeviceAttribute) -> str:
 def _unclear(pool: PoolView) -> str:
     """Why devices of a pool may be missing; "" if none is."""
     if pool.unclear:
-        return f"{pool.description}: {pool.unclear}"
-    return f"{pool.description} is {pool.flaw}" if pool.flaw else ""
+        return f"{pool.ref}: {pool.unclear}"
+    return f"{pool.ref} is {pool.flaw}" if pool.flaw else ""
 
 
 def _standing(device: DeviceView) -> _Standing:

@@ -14,7 +14,6 @@ from fettle.dra import (
     ALL,
     AMPLE,
     CURRENT,
-    SOME_DRIVER,
     AllocationOutcome,
     AllocationStatus,
     Alternative,
@@ -32,7 +31,7 @@ from fettle.dra import (
     why_unclear,
     with_allocated,
 )
-from fettle.model import SOUND, UNKNOWN_SCORE, DeviceId, Health, State, reasons
+from fettle.model import SOME_DRIVER, SOUND, UNKNOWN_SCORE, DeviceId, Health, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling.demand import Bound

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from fettle.explain.wording import plain_reason, text
-from fettle.model import SOUND, DeviceId, reasons
-from fettle.model.reasons import Complaint, Obstacles, PoolRef, Reason, SliceOrderCause, Unmodelled
+from fettle.model import SOUND, DeviceId, PoolRef, reasons
+from fettle.model.reasons import Complaint, Obstacles, Reason, SliceOrderCause, Unmodelled
 
 PAGE = Path(__file__).parents[3] / "docs" / "explain-json.md"
 BASES = (reasons.NodeRefusal, reasons.DeviceRefusal)

@@ -95,7 +95,7 @@ def plainly(nodes: Collection[NodeView]) -> Callable[[Verdict], object]:
 
     The text of evidence is left out: only its weight counts.
     """
-    names = {pool.description: "a pool" for node in nodes for pool in node.pools}
+    names = {str(pool.ref): "a pool" for node in nodes for pool in node.pools}
     for node in nodes:
         for number, pool in enumerate(node.pools):
             names |= {str(d.id): f"device {number}.{at}" for at, d in enumerate(pool.devices)}

@@ -8,9 +8,9 @@ import pytest
 
 from fettle.api.resource import DeviceAttribute
 from fettle.cel import SelectorEngine
-from fettle.dra import ALL, SOME_DRIVER, Alternative, Claim, PoolView, Request
+from fettle.dra import ALL, Alternative, Claim, PoolView, Request
 from fettle.explain.wording import text
-from fettle.model import BUILT_IN
+from fettle.model import BUILT_IN, SOME_DRIVER
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.tables import Table
