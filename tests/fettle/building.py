@@ -8,7 +8,7 @@ import msgspec
 from fettle.api import core, kinds, resource
 from fettle.cluster import EMPTY, NodeView, PluginView, UnitView, View
 from fettle.cluster.inventory.fingerprints import slice_fingerprints, with_fingerprints
-from fettle.cluster.inventory.pools import Gathered, PoolId
+from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
 from fettle.dra import DeviceView, PoolView, PublishedDevice
 from fettle.explain.wording import text, texts
 from fettle.model import (

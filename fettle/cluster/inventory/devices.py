@@ -12,7 +12,13 @@ import msgspec
 
 from fettle.api import Pools, resource
 from fettle.cluster.inventory.fingerprints import slice_fingerprints
-from fettle.cluster.inventory.pools import Gathered, PoolId, current_devices, gather, pool_of
+from fettle.cluster.inventory.gathered_pools import (
+    Gathered,
+    PoolId,
+    current_devices,
+    gather,
+    pool_of,
+)
 from fettle.dra import (
     CURRENT,
     AllocatedDevice,

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from fettle.cel import Reads, rows
-from fettle.cluster.inventory.pools import Gathered
+from fettle.cluster.inventory.gathered_pools import Gathered
 from fettle.dra import DeviceView, PoolView, PublishedDevice
 from fettle.health import DIGITS
 from fettle.model import SOUND, Health

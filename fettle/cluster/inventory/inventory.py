@@ -12,8 +12,8 @@ from fettle.api import Bad, Pools, complete_node, core, kinds, resource
 from fettle.api.kinds import Kind, WireObject
 from fettle.api.meta import ObjectMeta, unix_s
 from fettle.cluster.inventory.devices import Devices, SliceChange
+from fettle.cluster.inventory.gathered_pools import pool_of
 from fettle.cluster.inventory.nodes import Nodes
-from fettle.cluster.inventory.pools import pool_of
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.stores import Stores, is_same_object
 from fettle.cluster.inventory.units import node_and_held_units

@@ -11,7 +11,7 @@ import structlog
 from fettle.api import core
 from fettle.cluster.inventory.devices import Devices, Holdings, Vantage
 from fettle.cluster.inventory.fingerprints import mark_unclear, with_fingerprints
-from fettle.cluster.inventory.pools import Gathered, PoolId
+from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.stores import LayeredDict, Stores
 from fettle.cluster.inventory.unit_counts import Peers

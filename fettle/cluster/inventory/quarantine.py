@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from fettle.api import Bad, Pools, kinds
-from fettle.cluster.inventory.pools import Gathered, PoolId
+from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
 from fettle.health import SignalReport, one_line
 from fettle.model import SOME_DRIVER, SOME_POOL, Evidence, EvidenceKind, Family, NodeId
 

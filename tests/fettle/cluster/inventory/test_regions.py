@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fettle.api import core, kinds, resource
 from fettle.cluster.inventory.devices import Regions
-from fettle.cluster.inventory.pools import PoolId, gather, pool_of
+from fettle.cluster.inventory.gathered_pools import PoolId, gather, pool_of
 from fettle.cluster.view import NodeView
 from fettle.dra import CURRENT, NodeTarget, PublishedSlice, Target
 from fettle.dra.slices import read_slice
