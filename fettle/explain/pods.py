@@ -182,9 +182,9 @@ def explain_pod(
 
 
 def _names_of_requests(demand: Demand) -> dict[str, str]:
-    """Names for people, by the scheduler's names, for what it creates for extended resources.
+    """What people call the requests and the claim that the scheduler makes for extended resources.
 
-    These are the requests and the claim. Longer names come first, so that they are replaced first.
+    The keys are the scheduler's names, longer ones first, so that these are replaced first.
     """
     names = {
         f"{EXTENDED_RESOURCES}/{request.name}": units.resource
@@ -273,7 +273,7 @@ def _about(one: UnitView, plugin: PluginView) -> str:
 
 
 def explain_policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str, Any]:
-    """A policy, what chose it, and where each of its values comes from.
+    """A policy, who chose it, and the source of each of its values.
 
     `ignored` are sentences about parts of it that have no effect.
     """

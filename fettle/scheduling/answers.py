@@ -187,6 +187,7 @@ class Answers:
                 table.clear()
             else:
                 table.drop(changed)
+            # Verdicts take open breakers into account, so other ones make all of them stale.
             open_breakers = self.breaker(demand.policy.placement).open
             if open_breakers != table.acceptance.open_breakers:
                 table.acceptance = msgspec.structs.replace(

@@ -174,6 +174,7 @@ def claims_part(
         if feasible.found is AllocationStatus.FITS:
             part.note_passed_over(taint_would_help=_would_taint_help(claims, allocator.profile))
         return part
+    # Undecided, but no other devices can be allocated: refuse if too few of them are acceptable.
     if predicted.bounded and any(_unacceptable(claims, node, acceptance)):
         feasible = allocator.search(claims, node, acceptance)
         if feasible.found is AllocationStatus.NONE:

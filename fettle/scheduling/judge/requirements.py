@@ -20,10 +20,10 @@ _LOG = structlog.get_logger(__name__)
 
 
 class Met(NamedTuple):
-    """The requirements that something does not meet, by the policy's description of them.
+    """The requirements that a device or node does not meet, in the policy's words.
 
-    `undecided` are those of which that is not known, with the evaluator's reason. Both are empty if
-    all are met.
+    `undecided` are requirements whose outcome is not known, each with the evaluator's reason. Both
+    are empty if all are met.
     """
 
     unmet: tuple[str, ...] = ()

@@ -153,7 +153,7 @@ def count_taken(pods: Iterable[core.Pod]) -> Taken:
 def lacking_units(
     demand: Demand, node: NodeView, taken: Taken, *, preemptor: core.Pod | None = None
 ) -> Iterator[reasons.UnitsTaken]:
-    """For each resource of which too few units are free here, though there are enough: why.
+    """The reasons why too few units are free on the node, though it has enough in all.
 
     Units of pods that a `preemptor` may evict count as free.
     """

@@ -74,6 +74,7 @@ def judge(
         parts[0].notes = [reasons.OtherKubeletRefusals(tuple(others))]
     backing: list[Request] = []
     for units in demand.units:
+        # The scheduler allocates devices for an extended resource only if no plugin offers it here.
         plugin = node.plugins.get(units.resource)
         if plugin is not None and plugin.allocatable > 0:
             parts.append(units_part(units, plugin, node, acceptance, emptied=emptied))
@@ -96,6 +97,7 @@ def judge(
             part.undecided += part.rejected
             part.rejected = []
         parts.insert(0, Part(undecided=[*map(reasons.ObjectUnreadable, node.quarantined)]))
+    # Last, since these reasons hold even if something of the node cannot be read.
     parts += [rejected_part(why, node) for why in demand.barred]
     return _combine(parts, node, acceptance, near_refusal=near_refusal)
 
@@ -110,6 +112,7 @@ def _combine(
     overruled: list[Reason] = []
     broken = {key for p in parts for key in p.keys} & acceptance.open_breakers
     for part in parts:
+        # A breaker excuses a part only if all that is refused in it belongs to open pools.
         excused = not part.held and bool(broken) and part.keys <= broken
         (overruled if excused else refusals).extend(part.refusals)
         refusals.extend(part.required)
