@@ -122,6 +122,7 @@ async def test_a_claim_waits_for_the_pod_it_was_made_for(
     assert len(patch_of(await asked)) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("owner_wait_s", "deadline_seconds"),
     [(0.05, PATIENCE_S), (PATIENCE_S, 6.0)],

@@ -139,6 +139,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.long
 async def test_hostile_expressions_never_match_and_the_others_are_decided() -> None:
     async with engine() as selectors:
         await selectors.evaluate([*HOSTILE, SOUND], [(DRIVER, LINKS)])
@@ -180,6 +181,7 @@ async def test_a_worker_killed_while_it_evaluates_costs_no_outcome() -> None:
     assert outcomes == [(OutcomeKind.MATCH, "")] * 300
 
 
+@pytest.mark.long
 async def test_a_worker_that_does_not_answer_is_replaced() -> None:
     async with engine(wait_s=1.0) as selectors:
         await selectors.start()
@@ -239,6 +241,7 @@ async def test_output_that_libraries_print_in_the_worker_does_not_disturb_it() -
         assert await decided(selectors) == (OutcomeKind.MATCH, "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "code",
     [
@@ -255,6 +258,7 @@ async def test_a_worker_that_answers_nonsense_leaves_outcomes_unknown(code: str)
     assert outcome is None or outcome.undecided
 
 
+@pytest.mark.long
 async def test_a_worker_that_recovers_is_used_again(tmp_path: Path) -> None:
     flag = tmp_path / "well"
     ailing = worker(f"""

@@ -99,6 +99,7 @@ async def test_a_leader_renews_and_keeps_the_time_it_acquired(
     await one.end()
 
 
+@pytest.mark.long
 async def test_a_leader_renews_without_reading_first(api: FakeApi, session: Session) -> None:
     one = Worker(session, "one", duration_s=6.0)  # a renewal that fails would be looked after
     await one.leads()
@@ -108,6 +109,7 @@ async def test_a_leader_renews_without_reading_first(api: FakeApi, session: Sess
     await one.end()
 
 
+@pytest.mark.long
 async def test_a_leader_waits_for_a_slow_server_as_long_as_its_lease_allows(
     api: FakeApi, session: Session
 ) -> None:
@@ -136,6 +138,7 @@ async def test_a_leader_reads_a_lease_that_was_changed_or_deleted_and_goes_on(
     await one.end()
 
 
+@pytest.mark.long
 async def test_of_two_candidates_one_leads_and_the_other_takes_over_on_release(
     api: FakeApi, session: Session
 ) -> None:

@@ -346,6 +346,7 @@ async def test_a_watch_that_sends_no_events_is_listed_again(api: FakeApi, sessio
         await recorder.until(lambda r: r.count(ListEnded, "Node") == 2)
 
 
+@pytest.mark.long
 async def test_a_watch_counts_as_contact_only_if_it_does_not_end_at_once(
     api: FakeApi, session: Session
 ) -> None:

@@ -148,6 +148,7 @@ async def test_known_outcomes_survive_a_flood_of_other_selectors(
     assert await refused(cluster.answers, demand(ours, "a third")) == {"w0"}
 
 
+@pytest.mark.long
 async def test_a_request_does_not_wait_again_for_a_selector_that_took_too_long(
     cluster: Cluster, engine: SelectorEngine
 ) -> None:

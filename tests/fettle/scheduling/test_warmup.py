@@ -206,6 +206,7 @@ async def test_one_pool_is_evaluated_for_all_with_the_same_fingerprint(engine: W
     assert len(engine.asked) <= 6
 
 
+@pytest.mark.long
 async def test_a_failed_evaluation_is_retried_with_growing_pauses_until_it_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

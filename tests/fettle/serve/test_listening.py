@@ -212,6 +212,7 @@ async def test_a_review_that_comes_on_a_kept_connection_while_we_stop_is_answere
         await stopping
 
 
+@pytest.mark.long
 async def test_a_request_that_is_never_answered_does_not_delay_the_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

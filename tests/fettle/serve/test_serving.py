@@ -78,6 +78,7 @@ async def test_it_stops_with_0_within_five_seconds_of_being_asked(
     assert seconds < 5
 
 
+@pytest.mark.long
 async def test_slow_credentials_delay_neither_probes_nor_the_stop(
     tmp_path: Path,
 ) -> None:
