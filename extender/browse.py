@@ -93,7 +93,7 @@ class Browse:
         return _json(explained)
 
     def _notes_about(self, key: str, pod: core.Pod) -> list[Reason]:
-        """That its scheduler does not ask Fettle; not if it did ask, whatever the settings say."""
+        """A note if the pod's scheduler is not set up to call Fettle, and has not called for it."""
         name = pod.scheduler_name
         if name in self._schedulers or key in self._recent:
             return []

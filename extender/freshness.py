@@ -23,8 +23,8 @@ from fettle.pacing import Patience
 from fettle.scheduling import Answers, Demand, Narrowed, Table
 
 WAIT_S = 0.15
-"""On a busy machine an event may take so long from the API server to one of two who watch it."""
-LOOK_S = 0.005
+"""On a busy machine, one watcher can receive an event this much later than another."""
+CHECK_S = 0.005
 """How often a wait checks whether an event has arrived."""
 SAME_DEMAND_S = 10.0
 """How long a wait that brought nothing skips further ones for the same demand,"""
@@ -64,7 +64,7 @@ class FreshTables:
         self._patience = Patience()
 
     def may_be_stale(self, table: Table, narrowed: Narrowed) -> bool:
-        """Whether a newer view, or what has arrived and no view shows, might change the answer."""
+        """Whether a newer view might change the answer, or an event that no view shows yet."""
         if self._is_stale(table, narrowed):
             return True
         return is_near_refusal(table, narrowed.passed) and self._freshness.stale
@@ -112,7 +112,7 @@ class FreshTables:
         now = asyncio.get_running_loop().time
         newest = view
         while newest is view and (at := now()) < until:
-            soon = min(at + LOOK_S, until)
+            soon = min(at + CHECK_S, until)
             newest = await self._answers.publisher.newer_than(view.generation, soon)
             if newest is view and self._freshness.stale:
                 await self._freshness.catch_up()

@@ -76,8 +76,8 @@ class Misconfiguration:
             return
         unlisted.add(name)
         _LOG.warning(
-            "a scheduler that asks is missing from scheduler.names, so it never asks about its "
-            "pods with claims; add it there",
+            "the scheduler is missing from scheduler.names, so it never asks about its pods with "
+            "claims; add it there",
             scheduler=name,
         )
 

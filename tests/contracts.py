@@ -31,13 +31,21 @@ class FacesContract(Contract):
             for importer in graph.find_modules_that_directly_import(imported)
             if self._room(importer) != room
         }
+        found |= {
+            f"{module} -> itself, a package that is no room"
+            for module in graph.modules
+            if not graph.is_module_squashed(module)  # somebody else's package
+            if self._room(module) is None and graph.find_children(module)
+            if not any(_within(room, module) for room in self.rooms)
+        }
         unused = {f"{one} (an exception that nothing needs)" for one in exceptions - found}
         broken = sorted((found - exceptions) | unused)
         return ContractCheck(kept=not broken, metadata={"broken": broken})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         for one in check.metadata["broken"]:
-            output.print_error(f"- {one}: import it from the room's face", bold=False)
+            output.print_error(f"- {one}", bold=False)
+        output.print_error("Import from the face of a room; a new package is a new room.")
 
     def _room(self, module: str) -> str | None:
         within = [room for room in self.rooms if _within(module, room)]

@@ -244,8 +244,8 @@ class Webhook:
         judge: Callable[[View], Awaitable[_Found]],
         absent: Callable[[_Found], Iterable[Hashable]],
     ) -> tuple[View, _Found]:
-        """What is found by this view. Where something is absent there that is named: by the first
-        of the next views that has it, if one comes in time."""
+        """Judge by the newest view. If the object names something that the view lacks, wait
+        briefly for a view that has it."""
         found = await judge(view)
         until = asyncio.get_running_loop().time() + min(APPLIED_WAIT_S, self._deadline_s / 2)
 

@@ -15,7 +15,7 @@ HEAD_BYTES = 512
 UNASKED = 3
 """After this many filter calls in a row without a prioritize, none is prepared."""
 TIDY_EVERY = 64
-"""Other strings come and go too: so often the names are sorted by where they lie in memory."""
+"""Sort the names by memory address after this many replies: other strings mix up their order."""
 
 Edition = tuple[int, int]
 """While `Answers.edition` is the same, so are all answers."""

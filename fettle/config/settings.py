@@ -223,12 +223,12 @@ class ExtenderSettings(SettingsSection, frozen=True, kw_only=True):
     """How long a call waits for a selector before the selector counts as undecided. For a selector
     that has proved costly, a call does not wait at all."""
     replies: Literal["compact", "full"] | None = None
-    """`full` lists every refused node with its reason, and the score of every node, as the extender
-    protocol documents. `compact` saves kube-scheduler time: of more than 100 nodes it leaves out
-    refused ones as long as some node passes, and lists only the scores that differ from most
-    others, as differences. By default, replies are compact if the schedulers' version is a release
-    that Fettle was tested with (1.36, 1.37), else full. Set `full` for a scheduler that is not
-    kube-scheduler."""
+    """`full` lists every refused node with one short text, and the score of every node, as the
+    extender protocol documents. `compact` saves kube-scheduler time: of more than 100 nodes it
+    leaves out refused ones as long as some node passes, and lists only the scores that differ
+    from most others, as differences. By default, replies are compact if the schedulers' version
+    is a release that Fettle was tested with (1.36, 1.37), else full. Set `full` for a scheduler
+    that is not kube-scheduler."""
 
     def __post_init__(self) -> None:
         self.tls.check("extender", self.certificates)

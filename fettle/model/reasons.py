@@ -104,7 +104,7 @@ class NodeRequirementNotMet(Reason, frozen=True, gc=False):
 
 
 class DeviceRequirementNotMet(Reason, frozen=True, gc=False):
-    """A device does not meet a requirement of the policy; the rest is as in `DeviceRefusal`."""
+    """A device that a claim holds or would get does not meet a requirement of the policy."""
 
     request: str
     device: DeviceId
@@ -272,7 +272,7 @@ class ClaimFullyReserved(Reason, frozen=True, gc=False):
 
 
 class BindingFailed(Reason, frozen=True, gc=False):
-    """A binding failure condition is true; `other_pods`: for how many others it is reserved."""
+    """A binding failure condition of a device is true."""
 
     claim: str
     condition: str

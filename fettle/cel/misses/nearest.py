@@ -67,7 +67,7 @@ def distance(condition: Expr, trial: Trial, *, wanted: bool = True) -> Distance:
 
 
 def _nearest(alternatives: Sequence[Distance]) -> Distance:
-    """The least of each kind, of those alternatives of which the fewest parts fail."""
+    """The smallest distance of each kind, among the alternatives with the fewest failed parts."""
     fewest = min((each.failing for each in alternatives), default=1)
     some = [each[1:] for each in alternatives if each.failing == fewest]
     return Distance(fewest, *map(min, zip(*some, strict=True)))

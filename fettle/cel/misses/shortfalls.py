@@ -68,7 +68,7 @@ def failing(parts: Iterable[Expr], trial: Trial, *, wanted: bool) -> list[Expr]:
 
 
 def _why(condition: Expr, trial: Trial, *, wanted: bool) -> list[str]:
-    """What is so on the device, and keeps a condition from being true, or false."""
+    """The facts about the device that keep a condition from being true, or from being false."""
     match condition:
         case Call(function=syntax.NOT, args=[inner]):
             return _why(inner, trial, wanted=not wanted)

@@ -246,7 +246,7 @@ class SelectorEngine:
         return entry.default.reason if refused and entry.default is not None else ""
 
     def use(self, expressions: Iterable[str]) -> None:
-        """Note that these are in use: what is used again is forgotten after what was used once."""
+        """Mark these as used. Entries that are used more than once are forgotten last."""
         self._memory.use(expressions)
 
     def pin(self, expressions: Collection[str]) -> None:

@@ -121,7 +121,7 @@ class Quarantine:
         return bool(self._doubting)
 
     def why_unclear(self, pool: Gathered) -> str:
-        """Why a pool that a node sees may differ from what it seems there; "" if it may not."""
+        """Why this node's view of a pool may be incomplete; "" if it is complete."""
         found = []
         for by_slices in (True, False):
             is_open = pool.depends_on_other_nodes if by_slices else bool(pool.devices)

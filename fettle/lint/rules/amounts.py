@@ -57,7 +57,7 @@ def _too_few(option: ManifestOption, survey: Survey) -> bool:
     return not option.everything and survey.most < option.count
 
 
-class ClaimTooLarge(Rule):
+class OversizedClaim(Rule):
     """The requests of one claim need more than 32 devices together.
 
     The fewest devices that satisfy the claim count: of alternatives the smallest, of `All` one,

@@ -164,7 +164,7 @@ class EndlessRetries(Rule):
                     break
 
 
-class UnknownCondition(Rule):
+class UnknownPodCondition(Rule):
     """A rule on a pod condition whose type is almost, but not quite, one that exists."""
 
     id = "FTL050"

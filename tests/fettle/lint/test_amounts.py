@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.lint.findings import Finding, Severity
-from fettle.lint.rules.amounts import ClaimTooLarge
+from fettle.lint.rules.amounts import OversizedClaim
 from tests.controlplane import objects as api
 from tests.fettle.dra.allocator import cases
 from tests.fettle.lint import builders
@@ -24,7 +24,7 @@ from tests.fettle.lint.tables import case
 
 
 def findings(object: Object) -> list[Finding]:
-    return builders.findings(ClaimTooLarge(), object)
+    return builders.findings(OversizedClaim(), object)
 
 
 @pytest.mark.parametrize(
