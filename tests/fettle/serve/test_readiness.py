@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fettle.cluster import Inventory, Publisher
+from fettle.cluster import Inventory, Publisher, SourceStatus
 from fettle.cluster.feeds import SnapshotFeed, Writer
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
@@ -65,3 +65,10 @@ async def test_a_source_that_falls_silent_after_a_step_is_told_in_time(
     step_the_wall_clock(monkeypatch, by_s)
     shutil.rmtree(tmp_path)
     assert "silent for more than 0.2 s" in await silent(Readiness(publisher, silent_after_s=0.2))
+
+
+def test_synced_sources_are_not_enough_before_a_view_shows_them() -> None:
+    publisher = Publisher()
+    contact = time.monotonic()
+    publisher.sources["Node"] = SourceStatus("Node", synced=True, served=True, contact_at=contact)
+    assert Readiness(publisher, silent_after_s=60).problem() == "the first view is being built"
