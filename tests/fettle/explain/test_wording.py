@@ -11,6 +11,7 @@ import pytest
 from fettle.explain.wording import plain_reason, text
 from fettle.model import SOUND, DeviceId, PoolRef, reasons
 from fettle.model.reasons import Complaint, Obstacles, Reason, SliceOrderCause, Unmodelled
+from tests.fettle.building import health
 
 PAGE = Path(__file__).parents[3] / "docs" / "explain-json.md"
 BASES = (reasons.NodeRefusal, reasons.DeviceRefusal)
@@ -86,3 +87,8 @@ def test_the_page_about_the_interface_lists_every_code(kind: type[Reason]) -> No
 def _camel(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))
+
+
+def test_a_health_in_json_has_the_heaviest_evidence() -> None:
+    said = plain_reason(reasons.NodeUnhealthy(health(0.1, text="XID 79"), 0.5))
+    assert said["health"] == {"state": "Unhealthy", "proven": 0.1, "evidence": "XID 79"}
