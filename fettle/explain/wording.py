@@ -24,7 +24,7 @@ _NO_ORDER = "this scheduler visits slices in no fixed order"
 @singledispatch
 def text(reason: Reason) -> str:
     """The reason as a sentence, or a part of one."""
-    raise NotImplementedError(f"no words for {reason.code}")
+    raise TypeError(f"no words for {reason.code}")
 
 
 def why_withheld(reason: Reason) -> str:
