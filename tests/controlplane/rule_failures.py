@@ -17,7 +17,7 @@ from tests.controlplane.api import Api, ApiError
 from tests.controlplane.fleet import create_node
 from tests.controlplane.kubelet import Kubelet
 from tests.fettle.lint.builders import Object
-from tests.fettle.lint.fleets import NIC
+from tests.fettle.lint.fleets import GPU, NIC
 from tests.fettle.lint.tables import configs, counts, selectors, tolerations, workloads
 from tests.fettle.lint.tables.case import Case
 
@@ -195,6 +195,9 @@ async def runs_on_one_node(api: Api, kubelet: Kubelet, rule: str) -> None:
 
 
 async def gets_twice_the_devices(api: Api, kubelet: Kubelet, rule: str) -> None:
+    # It needs two free devices on one node, and the others of this test take those of the world.
+    await create_node(api, objects.node("roomy"))
+    await api.create(objects.resource_slice("roomy", 16, driver=GPU))
     await create_pod(api, rule, CAUGHT["FTL041"][0])
     await waiting.bound(api, rule, timeout_s=30)
     status = (await api.get("pods", rule))["status"]
