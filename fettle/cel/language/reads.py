@@ -143,15 +143,38 @@ def _string(node: Expr) -> str:
 def equations(tree: Expr) -> tuple[Equation, ...]:
     """All comparisons of one attribute with a value, in the order of the text."""
     found: list[Equation] = []
+    for number, part in enumerate(_split(tree, syntax.AND), 1):
+        needed = all(map(_is_equation, _split(part, syntax.OR)))
+        left = [part]
+        while left:
+            node = left.pop()
+            if isinstance(node, Call):
+                if node.function == "type":
+                    return ()
+                found.extend(each._replace(part=number * needed) for each in _of_call(node))
+            left += reversed(syntax.children(node))
+    return tuple(dict.fromkeys(found))
+
+
+def _split(tree: Expr, function: str) -> Iterator[Expr]:
+    """The parts that `&&` or `||` joins, in the order of the text."""
     left = [tree]
     while left:
         node = left.pop()
-        if isinstance(node, Call):
-            if node.function == "type":
-                return ()
-            found.extend(_of_call(node))
-        left += reversed(syntax.children(node))
-    return tuple(dict.fromkeys(found))
+        if isinstance(node, Call) and node.function == function:
+            left += reversed(node.args)
+        else:
+            yield node
+
+
+def _is_equation(node: Expr) -> bool:
+    """Whether a part holds only if an attribute has one of the values that are listed for it."""
+    if not isinstance(node, Call) or node.function not in (syntax.EQUALS, syntax.IN):
+        return False
+    one, other = node.args
+    if node.function == syntax.EQUALS:
+        return (_attribute(one) is None) is not (_attribute(other) is None)
+    return _attribute(one) is not None and isinstance(other, ListOf)
 
 
 def _of_call(call: Call) -> Iterator[Equation]:

@@ -35,12 +35,13 @@ class Equation(NamedTuple):
     """An attribute that an expression compares for equality with a value.
 
     `type` is CEL's name for the value's type, "dyn" if that is not known. `value` is the text of a
-    literal, else "".
+    literal, else "". The expression matches only where one equation of each `part` but 0 holds.
     """
 
     read: AttributeRead
     type: str
     value: str
+    part: int = 0
 
 
 Reads = tuple[AttributeRead, ...] | None

@@ -184,6 +184,26 @@ def test_attributes_are_found_with_the_type_of_what_they_are_compared_with(
 
 
 @pytest.mark.parametrize(
+    ("expression", "parts"),
+    [
+        (f"{ATTRIBUTE} == 1", [1]),
+        (f"has({ATTRIBUTE}) && {ATTRIBUTE} == 1", [2]),
+        (f"{ATTRIBUTE} in [1, 2] && ({ATTRIBUTE} == 1 || 2 == {ATTRIBUTE})", [1, 1, 2, 2]),
+        (f"{ATTRIBUTE} == 1 || true", [0]),
+        (f"!({ATTRIBUTE} == 1)", [0]),
+        (f"{ATTRIBUTE} != 1", [0]),
+        (f"{ATTRIBUTE} == 1 ? true : false", [0]),
+        (f"{ATTRIBUTE} == 1 || {ATTRIBUTE} > 2", [0]),
+        (f"{ATTRIBUTE} == device.attributes['d'].b", [0, 0]),
+    ],
+)
+def test_equations_that_must_hold_for_a_match_are_numbered_by_the_part_they_satisfy(
+    expression: str, parts: list[int]
+) -> None:
+    assert [e.part for e in prepare(expression).equations] == parts
+
+
+@pytest.mark.parametrize(
     "expression",
     [
         f"{ATTRIBUTE} > 3",
