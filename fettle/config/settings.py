@@ -302,7 +302,8 @@ class LintSettings(SettingsSection, frozen=True, kw_only=True):
     drivers."""
 
     strict: bool = False
-    """Also deny what only the current inventory makes impossible."""
+    """Also deny what only growth could satisfy, such as a larger node or a class that is not there
+    yet."""
     rules: dict[str, RuleSeverity] = {}
     """Severity by rule id: `Deny`, `Warn` or `Off`."""
     driver_features: dict[str, dict[str, bool]] = {}

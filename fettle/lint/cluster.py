@@ -139,6 +139,26 @@ class Cluster:
         """Which attributes an expression compares, and with what, as far as it is known."""
         return self._fleet.equations(expression) if self._fleet is not None else ()
 
+    def drivers_asked(self, selection: Selection) -> frozenset[str]:
+        """The drivers that expressions of a selection ask for. Two match no device together."""
+        if self._fleet is None:
+            return frozenset()
+        found = map(self._fleet.driver, (*selection.of_class, *selection.of_request))
+        return frozenset(filter(None, found))
+
+    def contradictable(self, survey: Survey) -> str:
+        """The driver whose published devices can contradict what a selection asks for; "" if none.
+
+        It is the one that the selection asks for, if all of its devices are known and the class
+        matches some of them: so growth brings more of what is there (decision 0041).
+        """
+        asked = self.drivers_asked(survey.selection)
+        known = survey.decided and survey.of_class and not survey.fatal
+        if len(asked) != 1 or not known or self.catalogue is None:
+            return ""
+        (driver,) = asked
+        return driver if driver in self.catalogue.drivers else ""
+
     def survey_of(self, selection: Selection) -> Survey | None:
         if self._fleet is None or self.catalogue is None:
             return None

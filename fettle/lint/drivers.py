@@ -18,6 +18,7 @@ import msgspec
 from fettle.api import quantities
 from fettle.api.raw import text
 from fettle.lint.manifests import Field
+from fettle.lint.names import nearest
 from fettle.lint.schemas import Problem, Schema
 from fettle.model import SettingsError
 
@@ -66,6 +67,10 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     features: dict[str, bool] = {}
     classes: dict[str, str] = {}
 
+    @property
+    def kind_names(self) -> tuple[str, ...]:
+        return tuple(kind.kind for kind in self.kinds)
+
     def kind(self, api_version: str, kind: str) -> KindOfConfig | None:
         found = (k for k in self.kinds if k.kind == kind and api_version in self.api_versions)
         return next(found, None)
@@ -113,16 +118,10 @@ class Drivers:
         api_version, name = parameters.text("apiVersion"), parameters.text("kind")
         kind = driver.kind(api_version, name)
         if kind is None:
-            kinds = ", ".join(f"{v} {k.kind}" for v in driver.api_versions for k in driver.kinds)
-            named = {"apiVersion": api_version, "kind": name}
-            if lacking := " and ".join(field for field, value in named.items() if not value):
-                wrong = f"must have {lacking}: {driver.driver} knows {kinds}"
-            else:
-                wrong = f"{driver.driver} does not know {api_version} {name}, only {kinds}"
-            return ConfigValidation((Problem(parameters, wrong),))
+            return ConfigValidation((_unknown_kind(driver, parameters),))
         problems = list(Schema(kind.schema).problems(parameters, skip=("apiVersion", "kind")))
-        undecided = ""
-        if not problems and (validate := validators().get(driver.driver)) is not None:
+        undecided, sound = "", not any(problem.denies for problem in problems)
+        if sound and (validate := validators().get(driver.driver)) is not None:
             try:
                 problems += validate(name, parameters)
             except Exception as error:  # code of another package must not stop the other rules
@@ -140,6 +139,24 @@ class Drivers:
 
 
 NO_DRIVERS = Drivers()
+
+
+def _unknown_kind(driver: Driver, parameters: Field) -> Problem:
+    """What is wrong with the kind of a configuration. One that resembles none that is known, or
+    another version of a known group, may be newer than the schema."""
+    api_version, name = parameters.text("apiVersion"), parameters.text("kind")
+    kinds = ", ".join(f"{v} {k.kind}" for v in driver.api_versions for k in driver.kinds)
+    named = {"apiVersion": api_version, "kind": name}
+    if lacking := " and ".join(field for field, value in named.items() if not value):
+        return Problem(parameters, f"must have {lacking}: {driver.driver} knows {kinds}")
+    groups = {version.partition("/")[0] for version in driver.api_versions}
+    near = "" if name in driver.kind_names else nearest(name, driver.kind_names)
+    meant = f"; did you mean {near}?" if near else ""
+    return Problem(
+        parameters,
+        f"{driver.driver} does not know {api_version} {name}, only {kinds}{meant}",
+        denies=bool(near) or api_version.partition("/")[0] not in groups,
+    )
 
 
 @cache

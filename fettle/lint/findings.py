@@ -1,7 +1,7 @@
 """What a rule is, and what it finds: a finding with a severity, a field and a fix."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import ClassVar, NamedTuple
 
@@ -43,11 +43,11 @@ class Rule(ABC):
     The first line of the docstring says what the mistake is, `today` what Kubernetes does with it;
     both go into docs/rules.md.
 
-    `strict`: denies only in strict mode. `denies_if`: denies only in this case. `denies_pods`:
-    denies even a pod whose workload was accepted. `inventory`: depends on what the cluster has, and
-    is silent without it. `absence`: reports a missing object, which may have been created a moment
-    ago. `reproduced`: `tests/controlplane/test_rules.py` shows the failure on a real control plane.
-    `on_node`: a driver or a kubelet fails, which no control plane can show.
+    `strict`: also denies in strict mode. `denies_if`, `warns_if`: denies, or only warns, in this
+    case. `denies_pods`: denies even a pod whose workload was accepted. `inventory`: depends on what
+    the cluster has, and is silent without it. `absence`: reports a missing object, which may have
+    been created a moment ago. `reproduced`: `tests/controlplane/test_rules.py` shows the failure on
+    a real control plane. `on_node`: a driver or a kubelet fails, which no control plane can show.
     """
 
     id: ClassVar[str]
@@ -56,6 +56,7 @@ class Rule(ABC):
     today: ClassVar[str]
     strict: ClassVar[bool] = False
     denies_if: ClassVar[str] = ""
+    warns_if: ClassVar[str] = ""
     denies_pods: ClassVar[bool] = False
     inventory: ClassVar[bool] = False
     absence: ClassVar[bool] = False
@@ -89,6 +90,17 @@ class Rule(ABC):
             fix=fix,
             possible=possible,
         )
+
+
+def of_request(by_option: Sequence[Sequence[Finding]]) -> Iterator[Finding]:
+    """The findings on the options of one request: they deny only if each option has one that does,
+    since a claim works if one of its alternatives does."""
+    hopeless = all(any(f.severity is Severity.DENY for f in found) for found in by_option)
+    for finding in (finding for found in by_option for finding in found):
+        if hopeless or finding.severity is not Severity.DENY:
+            yield finding
+        else:
+            yield msgspec.structs.replace(finding, severity=Severity.WARN, possible=True)
 
 
 class Check(NamedTuple):

@@ -286,8 +286,12 @@ class Manifest:
         return table.get((self.group, self.kind), ())
 
     @property
+    def requests(self) -> Iterator[ManifestRequest]:
+        return (request for claim in self.claims for request in claim.requests)
+
+    @property
     def options(self) -> Iterator[ManifestOption]:
-        return (option for claim in self.claims for option in claim.options)
+        return (option for request in self.requests for option in request.options)
 
     @property
     def late(self) -> bool:

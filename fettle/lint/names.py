@@ -11,6 +11,8 @@ from fettle.pacing import pause
 
 _LONGEST, _MOST = 128, 100  # the comparison is quadratic in length and linear in candidates
 _WORD = re.compile(r"\d+|[A-Z]?[a-z]+|[A-Z]+|[^\W\da-zA-Z_]+")
+_SEPARATORS = re.compile(r"[\s._:/-]+")
+_LONG_WORD = 5
 _LETTERS_PER_TYPO = 4
 """A word may have one typing error for this many letters, and two at most."""
 
@@ -23,6 +25,26 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     some = sorted(c for c in set(candidates) if len(c) <= _LONGEST)[:_MOST]
     near = ((typos, c) for c in some if (typos := _typos(name, c)) is not None)
     return min(near, default=(0, ""))[1]
+
+
+def misspelt(value: str, shown: Iterable[str]) -> str:
+    """The shown value that a value can only be a misspelling of; "" if it may be another one.
+
+    Stricter than `nearest`: a value that is not there yet may resemble one that is. The two differ
+    only by case and separators, or by a typing error in a word of at least five letters.
+    """
+    if not (near := nearest(value, shown)) or _numbers(value) != _numbers(near):
+        return ""
+    if _SEPARATORS.sub("", value).lower() == _SEPARATORS.sub("", near).lower():
+        return near
+    words, others = _WORD.findall(value), _WORD.findall(near)
+    differ = {(a.lower(), b.lower()) for a, b in zip(words, others, strict=False)}
+    long = all(min(len(a), len(b)) >= _LONG_WORD for a, b in differ if a != b)
+    return near if len(words) == len(others) and any(a != b for a, b in differ) and long else ""
+
+
+def _numbers(value: str) -> list[str]:
+    return re.findall(r"\d+", value)
 
 
 def _typos(name: str, other: str) -> int | None:

@@ -224,8 +224,8 @@ class Failure(Section, frozen=True, kw_only=True):
 
 
 class Validation(Section, frozen=True, kw_only=True):
-    """`rules`: the severity of lint rules, by rule id (`FTL010`). `strict` also denies objects that
-    only the current inventory makes impossible."""
+    """`rules`: the severity of lint rules, by rule id (`FTL010`). `strict` also denies what
+    only growth could satisfy, such as a larger node or a class that is not there yet."""
 
     strict: bool = False
     rules: Mapping[str, RuleSeverity] = {}

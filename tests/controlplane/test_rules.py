@@ -70,6 +70,8 @@ REFUSED = {
     "FTL029": NOTHING_FITS,
     "FTL030": NOTHING_FITS,
     "FTL045": "didn't match Pod's node affinity/selector",
+    "FTL057": NOTHING_FITS,
+    "FTL058": NOTHING_FITS,
 }
 """What the scheduler says of a pod with the first object that each rule catches."""
 
@@ -213,8 +215,11 @@ async def test_manifests_are_checked_against_a_running_cluster(
 def denies(case: Case) -> bool:
     """In strict mode, what is caught is refused; a near miss may not even be warned of."""
     rule = next(rule for rule in RULES if rule.id == case.rule)
+    if not case.caught or case.possible:
+        return False
     pod = case.object["kind"] == "Pod"
-    return case.caught and (rule.strict or (rule.severity is Severity.DENY and not pod))
+    default = case.severity or rule.severity
+    return rule.strict or (default == Severity.DENY and not pod)
 
 
 def is_sent(case: Case) -> bool:

@@ -1,13 +1,16 @@
-"""Generates docs/rules.md from the rules.
+"""Generates docs/rules.md from the rules, and the sentence with their numbers in other files.
 
-`python -m fettle.cli.linting.documenting > docs/rules.md`
+`python -m fettle.cli.linting.documenting > docs/rules.md`, and
+`python -m fettle.cli.linting.documenting README.md docs/linting.md`
 """
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from pathlib import Path
 
-from fettle.lint import CHECKS, RULES, Rule
+from fettle.lint import CHECKS, RULES, Rule, Severity
 
 _HEAD = """\
 # Lint rules
@@ -17,8 +20,14 @@ _HEAD = """\
 Fettle's webhook refuses these mistakes, or warns about them, when an object is written. \
 `fettle lint` reports them in files. `validation.rules` of a DevicePolicy, or `lint.rules` in the \
 settings, set a rule to `Deny`, `Warn` or `Off`. `strict` also denies what is marked *Deny if \
-strict*.
+strict*. {counts}
 
+- **What is denied.** By default: what no cluster could satisfy, because the object contradicts \
+itself, and what the devices of a driver contradict. The latter needs selectors that name the \
+driver (`device.driver == "…"`), as those of most classes do, devices that match the class, and \
+complete pools of that driver. Only in strict mode: what more devices could satisfy, such as \
+counts, sizes and classes that are not there yet. \
+[Decision 0041](decisions/0041-growth-decides-what-is-refused.md) draws the line.
 - **Pods, and claims made from a template, only get warnings** unless `strict` is set. The \
 controller that creates them would retry again and again, so the place to refuse is what they are \
 made from. Exception: {denies_pods} denies pods as well.
@@ -52,7 +61,7 @@ def document(rules: Iterable[Rule] = RULES) -> str:
     """The whole file."""
     rules = sorted(rules, key=lambda rule: (_subject(rule), rule.id))
     pods = ", ".join(rule.id for rule in rules if rule.denies_pods)
-    parts = [_HEAD.format(denies_pods=pods)]
+    parts = [_HEAD.format(denies_pods=pods, counts=counts(rules))]
     for subject, group in groupby(rules, key=_subject):
         parts.append(f"## {subject}\n")
         parts.append("| rule | | mistake | what Kubernetes does | |\n|-|-|-|-|-|")
@@ -65,6 +74,28 @@ def document(rules: Iterable[Rule] = RULES) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
+def counts(rules: Iterable[Rule] = RULES) -> str:
+    """How many rules there are, and which of them deny when."""
+    rules = list(rules)
+    deny = [rule for rule in rules if rule.severity is Severity.DENY]
+    partly = [rule for rule in rules if rule not in deny and rule.denies_if]
+    warn = [rule for rule in rules if rule not in deny and rule not in partly]
+    strict = sum(1 for rule in (*partly, *warn) if rule.strict)
+    return (
+        f"Of {len(rules)} rules, {len(deny)} deny by default, {len(partly)} deny in the cases that "
+        f"they name and else warn, and {len(warn)} only warn. With `strict`, {strict} of the last "
+        f"{len(partly) + len(warn)} deny too."
+    )
+
+
+_COUNTS = re.compile(r"(<!-- rules -->\n).*?(\n<!-- /rules -->)", re.DOTALL)
+
+
+def with_counts(text: str) -> str:
+    """The text with the present numbers between `<!-- rules -->` and `<!-- /rules -->`."""
+    return _COUNTS.sub(lambda found: f"{found[1]}{counts()}{found[2]}", text)
+
+
 def _subject(rule: Rule) -> str:
     """The subject in the first sentence of the rule's module, "Rules about ..."."""
     said = " ".join((sys.modules[type(rule).__module__].__doc__ or "").split())
@@ -74,8 +105,10 @@ def _subject(rule: Rule) -> str:
 
 def _row(rule: Rule) -> str:
     marks = "".join(_marks(rule))
-    when = "strict" if rule.strict else rule.denies_if
-    severity = f"{rule.severity}, Deny if {when}" if when else str(rule.severity)
+    denies = ", or if ".join(filter(None, (rule.denies_if, "strict" if rule.strict else "")))
+    cases = [str(rule.severity), f"Deny if {denies}" if denies else ""]
+    cases.append(f"Warn if {rule.warns_if}" if rule.warns_if else "")
+    severity = "; ".join(filter(None, cases))
     who = f"**{rule.id}** {rule.name}"
     return f"| {who} | {severity} | {rule.mistake} | {rule.today} | {marks} |"
 
@@ -90,4 +123,8 @@ def _marks(rule: Rule) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(document())
+    for name in sys.argv[1:]:
+        path = Path(name)
+        path.write_text(with_counts(path.read_text(encoding="utf-8")), encoding="utf-8")
+    if not sys.argv[1:]:
+        sys.stdout.write(document())

@@ -17,7 +17,7 @@ from fettle.dra import (
     readable_amount,
 )
 from fettle.lint.cluster import Cluster
-from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.findings import Finding, Rule, Severity, of_request
 from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption, ManifestRequest
 from fettle.lint.names import listed, nearest
 from fettle.lint.survey.totals import Survey
@@ -32,6 +32,7 @@ class CountAboveNode(Rule):
     reproduced = True
     name = "count-above-node"
     severity = Severity.WARN
+    strict = True
     inventory = True
     today = "The pod stays Pending until a larger node joins: `cannot allocate all claims`."
 
@@ -119,6 +120,7 @@ class AllOfTooMany(Rule):
     reproduced = True
     name = "all-of-too-many"
     severity = Severity.WARN
+    strict = True
     inventory = True
     today = (
         "`All` takes every match on the node or fails: more than 32 `exceeds the claim limit`, and "
@@ -139,7 +141,8 @@ class AllOfTooMany(Rule):
             elif all(any(d.allocated for d in devices) for devices in groups):
                 nodes = len(survey.by_node)
                 message = f"each of the {nodes} nodes with matches has some allocated already"
-                yield self.finding(field, message, "ask for a count if not all are needed")
+                fix = "ask for a count if not all are needed"
+                yield self.finding(field, message, fix, possible=True)
 
 
 class DisjointRequests(Rule):
@@ -149,6 +152,7 @@ class DisjointRequests(Rule):
     reproduced = True
     name = "disjoint-requests"
     severity = Severity.WARN
+    strict = True
     inventory = True
     today = "The pod stays Pending: all devices of a claim must be reachable from one node."
 
@@ -211,6 +215,7 @@ class UnknownCapacity(Rule):
     reproduced = True
     name = "unknown-capacity"
     severity = Severity.WARN
+    denies_if = "no device of the driver publishes it"
     strict = True
     inventory = True
     today = (
@@ -219,24 +224,28 @@ class UnknownCapacity(Rule):
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        for option in manifest.options:
-            survey = cluster.survey(option)
-            if survey is None or not survey.decided or not survey.matched:
-                continue
-            names = {name for d in survey.fingerprints.values() for name in d.device.capacity or ()}
-            for name, field in option.field.members("capacity", "requests"):
-                if name not in names:
-                    has = (
-                        f"they publish: {listed(names)}" if names else "they publish no capacities"
-                    )
-                    bare = name.rpartition("/")[2]
-                    near = bare if bare in names else nearest(name, names)
-                    yield self.finding(
-                        field,
-                        f"none of the {survey.matched} matching devices has a capacity {name!r} "
-                        f"({has})",
-                        f"write {near}" if near else "ask for a capacity that they publish",
-                    )
+        for request in manifest.requests:
+            yield from of_request([list(self._judge(o, cluster)) for o in request.options])
+
+    def _judge(self, option: ManifestOption, cluster: Cluster) -> Iterator[Finding]:
+        survey, catalogue = cluster.survey(option), cluster.catalogue
+        if survey is None or catalogue is None or not survey.decided or not survey.matched:
+            return
+        names = {name for d in survey.fingerprints.values() for name in d.device.capacity or ()}
+        driver = cluster.contradictable(survey)
+        of_driver = catalogue.capacities(driver)
+        for name, field in option.field.members("capacity", "requests"):
+            if name not in names:
+                has = f"they publish: {listed(names)}" if names else "they publish no capacities"
+                bare = name.rpartition("/")[2]
+                near = bare if bare in names else nearest(name, names)
+                yield self.finding(
+                    field,
+                    f"none of the {survey.matched} matching devices has a capacity {name!r} "
+                    f"({has})",
+                    f"did you mean {near}?" if near else "ask for a capacity that they publish",
+                    Severity.DENY if driver and name not in of_driver else None,
+                )
 
 
 class CapacityTooLarge(Rule):

@@ -4,6 +4,8 @@ stand for them.
 
 from collections.abc import Iterator
 
+import msgspec
+
 from fettle.dra import IMPLICIT_CLASS_PREFIX
 from fettle.lint.cluster import Cluster, class_selection
 from fettle.lint.findings import Finding, Rule, Severity
@@ -76,13 +78,15 @@ class ClassMatchesNothing(Rule):
     reproduced = True
     name = "class-matches-nothing"
     severity = Severity.WARN
+    strict = True
     inventory = True
     today = "The pod stays Pending: `cannot allocate all claims`."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for spec in manifest.device_classes:
             field, of_class = spec.at("selectors"), class_selection(spec)
-            yield from self._judge(field, of_class, "this", cluster)
+            for finding in self._judge(field, of_class, "this", cluster):
+                yield msgspec.structs.replace(finding, possible=True)  # its driver may come later
             if why := cluster.why_undecided(of_class):
                 yield self.finding(field, why, severity=Severity.UNDECIDED)
         for option in manifest.options:

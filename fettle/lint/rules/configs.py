@@ -66,12 +66,16 @@ class ConfigOfOtherDriver(Rule):
 
 
 class BadConfig(Rule):
-    """An opaque configuration that its driver does not accept."""
+    """An opaque configuration that its driver does not accept.
+
+    What the driver's schema does not know at all may be newer than the schema, so it only warns.
+    """
 
     id = "FTL019"
     name = "bad-config"
     on_node = True
     severity = Severity.DENY
+    warns_if = "a field, version or kind is unknown, since the driver may be newer"
     today = (
         "The claim is allocated and the pod bound; then the driver refuses to prepare the device "
         "(`FailedPrepareDynamicResources`), and the containers are never created."
@@ -82,7 +86,8 @@ class BadConfig(Rule):
             if known := _known_driver(config, cluster):
                 validation = cluster.drivers.validate(*known)
                 for problem in validation.problems:
-                    yield self.finding(problem.field, problem.message)
+                    severity = Severity.DENY if problem.denies else Severity.WARN
+                    yield self.finding(problem.field, problem.message, severity=severity)
                 if validation.undecided:
                     yield self.finding(known[1], validation.undecided, severity=Severity.UNDECIDED)
 
@@ -241,6 +246,7 @@ class UnknownComputeDomain(Rule):
     name = "unknown-compute-domain"
     on_node = True
     severity = Severity.WARN
+    denies_if = "it is the name of one, or is in another namespace"
     inventory = True
     today = (
         "The claim is allocated and the pod bound; then the driver does not prepare the channel "
@@ -267,6 +273,7 @@ class UnknownComputeDomain(Rule):
                         f"is the ComputeDomain {domain.metadata.key}, but this claim is in "
                         f"namespace {manifest.namespace}",
                         f"create the claim in namespace {domain.metadata.namespace}",
+                        Severity.DENY,
                     )
 
     def _unknown(self, field: Field, uid: str, cluster: Cluster) -> Iterator[Finding]:
@@ -277,6 +284,7 @@ class UnknownComputeDomain(Rule):
                 "is the name of a ComputeDomain, but must be its UID",
                 f"in the pod, use the ResourceClaimTemplate that {domain.metadata.key} creates "
                 "(spec.channel.resourceClaimTemplate)",
+                Severity.DENY,
             )
         elif cluster.knows("ComputeDomain"):
             yield self.finding(

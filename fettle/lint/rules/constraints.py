@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from fettle.api.resource import DeviceAttribute
+from fettle.cel import split_name
 from fettle.dra import DeviceView, lookup_attribute
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
@@ -23,6 +24,7 @@ class UnpublishedAttribute(Rule):
     reproduced = True
     name = "unpublished-attribute"
     severity = Severity.WARN
+    denies_if = "no device of the driver publishes it"
     strict = True
     inventory = True
     today = "The constraint is never satisfied: the pod stays Pending."
@@ -34,11 +36,16 @@ class UnpublishedAttribute(Rule):
             ):
                 for option, survey in _surveyed(claim, constraint, cluster) or ():
                     if survey.fingerprints and not _has_attribute(survey, attribute):
-                        yield self._unpublished(field, attribute, option, survey)
+                        yield self._unpublished(field, attribute, option, survey, cluster)
                         break
 
     def _unpublished(
-        self, field: Field, attribute: str, option: ManifestOption, survey: Survey
+        self,
+        field: Field,
+        attribute: str,
+        option: ManifestOption,
+        survey: Survey,
+        cluster: Cluster,
     ) -> Finding:
         published = {
             name if "/" in name else f"{fingerprint.driver}/{name}"
@@ -46,11 +53,15 @@ class UnpublishedAttribute(Rule):
             for name in fingerprint.attributes
         }
         near = nearest(attribute, published)
+        driver, catalogue = cluster.contradictable(survey), cluster.catalogue
+        of_driver = catalogue.published(driver, "attributes") if driver and catalogue else None
+        never = of_driver is not None and split_name(attribute, driver) not in of_driver
         return self.finding(
             field,
             f"none of the {survey.matched} devices that match request {option.name!r} has the "
             f"attribute {attribute} (they publish: {listed(published)})",
-            f"write {near}" if near else "use an attribute that the driver publishes",
+            f"did you mean {near}?" if near else "use an attribute that the driver publishes",
+            Severity.DENY if never else None,
         )
 
 
@@ -61,6 +72,7 @@ class NoCommonValue(Rule):
     reproduced = True
     name = "no-common-value"
     severity = Severity.WARN
+    strict = True
     inventory = True
     today = "The pod stays Pending: `cannot allocate all claims`."
 
@@ -91,6 +103,7 @@ class TooFewDistinctValues(Rule):
     reproduced = True
     name = "too-few-distinct-values"
     severity = Severity.WARN
+    strict = True
     inventory = True
     today = "The pod stays Pending: `cannot allocate all claims`."
 
@@ -116,6 +129,43 @@ class TooFewDistinctValues(Rule):
                         f"one node has at most {most}",
                         f"{fewer}drop the constraint",
                     )
+
+
+class ContradictoryConstraints(Rule):
+    """One constraint wants an attribute to be the same on devices, another to differ on them."""
+
+    id = "FTL058"
+    reproduced = True
+    name = "contradictory-constraints"
+    severity = Severity.DENY
+    today = "No devices can ever satisfy both: the pod stays Pending."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for claim in manifest.claims:
+            same: dict[str, list[Field]] = {}
+            for constraint, _, attribute in _constrained_attributes(claim, "matchAttribute"):
+                same.setdefault(attribute, []).append(constraint)
+            for constraint, field, attribute in _constrained_attributes(claim, "distinctAttribute"):
+                for other in same.get(attribute, ()):
+                    if _fewest_shared(claim, constraint, other) > 1:
+                        yield self.finding(
+                            field,
+                            f"wants {attribute} to differ on devices on which a matchAttribute "
+                            "constraint wants it to be the same",
+                            "drop one of the two constraints",
+                        )
+                        break
+
+
+def _fewest_shared(claim: ManifestClaim, one: Field, other: Field) -> int:
+    """How many devices two constraints are both about, at least."""
+    both = {o.name for o in claim.meant(one.at("requests"))}
+    both &= {o.name for o in claim.meant(other.at("requests"))}
+    return sum(
+        min(o.count or 0 for o in request.options)
+        for request in claim.requests
+        if request.options and all(o.name in both for o in request.options)
+    )
 
 
 def _constrained_attributes(

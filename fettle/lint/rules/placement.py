@@ -278,6 +278,7 @@ class BypassedScheduler(Rule):
     reproduced = True
     name = "bypassed-scheduler"
     severity = Severity.WARN
+    denies_if = "the claim is made from a template"
     strict = True
     today = "The scheduler, which allocates claims, never sees the pod; the kubelet refuses it."
 
@@ -291,6 +292,7 @@ class BypassedScheduler(Rule):
                         f"the claim {entry.text('name')!r} is not allocated, and with nodeName "
                         "it never will be",
                         f"use nodeSelector: {{kubernetes.io/hostname: {node}}} instead",
+                        Severity.DENY if entry.text("resourceClaimTemplateName") else None,
                     )
                     break
 
@@ -308,6 +310,7 @@ class ExcludedNodes(Rule):
     name = "excluded-nodes"
     reproduced = True
     severity = Severity.WARN
+    strict = True
     inventory = True
     today = "The pod stays Pending."
 

@@ -142,8 +142,7 @@ class RepeatedClaim(Rule):
     id = "FTL056"
     reproduced = True
     name = "repeated-claim"
-    severity = Severity.WARN
-    strict = True
+    severity = Severity.DENY
     today = (
         "The pod stays Pending: the scheduler reserves the claim for it once for each entry, and "
         "the API server refuses the second one (`Duplicate value`)."

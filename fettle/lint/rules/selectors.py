@@ -1,15 +1,17 @@
 """Rules about what the CEL selectors of a request match."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
 from fettle.api.raw import text
+from fettle.api.resource import DeviceAttribute
 from fettle.cel import AttributeRead, Equation
-from fettle.lint.cluster import Cluster
-from fettle.lint.findings import Finding, Rule, Severity
-from fettle.lint.manifests import Manifest, ManifestOption, ManifestRequest
-from fettle.lint.names import listed, nearest
+from fettle.lint.cluster import Cluster, class_selection
+from fettle.lint.findings import Finding, Rule, Severity, of_request
+from fettle.lint.manifests import Field, Manifest, ManifestOption, ManifestRequest
+from fettle.lint.names import listed, misspelt, nearest
 from fettle.lint.survey.fleet import Catalogue
-from fettle.lint.survey.totals import Abort, Survey
+from fettle.lint.survey.matching import Selection
+from fettle.lint.survey.totals import Abort, Survey, value_at
 
 _NO_OVERLOAD = "no such overload"
 _NOT_COMPILED = "does not compile"
@@ -17,7 +19,7 @@ _OTHER_TYPE = (
     "versions are compared with semver(…).compareTo, quantities with quantity(…).compareTo, "
     "strings with quotes, numbers and booleans without"
 )
-_COMPARABLE_TYPES = {
+COMPARABLE_TYPES = {
     "int": "number",
     "uint": "number",
     "double": "number",
@@ -28,6 +30,8 @@ _COMPARABLE_TYPES = {
 }
 """What a value of a CEL type can be equal to, in the words of `comparable_type`; attributes are
 compared with no other types."""
+_LITERALS = ("string", "bool", "int", "uint")
+"""Types of which two literals are equal only if their texts are."""
 _LACKING = (
     "first test for what a device may lack: has(device.attributes[…].name) && …, or use optional "
     "chaining: .?name.orValue(…)"
@@ -41,6 +45,7 @@ class SelectorMatchesNothing(Rule):
     reproduced = True
     name = "selector-matches-nothing"
     severity = Severity.WARN
+    denies_if = "it misspells a value that devices show"
     strict = True
     inventory = True
     today = "The pod stays Pending: `cannot allocate all claims`."
@@ -57,11 +62,16 @@ class SelectorMatchesNothing(Rule):
                     option, why = unknown
                     yield self.finding(option.field, why, severity=Severity.UNDECIDED)
                 elif survey := _unmatched(request, cluster):
+                    meant = [_misspelt_value(option, cluster) for option in request.options]
+                    near = next(filter(None, meant), "")
                     yield self.finding(
                         request.options[0].field.at("selectors"),
                         _nearest_miss(survey),
-                        "compare the selectors with what `kubectl get resourceslices -o yaml` "
+                        f"did you mean {near!r}?"
+                        if near
+                        else "compare the selectors with what `kubectl get resourceslices -o yaml` "
                         "shows",
+                        Severity.DENY if all(meant) else None,
                     )
 
 
@@ -85,6 +95,47 @@ def _unmatched(request: ManifestRequest, cluster: Cluster) -> Survey | None:
     return best
 
 
+def _misspelt_value(option: ManifestOption, cluster: Cluster) -> str:
+    """The value that was probably meant by one that an option must have and no device shows."""
+    survey = cluster.survey(option)
+    if survey is None or survey.matched or survey.aborted or not cluster.contradictable(survey):
+        return ""
+    for expression in survey.selection.of_request:
+        for read, values in required_values(cluster.equations(expression)):
+            shown = _enumeration(read, survey)
+            near = [misspelt(text, shown) for kind, text in values if kind == "string"]
+            if all(near) and len(near) == len(values):
+                return near[0]
+    return ""
+
+
+def required_values(
+    equations: Iterable[Equation],
+) -> Iterator[tuple[AttributeRead, frozenset[tuple[str, str]]]]:
+    """Attributes that must have one of some literals for an expression to match, each literal as
+    the type it compares as and its text."""
+    by_part: dict[int, list[Equation]] = {}
+    for equation in equations:
+        by_part.setdefault(equation.part, []).append(equation)
+    for part, alternatives in by_part.items():
+        reads = {equation.read for equation in alternatives}
+        if part and len(reads) == 1 and all(e.value and e.type in _LITERALS for e in alternatives):
+            values = ((COMPARABLE_TYPES[e.type], e.value) for e in alternatives)
+            yield reads.pop(), frozenset(values)
+
+
+def _enumeration(read: AttributeRead, survey: Survey) -> Set[str]:
+    """The texts that an attribute of the class's devices has, if it is an enumeration: on average,
+    two devices or more share each. Empty for what identifies a device."""
+    values = [
+        value.string
+        for device in survey.missed
+        if isinstance(value := value_at(read, device), DeviceAttribute) and value.string
+    ]
+    shown = set(values)
+    return shown if survey.lists_all_missed and 2 * len(shown) <= survey.of_class else set()
+
+
 def _nearest_miss(survey: Survey) -> str:
     nearest = f"; nearest: {survey.nearest}" if survey.nearest else ""
     return (
@@ -104,6 +155,7 @@ class SelectorFails(Rule):
     reproduced = True
     name = "selector-fails"
     severity = Severity.WARN
+    denies_if = "it fails on every device of its class, or reads what no device of the driver has"
     strict = True
     inventory = True
     today = (
@@ -112,28 +164,32 @@ class SelectorFails(Rule):
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        for option in manifest.options:
-            survey = cluster.survey(option)
-            if survey is None:
-                continue
-            yield from self._fatal(option, survey)
-            if not survey.aborted:
-                continue
-            first = survey.aborts[0]
-            always = survey.decided and not survey.matched and not survey.missed
-            texts = {text(field.value): field for field in option.selectors}
-            if _NOT_COMPILED in first.reason and first.expression in texts:
-                continue  # the API server refuses the claim
-            field = texts.get(first.expression, option.field.at("deviceClassName"))
-            by_class = first.expression in survey.selection.of_class
-            reached = survey.surveyed if by_class else survey.of_class
-            yield self.finding(
-                field,
-                f"fails on {survey.aborted} of {reached} devices, such as {first.device}: "
-                f"{first.reason}",
-                _fix_for(first.reason),
-                possible=not always,
-            )
+        for request in manifest.requests:
+            yield from of_request([list(self._judge(o, cluster)) for o in request.options])
+
+    def _judge(self, option: ManifestOption, cluster: Cluster) -> Iterator[Finding]:
+        survey = cluster.survey(option)
+        if survey is None:
+            return
+        yield from self._fatal(option, survey)
+        if not survey.aborted:
+            return
+        first = survey.aborts[0]
+        always = survey.decided and not survey.matched and not survey.missed
+        texts = {text(field.value): field for field in option.selectors}
+        if _NOT_COMPILED in first.reason and first.expression in texts:
+            return  # the API server refuses the claim
+        by_class = first.expression in survey.selection.of_class
+        reached = survey.surveyed if by_class else survey.of_class
+        never = not by_class and not survey.matched and _never_read(first, survey, cluster)
+        yield self.finding(
+            texts.get(first.expression, option.field.at("deviceClassName")),
+            f"fails on {survey.aborted} of {reached} devices, such as {first.device}: "
+            f"{first.reason}",
+            _fix_for(first.reason),
+            Severity.DENY if never else None,
+            possible=not always,
+        )
 
     def _fatal(self, option: ManifestOption, survey: Survey) -> Iterator[Finding]:
         if survey.fatal:
@@ -145,6 +201,19 @@ class SelectorFails(Rule):
                 "have their driver publish them correctly",
                 possible=True,
             )
+
+
+def _never_read(first: Abort, survey: Survey, cluster: Cluster) -> bool:
+    """Whether more devices like those that the driver publishes would not help an expression."""
+    catalogue = cluster.catalogue
+    if not (driver := cluster.contradictable(survey)) or catalogue is None:
+        return False
+    if not survey.missed:
+        return True
+    return any(
+        read.name and (read.domain, read.name) not in catalogue.published(driver, read.field)
+        for read in cluster.reads(first.expression)
+    )
 
 
 def _fix_for(reason: str) -> str:
@@ -160,6 +229,7 @@ class WrongType(Rule):
     reproduced = True
     name = "attribute-of-another-type"
     severity = Severity.WARN
+    denies_if = "so no device of the driver can match"
     strict = True
     inventory = True
     today = (
@@ -169,23 +239,41 @@ class WrongType(Rule):
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        for option in manifest.options:
-            survey, catalogue = cluster.survey(option), cluster.catalogue
-            if survey is None or catalogue is None or not survey.decided:
+        for request in manifest.requests:
+            yield from of_request([list(self._judge(o, cluster)) for o in request.options])
+
+    def _judge(self, option: ManifestOption, cluster: Cluster) -> Iterator[Finding]:
+        survey, catalogue = cluster.survey(option), cluster.catalogue
+        if survey is None or catalogue is None or not survey.decided:
+            return
+        expressions = [text(field.value) for field in option.selectors]
+        abort = _type_failure(survey, expressions)
+        denies = not survey.matched and bool(cluster.contradictable(survey))
+        for field, expression in zip(option.selectors, expressions, strict=True):
+            if abort is not None and abort.expression == expression:
+                yield self.finding(
+                    field,
+                    f"uses a value as a different type than {abort.device} publishes: "
+                    f"{abort.reason}",
+                    _OTHER_TYPE,
+                    Severity.DENY if denies else None,
+                )
                 continue
-            expressions = [text(field.value) for field in option.selectors]
-            abort = _type_failure(survey, expressions)
-            for field, expression in zip(option.selectors, expressions, strict=True):
-                if abort is not None and abort.expression == expression:
-                    yield self.finding(
-                        field,
-                        f"uses a value as a different type than {abort.device} publishes: "
-                        f"{abort.reason}",
-                        _OTHER_TYPE,
-                    )
-                    continue
-                for never in dict.fromkeys(_never_equal(cluster.equations(expression), catalogue)):
-                    yield self.finding(field, never, _OTHER_TYPE, possible=bool(survey.matched))
+            equations = cluster.equations(expression)
+            never = {e: why for e in equations if (why := _never_equal(e, equations, catalogue))}
+            fatal = {e.part for e in equations} - {e.part for e in equations if e not in never}
+            reasons: dict[str, bool] = {}
+            for equation, why in never.items():
+                required = equation.part > 0 and equation.part in fatal
+                reasons[why] = reasons.get(why, False) or required
+            for why, required in reasons.items():
+                yield self.finding(
+                    field,
+                    why,
+                    _OTHER_TYPE,
+                    Severity.DENY if denies and required else None,
+                    possible=bool(survey.matched),
+                )
 
 
 def _type_failure(survey: Survey, expressions: Collection[str]) -> Abort | None:
@@ -195,28 +283,28 @@ def _type_failure(survey: Survey, expressions: Collection[str]) -> Abort | None:
     return next(over_types, None) if not survey.matched else None
 
 
-def _never_equal(equations: Sequence[Equation], catalogue: Catalogue) -> Iterator[str]:
-    """Comparisons of an attribute with a value that no device's attribute can equal.
+def _never_equal(equation: Equation, equations: Sequence[Equation], catalogue: Catalogue) -> str:
+    """Why no device's attribute can equal the value that it is compared with; "" if one can.
 
-    Left out if the expression compares it with the same value in the right type too: then the
+    Also "" if the expression compares it with the same value in the right type too: then the
     author knows of both types.
     """
-    for equation in equations:
-        whose = equation.read.domain, equation.read.name
-        published = catalogue.kinds(*whose)
-        kind = _COMPARABLE_TYPES.get(equation.type, "")
-        if not published or not kind or not published.isdisjoint(("", kind)):
-            continue
-        spellings = {
-            _COMPARABLE_TYPES.get(other.type, "")
-            for other in equations
-            if other.read == equation.read and other.value == equation.value != ""
-        }
-        if spellings.isdisjoint(published):
-            yield (
-                f"compares {'/'.join(whose)} with a {kind}, which it never equals: devices publish "
-                f"a {' or a '.join(sorted(published))}"
-            )
+    whose = equation.read.domain, equation.read.name
+    published = catalogue.kinds(*whose)
+    kind = COMPARABLE_TYPES.get(equation.type, "")
+    if not published or not kind or not published.isdisjoint(("", kind)):
+        return ""
+    spellings = {
+        COMPARABLE_TYPES.get(other.type, "")
+        for other in equations
+        if other.read == equation.read and other.value == equation.value != ""
+    }
+    if not spellings.isdisjoint(published):
+        return ""
+    return (
+        f"compares {'/'.join(whose)} with a {kind}, which it never equals: devices publish "
+        f"a {' or a '.join(sorted(published))}"
+    )
 
 
 class UnknownAttributeDomain(Rule):
@@ -226,6 +314,8 @@ class UnknownAttributeDomain(Rule):
     reproduced = True
     name = "unknown-attribute"
     severity = Severity.WARN
+    denies_if = "so no device of the driver can match"
+    strict = True
     inventory = True
     today = (
         "An unknown domain is an empty map: reading from it ends scheduling with `no such key`, "
@@ -233,20 +323,30 @@ class UnknownAttributeDomain(Rule):
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        if (catalogue := cluster.catalogue) is None:
-            return
-        for option in manifest.options:
-            for field in option.selectors:
-                reads = cluster.reads(text(field.value))
-                guarded = {(read.field, read.domain) for read in reads if not read.name}
-                for read in reads:
-                    may_lack = (read.field, read.domain) in guarded
-                    if message := _unknown_attribute(read, catalogue, may_lack=may_lack):
-                        wrong, near = message
-                        fix = (
-                            f"write {near}" if near else "see `kubectl get resourceslices -o yaml`"
-                        )
-                        yield self.finding(field, wrong, fix)
+        for request in manifest.requests if cluster.catalogue is not None else ():
+            yield from of_request([list(self._judge(o, cluster)) for o in request.options])
+
+    def _judge(self, option: ManifestOption, cluster: Cluster) -> Iterator[Finding]:
+        survey, catalogue = cluster.survey(option), cluster.catalogue or Catalogue()
+        unmatched = survey is not None and survey.decided and not survey.matched
+        denies = survey is not None and unmatched and bool(cluster.contradictable(survey))
+        for field in option.selectors:
+            reads = cluster.reads(text(field.value))
+            guarded = {(read.field, read.domain) for read in reads if not read.name}
+            for read in reads:
+                may_lack = (read.field, read.domain) in guarded
+                if message := _unknown_attribute(read, catalogue, may_lack=may_lack):
+                    wrong, near = message
+                    fails = survey is not None and survey.aborted > 0
+                    yield self.finding(
+                        field,
+                        wrong,
+                        f"did you mean {near}?"
+                        if near
+                        else "see `kubectl get resourceslices -o yaml`",
+                        Severity.DENY if denies and (near or fails) else None,
+                        possible=not unmatched,
+                    )
 
 
 def _unknown_attribute(
@@ -268,3 +368,54 @@ def _unknown_attribute(
         return None
     near = nearest(read.name, names)  # without one it may be a name of drivers yet to come
     return (f"no device has {read.field} {read.domain}/{read.name}", near) if near else None
+
+
+class ContradictorySelectors(Rule):
+    """The selectors of a request, with those of its class, want two values in one place."""
+
+    id = "FTL057"
+    reproduced = True
+    name = "contradictory-selectors"
+    severity = Severity.DENY
+    today = "No device can ever match, and nothing says so: the pod stays Pending."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for request in manifest.requests:
+            yield from of_request(
+                [
+                    list(self._judge(o.field, _selection(o, cluster), cluster))
+                    for o in request.options
+                ]
+            )
+        for spec in manifest.device_classes:
+            yield from self._judge(spec, class_selection(spec), cluster)
+
+    def _judge(self, field: Field, selection: Selection, cluster: Cluster) -> Iterator[Finding]:
+        if wrong := _contradiction(selection, cluster):
+            yield self.finding(
+                field.at("selectors"),
+                wrong,
+                "all selectors of a request and of its class must hold at once: join "
+                "alternatives with ||, or use firstAvailable",
+            )
+
+
+def _selection(option: ManifestOption, cluster: Cluster) -> Selection:
+    """The selectors of an option, and those of its class as far as it is known."""
+    own = tuple(text(field.value) for field in option.selectors)
+    return cluster.selection(option) or Selection((), own)
+
+
+def _contradiction(selection: Selection, cluster: Cluster) -> str:
+    """Which two things no device has at once, "" if there are none."""
+    if len(drivers := cluster.drivers_asked(selection)) > 1:
+        return f"asks for devices of {' and of '.join(sorted(drivers))} at once"
+    allowed: dict[AttributeRead, frozenset[tuple[str, str]]] = {}
+    for expression in (*selection.of_class, *selection.of_request):
+        for read, values in required_values(cluster.equations(expression)):
+            before = allowed.get(read, values)
+            if not before & values:
+                either, other = (", ".join(sorted(text for _, text in v)) for v in (before, values))
+                return f"wants {read.domain}/{read.name} to be {either} and {other} at once"
+            allowed[read] = before & values
+    return ""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import re2  # type: ignore[import-untyped]
 
 from fettle.lint.manifests import Field
+from fettle.lint.names import nearest
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -31,10 +32,14 @@ _SHOWN = 60
 
 
 class Problem(NamedTuple):
-    """What is wrong, and where."""
+    """What is wrong, and where.
+
+    `denies` false: an installed driver that is newer than the schema may accept it.
+    """
 
     field: Field
     message: str
+    denies: bool = True
 
 
 class Schema:
@@ -112,10 +117,16 @@ def _members(schema: Mapping[str, Any], field: Field, skip: tuple[str, ...]) -> 
             if member.exists:  # null counts as absent, as in the API
                 yield from _problems(properties[name], member)
         elif others is False:
-            known = f"; known: {', '.join(properties)}" if properties else ""
-            yield Problem(member, f"unknown field{known}")
+            yield Problem(member, _unknown_field(name, properties), denies=False)
         elif isinstance(others, Mapping):
             yield from _problems(others, member)
+
+
+def _unknown_field(name: str, properties: Mapping[str, Any]) -> str:
+    near = nearest(name, properties)
+    meant = f"; did you mean {near}?" if near else ""
+    known = f" (known: {', '.join(properties)})" if properties else ""
+    return f"unknown field{known}: only a driver newer than this schema accepts it{meant}"
 
 
 def _in_range(schema: Mapping[str, Any], field: Field) -> Iterator[Problem]:

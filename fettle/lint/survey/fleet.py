@@ -8,7 +8,7 @@ not milliseconds. Only pools that changed are surveyed again.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -68,17 +68,28 @@ class Catalogue(msgspec.Struct, frozen=True):
         """The types of the values that devices have for an attribute."""
         return frozenset(kind for *whose, kind in self.types if whose == [domain, name])
 
+    def published(self, driver: str, field: Field) -> frozenset[tuple[str, str]]:
+        """The attributes, or capacities, that devices of one driver have, each with its domain."""
+        return frozenset(self._names(field, driver))
+
+    def capacities(self, driver: str) -> frozenset[str]:
+        """The capacities that devices of one driver have, as they spell them."""
+        of_driver = (d for f, d in self.fingerprints.items() if f.driver == driver)
+        return frozenset(name for device in of_driver for name in device.capacity or ())
+
     def domains(self, field: Field) -> frozenset[str]:
         """The domains in which devices have attributes, or capacities."""
         return frozenset(domain for domain, _ in self.names(field))
 
     def names(self, field: Field) -> frozenset[tuple[str, str]]:
         """The attributes, or capacities, that devices have, each with its domain."""
-        return frozenset(
-            split_name(name, fingerprint.driver)
-            for fingerprint, device in self.fingerprints.items()
-            for name in (fingerprint.attributes if field == "attributes" else device.capacity or ())
-        )
+        return frozenset(self._names(field))
+
+    def _names(self, field: Field, driver: str = "") -> Iterator[tuple[str, str]]:
+        for fingerprint, device in self.fingerprints.items():
+            if driver in ("", fingerprint.driver):
+                named = fingerprint.attributes if field == "attributes" else device.capacity or ()
+                yield from (split_name(name, fingerprint.driver) for name in named)
 
 
 class _Held(NamedTuple):
@@ -121,6 +132,10 @@ class Fleet:
     def equations(self, expression: str) -> tuple[Equation, ...]:
         """Which attributes an expression compares, and with what, as far as it is known."""
         return self._evaluator.equations(expression) if self._evaluator is not None else ()
+
+    def driver(self, expression: str) -> str:
+        """The driver that an expression asks for; "" if it asks for none, or it is not known."""
+        return (self._evaluator.driver(expression) if self._evaluator is not None else None) or ""
 
     @property
     def under_way(self) -> Collection[Hashable]:

@@ -84,6 +84,10 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
     def decided(self) -> bool:
         return not self.undecided
 
+    @property
+    def lists_all_missed(self) -> bool:
+        return len(self.missed) < _MISSED
+
     def nodes(self, count: int) -> frozenset[str]:
         """The nodes with at least so many matches."""
         found = self.by_count.get(count)
@@ -93,6 +97,11 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
             )
             self.by_count[count] = found
         return found
+
+
+def value_at(read: AttributeRead, device: DeviceView) -> Value | bool | None:
+    """What a device publishes for a read; None if nothing."""
+    return rows.value_at_read(read, device.id.driver, device.device)
 
 
 async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluator) -> str:
@@ -129,14 +138,14 @@ def _largest_of_each_kind_first(
 
 def _size(device: DeviceView, reads: Iterable[AttributeRead]) -> list[tuple[int, ...]]:
     """The amounts that expressions read, then the capacities."""
-    values = [rows.value_at_read(read, device.id.driver, device.device) for read in reads]
+    values = [value_at(read, device) for read in reads]
     capacity = device.device.capacity or {}
     return [_amount(v) for v in (*values, *(capacity[name].value for name in sorted(capacity)))]
 
 
 def _kind(device: DeviceView, reads: Iterable[AttributeRead]) -> Hashable:
     """The values that expressions read, without amounts, which only differ in size."""
-    values = [rows.value_at_read(read, device.id.driver, device.device) for read in reads]
+    values = [value_at(read, device) for read in reads]
     return tuple(value if value is None or not _amount(value) else "an amount" for value in values)
 
 

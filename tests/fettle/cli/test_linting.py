@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fettle.cli.linting import running
-from fettle.cli.linting.documenting import document
+from fettle.cli.linting.documenting import counts, document, with_counts
+from fettle.lint import RULES
 from tests.fettle.cli.linted import CLAIM, GOOD, ROOT, fettle, fill, findings, process
 
 
@@ -126,6 +127,14 @@ def test_two_hundred_documents_take_less_than_two_seconds_of_a_processor() -> No
 def test_the_documented_rules_are_current() -> None:
     """If not: python -m fettle.cli.linting.documenting > docs/rules.md"""
     assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == document()
+
+
+def test_the_numbers_of_rules_in_the_documents_are_current() -> None:
+    """If not: python -m fettle.cli.linting.documenting README.md docs/linting.md"""
+    texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/linting.md")]
+    assert [with_counts(text) for text in texts] == texts
+    assert counts() in texts[1]
+    assert f"Of {len(RULES)} rules, " in counts()
 
 
 def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:

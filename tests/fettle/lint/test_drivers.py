@@ -40,6 +40,7 @@ VALID: list[tuple[str, str, dict[str, Any]]] = [
     (GPU, "GpuConfig", sharing("MPS")),
     (GPU, "GpuConfig", mps()),
     (GPU, "GpuConfig", mps(defaultActiveThreadPercentage=0)),
+    (GPU, "GpuConfig", mps(multiUser=True)),
     (GPU, "GpuConfig", mps(defaultActiveThreadPercentage=100)),
     (GPU, "GpuConfig", mps(defaultPinnedDeviceMemoryLimit="1Mi")),
     (GPU, "GpuConfig", mps(defaultPinnedDeviceMemoryLimit="10Gi")),
@@ -95,6 +96,7 @@ INVALID: list[tuple[str, str, dict[str, Any], str]] = [
     (GPU, "GpuConfig", sharing("TimeSlicing", timeSlicingConfig={}), "interval: is required"),
     (GPU, "GpuConfig", sharing("TimeSlicing", mpsConfig={}), "cannot be used with strategy"),
     (GPU, "GpuConfig", sharing("MPS", timeSlicingConfig={"interval": "Long"}), "cannot be used"),
+    (GPU, "GpuConfig", mps(multiUser="yes"), "must be of type boolean"),
     (GPU, "GpuConfig", mps(defaultActiveThreadPercentage=101), "at most 100"),
     (GPU, "GpuConfig", mps(defaultActiveThreadPercentage=-1), "at least 0"),
     (GPU, "GpuConfig", mps(defaultActiveThreadPercentage="50"), "must be of type integer"),
@@ -139,10 +141,37 @@ def test_what_the_driver_refuses_is_found(
     assert any(says in problem for problem in found), found
 
 
-def test_another_version_of_a_known_kind_is_refused() -> None:
-    parameters = Field("p", {"apiVersion": "resource.nvidia.com/v1", "kind": "GpuConfig"})
+@pytest.mark.parametrize(
+    ("api_version", "kind", "denies"),
+    [
+        ("resource.nvidia.com/v1", "GpuConfig", False),
+        ("resource.nvidia.com/v1beta1", "FabricConfig", False),
+        ("resource.nvidia.com/v1beta1", "GpuConfg", True),
+        ("resource.nvidia.co/v1beta1", "GpuConfig", True),
+        ("resource.nvidia.com/v1beta1", "", True),
+    ],
+)
+def test_a_version_or_kind_that_a_newer_driver_may_have_is_not_denied(
+    api_version: str, kind: str, denies: bool
+) -> None:
+    parameters = Field("p", {"apiVersion": api_version, "kind": kind})
     (problem,) = Drivers().validate(shipped()[GPU], parameters).problems
-    assert "does not know resource.nvidia.com/v1 GpuConfig" in problem.message
+    assert problem.denies is denies
+
+
+def test_a_field_that_a_newer_driver_may_have_does_not_hide_a_wrong_value() -> None:
+    config = mps(multiUsers=True, defaultPinnedDeviceMemoryLimit="lots")
+    parameters = Field("p", {"apiVersion": VERSIONS[GPU], "kind": "GpuConfig", **config})
+    found = Drivers().validate(shipped()[GPU], parameters).problems
+    assert [(problem.denies, problem.message) for problem in found] == [
+        (
+            False,
+            "unknown field (known: defaultActiveThreadPercentage, defaultPinnedDeviceMemoryLimit, "
+            "defaultPerDevicePinnedMemoryLimit, multiUser): only a driver newer than this schema "
+            "accepts it; did you mean multiUser?",
+        ),
+        (True, "'lots' is not a quantity"),
+    ]
 
 
 def test_an_operator_adds_drivers_and_replaces_shipped_ones() -> None:

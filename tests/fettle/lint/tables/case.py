@@ -13,8 +13,9 @@ FLEET: tuple[Object, ...] = tuple(fleet())
 class Case(NamedTuple):
     """`says` is part of the message of what is caught, "" for a near miss, which is not.
 
-    `known` is the cluster; `features` are declared feature gates of drivers, `disabled` those of
-    Kubernetes.
+    `severity` is the default one of what is caught, "" for the rule's own; `possible`: not even
+    strict mode denies it. `known` is the cluster; `features` are declared feature gates of drivers,
+    `disabled` those of Kubernetes.
     """
 
     rule: str
@@ -25,6 +26,8 @@ class Case(NamedTuple):
     known: Sequence[Object] = FLEET
     features: Mapping[str, Mapping[str, bool]] = {}
     disabled: frozenset[str] = frozenset()
+    severity: str = ""
+    possible: bool = False
 
     @property
     def caught(self) -> bool:

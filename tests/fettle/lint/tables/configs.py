@@ -61,6 +61,7 @@ CASES = [
         "an unknown field",
         configured(opaque(GPU, nvidia(sharin={}))),
         "unknown field",
+        severity="Warn",
     ),
     Case(
         "FTL019",
@@ -109,6 +110,7 @@ CASES = [
         "in a class",
         {**api.device_class("c"), "spec": {"config": [opaque(GPU, nvidia(sharin={}))]}},
         "unknown field",
+        severity="Warn",
     ),
     Case("FTL019", "a good one", configured(opaque(GPU, nvidia(**SLICING))), features=ON),
     Case("FTL019", "of a driver nobody knows", configured(opaque("x.example.com", {"a": 1}))),
@@ -118,6 +120,7 @@ CASES = [
         configured(opaque(GPU, nvidia(**SLICING))),
         "needs the feature TimeSlicingSettings",
         features=OFF,
+        severity="Deny",
     ),
     Case(
         "FTL020",
@@ -132,12 +135,14 @@ CASES = [
         configured(opaque(GPU, nvidia(), "gpu"), requests=(exactly(device_class=MIG),)),
         "gets type mig",
         "write kind: MigDeviceConfig",
+        severity="Deny",
     ),
     Case(
         "FTL021",
         "for MIG devices, on GPUs",
         configured(opaque(GPU, nvidia("MigDeviceConfig"), "gpu")),
         "gets type gpu",
+        severity="Deny",
     ),
     Case(
         "FTL021",
@@ -187,6 +192,7 @@ CASES = [
         "must be its UID",
         "that default/here creates",
         known=DOMAINS,
+        severity="Deny",
     ),
     Case(
         "FTL024",
@@ -195,6 +201,7 @@ CASES = [
         "is the ComputeDomain other/there",
         "create the claim in namespace other",
         known=DOMAINS,
+        severity="Deny",
     ),
     Case("FTL024", "in its namespace", in_domain("uid-1"), known=DOMAINS),
     Case(

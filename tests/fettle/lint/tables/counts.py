@@ -137,6 +137,7 @@ CASES = [
         claim(exactly(allocationMode="All")),
         "has some allocated already",
         known=(*FLEET, BUSY),
+        possible=True,
     ),
     Case("FTL011", "all are free", claim(exactly(allocationMode="All"))),
     Case(
@@ -155,7 +156,8 @@ CASES = [
         "an attribute with a typo",
         claim(exactly(count=2), constraints=[{"matchAttribute": f"{GPU}/productname"}]),
         "has the attribute gpu.nvidia.com/productname",
-        f"write {GPU}/productName",
+        f"did you mean {GPU}/productName?",
+        severity="Deny",
     ),
     Case(
         "FTL013",
@@ -188,12 +190,35 @@ CASES = [
         claim(exactly(count=2), constraints=[{"distinctAttribute": PCIE}]),
     ),
     Case(
+        "FTL058",
+        "the same and different",
+        claim(
+            exactly(count=2),
+            constraints=[{"matchAttribute": PCIE}, {"distinctAttribute": PCIE}],
+        ),
+        "wants resource.kubernetes.io/pcieRoot to differ",
+    ),
+    Case(
+        "FTL058",
+        "the same for two requests, different from a third",
+        claim(
+            exactly("a"),
+            exactly("b"),
+            exactly("c"),
+            constraints=[
+                {"requests": ["a", "b"], "matchAttribute": PCIE},
+                {"requests": ["b", "c"], "distinctAttribute": PCIE},
+            ],
+        ),
+    ),
+    Case(
         "FTL016",
         "with its domain, where the slice has none",
         shared("10Gi", "shared.example.com/memory"),
         "none of the 1 matching devices",
-        "write memory",
+        "did you mean memory?",
         known=SHARING,
+        severity="Deny",
     ),
     Case("FTL016", "spelled as in the slice", shared("10Gi"), known=SHARING),
     Case(

@@ -55,6 +55,7 @@ CASES = [
         "a class of a driver that is not there",
         api.device_class("tpu", driver="tpu.example.com"),
         "matches none",
+        possible=True,
     ),
     Case("FTL003", "a class with one device", api.device_class("other", driver=NIC)),
     Case(
@@ -62,6 +63,27 @@ CASES = [
         "a model that is not there",
         claim(exactly(selectors=[device('productName == "NVIDIA B200"')])),
         "0 of 6 devices in 2 pools of gpu.nvidia.com match",
+    ),
+    Case(
+        "FTL004",
+        "a model that is misspelt",
+        claim(exactly(selectors=[device('productName == "Nvidia h100"')])),
+        "0 of 6",
+        "did you mean 'NVIDIA H100'?",
+        severity="Deny",
+    ),
+    Case(
+        "FTL004",
+        "a model that is misspelt in one alternative, where another may come",
+        claim(
+            first(
+                "gpu",
+                option("a", selectors=[device('productName == "Nvidia h100"')]),
+                option("b", selectors=[device('productName == "NVIDIA B200"')]),
+            )
+        ),
+        "0 of 6",
+        "did you mean 'NVIDIA H100'?",
     ),
     Case(
         "FTL004",
@@ -111,6 +133,7 @@ CASES = [
         "an attribute that no device has",
         claim(exactly(selectors=[device('model == "H100"')])),
         "fails on 6 of 6",
+        severity="Deny",
     ),
     Case(
         "FTL005",
@@ -118,6 +141,7 @@ CASES = [
         claim(exactly(selectors=[device('model == "H100"')])),
         "no such key",
         "first test for what a device may lack",
+        severity="Deny",
     ),
     Case(
         "FTL005",
@@ -125,6 +149,7 @@ CASES = [
         claim(exactly(selectors=[device('driverVersion > "550.1.2"')])),
         "no such overload",
         "versions are compared with semver(…).compareTo",
+        severity="Deny",
     ),
     Case(
         "FTL005",
@@ -136,6 +161,7 @@ CASES = [
         "a version compared as text",
         claim(exactly(selectors=[device('driverVersion > "550.1.2"')])),
         "no such overload",
+        severity="Deny",
     ),
     Case(
         "FTL006",
@@ -144,18 +170,40 @@ CASES = [
         "compares gpu.nvidia.com/index with a string, which it never equals: devices publish a "
         "number",
         "numbers and booleans without",
+        severity="Deny",
     ),
     Case(
         "FTL006",
         "text compared with numbers in a list",
         claim(exactly(selectors=[device("productName in [100, 200]")])),
         "compares gpu.nvidia.com/productName with a number, which it never equals",
+        severity="Deny",
     ),
     Case(
         "FTL006",
         "a version compared for equality with text",
         claim(exactly(selectors=['"550.54.15" == ' + device("driverVersion")])),
         "with a string, which it never equals: devices publish a version",
+        severity="Deny",
+    ),
+    Case(
+        "FTL006",
+        "a comparison that need not hold",
+        claim(exactly(selectors=[device('index == "3" || ') + device('productName == "B200"')])),
+        "with a string, which it never equals",
+    ),
+    Case(
+        "FTL006",
+        "in one alternative, where another may come",
+        claim(
+            first(
+                "gpu",
+                option("a", selectors=[device('index == "3"')]),
+                option("b", selectors=[device("index == 99")]),
+            )
+        ),
+        "with a string, which it never equals",
+        possible=True,
     ),
     Case(
         "FTL006",
@@ -199,7 +247,8 @@ CASES = [
         "a domain with a typo",
         claim(exactly(selectors=['device.attributes["gpu.nvidia.co"].index == 1'])),
         "no device has attributes in the domain",
-        f"write {GPU}",
+        f"did you mean {GPU}?",
+        severity="Deny",
     ),
     Case(
         "FTL007",
@@ -225,14 +274,16 @@ CASES = [
             )
         ),
         "no device has attributes in the domain",
-        f"write {GPU}",
+        f"did you mean {GPU}?",
+        severity="Deny",
     ),
     Case(
         "FTL007",
         "a name with a typo",
         claim(exactly(selectors=[device('productname == "x"')])),
         "productname",
-        "write productName",
+        "did you mean productName?",
+        severity="Deny",
     ),
     Case(
         "FTL007",
@@ -248,13 +299,15 @@ CASES = [
             )
         ),
         "no device has capacity in the domain 'resource.kubernetes.io' (existing: gpu.nvidia.com)",
+        severity="Deny",
     ),
     Case(
         "FTL007",
         "a capacity with a typo",
         claim(exactly(selectors=[f'device.capacity["{GPU}"].memroy.isInteger()'])),
         "no device has capacity gpu.nvidia.com/memroy",
-        "write memory",
+        "did you mean memory?",
+        severity="Deny",
     ),
     Case(
         "FTL007",
@@ -337,5 +390,67 @@ CASES = [
         "only keeps off",
         api.device_taint_rule("r", "example.com/bad", "NoSchedule"),
         known=(api.device_class("a", extended_resource="example.com/gpu"),),
+    ),
+    Case(
+        "FTL057",
+        "two models at once",
+        claim(
+            exactly(
+                selectors=[device('productName == "NVIDIA H100"'), device('productName == "B200"')]
+            )
+        ),
+        "wants gpu.nvidia.com/productName to be NVIDIA H100 and B200 at once",
+        "join alternatives with ||",
+    ),
+    Case(
+        "FTL057",
+        "another type than that of its class",
+        claim(exactly(device_class=MIG, selectors=[device('type in ["gpu", "vfio"]')])),
+        "wants gpu.nvidia.com/type to be mig and gpu, vfio at once",
+    ),
+    Case(
+        "FTL057",
+        "another driver than that of its class",
+        claim(exactly(selectors=[f'device.driver == "{NIC}"'])),
+        "asks for devices of gpu.nvidia.com and of net.example.com at once",
+    ),
+    Case(
+        "FTL057",
+        "in a class",
+        api.device_class(
+            "c",
+            selectors=[
+                f'device.driver == "{GPU}"',
+                device("index == 1 && ") + device("index == 2"),
+            ],
+        ),
+        "to be 1 and 2 at once",
+    ),
+    Case(
+        "FTL057",
+        "in one alternative of two",
+        claim(
+            first(
+                "gpu",
+                option("a", selectors=[device("index == 1 && ") + device("index == 2")]),
+                option("b"),
+            )
+        ),
+        "at once",
+        severity="Warn",
+    ),
+    Case(
+        "FTL057",
+        "one model or another",
+        claim(
+            exactly(
+                selectors=[
+                    device('productName == "NVIDIA H100" || ') + device('productName == "B200"'),
+                    device('productName != "NVIDIA A100"'),
+                    device("index == 1 || ") + device("index == 2"),
+                    device("index in [2, 3]"),
+                ]
+            )
+        ),
     ),
 ]

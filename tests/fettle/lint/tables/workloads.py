@@ -192,6 +192,21 @@ CASES = [
     ),
     Case(
         "FTL044",
+        "in a workload, on a claim that another pod may have allocated",
+        deployment(1, claims={"gpu": "c"}, node="gpu-a"),
+        "with nodeName it never will be",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL044",
+        "in a workload",
+        deployment(1, templates={"gpu": "t"}, node="gpu-a"),
+        "with nodeName it never will be",
+        known=KNOWN,
+        severity="Deny",
+    ),
+    Case(
+        "FTL044",
         "a claim that is allocated",
         api.pod("p", claims={"gpu": "held"}, node="gpu-a"),
         known=(*FLEET, ALLOCATED),
