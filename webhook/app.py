@@ -163,7 +163,7 @@ class Webhook:
             return _problem(error.status, reason)
         self._last.at[webhook] = time.perf_counter()
         judged = await self._judged(webhook, request, judge)
-        reply = encode(request.uid, judged.answer)
+        reply = encode(request.uid, judged.answer, request.about)
         self._count(webhook, judged, time.perf_counter() - began)
         return web.Response(body=reply, content_type="application/json")
 
@@ -271,7 +271,8 @@ class Webhook:
         answer = AdmissionResponse(
             allowed=not found.denied,
             message=f"fettle: {found.message}",
-            warnings=[f"fettle: {finding}" for finding in found.warned],
+            reasons=[str(finding) for finding in found.denied],
+            warnings=[str(finding) for finding in found.warned],
         )
         undecided = [finding.rule for finding in found.undecided]
         rules = [finding.rule for finding in (*found.denied, *found.warned)]
@@ -288,7 +289,7 @@ def audited(judged: Review) -> Review:
     """The review for audit mode: it allows everything, and warnings say what would be done."""
     answer = judged.answer
     if not answer.allowed:
-        would = [f"fettle (audit): would be refused: {answer.message}"]
+        would = [f"fettle (audit): would be refused: {reason}" for reason in answer.reasons]
     else:
         fields = ", ".join(str(operation) for operation in answer.patch)
         would = [f"fettle (audit): would be changed: {fields}"] if fields else []

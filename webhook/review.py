@@ -6,7 +6,6 @@ characters) and nothing about devices.
 """
 
 import base64
-import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from fettle.api import mend
+from fettle.api.raw import mapping, text
 from fettle.model import BadInput
 from webhook.patches import Operation
 
@@ -23,13 +23,12 @@ KIND = "AdmissionReview"
 SCHEDULER = "system:kube-scheduler"
 """The user whose requests are neither changed nor judged."""
 
-WARNING_LENGTH = 120
-"""The limit that the API's documentation names; longer text continues in the next warning."""
+WARNING_LENGTH = 256
+"""What the API server cuts each warning to, if there are many. One is not continued in the next:
+kubectl shows no line twice, so the middle of a text may be missing."""
 WARNINGS_LENGTH = 4096
-"""Above this total, the API server cuts each warning to 256 characters."""
-_CONTINUED = "fettle:   "
-"""Begins a continued warning: those of other webhooks may stand before it."""
-_MORE = "fettle: there are more warnings than can be shown"
+"""Above this total, the API server cuts each warning."""
+_LONGEST_FIX, _LONGEST_WHO = 130, 100
 _DENIED = 422
 
 
@@ -73,16 +72,26 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
         return (self.kind.group, self.kind.kind)
 
     @property
+    def about(self) -> str:
+        """The object in words, such as `Pod team/worker`; `*` ends the start of a name that the API
+        server completes."""
+        metadata = mapping(self.object, "metadata")
+        name = self.name or text(metadata.get("name")) or f"{text(metadata.get('generateName'))}*"
+        where = f"{self.namespace}/" if self.namespace else ""
+        return _shortened(f"{self.kind.kind} {where}{name}", _LONGEST_WHO)
+
+    @property
     def username(self) -> str:
         """Who makes the change."""
         return self.user_info.username
 
 
 class AdmissionResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """The one answer to a request; `message` explains a denial."""
+    """The one answer to a request; `message` explains a denial, `reasons` are its parts."""
 
     allowed: bool = True
     message: str = ""
+    reasons: Sequence[str] = ()
     warnings: Sequence[str] = ()
     patch: Sequence[Operation] = ()
 
@@ -153,31 +162,44 @@ def _read_whole(body: bytes) -> AdmissionRequest:
     return _REQUESTS.decode(envelope.request)
 
 
-def encode(uid: str, answer: AdmissionResponse) -> bytes:
-    """The AdmissionReview that answers the request of that UID."""
+def encode(uid: str, answer: AdmissionResponse, about: str = "") -> bytes:
+    """The AdmissionReview that answers the request of that UID, about the object of that name."""
     patch = msgspec.json.encode(answer.patch) if answer.allowed and answer.patch else None
     response = _Response(
         uid=uid,
         allowed=answer.allowed,
         status=None if answer.allowed else _Status(_DENIED, _one_line(answer.message)),
-        warnings=presentable(answer.warnings),
+        warnings=presentable(answer.warnings, about),
         patch=base64.b64encode(patch).decode() if patch else None,
         patch_type="JSONPatch" if patch else None,
     )
     return msgspec.json.encode(_Review(response=response))
 
 
-def presentable(warnings: Iterable[str]) -> list[str]:
-    """Warnings as the API server passes them on: it drops those with control characters."""
-    lines: list[str] = []
-    room = WARNINGS_LENGTH - len(_MORE)
-    for warning in dict.fromkeys(warnings):
-        for line in textwrap.wrap(_one_line(warning), WARNING_LENGTH, subsequent_indent=_CONTINUED):
-            if len(line) > room:
-                return [*lines, _MORE]
-            lines.append(line)
-            room -= len(line)
+def presentable(warnings: Iterable[str], about: str = "") -> list[str]:
+    """Warnings as the API server passes them on, and kubectl shows them: each is one line, without
+    control characters, and begins with the object, since kubectl shows no line twice."""
+    who = f"{about}: " if about else ""
+    said = (each for warning in warnings if (each := " ".join(_one_line(warning).split())))
+    lines = list(dict.fromkeys(_warning_line(who, each) for each in said))
+    most = WARNINGS_LENGTH // WARNING_LENGTH - 1
+    if sum(map(len, lines)) > WARNINGS_LENGTH:
+        more = len(lines) - most
+        lines = [*lines[:most], f"{who}fettle: {more} more warnings than can be shown"]
     return lines
+
+
+def _warning_line(who: str, warning: str) -> str:
+    """The line of a warning; if it is too long, it keeps its end, which says what to do."""
+    line = _one_line(f"{who}{warning}")
+    said, _, fix = line.rpartition("; ")
+    if len(line) <= WARNING_LENGTH or not said or len(fix) > _LONGEST_FIX:
+        return _shortened(line, WARNING_LENGTH)
+    return f"{_shortened(said, WARNING_LENGTH - len(fix) - 2)}; {fix}"
+
+
+def _shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def _one_line(text: str) -> str:

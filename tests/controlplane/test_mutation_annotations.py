@@ -57,8 +57,8 @@ def as_many_as_there_may_be(last: Object) -> Object:
 
 
 def told(api: Api) -> str:
-    """The warnings of the last reply, lines that were continued put together."""
-    return " ".join(api.warnings).replace(" fettle:   ", " ")
+    """The warnings of the last reply."""
+    return " ".join(api.warnings)
 
 
 @pytest.fixture

@@ -112,22 +112,45 @@ def test_a_denial_has_a_code_and_a_message_of_one_line_and_no_patch() -> None:
     }
 
 
-def test_a_long_warning_is_continued_in_the_next_one() -> None:
-    words = [f"word{i}" for i in range(50)]
-    lines = presentable([f"fettle: {' '.join(words)}"])
-    assert len(lines) > 1
-    assert all(line.startswith("fettle: ") for line in lines)
-    assert [word for word in " ".join(lines).split() if word != "fettle:"] == words
+def test_a_long_warning_is_one_line_that_keeps_what_to_do() -> None:
+    (line,) = presentable([f"FTL004 {'x' * 500}; did you mean y?"], "Pod a/b")
+    assert len(line) == WARNING_LENGTH
+    assert line.startswith("Pod a/b: FTL004 xxx")
+    assert line.endswith("x…; did you mean y?")
 
 
 def test_a_warning_is_given_once() -> None:
     assert presentable(["a", "b", "a"]) == ["a", "b"]
 
 
+def test_each_warning_begins_with_the_object() -> None:
+    """Else kubectl would show a warning about two objects of one file once."""
+    assert presentable(["a\n b", "c"], "Pod team/worker") == [
+        "Pod team/worker: a b",
+        "Pod team/worker: c",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "named", "about"),
+    [
+        ({"name": "a"}, {"name": "a", "namespace": "team"}, "Pod team/a"),
+        ({"generateName": "a-"}, {"name": "", "namespace": "team"}, "Pod team/a-*"),
+        ({"name": "a"}, {"name": "a", "namespace": ""}, "Pod a"),
+        ({"name": "a" * 253}, {"name": "a" * 253, "namespace": "team"}, f"Pod team/{'a' * 90}…"),
+    ],
+)
+def test_an_object_is_named_by_kind_namespace_and_name(
+    metadata: Object, named: Object, about: str
+) -> None:
+    made = {**pod(), "metadata": metadata}
+    assert decode(encoded(review(made, **named))).about == about
+
+
 def test_where_there_is_no_room_for_all_warnings_the_last_one_says_so() -> None:
     lines = presentable(f"warning number {i}" for i in range(1000))
     assert lines[0] == "warning number 0"
-    assert lines[-1] == "fettle: there are more warnings than can be shown"
+    assert lines[-1] == "fettle: 985 more warnings than can be shown"
 
 
 @given(st.lists(st.text(), max_size=60) | st.lists(st.text("ab \n\x85\u2028", min_size=200)))
