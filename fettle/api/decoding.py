@@ -8,7 +8,7 @@ field must be noticed.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
@@ -80,7 +80,8 @@ _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[[^\]]*\]")
 
 
 def describe_error(error: msgspec.ValidationError, read_as: Any) -> str:
-    """The text of a validation error. If it is about an enum, the valid values are listed."""
+    """The text of a validation error. If it is about an enum or literals, the valid values are
+    listed."""
     text = str(error)
     found = _WRONG.fullmatch(text)
     choices = _choices(read_as, found["path"]) if found is not None else ()
@@ -91,8 +92,15 @@ def _choices(read_as: Any, path: str) -> tuple[str, ...]:
     types = [inspect.type_info(read_as)]
     for step in _STEP.finditer(path):
         types = [below for one in _flat(types) for below in _below(one, step["field"])]
-    enums = [one.cls for one in _flat(types) if isinstance(one, inspect.EnumType)]
-    return tuple(str(member.value) for enum in enums for member in enum)
+    return tuple(str(value) for one in _flat(types) for value in _values(one))
+
+
+def _values(of: inspect.Type) -> Iterator[object]:
+    match of:
+        case inspect.EnumType():
+            yield from (member.value for member in of.cls)
+        case inspect.LiteralType():
+            yield from of.values
 
 
 def _flat(types: list[inspect.Type]) -> list[inspect.Type]:

@@ -180,7 +180,7 @@ def devices(everything: bool, server: str, output: str) -> None:
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of that cluster.")
 @click.option("--settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
 @click.option("--namespace", default="default", show_default=True, help="For objects without one.")
-@click.option("--strict", is_flag=True, help="Also deny what only the inventory rules out.")
+@click.option("--strict", is_flag=True, help="Also deny what only growth could satisfy.")
 @click.option(
     "--output",
     "-o",
@@ -195,6 +195,7 @@ def devices(everything: bool, server: str, output: str) -> None:
     show_default=True,
     help="undecided: also where what the cluster has leaves a rule open.",
 )
+@click.option("--skip-others", is_flag=True, help="Skip documents without a kind, as in folders.")
 def lint(
     files: tuple[str, ...],
     snapshot: Path | None,
@@ -204,6 +205,7 @@ def lint(
     strict: bool,
     output: str,
     fail_on: str,
+    skip_others: bool,
 ) -> None:
     """Find claims and workloads that can never work, in files, folders or standard input (-).
 
@@ -215,7 +217,7 @@ def lint(
     if kubeconfig is not None and snapshot is not None:
         raise click.UsageError("--kubeconfig and --snapshot are mutually exclusive.")
     options = running.LintOptions(
-        files, snapshot, kubeconfig, settings, namespace, strict, output, fail_on
+        files, snapshot, kubeconfig, settings, namespace, strict, output, fail_on, skip_others
     )
     logs.configure("error")
     try:

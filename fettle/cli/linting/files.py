@@ -47,16 +47,19 @@ class ReadManifests(NamedTuple):
     notes: list[str]
 
 
-def read(names: Iterable[str]) -> ReadManifests:
+def read(names: Iterable[str], *, skip_others: bool = False) -> ReadManifests:
     """All Kubernetes objects in these files.
 
     Of a folder, all YAML and JSON files in it are read; `-` is standard input. A file that is named
-    twice is read once. A document without a kind is skipped, such as a Helm chart's values. So are
-    the chart's templates, which only Helm can read.
+    twice is read once. A document without a kind is a problem in a file that is named, unless
+    `skip_others`; in a folder it is skipped, such as a Helm chart's values. So are the chart's
+    templates, which only Helm can read.
     """
     into = ReadManifests([], [], [])
     templates: Counter[str] = Counter()
     seen: set[str] = set()
+    names = tuple(names)
+    checked = () if skip_others else names
     for name in _files(names):
         path = name if name == STDIN else os.path.realpath(name)
         if path in seen:
@@ -66,7 +69,7 @@ def read(names: Iterable[str]) -> ReadManifests:
             templates[chart] += 1
             continue
         try:
-            _read_file(name, into)
+            _read_file(name, into, named=name in checked)
         except SnapshotError as error:
             into.problems.append(str(error))
     for chart, count in templates.items():
@@ -95,8 +98,8 @@ def _files(names: Iterable[str]) -> Iterator[str]:
             yield name
 
 
-def _read_file(name: str, into: ReadManifests) -> None:
-    """Raises SnapshotError with file, line and reason."""
+def _read_file(name: str, into: ReadManifests, *, named: bool) -> None:
+    """Raises SnapshotError with file, line and reason. `named`: it must hold objects only."""
     file = "<stdin>" if name == STDIN else name
     try:
         text = _text(name)
@@ -111,6 +114,11 @@ def _read_file(name: str, into: ReadManifests) -> None:
             into.notes.append(f"skipped, since it is not a Kubernetes object: {place}")
         elif isinstance(each.value.get("kind"), str):
             into.documents.append(Document(file, each.where, text, each.value))
+        elif named:
+            into.problems.append(
+                f"{file}: {each.where}: it has no kind, so it is not checked: write apiVersion and "
+                "kind, as every Kubernetes object has them"
+            )
 
 
 def _why_no_object(value: Any) -> str:

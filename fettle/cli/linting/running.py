@@ -49,6 +49,7 @@ class LintOptions(NamedTuple):
     strict: bool
     output: str
     fail_on: str
+    skip_others: bool = False
 
 
 def run(options: LintOptions) -> int:
@@ -59,7 +60,7 @@ def run(options: LintOptions) -> int:
     """
     settings = load_settings(options.settings)
     check_settings(settings)
-    documents, problems, notes = read(options.files)
+    documents, problems, notes = read(options.files, skip_others=options.skip_others)
     found, more, unchecked = asyncio.run(_lint(options, settings, documents))
     problems += unchecked
     if found or options.output != "text":

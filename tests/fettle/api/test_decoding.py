@@ -3,7 +3,7 @@
 import json
 import re
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -139,6 +139,7 @@ class Outer(msgspec.Struct):
     many: tuple[Inner, ...] = ()
     listed: list[Word] = []
     by_name: dict[str, Inner] = {}
+    said: tuple[Literal["Allow", "Refuse"], ...] | None = None
 
 
 @pytest.mark.parametrize(
@@ -148,6 +149,7 @@ class Outer(msgspec.Struct):
         {"many": [{}, {"saidSo": ""}]},
         {"listed": ["Allow", "x - at `$`"]},
         {"by_name": {"a.b[c]": {"saidSo": "Refuse "}}},
+        {"said": ["Allow", "refuse"]},
     ],
 )
 def test_the_values_that_there_are_are_listed(given: Any) -> None:

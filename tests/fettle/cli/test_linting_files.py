@@ -23,6 +23,18 @@ def test_files_of_nothing_but_comments_hold_nothing() -> None:
         )
 
 
+def test_a_file_without_a_kind_is_a_problem_if_it_is_named(tmp_path: Path) -> None:
+    """A Helm chart's values, or what pre-commit passes on beside manifests, are none."""
+    values = tmp_path / "values.yaml"
+    values.write_text("gpus: 8\n")
+    ran = fettle(str(values))
+    assert "values.yaml: line 1: it has no kind, so it is not checked" in ran.stderr
+    assert ran.returncode == 2
+    assert fettle("-", stdin=f"{GOOD}---\nspec: {{}}\n").returncode == 2
+    for arguments in ([str(values), "--skip-others"], [str(tmp_path)]):
+        assert fettle(*arguments).returncode == 0
+
+
 def test_files_that_cannot_be_read_do_not_hide_what_is_in_others(folder: Path) -> None:
     (folder / "a.yaml").write_text("a: }")
     (folder / "b.yaml").write_text("b: [")
