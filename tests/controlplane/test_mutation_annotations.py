@@ -77,8 +77,8 @@ async def test_plain_pods_are_warned_of_annotations_that_have_no_effect(api: Api
     assert "fettle.dev/min-score: '0.99x' is not a number between 0 and 1; ignored" in told(api)
     await api.create(objects.pod("typo", annotations=TYPO))
     assert told(api) == (
-        "fettle: annotation fettle.dev/polcy: Fettle has no such annotation, so it is ignored; "
-        "write fettle.dev/policy if that is meant"
+        "Pod default/typo: fettle: annotation fettle.dev/polcy: Fettle has no such annotation, so "
+        "it is ignored; write fettle.dev/policy if that is meant"
     )
 
 

@@ -120,8 +120,10 @@ async def test_compute_domains_and_quotas_are_known_where_they_are_watched(
     await start_registered(api, start_fettle, "webhook", settings=watching)
     assert await warned_of(api, channel(here)) == ""
     assert "no ComputeDomain has the UID nobody" in await warned_of(api, channel("nobody"))
-    assert "must be its UID" in await warned_of(api, channel("here"))
-    assert "is the ComputeDomain other/there" in await warned_of(api, channel(there))
+    with pytest.raises(ApiError, match="must be its UID"):
+        await api.create(channel("here"))
+    with pytest.raises(ApiError, match="is the ComputeDomain other/there"):
+        await api.create(channel(there))
     three = objects.claim_template("three", objects.claim_spec(3, device_class=DRIVER))
     assert "FTL055" in await warned_of(api, three)
     later = await create_domain(api, "later")
