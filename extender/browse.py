@@ -20,6 +20,8 @@ from fettle.explain import (
     list_network_devices,
     list_nodes,
     list_unknown_conditions,
+    plain_reason,
+    texts,
 )
 from fettle.model import ANNOTATION, reasons, why_unreadable
 from fettle.model.reasons import Reason
@@ -85,6 +87,8 @@ class Browse:
         view = self._answers.view
         resolved = resolve_policy(pod, view, self._answers.policies)
         notes: list[Reason] = [*map(reasons.FettleNotReady, self._stale())]
+        name = resolved.policy.name
+        notes += [one for one in self._answers.set_aside() if name in one.policies]
         if demand is not None:
             notes += self._notes_about(key, pod)
         explained = await run_within(
@@ -167,6 +171,7 @@ class Browse:
                 "generation": view.generation,
                 "version": JSON_VERSION,
                 "problems": self._unready(),
+                "setAside": [*map(plain_reason, self._answers.set_aside())],
                 "nodes": list_nodes(view, only_unsound=unsound),
                 "network": list_network_devices(view, only_unsound=unsound),
                 "quarantined": dict(view.quarantined),
@@ -205,7 +210,11 @@ class Browse:
     def _details(self) -> list[str]:
         """What may name objects."""
         quarantined = self._answers.view.quarantined.values()
-        return [*(f"quarantined: {text}" for text in quarantined), *self._notes()]
+        return [
+            *texts(self._answers.set_aside()),
+            *(f"quarantined: {text}" for text in quarantined),
+            *self._notes(),
+        ]
 
     async def metrics(self, _request: web.Request) -> web.Response:
         text = await run_within(None, lambda: generate_latest(self._registry))

@@ -224,6 +224,8 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
     out = console()
     for problem in (problems := data.get("problems", ())):
         out.print(f"[yellow]{escape(problem)}[/]")
+    for one in data.get("setAside", ()):
+        out.print(f"[bold red]{escape(one['text'])}[/]")
     if table.row_count:
         out.print(table)
     elif not problems:

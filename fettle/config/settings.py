@@ -150,11 +150,11 @@ class SchedulerSettings(SettingsSection, frozen=True, kw_only=True):
 
 
 class BreakerSettings(SettingsSection, frozen=True, kw_only=True):
-    """The breaker: if a policy would refuse too much of a pool, it only lowers scores there."""
+    """The breaker: a rule that alone would refuse too much of a pool only lowers scores there."""
 
     max_excluded_share: float = 0.20
-    """The largest share (0 to 1) of the devices of one driver or extended resource that may be
-    excluded."""
+    """The largest share (0 to 1) of the devices of one driver or extended resource that one rule
+    may refuse; of evidence that is latched, or a kubelet's refusal, at least 0.5."""
     min_nodes: int = 10
     """Pools on fewer schedulable nodes have no breaker, since a single node could exceed the
     share."""

@@ -11,6 +11,7 @@ from fettle.explain.pods import (
     result_word,
     summary,
 )
+from fettle.explain.wording import plain_reason, texts
 
 __all__ = [
     "JSON_VERSION",
@@ -19,6 +20,8 @@ __all__ = [
     "list_network_devices",
     "list_nodes",
     "list_unknown_conditions",
+    "plain_reason",
     "result_word",
     "summary",
+    "texts",
 ]

@@ -143,7 +143,7 @@ def explain_pod(
     """A pod's policy and its origin, its demand, and each node's answer.
 
     A node's answer is its verdict, its own health, and the noteworthy units that the pod may get.
-    `notes` are further notes about the pod as a whole.
+    `notes` are further notes about the pod as a whole, and come first.
     """
     placement = resolved.policy.placement
     resources = [units.resource for units in demand.units] if demand is not None else []
@@ -162,7 +162,7 @@ def explain_pod(
                 "units": units,
             }
         pause()
-    about = [*notes_about(view.pods.get(key), demand, view, answers), *notes]
+    about = [*notes, *notes_about(view.pods.get(key), demand, view, answers)]
     return {
         "version": JSON_VERSION,
         "pod": key,

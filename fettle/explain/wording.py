@@ -721,6 +721,18 @@ def _(reason: reasons.ObjectUnreadable) -> str:
 
 
 @text.register
+def _(reason: reasons.RuleSetAside) -> str:
+    share = f"{100 * reason.condemned / reason.devices:.3g} %"
+    policies = "policy " if len(reason.policies) == 1 else "policies "
+    return (
+        f"breaker: {reason.rule} is set aside in {reason.pool}: it alone condemns "
+        f"{reason.condemned} of {reason.devices} ({share}; more than {100 * reason.limit:.3g} %), "
+        f"so {policies}{', '.join(reason.policies)} only score by it there, and their pods may get "
+        "what it condemns, last of all; either the rule is wrong, or so much has really failed"
+    )
+
+
+@text.register
 def _(reason: reasons.PodsInFlight) -> str:
     pods = "1 pod" if reason.pods == 1 else f"up to {reason.pods} pods"
     then = f": then {text(reason.then)}" if reason.then is not None else ""

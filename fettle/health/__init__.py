@@ -5,6 +5,7 @@ clock is an argument.
 """
 
 from fettle.health.book import HealthBook, assess, is_same_health
+from fettle.health.fading import source_of
 from fettle.health.score import DIGITS, known_score, proven_evidence
 from fettle.health.signals import gpu_names
 from fettle.health.signals.claims import has_device_status, report_of_claim
@@ -37,4 +38,5 @@ __all__ = [
     "report_of_slice",
     "report_of_taint_rule",
     "selects_device",
+    "source_of",
 ]

@@ -125,3 +125,8 @@ def as_said(text: str) -> str:
 
 def is_trace(evidence: Evidence) -> bool:
     return evidence.source.endswith(_LATELY)
+
+
+def source_of(evidence: Evidence) -> str:
+    """The rule or field that evidence comes from; of a trace, that of the fault that is over."""
+    return evidence.source.removesuffix(_LATELY)

@@ -773,6 +773,23 @@ class DeviceScore(msgspec.Struct, frozen=True, gc=False):
     score: float
 
 
+class RuleSetAside(Reason, frozen=True, gc=False):
+    """This rule alone condemns so much of a pool that these policies only score by it there.
+
+    It condemns `condemned` of `devices` by the policy that it condemns most for, and may condemn
+    the share `limit` (0..1). `rule` is the source of the evidence. `hard`: it is what a driver or
+    hardware latched, or what a kubelet refused.
+    """
+
+    rule: str
+    pool: str
+    policies: tuple[str, ...]
+    condemned: int
+    devices: int
+    limit: float
+    hard: bool = False
+
+
 class PodsInFlight(Reason, frozen=True, gc=False):
     """Up to so many pods with the same needs may be placed here first; what is left then.
 

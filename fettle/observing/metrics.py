@@ -139,29 +139,31 @@ class PredictionMetrics:
 
 
 class BreakerMetrics:
-    """Pools in which policies only score. Each change is logged too."""
+    """Rules that are set aside, by policy and pool. Each change is logged too."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._open = Gauge(
             "fettle_breaker_open",
-            "Policies that pods were placed by within an hour and that only score a driver's or "
-            "resource's devices, since their refusals would exclude too many of them.",
-            ["pool"],
+            "1 where a rule is set aside: it alone would refuse so many devices of this pool that "
+            "it counts for scores only.",
+            ["policy", "pool", "rule"],
             registry=registry,
         )
 
-    def changed(self, alarm: Alarm, ended: str) -> None:
-        """An alarm begins, or ends for the reason `ended`."""
-        log = _LOG.bind(policy=alarm.policy, pool=alarm.pool, share=round(alarm.share, 3))
-        if ended:
-            self._open.labels(alarm.pool).dec()
-            log.warning(f"breaker closed: {ended}")
-        else:
-            self._open.labels(alarm.pool).inc()
+    def changed(self, alarm: Alarm, begins: bool) -> None:
+        """An alarm begins or ends."""
+        labels = alarm.policy, alarm.pool, alarm.cause.source
+        log = _LOG.bind(policy=alarm.policy, pool=alarm.pool, rule=alarm.cause.source)
+        if begins:
+            self._open.labels(*labels).set(1)
             log.error(
-                "breaker open: refusals by this policy are off in this pool, since they would "
-                "exclude too much of it"
+                "breaker: a rule is set aside, since it alone condemns too much of a pool",
+                condemned=alarm.condemned,
+                devices=alarm.devices,
             )
+        else:
+            self._open.remove(*labels)
+            log.warning("breaker: a rule refuses again")
 
 
 class StewardMetrics:

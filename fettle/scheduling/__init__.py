@@ -6,6 +6,7 @@ Stands between view and answer in *watch → inventory → health → verdict �
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker import Alarm
 from fettle.scheduling.demand import Demand, Units, copy_to_place, demand_of, resolve_policy
+from fettle.scheduling.judge.acceptance import Cause
 from fettle.scheduling.judge.claims import is_usable
 from fettle.scheduling.judge.parts import Choice
 from fettle.scheduling.judge.requirements import Engines
@@ -25,6 +26,7 @@ __all__ = [
     "EXTENDED_RESOURCES",
     "Alarm",
     "Answers",
+    "Cause",
     "Choice",
     "Demand",
     "Engines",

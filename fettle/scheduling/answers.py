@@ -21,7 +21,7 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, Publisher, View
 from fettle.config import Settings
 from fettle.dra import Binding, describe_allocator, profile_of_version
-from fettle.model import Placement, Policy
+from fettle.model import Placement, Policy, reasons
 from fettle.pacing import SLICE_S, Superseded, pause, run_within, within, working_s
 from fettle.scheduling.breaker import Alarm, Breaker, Breakers
 from fettle.scheduling.demand import Demand, DemandCache, demand_of
@@ -50,13 +50,13 @@ class Answers:
         engine: SelectorEngine,
         settings: Settings,
         clock: Callable[[], float] = time.perf_counter,
-        on_breaker: Callable[[Alarm, str], None] = lambda *_: None,
+        on_breaker: Callable[[Alarm, bool], None] = lambda *_: None,
         now: Callable[[], float] = time.time,
         working_s: Callable[[], float] = working_s,
     ) -> None:
         """`working_s` measures work; `now` is the time of day, in seconds since the Unix epoch.
 
-        `on_breaker` is called as `Alarms` calls `on_change`.
+        `on_breaker` is called as `Breakers` calls `on_change`.
         """
         self.publisher = publisher
         self.policies = settings.all_policies()
@@ -81,7 +81,9 @@ class Answers:
         """How long a request waits for selectors at most."""
         self._evaluations = Evaluations(self._engines, self.wait_s)
         self._warm_up = WarmUp(publisher, self._engines, self.policies)
-        self._breakers = Breakers(publisher, settings.breaker, self.policies, on_breaker, clock)
+        self._breakers = Breakers(
+            publisher, settings.breaker, settings.health, self.policies, on_breaker
+        )
 
     @property
     def view(self) -> View:
@@ -129,7 +131,6 @@ class Answers:
     def answered(self, demand: Demand, pod: core.Pod) -> None:
         """Note that the pod was answered with suitable nodes, so it may be placed any moment."""
         self._in_flight.note(demand, pod, self._clock())
-        self._breakers.alarms.placed_by(demand.policy)
         for callback in self._on_answered:
             callback(demand, pod)
         if (table := self._tables.get(demand)) is not None:
@@ -150,9 +151,9 @@ class Answers:
         """Sentences about the allocator that is predicted, for people."""
         return describe_allocator(self._version, self._gates, self.profile)
 
-    def open_breakers(self) -> list[str]:
-        """Sentences about policies whose refusals are off, for people."""
-        return self._breakers.alarms.notes()
+    def set_aside(self) -> list[reasons.RuleSetAside]:
+        """What breakers set aside for any policy, what condemns most first."""
+        return self._breakers.set_aside()
 
     def outcomes(self) -> SelectorOutcomes:
         """The outcomes of selectors in the engine's memory."""
@@ -187,12 +188,10 @@ class Answers:
                 table.clear()
             else:
                 table.drop(changed)
-            # Verdicts take open breakers into account, so other ones make all of them stale.
-            open_breakers = self.breaker(demand.policy.placement).open
-            if open_breakers != table.acceptance.open_breakers:
-                table.acceptance = msgspec.structs.replace(
-                    table.acceptance, open_breakers=open_breakers
-                )
+            # Verdicts go by what is set aside, so a change of it makes all of them stale.
+            set_aside = self.breaker(demand.policy.placement).set_aside
+            if set_aside != table.acceptance.set_aside:
+                table.acceptance = msgspec.structs.replace(table.acceptance, set_aside=set_aside)
                 table.clear()
             table.basis = self.view.basis
             if table.pods >= SHARED and table.needs_completion(self.view):
@@ -403,7 +402,7 @@ class Answers:
                 other is not None
                 and other is not table
                 and other.basis == table.basis
-                and other.acceptance.open_breakers == table.acceptance.open_breakers
+                and other.acceptance.set_aside == table.acceptance.set_aside
             ):
                 return other
         return None

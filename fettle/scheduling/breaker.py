@@ -1,9 +1,13 @@
-"""Keeps refusals from emptying a cluster: beyond a set share of a pool, a policy may only score.
+"""Keeps a wrong rule from emptying a cluster: where it condemns too much, it may only score.
 
-A pool is all devices of one DRA driver, or all allocatable units of one extended resource. `Census`
-counts devices by health, `Breaker` compares that with what one placement refuses, `Alarms` tells
-operators, and `Breakers` keeps all of it up to date with the newest view. Stands between view and
-verdict. Pure, except for the task that follows views.
+It counts by cause: what the evidence of one source alone would refuse of a pool. A source over its
+share is set aside there: for refusals its evidence counts no more, for scores it does. Faults of
+several causes never add up. A pool is all devices of one DRA driver, or all allocatable units of
+one extended resource.
+
+`Census` counts devices by cause, `Breaker` compares that with the limits for one placement, and
+`Breakers` keeps all of it up to date with the newest view and tells operators. Stands between view
+and verdict. Pure, except for the task that follows views.
 """
 
 import asyncio
@@ -16,25 +20,21 @@ from typing import NamedTuple, NoReturn, TypeVar
 import structlog
 
 from fettle.cluster import NodeView, Publisher
-from fettle.config import BreakerSettings
+from fettle.config import BreakerSettings, HealthSettings
 from fettle.dra import PoolView
-from fettle.model import SOUND, DeviceId, Health, Placement, Policies, Policy, State
+from fettle.model import DeviceId, Health, Placement, Policies, State, reasons
 from fettle.pacing import pause, run_within
-from fettle.scheduling.judge.acceptance import complaint
+from fettle.scheduling.judge.acceptance import Cause, Causes, by_cause, complaint
 from fettle.scheduling.judge.units import allocatable_units
 
 _LOG = structlog.get_logger(__name__)
 
 MAX_BREAKERS = 64
 """Bounded: there is one for each placement, and annotations can set any minimum score."""
+MOST_CONDEMNED = 0.5
+"""Hard evidence is set aside only where it alone condemns a larger share of a pool."""
 PAUSE_S = 1.0
 """A pause after an error in counting."""
-REFRESH_S = 60.0
-"""How often alarms are refreshed while no view is published."""
-FORGET_S = 3600.0
-"""The alarms of a policy end this long after it last placed a pod."""
-CLOSED = "refusals by this policy count again"
-FORGOTTEN = "no pod was placed by this policy for an hour, or it was changed or removed"
 
 # What is counted
 
@@ -53,72 +53,65 @@ their pods tolerate it.
 _KEEPS_OFF = ("NoSchedule", "NoExecute")
 
 
-class Tally(NamedTuple):
-    """A pool: its nodes, its devices, and how healthy they are.
+_Condemned = tuple[Cause, Health]
+"""A cause, and the health that it alone would give a device."""
 
-    `ranked` has, for each state, the healths other than sound, the worst first, and how many
-    devices have one of the first 0, 1, 2... of them. `disputed` are network devices whose health
-    differs between nodes: the healths, and how many devices have them. `devices` leaves them out.
+
+class Ranked(NamedTuple):
+    """Devices with one state: their healths, the worst first, and how many have one of the first 0,
+    1, 2... of them."""
+
+    healths: list[Health]
+    numbers: list[int]
+
+
+class Tally(NamedTuple):
+    """A pool: its nodes, its devices, and how healthy they would be by each cause alone.
+
+    A network device whose health differs between nodes counts once for each of its healths.
     """
 
     nodes: int
     devices: int
-    ranked: tuple[tuple[list[Health], list[int]], ...]
-    disputed: tuple[tuple[frozenset[Health], int], ...]
+    causes: Mapping[Cause, tuple[Ranked, ...]]
 
-    def share(self, placement: Placement) -> float:
-        """The share (0..1) of the devices that a placement refuses.
-
-        A device that it refuses on some nodes and accepts on others counts as two.
-        """
+    def condemned(self, cause: Cause, placement: Placement) -> int:
+        """How many devices a placement would refuse by this cause alone."""
 
         def is_accepted(health: Health) -> bool:
             return complaint(health, placement) is None
 
-        devices, refused = self.devices, 0
-        for healths, numbers in self.ranked:  # any health better than an accepted one is accepted
-            refused += numbers[bisect_left(healths, True, key=is_accepted)]
-        for seen_as, number in self.disputed:
-            verdicts = set(map(is_accepted, seen_as))
-            devices += number * len(verdicts)
-            refused += number * (False in verdicts)
-        return refused / devices if devices else 0.0
+        # Any health better than an accepted one of the same state is accepted.
+        return sum(
+            numbers[bisect_left(healths, True, key=is_accepted)]
+            for healths, numbers in self.causes.get(cause, ())
+        )
 
 
 class _Total:
-    """A running `Tally`; `network` counts network devices by the healths that nodes see."""
+    """A running `Tally`."""
 
     def __init__(self) -> None:
         self.nodes = 0
-        self.local = 0
-        self.unsound: Counter[Health] = Counter()
-        self.network: Counter[frozenset[Health]] = Counter()
+        self.devices = 0
+        self.unsound: Counter[_Condemned] = Counter()
 
     def tally(self) -> Tally:
-        devices, unsound = self.local, Counter(self.unsound)
-        disputed = []
-        for seen_as, number in self.network.items():
-            if len(seen_as) > 1:
-                disputed.append((seen_as, number))
-                continue
-            devices += number
-            (health,) = seen_as
-            if health != SOUND:
-                unsound[health] += number
-        ranked: dict[State, tuple[list[Health], list[int]]] = {}
-        for health in sorted(unsound, key=attrgetter("score")):
-            healths, numbers = ranked.setdefault(health.state, ([], [0]))
-            healths.append(health)
-            numbers.append(numbers[-1] + unsound[health])
+        found: dict[Cause, dict[State, Ranked]] = defaultdict(dict)
+        for cause, health in sorted(self.unsound, key=lambda each: each[1].score):
+            ranked = found[cause].setdefault(health.state, Ranked([], [0]))
+            ranked.healths.append(health)
+            ranked.numbers.append(ranked.numbers[-1] + self.unsound[cause, health])
             pause()
-        return Tally(self.nodes, devices, tuple(ranked.values()), tuple(disputed))
+        causes = {cause: tuple(of_state.values()) for cause, of_state in found.items()}
+        return Tally(self.nodes, self.devices, causes)
 
 
 class _Local(NamedTuple):
-    """A node's own devices of one pool, and the healths of those that are not sound."""
+    """A node's own devices of one pool, and what each cause alone makes of how many of them."""
 
     devices: int
-    unsound: tuple[tuple[Health, int], ...]
+    unsound: tuple[tuple[_Condemned, int], ...]
 
 
 class _Shared:
@@ -147,16 +140,17 @@ class Census:
     and again only if a node changed. A network device counts once, however many nodes see it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, thresholds: HealthSettings) -> None:
         self.tallies: Mapping[str, Tally] = {}
+        self._thresholds = thresholds
         self._clear()
 
     def _clear(self) -> None:
         self._by_node: dict[str, _Counted] = {}
         self._shared: dict[int, _Shared] = {}
         """By the identity of the record: what nodes share of a pool is counted once for all."""
-        self._seen_as: dict[DeviceId, dict[Health, int]] = {}
-        """Network devices: in how many records each has which health."""
+        self._seen_as: dict[DeviceId, dict[Causes, int]] = {}
+        """Network devices: in how many records each has which causes."""
         self._totals: dict[str, _Total] = defaultdict(_Total)
         self._touched: set[str] = set(self.tallies)
 
@@ -204,9 +198,9 @@ class Census:
         for name, (devices, unsound) in counted.local:
             total = self._totals[name]
             total.nodes += sign
-            total.local += sign * devices
-            for health, number in unsound:
-                _shift(total.unsound, health, sign * number)
+            total.devices += sign * devices
+            for condemned, number in unsound:
+                _shift(total.unsound, condemned, sign * number)
             self._touched.add(name)
         for shared in counted.shared:
             before, shared.nodes = shared.nodes, shared.nodes + sign
@@ -217,17 +211,16 @@ class Census:
 
     def _add_network(self, pool: PoolView, sign: int) -> None:
         """Add a record's network devices, or take them away."""
-        network = self._totals[pool.driver].network
+        total = self._totals[pool.driver]
         for device in pool.devices:
             if device.published.local:
                 continue
             seen_as = self._seen_as.setdefault(device.id, {})
-            health = _decisive(device.health)
-            if _shift(seen_as, health, sign):
-                after = frozenset(seen_as)
-                for healths, change in ((after ^ {health}, -1), (after, 1)):
-                    if healths:
-                        _shift(network, healths, change)
+            causes = by_cause(device.health, self._thresholds)
+            if _shift(seen_as, causes, sign):
+                total.devices += sign
+                for condemned in causes:
+                    _shift(total.unsound, condemned, sign)
             if not seen_as:
                 del self._seen_as[device.id]
             pause()
@@ -238,13 +231,13 @@ class Census:
             if plugin.allocatable > 0:
                 drawn = allocatable_units(plugin)
                 units = (*drawn.named, (node.health, drawn.rest))
-                local[resource] = _local(plugin.allocatable, units)
+                local[resource] = self._local(plugin.allocatable, units)
         shared = []
         for pool in node.pools:
             known = self._shared.get(id(pool))
             if known is None:
                 own = [d.health for d in pool.devices if d.published.local]
-                of_pool = _local(len(own), [(health, 1) for health in own])
+                of_pool = self._local(len(own), [(health, 1) for health in own])
                 if len(own) < len(pool.devices):
                     known = self._shared[id(pool)] = _Shared(pool, of_pool)
             if known is not None:
@@ -254,52 +247,18 @@ class Census:
             local[pool.driver] = _Local(devices + of_pool.devices, unsound + of_pool.unsound)
         return _Counted(tuple(local.items()), tuple(shared))
 
-
-class Breaker:
-    """For one placement, by what a census counted; `open` are the pools where it may not refuse."""
-
-    def __init__(self, placement: Placement, settings: BreakerSettings, census: Census) -> None:
-        self.placement = placement
-        self._settings = settings
-        self._census = census
-        self._tallies: Mapping[str, Tally] = {}
-        self.open: frozenset[str] = frozenset()
-
-    def judge(self) -> bool:
-        """Judge by the newest tallies; true if the set of open pools changed."""
-        if self._tallies is self._census.tallies:
-            return False
-        self._tallies = self._census.tallies
-        was_open, self.open = self.open, frozenset(k for k in self._tallies if self._tripped(k))
-        return was_open != self.open
-
-    def share(self, pool: str) -> float:
-        """The share (0..1) of a pool's devices that this placement refuses."""
-        tally = self._tallies.get(pool)
-        return tally.share(self.placement) if tally is not None else 0.0
-
-    def _tripped(self, pool: str) -> bool:
-        enough_nodes = self._tallies[pool].nodes >= self._settings.min_nodes
-        return enough_nodes and self.share(pool) > self._settings.max_excluded_share
+    def _local(self, devices: int, healths: Iterable[tuple[Health, int]]) -> _Local:
+        unsound: dict[_Condemned, int] = {}
+        for health, number in healths:
+            if number:
+                for condemned in by_cause(health, self._thresholds):
+                    _shift(unsound, condemned, number)
+        return _Local(devices, tuple(unsound.items()))
 
 
 def _is_left_out(node: NodeView) -> bool:
     """Whether the scheduler places no pods there anyway: then a refusal takes it from nobody."""
     return any(taint.key in _LEFT_OUT and taint.effect in _KEEPS_OFF for taint in node.taints)
-
-
-def _local(devices: int, healths: Iterable[tuple[Health, int]]) -> _Local:
-    unsound: dict[Health, int] = {}
-    for health, number in healths:
-        if number and (decisive := _decisive(health)) is not SOUND:
-            _shift(unsound, decisive, number)
-    return _Local(devices, tuple(unsound.items()))
-
-
-def _decisive(health: Health) -> Health:
-    """The part of a health that refusals depend on, so that many devices count together."""
-    # An operator means what they hold: a hold neither counts here nor is overruled.
-    return SOUND if health is SOUND or health.held else Health(health.proven, health.state)
 
 
 def _shift(numbers: dict[_Key, int], key: _Key, by: int) -> bool:
@@ -311,142 +270,131 @@ def _shift(numbers: dict[_Key, int], key: _Key, by: int) -> bool:
     return not (before and now)
 
 
-# What operators are told
+# What is set aside
+
+
+class Breaker:
+    """For one placement, by what a census counted.
+
+    `set_aside` are, by pool, the causes by which this placement may not refuse there.
+    """
+
+    def __init__(self, placement: Placement, settings: BreakerSettings, census: Census) -> None:
+        self.placement = placement
+        self._settings = settings
+        self._census = census
+        self._tallies: Mapping[str, Tally] = {}
+        self.set_aside: Mapping[str, frozenset[Cause]] = {}
+
+    def judge(self) -> bool:
+        """Judge by the newest tallies; true if that set other causes aside."""
+        if self._tallies is self._census.tallies:
+            return False
+        self._tallies = self._census.tallies
+        before, self.set_aside = self.set_aside, dict(self._found())
+        return before != self.set_aside
+
+    def _found(self) -> Iterator[tuple[str, frozenset[Cause]]]:
+        for pool, tally in self._tallies.items():
+            if tally.nodes < self._settings.min_nodes:
+                continue
+            shares = self.shares(pool).items()
+            if aside := frozenset(cause for cause, share in shares if share > self.limit(cause)):
+                yield pool, aside
+
+    def shares(self, pool: str) -> dict[Cause, float]:
+        """The share (0..1) of a pool's devices that each cause alone would refuse."""
+        if (tally := self._tallies.get(pool)) is None:
+            return {}
+        return {c: tally.condemned(c, self.placement) / tally.devices for c in tally.causes}
+
+    def limit(self, cause: Cause) -> float:
+        """The share (0..1) of a pool that a cause may condemn."""
+        share = self._settings.max_excluded_share
+        return max(share, MOST_CONDEMNED) if cause.hard else share
+
+    def alarms(self, policy: str) -> Iterator["Alarm"]:
+        """What operators are told of it, for a policy of this placement."""
+        for pool in sorted(self.set_aside):
+            tally = self._tallies[pool]
+            for cause in sorted(self.set_aside[pool]):
+                condemned = tally.condemned(cause, self.placement)
+                limit = self.limit(cause)
+                yield Alarm(policy, pool, cause, condemned, tally.devices, limit)
 
 
 class Alarm(NamedTuple):
-    """Refusals by a policy are off, since they would exclude this share (0..1) of a pool."""
+    """A cause that is set aside for a policy: it alone condemns so many of a pool's devices.
+
+    `limit` is the share (0..1) that it may condemn.
+    """
 
     policy: str
     pool: str
-    share: float
+    cause: Cause
+    condemned: int
+    devices: int
+    limit: float
+
+    @property
+    def key(self) -> tuple[str, str, Cause]:
+        """What stays the same while the numbers change."""
+        return self.policy, self.pool, self.cause
 
 
-class Alarms:
-    """The alarms that operators see, by what a census counted; `clock` is in seconds.
-
-    `on_change` is called with each alarm and "" when it begins, and with the reason when it ends.
-    Alarms are only for policies as administrators wrote them, and that placed pods lately. Breakers
-    open for other placements too, as for a pod with its own minimum score; explanations show that.
-    """
-
-    def __init__(
-        self,
-        publisher: Publisher,
-        settings: BreakerSettings,
-        census: Census,
-        policies: Policies,
-        on_change: Callable[[Alarm, str], None],
-        clock: Callable[[], float],
-    ) -> None:
-        self._publisher = publisher
-        self._settings = settings
-        self._census = census
-        self._policies = policies
-        self._on_change = on_change
-        self._clock = clock
-        self._breakers: dict[str, Breaker] = {}
-        """By the name of the policy."""
-        self._placed_at: dict[str, float] = {}
-
-    def placed_by(self, policy: Policy) -> None:
-        """Note that this policy, maybe changed by annotations of the pod, placed a pod."""
-        name, placement = policy.name, policy.placement
-        if placement != self._placement(name):
-            return
-        breaker = self._breakers.get(name)
-        if breaker is None or breaker.placement != placement:
-            self._forget(name)
-            self._breakers[name] = Breaker(placement, self._settings, self._census)
-        self._placed_at[name] = self._clock()
-        self._judge(name)
-
-    def refresh(self) -> None:
-        """Begin and end alarms by the newest tallies."""
-        for name in list(self._breakers):
-            too_long = self._clock() - self._placed_at[name] > FORGET_S
-            if too_long or self._breakers[name].placement != self._placement(name):
-                self._forget(name)
-            else:
-                self._judge(name)
-            pause()
-
-    def notes(self) -> list[str]:
-        """A sentence about each alarm, for people."""
-        return [
-            self._describe(alarm) for name in sorted(self._breakers) for alarm in self._of(name)
-        ]
-
-    def _describe(self, alarm: Alarm) -> str:
-        limit = self._settings.max_excluded_share
-        return (
-            f"breaker open: refusals by policy {alarm.policy} are off for {alarm.pool}, since they "
-            f"would exclude {_percent(alarm.share)} of it (breaker.maxExcludedShare: "
-            f"{_percent(limit)}), so its pods may get unsound devices; `fettle devices` shows what "
-            "is wrong with them"
+def _joined(alarms: Iterable[Alarm]) -> list[reasons.RuleSetAside]:
+    """One reason for each pool and cause, with all its policies: those that it condemns most for
+    first."""
+    found: dict[tuple[str, Cause], list[Alarm]] = defaultdict(list)
+    for alarm in alarms:
+        found[alarm.pool, alarm.cause].append(alarm)
+    joined = []
+    for (pool, cause), of_policies in found.items():
+        most = max(of_policies, key=attrgetter("condemned"))
+        policies = tuple(sorted(alarm.policy for alarm in of_policies))
+        joined.append(
+            reasons.RuleSetAside(
+                cause.source, pool, policies, most.condemned, most.devices, most.limit, cause.hard
+            )
         )
-
-    def _of(self, name: str) -> Iterator[Alarm]:
-        breaker = self._breakers[name]
-        for pool in sorted(breaker.open):
-            yield Alarm(name, pool, breaker.share(pool))
-
-    def _judge(self, name: str) -> None:
-        """Report where a policy's breaker opens or closes by the newest tallies."""
-        breaker = self._breakers[name]
-        before = breaker.open
-        if breaker.judge():
-            for pool in sorted(before ^ breaker.open):
-                reason = "" if pool in breaker.open else CLOSED
-                self._on_change(Alarm(name, pool, breaker.share(pool)), reason)
-
-    def _forget(self, name: str) -> None:
-        if name in self._breakers:
-            for alarm in self._of(name):
-                self._on_change(alarm, FORGOTTEN)
-            del self._breakers[name], self._placed_at[name]
-
-    def _placement(self, name: str) -> Placement | None:
-        """The placement of the policy of that name now; None if there is none."""
-        policy, _ = self._policies.find(name, self._publisher.view.policies)
-        return policy.placement if policy is not None else None
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    return sorted(joined, key=lambda one: (-one.condemned / one.devices, one.pool, one.rule))
 
 
 # Up to date with views
 
 
 class Breakers:
-    """The breakers of placements that were asked for lately, up to date with the newest view.
+    """The breakers of placements that were asked for lately, and what operators are told of the
+    policies, up to date with the newest view.
 
     While `keep` runs, nodes are counted in time slices after a view is published, and requests are
-    answered by the counts of before. So a breaker may open or close some milliseconds late; then
-    the view is published once more, and whatever was answered meanwhile is answered anew.
-    `on_change` and `clock` are as for `Alarms`.
+    answered by the counts of before. So a cause may be set aside some milliseconds late; then the
+    view is published once more, and whatever was answered meanwhile is answered anew. `on_change`
+    is called with each alarm that begins (True) or ends (False). There are alarms for policies
+    only: a pod's own minimum score has a breaker too, but must not page anybody.
     """
 
     def __init__(
         self,
         publisher: Publisher,
         settings: BreakerSettings,
+        thresholds: HealthSettings,
         policies: Policies,
-        on_change: Callable[[Alarm, str], None],
-        clock: Callable[[], float],
+        on_change: Callable[[Alarm, bool], None],
     ) -> None:
         self._publisher = publisher
         self._settings = settings
-        self._census = Census()
-        self.alarms = Alarms(publisher, settings, self._census, policies, on_change, clock)
+        self._policies = policies
+        self._on_change = on_change
+        self._census = Census(thresholds)
+        self._alarms: dict[tuple[str, str, Cause], Alarm] = {}
         self._basis = -1
         """The basis of the view that was counted last; -1: none."""
         self._keeping = False
         self._kept: OrderedDict[Placement, Breaker] = OrderedDict()
         """The one asked for last comes last."""
         self._late = False
-        """Whether a breaker opened, closed or was forgotten since a view was published for that."""
+        """Whether a breaker changed or was forgotten since a view was published for that."""
 
     def of(self, placement: Placement) -> Breaker:
         """The breaker of a placement, on the newest view; while `keep` runs, as last counted."""
@@ -461,18 +409,23 @@ class Breakers:
         self._late |= breaker.judge()
         return breaker
 
+    def set_aside(self) -> list[reasons.RuleSetAside]:
+        """What is set aside for any policy, what condemns most first."""
+        if not self._keeping:
+            if self._basis != self._publisher.view.basis:
+                self._count()
+            self._tell()
+        return _joined(self._alarms.values())
+
     async def keep(self) -> NoReturn:
         """Count whenever a view is published, until cancelled."""
-        # Alarms must not depend on whether a pod asks.
         generation = 0
         self._keeping = True
         try:
             while True:
-                until = asyncio.get_running_loop().time() + REFRESH_S
-                generation = (await self._publisher.newer_than(generation, until)).generation
+                generation = (await self._publisher.newer_than(generation)).generation
                 try:
                     await self._follow()
-                    await run_within(None, self.alarms.refresh)
                 except Exception:
                     _LOG.exception("breakers cannot be counted")
                     await asyncio.sleep(PAUSE_S)
@@ -491,6 +444,27 @@ class Breakers:
         self._count()
         for breaker in list(self._kept.values()):
             self._late |= breaker.judge()
+            pause()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Begin and end alarms by the newest counts."""
+        found = {alarm.key: alarm for alarm in self._of_policies()}
+        before, self._alarms = self._alarms, found
+        for key in before.keys() - found.keys():
+            self._on_change(before[key], False)
+        for key in found.keys() - before.keys():
+            self._on_change(found[key], True)
+
+    def _of_policies(self) -> Iterator[Alarm]:
+        installed = self._publisher.view.policies
+        for name in self._policies.names(installed):
+            policy, _ = self._policies.find(name, installed)
+            if policy is not None:
+                # Not one that is kept: what nobody asks for is forgotten.
+                breaker = Breaker(policy.placement, self._settings, self._census)
+                breaker.judge()
+                yield from breaker.alarms(name)
             pause()
 
     def _count(self) -> None:

@@ -266,9 +266,7 @@ class Predictions:
 
 
 def _refuses(acceptance: Acceptance, device: DeviceView, held: AllocatedDevice) -> bool:
-    """Whether a policy refuses an allocated device; false while its breaker is open."""
-    if device.id.driver in acceptance.open_breakers:
-        return False
+    """Whether a policy refuses an allocated device."""
     choice = choice_of("", device, held.tolerations, acceptance, admin_access=held.admin_access)
     return bool(not choice.is_acceptable(acceptance) or choice.met.unmet)
 

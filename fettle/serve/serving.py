@@ -238,7 +238,7 @@ class Runtime:
         )
 
     def _keep_answers_current(self, source: _Source, writer: Writer, answers: Answers) -> None:
-        self._readiness.notes += [answers.allocator_notes, answers.open_breakers]
+        self._readiness.notes.append(answers.allocator_notes)
         tasks = self._tasks
         tasks.keep("writer", writer.run())
         tasks.keep("feed", source.feed(writer))

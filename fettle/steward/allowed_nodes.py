@@ -1,5 +1,6 @@
 """Which nodes a waiting pod could be placed on: those that neither Fettle nor the scheduler's own
-checks of devices refuse. To wake the pod for other nodes would be in vain.
+checks of devices refuse, nor a breaker alone allows. To wake the pod for other nodes would be in
+vain, or would put it on devices that are called bad.
 """
 
 from collections.abc import Set
@@ -26,6 +27,9 @@ class AllowedNodes:
             return frozenset(view.nodes)
         table = await self._answers.judged(demand)
         unsuited = table.refused | table.rejected
+        if table.acceptance.set_aside:
+            # What a breaker allows is no reason to wake a pod: it may be as bad as it is called.
+            unsuited |= {name for name, verdict in table.verdicts.items() if verdict.overruled}
         if demand.units:
             unsuited |= await self._full_nodes(demand, pod, view)
         return frozenset(table.verdicts.keys() - unsuited)

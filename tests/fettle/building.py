@@ -1,5 +1,6 @@
 """Short ways to write the objects that tests of the core are about."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,8 +10,10 @@ from fettle.api import core, kinds, resource
 from fettle.cluster import EMPTY, NodeView, PluginView, UnitView, View
 from fettle.cluster.inventory.fingerprints import slice_fingerprints, with_fingerprints
 from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
+from fettle.config import HealthSettings
 from fettle.dra import DeviceView, PoolView, PublishedDevice
 from fettle.explain.wording import text, texts
+from fettle.health import START, assess
 from fettle.model import (
     SOUND,
     DeviceId,
@@ -89,6 +92,27 @@ def health(score: float, *, held: bool = False, text: str = "a fault") -> Health
         observed_at=0.0,
     )
     return Health(score, state, 0.0, (Weighed(evidence, 1 - score),), held)
+
+
+def ill(*causes: tuple[str, float], kind: EvidenceKind = EvidenceKind.LEVEL) -> Health:
+    """The health by faults of these sources and weights, each of a family of its own."""
+    evidence = tuple(
+        Weighed(
+            Evidence(
+                subject=NodeId("n"),
+                family=family,
+                kind=kind,
+                weight=weight,
+                source=source,
+                reporter="Node n",
+                text=source,
+                observed_at=0.0,
+            ),
+            weight,
+        )
+        for family, (source, weight) in zip(Family, causes, strict=False)
+    )
+    return assess(evidence, START, HealthSettings(), math.inf, all_clear=False).health
 
 
 UNKNOWN = Health(0.75, State.UNKNOWN)

@@ -15,12 +15,13 @@ from fettle.api.resource import DeviceToleration
 from fettle.cluster import NodeView, PluginView
 from fettle.config import HealthSettings
 from fettle.dra import domain_of, tolerates
-from fettle.health import START, assess
+from fettle.health import START, assess, source_of
 from fettle.model import (
     SOUND,
     Degraded,
     DeviceId,
     Evidence,
+    EvidenceKind,
     Family,
     Health,
     Placement,
@@ -42,22 +43,49 @@ class Tolerated(NamedTuple):
     taints: tuple[TaintRef, ...] = ()
 
 
+class Cause(NamedTuple):
+    """What a breaker counts by: all evidence of one source that is as hard.
+
+    Hard is what driver or hardware latched, and what a kubelet refused.
+    """
+
+    source: str
+    hard: bool = False
+
+
+Causes = tuple[tuple[Cause, Health], ...]
+"""Each cause of a health, and the health that it alone would give."""
+
+
 class Acceptance(msgspec.Struct, frozen=True):
     """What a policy accepts now.
 
-    `open_breakers` are drivers or resources for which it may not refuse. `thresholds` are those
-    between states, for health without tolerated evidence. `requirements` look up what the policy
-    requires besides health.
+    `set_aside` are, by driver or resource, the causes by which it may not refuse there.
+    `thresholds` are those between states, for health without some of its evidence. `requirements`
+    look up what the policy requires besides health.
     """
 
     placement: Placement
-    open_breakers: frozenset[str] = frozenset()
+    set_aside: Mapping[str, frozenset[Cause]] = {}
     thresholds: HealthSettings = HealthSettings()
     requirements: Requirements = Requirements()
 
     def accepts(self, health: Health) -> bool:
         """Whether a device or node of this health is acceptable."""
         return complaint(health, self.placement) is None
+
+    def refuses_by(self, health: Health, *pools: str) -> Health:
+        """What of a health may be a reason to refuse in these pools.
+
+        That is all of it, unless causes are set aside in one of them.
+        """
+        aside = frozenset[Cause]().union(*(self.set_aside.get(pool, ()) for pool in pools))
+        if not aside or health is SOUND:
+            return health
+        left = tuple(w for w in health.evidence if _cause(w.evidence) not in aside)
+        if len(left) == len(health.evidence):
+            return health
+        return _judged_afresh(left, self.thresholds)
 
     def counted(self, health: Health) -> float:
         """A score as it counts towards the policy's minimum.
@@ -124,6 +152,33 @@ def device_refusal(
     if (found := complaint(health, placement)) is None:
         return None
     return _OF_DEVICES[found](request, device, health, placement.min_score, allocated)
+
+
+# Causes
+
+
+def by_cause(health: Health, thresholds: HealthSettings) -> Causes:
+    """The causes of a health, each with the health that it alone would give.
+
+    Not those of a hold, nor of what is held: an operator means it, and no rule takes from a pool
+    what an operator has taken already. Nor what a tenant could have caused, which refuses nothing.
+    """
+    if health is SOUND or health.held:
+        return ()
+    found: dict[Cause, list[Weighed]] = {}
+    for weighed in health.evidence:
+        if not weighed.evidence.witness:
+            found.setdefault(_cause(weighed.evidence), []).append(weighed)
+    if len(found) == 1:  # with the state that it has by what was before
+        return ((next(iter(found)), Health(health.proven, health.state)),)
+    alone = ((c, _judged_afresh(tuple(e), thresholds)) for c, e in sorted(found.items()))
+    return tuple((cause, Health(each.proven, each.state)) for cause, each in alone)
+
+
+def _cause(evidence: Evidence) -> Cause:
+    refused = evidence.family is Family.ADMISSION and not evidence.witness
+    hard = refused or evidence.kind is EvidenceKind.LATCHED
+    return Cause(source_of(evidence), hard)
 
 
 # Evidence of tolerated taints

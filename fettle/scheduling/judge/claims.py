@@ -4,6 +4,7 @@ Pure. `fettle.dra` predicts the devices; `acceptance` says whether the policy ac
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 
 import msgspec
@@ -251,16 +252,15 @@ def has_unacceptable_device(
 def _refuse_any_choice(part: Part, unacceptable: Sequence[Choice], acceptance: Acceptance) -> Part:
     """Refuse: it is undecided which devices the pod gets, and too few acceptable ones are here."""
     refused = [choice for choice in unacceptable if not choice.is_acceptable(acceptance)]
-    part.refusals, part.required = [], []
+    part.refusals, part.overruled, part.required = [], [], []
     if refused:
         placement = acceptance.placement
         worst = min(refused, key=lambda choice: choice.health.proven)
-        found = complaint(worst.health, placement)
+        left = acceptance.refuses_by(worst.health, worst.device.driver)
+        found = complaint(left, placement)
         part.refusals.append(
-            reasons.TooFewAcceptableDevices(worst.device, found, worst.health, placement.min_score)
+            reasons.TooFewAcceptableDevices(worst.device, found, left, placement.min_score)
         )
-        part.keys = frozenset(choice.device.driver for choice in refused)
-        part.held = any(choice.health.held for choice in refused)
     else:
         first = unacceptable[0]
         part.required.append(
@@ -317,7 +317,7 @@ def _predicted_part(
         )
         for t in predicted.devices
     ]
-    part.keys = frozenset(choice.device.driver for choice in given)
+    part.pools = frozenset(choice.device.driver for choice in given)
     return _judged(part, given, acceptance)
 
 
@@ -362,7 +362,6 @@ def _judged(
     part: Part, devices: list[Choice], acceptance: Acceptance, *, allocated: bool = False
 ) -> Part:
     part.devices = devices
-    refused: set[str] = set()
     for choice in devices:
         unmet, undecided = choice.met
         request, device = choice.request, choice.device
@@ -372,15 +371,16 @@ def _judged(
         part.undecided += [
             reasons.DeviceRequirementUndecided(device, what, why) for what, why in undecided
         ]
-        if not choice.is_acceptable(acceptance):
-            health, placement = choice.health, acceptance.placement
-            why = device_refusal(request, device, health, placement, allocated=allocated)
-            assert why is not None
-            part.refusals.append(why)
-            part.held = part.held or health.held
-            refused.add(device.driver)
+        if choice.admin_access:
+            continue
+        placement = acceptance.placement
+        refusal = partial(device_refusal, request, device, placement=placement, allocated=allocated)
+        if why := refusal(choice.health):
+            still = refusal(acceptance.refuses_by(choice.health, device.driver))
+            if still is not None:
+                part.refusals.append(still)
+            else:
+                part.overruled.append(why)
     if scores := [choice.health.score for choice in _counting(devices)]:
         part.value = value_of_devices(scores, acceptance.placement.aggregate)
-    if refused:
-        part.keys = frozenset(refused)
     return part

@@ -3,6 +3,8 @@
 `units` and `claims` make parts; `verdicts` combines them into the node's verdict.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from fettle.cluster import NodeView
@@ -31,27 +33,29 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     admin_access: bool = False
 
     def is_acceptable(self, acceptance: Acceptance) -> bool:
-        """Whether the policy accepts its health."""
-        return self.admin_access or acceptance.accepts(self.health)
+        """Whether the policy does not refuse its health."""
+        if self.admin_access or acceptance.accepts(self.health):
+            return True
+        return acceptance.accepts(acceptance.refuses_by(self.health, self.device.driver))
 
 
 class Part(msgspec.Struct, gc=False):
-    """What one part of a demand says about a node; `keys` are the drivers or the resource in it.
+    """What one part of a demand says about a node; `pools` are the drivers or the resource in it.
 
-    `required` are refusals for what the policy requires; no breaker overrules them. `rejected` are
-    reasons why the scheduler itself does not place the pod here, so no refusal is needed. `held`:
-    an operator's hold takes part in a refusal.
+    `overruled` would be refusals, but for causes that a breaker set aside. `required` are refusals
+    for what the policy requires; no breaker overrules them. `rejected` are reasons why the
+    scheduler itself does not place the pod here, so no refusal is needed.
     """
 
-    keys: frozenset[str] = frozenset()
+    pools: frozenset[str] = frozenset()
     value: float | None = None
     refusals: list[Reason] = []
+    overruled: list[Reason] = []
     required: list[Reason] = []
     undecided: list[Reason] = []
     rejected: list[Reason] = []
     devices: list[Choice] = []
     notes: list[Reason] = []
-    held: bool = False
 
     def note_passed_over(self, *, taint_would_help: bool) -> None:
         """Note on the first refusal that the scheduler passes over acceptable devices here.
@@ -70,10 +74,17 @@ class Part(msgspec.Struct, gc=False):
         of[:] = [first, *others]
 
 
-def node_part(node: NodeView, acceptance: Acceptance, *, only_admin_access: bool = False) -> Part:
+def node_part(
+    node: NodeView,
+    acceptance: Acceptance,
+    pools: Iterable[str],
+    *,
+    only_admin_access: bool = False,
+) -> Part:
     """What the node itself says: whether its own health and its labels are acceptable.
 
-    A demand for `only_admin_access` is not refused for the node's health.
+    `pools` are those of the devices that the demand is for. A demand for `only_admin_access` is not
+    refused for the node's health.
     """
     met = acceptance.requirements.of_node(node)
     unmet, undecided = met.unmet, met.undecided
@@ -84,9 +95,13 @@ def node_part(node: NodeView, acceptance: Acceptance, *, only_admin_access: bool
         undecided=[reasons.NodeRequirementUndecided(what, why) for what, why in undecided],
     )
     # No value of its own: the node's health counts through its devices already.
-    if not only_admin_access and (why := node_refusal(node.health, acceptance.placement)):
-        part.refusals = [why]
-        part.held = node.health.held
+    placement = acceptance.placement
+    if not only_admin_access and (why := node_refusal(node.health, placement)):
+        still = node_refusal(acceptance.refuses_by(node.health, *pools), placement)
+        if still is not None:
+            part.refusals = [still]
+        else:
+            part.overruled = [why]
     return part
 
 

@@ -5,8 +5,7 @@ withdrawn are never drawn. Verdicts, the breaker and metrics all count by this m
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fettle.api import core
@@ -80,29 +79,41 @@ def units_part(
         return part
     drawn = allocatable_units(plugin) if emptied else free_units(plugin, units.count)
     healths = [*drawn.named, *([(node.health, drawn.rest)] if drawn.rest else [])]
+    tally = _tally((health.score, number) for health, number in healths)
+    part.value = value_of_draw(tally, units.count, placement.aggregate)
+    if why := _refusal(units, healths, acceptance):
+        left = [(acceptance.refuses_by(health, units.resource), n) for health, n in healths]
+        still = _refusal(units, left, acceptance)
+        if still is not None:
+            part.refusals.append(still)
+        else:
+            part.overruled.append(why)
+    return part
+
+
+def _refusal(
+    units: Units, healths: Sequence[tuple[Health, int]], acceptance: Acceptance
+) -> Reason | None:
+    """Why the policy refuses a draw from units of these healths; None if it does not."""
+    placement = acceptance.placement
+    size = sum(number for _, number in healths)
     refused = [(health, number) for health, number in healths if not acceptance.accepts(health)]
-    sound = drawn.size - sum(number for _, number in refused)
-    part.held = any(health.held for health, _ in refused)
-    worth = partial(value_of_draw, count=units.count, aggregate=placement.aggregate)
-    part.value = worth(_tally((health.score, number) for health, number in healths))
-    counted = worth(_tally((acceptance.counted(health), number) for health, number in healths))
+    sound = size - sum(number for _, number in refused)
     if sound < units.count:
         worst = min((health for health, _ in refused), key=lambda h: h.proven)
         found = complaint(worst, placement)
         assert found is not None
-        part.refusals.append(
-            reasons.TooFewAcceptableUnits(
-                units.resource, sound, drawn.size, units.count, found, worst, placement.min_score
-            )
+        return reasons.TooFewAcceptableUnits(
+            units.resource, sound, size, units.count, found, worst, placement.min_score
         )
-    elif counted < placement.min_score:
+    tally = _tally((acceptance.counted(health), number) for health, number in healths)
+    counted = value_of_draw(tally, units.count, placement.aggregate)
+    if counted < placement.min_score:
         worst = min((health for health, _ in healths), key=lambda h: h.proven)
-        part.refusals.append(
-            reasons.UnitsWorthTooLittle(
-                units.resource, units.count, drawn.size, counted, placement.min_score, worst
-            )
+        return reasons.UnitsWorthTooLittle(
+            units.resource, units.count, size, counted, placement.min_score, worst
         )
-    return part
+    return None
 
 
 def _withdrawn(plugin: PluginView) -> list[Reason]:

@@ -28,10 +28,15 @@ EXTENDED_RESOURCES = "<extended-resources>"
 """What the scheduler calls the claim that it makes for extended resources."""
 
 
+LAST_SCORE = 2
+"""Nodes that are allowed for a breaker alone score no higher, and all others that fit do."""
+
+
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """A node's answer to a demand; `score` is the extender's 0..10.
 
-    - `refusals` are Fettle's. `overruled` are refusals that an open breaker sets aside.
+    - `refusals` are Fettle's. `overruled` would be, but for causes that a breaker set aside; the
+      node comes after all others.
     - `undecided` says why some part could not be judged. That part is allowed.
     - `rejected` says why the scheduler itself does not place the pod here. These are not Fettle's
       refusals: such a node `fits` as far as Fettle is asked.
@@ -69,9 +74,7 @@ def judge(
     """
     others = unrelated_domains(demand, node)
     node = without_domains(others, node, acceptance.thresholds)
-    parts = [node_part(node, acceptance, only_admin_access=demand.only_admin_access)]
-    if others:
-        parts[0].notes = [reasons.OtherKubeletRefusals(tuple(others))]
+    parts: list[Part] = []
     backing: list[Request] = []
     for units in demand.units:
         # The scheduler allocates devices for an extended resource only if no plugin offers it here.
@@ -92,6 +95,11 @@ def judge(
         parts.append(part)
         near_refusal = has_unacceptable_device(claims, node, acceptance)
     parts += [undecided_part(why, node) for why in demand.unsettled]
+    pools = frozenset[str]().union(*(part.pools for part in parts))
+    of_node = node_part(node, acceptance, pools, only_admin_access=demand.only_admin_access)
+    if others:
+        of_node.notes = [reasons.OtherKubeletRefusals(tuple(others))]
+    parts.insert(0, of_node)
     if node.quarantined:
         for part in parts:  # what is missing may be in the object that cannot be read
             part.undecided += part.rejected
@@ -108,32 +116,31 @@ def _combine(
     placement = acceptance.placement
     values = [p.value for p in parts if p.value is not None] or [node.health.score]
     value = min(values) if placement.aggregate is Aggregate.MIN else sum(values) / len(values)
-    refusals: list[Reason] = []
-    overruled: list[Reason] = []
-    broken = {key for p in parts for key in p.keys} & acceptance.open_breakers
-    for part in parts:
-        # A breaker excuses a part only if all that is refused in it belongs to open pools.
-        excused = not part.held and bool(broken) and part.keys <= broken
-        (overruled if excused else refusals).extend(part.refusals)
-        refusals.extend(part.required)
+    refusals = tuple(why for p in parts for why in (*p.refusals, *p.required))
+    overruled = tuple(why for p in parts for why in p.overruled)
     undecided = tuple(why for p in parts for why in p.undecided)
     rejected = tuple(why for p in parts for why in p.rejected)
     devices = tuple(d for p in parts for d in p.devices)
     counted = (node.health, *(d.health for d in devices if not d.admin_access))
+    last = bool(refusals or overruled or undecided or rejected)
     score = host_score(
         value,
         placement.degraded,
         provoked=max(health.provoked for health in counted),
-        last=bool(refusals or overruled or undecided or rejected),
+        last=last,
     )
+    if overruled:
+        score = min(score, LAST_SCORE)
+    elif acceptance.set_aside and not last:
+        score = max(score, LAST_SCORE + 1)
     return Verdict(
         fits=not refusals,
         value=round(value, 4),
         score=score,
-        refusals=tuple(refusals),
+        refusals=refusals,
         undecided=undecided,
         rejected=rejected,
-        overruled=tuple(overruled),
+        overruled=overruled,
         devices=devices,
         notes=tuple(note for p in parts for note in p.notes),
         near_refusal=near_refusal and not refusals,

@@ -55,7 +55,7 @@ def test_differences_between_nodes_are_those_of_their_scores_in_either_form(
     policy: object, usual: float, others: list[float], count: int, data: st.DataObject
 ) -> None:
     demand = units(policy)  # type: ignore[arg-type]
-    table = Table(demand, Acceptance(demand.policy.placement, frozenset()))
+    table = Table(demand, Acceptance(demand.policy.placement))
     match = SelectorOutcomes(SelectorEngine())
     for at, worth in enumerate((*others, *[usual] * count)):
         table.judge(b.node(f"n{at}", gpus=8, own=b.health(worth)), match)
@@ -73,7 +73,7 @@ def test_differences_between_nodes_are_those_of_their_scores_in_either_form(
 @pytest.mark.parametrize("form", [COMPACT, FULL], ids=["compact", "full"])
 def test_a_score_is_listed_as_it_is_by_now_whatever_was_listed_before(form: Replies) -> None:
     demand = units(INFERENCE)
-    table = Table(demand, Acceptance(demand.policy.placement, frozenset()))
+    table = Table(demand, Acceptance(demand.policy.placement))
     match = SelectorOutcomes(SelectorEngine())
 
     def judge(name: str, worth: float) -> int:

@@ -15,7 +15,7 @@ from fettle.observing.metrics import (
     ViewMetrics,
     make_registry,
 )
-from fettle.scheduling import Alarm
+from fettle.scheduling import Alarm, Cause
 from tests.fettle import building as b
 
 
@@ -99,23 +99,26 @@ def test_each_start_of_the_selectors_worker_is_counted() -> None:
     assert registry.get_sample_value("fettle_selector_worker_starts_total") == 3
 
 
-def test_a_breaker_says_for_which_policy_and_pool_it_opened_and_why_it_closed() -> None:
+def test_a_breaker_says_for_which_policy_and_pool_it_sets_which_rule_aside() -> None:
+    rule = Cause("condition Bad")
     registry = CollectorRegistry()
     breakers = BreakerMetrics(registry)
     with capture_logs() as logs:
-        breakers.changed(Alarm("strict", "gpu.example.com", 0.25), "")
-        breakers.changed(Alarm("mild", "gpu.example.com", 0.2104), "")
-        breakers.changed(Alarm("strict", "gpu.example.com", 0.1), "refusals count again")
-    told = [(log["log_level"], log["event"].split(":")[0], log["policy"]) for log in logs]
+        for policy, begins in (("strict", True), ("mild", True), ("strict", False)):
+            breakers.changed(Alarm(policy, "gpu.example.com", rule, 25, 100, 0.2), begins)
+    told = [
+        (log["log_level"], log["event"].removeprefix("breaker: "), log["policy"]) for log in logs
+    ]
     assert told == [
-        ("error", "breaker open", "strict"),
-        ("error", "breaker open", "mild"),
-        ("warning", "breaker closed", "strict"),
+        ("error", "a rule is set aside, since it alone condemns too much of a pool", "strict"),
+        ("error", "a rule is set aside, since it alone condemns too much of a pool", "mild"),
+        ("warning", "a rule refuses again", "strict"),
     ]
     assert {log["pool"] for log in logs} == {"gpu.example.com"}
-    assert [log["share"] for log in logs] == [0.25, 0.21, 0.1]
-    assert logs[2]["event"].endswith(": refusals count again")
-    assert registry.get_sample_value("fettle_breaker_open", {"pool": "gpu.example.com"}) == 1
+    assert {log["rule"] for log in logs} == {"condition Bad"}
+    labels = {"pool": "gpu.example.com", "rule": "condition Bad"}
+    assert registry.get_sample_value("fettle_breaker_open", {**labels, "policy": "mild"}) == 1
+    assert registry.get_sample_value("fettle_breaker_open", {**labels, "policy": "strict"}) is None
 
 
 def counters(registry: CollectorRegistry, name: str) -> dict[tuple[str, ...], float]:

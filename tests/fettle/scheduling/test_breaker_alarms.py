@@ -1,4 +1,4 @@
-"""Alarms about open breakers: only for policies that place pods."""
+"""What is set aside, and what operators are told of it."""
 
 import asyncio
 from typing import Any
@@ -12,16 +12,16 @@ from fettle.cluster import NodeView
 from fettle.config import HealthSettings, Settings
 from fettle.explain.wording import text
 from fettle.health import HealthBook
-from fettle.model import BUILT_IN, Policy
+from fettle.model import BUILT_IN, EvidenceKind, Policy
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.breaker import CLOSED, FORGET_S, FORGOTTEN, Alarm
+from fettle.scheduling.breaker import Alarm
+from fettle.scheduling.tables import Table
 from fettle.steward import AllowedNodes
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import RULES, Fleet, node
 from tests.fettle.scheduling.clusters import Cluster, kept_complete
 
 TRAINING = BUILT_IN["training"]
-MINUTE_S = 60.0
 
 
 def fleet(bad: int) -> dict[str, NodeView]:
@@ -46,48 +46,30 @@ def pod(policy: str = "training", min_score: str | None = None) -> core.Pod:
 
 
 class Operated:
-    """Answers over a cluster, with a clock in seconds, and the alarms that an operator sees.
-
-    These are the alarms that stand, and why others ended.
-    """
+    """Answers over a cluster, and the alarms that an operator sees, by policy and rule."""
 
     def __init__(self) -> None:
-        self.now = 0.0
         self.cluster = Cluster()
-        self.standing: dict[tuple[str, str], float] = {}
-        self.ended: list[tuple[str, str]] = []
+        self.standing: set[tuple[str, str]] = set()
         self.answers = Answers(
-            self.cluster.publisher,
-            SelectorEngine(),
-            Settings(),
-            lambda: self.now,
-            on_breaker=self._turned,
+            self.cluster.publisher, SelectorEngine(), Settings(), on_breaker=self._turned
         )
 
-    def _turned(self, alarm: Alarm, ended: str) -> None:
-        if ended:
-            del self.standing[alarm.policy, alarm.pool]
-            self.ended.append((alarm.policy, ended))
-        else:
-            assert (alarm.policy, alarm.pool) not in self.standing
-            self.standing[alarm.policy, alarm.pool] = alarm.share
+    def _turned(self, alarm: Alarm, begins: bool) -> None:
+        self.standing ^= {(alarm.policy, alarm.cause.source)}
+        assert begins is ((alarm.policy, alarm.cause.source) in self.standing)
 
     def show(self, nodes: dict[str, NodeView], **fields: Any) -> None:
         self.cluster.show(nodes, **fields)
 
-    async def place(self, waiting: core.Pod) -> set[str]:
-        """The names of the nodes that are refused for this pod."""
+    async def judge(self, waiting: core.Pod) -> Table:
         demand = self.answers.demand_now(waiting)
         assert demand is not None
-        table = await self.answers.judged(demand)
-        self.answers.answered(demand, waiting)
-        return set(table.refused)
+        return await self.answers.judged(demand)
 
-    async def stands(self, *policies: str) -> None:
-        """Wait until there are alarms of exactly these policies."""
-        async with asyncio.timeout(20):
-            while {policy for policy, _ in self.standing} != {*policies}:
-                await asyncio.sleep(0.001)
+    def told(self) -> set[tuple[str, str]]:
+        self.answers.set_aside()
+        return self.standing
 
 
 @pytest.fixture
@@ -95,115 +77,109 @@ def operated() -> Operated:
     return Operated()
 
 
-async def test_an_open_breaker_of_a_policy_that_places_pods_raises_an_alarm(
+def test_a_rule_that_condemns_too_much_is_told_before_any_pod_asks(operated: Operated) -> None:
+    operated.show(fleet(bad=5))
+    (said,) = operated.answers.set_aside()
+    assert text(said) == (
+        "breaker: test is set aside in example.com/gpu: it alone condemns 40 of 160 (25 %; more "
+        "than 20 %), so policies inference, scavenger, training only score by it there, and their "
+        "pods may get what it condemns, last of all; either the rule is wrong, or so much has "
+        "really failed"
+    )
+    assert operated.standing == {(name, "test") for name in BUILT_IN}
+
+
+async def test_the_first_view_after_a_start_is_counted_while_answers_are_kept(
     operated: Operated,
 ) -> None:
+    async with kept_complete(operated.answers):
+        operated.show(fleet(bad=5))
+        async with asyncio.timeout(20):
+            while not operated.standing:
+                await asyncio.sleep(0.001)
+        assert operated.answers.set_aside()
+
+
+def test_faults_of_several_rules_never_add_up(operated: Operated) -> None:
+    """A bad day: twelve per cent by each of five rules."""
+    nodes = {
+        f"n{i}": b.node(f"n{i}", gpus=8, own=b.ill((f"rule {i // 3}", 1.0))) for i in range(15)
+    }
+    sound = {f"s{i}": b.node(f"s{i}", gpus=8) for i in range(10)}
+    operated.show(nodes | sound)
+    assert operated.answers.set_aside() == []
+
+
+async def test_a_device_that_two_rules_condemn_stays_refused_by_the_other(
+    operated: Operated,
+) -> None:
+    nodes = fleet(bad=5)
+    nodes["n0"] = b.node("n0", gpus=8, own=b.ill(("test", 0.9), ("another", 0.9)))
+    operated.show(nodes)
+    table = await operated.judge(pod())
+    assert table.refused == {"n0"}
+    assert {name for name, verdict in table.verdicts.items() if verdict.overruled} == {
+        "n1",
+        "n2",
+        "n3",
+        "n4",
+    }
+
+
+@pytest.mark.parametrize("kind", [EvidenceKind.LATCHED, EvidenceKind.LEVEL])
+def test_hard_evidence_is_set_aside_only_where_it_condemns_most_of_a_pool(
+    operated: Operated, kind: EvidenceKind
+) -> None:
+    def shown(bad: int) -> bool:
+        ill = b.ill(("xid", 1.0), kind=kind)
+        nodes = [b.node(f"n{i}", gpus=8, own=ill if i < bad else b.health(1)) for i in range(20)]
+        operated.show({node.name: node for node in nodes})
+        return bool(operated.answers.set_aside())
+
+    hard = kind is EvidenceKind.LATCHED
+    assert [shown(4), shown(5), shown(10), shown(11)] == [False, not hard, not hard, True]
+
+
+async def test_no_pod_is_woken_for_a_node_that_a_breaker_alone_allows(operated: Operated) -> None:
     operated.show(fleet(bad=5))
-    assert not await operated.place(pod("training"))
-    assert operated.standing == {("training", b.RESOURCE): 0.25}
-    assert operated.answers.open_breakers() == [
-        "breaker open: refusals by policy training are off for example.com/gpu, since they would "
-        "exclude 25 % of it (breaker.maxExcludedShare: 20 %), so its pods may get unsound devices; "
-        "`fettle devices` shows what is wrong with them"
-    ]
+    allowed = await AllowedNodes(operated.answers).find(pod(), operated.answers.view)
+    assert allowed == {f"n{i}" for i in range(5, 20)}
 
 
-async def test_each_of_two_equal_policies_raises_its_own_alarm(operated: Operated) -> None:
-    same = Policy(name="same", placement=TRAINING.placement)
-    operated.show(fleet(bad=5), policies={"same": same})
-    for policy in ("training", "same", "same"):
-        await operated.place(pod(policy))
-    assert {policy for policy, _ in operated.standing} == {"training", "same"}
-    assert len(operated.answers.open_breakers()) == 2
-
-
-async def test_an_explanation_raises_no_alarm(operated: Operated) -> None:
-    operated.show(fleet(bad=5))
-    waiting = pod("training")
-    demand = operated.answers.demand_now(waiting)
-    assert demand is not None
-    explained = await operated.answers.explained(demand)
-    assert explained["n0"].overruled
-    assert await AllowedNodes(operated.answers).find(waiting, operated.answers.view)
-    assert not operated.standing
-    assert not operated.answers.open_breakers()
+async def test_nodes_that_a_breaker_alone_allows_come_last_the_best_of_them_first(
+    operated: Operated,
+) -> None:
+    nodes = {f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.1 + i / 100)) for i in range(10)}
+    nodes |= {"worst": b.node("worst", gpus=8, own=b.ill(("test", 0.9), ("heat", 0.65)))}
+    nodes |= {f"s{i}": b.node(f"s{i}", gpus=8, own=b.health(0.85)) for i in range(9)}
+    operated.show(nodes)
+    table = await operated.judge(pod("inference"))
+    of_set_aside = [table.score_of(f"n{i}") for i in range(10)]
+    assert max(of_set_aside) < min(table.score_of(f"s{i}") for i in range(9))
+    assert table.score_of("worst") < max(of_set_aside)
 
 
 async def test_a_breaker_for_a_pods_own_minimum_score_raises_no_alarm(operated: Operated) -> None:
     operated.show(withdrawn(12))
-    waiting = pod("training", min_score="1")
-    assert not await operated.place(waiting)
-    demand = operated.answers.demand_now(waiting)
-    assert demand is not None
-    overruled, *_ = (await operated.answers.explained(demand))["n0"].overruled
+    table = await operated.judge(pod("training", min_score="1"))
+    overruled, *_ = table.verdicts["n0"].overruled
     assert "score below 1 " in text(overruled)
-    assert not operated.standing
-    assert not operated.answers.open_breakers()
+    assert not operated.told()
 
 
-async def test_a_pod_that_repeats_its_policys_values_counts_as_placed_by_the_policy(
-    operated: Operated,
-) -> None:
+async def test_an_alarm_ends_when_the_rule_condemns_less(operated: Operated) -> None:
     operated.show(fleet(bad=5))
-    await operated.place(pod("training", min_score="0.8"))
-    assert operated.standing == {("training", b.RESOURCE): 0.25}
+    assert operated.told()
+    operated.show(fleet(bad=4))
+    assert not operated.told()
 
 
-async def test_an_alarm_ends_when_the_breaker_closes(operated: Operated) -> None:
-    operated.show(fleet(bad=5))
-    await operated.place(pod("training"))
-    async with kept_complete(operated.answers):
-        operated.show(fleet(bad=4))
-        await operated.stands()
-    assert operated.ended == [("training", CLOSED)]
-    assert not operated.answers.open_breakers()
-
-
-async def test_an_alarm_ends_an_hour_after_the_last_pod_even_in_a_quiet_cluster(
-    operated: Operated, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fettle.scheduling.breaker.REFRESH_S", 0.001)
-    operated.show(fleet(bad=5))
-    await operated.place(pod("training"))
-    await operated.place(pod("inference"))
-    async with kept_complete(operated.answers):
-        operated.now += FORGET_S - MINUTE_S
-        await operated.place(pod("training"))
-        await asyncio.sleep(0.05)
-        await operated.stands("training", "inference")
-        operated.now += 2 * MINUTE_S
-        await operated.stands("training")
-        assert operated.ended == [("inference", FORGOTTEN)]
-        await operated.place(pod("inference"))
-        await operated.stands("training", "inference")
-
-
-async def test_an_alarm_ends_when_the_policy_is_changed_or_removed(operated: Operated) -> None:
+def test_an_alarm_ends_when_the_policy_is_changed_or_removed(operated: Operated) -> None:
     strict = msgspec.structs.replace(TRAINING, name="strict")
     other = msgspec.structs.replace(TRAINING, name="other")
     mild = Policy(name="strict", placement=BUILT_IN["inference"].placement)
     degraded = {f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.6)) for i in range(20)}
     operated.show(degraded, policies={"strict": strict, "other": other})
-    async with kept_complete(operated.answers):
-        await operated.place(pod("strict"))
-        await operated.place(pod("other"))
-        await operated.stands("strict", "other")
-        operated.show(degraded, policies={"strict": mild})
-        await operated.stands()
-        await operated.place(pod("strict"))
-        await operated.stands()
-    assert sorted(operated.ended) == [("other", FORGOTTEN), ("strict", FORGOTTEN)]
-
-
-async def test_a_stricter_policy_raises_an_alarm_with_the_next_pod(
-    operated: Operated,
-) -> None:
-    mild = Policy(name="mine", placement=BUILT_IN["inference"].placement)
-    strict = msgspec.structs.replace(TRAINING, name="mine")
-    degraded = {f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.6)) for i in range(20)}
-    operated.show(degraded, policies={"mine": mild})
-    await operated.place(pod("mine"))
-    assert not operated.standing
-    operated.show(degraded, policies={"mine": strict})
-    await operated.place(pod("mine"))
-    assert operated.standing == {("mine", b.RESOURCE): 1.0}
+    assert {policy for policy, _ in operated.told()} == {"training", "strict", "other"}
+    operated.show(degraded, policies={"strict": mild})
+    assert {policy for policy, _ in operated.told()} == {"training"}

@@ -13,16 +13,17 @@ from msgspec.structs import replace
 
 from fettle.api import core
 from fettle.cluster import NodeView, PluginView, Publisher, UnitView
-from fettle.config import BreakerSettings
+from fettle.config import BreakerSettings, HealthSettings
 from fettle.dra import PoolView
 from fettle.model import BUILT_IN, SOUND, DeviceId, Health, Policies, Policy, State, Unknown
 from fettle.pacing import pausing
 from fettle.scheduling.breaker import Alarm, Breakers
-from fettle.scheduling.judge.acceptance import complaint
+from fettle.scheduling.judge.acceptance import Cause, Causes, by_cause, complaint
 from fettle.scheduling.judge.units import allocatable_units
 from tests.fettle import building as b
 
 SETTINGS = BreakerSettings(min_nodes=2)
+SOURCES = ("test", "a", "b", "c")
 NAMES = [f"n{i}" for i in range(5)]
 NIC = "nic.example.com"
 CORDONED = core.Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -44,20 +45,30 @@ HEALTHS = (
     b.health(0.1),
     b.health(0.1, held=True),
     b.UNKNOWN,
-    Health(0.85, State.DEGRADED),
-    Health(0.5, State.HEALTHY, provoked=0.35),
+    replace(b.health(0.85), state=State.DEGRADED),
+    replace(b.health(0.5), state=State.HEALTHY, provoked=0.35),
+    b.ill(("a", 0.5)),
+    b.ill(("a", 0.9), ("b", 0.5)),
+    b.ill(("a", 0.15), ("b", 0.15)),
+    b.ill(("a", 0.15), ("b", 0.15), ("c", 1.0)),
 )
-Shares = dict[str, float]
+Shares = dict[str, dict[str, float]]
+"""By pool and the source of the evidence."""
 
 
 def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, set[str]]:
-    """The share of each pool that is refused, and the pools that are open, by the rules alone."""
-    refused: dict[str, list[bool]] = defaultdict(list)
-    network: dict[str, set[tuple[DeviceId, bool]]] = defaultdict(set)
+    """The share of each pool that each source alone refuses, and the pools where one refuses too
+    much."""
+    refused: dict[str, list[frozenset[str]]] = defaultdict(list)
+    network: dict[str, set[tuple[DeviceId, Causes, frozenset[str]]]] = defaultdict(set)
     on: dict[str, set[str]] = defaultdict(set)
 
-    def is_refused(health: Health) -> bool:
-        return not health.held and complaint(health, policy.placement) is not None
+    def is_refused(health: Health) -> frozenset[str]:
+        found = dict.fromkeys(w.evidence.source for w in health.evidence)
+        if health.held:
+            return frozenset()
+        alone = {s: health if len(found) == 1 else _by(s, health) for s in found}
+        return frozenset(s for s, h in alone.items() if complaint(h, policy.placement))
 
     for node in nodes.values():
         if CORDONED in node.taints:
@@ -74,11 +85,22 @@ def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, 
                 if device.published.local:
                     refused[pool.driver].append(is_refused(device.health))
                 else:
-                    network[pool.driver].add((device.id, is_refused(device.health)))
-    verdicts = {p: refused[p] + [verdict for _, verdict in network[p]] for p in POOLS}
-    shares = {pool: sum(all_) / len(all_) if all_ else 0.0 for pool, all_ in verdicts.items()}
-    too_much = {pool for pool, share in shares.items() if share > SETTINGS.max_excluded_share}
+                    known = by_cause(device.health, HealthSettings())
+                    network[pool.driver].add((device.id, known, is_refused(device.health)))
+    verdicts = {p: refused[p] + [by for _, _, by in network[p]] for p in POOLS}
+    shares = {
+        pool: {s: n / len(all_) for s in SOURCES if (n := sum(s in each for each in all_))}
+        for pool, all_ in verdicts.items()
+    }
+    most = SETTINGS.max_excluded_share
+    too_much = {pool for pool, of in shares.items() if any(share > most for share in of.values())}
     return shares, {pool for pool in too_much if len(on[pool]) >= SETTINGS.min_nodes}
+
+
+def _by(source: str, health: Health) -> Health:
+    """The health that one source alone would give."""
+    (weight,) = [w.weight for w in health.evidence if w.evidence.source == source]
+    return b.ill((source, weight))
 
 
 healths = st.sampled_from(HEALTHS)
@@ -127,19 +149,24 @@ def fleets(draw: st.DrawFn) -> list[dict[str, NodeView]]:
 
 
 class Watched:
-    """Breakers over published views, and the pools with an alarm, by policy."""
+    """Breakers over published views, and what has an alarm, by policy."""
 
     def __init__(self) -> None:
         self.publisher = Publisher()
-        self.alarmed: dict[str, set[str]] = defaultdict(set)
+        self.told: dict[str, set[tuple[str, Cause]]] = defaultdict(set)
         self.breakers = Breakers(
-            self.publisher, SETTINGS, Policies(POLICIES), self._turned, lambda: 0.0
+            self.publisher, SETTINGS, HealthSettings(), Policies(POLICIES), self._turned
         )
 
-    def _turned(self, alarm: Alarm, ended: str) -> None:
-        assert bool(ended) is (alarm.pool in self.alarmed[alarm.policy])
-        assert alarm.share > SETTINGS.max_excluded_share or ended
-        self.alarmed[alarm.policy] ^= {alarm.pool}
+    def _turned(self, alarm: Alarm, begins: bool) -> None:
+        told = alarm.pool, alarm.cause
+        assert begins is (told not in self.told[alarm.policy])
+        assert alarm.condemned > SETTINGS.max_excluded_share * alarm.devices
+        self.told[alarm.policy] ^= {told}
+
+    def alarmed(self, policy: Policy) -> set[str]:
+        """The pools that a policy has alarms for."""
+        return {pool for pool, _ in self.told[policy.name]}
 
     def show(self, nodes: dict[str, NodeView]) -> None:
         before = self.publisher.view
@@ -150,8 +177,12 @@ class Watched:
 
     def count(self, policy: Policy) -> tuple[Shares, set[str]]:
         breaker = self.breakers.of(policy.placement)
-        self.breakers.alarms.placed_by(policy)
-        return {pool: breaker.share(pool) for pool in POOLS}, {*breaker.open}
+        self.breakers.set_aside()
+        shares = {
+            pool: {cause.source: share for cause, share in breaker.shares(pool).items() if share}
+            for pool in POOLS
+        }
+        return shares, {*breaker.set_aside}
 
 
 asked = st.lists(st.sampled_from(list(POLICIES.values())), max_size=3)
@@ -169,7 +200,7 @@ def test_incremental_counts_equal_a_full_count(
         for policy in data.draw(asked):
             expected = plain_count(nodes, policy)
             assert watched.count(policy) == expected
-            assert watched.alarmed[policy.name] == expected[1]
+            assert watched.alarmed(policy) == expected[1]
 
 
 @pytest.mark.long
@@ -198,7 +229,7 @@ def test_requests_see_whole_counts_while_nodes_are_counted_in_time_slices(
             await asyncio.sleep(0)
         for policy in policies:
             expected = plain_count(views[-1], policy)
-            assert watched.alarmed[policy.name] == expected[1]
+            assert watched.alarmed(policy) == expected[1]
             assert watched.count(policy) == expected
         keeping.cancel()
         await asyncio.wait([keeping])

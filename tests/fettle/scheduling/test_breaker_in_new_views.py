@@ -18,6 +18,7 @@ from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker import MAX_BREAKERS, Alarm
 from fettle.scheduling.demand import Demand, Units
 from tests.fettle import building as b
+from tests.fettle.scheduling.census import share
 from tests.fettle.scheduling.clusters import POD, Cluster, kept_complete
 
 TRAINING = BUILT_IN["training"]
@@ -28,21 +29,20 @@ def scoring(min_score: float) -> Placement:
 
 
 class Watched:
-    """Answers over a cluster of twenty nodes, and the policies whose alarms began and ended."""
+    """Answers over a cluster of twenty nodes, and when the alarm of a policy began and ended."""
 
     def __init__(self) -> None:
         self.cluster = Cluster()
         self.opened: list[str] = []
         self.closed: list[str] = []
-        self.shares: list[float] = []
         self.answers = Answers(
             self.cluster.publisher, SelectorEngine(), Settings(), on_breaker=self._turned
         )
 
-    def _turned(self, alarm: Alarm, ended: str) -> None:
+    def _turned(self, alarm: Alarm, begins: bool) -> None:
         assert alarm.pool == b.RESOURCE
-        (self.closed if ended else self.opened).append(alarm.policy)
-        self.shares.append(alarm.share)
+        if alarm.policy == TRAINING.name:
+            (self.opened if begins else self.closed).append(alarm.policy)
 
     def place(self, policy: Policy = TRAINING) -> None:
         """Answer a pod by this policy."""
@@ -84,7 +84,7 @@ def test_the_breaker_unused_for_the_longest_is_forgotten_first(watched: Watched)
     scores = [0.5 + number / 1000 for number in range(MAX_BREAKERS + 10)]
     first = {score: watched.answers.breaker(scoring(score)) for score in scores[:2]}
     for score in scores:
-        assert watched.answers.breaker(scoring(score)).open == {b.RESOURCE}
+        assert watched.answers.breaker(scoring(score)).set_aside.keys() == {b.RESOURCE}
         watched.answers.breaker(scoring(scores[0]))
     assert watched.answers.breaker(scoring(scores[0])) is first[scores[0]]
     assert watched.answers.breaker(scoring(scores[1])) is not first[scores[1]]
@@ -94,7 +94,7 @@ def test_breakers_of_many_minimum_scores_share_one_census(watched: Watched) -> N
     watched.cluster.show(fabric(degraded=1))
     scores = [0.3 + number / 1000 for number in range(MAX_BREAKERS)]
     kept = [watched.answers.breaker(scoring(score)) for score in scores]
-    assert all(breaker.share(b.DRIVER) == 1 / 50 for breaker in kept)
+    assert all(share(breaker, b.DRIVER) == 1 / 50 for breaker in kept)
     assert len(pickle.dumps(kept)) < len(pickle.dumps(kept[:1])) + 1000 * len(kept)
 
 
@@ -110,10 +110,9 @@ async def test_the_breaker_of_an_unused_policy_still_closes_once_all_is_sound(
         for bad in (8, 0):
             watched.show(bad)
             await asyncio.sleep(0.05)
-        await until(lambda: len(watched.closed) == 2)
-        assert watched.opened == watched.closed == ["training", "inference"]
-        assert watched.shares == [0.5, 0.5, 0, 0]
-        assert not any(watched.answers.breaker(policy.placement).open for policy in policies)
+        await until(lambda: watched.closed)
+        assert watched.opened == watched.closed == ["training"]
+        assert not any(watched.answers.breaker(policy.placement).set_aside for policy in policies)
 
 
 async def test_counting_does_not_keep_an_unused_breaker_from_being_forgotten(
@@ -125,7 +124,7 @@ async def test_counting_does_not_keep_an_unused_breaker_from_being_forgotten(
     latest = watched.answers.breaker(scoring(0.05))
     async with kept_complete(watched.answers):
         watched.show(bad=9)
-        await until(lambda: oldest.share(b.RESOURCE) == 9 / 20)
+        await until(lambda: share(oldest, b.RESOURCE) == 9 / 20)
         for number in range(MAX_BREAKERS - 1):
             watched.answers.breaker(scoring(0.6 + number / 1000))
         assert watched.answers.breaker(scoring(0.05)) is latest
@@ -139,8 +138,8 @@ async def test_the_newest_view_counts_even_after_missed_ones(views: int, watched
     for _ in range(views):
         watched.show(bad=0)
     async with kept_complete(watched.answers):
-        await until(lambda: watched.closed)
-        assert watched.shares == [0.5, 0]
+        await until(lambda: share(watched.answers.breaker(TRAINING.placement), b.RESOURCE) == 0)
+        assert not watched.answers.set_aside()
 
 
 @pytest.mark.parametrize("turns", range(25))
@@ -152,12 +151,12 @@ async def test_a_request_during_a_count_is_answered_by_the_counts_of_one_view(
     async with kept_complete(watched.answers):
         await a_while()
         watched.place()
-        assert watched.answers.breaker(scoring(0.5)).open
+        assert watched.answers.breaker(scoring(0.5)).set_aside
         shares = []
         for bad, asked in ((0, turns), (2, 100)):
             watched.show(bad)
             for _ in range(asked):
-                shares.append(watched.answers.breaker(scoring(0.5)).share(b.RESOURCE))
+                shares.append(share(watched.answers.breaker(scoring(0.5)), b.RESOURCE))
                 await asyncio.sleep(0)
         assert [*dict.fromkeys([0.5, *shares])] in ([0.5, 0.0, 0.1], [0.5, 0.1])
         assert watched.opened == watched.closed == ["training"]
@@ -177,7 +176,7 @@ async def test_views_published_during_a_count_are_counted_too(
                 await asyncio.sleep(0)
             watched.show(bad)
         await until(lambda: watched.closed)
-        assert watched.shares == [0.5, 0.05]
+        assert share(watched.answers.breaker(TRAINING.placement), b.RESOURCE) == 0.05
 
 
 async def test_a_request_that_finds_all_nodes_changed_lets_others_go_first(
@@ -187,10 +186,10 @@ async def test_a_request_that_finds_all_nodes_changed_lets_others_go_first(
     watched.cluster.show(fabric(degraded=1))
     async with kept_complete(watched.answers):
         await a_while()
-        assert watched.answers.breaker(scoring(0.8)).share(b.DRIVER) == 1 / 50
+        assert share(watched.answers.breaker(scoring(0.8)), b.DRIVER) == 1 / 50
         watched.cluster.show(fabric(degraded=2))
         asked = 0
-        while watched.answers.breaker(scoring(0.8)).share(b.DRIVER) == 1 / 50:
+        while share(watched.answers.breaker(scoring(0.8)), b.DRIVER) == 1 / 50:
             asked += 1
             await asyncio.sleep(0)
         assert asked >= 50
@@ -241,7 +240,7 @@ async def test_an_error_in_counting_does_not_end_the_task(
 ) -> None:
     monkeypatch.setattr("fettle.scheduling.breaker.PAUSE_S", 0.001)
     watched.show(bad=10)
-    watched.place()
+    assert watched.answers.set_aside()
     async with kept_complete(watched.answers):
         broken: Any = None
         with capture_logs() as logs:

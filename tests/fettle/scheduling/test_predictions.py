@@ -126,7 +126,7 @@ def test_while_a_breaker_is_open_the_policy_refuses_no_device() -> None:
     bad = b.pool(b.device("a", 0.1))
     cluster.show(*(b.node(name, pools=(bad,)) for name in "abcdefghijklmn"))
     cluster.answer()
-    assert b.DRIVER in cluster.answers.breaker(BUILT_IN["inference"].placement).open
+    assert b.DRIVER in cluster.answers.breaker(BUILT_IN["inference"].placement).set_aside
     cluster.predictions.put(claim("a"))
     assert cluster.results == [Result.EXACT]
 

@@ -90,20 +90,25 @@ def test_a_pod_with_a_minimum_score_of_its_own_is_let_through_and_alarms_nobody(
     assert "breaker" not in (tmp_path / "log").read_text()
 
 
-def test_a_policy_that_refuses_too_much_is_named_by_readyz_and_the_log(
+def test_a_rule_that_condemns_too_much_is_named_everywhere_before_any_pod_asks(
     served: Served, folder: Path, tmp_path: Path
 ) -> None:
-    assert served.filter(pod("training"), NAMES) == {}
-    write(folder / "nodes.yaml", *(node(i, lost=i < 4) for i in range(15)))
+    rule = "condition AcceleratedHardwareReady"
+    write(folder / "nodes.yaml", *(node(i, lost=i < 8) for i in range(15)))
     until(lambda: alarms(served))
-    assert alarms(served) == [f'fettle_breaker_open{{pool="{GPU}"}} 1.0']
+    assert sorted(alarms(served)) == [
+        f'fettle_breaker_open{{policy="{policy}",pool="{GPU}",rule="{rule}"}} 1.0'
+        for policy in ("inference", "scavenger", "training")
+    ]
     (note,) = notes(served)
-    assert f"refusals by policy training are off for {GPU}" in note
-    assert "26.7 %" in note
+    assert f"{rule} is set aside in {GPU}: it alone condemns 56 of 105 (53.3 %" in note
     assert call(f"{served.browse}/readyz") == b"ok\n"
+    assert [one["text"] for one in fetch(served.browse, "/devices")["setAside"]] == [note]
+    told = fetch(served.browse, "/explain?pod=ml/p")
+    assert told["notes"][0] == note
     logged = [x for x in (tmp_path / "log").read_text().splitlines() if "breaker" in x]
-    (record,) = map(json.loads, logged)
-    assert (record["level"], record["policy"], record["pool"]) == ("error", "training", GPU)
+    for record in map(json.loads, logged):
+        assert (record["level"], record["rule"], record["pool"]) == ("error", rule, GPU)
 
 
 @pytest.mark.long

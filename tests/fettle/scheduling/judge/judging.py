@@ -34,5 +34,5 @@ def wanted(name: str, count: int | None = 1, **fields: object) -> Request:
 
 
 def verdict(demand: Demand, node: NodeView, **fields: object) -> Verdict:
-    acceptance = Acceptance(demand.policy.placement, frozenset())
+    acceptance = Acceptance(demand.policy.placement)
     return judge(demand, node, acceptance, Allocator(every_device), **fields)  # type: ignore[arg-type]

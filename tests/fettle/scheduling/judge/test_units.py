@@ -22,7 +22,7 @@ from fettle.scheduling.judge.units import (
 )
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet
-from tests.fettle.scheduling.census import BreakerWithCensus
+from tests.fettle.scheduling.census import BreakerWithCensus, share
 
 TRAINING = BUILT_IN["training"].placement
 DEAD = b.health(0.0)
@@ -84,10 +84,8 @@ def lost(name: str, left: int) -> dict[str, object]:
     return {"metadata": {"name": name}, "status": status}
 
 
-@pytest.mark.parametrize(("left", "is_open", "share"), [(8, True, 0.25), (6, False, 0.0)])
-def test_gpus_withdrawn_on_all_nodes_leave_the_breaker_closed(
-    left: int, is_open: bool, share: float
-) -> None:
+@pytest.mark.parametrize(("left", "condemned"), [(8, 0.25), (6, 0.0)])
+def test_gpus_withdrawn_on_all_nodes_leave_the_breaker_closed(left: int, condemned: float) -> None:
     fleet = Fleet()
     for i in range(12):
         fleet.put(kinds.NODE, lost(f"n{i}", left))
@@ -95,8 +93,8 @@ def test_gpus_withdrawn_on_all_nodes_leave_the_breaker_closed(
     assert {node.health.state for node in nodes.values()} == {State.HEALTHY}
     breaker = BreakerWithCensus(TRAINING)
     breaker.update(nodes, nodes)
-    assert breaker.share("nvidia.com/gpu") == share
-    assert bool(breaker.open) is is_open
+    assert share(breaker, "nvidia.com/gpu") == condemned
+    assert not breaker.open
 
 
 # Units that pods have taken, as the scheduler counts them

@@ -9,9 +9,9 @@ from fettle.cluster import NodeView
 from fettle.explain.wording import text, texts
 from fettle.model import BUILT_IN, SOUND, Policy, State, reasons
 from fettle.scheduling.demand import Demand
-from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.judge.acceptance import Acceptance, Cause
 from fettle.scheduling.judge.claims import Allocator
-from fettle.scheduling.judge.verdicts import judge
+from fettle.scheduling.judge.verdicts import LAST_SCORE, judge
 from tests.fettle import building as b
 from tests.fettle.scheduling.judge.judging import (
     INFERENCE,
@@ -118,7 +118,7 @@ def test_a_scavenger_prefers_degraded_nodes() -> None:
 
 
 def test_a_node_allowed_only_by_the_breaker_scores_below_sound_ones_even_for_a_scavenger() -> None:
-    broken = Acceptance(SCAVENGER.placement, frozenset({b.RESOURCE}))
+    broken = Acceptance(SCAVENGER.placement, {b.RESOURCE: frozenset({Cause("test")})})
     dead = b.node(gpus=2, units={"GPU-a": 0.0, "GPU-b": 0.0})
     set_aside = judge(units(SCAVENGER), dead, broken, Allocator(every_device))
     assert set_aside.overruled
@@ -194,21 +194,20 @@ def test_a_resource_with_billions_of_units_is_judged_as_fast_as_others() -> None
 # -- the breaker
 
 
-def test_an_open_breaker_turns_refusals_into_scores_except_for_a_hold() -> None:
+def test_what_is_set_aside_only_scores_and_another_rule_still_refuses() -> None:
     demand = units(TRAINING)
-    broken = Acceptance(TRAINING.placement, frozenset({b.RESOURCE}))
+    broken = Acceptance(TRAINING.placement, {b.RESOURCE: frozenset({Cause("test")})})
     degraded = judge(demand, b.node(gpus=8, own=b.health(0.5)), broken, Allocator(every_device))
     assert degraded.fits
     assert degraded.overruled
-    assert degraded.score == 5
-    held = judge(
-        demand, b.node(gpus=8, own=b.health(0.0, held=True)), broken, Allocator(every_device)
-    )
-    assert not held.fits
+    assert degraded.score == LAST_SCORE
+    other = b.ill(("test", 0.5), ("another rule", 0.5))
+    (refusal,) = judge(demand, b.node(gpus=8, own=other), broken, Allocator(every_device)).refusals
+    assert "another rule" in text(refusal)
 
 
-def test_an_open_breaker_of_another_pool_changes_nothing() -> None:
-    other = Acceptance(TRAINING.placement, frozenset({"amd.com/gpu"}))
+def test_what_is_set_aside_in_another_pool_changes_nothing() -> None:
+    other = Acceptance(TRAINING.placement, {"amd.com/gpu": frozenset({Cause("test")})})
     worn = b.node(gpus=8, own=b.health(0.5))
     assert not judge(units(TRAINING), worn, other, Allocator(every_device)).fits
 
