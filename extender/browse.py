@@ -4,7 +4,9 @@ metrics. It reads the newest view and changes nothing."""
 import ipaddress
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from heapq import nsmallest
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -22,12 +24,25 @@ from fettle.explain import (
     list_unknown_conditions,
     plain_reason,
     texts,
+    plain_placed,
 )
 from fettle.model import ANNOTATION, reasons, why_unreadable
 from fettle.model.reasons import Reason
 from fettle.observing import ReadyMetrics
 from fettle.pacing import pause, run_within
-from fettle.scheduling import Answers, Preemption, copy_to_place, resolve_policy
+from fettle.scheduling import (
+    Answers,
+    AtRisk,
+    FinishedPods,
+    PlacedPod,
+    Preemption,
+    copy_to_place,
+    resolve_policy,
+    worst_first,
+)
+
+MOST_PODS = 1000
+"""Pods that one answer lists."""
 
 
 class Browse:
@@ -35,7 +50,7 @@ class Browse:
 
     `recent` are pods that the extender was asked about. `extra_problems` are what keeps other parts
     of the process from being ready, and `notes` what else `/readyz?verbose` shows. `schedulers` are
-    the names of those that ask.
+    the names of those that ask. `at_risk` knows where pods are, `finished` those that have ended.
     """
 
     def __init__(
@@ -47,6 +62,9 @@ class Browse:
         extra_problems: Callable[[], list[str]] = list,
         notes: Callable[[], list[str]] = list,
         schedulers: Collection[str] = (core.DEFAULT_SCHEDULER,),
+        *,
+        at_risk: AtRisk | None = None,
+        finished: FinishedPods | None = None,
     ) -> None:
         self._answers = answers
         self._registry = registry
@@ -55,22 +73,28 @@ class Browse:
         self._extra_problems = extra_problems
         self._notes = notes
         self._schedulers = schedulers
+        self._at_risk = at_risk or AtRisk(answers)
+        self._finished = finished or FinishedPods(answers.publisher)
         ReadyMetrics(registry, lambda: not self._problems(time.monotonic()))
 
     def make_app(self) -> web.Application:
-        """GET /explain, /policy, /devices, /livez, /readyz and /metrics."""
+        """GET /explain, /policy, /devices, /pods, /livez, /readyz and /metrics."""
         app = web.Application()
         app.router.add_get("/explain", self.explain)
         app.router.add_get("/policy", self.policy)
         app.router.add_get("/devices", self.devices)
+        app.router.add_get("/pods", self.pods)
         app.router.add_get("/livez", self.livez)
         app.router.add_get("/readyz", self.readyz)
         app.router.add_get("/metrics", self.metrics)
         return app
 
     async def explain(self, request: web.Request) -> web.Response:
-        """?pod=NAMESPACE/NAME: its policy, its demand, and every node's verdict with reasons. A pod
-        that has a node is explained as if one more like it were to be placed."""
+        """?pod=NAMESPACE/NAME: its policy, its demand, and every node's verdict with reasons.
+
+        A pod that has or had a node is explained as if one more like it were to be placed. `placed`
+        says what it holds itself, and what its policy says of that; None if it has no node now.
+        """
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
         key = request.query.get("pod", "")
@@ -91,10 +115,52 @@ class Browse:
         notes += [one for one in self._answers.set_aside() if name in one.policies]
         if demand is not None:
             notes += self._notes_about(key, pod)
+        finished = None if key in view.pods else self._finished.get(key)
+        placed = await self._at_risk.placed([pod] if key in view.pods else [])
         explained = await run_within(
-            None, lambda: explain_pod(key, resolved, demand, verdicts, view, notes)
+            None, lambda: explain_pod(key, resolved, demand, verdicts, view, notes, finished)
         )
-        return _json(explained)
+        return _json({**explained, "placed": next(map(plain_placed, placed), None)})
+
+    async def pods(self, request: web.Request) -> web.Response:
+        """Pods with devices that have a node, at most `MOST_PODS`, of `total`. ?at-risk=true: only
+        those whose policy refuses where they are, the worst first. ?node=NAME and ?namespace=NAME:
+        only those there. `startedAt` is when this process started, in Unix seconds.
+        """
+        if not _local(request):
+            return _json({"error": _LOCAL_ONLY}, 403)
+        query = request.query
+        at_risk = query.get("at-risk", "") in ("true", "1")
+        found = await self._at_risk.current()
+        candidates = (
+            [p.pod for p in found.values()] if at_risk else self._answers.view.pods.values()
+        )
+        node, namespace = query.get("node", ""), query.get("namespace", "")
+        pods = [
+            pod
+            for pod in candidates
+            if pod.node_name
+            and (not node or pod.node_name == node)
+            and (not namespace or pod.metadata.namespace == namespace)
+        ]
+        total = len(pods)
+        if not at_risk:
+            pods = nsmallest(MOST_PODS, pods, key=lambda pod: (pod.node_name, pod.metadata.key))
+        placed = await self._at_risk.placed(pods)
+        if at_risk:
+            placed = worst_first(one for one in placed if one.worst is not None)
+            total = len(placed)
+        listed = await run_within(None, lambda: _plain(placed[:MOST_PODS]))
+        return _json(
+            {
+                "version": JSON_VERSION,
+                "generation": self._answers.view.generation,
+                "problems": self._unready(),
+                "startedAt": self._at_risk.started_at,
+                "total": total,
+                "pods": listed,
+            }
+        )
 
     def _notes_about(self, key: str, pod: core.Pod) -> list[Reason]:
         """A note if the pod's scheduler is not set up to call Fettle, and has not called for it."""
@@ -148,13 +214,19 @@ class Browse:
         return [f"Fettle is not ready: {problem}" for problem in self._stale()]
 
     def _unknown_pod(self, key: str) -> web.Response:
-        why = "it does not exist, uses no devices, is finished, or has not been seen yet"
+        why = "it does not exist, uses no devices, finished long ago, or has not been seen yet"
         return _json(
             {"error": "; ".join([f"pod {key} is not known: {why}", *self._unready()])}, 404
         )
 
     def _pod(self, key: str) -> core.Pod | None:
-        return self._answers.view.pods.get(key) or self._recent.get(key)
+        """The pod as it is, as it ended, or as a scheduler asked about it."""
+        finished = self._finished.get(key)
+        return (
+            self._answers.view.pods.get(key)
+            or (finished.pod if finished is not None else None)
+            or self._recent.get(key)
+        )
 
     async def devices(self, request: web.Request) -> web.Response:
         """Every node with its devices, and the devices of the network. ?unsound=true: only those
@@ -225,6 +297,14 @@ _LOCAL_ONLY = (
     "explanations name workloads, so they are served on loopback only: use "
     "kubectl port-forward to reach this listener"
 )
+
+
+def _plain(placed: Iterable[PlacedPod]) -> list[dict[str, Any]]:
+    listed = []
+    for one in placed:
+        listed.append(plain_placed(one))
+        pause()
+    return listed
 
 
 def _counts(view: View) -> list[str]:

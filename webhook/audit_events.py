@@ -10,7 +10,7 @@ from fettle.api.raw import mapping, text
 from fettle.client import Event, Regarding
 from webhook.review import AdmissionRequest, AdmissionResponse
 
-EventSink = Callable[[Event], None]
+EventSink = Callable[[Event], object]
 """Takes an Event. It must return at once: a review waits for it."""
 
 REPORTING_CONTROLLER = "fettle.dev/webhook"

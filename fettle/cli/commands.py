@@ -171,6 +171,25 @@ def devices(everything: bool, server: str, output: str) -> None:
 
 
 @main.command()
+@click.option(
+    "--at-risk", is_flag=True, help="Only those whose own policy refuses where they are now."
+)
+@click.option("--node", default="", help="Only those on this node.")
+@click.option("--namespace", "-n", default="", help="Only those of this namespace.")
+@_SERVER
+@_OUTPUT
+def pods(at_risk: bool, node: str, namespace: str, server: str, output: str) -> None:
+    """Pods with devices that have a node: what they hold, and what their policy says of it.
+
+    With --at-risk, the worst come first, and it exits with 3 if there are any whose policy refuses
+    where they are, with 0 if there is none, and with 1 if that cannot be told.
+    """
+    from fettle.cli import printing
+
+    sys.exit(printing.list_pods(server, output, at_risk=at_risk, node=node, namespace=namespace))
+
+
+@main.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--snapshot",

@@ -1,4 +1,4 @@
-"""Prints for people what a running Fettle answers: `fettle explain` and `fettle devices`.
+"""Prints for people what a running Fettle answers: `fettle explain`, `devices` and `pods`.
 
 The worst comes first. Many rows that are healthy and say the same become one row.
 """
@@ -13,6 +13,10 @@ import click
 from fettle.cli.calling import console, fetch
 from fettle.explain import result_word, summary
 
+AT_RISK = 3
+"""The exit status of `fettle pods --at-risk` if there are any."""
+LATELY_S = 3600.0
+"""Pods bound so shortly before Fettle started are said to be: nobody may have asked it."""
 FEW = 5
 """Up to this many rows that say the same are listed one by one."""
 _STATES = ("Unhealthy", "Degraded", "Unknown", "Healthy")
@@ -36,8 +40,11 @@ def explain_pod(server: str, name: str, output: str) -> None:
     out.print(f"[bold]{escape(data['pod'])}[/]  policy {policy['name']} ({policy['origin']})")
     for warning in policy["warnings"]:
         out.print(f"[yellow]{escape(warning)}[/]")
-    for note in data["notes"]:
-        out.print(f"[yellow]{escape(note)}[/]")
+    if placed := data.get("placed"):
+        print_placed(out, placed)
+    for note, reason in zip(data["notes"], data["reasons"]["notes"], strict=True):
+        if placed is None or reason["code"] != "PodHolds":  # it was said above
+            out.print(f"[yellow]{escape(note)}[/]")
     if data["ask"] is None:
         out.print("needs no devices: every node is allowed")
         return
@@ -45,6 +52,120 @@ def explain_pod(server: str, name: str, output: str) -> None:
     if any(verdict["fits"] for verdict in data["nodes"].values()):
         out.print(f"[dim]{LEFT_OUT}[/]")
     print_evidence(out, data["nodes"])
+
+
+def print_placed(out: Any, placed: dict[str, Any]) -> None:
+    """What a pod that has a node holds there, and what its policy says of that now."""
+    from rich.markup import escape
+
+    of = f", of {_owned_by(placed)}" if placed["owner"] else ""
+    where = f"{placed['phase']} on {placed['node']} since {_time(placed['boundAt'])}{of}"
+    out.print(escape(where))
+    for resource, count in placed["units"].items():
+        out.print(f"  was given {count} {escape(resource)}")
+    for device in placed["devices"]:
+        out.print(f"  {escape(_held(device))}")
+    if placed["atRisk"]:
+        since = f" since {_time(placed['since'])}"
+        out.print(f"[red]its policy refuses where it is{since}:[/]")
+    elif not placed["overruled"]:
+        out.print("its policy accepts where it is")
+    for why in placed["refusals"]:
+        out.print(f"  [red]{escape(why)}[/]")
+    for why in placed["overruled"]:
+        out.print(f"  [yellow]{escape(f'allowed by the breaker: {why}')}[/]")
+
+
+def _held(device: dict[str, Any]) -> str:
+    what = device.get("device") or f"{device['resource']} {device['unit']}"
+    holds = "holds" if device["use"] == "certain" else "may hold"
+    if device.get("adminAccess"):
+        holds = "has admin access to"
+    said = "; ".join(e["text"] for e in device["evidence"])
+    return f"{holds} {what}: {device['state']} {device['score']:.2f}{f': {said}' if said else ''}"
+
+
+def _owned_by(placed: dict[str, Any]) -> str:
+    owner = placed["owner"]
+    return f"{owner['kind']} {owner['name']}" if owner else "–"
+
+
+def _time(seconds: float) -> str:
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def list_pods(server: str, output: str, *, at_risk: bool, node: str, namespace: str) -> int:
+    """Print pods that have a node; the exit status is 3 if some are at risk and were asked for."""
+    asked = {"at-risk": "true" if at_risk else "", "node": node, "namespace": namespace}
+    data = fetch(server, "/pods", {name: value for name, value in asked.items() if value})
+    if output == "json":
+        click.echo(json.dumps(data, indent=2))
+    else:
+        print_pods(data, at_risk=at_risk)
+    return AT_RISK if at_risk and any(pod["atRisk"] for pod in data["pods"]) else 0
+
+
+def print_pods(data: dict[str, Any], *, at_risk: bool) -> None:
+    """Print the answer of `/pods` as a table."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    out = console()
+    for problem in data["problems"]:
+        out.print(f"[yellow]{escape(problem)}[/]")
+    if not data["pods"]:
+        out.print("no pod is on what its policy refuses" if at_risk else "no pod with devices runs")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in (
+        "POD",
+        "OWNER",
+        "POLICY",
+        "NODE",
+        "STATUS",
+        "BOUND",
+        "USE",
+        "REFUSED SINCE",
+        "WHY",
+    ):
+        table.add_column(column, overflow="fold")
+    for pod in data["pods"]:
+        since = _time(pod["since"]) if pod["since"] is not None else "–"
+        cells = (
+            pod["pod"],
+            _owned_by(pod),
+            pod["policy"],
+            pod["node"],
+            pod["phase"],
+            _bound(pod["boundAt"], data["startedAt"]),
+            pod["use"] or "–",
+            since,
+            _why(pod),
+        )
+        table.add_row(*map(escape, cells))
+    out.print(table)
+    if (left := data["total"] - len(data["pods"])) > 0:
+        out.print(f"… {left} more")
+
+
+def _why(pod: dict[str, Any]) -> str:
+    """The gravest reason why its policy refuses where the pod is, or else what it has."""
+    if pod["worst"] is None:
+        has = [device["device"] for device in pod["devices"] if "device" in device]
+        return ", ".join([*(f"{count} {name}" for name, count in pod["units"].items()), *has])
+    more = len(pod["refusals"] or pod["overruled"]) - 1
+    prefix = "" if pod["atRisk"] else "allowed by the breaker: "
+    return f"{prefix}{pod['worst']}{f' (+{more} more)' if more else ''}"
+
+
+def _bound(at: float, started: float) -> str:
+    """When a pod was bound, and how long before Fettle started, if that is short."""
+    before = started - at
+    if not 0 <= before < LATELY_S:
+        return _time(at)
+    return f"{_time(at)}, {before:.0f} s before Fettle started"
 
 
 def explain_policy(server: str, name: str, output: str) -> None:
@@ -259,8 +380,15 @@ class _Row(NamedTuple):
 
     @property
     def users(self) -> list[str]:
-        named: list[str] = self.health.get("usedBy", [])
-        return named
+        """The certain users, and the others that may be."""
+        certain, possible = self.health.get("usedBy", []), self.health.get("possiblyUsedBy", [])
+        how = "one of" if self.health.get("use") == "certain" and not certain else "possibly"
+        return [*certain, *(f"{how} {name}" for name in possible)]
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is a device that nobody can be using."""
+        return self.health.get("use") == "nobody"
 
     @property
     def why(self) -> str:
@@ -301,7 +429,9 @@ def device_table(data: dict[str, Any], *, everything: bool) -> Any:
             where = f"{len(nodes)} nodes" if len(nodes) > 1 else where
             what = _NODE if first.kind == _NODE else f"{len(group)} of {first.kind}"
         score = span(f"{row.health['score']:.2f}" for row in group)
-        users = _some(sorted({user for row in group for user in row.users}))
+        users = _some([*dict.fromkeys(user for row in group for user in row.users)])
+        if not users and all(row.is_free for row in group):
+            users = "nobody"
         cells = (where, what, score, first.health["state"], *([users] if in_use else []), first.why)
         table.add_row(*map(escape, cells))
     return table

@@ -16,7 +16,7 @@ import structlog
 
 from fettle.api.meta import micro_time
 from fettle.client.session import Session
-from fettle.model import ClusterError, NotFound, Unreachable
+from fettle.model import ClusterError, Conflict, NotFound, Unreachable
 
 BURST = 25
 REFILL_S = 300.0
@@ -49,7 +49,11 @@ class Regarding(NamedTuple):
 
 class Event(NamedTuple):
     """`reason` and `action` in CamelCase, `note` for people. Events about the same object with the
-    same `reason` and `series_key` are one series, with the note of the first."""
+    same `reason` and `series_key` are one series, with the note of the first.
+
+    An Event with a `name` of its own is written once, whoever writes it: if there is one of that
+    name, it was told before.
+    """
 
     regarding: Regarding
     reason: str
@@ -57,6 +61,7 @@ class Event(NamedTuple):
     note: str
     series_key: str = ""
     type: Literal["Normal", "Warning"] = "Normal"
+    name: str = ""
 
 
 class _Series:
@@ -112,8 +117,9 @@ class EventRecorder:
         self._budgets: dict[str, _Budget] = {}
         self._warned = ""
 
-    def record(self, event: Event) -> None:
-        """Have it written soon, or counted; returns at once."""
+    def record(self, event: Event) -> bool:
+        """Have it written soon, or counted; returns at once. False if it is held back, which is
+        worth another try later."""
         now = self._clock()
         event = event._replace(note=_cut(event.note), series_key=event.series_key[:_LONGEST_NOTE])
         key = (event.regarding, event.reason, event.series_key)
@@ -124,13 +130,14 @@ class EventRecorder:
             self._count("counted")
         elif max(map(len, event.regarding)) > _LONGEST_NAME:
             self._count("failed")  # no such object can exist: do not keep it in memory
-            return
+            return True
         elif len(self._series) < MOST_SERIES and self._has_budget(event.regarding.namespace, now):
             series = self._series[key] = _Series(event)
         else:
             self._count("held_back")
-            return
+            return False
         series.last_at = now
+        return True
 
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
@@ -183,8 +190,12 @@ class EventRecorder:
                 series.name = ""
             else:
                 return
-        name = f"fettle-{uuid.uuid4().hex}"
-        await self._session.create(path, self._body(series, count, name, namespace))
+        name = series.event.name or f"fettle-{uuid.uuid4().hex}"
+        try:
+            await self._session.create(path, self._body(series, count, name, namespace))
+        except Conflict:
+            if not series.event.name:
+                raise
         series.name = name
 
     def _body(self, series: _Series, count: int, name: str, namespace: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from fettle.cluster.inventory.fingerprints import (
     attributes_read,
 )
 from fettle.cluster.inventory.inventory import Inventory
+from fettle.cluster.inventory.stores import changed_keys
 from fettle.cluster.inventory.unit_counts import whole_device
 from fettle.cluster.view import EMPTY, NodeView, PluginView, Publisher, SourceStatus, UnitView, View
 
@@ -30,6 +31,7 @@ __all__ = [
     "View",
     "attribute_digests",
     "attributes_read",
+    "changed_keys",
     "readiness",
     "whole_device",
 ]

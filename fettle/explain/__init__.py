@@ -4,6 +4,7 @@ Stands beside the answer in *watch → inventory → health → verdict → answ
 """
 
 from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_conditions
+from fettle.explain.placed import plain_placed
 from fettle.explain.pods import (
     JSON_VERSION,
     explain_pod,
@@ -11,7 +12,7 @@ from fettle.explain.pods import (
     result_word,
     summary,
 )
-from fettle.explain.wording import plain_reason, texts
+from fettle.explain.wording import plain_reason, text, texts
 
 __all__ = [
     "JSON_VERSION",
@@ -20,8 +21,10 @@ __all__ = [
     "list_network_devices",
     "list_nodes",
     "list_unknown_conditions",
+    "plain_placed",
     "plain_reason",
     "result_word",
     "summary",
+    "text",
     "texts",
 ]

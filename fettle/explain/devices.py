@@ -1,6 +1,6 @@
 """The devices of a view as plain data for people: what `/devices` answers. Pure.
 
-`usedBy` are the pods that use a node, device or unit.
+`usedBy` are the pods that certainly use a node, device or unit, `possiblyUsedBy` those that may.
 """
 
 from collections import defaultdict
@@ -8,14 +8,15 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from fettle.cluster import NodeView, View
+from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.dra import DeviceView, PoolView
 from fettle.explain.pods import is_noteworthy, plain_health, plain_unit
-from fettle.explain.users import Users
+from fettle.explain.users import Users, plain_users
 from fettle.explain.wording import plain_reason, why_withheld
 from fettle.model import DeviceId, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
+from fettle.scheduling import UnitUsers
 
 
 def list_nodes(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
@@ -58,7 +59,7 @@ def list_network_devices(view: View, *, only_unsound: bool = False) -> list[dict
             "nodes": able[id_] or unable[id_],
             "allocated": device.allocated,
             **_why(None if able[id_] else why.get(id_)),
-            "usedBy": users.of_device(id_),
+            **plain_users(users.of_device(id_)),
             **plain_health(device.health),
         }
         for id_, device in sorted(found.items())
@@ -120,13 +121,17 @@ def _why(reason: Reason | None) -> dict[str, Any]:
     return {"withheld": why_withheld(reason), "withheldReason": plain_reason(reason)}
 
 
+def _unit(one: UnitView, plugin: PluginView, users: UnitUsers) -> dict[str, Any]:
+    return {**plain_unit(one, plugin), **plain_users(users), "allocated": users.in_use}
+
+
 def _node(node: NodeView, users: Users, *, only_unsound: bool) -> dict[str, Any] | None:
     listed = [
         {
             "device": str(device.id),
             "allocated": device.allocated,
             **_why(withheld),
-            "usedBy": users.of_device(device.id),
+            **plain_users(users.of_device(device.id)),
             **plain_health(device.health),
         }
         for device, withheld in _published(node, local=True, only_unsound=only_unsound)
@@ -137,11 +142,7 @@ def _node(node: NodeView, users: Users, *, only_unsound: bool) -> dict[str, Any]
             "capacity": plugin.capacity,
             "allocatable": plugin.allocatable,
             "units": [
-                {
-                    **plain_unit(one, plugin),
-                    "usedBy": users.of_unit(node.name, plugin.resource, one),
-                }
-                for one in plugin.units
+                _unit(one, plugin, users.of_unit(node.name, plugin, one)) for one in plugin.units
             ],
         }
         for plugin in node.plugins.values()

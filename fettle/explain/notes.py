@@ -10,17 +10,25 @@ from fettle.cluster import NodeView, View
 from fettle.dra import allocated_devices, claim_name, entries_with_claims, is_for_entry
 from fettle.model import reasons
 from fettle.model.reasons import Reason
-from fettle.scheduling import Demand, Verdict, is_usable
+from fettle.scheduling import Demand, FinishedPod, Verdict, is_usable
 
 _CORDON = "node.kubernetes.io/unschedulable"
 """The taint of cordoned nodes."""
 
 
 def notes_about(
-    pod: core.Pod | None, demand: Demand | None, view: View, verdicts: Mapping[str, Verdict]
+    pod: core.Pod | None,
+    demand: Demand | None,
+    view: View,
+    verdicts: Mapping[str, Verdict],
+    finished: FinishedPod | None = None,
 ) -> Iterator[Reason]:
-    """Notes about a pod as the view has it, its demand, and the nodes' verdicts."""
-    yield from _whereabouts(pod)
+    """Notes about a pod as the view has it, or as it `finished`, its demand, and the nodes'
+    verdicts."""
+    if pod is None and finished is not None:
+        yield _how_it_finished(finished)
+    else:
+        yield from _whereabouts(pod)
     yield from _holdings(pod, view)
     if pod is not None and demand is not None:
         yield from _unused_claims(pod, demand, view, verdicts)
@@ -40,6 +48,21 @@ def _whereabouts(pod: core.Pod | None) -> Iterator[Reason]:
     else:
         running = pod.status is not None and pod.status.phase == "Running"
         yield reasons.PodPlaced(pod.node_name, running, any(_own_entries(pod)))
+
+
+def _how_it_finished(finished: FinishedPod) -> reasons.PodFinished:
+    pod, status = finished.pod, finished.pod.status or core.PodStatus()
+    ended = (c.last_transition_time for c in status.conditions or () if c.type == "Ready")
+    at = next(ended, None) or status.start_time
+    return reasons.PodFinished(
+        status.phase,
+        pod.node_name,
+        status.reason,
+        status.message,
+        f"{at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else "",
+        tuple(held.device for bound in finished.claims for held in bound.held),
+        finished.units,
+    )
 
 
 def _held_back(pod: core.Pod) -> Iterator[Reason]:

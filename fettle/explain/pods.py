@@ -21,6 +21,7 @@ from fettle.scheduling import (
     EXTENDED_RESOURCES,
     Choice,
     Demand,
+    FinishedPod,
     Verdict,
     count_taken,
     lacking_units,
@@ -139,11 +140,13 @@ def explain_pod(
     verdicts: dict[str, Verdict],
     view: View,
     notes: Sequence[Reason] = (),
+    finished: FinishedPod | None = None,
 ) -> dict[str, Any]:
     """A pod's policy and its origin, its demand, and each node's answer.
 
     A node's answer is its verdict, its own health, and the noteworthy units that the pod may get.
-    `notes` are further notes about the pod as a whole, and come first.
+    `notes` are further notes about the pod as a whole, and come first. `finished` is what is known
+    if it has ended.
     """
     placement = resolved.policy.placement
     resources = [units.resource for units in demand.units] if demand is not None else []
@@ -162,7 +165,7 @@ def explain_pod(
                 "units": units,
             }
         pause()
-    about = [*notes, *notes_about(view.pods.get(key), demand, view, answers)]
+    about = [*notes, *notes_about(view.pods.get(key), demand, view, answers, finished)]
     return {
         "version": JSON_VERSION,
         "pod": key,

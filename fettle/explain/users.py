@@ -1,13 +1,18 @@
 """Which pods use the devices of a view, so that their owners can be told of a fault. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import Any
 
 from fettle.api import core, resource
-from fettle.cluster import UnitView, View, whole_device
+from fettle.cluster import PluginView, UnitView, View
 from fettle.dra import held_devices
-from fettle.model import DeviceId, UnitId
+from fettle.model import DeviceId
 from fettle.pacing import pause
+from fettle.scheduling import PluginUse, UnitUsers
+
+CERTAIN, POSSIBLE, NOBODY = "certain", "possible", "nobody"
+"""Values of `use`: some pod certainly holds it, some pod may hold it, or none can."""
 
 
 class Users:
@@ -21,6 +26,7 @@ class Users:
         self._names: dict[str, str] = {}
         self._on_node: dict[str, list[core.Pod]] = defaultdict(list)
         self._of_device: dict[DeviceId, set[str]] = defaultdict(set)
+        self._plugins: dict[tuple[str, str], PluginUse] = {}
         for key, pod in view.pods.items():
             self._names[pod.metadata.uid] = key
             if pod.node_name:
@@ -38,33 +44,27 @@ class Users:
         """The pods with devices that are bound to a node."""
         return sorted(pod.metadata.key for pod in self._on_node.get(node, ()))
 
-    def of_device(self, device: DeviceId) -> list[str]:
-        return sorted(self._of_device.get(device, ()))
+    def of_device(self, device: DeviceId) -> UnitUsers:
+        users = tuple(sorted(self._of_device.get(device, ())))
+        return UnitUsers(users, in_use=bool(users))
 
-    def of_unit(self, node: str, resource_name: str, unit: UnitView) -> list[str]:
-        """The pods that hold a unit of it, as the kubelet reports."""
-        names = {unit.unit, *_other_names(unit)}
-        return sorted(
-            pod.metadata.key
-            for pod in self._on_node.get(node, ())
-            if any(whole_device(id_) in names for id_ in _held(pod, resource_name))
-        )
+    def of_unit(self, node: str, plugin: PluginView, unit: UnitView) -> UnitUsers:
+        """The pods that hold a unit of it, or may hold one."""
+        key = node, plugin.resource
+        if key not in self._plugins:
+            self._plugins[key] = PluginUse(plugin, self._on_node.get(node, ()))
+        return self._plugins[key].of(unit)
 
     def _of_claim(self, claim: resource.ResourceClaim) -> Iterable[str]:
         pods = [self._names[uid] for uid in claim.reserved_for if uid in self._names]
         return pods or (f"claim {claim.metadata.key}",)
 
 
-def _other_names(unit: UnitView) -> Iterator[str]:
-    """The names that evidence uses for a unit."""
-    for weighed in unit.health.evidence:
-        if isinstance(subject := weighed.evidence.subject, UnitId):
-            yield from map(whole_device, subject.names)
+def plain_users(users: UnitUsers) -> dict[str, Any]:
+    """For JSON: `use` is certain, possible or nobody, `usedBy` are the certain users.
 
-
-def _held(pod: core.Pod, resource_name: str) -> Iterator[str]:
-    """The ids of a resource's units that a pod's containers hold, as the kubelet reports."""
-    for status in pod.container_statuses():
-        for allocated in status.allocated_resources_status or ():
-            if allocated.name == resource_name:
-                yield from (one.resource_id for one in allocated.resources or ())
+    `possiblyUsedBy` are the others that may be. If `use` is certain and nobody is in `usedBy`, one
+    of these uses it.
+    """
+    use = CERTAIN if users.in_use else POSSIBLE if users.possible else NOBODY
+    return {"use": use, "usedBy": [*users.certain], "possiblyUsedBy": [*users.possible]}

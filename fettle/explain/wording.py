@@ -212,6 +212,13 @@ def _(reason: reasons.UnitsWorthTooLittle) -> str:
     )
 
 
+@text.register
+def _(reason: reasons.UnitNotAcceptable) -> str:
+    holds = "holds" if reason.certain else "may hold"
+    what = _not_accepted(reason.complaint, reason.health, reason.min_score)
+    return f"{holds} {reason.resource} {reason.unit}, which is {what}"
+
+
 # Units of device plugins
 
 
@@ -777,6 +784,19 @@ def _(reason: reasons.PodPlaced) -> str:
     yet = "" if reason.running else " and does not run yet"
     new = ", which gets claims of its own" if reason.own_claims else ""
     return f"the pod {where} {reason.node}{yet}: the verdicts are for another pod like it{new}"
+
+
+@text.register
+def _(reason: reasons.PodFinished) -> str:
+    where = f" on {reason.node}" if reason.node else ""
+    at = f" at {reason.at}" if reason.at else ""
+    why = ": ".join(filter(None, (reason.reason, reason.message)))
+    had = [*reason.devices, *reason.units]
+    held = f"; it held {_listed(had)}" if had else ""
+    return (
+        f"the pod is finished: {reason.phase}{where}{at}{f' ({why})' if why else ''}{held}; the "
+        "verdicts are for another pod like it"
+    )
 
 
 @text.register

@@ -167,6 +167,17 @@ class UnitsWorthTooLittle(Reason, frozen=True, gc=False):
     health: Health
 
 
+class UnitNotAcceptable(Reason, frozen=True, gc=False):
+    """A unit that a placed pod holds, or (not `certain`) may hold, is not acceptable."""
+
+    resource: str
+    unit: str
+    certain: bool
+    complaint: Complaint
+    health: Health
+    min_score: float
+
+
 # Units of device plugins, by the scheduler's own checks
 
 
@@ -828,6 +839,22 @@ class PodPlaced(Reason, frozen=True, gc=False):
     node: str
     running: bool
     own_claims: bool
+
+
+class PodFinished(Reason, frozen=True, gc=False):
+    """The pod has ended, in the `phase` Succeeded or Failed; what is known of it.
+
+    `reason` and `message` are those of its status. `at`: when it ended, RFC 3339 or "". `devices`
+    and `units` are what it held as far as known, `node` is "" if it never had one.
+    """
+
+    phase: str
+    node: str
+    reason: str = ""
+    message: str = ""
+    at: str = ""
+    devices: tuple[DeviceId, ...] = ()
+    units: tuple[str, ...] = ()
 
 
 class PodGated(Reason, frozen=True, gc=False):

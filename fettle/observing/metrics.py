@@ -1,7 +1,7 @@
 """Prometheus metrics: aggregates only, never a series per device, node or pod."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 
@@ -180,6 +180,18 @@ class StewardMetrics:
             "Times that pods which Fettle's refusal kept waiting were woken, some or many at once.",
             registry=registry,
         )
+        self._events = Counter(
+            "fettle_steward_events",
+            "Events about pods, by result (written, counted, held_back, failed).",
+            ["result"],
+            registry=registry,
+        )
+        for result in ("written", "counted", "held_back", "failed"):
+            self._events.labels(result)
+
+    def recorded(self, result: str) -> None:
+        """As `EventRecorder` counts."""
+        self._events.labels(result).inc()
 
     @contextmanager
     def leading(self) -> Iterator[None]:
@@ -305,6 +317,27 @@ class PolicyMetrics(Collector):
             "Requirements of policies that are ignored, since they do not compile.",
             value=self._ignored_requirements(),
         )
+
+
+class RiskMetrics(Collector):
+    """Pods that are on what their policy refuses, counted at each scrape."""
+
+    def __init__(self, count: Callable[[], Mapping[tuple[str, bool], int]]) -> None:
+        """`count`: how many pods, by policy and whether it is certain."""
+        self._count = count
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "fettle_pods_at_risk",
+            "Pods on devices or nodes that their own policy refuses now, by policy, and by whether "
+            "they certainly are or may be (use: certain, possible).",
+            labels=["policy", "use"],
+        )
+        counts = self._count()
+        for policy in sorted({policy for policy, _ in counts}):
+            for use, certain in (("certain", True), ("possible", False)):
+                family.add_metric([policy, use], counts.get((policy, certain), 0))
+        yield family
 
 
 class OverlookedMetrics(Collector):

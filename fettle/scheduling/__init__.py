@@ -4,11 +4,23 @@ Stands between view and answer in *watch → inventory → health → verdict �
 """
 
 from fettle.scheduling.answers import Answers
+from fettle.scheduling.at_risk import AtRisk, PlacedPod, bound_at, is_certain, worst_first
 from fettle.scheduling.breaker import Alarm
-from fettle.scheduling.demand import Demand, Units, copy_to_place, demand_of, resolve_policy
+from fettle.scheduling.demand import (
+    EXTENDED_RESOURCES,
+    Bound,
+    Demand,
+    Units,
+    copy_to_place,
+    demand_of,
+    held_claims,
+    resolve_policy,
+)
+from fettle.scheduling.finished import FinishedPod, FinishedPods
 from fettle.scheduling.judge.acceptance import Cause
 from fettle.scheduling.judge.claims import is_usable
 from fettle.scheduling.judge.parts import Choice
+from fettle.scheduling.judge.placed import HeldUnit, PluginUse, UnitUsers
 from fettle.scheduling.judge.requirements import Engines
 from fettle.scheduling.judge.units import (
     Taken,
@@ -17,7 +29,7 @@ from fettle.scheduling.judge.units import (
     lacking_units,
     nodes_lacking_units,
 )
-from fettle.scheduling.judge.verdicts import EXTENDED_RESOURCES, Verdict
+from fettle.scheduling.judge.verdicts import Verdict
 from fettle.scheduling.predictions import Predictions
 from fettle.scheduling.preemption import Preemption
 from fettle.scheduling.tables import Narrowed, Table
@@ -26,23 +38,35 @@ __all__ = [
     "EXTENDED_RESOURCES",
     "Alarm",
     "Answers",
+    "AtRisk",
+    "Bound",
     "Cause",
     "Choice",
     "Demand",
     "Engines",
+    "FinishedPod",
+    "FinishedPods",
+    "HeldUnit",
     "Narrowed",
+    "PlacedPod",
+    "PluginUse",
     "Predictions",
     "Preemption",
     "Table",
     "Taken",
+    "UnitUsers",
     "Units",
     "Verdict",
     "allocatable_units",
+    "bound_at",
     "copy_to_place",
     "count_taken",
     "demand_of",
+    "held_claims",
+    "is_certain",
     "is_usable",
     "lacking_units",
     "nodes_lacking_units",
     "resolve_policy",
+    "worst_first",
 ]

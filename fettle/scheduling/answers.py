@@ -163,16 +163,19 @@ class Answers:
         """The breaker of a placement, counted on the newest view."""
         return self._breakers.of(placement)
 
+    def acceptance(self, placement: Placement) -> Acceptance:
+        """What a placement accepts while no breaker is open."""
+        return Acceptance(
+            placement,
+            thresholds=self._settings.health,
+            requirements=Requirements(placement.requires, self._engines),
+        )
+
     def table(self, demand: Demand) -> Table:
         """The demand's table, without verdicts that are stale in the newest view."""
         table = self._tables.get(demand)
         if table is None:
-            placement = demand.policy.placement
-            acceptance = Acceptance(
-                placement,
-                thresholds=self._settings.health,
-                requirements=Requirements(placement.requires, self._engines),
-            )
+            acceptance = self.acceptance(demand.policy.placement)
             table = self._tables[demand] = Table(demand, acceptance, self.profile)
             self._forget_oldest()
         self._tables.move_to_end(demand)

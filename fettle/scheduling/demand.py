@@ -27,6 +27,7 @@ from fettle.dra import (
     claim_use,
     device_units,
     entries_with_claims,
+    is_for_entry,
     is_left_over,
     requests_behind,
     unreadable_shares,
@@ -37,6 +38,8 @@ from fettle.model.reasons import Reason
 
 MAX_KEPT = 1000
 """How many demands are kept."""
+EXTENDED_RESOURCES = "<extended-resources>"
+"""What the scheduler calls the claim that it makes for extended resources."""
 
 
 class Units(msgspec.Struct, frozen=True, gc=False):
@@ -107,6 +110,23 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     @property
     def selectors(self) -> frozenset[str]:
         return frozenset(e for a in self.alternatives() for e in a.selectors)
+
+
+def held_claims(pod: core.Pod, view: View) -> Iterator[Bound]:
+    """The claims that a pod with a node was given, with their devices; a claim that the scheduler
+    made for its extended resources is called `EXTENDED_RESOURCES`."""
+    for entry in entries_with_claims(pod):
+        claim = view.claims.get(f"{pod.metadata.namespace}/{claim_name(pod, entry)}")
+        if (
+            claim is not None
+            and is_for_entry(pod, entry, claim)
+            and pod.metadata.uid in claim.reserved_for
+            and (held := allocated_devices(claim))
+        ):
+            yield Bound(entry.name, held)
+    claim = view.extended_claims.get(pod.metadata.uid)
+    if claim is not None and (held := allocated_devices(claim)):
+        yield Bound(EXTENDED_RESOURCES, held)
 
 
 def copy_to_place(pod: core.Pod) -> core.Pod:

@@ -26,10 +26,10 @@ from fettle.dra import (
     allocated_devices,
 )
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Demand
+from fettle.scheduling.demand import EXTENDED_RESOURCES, Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claims import choice_of
-from fettle.scheduling.judge.verdicts import EXTENDED_RESOURCES, Verdict, judge
+from fettle.scheduling.judge.verdicts import Verdict, judge
 
 REMEMBERED = 2000
 MAX_WAITING = 50

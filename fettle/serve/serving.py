@@ -41,6 +41,7 @@ from fettle.observing import (
     OverlookedMetrics,
     PolicyMetrics,
     PredictionMetrics,
+    RiskMetrics,
     SelectorMetrics,
     StewardMetrics,
     ViewMetrics,
@@ -48,11 +49,11 @@ from fettle.observing import (
     logs,
     make_registry,
 )
-from fettle.scheduling import Answers, Engines, Predictions
+from fettle.scheduling import Answers, AtRisk, Engines, FinishedPods, Predictions
 from fettle.serve.listening import AppListener, ExtenderListener, Listeners
 from fettle.serve.readiness import Readiness
 from fettle.serve.tasks import Tasks
-from fettle.steward import AllowedNodes, Steward
+from fettle.steward import STEWARD, AllowedNodes, RiskEvents, Steward
 from webhook import (
     ALL_PRESERVED,
     REPORTING_CONTROLLER,
@@ -152,18 +153,20 @@ class Runtime:
         engine = SelectorEngine()
         answers, predictions = self._make_answers(engine)
         recent = RecentPods()
+        at_risk, finished = AtRisk(answers), FinishedPods(self._publisher)
         callers = self._make_callers(recent) if "extender" in options.roles else None
         # Browse listens first: it answers probes while the rest starts.
-        await self._open_browse(browse_at, answers, recent)
+        await self._open_browse(browse_at, answers, recent, at_risk, finished)
 
         source = await self._open_source()
         on_put = [callers.misconfiguration.unasked.put] if callers is not None else []
-        on_put.append(predictions.put)
+        on_put += [predictions.put, finished.put]
         writer = self._make_writer(rule_table, answers, on_put)
         self._resources.push_async_callback(engine.close)
         await engine.start()
         self._keep_answers_current(source, writer, answers)
-        self._register_metrics(engine, answers)
+        self._register_metrics(engine, answers, at_risk)
+        self._tasks.keep("pods at risk", at_risk.keep())
 
         if callers is not None:
             await self._open_extender(extender_at, answers, callers, source, writer)
@@ -173,7 +176,7 @@ class Runtime:
             stored = StoredPolicyRules(self._publisher, self._registry)
             self._tasks.keep("stored policies", stored.run())
         if "steward" in options.roles:
-            self._start_steward(source, answers)
+            self._start_steward(source, answers, at_risk)
         self._readiness.opening = ""
 
     async def stay(self, stopped: asyncio.Event) -> None:
@@ -247,13 +250,19 @@ class Runtime:
         tasks.keep("selectors", answers.keep_ready())
         tasks.keep("verdicts", answers.keep_complete())
 
-    def _register_metrics(self, engine: SelectorEngine, answers: Answers) -> None:
+    def _register_metrics(self, engine: SelectorEngine, answers: Answers, at_risk: AtRisk) -> None:
         self._registry.register(ViewMetrics(self._publisher))
         self._registry.register(SelectorMetrics(lambda: engine.worker_starts))
         self._registry.register(PolicyMetrics(answers.ignored_requirements))
+        self._registry.register(RiskMetrics(at_risk.count))
 
     async def _open_browse(
-        self, address: ListenAddress, answers: Answers, recent: RecentPods
+        self,
+        address: ListenAddress,
+        answers: Answers,
+        recent: RecentPods,
+        at_risk: AtRisk,
+        finished: FinishedPods,
     ) -> None:
         browse = Browse(
             answers,
@@ -263,6 +272,8 @@ class Runtime:
             self._readiness.current_problems,
             self._readiness.current_notes,
             schedulers=self._settings.scheduler.names,
+            at_risk=at_risk,
+            finished=finished,
         )
         listener = AppListener("browse", address, None, browse.make_app())
         await self._listeners.open(listener, ListenerTLS(None))
@@ -362,11 +373,13 @@ class Runtime:
 
     # --- the steward
 
-    def _start_steward(self, source: _Source, answers: Answers) -> None:
+    def _start_steward(self, source: _Source, answers: Answers, at_risk: AtRisk) -> None:
         session = source.session
         if session is None:
             _LOG.info("the steward has nothing to write to when a snapshot is served")
             return
+        metrics = StewardMetrics(self._registry)
+        recorder = EventRecorder(session, STEWARD, identity(), metrics.recorded)
         steward = Steward(
             session,
             self._publisher,
@@ -374,7 +387,8 @@ class Runtime:
             namespace=self._settings.namespace or session.namespace,
             identity=identity(),
             settings=self._settings.steward,
-            metrics=StewardMetrics(self._registry),
+            metrics=metrics,
+            beside=[recorder.run, RiskEvents(at_risk, recorder).keep],
         )
         self._tasks.keep("steward", steward.run(), early=True)
 

@@ -4,9 +4,12 @@ May import the view and the session, but neither extender nor webhook.
 """
 
 from fettle.steward.allowed_nodes import AllowedNodes
-from fettle.steward.steward import Steward
+from fettle.steward.risk_events import RiskEvents
+from fettle.steward.steward import STEWARD, Steward
 
 __all__ = [
+    "STEWARD",
     "AllowedNodes",
+    "RiskEvents",
     "Steward",
 ]

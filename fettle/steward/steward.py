@@ -4,7 +4,7 @@ started if the source is a snapshot.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Set
 from heapq import nsmallest
 
 import structlog
@@ -21,6 +21,8 @@ from fettle.steward.wake_ups import AllowedByPod, Nudge, WakeUps, waiting
 FindAllowedNodes = Callable[[core.Pod, View], Awaitable[Set[str]]]
 """Names of the nodes that a pod could be placed on now, as far as Fettle knows."""
 
+STEWARD = "fettle.dev/steward"
+"""Who reports the steward's Events."""
 _RETRY_S = 10.0
 REST = 4.0
 """After judging the waiting pods, pause for so many times as long: each pod with a demand of its
@@ -46,7 +48,9 @@ class Steward:
         metrics: StewardMetrics,
         clock: Callable[[], float] = time.time,
         retry_s: float = _RETRY_S,
+        beside: Collection[Callable[[], Coroutine[None, None, None]]] = (),
     ) -> None:
+        """`beside`: what else the leader keeps doing; none of it returns."""
         self._session = session
         self._publisher = publisher
         self._allowed = allowed
@@ -56,6 +60,7 @@ class Steward:
         self._metrics = metrics
         self._clock = clock
         self._retry_s = retry_s
+        self._beside = beside
         self._nudge = Nudge(session, namespace, settings.wake_claim)
         self._warned = ""
 
@@ -73,7 +78,9 @@ class Steward:
     async def work(self) -> None:
         """What the leader does."""
         with self._metrics.leading():
-            await self._wake_pods()
+            async with asyncio.TaskGroup() as group:
+                for work in (self._wake_pods, *self._beside):
+                    group.create_task(work())
 
     async def _wake_pods(self) -> None:
         """Judge the waiting pods, and wake them, at most once each interval."""

@@ -6,7 +6,15 @@ as what changed since it was last shown.
 """
 
 from collections import UserDict, defaultdict
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from collections.abc import (
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    MutableMapping,
+    ValuesView,
+)
 from typing import Any, TypeVar
 
 from fettle.api import core, kinds, nvidia, resource
@@ -86,6 +94,19 @@ class Overlay(Mapping[str, V]):
 
     def items(self) -> ItemsView[str, V]:
         return self._whole().items()
+
+
+def changed_keys(before: Mapping[str, V], after: Mapping[str, V]) -> Iterator[str]:
+    """The keys of two shown mappings under which they do not have the same object."""
+    if before is after:
+        return
+    if isinstance(before, Overlay) and isinstance(after, Overlay) and before._base is after._base:
+        keys: Iterable[str] = {**before._over, **after._over}
+    else:
+        keys = {**dict(before.items()), **dict(after.items())}
+    for key in keys:
+        if before.get(key) is not after.get(key):
+            yield key
 
 
 class LayeredDict(UserDict[str, V]):

@@ -12,7 +12,7 @@ from fettle.cluster import NodeView
 from fettle.dra import Claim, Request, in_order
 from fettle.model import Aggregate, reasons
 from fettle.model.reasons import Reason
-from fettle.scheduling.demand import Demand
+from fettle.scheduling.demand import EXTENDED_RESOURCES, Demand
 from fettle.scheduling.judge.acceptance import Acceptance, unrelated_domains, without_domains
 from fettle.scheduling.judge.claims import (
     Allocator,
@@ -23,9 +23,6 @@ from fettle.scheduling.judge.claims import (
 from fettle.scheduling.judge.parts import Choice, Part, node_part, rejected_part, undecided_part
 from fettle.scheduling.judge.scores import host_score
 from fettle.scheduling.judge.units import units_part
-
-EXTENDED_RESOURCES = "<extended-resources>"
-"""What the scheduler calls the claim that it makes for extended resources."""
 
 
 LAST_SCORE = 2
@@ -107,12 +104,13 @@ def judge(
         parts.insert(0, Part(undecided=[*map(reasons.ObjectUnreadable, node.quarantined)]))
     # Last, since these reasons hold even if something of the node cannot be read.
     parts += [rejected_part(why, node) for why in demand.barred]
-    return _combine(parts, node, acceptance, near_refusal=near_refusal)
+    return combine(parts, node, acceptance, near_refusal=near_refusal)
 
 
-def _combine(
-    parts: Sequence[Part], node: NodeView, acceptance: Acceptance, *, near_refusal: bool
+def combine(
+    parts: Sequence[Part], node: NodeView, acceptance: Acceptance, *, near_refusal: bool = False
 ) -> Verdict:
+    """The verdict that these parts make together."""
     placement = acceptance.placement
     values = [p.value for p in parts if p.value is not None] or [node.health.score]
     value = min(values) if placement.aggregate is Aggregate.MIN else sum(values) / len(values)

@@ -1,0 +1,91 @@
+"""Pods that have a node as plain data for people: what they hold, and what their policy says of it.
+
+The dictionaries are what `/pods` answers, and `placed` of `/explain`. Pure.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fettle.api import core
+from fettle.dra import device_units
+from fettle.explain.pods import plain_health
+from fettle.explain.users import CERTAIN, POSSIBLE
+from fettle.explain.wording import plain_reason, text
+from fettle.model.reasons import Reason
+from fettle.scheduling import EXTENDED_RESOURCES, PlacedPod, bound_at, is_certain
+
+
+def plain_placed(placed: PlacedPod) -> dict[str, Any]:
+    """A pod that has a node; times are in Unix seconds.
+
+    `refusals` are why its policy refuses where it is, `overruled` those that a breaker sets aside.
+    `devices` are what it holds (`use` is certain) or may hold. `units` counts what it was given of
+    each extended resource. `use` of the pod is that of the gravest refusal, None if there is none.
+    """
+    verdict = placed.verdict
+    found = {
+        "refusals": verdict.refusals,
+        "overruled": verdict.overruled,
+        "undecided": verdict.undecided,
+    }
+    return {
+        "pod": placed.key,
+        "owner": _owner(placed.pod),
+        "node": placed.pod.node_name,
+        "phase": _phase(placed.pod),
+        "policy": placed.policy.name,
+        "boundAt": bound_at(placed.pod),
+        "atRisk": placed.at_risk,
+        "use": None if placed.worst is None else _use(certain=placed.certain),
+        "since": placed.since if placed.worst is not None else None,
+        "worst": _renamed(text(placed.worst)) if placed.worst is not None else None,
+        "units": dict(device_units(placed.pod)),
+        "devices": [*_devices(placed)],
+        **{part: [_renamed(text(one)) for one in why] for part, why in found.items()},
+        "reasons": {part: [_reason(one) for one in why] for part, why in found.items()},
+    }
+
+
+def _devices(placed: PlacedPod) -> Iterator[dict[str, Any]]:
+    for choice in placed.verdict.devices:
+        yield {
+            "device": str(choice.device),
+            "claim": _renamed(choice.request),
+            "adminAccess": choice.admin_access,
+            "tolerated": [str(taint) for taint in choice.tolerated],
+            "use": CERTAIN,
+            **plain_health(choice.health),
+        }
+    for unit in placed.units:
+        use = _use(certain=unit.certain)
+        health = plain_health(unit.health)
+        yield {"resource": unit.resource, "unit": unit.unit, "use": use, **health}
+
+
+def _use(*, certain: bool) -> str:
+    return CERTAIN if certain else POSSIBLE
+
+
+def _reason(reason: Reason) -> dict[str, Any]:
+    said = plain_reason(reason)
+    said["text"] = _renamed(said["text"])
+    return {**said, "use": _use(certain=is_certain(reason))}
+
+
+def _renamed(words: str) -> str:
+    """With what people call the claim that the scheduler makes for extended resources."""
+    return words.replace(EXTENDED_RESOURCES, "the claim for its extended resources")
+
+
+def _owner(pod: core.Pod) -> dict[str, str] | None:
+    """The object that made the pod, such as a Job; None if nobody did."""
+    owners = pod.metadata.owner_references or ()
+    found = next((owner for owner in owners if owner.controller), None)
+    return {"kind": found.kind, "name": found.name} if found is not None else None
+
+
+def _phase(pod: core.Pod) -> str:
+    """`Running` or `Pending` as in its status, or `Terminating`, as kubectl says."""
+    if pod.metadata.deletion_timestamp is not None:
+        return "Terminating"
+    return (pod.status.phase if pod.status is not None else "") or "Pending"

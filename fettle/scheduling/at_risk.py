@@ -1,0 +1,354 @@
+"""Pods that are on devices or nodes which their own policy refuses now, kept up to date.
+
+A view that changes a node, or a pod or claim there, costs the judging of that node's pods. Only
+another policy or another state of a breaker costs all of them. Steward, metrics and the browse
+listener ask here.
+"""
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from heapq import nsmallest
+from itertools import chain, islice
+
+import msgspec
+import structlog
+
+from fettle.api import core
+from fettle.api.meta import unix_s
+from fettle.cluster import EMPTY, NodeView, View, changed_keys
+from fettle.dra import device_units
+from fettle.model import Health, Placement, Policy, State, reasons
+from fettle.model.reasons import Reason
+from fettle.pacing import pause, run_within
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.demand import Demand, Units, held_claims, resolve_policy
+from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.judge.placed import HeldUnit, PluginUse, judge_placed
+from fettle.scheduling.judge.verdicts import Verdict
+
+_LOG = structlog.get_logger(__name__)
+
+EVERY_S = 1.0
+"""The shortest pause between two looks at the newest view."""
+REST = 4.0
+"""After a look, pause for so many times as long."""
+LATELY_S = 600.0
+"""The log counts pods that were bound so shortly before Fettle started."""
+MOST_NAMED = 3
+MAX_PLACEMENTS = 32
+"""For so many placements it is looked up whether a breaker is open: as annotations can set any
+minimum score, there may be more, and each breaker costs."""
+_STATES = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN, State.HEALTHY)
+
+
+class PlacedPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod that has a node, and what its policy says of where it is.
+
+    - `verdict`: its `refusals` are why the policy refuses the node, or devices that the pod holds
+      or may hold; its `devices` are those of the pod's claims.
+    - `units`: units of device plugins that it holds or may hold, as far as they have names.
+    - `since`: since when the policy refuses where it is, in Unix seconds; 0 if it does not.
+    """
+
+    pod: core.Pod
+    policy: Policy
+    verdict: Verdict
+    units: tuple[HeldUnit, ...]
+    since: float = 0.0
+
+    @property
+    def key(self) -> str:
+        return self.pod.metadata.key
+
+    @property
+    def at_risk(self) -> bool:
+        """Whether the policy refuses where the pod is, and no breaker sets that aside."""
+        return bool(self.verdict.refusals)
+
+    @property
+    def worst(self) -> Reason | None:
+        """The gravest reason why the policy refuses where it is, also if a breaker overrules it."""
+        return min(self.verdict.refusals or self.verdict.overruled, key=_gravity, default=None)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the pod certainly is on something that the policy refuses."""
+        return self.worst is not None and is_certain(self.worst)
+
+
+def is_certain(refusal: Reason) -> bool:
+    """Whether a refusal is about something that the pod certainly is on."""
+    return not isinstance(refusal, reasons.UnitNotAcceptable) or refusal.certain
+
+
+def bound_at(pod: core.Pod) -> float:
+    """When a pod got its node, in Unix seconds; if nobody says, when it started or was created."""
+    status = pod.status
+    told = next(
+        (
+            condition.last_transition_time
+            for condition in (status.conditions if status is not None else None) or ()
+            if condition.type == "PodScheduled" and condition.status == "True"
+        ),
+        None,
+    )
+    started = status.start_time if status is not None else None
+    return unix_s(told or started or pod.metadata.creation_timestamp, 0.0)
+
+
+def worst_first(found: Iterable[PlacedPod]) -> list[PlacedPod]:
+    """Pods at risk in an order for people: what a breaker overrules comes last, then what is only
+    possible; then the worst comes first, and what has lasted longest."""
+
+    def order(placed: PlacedPod) -> tuple[object, ...]:
+        worst = placed.worst
+        gravity = _gravity(worst) if worst is not None else (True, len(_STATES), 1.0)
+        return not placed.at_risk, *gravity, placed.since, placed.key
+
+    return sorted(found, key=order)
+
+
+def _gravity(refusal: Reason) -> tuple[bool, int, float]:
+    """The gravest sorts first: certain ones, then by health."""
+    health = _health(refusal)
+    if health is None:  # a requirement that is not met
+        return not is_certain(refusal), len(_STATES), 1.0
+    return not is_certain(refusal), _STATES.index(health.state), health.proven
+
+
+def _health(refusal: Reason) -> Health | None:
+    return getattr(refusal, "health", None)
+
+
+class AtRisk:
+    """The pods at risk in the newest view. `started_at` is when this process started, and `now` the
+    clock, both in Unix seconds."""
+
+    def __init__(
+        self,
+        answers: Answers,
+        started_at: float | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._answers = answers
+        self._now = now
+        self.started_at = now() if started_at is None else started_at
+        self.found: Mapping[str, PlacedPod] = {}
+        """By `namespace/name`, the pods whose policy refuses where they are. It is never changed,
+        but replaced."""
+        self._view = EMPTY
+        self._on_node: dict[str, dict[str, core.Pod]] = defaultdict(dict)
+        self._places: dict[str, tuple[str, str]] = {}
+        """By UID: the node and the name of each pod that has a node."""
+        self._acceptances: dict[Placement, Acceptance] = {}
+        self._updating = asyncio.Lock()
+
+    async def keep(self) -> None:
+        """Follow the views until cancelled; the pods of the first view are logged."""
+        first = True
+        while True:
+            await self._answers.publisher.newer_than(self._view.generation)
+            began = time.perf_counter()
+            try:
+                found = await self.current()
+                if first and self._view.synced:
+                    first = False
+                    self._log_first(found)
+            except Exception:
+                _LOG.exception("the pods at risk cannot be found")
+            await asyncio.sleep(max(EVERY_S, REST * (time.perf_counter() - began)))
+
+    def _log_first(self, found: Mapping[str, PlacedPod]) -> None:
+        refused = [placed for placed in found.values() if placed.at_risk]
+        if not refused:
+            _LOG.info("no pod is on what its policy refuses")
+            return
+        since = self.started_at - LATELY_S
+        newest = nsmallest(MOST_NAMED, refused, key=lambda placed: -bound_at(placed.pod))
+        _LOG.warning(
+            "pods are on what their policy refuses: fettle pods --at-risk lists them",
+            pods=len(refused),
+            certain=sum(placed.certain for placed in refused),
+            bound_in_the_last_10_minutes=sum(bound_at(p.pod) > since for p in refused),
+            newest=", ".join(placed.key for placed in newest),
+        )
+
+    async def current(self) -> Mapping[str, PlacedPod]:
+        """The pods at risk in the newest view."""
+        async with self._updating:
+            view = self._answers.view
+            if view.generation != self._view.generation:
+                await self._update(view)
+        return self.found
+
+    async def placed(self, pods: Iterable[core.Pod]) -> list[PlacedPod]:
+        """What the policies of these pods say of where they are now; pods without a node, and those
+        whose node is not known, are left out."""
+        found = await self.current()
+        view = self._view
+
+        def judge_all() -> list[PlacedPod]:
+            uses: dict[str, Mapping[str, PluginUse]] = {}
+            judged = []
+            for pod in pods:
+                if (node := view.nodes.get(pod.node_name)) is not None:
+                    if node.name not in uses:
+                        uses[node.name] = self._uses(node)
+                    known = found.get(pod.metadata.key)
+                    if known is None or known.pod is not pod:
+                        known = self._judge(pod, view, uses[node.name])
+                    judged.append(known)
+                pause()
+            return judged
+
+        return await run_within(None, judge_all)
+
+    def count(self) -> Mapping[tuple[str, bool], int]:
+        """How many pods are at risk, by policy and whether that is certain; of each policy that
+        there is, also if none is."""
+        counts = Counter(
+            (placed.policy.name, placed.certain) for placed in self.found.values() if placed.at_risk
+        )
+        names = self._answers.policies.names(self._view.policies)
+        return {
+            (name, certain): counts[name, certain] for name in names for certain in (True, False)
+        }
+
+    def has_node(self, uid: str) -> bool:
+        """Whether a pod with devices has a node, and is not finished."""
+        return uid in self._places
+
+    async def _update(self, view: View) -> None:
+        before = self._view
+        nodes = self._answers.publisher.changed_since(before.basis) if before.synced else None
+        dirty = await run_within(None, lambda: self._follow(before, view))
+        if nodes is None or view.policies is not before.policies:
+            dirty = set(self._on_node)
+        else:
+            dirty |= nodes & self._on_node.keys()
+        found = await run_within(None, lambda: self._judged(dirty, self.found, view))
+        if dirty := await self._overruled_otherwise(found):
+            found = await run_within(None, lambda: self._judged(dirty, found, view))
+        self.found, self._view = found, view
+
+    async def _overruled_otherwise(self, found: Mapping[str, PlacedPod]) -> set[str]:
+        """Take in which breakers are open; returns the nodes with pods for which that changes
+        something."""
+        pods: dict[Placement, list[PlacedPod]] = defaultdict(list)
+
+        def group() -> None:
+            for placed in found.values():
+                pods[placed.policy.placement].append(placed)
+                pause()
+
+        await run_within(None, group)
+        before, self._acceptances = self._acceptances, {}
+        dirty: set[str] = set()
+        for placement in islice(pods, MAX_PLACEMENTS):
+            # Not within a time slice: it may count breakers, which only one may do at a time.
+            now = self._answers.breaker(placement).open
+            accepted = before.get(placement) or self._answers.acceptance(placement)
+            if now != accepted.open_breakers:
+                accepted = msgspec.structs.replace(accepted, open_breakers=now)
+                dirty.update(placed.pod.node_name for placed in pods[placement])
+            self._acceptances[placement] = accepted
+        return dirty
+
+    def _follow(self, before: View, view: View) -> set[str]:
+        """Take in which pods are where; returns the nodes whose pods, or their claims, changed."""
+        dirty: set[str] = set()
+        for key in changed_keys(before.pods, view.pods):
+            old, new = before.pods.get(key), view.pods.get(key)
+            if old is not None and old.node_name:
+                dirty.add(old.node_name)
+                self._leave(old)
+            if new is not None and new.node_name:
+                dirty.add(new.node_name)
+                self._on_node[new.node_name][key] = new
+                self._places[new.metadata.uid] = new.node_name, key
+            pause()
+        for claims in (
+            (before.claims, view.claims),
+            (before.extended_claims, view.extended_claims),
+        ):
+            for key in changed_keys(*claims):
+                there = (claim.reserved_for for c in claims if (claim := c.get(key)) is not None)
+                uids = chain.from_iterable(there)
+                dirty.update(self._places[uid][0] for uid in uids if uid in self._places)
+                pause()
+        if view.namespaces is not before.namespaces:
+            dirty |= self._nodes_with_pods_of(_relabelled(before.namespaces, view.namespaces))
+        return dirty
+
+    def _nodes_with_pods_of(self, namespaces: set[str]) -> set[str]:
+        if not namespaces:
+            return set()
+        where = self._places.values()
+        return {node for node, key in where if key.partition("/")[0] in namespaces}
+
+    def _leave(self, pod: core.Pod) -> None:
+        there = self._on_node[pod.node_name]
+        there.pop(pod.metadata.key, None)
+        if not there:
+            del self._on_node[pod.node_name]
+        self._places.pop(pod.metadata.uid, None)
+
+    def _judged(
+        self, dirty: set[str], before: Mapping[str, PlacedPod], view: View
+    ) -> dict[str, PlacedPod]:
+        """The pods at risk, with those of these nodes judged anew."""
+        found = {
+            key: placed
+            for key, placed in before.items()
+            if key in view.pods and placed.pod.node_name not in dirty
+        }
+        pause()
+        for name in dirty:
+            node, pods = view.nodes.get(name), self._on_node.get(name)
+            if node is not None and pods:
+                uses = self._uses(node)
+                for key, pod in pods.items():
+                    placed = self._judge(pod, view, uses)
+                    if placed.worst is not None:
+                        found[key] = placed
+                    pause()
+            pause()
+        return found
+
+    def _uses(self, node: NodeView) -> Mapping[str, PluginUse]:
+        pods = self._on_node.get(node.name, {}).values()
+        return {name: PluginUse(plugin, pods) for name, plugin in node.plugins.items()}
+
+    def _policy(self, pod: core.Pod, view: View) -> Policy:
+        return resolve_policy(pod, view, self._answers.policies).policy
+
+    def _judge(self, pod: core.Pod, view: View, uses: Mapping[str, PluginUse]) -> PlacedPod:
+        policy, node = self._policy(pod, view), view.nodes[pod.node_name]
+        units = tuple(
+            Units(name, count)
+            for name, count in device_units(pod)
+            if (plugin := node.plugins.get(name)) is not None and plugin.capacity
+        )
+        demand = Demand(policy, units, bound=tuple(held_claims(pod, view)))
+        at, placement = bound_at(pod), policy.placement
+        acceptance = self._acceptances.get(placement) or self._answers.acceptance(placement)
+        verdict, held = judge_placed(pod, demand, node, acceptance, uses, at)
+        placed = PlacedPod(pod, policy, verdict, held)
+        return msgspec.structs.replace(placed, since=self._since(placed, at))
+
+    def _since(self, placed: PlacedPod, bound_s: float) -> float:
+        if (worst := placed.worst) is None:
+            return 0.0
+        if (health := _health(worst)) is not None:
+            return max(health.since, bound_s)
+        before = self.found.get(placed.key)
+        known = before is not None and before.pod.metadata.uid == placed.pod.metadata.uid
+        # No object says since when a requirement is not met, so it counts from when it was seen.
+        return before.since if before is not None and known else max(self._now(), bound_s)
+
+
+def _relabelled(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
+    """The namespaces whose labels are not the same."""
+    return {name for name in {**before, **after} if before.get(name) != after.get(name)}

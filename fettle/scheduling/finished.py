@@ -1,0 +1,55 @@
+"""Pods with devices that have ended, which a view no longer shows: the newest ones, for people."""
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from fettle.api import core
+from fettle.api.kinds import WireObject
+from fettle.cluster import Publisher
+from fettle.dra import device_units, uses_devices
+from fettle.scheduling.demand import Bound, held_claims
+from fettle.scheduling.judge.placed import held_units
+
+MOST = 2000
+
+
+class FinishedPod(NamedTuple):
+    """A pod as it ended, and the claims that it held when that was seen."""
+
+    pod: core.Pod
+    claims: tuple[Bound, ...] = ()
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The units that it held, as the kubelet reported."""
+        return tuple(
+            f"{resource} {id_}"
+            for resource, _ in device_units(self.pod)
+            for id_ in held_units(self.pod, resource)
+        )
+
+
+class FinishedPods:
+    """The last `MOST` pods that were seen to be finished, by `namespace/name`."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._pods: OrderedDict[str, FinishedPod] = OrderedDict()
+
+    def put(self, new: WireObject) -> None:
+        """An object as it is now, before a view shows it."""
+        if not isinstance(new, core.Pod):
+            return
+        key = new.metadata.key
+        before = self._pods.pop(key, None)
+        if not new.terminal or not uses_devices(new):
+            return
+        if before is not None and before.pod.metadata.uid == new.metadata.uid:
+            self._pods[key] = before._replace(pod=new)  # its claims may be gone by now
+            return
+        self._pods[key] = FinishedPod(new, tuple(held_claims(new, self._publisher.view)))
+        if len(self._pods) > MOST:
+            self._pods.popitem(last=False)
+
+    def get(self, key: str) -> FinishedPod | None:
+        return self._pods.get(key)

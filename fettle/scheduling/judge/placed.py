@@ -1,0 +1,197 @@
+"""What a pod that is on a node holds there, and what its policy says of that. Pure.
+
+A claim names its devices. The units of a device plugin have names only where the kubelet reports
+them. Otherwise a pod may hold any unit that no pod is known to hold. It certainly holds a unit if
+the other units are too few for it, as when it has all units of the node.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from fettle.api import core
+from fettle.cluster import NodeView, PluginView, UnitView, whole_device
+from fettle.dra import device_units
+from fettle.model import Health, UnitId, reasons
+from fettle.scheduling.demand import Demand
+from fettle.scheduling.judge.acceptance import (
+    Acceptance,
+    complaint,
+    unrelated_domains,
+    without_domains,
+)
+from fettle.scheduling.judge.claims import bound_part
+from fettle.scheduling.judge.parts import Part, node_part
+from fettle.scheduling.judge.verdicts import Verdict, combine
+
+WITHDRAWAL_S = 60.0
+"""Within so many seconds after its state began, a device plugin withdraws a unit, if it does."""
+
+# Who holds a unit
+
+
+class UnitUsers(NamedTuple):
+    """The pods (`namespace/name`) that certainly hold a unit, and those that may hold it.
+
+    `in_use`: some pod certainly does, though perhaps it is not known which.
+    """
+
+    certain: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
+    in_use: bool = False
+
+
+class _Share(NamedTuple):
+    """What one pod holds of a resource: `named` are the devices that the kubelet names, `unnamed`
+    counts units of which nobody says which they are."""
+
+    pod: str
+    runs: bool
+    named: Mapping[str, int]
+    unnamed: int
+
+
+class PluginUse:
+    """Who holds the units of one extended resource on a node, by the live pods that are bound to
+    it."""
+
+    def __init__(self, plugin: PluginView, pods: Iterable[core.Pod]) -> None:
+        self._plugin = plugin
+        shares = (_share(pod, plugin.resource) for pod in pods)
+        self._shares = [share for share in shares if share.unnamed or share.named]
+        existing = plugin.allocatable + sum(unit.withdrawn for unit in plugin.units)
+        named = sum(sum(share.named.values()) for share in self._shares)
+        self._unnamed = max(plugin.capacity, existing) - named
+
+    @property
+    def taken(self) -> int:
+        """How many units pods hold, or will once they start."""
+        return sum(share.unnamed + sum(share.named.values()) for share in self._shares)
+
+    def of(self, unit: UnitView) -> UnitUsers:
+        """Who holds a unit of this resource."""
+        names = _names(unit)
+        sure = [s.pod for s in self._shares if not names.isdisjoint(s.named)]
+        known = sum(
+            number for s in self._shares for name, number in s.named.items() if name in names
+        )
+        left = unit.count - known
+        others = [s for s in self._shares if s.unnamed and s.pod not in sure and left > 0]
+        # It may belong to another resource, so even all units of this one need not include it.
+        spare = self._unnamed if unit.alternatives else self._unnamed - left
+        sure += [s.pod for s in others if s.runs and s.unnamed > spare]
+        return UnitUsers(
+            tuple(sorted(sure)),
+            tuple(sorted(s.pod for s in others if s.pod not in sure)),
+            bool(sure) or sum(s.unnamed for s in others if s.runs) > spare,
+        )
+
+    def came_after_withdrawal(self, unit: UnitView, bound_at: float) -> bool:
+        """Whether a pod that was bound at that time can hardly hold the unit, since the device
+        plugin had withdrawn it by then."""
+        late = bound_at > unit.health.since + WITHDRAWAL_S
+        return late and not unit.left and self.taken <= self._plugin.allocatable
+
+
+def _share(pod: core.Pod, resource: str) -> _Share:
+    named = Counter(whole_device(id_) for id_ in held_units(pod, resource))
+    count = dict(device_units(pod)).get(resource, 0)
+    runs = pod.status is not None and pod.status.phase == "Running"
+    return _Share(pod.metadata.key, runs, named, max(0, count - sum(named.values())))
+
+
+def held_units(pod: core.Pod, resource: str) -> dict[str, None]:
+    """The ids of a resource's units that a pod's containers hold, as the kubelet reports."""
+    return {
+        one.resource_id: None
+        for status in pod.container_statuses()
+        for allocated in status.allocated_resources_status or ()
+        if allocated.name == resource
+        for one in allocated.resources or ()
+    }
+
+
+def _names(unit: UnitView) -> set[str]:
+    """The unit's name, and the names that evidence uses for it."""
+    names = {unit.unit}
+    for weighed in unit.health.evidence:
+        if isinstance(subject := weighed.evidence.subject, UnitId):
+            names.update(map(whole_device, subject.names))
+    return names
+
+
+# What the policy says
+
+
+class HeldUnit(NamedTuple):
+    """A unit that a placed pod certainly holds, or may hold."""
+
+    resource: str
+    unit: str
+    certain: bool
+    health: Health
+
+
+class PlacedVerdict(NamedTuple):
+    """What a policy says of where a pod is. `verdict.devices` are the devices of its claims."""
+
+    verdict: Verdict
+    units: tuple[HeldUnit, ...]
+
+
+def judge_placed(
+    pod: core.Pod,
+    demand: Demand,
+    node: NodeView,
+    acceptance: Acceptance,
+    uses: Mapping[str, PluginUse],
+    bound_at: float,
+) -> PlacedVerdict:
+    """The verdict on the node that a pod is bound to, by what the pod holds there.
+
+    `demand` has the units that the pod was given and, as `bound`, its claims. `uses` are those of
+    the node's resources, `bound_at` is when the pod was bound.
+    """
+    node = without_domains(unrelated_domains(demand, node), node, acceptance.thresholds)
+    parts = [node_part(node, acceptance, only_admin_access=demand.only_admin_access)]
+    held: list[HeldUnit] = []
+    for units in demand.units:
+        if (plugin := node.plugins.get(units.resource)) is not None:
+            mine = [*_held(pod, plugin, node, uses[units.resource], bound_at)]
+            held += mine
+            parts.append(_units_part(units.resource, mine, acceptance))
+    parts += [bound_part(bound, node, acceptance) for bound in demand.bound]
+    return PlacedVerdict(combine(parts, node, acceptance), tuple(held))
+
+
+def _held(
+    pod: core.Pod, plugin: PluginView, node: NodeView, use: PluginUse, bound_at: float
+) -> Iterator[HeldUnit]:
+    reported = {whole_device(id_) for id_ in held_units(pod, plugin.resource)}
+    for unit in plugin.units:
+        users = use.of(unit)
+        certain = pod.metadata.key in users.certain
+        if certain or (
+            pod.metadata.key in users.possible and not use.came_after_withdrawal(unit, bound_at)
+        ):
+            yield HeldUnit(plugin.resource, unit.unit, certain, unit.health)
+        reported -= _names(unit)
+    for name in sorted(reported):  # no evidence names these
+        yield HeldUnit(plugin.resource, name, True, node.health)
+
+
+def _units_part(resource: str, held: Sequence[HeldUnit], acceptance: Acceptance) -> Part:
+    part = Part(frozenset((resource,)))
+    for unit in held:
+        if (found := complaint(unit.health, acceptance.placement)) is not None:
+            why = reasons.UnitNotAcceptable(
+                resource,
+                unit.unit,
+                unit.certain,
+                found,
+                unit.health,
+                acceptance.placement.min_score,
+            )
+            part.refusals.append(why)
+            part.held = part.held or unit.health.held
+    return part
