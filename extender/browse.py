@@ -148,9 +148,10 @@ class Browse:
             pods = nsmallest(MOST_PODS, pods, key=lambda pod: (pod.node_name, pod.metadata.key))
         placed = await self._at_risk.placed(pods)
         if at_risk:
-            placed = worst_first(one for one in placed if one.worst is not None)
-            total = len(placed)
-        listed = await run_within(None, lambda: _plain(placed[:MOST_PODS]))
+            refused = [one for one in placed if one.worst is not None]
+            total = len(refused)
+            placed = await run_within(None, lambda: worst_first(refused, MOST_PODS))
+        listed = await run_within(None, lambda: _plain(placed))
         return _json(
             {
                 "version": JSON_VERSION,

@@ -98,16 +98,17 @@ def bound_at(pod: core.Pod) -> float:
     return unix_s(told or started or pod.metadata.creation_timestamp, 0.0)
 
 
-def worst_first(found: Iterable[PlacedPod]) -> list[PlacedPod]:
-    """Pods at risk in an order for people: what a breaker overrules comes last, then what is only
-    possible; then the worst comes first, and what has lasted longest."""
+def worst_first(found: Iterable[PlacedPod], most: int) -> list[PlacedPod]:
+    """At most so many of the pods at risk, in an order for people: what a breaker overrules comes
+    last, then what is only possible; then the worst comes first, and what has lasted longest."""
 
     def order(placed: PlacedPod) -> tuple[object, ...]:
+        pause()
         worst = placed.worst
         gravity = _gravity(worst) if worst is not None else (True, len(_STATES), 1.0)
         return not placed.at_risk, *gravity, placed.since, placed.key
 
-    return sorted(found, key=order)
+    return nsmallest(most, found, key=order)
 
 
 def _gravity(refusal: Reason) -> tuple[bool, int, float]:

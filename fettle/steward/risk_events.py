@@ -7,6 +7,7 @@ tried again later.
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable
 
 import structlog
@@ -21,6 +22,8 @@ from fettle.scheduling import AtRisk, PlacedPod, worst_first
 EVERY_S = 2.0
 REASON = "AtRisk"
 """The Events' reason, an interface."""
+MOST_AT_ONCE = 100
+HELD_BACK_S = 60.0
 _LONGEST_NAME = 253
 
 _LOG = structlog.get_logger(__name__)
@@ -42,6 +45,8 @@ class RiskEvents:
         self._every_s = every_s
         self._told: dict[str, set[str]] = {}
         """By the pod's UID: the names of its Events."""
+        self._full: dict[str, float] = {}
+        """By namespace: until when no further Event is tried, since one was held back."""
 
     async def keep(self) -> None:
         """Never returns."""
@@ -53,20 +58,29 @@ class RiskEvents:
             await asyncio.sleep(self._every_s)
 
     def _tell_all(self) -> None:
-        for placed in worst_first(self._at_risk.found.values()):
-            if placed.at_risk and (worst := placed.worst) is not None:
-                self._tell(placed, worst)
-            pause()
+        now = time.monotonic()
+        untold = [placed for placed in self._at_risk.found.values() if self._is_due(placed, now)]
+        for placed in worst_first(untold, MOST_AT_ONCE):
+            worst, pod = placed.worst, placed.pod
+            if worst is None or not self._is_due(placed, now):
+                continue
+            name = _name(pod, worst)
+            if self._recorder.record(risk_event(placed, worst, name)):
+                self._told.setdefault(pod.metadata.uid, set()).add(name)
+            else:
+                self._full[pod.metadata.namespace] = now + HELD_BACK_S
         for uid in [uid for uid in self._told if not self._at_risk.has_node(uid)]:
             del self._told[uid]
 
-    def _tell(self, placed: PlacedPod, worst: Reason) -> None:
-        name = _name(placed.pod, worst)
-        told = self._told.setdefault(placed.pod.metadata.uid, set())
-        if name in told or not self._writes_about(placed.pod):
-            return
-        if self._recorder.record(risk_event(placed, worst, name)):
-            told.add(name)
+    def _is_due(self, placed: PlacedPod, now: float) -> bool:
+        """Whether the pod's gravest reason is not told yet, and may be told now."""
+        pause()
+        worst, metadata = placed.worst, placed.pod.metadata
+        if worst is None or not placed.at_risk:
+            return False
+        if now < self._full.get(metadata.namespace, 0.0) or not self._writes_about(placed.pod):
+            return False
+        return _name(placed.pod, worst) not in self._told.get(metadata.uid, ())
 
 
 def risk_event(placed: PlacedPod, worst: Reason, name: str) -> Event:

@@ -8,13 +8,13 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry
 
-from extender.browse import Browse
+from extender.browse import MOST_PODS, Browse
 from fettle.api import core
 from fettle.cel import SelectorEngine
 from fettle.cli import printing
 from fettle.cluster import Publisher, SourceStatus
 from fettle.config import Settings
-from fettle.scheduling import Answers
+from fettle.scheduling import Answers, FinishedPods
 from tests.fettle import building as b
 
 UNREADABLE = {
@@ -232,3 +232,85 @@ async def test_a_running_pod_is_explained_as_a_new_one_with_claims_of_its_own() 
     other = await asked_of(own, "n")
     assert (other["allocated"], other["requests"][0]["name"]) == ([], "gpu/r")
     assert (await asked_of(shared, "n"))["allocated"] == [f"{b.DRIVER}/n/a"]
+
+
+# Pods
+
+
+async def pods(publisher: Publisher, query: str = "", caller: str = "127.0.0.1") -> Any:
+    answers = Answers(publisher, SelectorEngine(), Settings())
+    browse = Browse(answers, CollectorRegistry(), {}, 300.0)
+    request: Any = make_mocked_request("GET", f"/pods{query}").clone(remote=caller)
+    body = (await browse.pods(request)).body
+    assert isinstance(body, bytes)
+    return msgspec.json.decode(body)
+
+
+def with_pods(*where: str, **pod: Any) -> Publisher:
+    """Pods on these nodes, of which `ill` is Unhealthy."""
+    placed = {}
+    for number, node in enumerate(where):
+        raw = b.gpu_pod(name=f"p{number}")
+        raw["metadata"] |= {"uid": f"u{number}", **pod}
+        raw["spec"]["nodeName"] = node
+        placed[f"default/p{number}"] = b.pod(raw)
+    publisher = Publisher()
+    nodes = (b.node("well", gpus=8), b.node("ill", gpus=8, own=b.health(0.1)))
+    publisher.publish(b.view(*nodes, pods=placed), frozenset())
+    return publisher
+
+
+async def test_pods_are_listed_with_what_their_policy_says_of_where_they_are() -> None:
+    owner = {"kind": "Job", "name": "train", "uid": "j", "controller": True}
+    publisher = with_pods("well", "ill", "", "unknown", ownerReferences=[owner])
+    told = await pods(publisher)
+    assert (told["version"], told["total"]) == (1, 3)
+    ill, well = told["pods"]  # of the others no node is known
+    assert (ill["node"], ill["atRisk"], ill["use"]) == ("ill", True, "certain")
+    assert ill["worst"] == "node is Unhealthy (0.10): a fault"
+    assert ill["owner"] == {"kind": "Job", "name": "train"}
+    assert (well["node"], well["atRisk"], well["use"], well["since"]) == ("well", False, None, None)
+    assert well["units"] == {b.RESOURCE: 1}
+    told = await pods(publisher, "?at-risk=true")
+    assert ([pod["pod"] for pod in told["pods"]], told["total"]) == (["default/p1"], 1)
+    told = await pods(publisher, "?node=well&namespace=default")
+    assert [pod["pod"] for pod in told["pods"]] == ["default/p0"]
+    assert (await pods(publisher, "?namespace=other"))["pods"] == []
+
+
+async def test_pods_are_listed_only_to_callers_on_this_host() -> None:
+    assert "loopback only" in (await pods(with_pods("ill"), caller="192.0.2.7"))["error"]
+
+
+async def test_no_more_pods_are_listed_than_one_answer_holds() -> None:
+    told = await pods(with_pods(*["ill"] * (MOST_PODS + 2)), "?at-risk=true")
+    assert (len(told["pods"]), told["total"]) == (MOST_PODS, MOST_PODS + 2)
+
+
+async def test_a_finished_pod_is_explained_by_how_it_ended() -> None:
+    publisher = with_pods("well")
+    answers = Answers(publisher, SelectorEngine(), Settings())
+    finished = FinishedPods(publisher)
+    browse = Browse(answers, CollectorRegistry(), {}, 300.0, finished=finished)
+    ended = b.gpu_pod(name="done")
+    ended["spec"]["nodeName"] = "well"
+    ended["status"] = {
+        "phase": "Failed",
+        "reason": "UnexpectedAdmissionError",
+        "message": "Allocate failed",
+        "startTime": "2026-01-01T00:00:00Z",
+    }
+    finished.put(b.pod(ended))
+    request: Any = make_mocked_request("GET", "/explain?pod=default/done").clone(remote="::1")
+    body = (await browse.explain(request)).body
+    assert isinstance(body, bytes)
+    told = msgspec.json.decode(body)
+    assert told["notes"] == [
+        "the pod is finished: Failed on well at 2026-01-01T00:00:00Z (UnexpectedAdmissionError: "
+        "Allocate failed); the verdicts are for another pod like it"
+    ]
+    assert told["placed"] is None
+    assert told["nodes"]["well"]["fits"]
+    again = {**ended, "status": {"phase": "Pending"}}
+    finished.put(b.pod(again))
+    assert finished.get("default/done") is None

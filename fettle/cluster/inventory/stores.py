@@ -8,7 +8,6 @@ as what changed since it was last shown.
 from collections import UserDict, defaultdict
 from collections.abc import (
     ItemsView,
-    Iterable,
     Iterator,
     KeysView,
     Mapping,
@@ -23,6 +22,7 @@ from fettle.cluster.view import View
 from fettle.dra import extended_claim_owner
 from fettle.health import claims_mentioned
 from fettle.model import Policy
+from fettle.pacing import pause
 
 V = TypeVar("V")
 
@@ -100,13 +100,20 @@ def changed_keys(before: Mapping[str, V], after: Mapping[str, V]) -> Iterator[st
     """The keys of two shown mappings under which they do not have the same object."""
     if before is after:
         return
-    if isinstance(before, Overlay) and isinstance(after, Overlay) and before._base is after._base:
-        keys: Iterable[str] = {**before._over, **after._over}
-    else:
-        keys = {**dict(before.items()), **dict(after.items())}
-    for key in keys:
-        if before.get(key) is not after.get(key):
+    if isinstance(before, Overlay) and isinstance(after, Overlay):
+        if before._base is after._base:
+            keys = before._over | after._over
+            yield from (key for key in keys if before.get(key) is not after.get(key))
+            return
+        before, after = before._whole(), after._whole()
+    for key, value in after.items():
+        if before.get(key) is not value:
             yield key
+        pause()
+    for key in before:
+        if key not in after:
+            yield key
+        pause()
 
 
 class LayeredDict(UserDict[str, V]):

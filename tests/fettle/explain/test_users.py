@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from fettle.api import resource
 from fettle.cli.printing import print_devices
-from fettle.cluster import NodeView, View
+from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.explain.devices import list_network_devices, list_nodes
 from fettle.explain.users import Users
 from fettle.model import Health
@@ -122,6 +123,110 @@ def test_a_unit_names_the_pods_that_hold_it_or_a_replica_of_it() -> None:
     assert found["GPU-1"] == ["default/a", "default/b"]
     assert found["GPU-2"] == ["default/b"]
     assert found["node"] == ["default/a", "default/b"]
+
+
+def use(node: NodeView, *pods: Raw) -> dict[str, tuple[str, list[str], list[str]]]:
+    """Who certainly holds each unit with a name, and who else may."""
+    (told,) = list_nodes(seen(node, pods=pods))
+    return {
+        unit["unit"]: (unit["use"], unit["usedBy"], unit["possiblyUsedBy"])
+        for resource in told["resources"]
+        for unit in resource["units"]
+    }
+
+
+def having(name: str, count: int, phase: str = "Running", units: tuple[str, ...] = ()) -> Raw:
+    pod = placed(name, units=units)
+    pod["spec"] = {**b.gpu_pod(count)["spec"], "nodeName": "n"}
+    pod["status"]["phase"] = phase
+    return pod
+
+
+BAD = b.node(gpus=8, units={"bad": 0.1})
+NOBODY: tuple[str, list[str], list[str]] = ("nobody", [], [])
+
+
+def test_a_pod_that_holds_all_units_of_a_node_certainly_holds_each() -> None:
+    assert use(BAD, having("all", 8))["bad"] == ("certain", ["default/all"], [])
+
+
+def test_a_pod_that_holds_some_units_of_a_node_may_hold_any() -> None:
+    assert use(BAD, having("some", 7))["bad"] == ("possible", [], ["default/some"])
+    assert use(BAD)["bad"] == NOBODY
+
+
+def test_one_of_the_pods_that_together_hold_all_units_certainly_holds_each() -> None:
+    found = use(BAD, having("a", 4), having("b", 4))
+    assert found["bad"] == ("certain", [], ["default/a", "default/b"])
+
+
+def test_of_a_pod_that_does_not_run_yet_nothing_is_certain() -> None:
+    assert use(BAD, having("all", 8, "Pending"))["bad"] == ("possible", [], ["default/all"])
+
+
+def test_a_withdrawn_unit_may_be_held_still_and_is_if_more_are_held_than_left() -> None:
+    withdrawn = b.node(gpus=7, units={"bad": 0.1}, withdrawn=frozenset({"bad"}))
+    assert use(withdrawn, having("all", 8))["bad"] == ("certain", ["default/all"], [])
+    assert use(withdrawn, having("rest", 7))["bad"] == ("possible", [], ["default/rest"])
+
+
+def test_a_unit_that_a_restarted_device_plugin_no_longer_counts_is_one_more() -> None:
+    unit = UnitView("bad", b.health(0.1), withdrawn=1)
+    lost = msgspec.structs.replace(
+        b.node(), plugins={b.RESOURCE: PluginView(b.RESOURCE, 7, 7, (unit,))}
+    )
+    assert use(lost, having("rest", 7))["bad"][0] == "possible"
+    assert use(lost, having("all", 8))["bad"][0] == "certain"
+
+
+def test_units_that_the_kubelet_names_are_no_others() -> None:
+    others = tuple(f"gpu-{n}" for n in range(3))
+    assert use(BAD, having("a", 3, units=others))["bad"] == NOBODY
+    found = use(BAD, having("a", 3, units=others), having("b", 5))
+    assert found["bad"] == ("certain", ["default/b"], [])
+    found = use(BAD, having("a", 3, units=others), having("b", 4))
+    assert found["bad"] == ("possible", [], ["default/b"])
+    found = use(BAD, having("a", 2, units=("bad", "gpu-1")), having("b", 6))
+    assert found["bad"] == ("certain", ["default/a"], [])
+
+
+def test_a_pod_with_most_replicas_certainly_holds_some_of_a_shared_gpu() -> None:
+    shared = b.node(gpus=8, units={"bad": 0.1}, shared=4)
+    assert use(shared, having("few", 4))["bad"] == ("possible", [], ["default/few"])
+    assert use(shared, having("most", 5))["bad"] == ("certain", ["default/most"], [])
+
+
+def test_a_unit_that_may_belong_to_another_resource_is_never_certain() -> None:
+    unit = UnitView("bad", b.health(0.1), alternatives=("other",))
+    node = msgspec.structs.replace(
+        b.node(), plugins={b.RESOURCE: PluginView(b.RESOURCE, 8, 8, (unit,))}
+    )
+    assert use(node, having("all", 8))["bad"] == ("possible", [], ["default/all"])
+
+
+@pytest.mark.parametrize(
+    ("pods", "cell"),
+    [
+        ((having("a", 1),), "possibly default/a"),
+        ((having("a", 4), having("b", 4)), "one of default/a"),
+        ((having("a", 8),), "default/a"),
+    ],
+)
+def test_it_is_printed_whether_a_use_is_certain(
+    pods: tuple[Raw, ...], cell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"  {cell} " in shown(seen(BAD, pods=pods), capsys)[1] + " "
+
+
+def test_it_is_printed_that_nobody_holds_a_device(capsys: pytest.CaptureFixture[str]) -> None:
+    view = seen(
+        divided("gpu-0", "gpu-1"), pods=(placed("a"),), claims=(holding("c", "gpu-0", pods=("a",)),)
+    )
+    lines = shown(view, capsys)
+    assert [("nobody" in line, "default/a" in line) for line in lines[1:]] == [
+        (False, True),
+        (True, False),
+    ]
 
 
 def shown(view: View, capsys: pytest.CaptureFixture[str]) -> list[str]:

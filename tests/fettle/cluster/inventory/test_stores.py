@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cluster.inventory.stores import LayeredDict
+from fettle.cluster.inventory.stores import LayeredDict, changed_keys
 
 KEYS = st.integers(0, 200).map(str)
 STEPS = st.lists(
@@ -38,6 +40,9 @@ def test_what_was_shown_is_what_was_there_at_that_time(
                 assert [*shown[-1][0].items()] == [*shown[-1][0].items()]
     shown.append((store.shown(), dict(model)))
     assert dict(store) == model
+    for (before, then), (after, now) in pairwise(shown):
+        differ = {key for key in {*then, *now} if then.get(key) is not now.get(key)}
+        assert {*changed_keys(before, after)} == differ
     for seen, expected in shown:
         assert len(seen) == len(expected)
         assert all(seen.get(str(k)) is expected.get(str(k)) for k in range(202))

@@ -1,0 +1,111 @@
+"""Events on pods that are on what their own policy refuses."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fettle.client import EventRecorder, Session, event_recorder
+from fettle.steward import STEWARD, RiskEvents
+from tests.fettle import building as b
+from tests.fettle.client.fake_api import FakeApi, fake_api
+from tests.fettle.scheduling.test_at_risk import Watched, placed
+
+ILL, WORSE = b.node(gpus=8, own=b.health(0.5)), b.node(gpus=8, own=b.health(0.1))
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with fake_api() as api:
+        yield api
+
+
+@pytest.fixture
+async def session(api: FakeApi, tmp_path: Path) -> AsyncIterator[Session]:
+    async with await Session.open(api.kubeconfig(tmp_path)) as session:
+        yield session
+
+
+class Telling:
+    """A steward's Events about a cluster; `again` is the next leader, or the same after a
+    restart."""
+
+    def __init__(self, session: Session, cluster: Watched, **how: Any) -> None:
+        self.results: list[str] = []
+        self.recorder = EventRecorder(session, STEWARD, "one", self.results.append)
+        self.events = RiskEvents(cluster.at_risk, self.recorder, **how)
+
+    async def tell(self) -> None:
+        self.events._tell_all()
+        await self.recorder.write()
+
+
+def told(api: FakeApi) -> list[tuple[str, str]]:
+    events = api.objects.get("events", {}).values()
+    return [(event["regarding"]["name"], event["note"]) for event in events]
+
+
+async def test_a_pod_is_told_once_for_each_reason(api: FakeApi, session: Session) -> None:
+    cluster = Watched()
+    telling = Telling(session, cluster)
+    await cluster.see(ILL, pods=(placed("p", gpus=1), placed("easy", gpus=1, policy="inference")))
+    await telling.tell()
+    await telling.tell()
+    await cluster.see(b.node(gpus=8))
+    await telling.tell()
+    await cluster.see(ILL)
+    await telling.tell()
+    why = "policy training refuses where the pod is, on node n: node is Degraded (0.50): a fault"
+    assert told(api) == [("p", why)]
+    await cluster.see(WORSE)
+    await telling.tell()
+    assert sorted(name for name, _ in told(api)) == ["easy", "p", "p"]
+    assert all("series" not in event for event in api.objects["events"].values())
+
+
+async def test_the_next_leader_does_not_repeat_it(api: FakeApi, session: Session) -> None:
+    cluster = Watched()
+    await cluster.see(ILL, pods=(placed("p", gpus=1),))
+    for _ in range(2):
+        telling = Telling(session, cluster)
+        await telling.tell()
+        assert telling.results == ["written"]
+    assert len(told(api)) == 1
+
+
+async def test_what_is_held_back_is_told_later(
+    api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Watched()
+    number = event_recorder.BURST + 1
+    await cluster.see(
+        b.node(gpus=64, own=b.health(0.1)),
+        pods=tuple(placed(f"p{i}", gpus=1) for i in range(number)),
+    )
+    telling = Telling(session, cluster)
+    await telling.tell()
+    await telling.tell()
+    assert telling.results.count("held_back") == 1
+    assert len(told(api)) == event_recorder.BURST
+    telling.events._full.clear()
+    monkeypatch.setattr(event_recorder, "REFILL_S", 1e-6)
+    await telling.tell()
+    assert len(told(api)) == number
+
+
+async def test_nothing_is_written_about_pods_of_which_nothing_may_be(
+    api: FakeApi, session: Session
+) -> None:
+    cluster = Watched()
+    await cluster.see(WORSE, pods=(placed("p", gpus=1),))
+    await Telling(session, cluster, writes_about=lambda _: False).tell()
+    assert told(api) == []
+
+
+async def test_what_a_breaker_overrules_is_not_told(api: FakeApi, session: Session) -> None:
+    cluster = Watched()
+    nodes = (b.node(f"n{i}", gpus=8, own=b.health(0.1)) for i in range(12))
+    await cluster.see(*nodes, pods=(placed("p", "n0", gpus=1),))
+    await Telling(session, cluster).tell()
+    assert told(api) == []
