@@ -22,9 +22,9 @@ from fettle.explain import (
     list_network_devices,
     list_nodes,
     list_unknown_conditions,
+    plain_placed,
     plain_reason,
     texts,
-    plain_placed,
 )
 from fettle.model import ANNOTATION, reasons, why_unreadable
 from fettle.model.reasons import Reason

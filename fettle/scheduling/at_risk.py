@@ -235,7 +235,7 @@ class AtRisk:
         self.found, self._view = found, view
 
     async def _overruled_otherwise(self, found: Mapping[str, PlacedPod]) -> set[str]:
-        """Take in which breakers are open; returns the nodes with pods for which that changes
+        """Take in what breakers set aside; returns the nodes with pods for which that changes
         something."""
         pods: dict[Placement, list[PlacedPod]] = defaultdict(list)
 
@@ -249,10 +249,10 @@ class AtRisk:
         dirty: set[str] = set()
         for placement in islice(pods, MAX_PLACEMENTS):
             # Not within a time slice: it may count breakers, which only one may do at a time.
-            now = self._answers.breaker(placement).open
+            now = self._answers.breaker(placement).set_aside
             accepted = before.get(placement) or self._answers.acceptance(placement)
-            if now != accepted.open_breakers:
-                accepted = msgspec.structs.replace(accepted, open_breakers=now)
+            if now != accepted.set_aside:
+                accepted = msgspec.structs.replace(accepted, set_aside=now)
                 dirty.update(placed.pod.node_name for placed in pods[placement])
             self._acceptances[placement] = accepted
         return dirty

@@ -153,7 +153,7 @@ def judge_placed(
     the node's resources, `bound_at` is when the pod was bound.
     """
     node = without_domains(unrelated_domains(demand, node), node, acceptance.thresholds)
-    parts = [node_part(node, acceptance, only_admin_access=demand.only_admin_access)]
+    parts: list[Part] = []
     held: list[HeldUnit] = []
     for units in demand.units:
         if (plugin := node.plugins.get(units.resource)) is not None:
@@ -161,6 +161,9 @@ def judge_placed(
             held += mine
             parts.append(_units_part(units.resource, mine, acceptance))
     parts += [bound_part(bound, node, acceptance) for bound in demand.bound]
+    pools = frozenset[str]().union(*(part.pools for part in parts))
+    of_node = node_part(node, acceptance, pools, only_admin_access=demand.only_admin_access)
+    parts.insert(0, of_node)
     return PlacedVerdict(combine(parts, node, acceptance), tuple(held))
 
 
@@ -192,6 +195,6 @@ def _units_part(resource: str, held: Sequence[HeldUnit], acceptance: Acceptance)
                 unit.health,
                 acceptance.placement.min_score,
             )
-            part.refusals.append(why)
-            part.held = part.held or unit.health.held
+            still = not acceptance.accepts(acceptance.refuses_by(unit.health, resource))
+            (part.refusals if still else part.overruled).append(why)
     return part

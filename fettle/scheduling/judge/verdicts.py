@@ -24,7 +24,6 @@ from fettle.scheduling.judge.parts import Choice, Part, node_part, rejected_part
 from fettle.scheduling.judge.scores import host_score
 from fettle.scheduling.judge.units import units_part
 
-
 LAST_SCORE = 2
 """Nodes that are allowed for a breaker alone score no higher, and all others that fit do."""
 

@@ -202,8 +202,9 @@ def test_what_is_set_aside_only_scores_and_another_rule_still_refuses() -> None:
     assert degraded.overruled
     assert degraded.score == LAST_SCORE
     other = b.ill(("test", 0.5), ("another rule", 0.5))
-    (refusal,) = judge(demand, b.node(gpus=8, own=other), broken, Allocator(every_device)).refusals
-    assert "another rule" in text(refusal)
+    refused = judge(demand, b.node(gpus=8, own=other), broken, Allocator(every_device))
+    assert not refused.fits
+    assert all("another rule" in text(why) for why in refused.refusals)
 
 
 def test_what_is_set_aside_in_another_pool_changes_nothing() -> None:
