@@ -17,7 +17,7 @@ import msgspec
 
 from fettle.api import core, nvidia, resource
 from fettle.dra import PoolView
-from fettle.model import Health, Policy, UnknownCondition
+from fettle.model import Health, Hold, Policy, Subject, UnknownCondition
 
 
 class UnitView(msgspec.Struct, frozen=True, gc=False):
@@ -118,6 +118,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     - `extended_claims`: those of `claims` that the scheduler made for extended resources, by the
       UID of their pod.
     - `served`: by kind, whether the cluster serves it.
+    - `holds`: what operators hold now. `taint_rules` are by name.
     - `quotas` are by namespace, `compute_domains` by UID; None where they are not read.
     """
 
@@ -134,6 +135,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     policies: Mapping[str, Policy] = {}
     quarantined: Mapping[str, str] = {}
     served: Mapping[str, bool] = {}
+    holds: Mapping[Subject, tuple[Hold, ...]] = {}
+    taint_rules: Mapping[str, resource.DeviceTaintRule] = {}
     quotas: Mapping[str, tuple[core.ResourceQuota, ...]] | None = None
     compute_domains: Mapping[str, nvidia.ComputeDomain] | None = None
 

@@ -9,6 +9,16 @@ from fettle.health.fading import source_of
 from fettle.health.score import DIGITS, known_score, proven_evidence
 from fettle.health.signals import gpu_names
 from fettle.health.signals.claims import has_device_status, report_of_claim
+from fettle.health.signals.holds import (
+    HOLD_SOURCE,
+    describe_hold,
+    holds_on_devices,
+    holds_on_node,
+    in_force,
+    name_of_held,
+    rfc3339,
+    written,
+)
 from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.pods import DEVICE_STATUS_SOURCE, claims_mentioned, report_of_pod
 from fettle.health.signals.reports import SignalReport, one_line
@@ -19,17 +29,23 @@ from fettle.health.states import START
 __all__ = [
     "DEVICE_STATUS_SOURCE",
     "DIGITS",
+    "HOLD_SOURCE",
     "START",
     "HealthBook",
     "SignalReport",
     "SignalRules",
     "assess",
     "claims_mentioned",
+    "describe_hold",
     "gpu_names",
     "has_device_status",
+    "holds_on_devices",
+    "holds_on_node",
+    "in_force",
     "is_same_health",
     "known_score",
     "load_rules",
+    "name_of_held",
     "one_line",
     "proven_evidence",
     "report_of_claim",
@@ -37,6 +53,8 @@ __all__ = [
     "report_of_pod",
     "report_of_slice",
     "report_of_taint_rule",
+    "rfc3339",
     "selects_device",
     "source_of",
+    "written",
 ]

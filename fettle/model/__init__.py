@@ -7,6 +7,7 @@ from fettle.model import errors, reasons
 from fettle.model.annotations import (
     ANNOTATION,
     ANNOTATIONS,
+    FURTHER_HOLD,
     HOLD,
     INJECTED,
     JOB_EXIT_CODES,
@@ -38,6 +39,7 @@ from fettle.model.errors import (
 from fettle.model.evidence import Evidence, EvidenceKind, Family, TaintRef, UnknownCondition
 from fettle.model.field_checks import shown
 from fettle.model.health import SOUND, UNKNOWN_SCORE, Health, Kept, State, Weighed
+from fettle.model.holds import Hold
 from fettle.model.policy import (
     BUILT_IN,
     DEGRADED_TAINT,
@@ -70,6 +72,7 @@ __all__ = [
     "BUILT_IN",
     "DEGRADED_TAINT",
     "DEVICE_FAILED",
+    "FURTHER_HOLD",
     "HOLD",
     "INFERENCE",
     "INJECTED",
@@ -98,6 +101,7 @@ __all__ = [
     "FettleError",
     "Forbidden",
     "Health",
+    "Hold",
     "Invalid",
     "Kept",
     "NoCluster",

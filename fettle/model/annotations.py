@@ -14,7 +14,10 @@ ANNOTATIONS = (ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION)
 INJECTED = "fettle.dev/injected"
 """On an object that the webhook changed: lists what its policy put in, by path."""
 HOLD = "fettle.dev/hold"
-"""On a Node or ResourceSlice: an operator keeps its devices from use. The value is the reason."""
+"""On a Node or ResourceSlice: an operator keeps its devices from use. The value is the reason, or
+an object (`fettle/health/signals/holds.py`). Also the key of the taint that goes with a hold."""
+FURTHER_HOLD = "fettle.dev/hold-"
+"""Begins the keys of further holds on the same object, each on its own."""
 JOB_EXIT_CODES = "fettle.dev/job-exit-codes"
 """On pods: exit codes that their Job reserves for its own podFailurePolicy."""
 WOKEN_AT = "fettle.dev/woken-at"
@@ -27,4 +30,4 @@ KNOWN = frozenset((*ANNOTATIONS, INJECTED, HOLD, JOB_EXIT_CODES, WOKEN_AT, PURPO
 
 def is_unknown(key: str) -> bool:
     """Whether an annotation has Fettle's prefix but is none that Fettle knows."""
-    return key.startswith(OWN_PREFIX) and key not in KNOWN
+    return key.startswith(OWN_PREFIX) and key not in KNOWN and not key.startswith(FURTHER_HOLD)

@@ -31,11 +31,13 @@ from fettle.health import (
     report_of_taint_rule,
     selects_device,
 )
-from fettle.model import DeviceId, Evidence, EvidenceKind, NodeId
+from fettle.model import DeviceId, Evidence, EvidenceKind, Hold, NodeId, Subject
 from fettle.pacing import pause
 
 _QUARANTINED = "quarantined"
 """Stands for the quarantine among the kinds of which a view may show something new."""
+_HELD = "held"
+"""Stands for holds among them."""
 _GRANULARITY_S = 1.0
 """Times of the API are whole seconds."""
 
@@ -141,6 +143,7 @@ class Inventory:
 
     def age(self, now: float) -> None:
         """Mark as dirty what time alone has changed."""
+        self._reports.end_holds(now)
         self._nodes.mark_dirty(self._book.changed_by_time(now))
 
     def refresh(self, now: float) -> Iterator[None]:
@@ -173,6 +176,8 @@ class Inventory:
             pods=stores.pods.shown(),
             quarantined=self._quarantined(previous),
             served=served,
+            holds=self._reports.holds(),
+            taint_rules=stores.rules.shown(),
             quotas=stores.quotas(previous, served),
             compute_domains=stores.compute_domains(previous, served),
         )
@@ -360,18 +365,55 @@ class Reports:
         self._stores = stores
         self._devices = devices
         self._nodes = nodes
+        self._holds: dict[str, tuple[Kind, str, tuple[Hold, ...]]] = {}
+        """By the name of the reporter: the object, and the holds that it records."""
+        self._shown_holds: Mapping[Subject, tuple[Hold, ...]] | None = {}
 
     def deliver(self, report: SignalReport, now: float) -> None:
         self._nodes.mark_dirty(self._book.report(report, now))
 
+    def holds(self) -> Mapping[Subject, tuple[Hold, ...]]:
+        """What operators hold now; the same mapping as long as nothing about it changes."""
+        if self._shown_holds is None:
+            shown: dict[Subject, tuple[Hold, ...]] = {}
+            for _, _, holds in self._holds.values():
+                for hold in holds:
+                    shown[hold.subject] = (*shown.get(hold.subject, ()), hold)
+            self._shown_holds = shown
+        return self._shown_holds
+
+    def end_holds(self, now: float) -> None:
+        """Look again at the objects of which a hold is over."""
+        over = [
+            (kind, key)
+            for kind, key, holds in self._holds.values()
+            if any(hold.until <= now for hold in holds)
+        ]
+        for kind, key in over:
+            found = self._stores.of(kind)[key]
+            self.of_node(found, now) if kind is kinds.NODE else self.of_slices(found, now)
+
+    def _note_holds(self, kind: Kind, key: str, holds: tuple[Hold, ...]) -> None:
+        name = f"{kind.name} {key}"
+        if holds == (self._holds[name][2] if name in self._holds else ()):
+            return
+        if holds:
+            self._holds[name] = kind, key, holds
+        else:
+            del self._holds[name]
+        self._shown_holds = None
+        self._stores.touched.add(_HELD)
+
     def vanish(self, kind: Kind, key: str, now: float) -> None:
         """An object is gone and says nothing any more."""
+        self._note_holds(kind, key, ())
         self._nodes.mark_dirty(self._book.vanish(f"{kind.name} {key}", now))
 
     def of_node(self, node: core.Node, now: float) -> None:
         report = report_of_node(node, self._rules, now)
         self._nodes.note_named_units(node.metadata.name, report.units)
         self._nodes.note_unknown_conditions(node.metadata.name, report.unknown_conditions)
+        self._note_holds(kinds.NODE, node.metadata.name, report.holds)
         self.deliver(report, now)
 
     def of_slices(self, changed: resource.ResourceSlice, now: float) -> None:
@@ -380,6 +422,8 @@ class Reports:
         for slice_, _, ids in self._devices.changed_slices_of(changed):
             report = report_of_slice(slice_.raw, self._rules, now)
             evidence = tuple(e for e in report.evidence if e.subject in ids)
+            holds = tuple(hold for hold in report.holds if hold.subject in ids)
+            self._note_holds(kinds.SLICE, slice_.raw.metadata.name, holds)
             self.deliver(report._replace(evidence=evidence), now)
 
     def of_rule(self, name: str, now: float) -> None:

@@ -158,7 +158,7 @@ class Stores:
         self.classes: LayeredDict[resource.DeviceClass] = LayeredDict()
         self.templates: LayeredDict[resource.ResourceClaimTemplate] = LayeredDict()
         self.extended: LayeredDict[resource.ResourceClaim] = LayeredDict()
-        self.rules: dict[str, resource.DeviceTaintRule] = {}
+        self.rules: LayeredDict[resource.DeviceTaintRule] = LayeredDict()
         self._of: dict[str, MutableMapping[str, Any]] = {name: {} for name in kinds.BY_NAME} | {
             kinds.NODE.name: self.nodes,
             kinds.POD.name: self.pods,
@@ -271,4 +271,4 @@ def is_same_object(old: WireObject, new: WireObject) -> bool:
 _BASIS = frozenset(
     kind.name for kind in (kinds.CLASS, kinds.CLAIM, kinds.TEMPLATE, kinds.NAMESPACE, kinds.POLICY)
 )
-_SHOWN = _BASIS | {kind.name for kind in (kinds.POD, *kinds.ON_DEMAND)}
+_SHOWN = _BASIS | {kind.name for kind in (kinds.POD, kinds.TAINT_RULE, *kinds.ON_DEMAND)}

@@ -33,6 +33,13 @@ def index(number: object) -> str:
     return f"index:{number}"
 
 
+def normal(name: str) -> str:
+    """A name as people write it, as it is written here: `pci:c4:00.0` in full, the rest as it
+    is."""
+    kind, _, rest = name.partition(":")
+    return pci(rest) if kind == "pci" else name
+
+
 def rank(name: str) -> tuple[int, str]:
     """A sort key: the most reliable names sort first."""
     return _RANKS.get(name.partition(":")[0], 0), name

@@ -14,15 +14,14 @@ from fettle.api import core
 from fettle.api.meta import Condition, unix_s
 from fettle.dra import is_device_resource, units_of
 from fettle.health.signals import gpu_names, nvsentinel
-from fettle.health.signals.pods import refusals_on
-from fettle.health.signals.reports import (
+from fettle.health.signals.holds import (
     HOLD_SOURCE,
-    Fault,
-    SignalReport,
-    heaviest,
-    one_line,
-    operator_holds,
+    evidence_of_holds,
+    holds_on_node,
+    in_force,
 )
+from fettle.health.signals.pods import refusals_on
+from fettle.health.signals.reports import Fault, SignalReport, heaviest, one_line
 from fettle.health.signals.rule_tables import ConditionRow, LabelRow, SignalRules
 from fettle.model import (
     OWN_PREFIX,
@@ -57,14 +56,15 @@ class NodeReport(NamedTuple):
 
 
 def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalReport:
-    """Conditions, labels, withdrawn devices, and the operator's hold."""
+    """Conditions, labels, withdrawn devices, and the operator's holds."""
     parts = (
         _of_conditions(node, rules, now),
         _of_labels(node, rules, now),
         _of_gaps(node, rules, now),
     )
     name = node.metadata.name
-    held = operator_holds(node.metadata, f"Node {name}", (NodeId(name),), now)
+    holds = in_force(holds_on_node(node.metadata), now)
+    held = evidence_of_holds(holds, f"Node {name}", now)
     info = node.status.node_info if node.status is not None else None
     return SignalReport(
         reporter=f"Node {name}",
@@ -76,6 +76,7 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         stale=heaviest(e for part in parts for e in part.stale),
         remediated=parts[0].remediated,
         unknown_conditions=parts[0].unknown_conditions,
+        holds=holds,
     )
 
 

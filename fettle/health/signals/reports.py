@@ -4,13 +4,12 @@ Made by the other modules here, folded into the ledger by the health book.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
 
-from fettle.api.meta import ObjectMeta
-from fettle.model import HOLD, Evidence, EvidenceKind, Family, Subject, UnitId, UnknownCondition
+from fettle.model import Evidence, EvidenceKind, Hold, Subject, UnitId, UnknownCondition
 
 TEXT_LIMIT = 240
 """Maximum length of an explanation in characters. What producers write can be far longer."""
@@ -37,6 +36,7 @@ class SignalReport(NamedTuple):
     - `remediated`: the faults that a remediation has dealt with, unless they came after it; None if
       the object mentions no remediation.
     - `unknown_conditions`: conditions that no rule names.
+    - `holds`: an operator's holds that are in force. Their evidence is among the rest.
     """
 
     reporter: str
@@ -50,6 +50,7 @@ class SignalReport(NamedTuple):
     stale: tuple[Evidence, ...] = ()
     remediated: tuple[Fault, ...] | None = None
     unknown_conditions: tuple[UnknownCondition, ...] = ()
+    holds: tuple[Hold, ...] = ()
 
     @property
     def units(self) -> frozenset[UnitId]:
@@ -80,29 +81,6 @@ def heaviest(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
 
 def _rank(one: Evidence) -> tuple[float, bool, str]:
     return one.weight, one.kind is EvidenceKind.LATCHED, one.text
-
-
-HOLD_SOURCE = f"annotation {HOLD}"
-
-
-def operator_holds(
-    metadata: ObjectMeta, reporter: str, subjects: Iterable[Subject], now: float
-) -> Iterator[Evidence]:
-    """Evidence for the annotation `fettle.dev/hold`, if the object has it, about each subject."""
-    reason = metadata.annotation(HOLD)
-    if reason is None or reason.strip().lower() == "false":
-        return
-    for subject in subjects:
-        yield Evidence(
-            subject=subject,
-            family=Family.OPERATOR,
-            kind=EvidenceKind.LATCHED,
-            weight=1.0,
-            source=HOLD_SOURCE,
-            reporter=reporter,
-            text=one_line(f"held by an operator: {reason.strip() or 'no reason given'}"),
-            observed_at=now,
-        )
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 
 from fettle.api import resource
 from fettle.api.meta import unix_s
-from fettle.health.signals.reports import SignalReport, heaviest, one_line, operator_holds
+from fettle.health.signals.holds import evidence_of_holds, holds_on_devices, in_force
+from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_tables import AttributeRow, SignalRules
 from fettle.model import OWN_PREFIX, DeviceId, Evidence, TaintRef
 
@@ -25,9 +26,10 @@ def report_of_slice(slice_: resource.ResourceSlice, rules: SignalRules, now: flo
     ]
     tainted = _of_taints(slice_, reporter, rules, now)
     described = _of_attributes(slice_, reporter, rules, now)
-    held = operator_holds(slice_.metadata, reporter, devices, now)
+    holds = in_force(holds_on_devices(slice_.metadata, devices), now)
+    held = evidence_of_holds(holds, reporter, now)
     evidence = heaviest((*tainted, *described, *held))
-    return SignalReport(reporter, evidence, absent_is_clear=True)
+    return SignalReport(reporter, evidence, absent_is_clear=True, holds=holds)
 
 
 def report_of_taint_rule(
