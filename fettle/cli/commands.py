@@ -170,6 +170,61 @@ def devices(everything: bool, server: str, output: str) -> None:
     printing.list_devices(server, output, everything=everything)
 
 
+_OPERATOR = click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="Your kubeconfig. By default as for kubectl.",
+)
+
+
+@main.command()
+@click.argument("where", metavar="NODE[/DEVICE]")
+@click.option("--reason", required=True, help="Why, for whoever finds the hold.")
+@click.option(
+    "--until",
+    metavar="TIME|DURATION",
+    help="When it ends by itself, such as 4h, 1d12h or 2026-05-01T18:00Z. By default it stays.",
+)
+@_OPERATOR
+def hold(where: str, reason: str, until: str | None, kubeconfig: Path | None) -> None:
+    """Keep new pods off a node, or off one device or unit of it.
+
+    DEVICE is a DRA device (gpu-3; POOL/gpu-3 or DRIVER/POOL/gpu-3 if there are several), or a unit
+    of a device plugin: 3, index:3, a UUID or pci:ADDRESS, after RESOURCE/ if there are several.
+    """
+    from fettle.cli import holding
+
+    holding.hold(where, reason, until, kubeconfig)
+
+
+@main.command()
+@click.argument("where", metavar="NODE[/DEVICE]")
+@click.option("--by", metavar="NAME", help="Release what this operator holds, instead of yours.")
+@click.option("--all", "everybody", is_flag=True, help="Release it, whoever holds it.")
+@_OPERATOR
+def release(where: str, by: str | None, everybody: bool, kubeconfig: Path | None) -> None:
+    """End your hold on a node, or on a device or unit of it, and holds that name nobody.
+
+    A node's hold and those of its devices end each by itself.
+    """
+    from fettle.cli import holding
+
+    if by and everybody:
+        raise click.UsageError("--by and --all are mutually exclusive.")
+    holding.release(where, by, everybody, kubeconfig)
+
+
+@main.command()
+@click.argument("node", required=False)
+@_OUTPUT
+@_OPERATOR
+def holds(node: str | None, output: str, kubeconfig: Path | None) -> None:
+    """What is held, by whom, since when, until when, and whether the scheduler itself obeys."""
+    from fettle.cli import holding
+
+    holding.list_holds(node, output, kubeconfig)
+
+
 @main.command()
 @click.option(
     "--at-risk", is_flag=True, help="Only those whose own policy refuses where they are now."

@@ -37,7 +37,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class ClusterConnection(NamedTuple):
-    """The official client, and the namespace we live in or work in by default.
+    """The official client, the namespace we live in or work in by default, and the name that the
+    kubeconfig gives to the user.
 
     `authority`: where the certificates come from that we trust servers by, for people.
     `expires_at`: when the credentials end, in Unix seconds; infinite if that is not known.
@@ -47,6 +48,7 @@ class ClusterConnection(NamedTuple):
     namespace: str
     authority: str
     expires_at: float = float("inf")
+    user: str = ""
 
 
 async def connect(kubeconfig: Path | None, account: Path | None = None) -> ClusterConnection:
@@ -89,6 +91,7 @@ async def _from_files(named: str, origin: str) -> ClusterConnection:
         found.namespace or DEFAULT_NAMESPACE,
         "certificate-authority in the kubeconfig",
         found.expires_at,
+        found.user,
     )
 
 

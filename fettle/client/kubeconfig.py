@@ -60,6 +60,7 @@ class KubeConfig(NamedTuple):
     headers: Sequence[tuple[str, str]]
     namespace: str
     expires_at: float
+    user: str
 
 
 async def load(paths: str, files: ExitStack) -> KubeConfig:
@@ -79,9 +80,10 @@ async def load(paths: str, files: ExitStack) -> KubeConfig:
         configuration.api_key["BearerToken"] = token.strip()  # a token file may end with a newline
     _check_loaded(configuration)
     _check_certificates(configuration, loader.user)
-    namespace = loader.current_context["context"].get("namespace")
+    context = loader.current_context["context"]
+    namespace, user = context.get("namespace"), context.get("user")
     namespace = namespace if isinstance(namespace, str) else ""
-    return KubeConfig(configuration, headers, namespace, loader.expires_at)
+    return KubeConfig(configuration, headers, namespace, loader.expires_at, str(user or ""))
 
 
 class _Loader(KubeConfigLoader):  # type: ignore[misc]

@@ -55,13 +55,15 @@ class Session:
     """Paths are URL paths below the server's, such as `/api/v1/nodes`; results are the raw body.
 
     `namespace` is that of our service account, else that of the kubeconfig's context, else
-    `fettle-system`. `streams` are the watches that are open.
+    `fettle-system`. `user` is the name of the kubeconfig's user; "" in a pod. `streams` are the
+    watches that are open.
     """
 
     def __init__(
         self, connection: ClusterConnection, reconnect: Callable[[], Awaitable[ClusterConnection]]
     ) -> None:
         self.namespace = connection.namespace
+        self.user = connection.user
         self.streams = Streams()
         self._client = connection.client
         self._authority = connection.authority
@@ -104,6 +106,9 @@ class Session:
         """A JSON merge patch."""
         call = _Call("PATCH", path, body=body, content_type="application/merge-patch+json")
         return await self._call(call, timeout_s)
+
+    async def delete(self, path: str, *, timeout_s: float = 10.0) -> bytes:
+        return await self._call(_Call("DELETE", path), timeout_s)
 
     async def stream(
         self,

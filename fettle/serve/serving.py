@@ -53,7 +53,7 @@ from fettle.scheduling import Answers, AtRisk, Engines, FinishedPods, Prediction
 from fettle.serve.listening import AppListener, ExtenderListener, Listeners
 from fettle.serve.readiness import Readiness
 from fettle.serve.tasks import Tasks
-from fettle.steward import STEWARD, AllowedNodes, RiskEvents, Steward
+from fettle.steward import STEWARD, AllowedNodes, HoldTaints, RiskEvents, Steward
 from webhook import (
     ALL_PRESERVED,
     REPORTING_CONTROLLER,
@@ -388,7 +388,11 @@ class Runtime:
             identity=identity(),
             settings=self._settings.steward,
             metrics=metrics,
-            beside=[recorder.run, RiskEvents(at_risk, recorder).keep],
+            beside=[
+                recorder.run,
+                RiskEvents(at_risk, recorder).keep,
+                HoldTaints(session, self._publisher).keep,
+            ],
         )
         self._tasks.keep("steward", steward.run(), early=True)
 

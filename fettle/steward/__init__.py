@@ -1,15 +1,20 @@
-"""Decides what to write to the cluster, and writes it: one leader does that. Nothing else writes.
+"""Decides what to write to the cluster, and writes it: one leader does that. Nothing else writes,
+except `fettle hold`, by the same means (`holding`) and with the rights of who calls it.
 
 May import the view and the session, but neither extender nor webhook.
 """
 
+from fettle.steward import holding
 from fettle.steward.allowed_nodes import AllowedNodes
+from fettle.steward.hold_taints import HoldTaints
 from fettle.steward.risk_events import RiskEvents
 from fettle.steward.steward import STEWARD, Steward
 
 __all__ = [
     "STEWARD",
     "AllowedNodes",
+    "HoldTaints",
     "RiskEvents",
     "Steward",
+    "holding",
 ]

@@ -1,5 +1,5 @@
-"""The controller: one replica leads, by a Lease, follows the views and wakes pods that wait. Not
-started if the source is a snapshot.
+"""The controller: one replica leads, by a Lease, follows the views, wakes pods that wait, and keeps
+what else is given to it. Not started if the source is a snapshot.
 """
 
 import asyncio

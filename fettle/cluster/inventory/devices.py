@@ -5,7 +5,7 @@ Says which nodes a change concerns. Knows nothing of health, pods or views.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
 import msgspec
@@ -421,6 +421,11 @@ class Devices:
         """The slices of the same pool of which the last change renewed what they say."""
         known = self._pools.get(pool_of(slice_))
         return known.changed_slices if known is not None else []
+
+    def slices_of(self, slice_: resource.ResourceSlice) -> Collection[SliceDevices]:
+        """All slices of the same pool."""
+        known = self._pools.get(pool_of(slice_))
+        return known.devices_by_slice.values() if known is not None else ()
 
     def selected_pools(self, rule: resource.DeviceTaintRule) -> list[PoolId]:
         """Pools in which a rule may select devices."""

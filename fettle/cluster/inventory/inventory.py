@@ -11,7 +11,7 @@ from typing import Any
 from fettle.api import Bad, Pools, complete_node, core, kinds, resource
 from fettle.api.kinds import Kind, WireObject
 from fettle.api.meta import ObjectMeta, unix_s
-from fettle.cluster.inventory.devices import Devices, SliceChange
+from fettle.cluster.inventory.devices import Devices, SliceChange, SliceDevices
 from fettle.cluster.inventory.gathered_pools import pool_of
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.quarantine import Quarantine
@@ -391,7 +391,10 @@ class Reports:
         ]
         for kind, key in over:
             found = self._stores.of(kind)[key]
-            self.of_node(found, now) if kind is kinds.NODE else self.of_slices(found, now)
+            if kind is kinds.NODE:
+                self.of_node(found, now)
+            else:
+                self._of_slices(self._devices.slices_of(found), now)
 
     def _note_holds(self, kind: Kind, key: str, holds: tuple[Hold, ...]) -> None:
         name = f"{kind.name} {key}"
@@ -419,7 +422,10 @@ class Reports:
     def of_slices(self, changed: resource.ResourceSlice, now: float) -> None:
         """What all changed slices of a pool say now. An older generation speaks only for devices
         that no newer one names."""
-        for slice_, _, ids in self._devices.changed_slices_of(changed):
+        self._of_slices(self._devices.changed_slices_of(changed), now)
+
+    def _of_slices(self, slices: Iterable[SliceDevices], now: float) -> None:
+        for slice_, _, ids in slices:
             report = report_of_slice(slice_.raw, self._rules, now)
             evidence = tuple(e for e in report.evidence if e.subject in ids)
             holds = tuple(hold for hold in report.holds if hold.subject in ids)

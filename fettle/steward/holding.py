@@ -1,0 +1,154 @@
+"""What makes the scheduler itself obey a hold, with or without Fettle: a taint on a held node, a
+DeviceTaintRule for a held device. Operators write it with `fettle hold`, and the steward keeps it.
+
+Ours is what has the value or the label that we give it; anything else is left alone. Units of
+device plugins have no taints.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from fettle.api import kinds, resource
+from fettle.api.meta import ObjectMeta
+from fettle.client import Session, served_kinds
+from fettle.health import holds_on_node, in_force
+from fettle.model import HOLD, Conflict, DeviceId, NodeId, NotFound
+
+TAINT_VALUE = "annotated"
+"""Marks a taint that comes and goes with the annotation. One of another value is an operator's."""
+EFFECT = "NoSchedule"
+OWN_LABELS = {"app.kubernetes.io/managed-by": "fettle"}
+_RULE_PREFIX = "fettle-hold-"
+_ATTEMPTS = 5
+"""How often a Node is read again because somebody else wrote first."""
+
+RawNode = dict[str, Any]
+"""A Node as JSON, with all its fields."""
+
+
+class TaintLike(Protocol):
+    """The fields that taints of nodes and of devices have in common."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def value(self) -> str: ...
+
+    @property
+    def effect(self) -> str: ...
+
+
+def is_obeyed(taints: Iterable[TaintLike]) -> bool:
+    """Whether the scheduler obeys a hold: by our taint, or by one that an operator set."""
+    return any(taint.key == HOLD and taint.effect in (EFFECT, "NoExecute") for taint in taints)
+
+
+def is_ours(taint: TaintLike) -> bool:
+    return (taint.key, taint.value, taint.effect) == (HOLD, TAINT_VALUE, EFFECT)
+
+
+def is_our_rule(rule: resource.DeviceTaintRule) -> bool:
+    labels = rule.metadata.labels or {}
+    return is_ours(rule.spec.taint) and labels.items() >= OWN_LABELS.items()
+
+
+def needs_taint_change(taints: Iterable[TaintLike], *, held: bool) -> bool:
+    """Whether a node's taints do not go with whether it is held."""
+    taints = tuple(taints)
+    return not is_obeyed(taints) if held else any(map(is_ours, taints))
+
+
+# A node
+
+
+def is_node_held(node: RawNode, now: float) -> bool:
+    holds = in_force(holds_on_node(metadata_of(node)), now)
+    return any(isinstance(hold.subject, NodeId) for hold in holds)
+
+
+def metadata_of(node: RawNode) -> ObjectMeta:
+    metadata = node["metadata"]
+    return ObjectMeta(name=metadata["name"], annotations=metadata.get("annotations"))
+
+
+def taints_changed(node: RawNode, *, held: bool) -> list[dict[str, str]] | None:
+    """The taints that a node should have; None if it has them."""
+    taints: list[dict[str, str]] = node.get("spec", {}).get("taints") or []
+    read = {id(taint): msgspec.convert(taint, resource.DeviceTaint) for taint in taints}
+    if not needs_taint_change(read.values(), held=held):
+        return None
+    others = [taint for taint in taints if not is_ours(read[id(taint)])]
+    ours = {"key": HOLD, "value": TAINT_VALUE, "effect": EFFECT}
+    return [*others, ours] if held else others
+
+
+async def change_node(
+    session: Session, name: str, change: Callable[[RawNode], dict[str, Any] | None]
+) -> RawNode:
+    """Read a Node and patch it by what `change` makes of it; None leaves it as it is. Nothing that
+    somebody else writes meanwhile is lost. Raises ClusterError. Returns the Node as it is then."""
+    path = f"/api/v1/nodes/{quote(name, safe='')}"
+    for left in reversed(range(_ATTEMPTS)):
+        node: RawNode = msgspec.json.decode(await session.get(path))
+        patch = change(node)
+        if patch is None:
+            return node
+        metadata = {
+            **patch.get("metadata", {}),
+            "resourceVersion": node["metadata"]["resourceVersion"],
+        }
+        with suppress(*([Conflict] if left else [])):
+            patched: RawNode = msgspec.json.decode(
+                await session.patch(path, {**patch, "metadata": metadata})
+            )
+            return patched
+    raise AssertionError("the last attempt returns or raises")
+
+
+# A DRA device
+
+
+def rule_name(device: DeviceId) -> str:
+    return _RULE_PREFIX + hashlib.sha256(str(device).encode()).hexdigest()[:12]
+
+
+async def create_rule(session: Session, device: DeviceId) -> bool:
+    """Have the scheduler obey the hold on a device. False if no DeviceTaintRules are served."""
+    path = await _rules_path(session)
+    if path is None:
+        return False
+    rule = {
+        "apiVersion": path.removeprefix("/apis/").rpartition("/")[0],
+        "kind": kinds.TAINT_RULE.name,
+        "metadata": {"name": rule_name(device), "labels": OWN_LABELS},
+        "spec": {
+            "deviceSelector": {
+                "driver": device.driver,
+                "pool": device.pool,
+                "device": device.device,
+            },
+            "taint": {"key": HOLD, "value": TAINT_VALUE, "effect": EFFECT},
+        },
+    }
+    with suppress(Conflict):  # it is there already
+        await session.create(path, rule)
+    return True
+
+
+async def delete_rule(session: Session, name: str) -> None:
+    if (path := await _rules_path(session)) is not None:
+        with suppress(NotFound):
+            await session.delete(f"{path}/{quote(name, safe='')}")
+
+
+async def _rules_path(session: Session) -> str | None:
+    """The path of the newest version of DeviceTaintRules that is served; None if none is."""
+    kind = kinds.TAINT_RULE
+    served = {s.version for s in await served_kinds(session, kind.group) if s.kind == kind.name}
+    return next((path for path in kind.paths if path.split("/")[3] in served), None)
