@@ -15,6 +15,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import click
 import msgspec
@@ -50,6 +51,7 @@ from fettle.model import (
     NotServed,
     Subject,
     UnitId,
+    is_tainted_as_held,
 )
 from fettle.steward import holding
 from fettle.steward.holding import RawNode
@@ -171,9 +173,9 @@ async def _change(
 ) -> list[str]:
     """Patch annotations of a Node, and the taint that goes with them. Says who obeys the hold."""
     try:
-        node = await holding.change_node(session, name, lambda node: _patch(node, annotations))
+        node, _ = await holding.change_node(session, name, lambda node: _patch(node, annotations))
     except (Forbidden, Invalid) as refused:
-        node = await holding.change_node(
+        await holding.change_node(
             session, name, lambda node: _patch(node, annotations, tainting=False)
         )
         return [_only_fettle(str(refused))]
@@ -270,11 +272,13 @@ async def _who(session: Session) -> str:
 async def _node(session: Session, name: str) -> core.Node:
     if not name:
         raise BadInput("write NODE or NODE/DEVICE, such as gpu-node-1/gpu-3")
-    async for node in _objects(session, kinds.NODE, f"metadata.name={name}"):
-        assert isinstance(node, core.Node)
-        return node
-    names = [one.metadata.name async for one in _objects(session, kinds.NODE)]
-    raise BadInput(f"there is no node {name}{_near(name, names)}")
+    try:
+        found = kinds.NODE.decode(await session.get(f"{kinds.NODE.path}/{quote(name, safe='')}"))
+        assert isinstance(found, core.Node)
+        return found
+    except NotFound:
+        names = [one.metadata.name async for one in _objects(session, kinds.NODE)]
+        raise BadInput(f"there is no node {name}{_near(name, names)}") from None
 
 
 async def _find(session: Session, node: core.Node, given: str) -> Subject:
@@ -415,14 +419,14 @@ async def _list_holds(node: str | None, kubeconfig: Path | None) -> list[_Listed
         rules = [
             rule
             async for rule in _objects(session, kinds.TAINT_RULE)
-            if isinstance(rule, resource.DeviceTaintRule) and holding.is_obeyed((rule.spec.taint,))
+            if isinstance(rule, resource.DeviceTaintRule) and is_tainted_as_held((rule.spec.taint,))
         ]
         async for one in _objects(session, kinds.NODE, f"metadata.name={node}" if node else ""):
             assert isinstance(one, core.Node)
             name, taints = one.metadata.name, (one.spec.taints if one.spec else None) or ()
             for held in in_force(holds_on_node(one.metadata), now):
                 obeyed = _is_obeyed(held.subject, rules) or (
-                    isinstance(held.subject, NodeId) and holding.is_obeyed(taints)
+                    isinstance(held.subject, NodeId) and is_tainted_as_held(taints)
                 )
                 found.append(_Listed(held, name, f"Node {name}", obeyed))
         async for one in _objects(session, kinds.SLICE, f"spec.nodeName={node}" if node else ""):

@@ -5,7 +5,7 @@ The worst comes first. Many rows that are healthy and say the same become one ro
 
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -49,6 +49,7 @@ def explain_pod(server: str, name: str, output: str) -> None:
         out.print("needs no devices: every node is allowed")
         return
     out.print(verdict_table(data["nodes"]))
+    print_holds(out, data.get("holds", ()))
     if any(verdict["fits"] for verdict in data["nodes"].values()):
         out.print(f"[dim]{LEFT_OUT}[/]")
     print_evidence(out, data["nodes"])
@@ -188,6 +189,8 @@ def explain_policy(server: str, name: str, output: str) -> None:
     for value in data["values"]:
         said = "–" if value["value"] in (None, [], {}) else value["value"]
         shown = said if isinstance(said, str) else json.dumps(said)
+        if value.get("note"):
+            shown += f" ({value['note']})"
         table.add_row(value["field"], escape(shown), escape(value["from"]))
     out.print(table)
     for what in ("namespaces", "pods"):
@@ -197,8 +200,8 @@ def explain_policy(server: str, name: str, output: str) -> None:
 
 MOST_NAMED = 3
 """How many nodes of a joined row are named, and how many pods that use a device."""
-MOST_UNHEARD = 10
-"""How many conditions that no rule names are listed."""
+MOST_LISTED = 10
+"""How many holds, and conditions that no rule names, are listed."""
 _COLOURS = {"refused": "red", "no fit": "magenta", "undecided": "yellow", "fits": "green"}
 
 
@@ -351,12 +354,30 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
         out.print(table)
     elif not problems:
         out.print("no evidence concerns any device: all are sound")
+    print_holds(out, data.get("holds", ()))
     for text in data["quarantined"].values():
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
     if unheard := data.get("unheard", ()):
         out.print("conditions that no rule names; a row in `health.rulesFile` makes them count:")
-        for line in _first([_unheard(one) for one in unheard], MOST_UNHEARD):
+        for line in _first([_unheard(one) for one in unheard], MOST_LISTED):
             out.print(f"  {escape(line)}")
+
+
+_OBEYED = {
+    "Scheduler": "the scheduler itself obeys",
+    "Fettle": "obeyed only while Fettle is asked",
+}
+
+
+def print_holds(out: Any, holds: Sequence[dict[str, Any]]) -> None:
+    """What operators hold, and who obeys it."""
+    from rich.markup import escape
+
+    if holds:
+        out.print("holds (`fettle holds` lists them all):")
+    lines = [f"{one['subject']}: {one['text']}  [{_OBEYED[one['obeyedBy']]}]" for one in holds]
+    for line in _first(lines, MOST_LISTED):
+        out.print(f"  {escape(line)}")
 
 
 def _unheard(condition: dict[str, Any]) -> str:

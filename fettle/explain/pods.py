@@ -12,9 +12,10 @@ import msgspec
 
 from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.dra import ALL
+from fettle.explain.holds import list_holds
 from fettle.explain.notes import is_cordoned, notes_about
 from fettle.explain.wording import describe_kept, plain_reason, texts
-from fettle.model import Health, Resolved, State, reasons
+from fettle.model import NO_EFFECT_YET, Health, OnDeviceFailure, Resolved, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling import (
@@ -180,6 +181,7 @@ def explain_pod(
         "ask": plain_demand(demand) if demand is not None else None,
         "notes": texts(about),
         "reasons": {"notes": [plain_reason(note) for note in about]},
+        "holds": list_holds(view) if demand is not None else [],
         "nodes": nodes,
     }
 
@@ -293,11 +295,18 @@ def explain_policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str,
                 "field": f"{section}.{field}",
                 "value": value,
                 "from": _source(resolved.overridden.get(f"{section}.{field}"), defined),
+                "note": _note(f"{section}.{field}", value),
             }
             for section, values in sections.items()
             for field, value in values.items()
         ],
     }
+
+
+def _note(field: str, value: object) -> str | None:
+    """What to know about a value of a policy."""
+    inert = field == "failure.onDeviceFailure" and value != OnDeviceFailure.NONE
+    return NO_EFFECT_YET if inert else None
 
 
 def _source(annotation: str | None, defined: str) -> str:

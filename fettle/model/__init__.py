@@ -39,7 +39,7 @@ from fettle.model.errors import (
 from fettle.model.evidence import Evidence, EvidenceKind, Family, TaintRef, UnknownCondition
 from fettle.model.field_checks import shown
 from fettle.model.health import SOUND, UNKNOWN_SCORE, Health, Kept, State, Weighed
-from fettle.model.holds import Hold
+from fettle.model.holds import Hold, TaintLike, is_tainted_as_held
 from fettle.model.policy import (
     BUILT_IN,
     DEGRADED_TAINT,
@@ -123,6 +123,7 @@ __all__ = [
     "SnapshotError",
     "State",
     "Subject",
+    "TaintLike",
     "TaintRef",
     "Tolerations",
     "Unauthorized",
@@ -134,6 +135,7 @@ __all__ = [
     "Weighed",
     "WorkerError",
     "errors",
+    "is_tainted_as_held",
     "is_unknown",
     "prefers_in_vain",
     "reasons",

@@ -115,10 +115,11 @@ class HoldTaints:
             taints = taints_changed(node, held=held)
             if taints is None or (held and not self._adds()):
                 return None
-            _LOG.info("taint of a hold", node=name, held=held)
             return {"spec": {"taints": taints}}
 
-        await change_node(self._session, name, change)
+        node, changed = await change_node(self._session, name, change)
+        if changed:
+            _LOG.info("taint of a hold", node=name, held=is_node_held(node, self._clock()))
 
     async def _taint_device(self, device: DeviceId) -> None:
         if await create_rule(self._session, device):

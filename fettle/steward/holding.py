@@ -8,7 +8,7 @@ device plugins have no taints.
 import hashlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -17,36 +17,18 @@ from fettle.api import kinds, resource
 from fettle.api.meta import ObjectMeta
 from fettle.client import Session, served_kinds
 from fettle.health import holds_on_node, in_force
-from fettle.model import HOLD, Conflict, DeviceId, NodeId, NotFound
+from fettle.model import HOLD, Conflict, DeviceId, NodeId, NotFound, TaintLike, is_tainted_as_held
 
 TAINT_VALUE = "annotated"
 """Marks a taint that comes and goes with the annotation. One of another value is an operator's."""
 EFFECT = "NoSchedule"
 OWN_LABELS = {"app.kubernetes.io/managed-by": "fettle"}
 _RULE_PREFIX = "fettle-hold-"
-_ATTEMPTS = 5
+_ATTEMPTS = 10
 """How often a Node is read again because somebody else wrote first."""
 
 RawNode = dict[str, Any]
 """A Node as JSON, with all its fields."""
-
-
-class TaintLike(Protocol):
-    """The fields that taints of nodes and of devices have in common."""
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def value(self) -> str: ...
-
-    @property
-    def effect(self) -> str: ...
-
-
-def is_obeyed(taints: Iterable[TaintLike]) -> bool:
-    """Whether the scheduler obeys a hold: by our taint, or by one that an operator set."""
-    return any(taint.key == HOLD and taint.effect in (EFFECT, "NoExecute") for taint in taints)
 
 
 def is_ours(taint: TaintLike) -> bool:
@@ -61,7 +43,7 @@ def is_our_rule(rule: resource.DeviceTaintRule) -> bool:
 def needs_taint_change(taints: Iterable[TaintLike], *, held: bool) -> bool:
     """Whether a node's taints do not go with whether it is held."""
     taints = tuple(taints)
-    return not is_obeyed(taints) if held else any(map(is_ours, taints))
+    return not is_tainted_as_held(taints) if held else any(map(is_ours, taints))
 
 
 # A node
@@ -90,15 +72,16 @@ def taints_changed(node: RawNode, *, held: bool) -> list[dict[str, str]] | None:
 
 async def change_node(
     session: Session, name: str, change: Callable[[RawNode], dict[str, Any] | None]
-) -> RawNode:
+) -> tuple[RawNode, bool]:
     """Read a Node and patch it by what `change` makes of it; None leaves it as it is. Nothing that
-    somebody else writes meanwhile is lost. Raises ClusterError. Returns the Node as it is then."""
+    somebody else writes meanwhile is lost. Raises ClusterError. Returns the Node as it is then, and
+    whether it was patched."""
     path = f"/api/v1/nodes/{quote(name, safe='')}"
     for left in reversed(range(_ATTEMPTS)):
         node: RawNode = msgspec.json.decode(await session.get(path))
         patch = change(node)
         if patch is None:
-            return node
+            return node, False
         metadata = {
             **patch.get("metadata", {}),
             "resourceVersion": node["metadata"]["resourceVersion"],
@@ -107,7 +90,7 @@ async def change_node(
             patched: RawNode = msgspec.json.decode(
                 await session.patch(path, {**patch, "metadata": metadata})
             )
-            return patched
+            return patched, True
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -82,8 +82,12 @@ def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
     read = [set(r["verbs"]) for r in cluster_wide if r not in written]
     assert read
     assert all(verbs == {"list", "watch"} for verbs in read)
-    events, waking = [rule for rule in written if not rule.get("resourceNames")]
-    assert waking["resources"] == ["nodes"]  # optional
+    events, tainting, rules, waking = [rule for rule in written if not rule.get("resourceNames")]
+    # The last three are optional.
+    assert tainting["resources"] == waking["resources"] == ["nodes"]
+    assert set(tainting["verbs"]) == {"get", "patch"}
+    assert rules["resources"] == ["devicetaintrules"]
+    assert set(rules["verbs"]) == {"create", "delete"}
     assert set(waking["verbs"]) == {"patch"}
     assert events["apiGroups"] == ["events.k8s.io"]
     assert events["resources"] == ["events"]

@@ -34,8 +34,7 @@ def index(number: object) -> str:
 
 
 def normal(name: str) -> str:
-    """A name as people write it, as it is written here: `pci:c4:00.0` in full, the rest as it
-    is."""
+    """A name that people wrote, with a PCI address as it is written here."""
     kind, _, rest = name.partition(":")
     return pci(rest) if kind == "pci" else name
 

@@ -307,7 +307,12 @@ class FakeApi:
             if sent and sent != found["metadata"]["resourceVersion"]:
                 return _status(409, "Conflict", "the object has been modified")
             found = self.put(target.plural, body)
+        if verb == "delete":
+            found = self.remove(target.plural, key)
         if verb == "patch":
+            sent = body.get("metadata", {}).get("resourceVersion")
+            if sent and sent != found["metadata"]["resourceVersion"]:
+                return _status(409, "Conflict", "the object has been modified")
             found = self.put(target.plural, _merged(found, body))
         return web.json_response(found)
 
@@ -341,7 +346,8 @@ def _target(path: str) -> Target | None:
 def _verb(request: web.Request, target: Target) -> str:
     if request.method == "GET" and not target.name:
         return "watch" if request.query.get("watch") == "true" else "list"
-    return {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}[request.method]
+    verbs = {"POST": "create", "PUT": "update"}
+    return verbs.get(request.method, request.method.lower())
 
 
 async def _send(response: web.StreamResponse, type_: str, thing: Object) -> None:

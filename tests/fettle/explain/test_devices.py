@@ -8,7 +8,7 @@ import pytest
 from fettle.api import kinds
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.cli import printing
-from fettle.cli.printing import MOST_UNHEARD, print_devices
+from fettle.cli.printing import MOST_LISTED, print_devices
 from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.dra import Alternative, Claim, Request
 from fettle.dra.allocator.shortfall import explain_shortfall
@@ -114,9 +114,7 @@ def test_conditions_that_no_rule_names_are_listed_the_rarest_status_first(
 def test_only_some_of_many_unknown_conditions_are_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    unheard = tuple(
-        UnknownCondition(f"C{number:02d}", "True") for number in range(MOST_UNHEARD + 2)
-    )
+    unheard = tuple(UnknownCondition(f"C{number:02d}", "True") for number in range(MOST_LISTED + 2))
     view = b.view(msgspec.structs.replace(b.node("n", gpus=8), unknown_conditions=unheard))
     listed_node = {
         "nodes": [],
@@ -126,7 +124,7 @@ def test_only_some_of_many_unknown_conditions_are_printed(
     }
     print_devices(listed_node, everything=False)
     lines = capsys.readouterr().out.splitlines()[2:]
-    assert len(lines) == MOST_UNHEARD + 1
+    assert len(lines) == MOST_LISTED + 1
     assert lines[-1] == "  … 2 more"
 
 
