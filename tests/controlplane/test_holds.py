@@ -115,6 +115,13 @@ async def test_pods_wait_for_held_nodes_while_fettle_is_gone_and_go_there_once_r
     assert [line.split()[0] for line in listed.splitlines()] == ["HELD", "n0", "n1"]
     assert listed.count("scheduler") == 2
 
+    # For who tolerates every taint, Fettle's own refusal is still there.
+    tolerant = objects.pod("tolerant", gpus=8)
+    tolerant["spec"]["tolerations"] = [{"operator": "Exists"}]
+    await api.create(tolerant)
+    await waiting.refused(api, "tolerant", saying=REFUSED)
+    await api.delete("pods", "tolerant", grace_s=0)
+
     await fettle.stop()
     await api.create(objects.pod("waits", gpus=8))
     said = await waiting.refused(api, "waits")

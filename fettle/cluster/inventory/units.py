@@ -29,7 +29,7 @@ from fettle.cluster.inventory.unit_counts import (
 )
 from fettle.cluster.view import PluginView, UnitView
 from fettle.dra import PublishedDevice, is_device_resource, units_of
-from fettle.health import DEVICE_STATUS_SOURCE, HealthBook, gpu_names, one_line
+from fettle.health import DEVICE_STATUS_SOURCE, HOLD_SOURCE, HealthBook, gpu_names, one_line
 from fettle.model import DeviceId, EvidenceKind, Health, NodeId, State, Subject, UnitId, Weighed
 
 Gpu = tuple[UnitId, ...]
@@ -314,6 +314,11 @@ class _NodeUnits:
     def _is_faulty(self, gpu: Gpu) -> bool:
         """Whether the GPU itself is in trouble, and not only as part of its node."""
         health, own = self._known.healths[gpu[0]], self._known.own
+        if health.held and not any(
+            isinstance(w.evidence.subject, UnitId) and w.evidence.source != HOLD_SOURCE
+            for w in health.evidence
+        ):
+            return False  # an operator's hold says nothing of why a plugin withdraws units
         return health.state in (State.DEGRADED, State.UNHEALTHY) and health.score < own.score
 
     def _reported_unhealthy(self, gpu: Gpu) -> set[str]:

@@ -12,8 +12,27 @@ from fettle.cli.printing import evidence_lines, print_evidence
 from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.dra import AllocatedDevice, Alternative, Claim, DeviceView, Request
 from fettle.explain.devices import list_nodes
-from fettle.explain.pods import explain_pod, plain_health, plain_verdict, result_word, summary
-from fettle.model import BUILT_IN, SOUND, Health, Kept, Policies, State, Weighed, reasons
+from fettle.explain.pods import (
+    explain_pod,
+    explain_policy,
+    plain_health,
+    plain_verdict,
+    result_word,
+    summary,
+)
+from fettle.model import (
+    BUILT_IN,
+    NO_EFFECT_YET,
+    SOUND,
+    Health,
+    Kept,
+    OnDeviceFailure,
+    Policies,
+    Resolved,
+    State,
+    Weighed,
+    reasons,
+)
 from fettle.scheduling import Demand, Units
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -363,3 +382,15 @@ def test_evidence_from_a_tenant_is_printed_as_such_beside_the_proven_score() -> 
     assert "pod refused" in line
     assert "reported only by namespace team-a: lowers the score, refuses nothing" in line
     assert "reported only by" not in evidence_lines(plain_health(b.health(0.5))["evidence"])[0]
+
+
+def test_a_value_of_a_policy_that_has_no_effect_yet_says_so() -> None:
+    def notes(wanted: OnDeviceFailure) -> dict[str, str]:
+        failure = msgspec.structs.replace(INFERENCE.failure, on_device_failure=wanted)
+        policy = msgspec.structs.replace(INFERENCE, failure=failure)
+        values = explain_policy(Resolved(policy, ""))["values"]
+        return {value["field"]: value["note"] for value in values if value["note"]}
+
+    assert notes(OnDeviceFailure.NONE) == {}
+    for inert in (OnDeviceFailure.MARK, OnDeviceFailure.EVICT):
+        assert notes(inert) == {"failure.onDeviceFailure": NO_EFFECT_YET}

@@ -130,3 +130,23 @@ def test_the_taint_of_a_hold_is_no_evidence() -> None:
     assert view.nodes["n"].health is SOUND
     assert set(devices(fleet).values()) == {SOUND}
     assert "fettle-hold-1" in view.taint_rules
+
+
+def test_a_held_unit_is_bad_and_the_others_are_not() -> None:
+    fleet = Fleet()
+    held(fleet, hold=f'{{"device": "{b.RESOURCE} index:3"}}')
+    plugin = fleet.look().nodes["n"].plugins[b.RESOURCE]
+    (unit,) = plugin.units
+    assert (unit.unit, unit.health.held, unit.withdrawn) == ("index:3", True, 0)
+    assert fleet.view.nodes["n"].health is SOUND
+    held(fleet)
+    (unit,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
+    assert not unit.health.held
+
+
+def test_a_held_unit_is_not_taken_for_one_that_the_plugin_withdrew() -> None:
+    fleet = Fleet()
+    annotations = {"fettle.dev/hold": f'{{"device": "{b.RESOURCE} index:3"}}'}
+    fleet.put(kinds.NODE, node(allocatable=7, annotations=annotations))
+    (unit,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
+    assert (unit.health.held, unit.withdrawn) == (True, 0)
