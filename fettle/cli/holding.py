@@ -355,12 +355,11 @@ def _near(name: str, names: Iterable[str]) -> str:
 
 
 async def _devices(session: Session, node: str) -> list[DeviceId]:
-    """The node's own devices, and those of the network."""
+    """The node's own devices."""
     found: list[DeviceId] = []
-    for at in (node, ""):
-        async for one in _objects(session, kinds.SLICE, f"spec.nodeName={at}"):
-            assert isinstance(one, resource.ResourceSlice)
-            found += _ids(one)
+    async for one in _objects(session, kinds.SLICE, f"spec.nodeName={node}"):
+        assert isinstance(one, resource.ResourceSlice)
+        found += _ids(one)
     return list(dict.fromkeys(found))
 
 

@@ -393,6 +393,10 @@ class Devices:
                 if slice_.node == node:
                     yield from slice_.devices
 
+    def is_published(self, device: DeviceId) -> bool:
+        pool = self._pools.get(PoolId(device.driver, device.pool))
+        return pool is not None and device in pool.ids
+
     def forget_node(self, node: str) -> None:
         """The node is gone: forget what it saw."""
         self._regions.forget(node)

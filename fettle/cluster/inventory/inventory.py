@@ -5,7 +5,7 @@ object says about health to the health book. Only the writer task touches it. Pu
 clock is an argument.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from fettle.api import Bad, Pools, complete_node, core, kinds, resource
@@ -330,6 +330,7 @@ class Inventory:
     def _apply(self, effect: SliceChange, now: float) -> None:
         self._nodes.mark_pool_dirty(effect.pool, effect.nodes)
         self._book.forget(effect.gone | effect.come, now)
+        self._reports.renew_holds(effect.gone | effect.come, now)
         self._changed_rules.update(effect.rules)
 
     def _mark_concerned(self, node: str, doubted: Iterable[Pools]) -> None:
@@ -367,6 +368,8 @@ class Reports:
         self._nodes = nodes
         self._holds: dict[str, tuple[Kind, str, tuple[Hold, ...]]] = {}
         """By the name of the reporter: the object, and the holds that it records."""
+        self._named: dict[str, frozenset[DeviceId]] = {}
+        """The devices that each Node claims to hold."""
         self._shown_holds: Mapping[Subject, tuple[Hold, ...]] | None = {}
 
     def deliver(self, report: SignalReport, now: float) -> None:
@@ -396,6 +399,26 @@ class Reports:
             else:
                 self._of_slices(self._devices.slices_of(found), now)
 
+    def renew_holds(self, devices: Set[DeviceId], now: float) -> None:
+        """These devices have come or gone: whose they are may have changed."""
+        for name in [name for name, named in self._named.items() if named & devices]:
+            self.of_node(self._stores.nodes[name], now)
+
+    def _of_its_own(self, report: SignalReport, node: str) -> SignalReport:
+        """Without holds on devices that others publish: a kubelet may annotate its own Node, and
+        must not take devices of other nodes out of use by that."""
+        named = frozenset(h.subject for h in report.holds if isinstance(h.subject, DeviceId))
+        if not named:
+            self._named.pop(node, None)
+            return report
+        self._named[node] = named
+        own = {published.id for published in self._devices.published_by(node)}
+        foreign = {id_ for id_ in named - own if self._devices.is_published(id_)}
+        return report._replace(
+            evidence=tuple(e for e in report.evidence if e.subject not in foreign),
+            holds=tuple(hold for hold in report.holds if hold.subject not in foreign),
+        )
+
     def _note_holds(self, kind: Kind, key: str, holds: tuple[Hold, ...]) -> None:
         name = f"{kind.name} {key}"
         if holds == (self._holds[name][2] if name in self._holds else ()):
@@ -410,10 +433,12 @@ class Reports:
     def vanish(self, kind: Kind, key: str, now: float) -> None:
         """An object is gone and says nothing any more."""
         self._note_holds(kind, key, ())
+        if kind is kinds.NODE:
+            self._named.pop(key, None)
         self._nodes.mark_dirty(self._book.vanish(f"{kind.name} {key}", now))
 
     def of_node(self, node: core.Node, now: float) -> None:
-        report = report_of_node(node, self._rules, now)
+        report = self._of_its_own(report_of_node(node, self._rules, now), node.metadata.name)
         self._nodes.note_named_units(node.metadata.name, report.units)
         self._nodes.note_unknown_conditions(node.metadata.name, report.unknown_conditions)
         self._note_holds(kinds.NODE, node.metadata.name, report.holds)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from fettle.api import kinds
 from fettle.model import SOUND, DeviceId, NodeId, State
 from tests.fettle import building as b
@@ -150,3 +152,19 @@ def test_a_held_unit_is_not_taken_for_one_that_the_plugin_withdrew() -> None:
     fleet.put(kinds.NODE, node(allocatable=7, annotations=annotations))
     (unit,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
     assert (unit.health.held, unit.withdrawn) == (True, 0)
+
+
+@pytest.mark.parametrize("node_first", [True, False])
+def test_a_node_holds_no_device_of_another(node_first: bool) -> None:
+    """A kubelet may annotate its own Node, whoever has taken it over."""
+    fleet = Fleet()
+    annotations = {"fettle.dev/hold": f'{{"device": "{DEVICE}"}}'}
+    puts = [(kinds.NODE, node("evil", annotations=annotations)), (kinds.SLICE, slice_("n"))]
+    fleet.put(kinds.NODE, node())
+    for kind, raw in puts if node_first else reversed(puts):
+        fleet.put(kind, raw)
+        fleet.look()
+    assert fleet.view.holds == {}
+    assert set(devices(fleet).values()) == {SOUND}
+    held(fleet, hold=f'{{"device": "{DEVICE}"}}')
+    assert DEVICE in fleet.look().holds
