@@ -18,7 +18,7 @@ from fettle.client import Session
 from fettle.cluster import NodeView, Publisher
 from fettle.health import holds_on_node
 from fettle.model import NodeId
-from fettle.steward import hold_taints
+from fettle.steward import hold_taints, holding
 from fettle.steward.hold_taints import HoldTaints
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
@@ -160,3 +160,21 @@ async def test_without_the_right_it_says_so_once_and_begins_when_the_right_is_gi
             assert not any(log["event"] == "taint of a hold" for log in logs)
             cluster.api.forbidden = set()
             await until(lambda: cluster.taints("a") == cluster.taints("b") == [OURS])
+
+
+async def test_a_taint_that_somebody_sets_meanwhile_is_not_lost(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.put("n")
+    before: list[Any] = []
+
+    def change(node: Any) -> dict[str, Any]:
+        if not before:
+            cluster.put("n", OTHER)  # between our read and our write
+        before.append(node["spec"]["taints"])
+        return {"spec": {"taints": holding.taints_changed(node, held=True)}}
+
+    async with await Session.open(cluster.api.kubeconfig(tmp_path)) as session:
+        await holding.change_node(session, "n", change)
+    assert before == [[], [OTHER]]
+    assert cluster.taints("n") == [OTHER, OURS]
