@@ -22,6 +22,8 @@ Lease = dict[str, Any]
 Spec = dict[str, Any]
 RELEASE_S = 2.0
 """How long releasing the lease may take: do not wait for an unreachable server."""
+LOOKS_S = 1.0
+"""How often a follower looks, at least: for so long nobody leads after the lease was released."""
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 log = structlog.get_logger(__name__)
@@ -92,9 +94,9 @@ def read_lease(body: bytes) -> Lease:
 class LeaderElector:
     """One replica's view of the lease: its spec as last seen, and when that changed by our clock.
 
-    With a duration of 15 s it tries every 3 s, waits 5 s for the API server's response, and stops
-    leading 10 s after its last success. A leader writes without reading first, and reads again only
-    if somebody else has written.
+    With a duration of 15 s a leader writes every 3 s, waits 5 s for the API server's response, and
+    stops leading 10 s after its last success. It writes without reading first, and reads
+    again only if somebody else has written.
     """
 
     def __init__(
@@ -116,13 +118,13 @@ class LeaderElector:
     async def acquire(self) -> None:
         """Return once the lease is ours."""
         while not await self._try():
-            await self._pause()
+            await _pause(min(self._retry_s, LOOKS_S))
 
     async def keep(self) -> None:
         """Return once the lease is lost, or could not be renewed in time."""
         good_until = _now_s() + self._duration_s * 2 / 3
         while True:
-            await self._pause()
+            await _pause(self._retry_s)
             tried_at = _now_s()
             try:
                 async with asyncio.timeout(max(0.0, good_until - tried_at)):
@@ -158,9 +160,6 @@ class LeaderElector:
     def _timeout_s(self) -> float:
         """A slow response to a renewal still comes in time."""
         return self._duration_s / 3
-
-    async def _pause(self) -> None:
-        await asyncio.sleep(self._retry_s * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
 
     async def _try(self) -> bool:
         """Whether the lease is ours now; a failure is logged once, and counts as no."""
@@ -239,6 +238,10 @@ class LeaderElector:
         """Whether the lease was not renewed for as long as its holder allows."""
         duration_s = spec.get("leaseDurationSeconds") or self._duration_s
         return _now_s() - self._seen_at >= duration_s
+
+
+async def _pause(seconds: float) -> None:
+    await asyncio.sleep(seconds * random.uniform(0.8, 1.2))  # noqa: S311 (jitter)
 
 
 def _now_s() -> float:
