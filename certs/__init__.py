@@ -6,7 +6,7 @@ for a moment to load it.
 """
 
 from certs import authority, issuing
-from certs.modes import extender_tls, signs_extender_certificate, webhook_tls
+from certs.modes import extender_tls, webhook_tls
 from certs.secrets import SecretStore
 from certs.serving import CertificateWarnings, ListenerTLS
 
@@ -17,6 +17,5 @@ __all__ = [
     "authority",
     "extender_tls",
     "issuing",
-    "signs_extender_certificate",
     "webhook_tls",
 ]

@@ -22,7 +22,7 @@ from certs.rotating import POLL_S, LeafSigner, Lifetimes, LongLivedSigner, Rotat
 from certs.secrets import CABundles, SecretStore
 from certs.serving import ListenerTLS, ServingCertificate
 from fettle.client import Session, identity, lead
-from fettle.config import ExtenderSettings, ListenAddress, Settings, TLSSettings
+from fettle.config import ListenAddress, Settings, TLSSettings
 from fettle.model import CertificateError, ClusterError, SettingsError
 
 BUNDLE_POLL_S = 2.0
@@ -31,11 +31,6 @@ one that was just applied gets its caBundle."""
 LEASE = "fettle-certificates"
 
 _LOG = structlog.get_logger("fettle.certs")
-
-
-def signs_extender_certificate(settings: ExtenderSettings) -> bool:
-    """Whether the extender's certificate is signed by an authority in a Secret."""
-    return settings.certificates == "self" and settings.tls.client_ca_file is not None
 
 
 async def extender_tls(
@@ -54,7 +49,7 @@ async def extender_tls(
         )
     if settings.extender.certificates == "files":
         return FileCertificate("extender", tls).tls()
-    if not signs_extender_certificate(settings.extender):
+    if tls.client_ca_file is None:
         return ListenerTLS(None)
     if session is None:
         raise SettingsError(

@@ -68,11 +68,13 @@ def serve(
     """
     # Process 1 of a container ignores signals that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    from fettle.serve import ServeOptions, run
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it means: read the settings anew
+    from fettle.serve import ServeOptions
+    from fettle.serve import serve as serve_with
 
     if kubeconfig is not None and snapshot is not None:
         raise click.UsageError("--kubeconfig and --snapshot are mutually exclusive.")
-    run(
+    serve_with(
         ServeOptions(
             roles=frozenset(roles or ROLES),
             kubeconfig=kubeconfig,

@@ -20,8 +20,9 @@ _HEAD = """\
 
 <!-- Made by `python -m fettle.config.reference > docs/settings.md`; a test checks it. -->
 
-`--settings FILE` names a YAML file with settings, which Fettle reads when it starts. Every \
-setting has a default. A setting that does not exist is an error.
+`--settings FILE` names a YAML file with settings, which Fettle reads when it starts and \
+[when it changes](upgrading.md#changing-settings). Every setting has a default. A setting \
+that does not exist is an error.
 
 ```yaml
 defaultPolicy: training

@@ -245,6 +245,23 @@ class ReadyMetrics:
         ).set_function(ready)
 
 
+class ReloadMetrics:
+    """Whether the settings in use are the newest; `successful` is called at each scrape."""
+
+    def __init__(self, registry: CollectorRegistry, successful: Callable[[], bool]) -> None:
+        Gauge(
+            "fettle_settings_last_reload_successful",
+            "1 if the settings in use are those of the files, 0 if newer ones could not be used: "
+            "the log and /readyz?verbose say why.",
+            registry=registry,
+        ).set_function(successful)
+        Gauge(
+            "fettle_settings_last_reload_success_timestamp_seconds",
+            "When the settings in use were read, in Unix seconds.",
+            registry=registry,
+        ).set_to_current_time()
+
+
 class ViewMetrics(Collector):
     """The newest view, counted at each scrape."""
 

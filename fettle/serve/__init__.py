@@ -1,5 +1,26 @@
-"""`fettle serve`: makes the parts of one process, runs them, and stops them in order."""
+"""`fettle serve`: a small process that stays, and one that serves. `serving.py` makes the parts of
+the latter, runs them, and stops them in order."""
 
-from fettle.serve.serving import ServeOptions, run
+import sys
 
-__all__ = ["ServeOptions", "run"]
+from fettle.model import FettleError
+from fettle.serve.channel import inherited
+from fettle.serve.options import ServeOptions
+from fettle.serve.staying import stay
+
+__all__ = ["ServeOptions", "serve"]
+
+
+def serve(options: ServeOptions) -> None:
+    """Serve until SIGTERM or SIGINT; raises FettleError if serving cannot start or continue."""
+    channel = inherited()
+    if channel is None:
+        stay([sys.executable, "-m", "fettle", *options.arguments()])
+        return
+    from fettle.serve.serving import run  # heavy, and of no use to the process that stays
+
+    try:
+        run(options, channel)
+    except FettleError as error:
+        channel.send("failed", str(error))
+        sys.exit(1)

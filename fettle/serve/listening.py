@@ -1,6 +1,7 @@
 """The listeners of the process: each opens once it has a certificate, and is drained at the end."""
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -29,6 +30,7 @@ DRAIN_S = 3.0
 RETRY_S = 2.0
 """How soon a certificate that could not be obtained is tried again."""
 _DRAIN_POLL_S = 0.02
+FREE_POLL_S = 0.02
 BACKLOG = 1024
 UNPACED = b"reno"
 """A congestion control that every Linux has and every process may choose."""
@@ -36,6 +38,9 @@ UNPACED = b"reno"
 
 class Listener(ABC):
     """Serves on one address until it is stopped; a `context` of None means plain HTTP."""
+
+    shares_port = True
+    """Whether another process of the same user may listen there, too, as a successor does."""
 
     def __init__(self, name: str, address: ListenAddress, context: ssl.SSLContext | None) -> None:
         self.name = name
@@ -85,8 +90,11 @@ class AppListener(Listener):
         address: ListenAddress,
         context: ssl.SSLContext | None,
         app: web.Application,
+        *,
+        shares_port: bool = True,
     ) -> None:
         super().__init__(name, address, context)
+        self.shares_port = shares_port
         self._stopping = False
         app.on_response_prepare.append(self._close_if_last)
         # aiohttp waits twice for so long: for a handler to end, and again once it is cancelled.
@@ -102,6 +110,7 @@ class AppListener(Listener):
             self.address.port,
             ssl_context=self.context,
             backlog=BACKLOG,
+            reuse_port=self.shares_port,
         ).start()
         return [ListenAddress(*name[:2]) for name in self._runner.addresses]
 
@@ -142,6 +151,7 @@ class ExtenderListener(Listener):
             self.address.port,
             ssl=self.context,
             backlog=BACKLOG,
+            reuse_port=self.shares_port,
         )
         if self.address.loopback:
             for listening in self._server.sockets:
@@ -204,7 +214,8 @@ class Listeners:
         obtain: Callable[[], Awaitable[ListenerTLS]],
         make: Callable[[ssl.SSLContext | None], Listener],
     ) -> None:
-        """Open a listener as soon as its certificate can be obtained.
+        """Open a listener once its certificate can be obtained and answers can be given: where
+        another process listens on the same port, callers are answered by that one until then.
 
         That may have to wait for the API server, or for somebody to repair a Secret.
         """
@@ -220,8 +231,27 @@ class Listeners:
                 await asyncio.sleep(RETRY_S)
             else:
                 break
+        waits_for = f"{name}: it opens once all sources are synced"
+        await self._readiness.may_refuse()
         await self.open(make(tls.context), tls)
         waits_for = ""
+
+    async def open_when_free(self, listener: Listener) -> None:
+        """Open a listener as soon as nobody else listens on its address."""
+        loop, address = asyncio.get_running_loop(), listener.address
+        while True:
+            try:
+                probe = await loop.create_server(
+                    asyncio.Protocol, address.bind_host, address.port, start_serving=False
+                )
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    break
+                await asyncio.sleep(FREE_POLL_S)
+            else:
+                probe.close()
+                break
+        await self.open(listener, ListenerTLS(None))
 
     async def drain(self) -> None:
         """Stop all listeners at once; none may be opened any more."""

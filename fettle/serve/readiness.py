@@ -1,11 +1,13 @@
 """Whether the process is ready, and what else `/readyz?verbose` shows."""
 
+import asyncio
 import time
 from collections.abc import Callable
 
 from fettle.cluster import Publisher, readiness
 
 PROBLEM_HOLDS_S = 0.02
+POLL_S = 0.02
 
 
 class Readiness:
@@ -30,6 +32,18 @@ class Readiness:
 
     def current_notes(self) -> list[str]:
         return [note for notes in self.notes for note in notes()]
+
+    def all_problems(self) -> list[str]:
+        """Why the process is not ready, whatever the reason; empty if it is."""
+        found = [self._find_problem(), *self.current_problems()]
+        return [*dict.fromkeys(filter(None, found))]
+
+    async def may_refuse(self) -> None:
+        """Return once there is no `problem`."""
+        while True:
+            if not self._find_problem():
+                return
+            await asyncio.sleep(POLL_S)
 
     def problem(self) -> str:
         """Why the extender must not refuse anything now; "" if it may."""

@@ -9,14 +9,13 @@ import signal
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import structlog
 import uvloop
 from aiohttp import web
 
-from certs import ListenerTLS, extender_tls, signs_extender_certificate, webhook_tls
+from certs import ListenerTLS, extender_tls, webhook_tls
 from extender import (
     AlwaysFresh,
     Browse,
@@ -41,6 +40,7 @@ from fettle.observing import (
     OverlookedMetrics,
     PolicyMetrics,
     PredictionMetrics,
+    ReloadMetrics,
     RiskMetrics,
     SelectorMetrics,
     StewardMetrics,
@@ -50,8 +50,11 @@ from fettle.observing import (
     make_registry,
 )
 from fettle.scheduling import Answers, AtRisk, Engines, FinishedPods, Predictions
+from fettle.serve.channel import Channel
 from fettle.serve.listening import AppListener, ExtenderListener, Listeners
+from fettle.serve.options import ServeOptions
 from fettle.serve.readiness import Readiness
+from fettle.serve.succession import SettingsFiles, Succession
 from fettle.serve.tasks import Tasks
 from fettle.steward import STEWARD, AllowedNodes, HoldTaints, RiskEvents, Steward
 from webhook import (
@@ -72,34 +75,27 @@ SLOW_S = 2.0
 _LOG = structlog.get_logger(__name__)
 
 
-class ServeOptions(NamedTuple):
-    """The options of the command line."""
-
-    roles: frozenset[str]
-    kubeconfig: Path | None
-    snapshot: Path | None
-    settings: Path | None
-    extender_listen: str
-    webhook_listen: str
-    browse_listen: str
-    log_level: str
-
-
-def run(options: ServeOptions) -> None:
-    """Serve until SIGTERM or SIGINT; raises FettleError if serving cannot start or continue."""
+def run(options: ServeOptions, channel: Channel) -> None:
+    """Serve until SIGTERM or SIGINT, or until the process at the other end of the channel ends.
+    Raises FettleError if serving cannot start or continue."""
     logs.configure(options.log_level)
+    files = SettingsFiles(options.settings)
     settings = load_settings(options.settings)
     check_settings(settings)
     for remark in settings.remarks():
         _LOG.warning(remark)
-    uvloop.run(_serve(options, settings))
+    uvloop.run(_serve(options, settings, files, Succession(channel)))
 
 
-async def _serve(options: ServeOptions, settings: Settings) -> None:
-    stopped = asyncio.Event()
+async def _serve(
+    options: ServeOptions, settings: Settings, files: SettingsFiles, succession: Succession
+) -> None:
+    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    runtime = Runtime(options, settings)
+        loop.add_signal_handler(number, stopped.set)
+    loop.add_signal_handler(signal.SIGHUP, succession.ask)
+    succession.follow(stopped.set)
+    runtime = Runtime(options, settings, files, succession)
     try:
         if await _until(stopped, runtime.open()):
             await runtime.stay(stopped)
@@ -131,9 +127,18 @@ class Runtime:
     What `close` must stop is noted as soon as it is made: `open` may be cancelled at any time.
     """
 
-    def __init__(self, options: ServeOptions, settings: Settings) -> None:
+    def __init__(
+        self,
+        options: ServeOptions,
+        settings: Settings,
+        files: SettingsFiles | None = None,
+        succession: Succession | None = None,
+    ) -> None:
+        """`files` are where the settings are from; without `succession`, none follows."""
         self._options = options
         self._settings = settings
+        self._files = files or SettingsFiles(None)
+        self._succession = succession or Succession()
         self._registry = make_registry()
         self._publisher = Publisher()
         self._readiness = Readiness(self._publisher, settings.sources.silent_after_seconds)
@@ -169,7 +174,7 @@ class Runtime:
         self._tasks.keep("pods at risk", at_risk.keep())
 
         if callers is not None:
-            await self._open_extender(extender_at, answers, callers, source, writer)
+            self._open_extender(extender_at, answers, callers, source, writer)
         if "webhook" in options.roles:
             opening = self._open_webhook(webhook_at, source, engine)
             self._tasks.open("webhook", opening)
@@ -178,6 +183,7 @@ class Runtime:
         if "steward" in options.roles:
             self._start_steward(source, answers, at_risk)
         self._readiness.opening = ""
+        self._prepare_succession()
 
     async def stay(self, stopped: asyncio.Event) -> None:
         """Until asked to stop; raises the error that a part failed with."""
@@ -275,8 +281,19 @@ class Runtime:
             at_risk=at_risk,
             finished=finished,
         )
-        listener = AppListener("browse", address, None, browse.make_app())
-        await self._listeners.open(listener, ListenerTLS(None))
+        # Probes and people mean one process, so no other may answer on the same port.
+        listener = AppListener("browse", address, None, browse.make_app(), shares_port=False)
+        if self._succession.replaces:
+            self._tasks.open("browse", self._listeners.open_when_free(listener))
+        else:
+            await self._listeners.open(listener, ListenerTLS(None))
+
+    def _prepare_succession(self) -> None:
+        succession = self._succession
+        self._readiness.notes.append(succession.notes)
+        ReloadMetrics(self._registry, lambda: not succession.failure)
+        self._tasks.keep("watch of the settings", self._files.watch(succession.ask), early=True)
+        self._tasks.open("announcement", succession.announce(self._readiness))
 
     # --- the extender
 
@@ -287,7 +304,7 @@ class Runtime:
         self._registry.register(OverlookedMetrics(misconfiguration.unasked.found))
         return _Callers(metrics, misconfiguration, recent)
 
-    async def _open_extender(
+    def _open_extender(
         self,
         address: ListenAddress,
         answers: Answers,
@@ -312,12 +329,7 @@ class Runtime:
             partial(extender_tls, address, self._settings, source.session),
             lambda context: ExtenderListener("extender", address, context, connections),
         )
-        if signs_extender_certificate(
-            self._settings.extender
-        ):  # it may have to wait for the API server
-            self._tasks.open("extender", opening)
-        else:
-            await opening
+        self._tasks.open("extender", opening)
 
     # --- the webhook
 

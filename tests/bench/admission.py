@@ -146,9 +146,9 @@ async def _growth_mb(
 ) -> float:
     """What a soak adds to what is held, after a tenth of it as a warm-up."""
     await _as_fast_as_possible(clients, requests, soak // 10)
-    before_mb = resident_mb(fettle.process.pid)
+    before_mb = resident_mb(fettle.serving_pid)
     await _as_fast_as_possible(clients, requests, soak)
-    return resident_mb(fettle.process.pid) - before_mb
+    return resident_mb(fettle.serving_pid) - before_mb
 
 
 async def _as_fast_as_possible(

@@ -130,9 +130,9 @@ async def _go_on(api: FakeApi, per_s: float, step: Step) -> None:
 async def _cost_ms(fettle: FettleProcess) -> float:
     """Processor time of a second."""
     await asyncio.sleep(0.2)
-    before_s, began = cpu_s(fettle.process.pid), time.monotonic()
+    before_s, began = cpu_s(fettle.serving_pid), time.monotonic()
     await asyncio.sleep(ALONE_S)
-    return (cpu_s(fettle.process.pid) - before_s) * 1000 / (time.monotonic() - began)
+    return (cpu_s(fettle.serving_pid) - before_s) * 1000 / (time.monotonic() - began)
 
 
 def _change_slice(api: FakeApi, number: int) -> None:

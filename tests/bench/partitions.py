@@ -69,7 +69,7 @@ async def _served(house: House) -> list[Figure]:
         ready_s = await start(fettle, fleets.name_of(0))
         await _settled(fettle)
         asked_ms = {name: await _cold_ms(fettle, name) for name in ASKS}
-        held_mb, highest_mb = resident_mb(fettle.process.pid), peak_mb(fettle.process.pid)
+        held_mb, highest_mb = resident_mb(fettle.serving_pid), peak_mb(fettle.serving_pid)
     finally:
         fettle.kill()
     size = f"{NODES} nodes of {len(_divided(0))} partitions"

@@ -30,10 +30,10 @@ async def measure(house: House) -> list[Figure]:
 
 
 async def _cpu_ms(house: House, fettle: FettleProcess, bodies: Iterable[bytes]) -> float:
-    before_s = cpu_s(fettle.process.pid)
+    before_s = cpu_s(fettle.serving_pid)
     (outcome,) = await calling.alternate(
         house.binary, [f"{fettle.extender_url}/filter"], bodies, count=CALLS, warmup=0
     )
     if outcome.allowed or outcome.refused != NAMES:
         raise calling.CallFailed(f"{outcome.allowed} of {NAMES} refused nodes were allowed")
-    return (cpu_s(fettle.process.pid) - before_s) / CALLS * 1000
+    return (cpu_s(fettle.serving_pid) - before_s) / CALLS * 1000

@@ -33,10 +33,10 @@ async def measure(house: House) -> list[Figure]:
         for _ in range(STARTS):
             fettle.kill()
             ready_s.append(await start(fettle, _name(0)))
-        held_mb = resident_mb(fettle.process.pid)
+        held_mb = resident_mb(fettle.serving_pid)
         refused_s = [await _refused_after(plane.tester, fettle, _name(i)) for i in range(FAULTS)]
-        held_mb = max(held_mb, resident_mb(fettle.process.pid))
-        highest_mb = peak_mb(fettle.process.pid)
+        held_mb = max(held_mb, resident_mb(fettle.serving_pid))
+        highest_mb = peak_mb(fettle.serving_pid)
     finally:
         fettle.kill()
         await asyncio.gather(*(_heal(plane.tester, _name(i)) for i in range(FAULTS)))

@@ -128,7 +128,7 @@ async def _fettle(contest: Contest) -> Round:
     fettle = await contest.house.fettle_on_plane(contest.port)
     try:
         await start(fettle, "node-00000")
-        return await _round(contest, fettle.process.pid)
+        return await _round(contest, fettle.serving_pid)
     finally:
         fettle.kill()
 

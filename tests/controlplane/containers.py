@@ -14,14 +14,13 @@ from tests.controlplane.accounts import Account
 from tests.controlplane.fettle_process import REPOSITORY
 from tests.controlplane.processes import Process, free_port
 
-_ENTER = """
-import sys
+_ACCOUNT = """
+import os
 from pathlib import Path
 from fettle.client import connection
-connection.ACCOUNT = Path(sys.argv.pop(1))
-from fettle.cli import main
-main()
+connection.ACCOUNT = Path(os.environ["ACCOUNT"])
 """
+"""Each process that Python starts has it as its `sitecustomize`."""
 
 Volumes = Mapping[str, Mapping[str, str]]
 """File name → content, by the name of the ConfigMap or Secret."""
@@ -45,16 +44,24 @@ class Container:
     def start(self) -> None:
         assert self.spec["command"] == ["fettle"]
         arguments = [self._outside(part) for part in self.spec["args"]]
+        customized = self._folder / "python"
+        customized.mkdir(exist_ok=True)
+        (customized / "sitecustomize.py").write_text(_ACCOUNT)
         given = {v["name"]: v["value"] for v in self.spec.get("env", [])}
         self.process = Process(
             "container",
-            [sys.executable, "-c", _ENTER, self._account.folder, *arguments],
+            [sys.executable, "-m", "fettle", *arguments],
             self._folder,
             env={
                 **self._account.environment,
                 **given,
+                "ACCOUNT": str(self._account.folder),
                 "PYTHONPATH": os.pathsep.join(
-                    [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
+                    [
+                        str(customized),
+                        str(REPOSITORY),
+                        *filter(None, [os.environ.get("PYTHONPATH")]),
+                    ]
                 ),
                 "PYTHONDONTWRITEBYTECODE": "1",
                 **dict.fromkeys(("HOME", "TMPDIR"), str(self.scratch)),

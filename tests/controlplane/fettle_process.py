@@ -3,6 +3,7 @@ imported here; what a test sees of it, it sees over HTTP, in its log, and in the
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -59,6 +60,15 @@ class FettleProcess:
         assert self._process is not None, "not started"
         return self._process
 
+    @property
+    def serving_pid(self) -> int:
+        """Of the process that serves, a child of the one that stays; of two, that of the newer."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        if not children:
+            raise ProcessFailed(f"{self.name} serves no more\n{self.process.tail()}")
+        return int(children[-1])
+
     def start(self) -> None:
         assert self._process is None or not self._process.running, "running already"
         self._process = Process(self.name, self.command, self.folder, env=self._env)
@@ -82,10 +92,25 @@ class FettleProcess:
 
     def freeze(self) -> None:
         """It holds its connections and answers nothing, until `thaw`."""
-        self.process.signal(signal.SIGSTOP)
+        self.process.signal_all(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        self.process.signal(signal.SIGCONT)
+        self.process.signal_all(signal.SIGCONT)
+
+    async def reload(self) -> None:
+        """SIGHUP; returns once the successor serves alone."""
+        before = self.serving_pid
+        self.process.signal(signal.SIGHUP)
+        await self.replaced(before)
+
+    async def replaced(self, before: int, timeout_s: float = 60.0) -> None:
+        """Until another process than `before` serves alone, and is ready."""
+        deadline = time.monotonic() + timeout_s
+        while self.serving_pid == before or Path(f"/proc/{before}").exists():
+            if time.monotonic() > deadline:
+                raise ProcessFailed(f"not replaced within {timeout_s} s\n{self.process.tail()}")
+            await asyncio.sleep(0.02)
+        await self.ready()
 
     async def browse(self, path: str, **params: str) -> tuple[int, Any]:
         """GET from the browse listener: the status, and the JSON or else the text."""
@@ -103,12 +128,12 @@ class FettleProcess:
 
     def resident_mb(self) -> float:
         """Memory it holds now."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{self.serving_pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) / 1024
         raise ProcessFailed(f"{self.name} has no memory: it ended\n{self.process.tail()}")
 
     def cpu_s(self) -> float:
         """Processor time it has used so far, user and system."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.serving_pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

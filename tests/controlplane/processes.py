@@ -99,6 +99,11 @@ class Process:
         if self.running:
             self._child.send_signal(number)
 
+    def signal_all(self, number: int) -> None:
+        """To the processes that it started, too."""
+        if self.running:
+            os.killpg(self.pid, number)
+
     async def ended(self, timeout_s: float) -> int:
         deadline = time.monotonic() + timeout_s
         while (code := self.exit_code) is None:
@@ -116,8 +121,7 @@ class Process:
             self.kill()
 
     def kill(self) -> None:
-        if self.running:
-            self._child.kill()
+        self.signal_all(signal.SIGKILL)
         self._child.wait()
 
     async def ready(

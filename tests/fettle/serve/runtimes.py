@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 from fettle.cli.commands import ROLES
-from fettle.serve.serving import ServeOptions
+from fettle.serve import ServeOptions
 
 
 def serve_options(
@@ -37,3 +37,10 @@ async def is_open(port: int) -> bool:
     with contextlib.suppress(OSError):
         await writer.wait_closed()
     return True
+
+
+async def until_open(port: int) -> None:
+    """Listeners open once the first view is there."""
+    async with asyncio.timeout(20):
+        while not await is_open(port):
+            await asyncio.sleep(0.02)

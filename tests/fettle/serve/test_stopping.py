@@ -16,7 +16,7 @@ from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.others import time_taken
-from tests.fettle.serve.runtimes import is_open, serve_options
+from tests.fettle.serve.runtimes import is_open, serve_options, until_open
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -31,6 +31,7 @@ async def test_no_listener_opens_while_the_others_are_drained(
     options = serve_options(api.kubeconfig(tmp_path), extender=extender, webhook=webhook)
     runtime = Runtime(options, Settings())
     await runtime.open()
+    await until_open(extender)
     _, caller = await asyncio.open_connection("127.0.0.1", extender)
     caller.write(b"POST /filter HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
     await asyncio.sleep(0.1)
@@ -72,6 +73,7 @@ async def test_a_leader_stops_in_time_though_the_api_server_hangs_and_a_request_
     async with asyncio.timeout(20):
         while len(api.objects.get("leases", {})) < 2:
             await asyncio.sleep(0.05)
+    await until_open(extender)
     _, caller = await asyncio.open_connection("127.0.0.1", extender)
     caller.write(b"POST /filter HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
     await asyncio.sleep(0.1)

@@ -1,0 +1,165 @@
+"""The process that stays: it runs the process that serves, and replaces it without a gap.
+
+`fettle serve` is this small process. For new settings it starts a successor, and only when that is
+ready it asks the predecessor to end (decision 0035). It imports little, and knows nothing of
+*watch → inventory → health → verdict → answer*.
+"""
+
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from fettle.model import FettleError
+from fettle.serve.channel import ENVIRONMENT, Channel
+
+ENDS_WITHIN_S = 20.0
+"""How long a process may take to end before it is killed."""
+
+
+class _Serving:
+    """A process that serves, or is about to."""
+
+    def __init__(self, command: Sequence[str], *, succeeds: bool) -> None:
+        ours, its = socket.socketpair()
+        with its:
+            number = f"{its.fileno()}{'+' if succeeds else ''}"
+            self._process = subprocess.Popen(  # noqa: S603 (our own program)
+                command, env=os.environ | {ENVIRONMENT: number}, pass_fds=(its.fileno(),)
+            )
+        self.channel = Channel(ours)
+        self.failure = ""
+
+    @property
+    def code(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._process.poll()
+
+    def ask_to_end(self) -> None:
+        self._process.terminate()
+
+    def end(self) -> None:
+        """Return once it has ended."""
+        self.ask_to_end()
+        try:
+            self._process.wait(ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Staying:
+    """Runs `command`, which must call `inherited`, until that process ends by itself or a signal
+    asks for it."""
+
+    def __init__(self, command: Sequence[str], signals: socket.socket) -> None:
+        """`signals` gives the number of each signal that comes."""
+        self._command = command
+        self._selector = selectors.DefaultSelector()
+        self._signals = signals
+        self._selector.register(self._signals, selectors.EVENT_READ)
+        self._stopping = False
+        self._leaving: list[_Serving] = []
+        self._successor: _Serving | None = None
+        self._current = self._start(succeeds=False)
+
+    def run(self) -> int:
+        """The exit code; raises FettleError if the process that served says why it ended."""
+        while (code := self._current.code) is None:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._signals:
+                    self._take_signals()
+                else:
+                    self._take_messages(key.data)
+            self._look_after_others()
+        self._take_messages(self._current)
+        for other in filter(None, [self._successor, *self._leaving]):
+            other.end()
+            other.channel.socket.close()
+        self._current.channel.socket.close()
+        self._selector.close()
+        if self._stopping and code == -signal.SIGTERM:  # it came before there was a handler
+            return 0
+        if self._current.failure:
+            raise FettleError(self._current.failure)
+        return code if code >= 0 else 128 - code
+
+    def _start(self, *, succeeds: bool) -> _Serving:
+        started = _Serving(self._command, succeeds=succeeds)
+        self._selector.register(started.channel.socket, selectors.EVENT_READ, started)
+        return started
+
+    def _take_signals(self) -> None:
+        for number in self._signals.recv(4096):
+            if number == signal.SIGHUP:
+                self._reload()
+            elif number != signal.SIGCHLD:
+                self._stopping = True
+                for process in filter(None, [self._current, self._successor]):
+                    process.ask_to_end()
+
+    def _take_messages(self, sender: _Serving) -> None:
+        messages = sender.channel.receive()
+        if messages is None and sender.channel.socket.fileno() >= 0:
+            self._selector.unregister(sender.channel.socket)
+            sender.channel.socket.close()
+        for word, sentence in messages or ():
+            if word == "failed":
+                sender.failure = sentence
+            elif word == "reload" and sender is self._current:
+                self._reload()
+            elif word == "waiting" and sender is self._successor:
+                self._current.channel.send("starting", sentence)
+            elif word == "ready" and sender is self._successor:
+                self._leave(self._current)
+                self._current, self._successor = sender, None
+
+    def _reload(self) -> None:
+        """Start a successor. One that was about to serve may have read older files."""
+        if self._stopping:
+            return
+        if self._successor is not None:
+            self._leave(self._successor)
+        self._successor = self._start(succeeds=True)
+        self._current.channel.send("starting")
+
+    def _leave(self, process: _Serving) -> None:
+        process.ask_to_end()
+        self._leaving.append(process)
+
+    def _look_after_others(self) -> None:
+        self._leaving = [process for process in self._leaving if process.code is None]
+        failed = self._successor
+        if failed is not None and (code := failed.code) is not None:
+            self._take_messages(failed)
+            if failed is self._successor:  # it was not ready before it ended
+                self._successor = None
+                self._current.channel.send("failed", failed.failure or f"it ended with {code}")
+
+
+def stay(command: Sequence[str]) -> None:
+    """Run it until it ends, then exit; raises FettleError if it says why."""
+    with _signals() as signals:
+        code = Staying(command, signals).run()
+    sys.exit(code)
+
+
+@contextmanager
+def _signals() -> Iterator[socket.socket]:
+    """Where the number of each signal that comes can be read."""
+    ours, its = socket.socketpair()
+    its.setblocking(False)
+    handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+    with ours, its:
+        woken = signal.set_wakeup_fd(its.fileno())
+        before = {number: signal.signal(number, lambda *_: None) for number in handled}
+        try:
+            yield ours
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(woken)

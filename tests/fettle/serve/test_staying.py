@@ -1,0 +1,181 @@
+"""The process that stays, with small stand-ins for the processes that serve."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[3]
+WITHIN_S = 30
+STAYS = "import sys; from fettle.serve.staying import stay; stay([sys.executable, sys.argv[1]])"
+SERVES = """
+import signal, sys
+from pathlib import Path
+from fettle.serve.channel import inherited
+
+channel = inherited()
+folder = Path(__file__).parent
+behaviour, _, name = (folder / "behaviour").read_text().partition(" ")
+
+def say(text):
+    with (folder / "said").open("a") as said:
+        said.write(f"{name} {text}\\n")
+
+def end(*_):
+    say("ends")
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, end)
+say("succeeds" if channel.succeeds else "starts")
+if behaviour == "fails":
+    channel.send("failed", "it is wrong")
+    sys.exit(1)
+if behaviour == "crashes":
+    sys.exit(3)
+say(behaviour)
+channel.send(behaviour, "for Godot" if behaviour == "waiting" else "")
+while (messages := channel.receive()) is not None:
+    for word, sentence in messages:
+        say(f"hears {word} {sentence}".rstrip())
+say("is alone")
+"""
+
+
+class Parent:
+    """Runs `serves.py` in a folder; each process does what `behaviour` says when it starts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / "serves.py").write_text(SERVES)
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, behaviour: str) -> None:
+        self.next(behaviour)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", STAYS, str(self._folder / "serves.py")],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def next(self, behaviour: str) -> None:
+        """What processes do that start from now on."""
+        (self._folder / "behaviour").write_text(behaviour)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def ended(self) -> int:
+        assert self.process is not None
+        self.process.communicate(timeout=WITHIN_S)
+        return self.process.returncode
+
+    def said(self) -> list[str]:
+        file = self._folder / "said"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def until_said(self, *lines: str) -> None:
+        soon(lambda: set(lines) <= set(self.said()), f"{lines}, but only {self.said()}")
+
+
+def soon(true: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + WITHIN_S
+    while not true():
+        assert time.monotonic() < until, what
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def parent(tmp_path: Path) -> Iterator[Parent]:
+    made = Parent(tmp_path)
+    yield made
+    if made.process is not None:
+        made.process.kill()
+        made.process.communicate()
+
+
+def test_a_predecessor_ends_only_when_its_successor_is_ready(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    parent.next("ready second")
+    parent.signal(signal.SIGHUP)
+    parent.until_said("second ready", "first ends")
+    said = parent.said()
+    assert "second succeeds" in said
+    assert said.index("second ready") < said.index("first ends")
+
+
+def test_the_serving_process_can_ask_for_a_successor_itself(parent: Parent) -> None:
+    parent.start("reload first")
+    parent.until_said("first reload")
+    parent.next("ready second")
+    parent.until_said("first hears starting")
+
+
+def test_a_successor_that_fails_leaves_the_old_one_and_tells_it_why(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    parent.next("fails second")
+    parent.signal(signal.SIGHUP)
+    parent.until_said("first hears starting", "first hears failed it is wrong")
+    assert "first ends" not in parent.said()
+
+
+def test_a_successor_that_crashes_is_told_of_by_its_code(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    parent.next("crashes second")
+    parent.signal(signal.SIGHUP)
+    parent.until_said("first hears failed it ended with 3")
+
+
+def test_what_a_successor_waits_for_is_known_and_a_newer_one_takes_its_place(
+    parent: Parent,
+) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    parent.next("waiting second")
+    parent.signal(signal.SIGHUP)
+    parent.until_said("first hears starting for Godot")
+    parent.next("ready third")
+    parent.signal(signal.SIGHUP)
+    parent.until_said("third ready", "second ends", "first ends")
+
+
+def test_being_asked_to_stop_it_passes_that_on_and_ends_with_0(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    parent.next("waiting second")
+    parent.signal(signal.SIGHUP)
+    parent.until_said("first hears starting for Godot")
+    parent.signal(signal.SIGTERM)
+    assert parent.ended() == 0
+    assert {"first ends", "second ends"} <= set(parent.said())
+
+
+def test_it_ends_with_the_code_of_a_serving_process_that_crashes(parent: Parent) -> None:
+    parent.start("crashes first")
+    assert parent.ended() == 3
+
+
+def test_a_serving_process_that_is_killed_ends_it_as_a_shell_would(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    assert parent.process is not None
+    pid = parent.process.pid
+    child = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]
+    os.kill(int(child), signal.SIGKILL)
+    assert parent.ended() == 128 + signal.SIGKILL
+
+
+def test_the_serving_process_notices_when_it_is_left_alone(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    parent.signal(signal.SIGKILL)
+    parent.until_said("first is alone")
