@@ -24,6 +24,7 @@ from tests.controlplane.fettle_process import FettleProcess
 DEPLOY = shipped.DEPLOY
 NOT_FOR_THE_API_SERVER = {
     "scheduler/kube-scheduler-config.yaml": "read by kube-scheduler from a file",
+    "scheduler/kube-scheduler-config-observe.yaml": "read by kube-scheduler from a file",
     "certificates/patches/extender.yaml": "a patch",
     "certificates/patches/webhook.yaml": "a patch",
 }
@@ -135,7 +136,7 @@ async def test_the_static_pod_needs_nothing_but_the_cluster_role_bound_to_its_us
     control_plane: ControlPlane, api: Api, tmp_path: Path
 ) -> None:
     (pod,) = shipped.manifests(DEPLOY / "scheduler" / "static-pod.yaml")
-    serve, role, kubeconfig = pod["spec"]["containers"][0]["args"]
+    serve, role, kubeconfig, *_ = pod["spec"]["containers"][0]["args"]
     assert (serve, kubeconfig.partition("=")[0]) == ("serve", "--kubeconfig")
     user = "fettle-extender"
     await shipped.apply_rbac(api)

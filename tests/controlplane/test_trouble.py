@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane import objects, waiting
+from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.components import RULES
 from tests.controlplane.conftest import StartFettle
@@ -20,6 +20,7 @@ from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_gpu_nodes
 from tests.controlplane.installed import REFUSED, register_extender
 from tests.controlplane.kubelet import Kubelet
+from tests.controlplane.relay import Relay
 
 LOST = ("AcceleratedHardwareReady", "False", "NvidiaXID79Error", "GPU is lost")
 
@@ -28,13 +29,13 @@ async def fails(kubelet: Kubelet, node: str) -> None:
     await kubelet.set_node_condition(node, *LOST)
 
 
-async def test_as_shipped_pods_run_as_before_fettle_when_the_extender_is_killed(
+async def test_an_ignorable_extender_that_is_killed_leaves_pods_as_they_ran_before_fettle(
     control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
 ) -> None:
     await create_gpu_nodes(api, "w0")
     await fails(kubelet, "w0")
     fettle = await start_fettle("extender")
-    await register_extender(control_plane, fettle)
+    await register_extender(control_plane, fettle, ignorable=True)
     await api.create(objects.pod("waits", gpus=1))
     await waiting.refused(api, "waits", saying=REFUSED)
     fettle.kill()
@@ -44,13 +45,13 @@ async def test_as_shipped_pods_run_as_before_fettle_when_the_extender_is_killed(
     assert await waiting.bound(api, "waits") == "w0"
 
 
-async def test_strict_pods_wait_while_the_extender_is_down_and_run_once_it_is_back(
+async def test_as_shipped_pods_with_devices_wait_while_the_extender_is_down_and_run_once_it_is_back(
     control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
 ) -> None:
     await create_gpu_nodes(api, "w0")
     await fails(kubelet, "w0")
     fettle = await start_fettle("extender")
-    await register_extender(control_plane, fettle, ignorable=False)
+    await register_extender(control_plane, fettle)
     await api.create(objects.pod("waits", gpus=1))
     await waiting.refused(api, "waits", saying=REFUSED)
     fettle.kill()
@@ -65,8 +66,53 @@ async def test_strict_pods_wait_while_the_extender_is_down_and_run_once_it_is_ba
         assert await waiting.bound(api, pod, timeout_s=20) == "w0"
 
 
+async def test_as_shipped_pods_with_devices_wait_while_answers_come_too_late(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+) -> None:
+    await create_gpu_nodes(api, "w0")
+    fettle = await start_fettle("extender")
+    await register_extender(control_plane, fettle)
+    fettle.freeze()
+    await api.create(objects.pod("waits", gpus=1))
+    await waiting.refused(api, "waits", saying="Client.Timeout exceeded")
+    await api.create(objects.pod("plain"))
+    assert await waiting.bound(api, "plain") == "w0"
+    fettle.thaw()
+    assert await waiting.bound(api, "waits") == "w0"
+
+
+async def test_as_shipped_pods_with_devices_wait_while_fettle_knows_too_little(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("sources: {silentAfterSeconds: 3}\n")
+    await create_gpu_nodes(api, "w0")
+    await shipped.apply_rbac(api)
+    direct = await control_plane.kubeconfig_for_service_account(
+        shipped.EXTENDER_ACCOUNT, shipped.NAMESPACE
+    )
+    async with Relay(control_plane.ports.api_server) as relay:
+        led = tmp_path / "led.kubeconfig"
+        led.write_text(
+            direct.read_text().replace(f":{control_plane.ports.api_server}", f":{relay.port}")
+        )
+        fettle = await start_fettle("extender", settings=settings, kubeconfig=led)
+        await register_extender(control_plane, fettle)
+        relay.to_port = 1
+        relay.cut()
+        await waiting.wait_until(
+            lambda: fettle.browse("/readyz"), lambda answer: answer[0] == 503, what="not ready"
+        )
+        await api.create(objects.pod("waits", gpus=1))
+        await waiting.refused(api, "waits", saying="fettle: not ready")
+        await api.create(objects.pod("plain"))
+        assert await waiting.bound(api, "plain") == "w0"
+        relay.to_port = control_plane.ports.api_server
+        assert await waiting.bound(api, "waits") == "w0"
+
+
 @pytest.mark.parametrize("ignorable", [True, False])
-async def test_while_not_ready_it_answers_an_error_and_never_refuses(
+async def test_until_it_is_ready_it_does_not_listen_and_never_refuses(
     control_plane: ControlPlane, api: Api, start_fettle: StartFettle, ignorable: bool
 ) -> None:
     await create_gpu_nodes(api, "w0")
@@ -85,7 +131,7 @@ async def test_while_not_ready_it_answers_an_error_and_never_refuses(
     if ignorable:
         assert await waiting.bound(api, "asks") == "w0"
     else:
-        said = await waiting.refused(api, "asks", saying="fettle: not ready")
+        said = await waiting.refused(api, "asks", saying="connection refused")
         assert REFUSED not in said
 
 
@@ -106,7 +152,7 @@ async def test_the_view_recovers_when_the_api_server_is_restarted(
         return (await fettle.browse("/readyz"))[0]
 
     await waiting.wait_until(ready, lambda status: status == 200, what="ready")
-    pid = fettle.process.pid
+    pid = fettle.serving_pid
     await control_plane.stop_api_server(kill=True)
     await waiting.wait_until(
         lambda: fettle.browse("/readyz", verbose=""),
@@ -123,7 +169,7 @@ async def test_the_view_recovers_when_the_api_server_is_restarted(
         lambda answer: answer[1]["NodeNames"] == ["w1"],
         what="what changed after the restart is seen",
     )
-    assert fettle.process.pid == pid
+    assert fettle.serving_pid == pid
 
 
 @pytest.mark.parametrize("absent", ["resource.k8s.io/v1", RULES])

@@ -41,15 +41,29 @@ def test_shared_and_divided_gpus_are_sent_too_and_no_resource_is_listed_twice() 
     assert all(whole_profile.fullmatch(name) for name in divided)
 
 
-def test_the_extender_binds_nothing_and_is_advice() -> None:
+def test_the_extender_binds_nothing() -> None:
     entry = extender()
     assert "bindVerb" not in entry
-    assert entry["ignorable"] is True
     assert {entry[v] for v in ("filterVerb", "prioritizeVerb", "preemptVerb")} == {
         "filter",
         "prioritize",
         "preempt",
     }
+
+
+def test_pods_with_devices_depend_on_an_extender_that_enforces_and_on_no_other() -> None:
+    (enforcing,) = documents("scheduler", "kube-scheduler-config.yaml")
+    (observing,) = documents("scheduler", "kube-scheduler-config-observe.yaml")
+    assert enforcing["extenders"][0].pop("ignorable") is False
+    assert observing["extenders"][0].pop("ignorable") is True
+    assert enforcing == observing
+
+
+def test_the_two_static_pods_share_the_extender_port_and_no_browse_port() -> None:
+    first, second = (documents("scheduler", f"static-pod{suffix}.yaml")[0] for suffix in ("", "-b"))
+    other = yaml.safe_dump(first).replace("8090", "8091").replace("extender-a", "extender-b")
+    assert yaml.safe_load(other) == second
+    assert first != second
 
 
 def test_webhooks_fail_open_in_time_and_leave_our_own_namespace_alone() -> None:
