@@ -1,47 +1,75 @@
 """What the process that stays and the process that serves tell each other, as lines of JSON.
 
-To the one that stays: `ready`, `waiting` (for what, before it is ready), `reload`, and `failed`
-with the error. To the one that serves: `starting`, for its successor, and `failed`.
+To the one that stays: `listening` (a listener's name, with its sockets, for successors), `ready`,
+`waiting` (for what, before it is ready), `reload`, and `failed` with the error. To the one that
+serves: `starting`, for its successor, and `failed`.
 """
 
 import json
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 ENVIRONMENT = "FETTLE_SERVE_CHANNEL"
-"""The number of the serving process's socket; a `+` after it says that it succeeds another one."""
+_MOST_SOCKETS = 64
 
-Message = tuple[str, str]
-"""A word from above, and a sentence or ""."""
+
+class Message(NamedTuple):
+    """A word from above, a sentence or "", and the numbers of files that came with it."""
+
+    word: str
+    sentence: str = ""
+    files: Sequence[int] = ()
 
 
 class Channel:
     """One end. Messages are short, so that sending them never has to wait.
 
-    At the end of a successor, `succeeds` is true.
+    At the end of a process that serves: `succeeds` if another one serves until this one is ready,
+    and `listening` are the sockets on which that one listens, by the listener's name.
     """
 
-    def __init__(self, end: socket.socket, *, succeeds: bool = False) -> None:
+    def __init__(
+        self,
+        end: socket.socket,
+        *,
+        succeeds: bool = False,
+        listening: Mapping[str, Sequence[socket.socket]] | None = None,
+    ) -> None:
         self.socket = end
         self.succeeds = succeeds
+        self.listening = listening or {}
         self._rest = b""
 
-    def send(self, word: str, sentence: str = "") -> None:
+    def send(self, word: str, sentence: str = "", files: Sequence[int] = ()) -> None:
         """Does nothing once the other process has ended."""
+        line = json.dumps([word, sentence]).encode() + b"\n"
         with suppress(OSError):
-            self.socket.sendall(json.dumps([word, sentence]).encode() + b"\n")
+            if files:
+                socket.send_fds(self.socket, [line], files)
+            else:
+                self.socket.sendall(line)
 
     def receive(self) -> list[Message] | None:
         """What has come, once the socket is readable; None if the other process has ended."""
         try:
-            received = self.socket.recv(65536)
+            received, files, _, _ = socket.recv_fds(self.socket, 65536, _MOST_SOCKETS)
         except OSError:
             received = b""
         if not received:
             return None
         *lines, self._rest = (self._rest + received).split(b"\n")
-        return [(word, sentence) for word, sentence in map(json.loads, lines)]
+        messages = [Message(*json.loads(line)) for line in lines]
+        if files:  # the kernel lets nothing follow them in what is received at once
+            messages[-1] = messages[-1]._replace(files=files)
+        return messages
+
+
+def inheritance(end: int, *, succeeds: bool, listening: Mapping[str, Sequence[int]]) -> str:
+    """The value of ENVIRONMENT for a process that inherits these files."""
+    return json.dumps({"end": end, "succeeds": succeeds, "listening": listening})
 
 
 def inherited() -> Channel | None:
@@ -49,6 +77,13 @@ def inherited() -> Channel | None:
     given = os.environ.pop(ENVIRONMENT, "")
     if not given:
         return None
-    end = socket.socket(fileno=int(given.removesuffix("+")))
-    end.set_inheritable(False)
-    return Channel(end, succeeds=given.endswith("+"))
+    what = json.loads(given)
+    listening = {name: [_own(n) for n in files] for name, files in what["listening"].items()}
+    return Channel(_own(what["end"]), succeeds=what["succeeds"], listening=listening)
+
+
+def _own(number: int) -> socket.socket:
+    """A socket that this process inherited, and that its own children do not."""
+    found = socket.socket(fileno=number)
+    found.set_inheritable(False)
+    return found

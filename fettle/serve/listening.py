@@ -7,7 +7,8 @@ import os
 import socket
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import structlog
 from aiohttp import web
@@ -19,6 +20,7 @@ from fettle.config import ListenAddress
 from fettle.model import AuthorityError, ClusterError, SettingsError
 from fettle.observing import CertificateMetrics
 from fettle.serve.readiness import Readiness
+from fettle.serve.succession import Succession
 from fettle.serve.tasks import Tasks
 
 _LOG = structlog.get_logger(__name__)
@@ -46,11 +48,13 @@ class Listener(ABC):
         self.name = name
         self.address = address
         self.context = context
+        self._servers: list[asyncio.Server] = []
 
-    async def start(self) -> None:
-        """Listen; raises SettingsError if the address cannot be used."""
+    async def start(self, given: Sequence[socket.socket] = ()) -> None:
+        """Listen, on the sockets that a predecessor listens on if any are given. Raises
+        SettingsError if the address cannot be used."""
         try:
-            bound = await self._open()
+            await self._open(given)
         except OSError as error:
             await self.stop()
             raise SettingsError(
@@ -58,16 +62,38 @@ class Listener(ABC):
                 f"{_reason(error).lower()}; set another address with --{self.name}-listen"
             ) from error
         scheme = "http" if self.context is None else "https"
+        bound = [ListenAddress(*each.getsockname()[:2]) for each in self.sockets]
         for address in [self.address] if self.address.port else bound:
             _LOG.info("listening", what=self.name, url=f"{scheme}://{address}")
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """Those that it listens on."""
+        return [each for server in self._servers for each in server.sockets]
 
     @abstractmethod
     async def stop(self) -> None:
         """Accept no new connections, and let requests in progress finish."""
 
     @abstractmethod
-    async def _open(self) -> list[ListenAddress]:
-        """The address of each socket; raises OSError if it cannot be used."""
+    async def _open(self, given: Sequence[socket.socket]) -> None:
+        """Listen; raises OSError if the address cannot be used."""
+
+    async def _listen(
+        self, make: Callable[[], asyncio.BaseProtocol], given: Sequence[socket.socket]
+    ) -> None:
+        listen = partial(
+            asyncio.get_running_loop().create_server, make, ssl=self.context, backlog=BACKLOG
+        )
+        if given:
+            self._servers = [await listen(sock=each) for each in given]
+        else:
+            host, port = self.address.bind_host, self.address.port
+            self._servers = [await listen(host, port, reuse_port=self.shares_port)]
+
+    def _accept_no_more(self) -> None:
+        for server in self._servers:
+            server.close()
 
 
 class _NotMalformed(logging.Filter):
@@ -102,22 +128,14 @@ class AppListener(Listener):
             app, keepalive_timeout=KEEPALIVE_S, access_log=None, shutdown_timeout=DRAIN_S / 2
         )
 
-    async def _open(self) -> list[ListenAddress]:
+    async def _open(self, given: Sequence[socket.socket]) -> None:
         await self._runner.setup()
-        await web.TCPSite(
-            self._runner,
-            self.address.bind_host,
-            self.address.port,
-            ssl_context=self.context,
-            backlog=BACKLOG,
-            reuse_port=self.shares_port,
-        ).start()
-        return [ListenAddress(*name[:2]) for name in self._runner.addresses]
+        assert self._runner.server is not None
+        await self._listen(self._runner.server, given)
 
     async def stop(self) -> None:
         self._stopping = True
-        for site in list(self._runner.sites):
-            await site.stop()
+        self._accept_no_more()
         for _ in range(round(LINGER_S / _DRAIN_POLL_S)):
             if self._runner.server is None or not self._runner.server.connections:
                 break
@@ -142,25 +160,16 @@ class ExtenderListener(Listener):
     ) -> None:
         super().__init__(name, address, context)
         self._connections = connections
-        self._server: asyncio.Server | None = None
 
-    async def _open(self) -> list[ListenAddress]:
-        self._server = await asyncio.get_running_loop().create_server(
-            self._connections,
-            self.address.bind_host,
-            self.address.port,
-            ssl=self.context,
-            backlog=BACKLOG,
-            reuse_port=self.shares_port,
-        )
+    async def _open(self, given: Sequence[socket.socket]) -> None:
+        await self._listen(self._connections, given)
         if self.address.loopback:
-            for listening in self._server.sockets:
+            for listening in self.sockets:
                 _unpaced(listening)
-        return [ListenAddress(*listening.getsockname()[:2]) for listening in self._server.sockets]
 
     async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        self._accept_no_more()
+        if self._servers:
             await self._connections.drain(DRAIN_S)
 
 
@@ -186,8 +195,15 @@ def _unpaced(listening: socket.socket) -> None:
 class Listeners:
     """Opens the listeners, keeps their certificates fresh, and drains all of them at the end."""
 
-    def __init__(self, tasks: Tasks, readiness: Readiness, metrics: CertificateMetrics) -> None:
+    def __init__(
+        self,
+        tasks: Tasks,
+        readiness: Readiness,
+        metrics: CertificateMetrics,
+        succession: Succession,
+    ) -> None:
         self._tasks = tasks
+        self._succession = succession
         self._readiness = readiness
         self._metrics = metrics
         self._listeners: list[Listener] = []
@@ -195,7 +211,9 @@ class Listeners:
     async def open(self, listener: Listener, tls: ListenerTLS) -> None:
         """Raises SettingsError if the address cannot be used."""
         self._listeners.append(listener)  # before it is open: it may have to stop meanwhile
-        await listener.start()
+        await listener.start(self._succession.listening(listener.name))
+        if listener.shares_port:
+            self._succession.opened(listener.name, [each.fileno() for each in listener.sockets])
         self._readiness.problems.append(tls.problem)
         self._readiness.notes.append(tls.notes)
         if (certificate := tls.certificate) is not None:

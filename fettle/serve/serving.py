@@ -144,7 +144,7 @@ class Runtime:
         self._readiness = Readiness(self._publisher, settings.sources.silent_after_seconds)
         self._tasks = Tasks()
         certificates = CertificateMetrics(self._registry)
-        self._listeners = Listeners(self._tasks, self._readiness, certificates)
+        self._listeners = Listeners(self._tasks, self._readiness, certificates, self._succession)
         self._resources = AsyncExitStack()
 
     async def open(self) -> None:

@@ -11,11 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 from fettle.model import FettleError
-from fettle.serve.channel import ENVIRONMENT, Channel
+from fettle.serve.channel import ENVIRONMENT, Channel, inheritance
 
 ENDS_WITHIN_S = 20.0
 """How long a process may take to end before it is killed."""
@@ -24,12 +25,16 @@ ENDS_WITHIN_S = 20.0
 class _Serving:
     """A process that serves, or is about to."""
 
-    def __init__(self, command: Sequence[str], *, succeeds: bool) -> None:
+    def __init__(
+        self, command: Sequence[str], listening: Mapping[str, Sequence[int]], *, succeeds: bool
+    ) -> None:
         ours, its = socket.socketpair()
         with its:
-            number = f"{its.fileno()}{'+' if succeeds else ''}"
+            given = inheritance(its.fileno(), succeeds=succeeds, listening=listening)
             self._process = subprocess.Popen(  # noqa: S603 (our own program)
-                command, env=os.environ | {ENVIRONMENT: number}, pass_fds=(its.fileno(),)
+                command,
+                env=os.environ | {ENVIRONMENT: given},
+                pass_fds=(its.fileno(), *chain.from_iterable(listening.values())),
             )
         self.channel = Channel(ours)
         self.failure = ""
@@ -63,6 +68,7 @@ class Staying:
         self._signals = signals
         self._selector.register(self._signals, selectors.EVENT_READ)
         self._stopping = False
+        self._listening: dict[str, Sequence[int]] = {}
         self._leaving: list[_Serving] = []
         self._successor: _Serving | None = None
         self._current = self._start(succeeds=False)
@@ -82,6 +88,7 @@ class Staying:
             other.channel.socket.close()
         self._current.channel.socket.close()
         self._selector.close()
+        self._close_listening()
         if self._stopping and code == -signal.SIGTERM:  # it came before there was a handler
             return 0
         if self._current.failure:
@@ -89,7 +96,7 @@ class Staying:
         return code if code >= 0 else 128 - code
 
     def _start(self, *, succeeds: bool) -> _Serving:
-        started = _Serving(self._command, succeeds=succeeds)
+        started = _Serving(self._command, self._listening, succeeds=succeeds)
         self._selector.register(started.channel.socket, selectors.EVENT_READ, started)
         return started
 
@@ -99,6 +106,7 @@ class Staying:
                 self._reload()
             elif number != signal.SIGCHLD:
                 self._stopping = True
+                self._close_listening()  # else callers would wait there for nobody
                 for process in filter(None, [self._current, self._successor]):
                     process.ask_to_end()
 
@@ -107,7 +115,9 @@ class Staying:
         if messages is None and sender.channel.socket.fileno() >= 0:
             self._selector.unregister(sender.channel.socket)
             sender.channel.socket.close()
-        for word, sentence in messages or ():
+        for word, sentence, files in messages or ():
+            if files:
+                self._keep(sentence, files)
             if word == "failed":
                 sender.failure = sentence
             elif word == "reload" and sender is self._current:
@@ -117,6 +127,19 @@ class Staying:
             elif word == "ready" and sender is self._successor:
                 self._leave(self._current)
                 self._current, self._successor = sender, None
+
+    def _keep(self, name: str, files: Sequence[int]) -> None:
+        """Keep the sockets of a listener open between one process and the next: what connects in
+        that moment waits there, and is not lost."""
+        if name in self._listening or self._stopping:
+            _close(files)
+        else:
+            self._listening[name] = files
+
+    def _close_listening(self) -> None:
+        for files in self._listening.values():
+            _close(files)
+        self._listening.clear()
 
     def _reload(self) -> None:
         """Start a successor. One that was about to serve may have read older files."""
@@ -139,6 +162,11 @@ class Staying:
             if failed is self._successor:  # it was not ready before it ended
                 self._successor = None
                 self._current.channel.send("failed", failed.failure or f"it ended with {code}")
+
+
+def _close(files: Sequence[int]) -> None:
+    for number in files:
+        os.close(number)
 
 
 def stay(command: Sequence[str]) -> None:

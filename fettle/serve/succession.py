@@ -3,7 +3,8 @@ says what became of it. A successor says when it is ready."""
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,10 +43,19 @@ class Succession:
             if messages is None:
                 loop.remove_reader(channel.socket)
                 on_orphaned()
-            for word, sentence in messages or ():
+            for word, sentence, _ in messages or ():
                 self._heard(word, sentence)
 
         loop.add_reader(channel.socket, take)
+
+    def listening(self, name: str) -> Sequence[socket.socket]:
+        """The sockets on which the predecessor's listener of that name listens."""
+        return self._channel.listening.get(name, ()) if self._channel is not None else ()
+
+    def opened(self, name: str, sockets: Sequence[int]) -> None:
+        """A listener has opened, on these sockets, which a successor may get."""
+        if self._channel is not None:
+            self._channel.send("listening", name, sockets)
 
     def ask(self) -> None:
         """Ask for a successor, which reads all files anew."""

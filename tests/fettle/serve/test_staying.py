@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parents[3]
 WITHIN_S = 30
 STAYS = "import sys; from fettle.serve.staying import stay; stay([sys.executable, sys.argv[1]])"
 SERVES = """
-import signal, sys
+import signal, socket, sys
 from pathlib import Path
 from fettle.serve.channel import inherited
 
@@ -37,10 +37,16 @@ if behaviour == "fails":
     sys.exit(1)
 if behaviour == "crashes":
     sys.exit(3)
+if given := channel.listening.get("extender"):
+    say(f"listens on {given[0].getsockname()[1]} too")
+else:
+    listening = socket.create_server(("127.0.0.1", 0))
+    say(f"listens on {listening.getsockname()[1]}")
+    channel.send("listening", "extender", [listening.fileno()])
 say(behaviour)
 channel.send(behaviour, "for Godot" if behaviour == "waiting" else "")
 while (messages := channel.receive()) is not None:
-    for word, sentence in messages:
+    for word, sentence, _ in messages:
         say(f"hears {word} {sentence}".rstrip())
 say("is alone")
 """
@@ -109,6 +115,18 @@ def test_a_predecessor_ends_only_when_its_successor_is_ready(parent: Parent) -> 
     said = parent.said()
     assert "second succeeds" in said
     assert said.index("second ready") < said.index("first ends")
+
+
+def test_a_successor_gets_the_sockets_that_its_predecessor_listens_on(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    (port,) = [line.rpartition(" ")[2] for line in parent.said() if "listens on" in line]
+    parent.next("ready second")
+    parent.signal(signal.SIGHUP)
+    parent.until_said("second ready", "first ends", f"second listens on {port} too")
+    parent.next("ready third")
+    parent.signal(signal.SIGHUP)
+    parent.until_said("third ready", "second ends", f"third listens on {port} too")
 
 
 def test_the_serving_process_can_ask_for_a_successor_itself(parent: Parent) -> None:
