@@ -15,6 +15,7 @@ from fettle.dra import parse_feature_gates, parse_git_version
 from fettle.model import (
     BUILT_IN,
     INFERENCE,
+    Mode,
     Policies,
     Policy,
     RuleSeverity,
@@ -264,7 +265,8 @@ class WebhookSettings(SettingsSection, frozen=True, kw_only=True):
     """The admission webhook."""
 
     mode: Literal["enforce", "audit"] = "enforce"
-    """`audit` changes and refuses nothing, and warns about what `enforce` would do."""
+    """`audit`: the webhook only observes, whatever `mode` says, and warns about what it would
+    do."""
     workloads: tuple[WorkloadSettings, ...] = ()
     """Kinds of workload besides the known ones. Add them to the rules of both webhook
     configurations too."""
@@ -330,6 +332,23 @@ class LintSettings(SettingsSection, frozen=True, kw_only=True):
         return Validation(strict=self.strict, rules=self.rules)
 
 
+class RecordSettings(SettingsSection, frozen=True, kw_only=True):
+    """The record of decisions, which `fettle decisions` and `fettle report` show."""
+
+    directory: str | None = None
+    """A folder for the records, one for each process. Without it they are in memory only, and a
+    restart forgets them."""
+    max_decisions: int = 20_000
+    """How many decisions are kept; the oldest go first."""
+    max_mebibytes: int = 32
+    """How large the records may be. The file may take twice as much."""
+
+    def __post_init__(self) -> None:
+        _check("records", self.directory != "", "directory must not be empty")
+        _check("records", 1 <= self.max_decisions <= 10**6, "maxDecisions must be 1 to 1000000")
+        _check("records", 1 <= self.max_mebibytes <= 1024, "maxMebibytes must be 1 to 1024")
+
+
 class StewardSettings(SettingsSection, frozen=True, kw_only=True):
     """The steward: the one replica that writes to the cluster."""
 
@@ -355,6 +374,10 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
     namespace: str | None = None
     """Fettle's own namespace. By default the namespace of its service account, else
     `fettle-system`."""
+    mode: Mode = Mode.ENFORCE
+    """How far Fettle may go: `observe` changes nothing and records what it would do, `steer` ranks
+    nodes and injects but refuses nothing, `enforce` does everything. A policy's `mode` and a
+    namespace's label `fettle.dev/mode` go first."""
     default_policy: str = INFERENCE.name
     """The policy of pods that name none and whose namespace names none."""
     policies: tuple[Policy, ...] = ()
@@ -367,6 +390,7 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
     extender: ExtenderSettings = ExtenderSettings()
     webhook: WebhookSettings = WebhookSettings()
     lint: LintSettings = LintSettings()
+    records: RecordSettings = RecordSettings()
     steward: StewardSettings = StewardSettings()
 
     def __post_init__(self) -> None:
@@ -407,4 +431,5 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
 
     def all_policies(self) -> Policies:
         """The built-in policies and those of the settings, which replace built-in ones by name."""
-        return Policies({**BUILT_IN, **{p.name: p for p in self.policies}}, self.default_policy)
+        by_name = {**BUILT_IN, **{p.name: p for p in self.policies}}
+        return Policies(by_name, self.default_policy, self.mode)

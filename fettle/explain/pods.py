@@ -173,6 +173,7 @@ def explain_pod(
         "policy": {
             "name": resolved.policy.name,
             "origin": resolved.origin,
+            **_mode(resolved),
             "minScore": placement.min_score,
             "degraded": str(placement.degraded),
             "aggregate": str(placement.aggregate),
@@ -184,6 +185,11 @@ def explain_pod(
         "holds": list_holds(view) if demand is not None else [],
         "nodes": nodes,
     }
+
+
+def _mode(resolved: Resolved) -> dict[str, str]:
+    """How far Fettle may go, and who says so."""
+    return {"mode": str(resolved.mode.mode), "modeOrigin": resolved.mode.origin}
 
 
 def _names_of_requests(demand: Demand) -> dict[str, str]:
@@ -284,21 +290,25 @@ def explain_policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str,
     """
     defined = f"{resolved.policy.name} ({resolved.source})"
     sections = msgspec.to_builtins(resolved.policy)
-    del sections["name"]
+    del sections["name"], sections["mode"]
     return {
         "name": resolved.policy.name,
         "origin": resolved.origin,
+        **_mode(resolved),
         "source": str(resolved.source),
         "warnings": [*resolved.warnings, *ignored],
         "values": [
-            {
-                "field": f"{section}.{field}",
-                "value": value,
-                "from": _source(resolved.overridden.get(f"{section}.{field}"), defined),
-                "note": _note(f"{section}.{field}", value),
-            }
-            for section, values in sections.items()
-            for field, value in values.items()
+            {"field": "mode", "value": str(resolved.mode.mode), "from": resolved.mode.origin, "note": ""},
+            *(
+                {
+                    "field": f"{section}.{field}",
+                    "value": value,
+                    "from": _source(resolved.overridden.get(f"{section}.{field}"), defined),
+                    "note": _note(f"{section}.{field}", value),
+                }
+                for section, values in sections.items()
+                for field, value in values.items()
+            ),
         ],
     }
 

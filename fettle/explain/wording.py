@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fettle.health import proven_evidence
-from fettle.model import DeviceId, Health, Kept, State, reasons
+from fettle.model import DeviceId, Health, Kept, Mode, State, reasons
 from fettle.model.reasons import Complaint, Obstacles, Reason
 
 MAX_NAMED = 3
@@ -864,6 +864,16 @@ def _(_reason: reasons.NodeCordoned) -> str:
 @text.register
 def _(reason: reasons.FettleNotReady) -> str:
     return f"Fettle is not ready: {reason.detail}"
+
+
+@text.register
+def _(reason: reasons.NotEnforced) -> str:
+    does = (
+        "changes nothing for this pod and only records these verdicts"
+        if reason.mode is Mode.OBSERVE
+        else "ranks nodes for this pod and refuses none"
+    )
+    return f"mode {reason.mode} ({reason.origin}): Fettle {does}"
 
 
 @text.register

@@ -15,6 +15,7 @@ import msgspec
 
 from fettle.model import field_checks
 from fettle.model.annotations import ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION
+from fettle.model.modes import MODE_LABEL, Mode, ModeOf, labelled_mode, wrong_label
 
 DEVICE_FAILED = "fettle.dev/DeviceFailed"
 """The pod condition that tells a Job that its pod failed because of a device, if it is set in
@@ -235,8 +236,9 @@ class Validation(Section, frozen=True, kw_only=True):
 
 
 class Sections(Section, frozen=True, kw_only=True):
-    """The `spec` of a DevicePolicy."""
+    """The `spec` of a DevicePolicy. `mode` None: that of the settings applies."""
 
+    mode: Mode | None = None
     placement: Placement = Placement()
     tolerations: Tolerations = Tolerations()
     failure: Failure = Failure()
@@ -293,6 +295,7 @@ class Resolved(msgspec.Struct, frozen=True):
 
     - `origin`: who chose it. `named` is False where nobody did and the cluster default applies.
     - `source`: where the policy is defined.
+    - `mode`: how far Fettle may go with the pod, and who says so.
     - `overridden`: by field (`placement.minScore`), the annotation that replaced its value.
     - `warnings`: sentences for the user about what was ignored. `unknown`: names that no policy
       has.
@@ -303,15 +306,18 @@ class Resolved(msgspec.Struct, frozen=True):
     named: bool = False
     warnings: tuple[str, ...] = ()
     source: PolicySource = PolicySource.BUILT_IN
+    mode: ModeOf = ModeOf(Mode.ENFORCE, "by default")
     overridden: Mapping[str, str] = {}
     unknown: tuple[str, ...] = ()
 
 
 class Policies(msgspec.Struct, frozen=True):
-    """The built-in policies, those of the settings, and the name of the default."""
+    """The built-in policies, those of the settings, the name of the default, and the mode where
+    neither a namespace nor a policy sets one."""
 
     by_name: Mapping[str, Policy] = msgspec.field(default_factory=lambda: BUILT_IN)
     default: str = INFERENCE.name
+    mode: Mode = Mode.ENFORCE
 
     def find(
         self, name: str, installed: Mapping[str, Policy]
@@ -330,10 +336,20 @@ class Policies(msgspec.Struct, frozen=True):
         if policy is None:
             return None
         origin = "cluster default" if name == self.default else ""
-        return Resolved(policy, origin, source=source)
+        return Resolved(policy, origin, source=source, mode=self.mode_of(policy))
 
     def names(self, installed: Mapping[str, Policy]) -> list[str]:
         return sorted({*self.by_name, *installed})
+
+    def mode_of(
+        self, policy: Policy | None, namespace_labels: Mapping[str, str] | None = None
+    ) -> ModeOf:
+        """The mode for objects of this policy, if any, in a namespace with these labels."""
+        if (mode := labelled_mode(namespace_labels)) is not None:
+            return ModeOf(mode, f"namespace label {MODE_LABEL}")
+        if policy is not None and policy.mode is not None:
+            return ModeOf(policy.mode, f"policy {policy.name}")
+        return ModeOf(self.mode, "setting mode")
 
     def resolve(
         self,
@@ -343,7 +359,7 @@ class Policies(msgspec.Struct, frozen=True):
         quarantined: Mapping[str, str] = {},
     ) -> Resolved:
         """The pod's annotation, then the namespace's label, then the cluster default; then single
-        fields that annotations override.
+        fields that annotations override. The mode is that of `mode_of`.
 
         An unknown name never keeps a pod from running: the next policy applies, with a warning.
         `quarantined` are the view's sentences about unreadable objects.
@@ -376,7 +392,12 @@ class Policies(msgspec.Struct, frozen=True):
                     f"{', '.join(self.names(installed))}); the next policy that applies is used"
                 )
         policy, overridden = _overridden(policy, annotations, warnings)
-        return Resolved(policy, origin, named, tuple(warnings), source, overridden, tuple(unknown))
+        if wrong := wrong_label(namespace_labels):
+            warnings.append(f"fettle: {wrong}")
+        mode = self.mode_of(policy, namespace_labels)
+        return Resolved(
+            policy, origin, named, tuple(warnings), source, mode, overridden, tuple(unknown)
+        )
 
 
 def why_unreadable(name: str, quarantined: Mapping[str, str]) -> str:

@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from fettle.model.health import Health
+from fettle.model.modes import Mode
 from fettle.model.subjects import DeviceId, PoolRef
 
 
@@ -910,6 +911,13 @@ class NodeEndsAttempt(Reason, frozen=True, gc=False):
 
 class NodeCordoned(Reason, frozen=True, gc=False):
     """The node is cordoned."""
+
+
+class NotEnforced(Reason, frozen=True, gc=False):
+    """The pod's mode lets Fettle refuse nothing; `origin` says who set it."""
+
+    mode: Mode
+    origin: str
 
 
 class FettleNotReady(Reason, frozen=True, gc=False):

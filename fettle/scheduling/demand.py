@@ -33,7 +33,7 @@ from fettle.dra import (
     unreadable_shares,
     why_not_twice,
 )
-from fettle.model import ANNOTATIONS, Policies, Policy, Resolved, reasons
+from fettle.model import ANNOTATIONS, Mode, Policies, Policy, Resolved, reasons
 from fettle.model.reasons import Reason
 
 MAX_KEPT = 1000
@@ -69,6 +69,7 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     `barred` says why the scheduler places the pod nowhere now, such as a claim that is being
     deleted. `unsettled` says why part of the demand cannot be judged, such as a claim not seen yet.
     `in_flight` counts pods with the same needs that may be placed already, but are not visible yet.
+    `mode` says how far Fettle may go.
     """
 
     policy: Policy
@@ -78,6 +79,7 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     barred: tuple[Reason, ...] = ()
     unsettled: tuple[Reason, ...] = ()
     in_flight: int = 0
+    mode: Mode = Mode.ENFORCE
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -196,8 +198,16 @@ def demand_of(
                 unsettled += unread_classes
             else:
                 unallocated.append(wanted)
-    policy = resolve_policy(pod, view, policies).policy
-    return Demand(policy, units, tuple(unallocated), tuple(bound), tuple(barred), tuple(unsettled))
+    resolved = resolve_policy(pod, view, policies)
+    return Demand(
+        resolved.policy,
+        units,
+        tuple(unallocated),
+        tuple(bound),
+        tuple(barred),
+        tuple(unsettled),
+        mode=resolved.mode.mode,
+    )
 
 
 def _left_over(pod: core.Pod, units: Iterable[Units], view: View) -> Iterator[Reason]:

@@ -7,6 +7,7 @@ from collections.abc import Set
 
 from fettle.api import core
 from fettle.cluster import View
+from fettle.model import Mode
 from fettle.pacing import run_within
 from fettle.scheduling import Answers, Demand, Taken, Units, count_taken, nodes_lacking_units
 
@@ -21,15 +22,22 @@ class AllowedNodes:
         self._full: dict[tuple[tuple[Units, ...], int], frozenset[str]] = {}
 
     async def find(self, pod: core.Pod, view: View) -> Set[str]:
-        """Names of nodes. Units of pods that this pod may preempt count as free."""
+        """Names of nodes. Units of pods that this pod may preempt count as free.
+
+        None where Fettle only observes: there it wakes nobody.
+        """
         demand = self._answers.demand(pod)
         if demand is None:
             return frozenset(view.nodes)
+        if demand.mode is Mode.OBSERVE:
+            return frozenset()
         table = await self._answers.judged(demand)
-        unsuited = table.refused | table.rejected
-        if table.acceptance.set_aside:
-            # What a breaker allows is no reason to wake a pod: it may be as bad as it is called.
-            unsuited |= {name for name, verdict in table.verdicts.items() if verdict.overruled}
+        unsuited = set(table.rejected)
+        if demand.mode is Mode.ENFORCE:
+            unsuited |= table.refused
+            if table.acceptance.set_aside:
+                # What a breaker allows is no reason to wake a pod: it may be as bad as it is called.
+                unsuited |= {name for name, one in table.verdicts.items() if one.overruled}
         if demand.units:
             unsuited |= await self._full_nodes(demand, pod, view)
         return frozenset(table.verdicts.keys() - unsuited)
