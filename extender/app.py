@@ -22,6 +22,7 @@ from fettle.api import extender as wire
 from fettle.config import ExtenderSettings
 from fettle.model import BadInput
 from fettle.observing import ExtenderMetrics
+from fettle.records import Recorder
 from fettle.scheduling import Answers
 
 _LOG = structlog.get_logger(__name__)
@@ -38,11 +39,13 @@ def make_connections(
     freshness: Freshness,
     misconfiguration: Misconfiguration,
     recent: RecentPods,
+    recorder: Recorder,
 ) -> SchedulerConnections:
     """POST /filter, /prioritize and /preempt; a protocol factory for a listener.
 
     `not_ready` says why Fettle is not ready; "" if it is. `freshness` is that of the views that the
-    answers come from. What the calls show goes into `misconfiguration` and `recent`.
+    answers come from. What the calls show goes into `misconfiguration` and `recent`, and what is
+    decided into `recorder`.
     """
     replies = Replies(settings.replies, lambda: answers.version)
     next_prioritize = NextPrioritize(answers, replies)
@@ -56,11 +59,14 @@ def make_connections(
         next_prioritize,
         misconfiguration,
         recent,
+        recorder,
     )
     verbs: dict[str, Verb] = {
         "filter": filter_.answer,
-        "prioritize": Prioritize(answers, metrics, not_ready, replies, next_prioritize).answer,
-        "preempt": Preempt(answers, metrics, not_ready).answer,
+        "prioritize": Prioritize(
+            answers, metrics, not_ready, replies, next_prioritize, recorder
+        ).answer,
+        "preempt": Preempt(answers, metrics, not_ready, recorder).answer,
     }
     asked_at = misconfiguration.last.at
     routes = {f"/{name}": _handler(name, verb, metrics, asked_at) for name, verb in verbs.items()}
@@ -87,12 +93,16 @@ def _handler(
     latency_s = metrics.latency_s.labels(name)
 
     def handle(body: bytes) -> HTTPReply | Awaitable[HTTPReply]:
-        asked_at[name] = started = time.perf_counter()
+        started = time.perf_counter()
         try:
             reply = verb(body)
+        except BadInput as error:  # not what a scheduler asks
+            answer = _failed(name, error, metrics)
         except Exception as error:
+            asked_at[name] = started
             answer = _failed(name, error, metrics)
         else:
+            asked_at[name] = started
             if not isinstance(reply, bytes):
                 return later(reply, started)
             answer = HTTPReply(200, reply)

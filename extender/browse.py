@@ -17,6 +17,7 @@ from fettle.api import core
 from fettle.cluster import View, readiness
 from fettle.explain import (
     JSON_VERSION,
+    describe_modes,
     explain_pod,
     explain_policy,
     list_holds,
@@ -27,10 +28,11 @@ from fettle.explain import (
     plain_reason,
     texts,
 )
-from fettle.model import ANNOTATION, reasons, why_unreadable
+from fettle.model import ANNOTATION, BadInput, Mode, reasons, why_unreadable
 from fettle.model.reasons import Reason
 from fettle.observing import ReadyMetrics
 from fettle.pacing import pause, run_within
+from fettle.records import Decision, Recorder, make_report, seconds_of
 from fettle.scheduling import (
     Answers,
     AtRisk,
@@ -45,13 +47,19 @@ from fettle.scheduling import (
 MOST_PODS = 1000
 """Pods that one answer lists."""
 
+MOST_EXPLAINED = 3
+"""Decisions on a pod that its explanation shows."""
+MOST_DECISIONS = 2000
+"""Decisions in one answer."""
+
 
 class Browse:
     """Handlers over the newest view.
 
     `recent` are pods that the extender was asked about. `extra_problems` are what keeps other parts
     of the process from being ready, and `notes` what else `/readyz?verbose` shows. `schedulers` are
-    the names of those that ask. `at_risk` knows where pods are, `finished` those that have ended.
+    the names of those that ask. `at_risk` knows where pods are, `finished` those that have ended,
+    `recorder` what was decided.
     """
 
     def __init__(
@@ -66,6 +74,7 @@ class Browse:
         *,
         at_risk: AtRisk | None = None,
         finished: FinishedPods | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._answers = answers
         self._registry = registry
@@ -76,15 +85,18 @@ class Browse:
         self._schedulers = schedulers
         self._at_risk = at_risk or AtRisk(answers)
         self._finished = finished or FinishedPods(answers.publisher)
+        self._recorder = recorder
         ReadyMetrics(registry, lambda: not self._problems(time.monotonic()))
 
     def make_app(self) -> web.Application:
-        """GET /explain, /policy, /devices, /pods, /livez, /readyz and /metrics."""
+        """GET /explain, /policy, /devices, /pods, /decisions, /report, /livez, /readyz, /metrics."""
         app = web.Application()
         app.router.add_get("/explain", self.explain)
         app.router.add_get("/policy", self.policy)
         app.router.add_get("/devices", self.devices)
         app.router.add_get("/pods", self.pods)
+        app.router.add_get("/decisions", self.decisions)
+        app.router.add_get("/report", self.report)
         app.router.add_get("/livez", self.livez)
         app.router.add_get("/readyz", self.readyz)
         app.router.add_get("/metrics", self.metrics)
@@ -116,12 +128,20 @@ class Browse:
         notes += [one for one in self._answers.set_aside() if name in one.policies]
         if demand is not None:
             notes += self._notes_about(key, pod)
+            if demand.mode is not Mode.ENFORCE:
+                notes.insert(0, reasons.NotEnforced(demand.mode, resolved.mode.origin))
         finished = None if key in view.pods else self._finished.get(key)
         placed = await self._at_risk.placed([pod] if key in view.pods else [])
         explained = await run_within(
             None, lambda: explain_pod(key, resolved, demand, verdicts, view, notes, finished)
         )
-        return _json({**explained, "placed": next(map(plain_placed, placed), None)})
+        return _json(
+            {
+                **explained,
+                "placed": next(map(plain_placed, placed), None),
+                "decisions": self._decisions(0.0, pod=key)[:MOST_EXPLAINED],
+            }
+        )
 
     async def pods(self, request: web.Request) -> web.Response:
         """Pods with devices that have a node, at most `MOST_PODS`, of `total`. ?at-risk=true: only
@@ -246,6 +266,7 @@ class Browse:
                 "version": JSON_VERSION,
                 "problems": self._unready(),
                 "setAside": [*map(plain_reason, self._answers.set_aside())],
+                "modes": describe_modes(view, self._answers.policies),
                 "nodes": list_nodes(view, only_unsound=unsound),
                 "network": list_network_devices(view, only_unsound=unsound),
                 "holds": list_holds(view),
@@ -254,6 +275,49 @@ class Browse:
             },
         )
         return _json(listed)
+
+    async def decisions(self, request: web.Request) -> web.Response:
+        """?since=1h, and ?pod=NAMESPACE/NAME, ?node=N, ?policy=P: what was decided, the newest
+        first, and what became of the pods."""
+        if not _local(request):
+            return _json({"error": _LOCAL_ONLY}, 403)
+        query = request.query
+        try:
+            since = time.time() - seconds_of(query.get("since", "1h"))
+        except BadInput as error:
+            return _json({"error": str(error)}, 400)
+        wanted = {name: query.get(name, "") for name in ("pod", "node", "policy")}
+        found = self._decisions(since, **wanted)
+        return _json(
+            {
+                "version": JSON_VERSION,
+                "notes": self._record_notes(since),
+                "leftOut": max(0, len(found) - MOST_DECISIONS),
+                "decisions": found[:MOST_DECISIONS],
+            }
+        )
+
+    def _decisions(self, since: float, **wanted: str) -> list[Decision]:
+        return self._recorder.select(since, **wanted) if self._recorder is not None else []
+
+    def _record_notes(self, since: float) -> list[str]:
+        """Where the records are, and whether they reach back so far."""
+        return self._recorder.notes(since) if self._recorder is not None else []
+
+    async def report(self, request: web.Request) -> web.Response:
+        """?since=7d: what was or would have been refused, what became of it, and what was wrong."""
+        if not _local(request):
+            return _json({"error": _LOCAL_ONLY}, 403)
+        now = time.time()
+        try:
+            since = now - seconds_of(request.query.get("since", "7d"))
+        except BadInput as error:
+            return _json({"error": str(error)}, 400)
+        known = list(self._recorder.log) if self._recorder is not None else []
+        report = await run_within(None, lambda: make_report(known, since, now))
+        notes = self._record_notes(since)
+        modes = describe_modes(self._answers.view, self._answers.policies)
+        return _json({**report, "notes": notes, "modes": modes})
 
     async def livez(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -285,8 +349,10 @@ class Browse:
     def _details(self) -> list[str]:
         """What may name objects."""
         quarantined = self._answers.view.quarantined.values()
+        modes = describe_modes(self._answers.view, self._answers.policies)
         return [
             *texts(self._answers.set_aside()),
+            *modes,
             *(f"quarantined: {text}" for text in quarantined),
             *self._notes(),
         ]

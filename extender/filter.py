@@ -14,12 +14,14 @@ from cachetools import LRUCache
 
 from extender.freshness import FreshTables
 from extender.http.replies import Replies
-from extender.http.reuse import Edition, KeptReplies, NameMemory, NextPrioritize
+from extender.http.reuse import Edition, KeptReplies, KeptReply, NameMemory, NextPrioritize
 from extender.misconfiguration import Misconfiguration
 from extender.verbs import ANSWER_WITHIN_S, REFUSED, result_of
 from fettle.api import core
 from fettle.api import extender as wire
+from fettle.model import Mode
 from fettle.observing import ExtenderMetrics
+from fettle.records import Recorder
 from fettle.scheduling import Answers, Demand, Narrowed, Table
 
 _LOG = structlog.get_logger(__name__)
@@ -59,6 +61,7 @@ class Filter:
         next_prioritize: NextPrioritize,
         misconfiguration: Misconfiguration,
         recent: RecentPods,
+        recorder: Recorder,
     ) -> None:
         self._answers = answers
         self._metrics = metrics
@@ -68,6 +71,7 @@ class Filter:
         self._next_prioritize = next_prioritize
         self._misconfiguration = misconfiguration
         self._recent = recent
+        self._recorder = recorder
         self._kept = KeptReplies()
         self._names = NameMemory()
         self._warned_of_nodes = False
@@ -82,11 +86,15 @@ class Filter:
         if not problem and (kept := self._kept.get(body, edition)) is not None:
             self._metrics.answered(refused=kept.refused)
             self._metrics.decided("filter", REFUSED)
+            self._recorder.again(kept.decision)
             return kept.body
         args = wire.decode_args(body)
         demand = self._answers.demand_now(args.pod)
         if demand is None:
-            return self._echo(args)
+            self._metrics.decided("filter", "echoed")
+            return _echo(args)
+        if demand.mode is not Mode.ENFORCE:
+            return self._let_pass(body, args, demand, edition)
         if problem:
             self._misconfiguration.unasked.asked(args.pod)
             self._metrics.decided("filter", "not_ready")
@@ -105,6 +113,26 @@ class Filter:
         asyncio.get_running_loop().call_soon(self._afterwards, done)
         return reply
 
+    def _let_pass(self, body: bytes, args: wire.Args, demand: Demand, edition: Edition) -> bytes:
+        """Every node passes, at once and also while Fettle is not ready."""
+        self._metrics.decided("filter", "passed")
+        reply = _echo(args)
+        asyncio.get_running_loop().call_soon(self._after_pass, body, args, demand, edition)
+        return reply
+
+    def _after_pass(self, body: bytes, args: wire.Args, demand: Demand, edition: Edition) -> None:
+        self._next_prioritize.forget()
+        self._remember(args.pod)
+        if self._problem():
+            return
+        self._answers.answered(demand, args.pod)
+        names = args.node_names
+        if names is None:
+            names = [name for name, _ in args.nodes or ()]
+        decision = self._recorder.judged(args.pod, demand, names)
+        if demand.mode is Mode.STEER and args.node_names is not None:
+            self._next_prioritize.prepare(demand, body, names, edition, decision)
+
     def _afterwards(self, done: Filtered) -> None:
         self._conclude(done)
         self._names.free(done.narrowed)
@@ -112,13 +140,17 @@ class Filter:
     def _conclude(self, done: Filtered) -> None:
         self._next_prioritize.forget()
         self._remember(done.pod)
+        decision = self._recorder.filtered(done.pod, done.table, *done.narrowed)
         if self._count(done.table, done.narrowed) == REFUSED:
             # Other pods go on to be bound: to keep their replies too would only drive warm memory
             # out of the processor's caches.
-            self._kept.put(done.body, done.edition, done.reply, len(done.narrowed.names))
+            refused = len(done.narrowed.names)
+            self._kept.put(KeptReply(done.body, done.edition, done.reply, refused, decision))
             return
         self._answers.answered(done.demand, done.pod)
-        self._next_prioritize.prepare(done.demand, done.body, done.narrowed.passed, done.edition)
+        self._next_prioritize.prepare(
+            done.demand, done.body, done.narrowed.passed, done.edition, decision
+        )
 
     async def _filter_later(self, pod: core.Pod, demand: Demand, names: list[str]) -> bytes:
         table, narrowed = await self._narrowed(pod, demand, names)
@@ -155,13 +187,8 @@ class Filter:
             unjudged = table.open_among(narrowed.passed, self._answers.view)
         if self._count(table, narrowed, unjudged) != REFUSED:
             self._answers.answered(table.demand, pod)
+        asyncio.get_running_loop().call_soon(self._recorder.filtered, pod, table, *narrowed)
         return table, narrowed
-
-    def _echo(self, args: wire.Args) -> bytes:
-        self._metrics.decided("filter", "echoed")
-        if args.nodes is not None:
-            return wire.filter_reply(None, nodes=[raw for _, raw in args.nodes])
-        return wire.filter_reply(args.node_names or [])
 
     def _count(self, table: Table, narrowed: Narrowed, unjudged: Collection[str] = ()) -> str:
         """Count the nodes, and the decision by its result, which is returned."""
@@ -183,6 +210,12 @@ class Filter:
     def _remember(self, pod: core.Pod) -> None:
         self._misconfiguration.asked(pod)
         self._recent[pod.metadata.key] = pod
+
+
+def _echo(args: wire.Args) -> bytes:
+    if args.nodes is not None:
+        return wire.filter_reply(None, nodes=[raw for _, raw in args.nodes])
+    return wire.filter_reply(args.node_names or [])
 
 
 def refusal_text(table: Table) -> str:

@@ -8,7 +8,9 @@ from extender.http.replies import Replies
 from extender.http.reuse import NextPrioritize
 from extender.verbs import ANSWER_WITHIN_S, raise_unless_ready
 from fettle.api import extender as wire
+from fettle.model import Mode
 from fettle.observing import ExtenderMetrics
+from fettle.records import Recorder
 from fettle.scheduling import Answers, Demand, Table
 
 
@@ -22,12 +24,14 @@ class Prioritize:
         problem: Callable[[], str],
         replies: Replies,
         next_prioritize: NextPrioritize,
+        recorder: Recorder,
     ) -> None:
         self._answers = answers
         self._metrics = metrics
         self._problem = problem
         self._replies = replies
         self._next = next_prioritize
+        self._recorder = recorder
 
     def answer(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady.
@@ -37,17 +41,20 @@ class Prioritize:
         prepared = self._next.take(body)
         if prepared is not None and not self._problem():
             self._metrics.decided("prioritize", "passed")
-            return prepared
+            if prepared.decision is not None:
+                self._recorder.ranked(prepared.decision)
+            return prepared.body
         args = wire.decode_args(body)
         names = args.node_names
         if names is None:
             names = [name for name, _ in args.nodes or ()]
         demand = self._answers.demand_now(args.pod)
-        if demand is None:
+        if demand is None or demand.mode is Mode.OBSERVE:
             self._metrics.decided("prioritize", "echoed")
             return self._replies.zero_scores(names)
         raise_unless_ready(self._problem(), "prioritize", self._metrics)
         table = self._answers.at_once(demand, names)
+        asyncio.get_running_loop().call_soon(self._recorder.prioritized, args.pod, demand, names)
         return self._scored(table, names) if table is not None else self._score_later(demand, names)
 
     async def _score_later(self, demand: Demand, names: list[str]) -> bytes:

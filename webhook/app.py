@@ -2,8 +2,9 @@
 
 The last step of *watch → inventory → health → verdict → answer*. Here, and only here, Fettle fails
 open: a review that is not judged in time, or fails, is allowed, counted and logged. Only a body
-that is no review gets a 4xx. In audit mode everything is allowed unchanged; warnings and Events say
-what would have been done.
+that is no review gets a 4xx. What was judged is then reduced to what the mode allows: in `observe`
+everything is allowed unchanged, without a word, in `steer` nothing is denied. With
+`webhook.mode: audit` it is as in `observe`, but warnings and Events say what would have been done.
 """
 
 import asyncio
@@ -17,17 +18,19 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from fettle.api import MAX_JSON_DEPTH
+from fettle.api.raw import mapping, text
 from fettle.cluster import Publisher, View
 from fettle.config import Settings, WebhookSettings
 from fettle.lint import ABSENCES, Linter, workload_kinds
-from fettle.model import ANNOTATION, BadInput
+from fettle.model import ANNOTATION, BadInput, Mode
 from fettle.observing import LastRequests
 from fettle.pacing import Patience, run_within
+from fettle.records import Decided, Recorder, Verb
 from fettle.scheduling import Engines
 from webhook.audit_events import EventSink, audit_event
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields
 from webhook.mutate.annotations import with_configured
-from webhook.mutate.mutation import MutationContext, mutate, owner_pod
+from webhook.mutate.mutation import MutationContext, mutate, owner_pod, resolve_for
 from webhook.observing import RateLimit, ReviewMetrics, UnknownLabels
 from webhook.patches import apply
 from webhook.review import AdmissionRequest, AdmissionResponse, decode, encode
@@ -49,6 +52,8 @@ AGAIN_S = 2.0
 That is long for a controller that retries, and short for a person who corrects a file.
 """
 _MAX_REASON_LENGTH = 300
+_RECORDED = {"denied": Decided.DENIED, "patched": Decided.INJECTED}
+"""What is recorded of a review, by its result."""
 
 _log = structlog.get_logger("fettle.webhook")
 
@@ -77,6 +82,7 @@ def make_app(
     engines: Engines | None = None,
     incomplete_kinds: Callable[[], frozenset[str]] = frozenset,
     last: LastRequests | None = None,
+    recorder: Recorder | None = None,
 ) -> web.Application:
     """The application; it registers its metrics in `registry`.
 
@@ -84,7 +90,7 @@ def make_app(
     has not. `preserved`: the fields of claims and pods that the cluster keeps; None: that is not
     known yet. `events` takes the Events of audit mode; None without a cluster. `engines` compile
     the requirements of DevicePolicies. `incomplete_kinds` are kinds of which the view may lack
-    objects. `last` notes when each webhook was called.
+    objects. `last` notes when each webhook was called, `recorder` what was decided.
     """
     policies, rows = settings.all_policies(), settings.webhook.workloads
     mutation = MutationContext(policies, with_configured(rows), schedulers=settings.scheduler.names)
@@ -104,6 +110,7 @@ def make_app(
         lambda: validation._replace(incomplete_kinds=incomplete_kinds()),
         events,
         last or last_reviews(),
+        recorder,
     )
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_words])
     app.add_routes(
@@ -129,6 +136,7 @@ class Webhook:
         validation: Callable[[], ValidationContext],
         events: EventSink | None,
         last: LastRequests,
+        recorder: Recorder | None,
     ) -> None:
         self._publisher = publisher
         self._audit = settings.mode == "audit"
@@ -139,6 +147,7 @@ class Webhook:
         self._validation = validation
         self._events = events
         self._last = last
+        self._recorder = recorder
         self._labels = UnknownLabels()
         self._unreadable = RateLimit()
 
@@ -162,7 +171,17 @@ class Webhook:
                 )
             return _problem(error.status, reason)
         self._last.at[webhook] = time.perf_counter()
-        judged = await self._judged(webhook, request, judge)
+        judged = await self._in_mode(webhook, request, await self._judged(webhook, request, judge))
+        if not judged.answer.allowed:
+            _log.info(
+                "denied",
+                webhook=webhook,
+                uid=request.uid,
+                kind=request.kind.kind,
+                namespace=request.namespace,
+                name=request.name,
+                message=judged.answer.message,
+            )
         reply = encode(request.uid, judged.answer, request.about)
         self._count(webhook, judged, time.perf_counter() - began)
         return web.Response(body=reply, content_type="application/json")
@@ -191,9 +210,27 @@ class Webhook:
                 ),
                 "failed",
             )
-        if not judged.answer.allowed:
-            log.info("denied", message=judged.answer.message)
-        return self._audited(request, judged) if self._audit else judged
+        return judged
+
+    async def _in_mode(self, webhook: str, request: AdmissionRequest, judged: Review) -> Review:
+        """The review as far as the object's mode allows."""
+        view, context = self._publisher.view, self._mutation()
+        resolved = await run_within(None, lambda: resolve_for(request, view, context))
+        mode = Mode.OBSERVE if self._audit else resolved.mode.mode
+        decided = _RECORDED.get(judged.result)
+        if self._recorder is not None and decided is not None and not request.dry_run:
+            fields = ", ".join(str(operation) for operation in judged.answer.patch)
+            self._recorder.reviewed(
+                Verb(webhook),
+                request.kind.kind,
+                _key(request),
+                policy=resolved.policy.name,
+                mode=mode,
+                decided=decided,
+                rules=judged.rules,
+                why=judged.answer.message if decided is Decided.DENIED else fields,
+            )
+        return self._audited(request, judged) if self._audit else reduced(judged, mode)
 
     def _audited(self, request: AdmissionRequest, judged: Review) -> Review:
         judged = audited(judged)
@@ -299,6 +336,31 @@ def audited(judged: Review) -> Review:
     return judged._replace(
         answer=AdmissionResponse(warnings=warnings), result=f"would_be_{judged.result}"
     )
+
+
+def _key(request: AdmissionRequest) -> str:
+    """`namespace/name`; where the name is made later, with `*` for its end."""
+    generated = text(mapping(request.object, "metadata").get("generateName"))
+    name = request.name or (f"{generated}*" if generated else "")
+    return f"{request.namespace}/{name}" if request.namespace else name
+
+
+def reduced(judged: Review, mode: Mode) -> Review:
+    """The review as far as a mode allows."""
+    answer = judged.answer
+    if mode is Mode.OBSERVE:
+        changes = not answer.allowed or bool(answer.patch)
+        result = f"would_be_{judged.result}" if changes else judged.result
+        return judged._replace(
+            answer=AdmissionResponse(), result="allowed" if result == "warned" else result
+        )
+    if mode is Mode.STEER and not answer.allowed:
+        would = f"fettle (steer): would be refused: {answer.message}"
+        warnings = [would, *answer.warnings]
+        return judged._replace(
+            answer=AdmissionResponse(warnings=warnings), result="would_be_denied"
+        )
+    return judged
 
 
 def _result(answer: AdmissionResponse, undecided: Sequence[str]) -> str:

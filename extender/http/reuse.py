@@ -7,6 +7,7 @@ from cachetools import LRUCache
 
 from extender.http.replies import Replies
 from fettle.api import extender as wire
+from fettle.records import Decision
 from fettle.scheduling import Answers, Demand, Narrowed
 
 MAX_BYTES = 64 * 2**20
@@ -22,12 +23,13 @@ Edition = tuple[int, int]
 
 
 class KeptReply(NamedTuple):
-    """`refused`: how many nodes it refuses."""
+    """`refused`: how many nodes it refuses; `decision`: where that is recorded."""
 
     request: bytes
     edition: Edition
     body: bytes
     refused: int
+    decision: Decision
 
 
 class KeptReplies:
@@ -47,21 +49,23 @@ class KeptReplies:
             return None
         return reply
 
-    def put(self, request: bytes, edition: Edition, body: bytes, refused: int) -> None:
+    def put(self, reply: KeptReply) -> None:
         """Keep a reply, in place of one to a request that begins alike."""
-        reply = KeptReply(request, edition, body, refused)
         if _size(reply) <= self._kept.maxsize:
-            self._kept[request[:HEAD_BYTES]] = reply
+            self._kept[reply.request[:HEAD_BYTES]] = reply
 
 
 def _size(reply: KeptReply) -> int:
     return len(reply.request) + len(reply.body)
 
 
-class _Prepared(NamedTuple):
+class PreparedReply(NamedTuple):
+    """`decision`: where it is recorded that the nodes are ranked; None if that comes later."""
+
     request: bytes
     edition: Edition
     body: bytes
+    decision: Decision | None
 
 
 class NextPrioritize:
@@ -71,28 +75,36 @@ class NextPrioritize:
     def __init__(self, answers: Answers, replies: Replies) -> None:
         self._answers = answers
         self._replies = replies
-        self._prepared: _Prepared | None = None
+        self._prepared: PreparedReply | None = None
         self._unasked = 0
 
-    def prepare(self, demand: Demand, request: bytes, names: list[str], edition: Edition) -> None:
+    def prepare(
+        self,
+        demand: Demand,
+        request: bytes,
+        names: list[str],
+        edition: Edition,
+        decision: Decision | None,
+    ) -> None:
         """After a filter `request` that let these names pass, by answers of this edition."""
         if self._unasked >= UNASKED or edition != self._answers.edition:
             return
         self._unasked += 1
         asked = wire.with_names(request, names)
         if asked is not None and (table := self._answers.at_once(demand, names)) is not None:
-            self._prepared = _Prepared(asked, edition, self._replies.scores(table, names))
+            body = self._replies.scores(table, names)
+            self._prepared = PreparedReply(asked, edition, body, decision)
 
     def forget(self) -> None:
         self._prepared = None
 
-    def take(self, request: bytes) -> bytes | None:
+    def take(self, request: bytes) -> PreparedReply | None:
         """The reply to this prioritize request, if it was prepared and still holds."""
         prepared, self._prepared = self._prepared, None
         self._unasked = 0
         if prepared is None or prepared.edition != self._answers.edition:
             return None
-        return prepared.body if prepared.request == request else None
+        return prepared if prepared.request == request else None
 
 
 class NameMemory:

@@ -112,8 +112,18 @@ class ResourceStatus(Wire, frozen=True, kw_only=True):
     resources: tuple[ResourceHealth, ...] | None = None
 
 
+class ContainerStateTerminated(Wire, frozen=True, kw_only=True):
+    exit_code: int = 0
+    reason: str = ""
+
+
+class ContainerState(Wire, frozen=True, kw_only=True):
+    terminated: ContainerStateTerminated | None = None
+
+
 class ContainerStatus(Wire, frozen=True, kw_only=True):
     name: str = ""
+    state: ContainerState | None = None
     allocated_resources_status: tuple[ResourceStatus, ...] | None = None
 
 

@@ -246,6 +246,50 @@ def pods(at_risk: bool, node: str, namespace: str, server: str, output: str) -> 
     sys.exit(printing.list_pods(server, output, at_risk=at_risk, node=node, namespace=namespace))
 
 
+def _age(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+    from fettle.model import BadInput
+    from fettle.records import seconds_of
+
+    try:
+        seconds_of(given)
+    except BadInput as error:
+        raise click.BadParameter(str(error).removeprefix("since ")) from error
+    return given
+
+
+@main.command()
+@click.option("--since", default="1h", show_default=True, callback=_age, help="Such as 30m or 7d.")
+@click.option("--pod", default="", metavar="NAMESPACE/NAME", help="Only about this pod.")
+@click.option("--node", default="", help="Only those that refused or preferred this node.")
+@click.option("--policy", default="", help="Only by this policy.")
+@_SERVER
+@_OUTPUT
+def decisions(since: str, pod: str, node: str, policy: str, server: str, output: str) -> None:
+    """What Fettle decided, the newest first, and what became of the pods."""
+    from fettle.cli import decision_tables
+
+    wanted = {"pod": _pod_name(pod, "") if pod else "", "node": node, "policy": policy}
+    decision_tables.list_decisions(server, since, wanted, output)
+
+
+@main.command()
+@click.option("--since", default="7d", show_default=True, callback=_age, help="Such as 12h or 7d.")
+@_SERVER
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(("table", "json", "html")),
+    default="table",
+    show_default=True,
+    help="html: one page that needs no other file.",
+)
+def report(since: str, server: str, output: str) -> None:
+    """What Fettle kept, or would have kept, from which devices, and where it was wrong."""
+    from fettle.cli import report_pages
+
+    report_pages.show_report(server, since, output)
+
+
 @main.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(

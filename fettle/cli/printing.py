@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from fettle.cli.calling import console, fetch
+from fettle.cli.decision_tables import decision_line
 from fettle.explain import result_word, summary
 
 AT_RISK = 3
@@ -37,7 +38,10 @@ def explain_pod(server: str, name: str, output: str) -> None:
 
     out = console()
     policy = data["policy"]
-    out.print(f"[bold]{escape(data['pod'])}[/]  policy {policy['name']} ({policy['origin']})")
+    mode = f"mode {policy['mode']} ({policy['modeOrigin']})"
+    out.print(
+        f"[bold]{escape(data['pod'])}[/]  policy {policy['name']} ({policy['origin']}), {mode}"
+    )
     for warning in policy["warnings"]:
         out.print(f"[yellow]{escape(warning)}[/]")
     if placed := data.get("placed"):
@@ -48,6 +52,10 @@ def explain_pod(server: str, name: str, output: str) -> None:
     if data["ask"] is None:
         out.print("needs no devices: every node is allowed")
         return
+    if said := data.get("decisions"):
+        out.print("last decisions:")
+        for one in said:
+            out.print(f"  {escape(decision_line(one))}")
     out.print(verdict_table(data["nodes"]))
     print_holds(out, data.get("holds", ()))
     if any(verdict["fits"] for verdict in data["nodes"].values()):
@@ -346,6 +354,8 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
 
     table = device_table(data, everything=everything)
     out = console()
+    for line in data.get("modes", ()):
+        out.print(f"[dim]{escape(line)}[/]")
     for problem in (problems := data.get("problems", ())):
         out.print(f"[yellow]{escape(problem)}[/]")
     for one in data.get("setAside", ()):

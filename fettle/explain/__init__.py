@@ -6,6 +6,7 @@ Stands beside the answer in *watch → inventory → health → verdict → answ
 from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_conditions
 from fettle.explain.holds import list_holds
 from fettle.explain.placed import plain_placed
+from fettle.explain.modes import describe_modes
 from fettle.explain.pods import (
     JSON_VERSION,
     explain_pod,
@@ -17,6 +18,7 @@ from fettle.explain.wording import plain_reason, text, texts
 
 __all__ = [
     "JSON_VERSION",
+    "describe_modes",
     "explain_pod",
     "explain_policy",
     "list_holds",

@@ -6,6 +6,7 @@ from fettle.observing.last_requests import LastRequests
 from fettle.observing.metrics import (
     BreakerMetrics,
     CertificateMetrics,
+    DecisionMetrics,
     ExtenderMetrics,
     OverlookedMetrics,
     PolicyMetrics,
@@ -22,6 +23,7 @@ from fettle.observing.metrics import (
 __all__ = [
     "BreakerMetrics",
     "CertificateMetrics",
+    "DecisionMetrics",
     "ExtenderMetrics",
     "LastRequests",
     "OverlookedMetrics",

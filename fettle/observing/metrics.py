@@ -120,6 +120,25 @@ class ExtenderMetrics:
                 self._nodes(result).inc(count)
 
 
+class DecisionMetrics:
+    """What is decided, and why. Counted within a second after the decision."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        reasons = Counter(
+            "fettle_decision_reasons",
+            "Decisions by verb, policy and reason code: of filter, preempt and seen, decisions in "
+            "which a node was or would have been refused for the reason; of mutate and validate, "
+            "the rule; none: without one. Policies that do not exist (any more) are other.",
+            ["verb", "policy", "reason"],
+            registry=registry,
+        )
+        self._reason = lru_cache(maxsize=4096)(reasons.labels)
+
+    def count(self, verb: str, policy: str, reasons: Iterable[str], decisions: int) -> None:
+        for reason in reasons:
+            self._reason(verb, policy, reason).inc(decisions)
+
+
 class PredictionMetrics:
     """Whether pods get the devices that were predicted."""
 

@@ -61,12 +61,19 @@ class Preemption:
 
         None of them if another node was emptied for the pod already.
         """
+        found, _ = await self.judged_nodes(pod, victims)
+        return found
+
+    async def judged_nodes(
+        self, pod: core.Pod, victims: ByNode
+    ) -> tuple[list[str], dict[str, Verdict]]:
+        """As `acceptable_nodes`, with the verdicts on all of them, if they had to be judged."""
         if await self._has_room_made(pod):
-            return []
+            return [], {}
         verdicts = await self.verdicts(pod, victims)
         found = [name for name in victims if name not in verdicts or verdicts[name].fits]
         self._answered[pod.metadata.uid] = {name: victims[name] for name in found}
-        return found
+        return found, verdicts
 
     async def _has_room_made(self, pod: core.Pod) -> bool:
         """Whether a node emptied for the pod has room for it, once claims release devices."""

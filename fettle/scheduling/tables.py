@@ -16,7 +16,7 @@ from collections.abc import (
     Set,
 )
 from functools import partial
-from itertools import compress, filterfalse
+from itertools import compress, filterfalse, islice
 from math import inf
 from typing import NamedTuple
 
@@ -474,6 +474,16 @@ class Table:
     def usual_score(self) -> int:
         """The score that the most nodes have."""
         return max(range(MAX_SCORE + 1), key=lambda score: len(self._scored[score]))
+
+    def best_among(self, names: Sequence[str], most: int) -> dict[str, int]:
+        """Some of the names that have the best score of all of them, with that score."""
+        for score in range(MAX_SCORE, -1, -1):
+            # One set is asked at a time, and mostly the first one that is not empty has them.
+            if has := self._scored[score]:
+                best = list(islice(filter(has.__contains__, names), most))
+                if best:
+                    return dict.fromkeys(best, score)
+        return {}
 
     def scored_otherwise(self, names: Iterable[str], score: int) -> list[str]:
         """The names that do not have this score, in their order."""

@@ -36,6 +36,7 @@ from fettle.model import NoCluster
 from fettle.observing import (
     BreakerMetrics,
     CertificateMetrics,
+    DecisionMetrics,
     ExtenderMetrics,
     OverlookedMetrics,
     PolicyMetrics,
@@ -49,6 +50,7 @@ from fettle.observing import (
     logs,
     make_registry,
 )
+from fettle.records import DecisionLog, Journal, PodFates, Recorder
 from fettle.scheduling import Answers, AtRisk, Engines, FinishedPods, Predictions
 from fettle.serve.channel import Channel
 from fettle.serve.listening import AppListener, ExtenderListener, Listeners
@@ -157,15 +159,20 @@ class Runtime:
 
         engine = SelectorEngine()
         answers, predictions = self._make_answers(engine)
+        recorder = self._make_recorder(answers)
         recent = RecentPods()
         at_risk, finished = AtRisk(answers), FinishedPods(self._publisher)
         callers = self._make_callers(recent) if "extender" in options.roles else None
         # Browse listens first: it answers probes while the rest starts.
-        await self._open_browse(browse_at, answers, recent, at_risk, finished)
+        await self._open_browse(browse_at, answers, recent, at_risk, finished, recorder)
 
         source = await self._open_source()
         on_put = [callers.misconfiguration.unasked.put] if callers is not None else []
         on_put += [predictions.put, finished.put]
+        if callers is not None:
+            fates = PodFates(answers, recorder)
+            on_put.append(fates.put)
+            self._tasks.keep("fates of pods", fates.run())
         writer = self._make_writer(rule_table, answers, on_put)
         self._resources.push_async_callback(engine.close)
         await engine.start()
@@ -174,9 +181,9 @@ class Runtime:
         self._tasks.keep("pods at risk", at_risk.keep())
 
         if callers is not None:
-            self._open_extender(extender_at, answers, callers, source, writer)
+            self._open_extender(extender_at, answers, callers, source, writer, recorder)
         if "webhook" in options.roles:
-            opening = self._open_webhook(webhook_at, source, engine)
+            opening = self._open_webhook(webhook_at, source, engine, recorder)
             self._tasks.open("webhook", opening)
             stored = StoredPolicyRules(self._publisher, self._registry)
             self._tasks.keep("stored policies", stored.run())
@@ -204,6 +211,21 @@ class Runtime:
         predictions = Predictions(answers, PredictionMetrics(self._registry).count_result)
         answers.on_answered(predictions.answered)
         return answers, predictions
+
+    def _make_recorder(self, answers: Answers) -> Recorder:
+        settings = self._settings.records
+        folder = Path(settings.directory) if settings.directory is not None else None
+        max_bytes = settings.max_mebibytes * 2**20
+        recorder = Recorder(
+            answers,
+            DecisionLog(settings.max_decisions, max_bytes),
+            Journal(folder, 2 * max_bytes),
+            DecisionMetrics(self._registry),
+        )
+        self._readiness.notes.append(recorder.notes)
+        self._tasks.keep("records", recorder.run())
+        self._resources.push_async_callback(recorder.close)
+        return recorder
 
     async def _open_source(self) -> _Source:
         kinds = read_with(self._settings.lint.watch)
@@ -269,6 +291,7 @@ class Runtime:
         recent: RecentPods,
         at_risk: AtRisk,
         finished: FinishedPods,
+        recorder: Recorder,
     ) -> None:
         browse = Browse(
             answers,
@@ -280,6 +303,7 @@ class Runtime:
             schedulers=self._settings.scheduler.names,
             at_risk=at_risk,
             finished=finished,
+            recorder=recorder,
         )
         # Probes and people mean one process, so no other may answer on the same port.
         listener = AppListener("browse", address, None, browse.make_app(), shares_port=False)
@@ -311,6 +335,7 @@ class Runtime:
         callers: _Callers,
         source: _Source,
         writer: Writer,
+        recorder: Recorder,
     ) -> None:
         freshness: Freshness = AlwaysFresh()
         if source.session is not None:
@@ -323,6 +348,7 @@ class Runtime:
             freshness=freshness,
             misconfiguration=callers.misconfiguration,
             recent=callers.recent,
+            recorder=recorder,
         )
         opening = self._listeners.open_with_certificate(
             "extender",
@@ -334,17 +360,23 @@ class Runtime:
     # --- the webhook
 
     async def _open_webhook(
-        self, address: ListenAddress, source: _Source, engine: SelectorEngine
+        self,
+        address: ListenAddress,
+        source: _Source,
+        engine: SelectorEngine,
+        recorder: Recorder,
     ) -> None:
         await self._listeners.open_with_certificate(
             "webhook",
             partial(webhook_tls, address, self._settings, source.session),
             lambda context: AppListener(
-                "webhook", address, context, self._make_webhook(source, engine)
+                "webhook", address, context, self._make_webhook(source, engine, recorder)
             ),
         )
 
-    def _make_webhook(self, source: _Source, engine: SelectorEngine) -> web.Application:
+    def _make_webhook(
+        self, source: _Source, engine: SelectorEngine, recorder: Recorder
+    ) -> web.Application:
         settings, last = self._settings, last_reviews()
         self._readiness.notes.append(lambda: [last.note()])
         linter = Linter(
@@ -362,6 +394,7 @@ class Runtime:
             engines=Engines(engine),
             incomplete_kinds=source.incomplete_kinds,
             last=last,
+            recorder=recorder,
         )
 
     def _probe_fields(self, session: Session | None) -> Callable[[], PreservedFields | None]:

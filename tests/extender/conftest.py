@@ -17,7 +17,8 @@ from extender.misconfiguration import Misconfiguration
 from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView
 from fettle.config import ExtenderSettings, Settings
-from fettle.observing import ExtenderMetrics
+from fettle.observing import DecisionMetrics, ExtenderMetrics
+from fettle.records import DecisionLog, Journal, Recorder
 from fettle.scheduling import Answers
 from tests.fettle import building as b
 from tests.fettle.others import WatchedPublisher
@@ -55,6 +56,12 @@ class Extender:
         self.misconfiguration = Misconfiguration(metrics, all_settings.scheduler.names)
         self.recent = RecentPods() if recent is None else recent
         self.arrivals = Arrivals()
+        self.recorder = Recorder(
+            self.answers,
+            DecisionLog(1000, 2**20),
+            Journal(None, 2**20),
+            DecisionMetrics(self.registry),
+        )
         self.connections = make_connections(
             self.answers,
             all_settings.extender,
@@ -63,6 +70,7 @@ class Extender:
             freshness=self.arrivals,
             misconfiguration=self.misconfiguration,
             recent=self.recent,
+            recorder=self.recorder,
         )
         self.client: aiohttp.ClientSession
         self.port = 0
@@ -108,8 +116,10 @@ async def listening(extender: Extender) -> AsyncIterator[Extender]:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(extender.connections, "127.0.0.1", 0)
     extender.port = server.sockets[0].getsockname()[1]
+    recording = asyncio.create_task(extender.recorder.run())
     async with aiohttp.ClientSession() as extender.client:
         yield extender
+    recording.cancel()
     server.close()
     await extender.connections.drain(1)
 

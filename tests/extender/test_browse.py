@@ -176,7 +176,13 @@ async def test_answers_before_fettle_is_ready_say_that_they_may_be_incomplete(
     _, devices = await asked_early("/devices", {})
     assert devices["problems"] == [why]
     printing.print_devices(devices, everything=False)
-    assert capsys.readouterr().out.split() == why.split()
+    assert capsys.readouterr().out.split() == [
+        "mode:",
+        "enforce",
+        "(setting",
+        "mode)",
+        *why.split(),
+    ]
     _, explained = await asked_early("/explain?pod=default/p", {"default/p": b.pod(b.gpu_pod())})
     assert why in explained["notes"]
     status, unknown = await asked_early("/explain?pod=default/p", {})

@@ -5,11 +5,13 @@ policies, fields that the cluster drops, and callers that send garbage.
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from fettle.client import Regarding
+from fettle.cluster import View
 from fettle.config import LintSettings
 from fettle.model.annotations import ANNOTATION
 from tests.fettle.lint.builders import claim, exactly, knowing
@@ -260,3 +262,43 @@ async def test_no_review_has_a_result_that_was_not_counted_from_zero(serve: Serv
     await served.ask("/validate", whole_claim())
     await served.post("/mutate", b"{")
     assert served.series("reviews") == before
+
+
+# --- modes
+
+
+def labelled(mode: str) -> View:
+    namespaces = {"team": {"fettle.dev/mode": mode}, "default": {"fettle.dev/mode": mode}}
+    return msgspec.structs.replace(knowing(), namespaces=namespaces)
+
+
+async def test_observe_neither_changes_nor_denies_nor_warns(serve: Serve) -> None:
+    served = await serve(labelled("observe"))
+    assert await served.ask("/mutate", pod(TRAINING, resourceClaims=CLAIMS)) == {
+        "uid": UID,
+        "allowed": True,
+    }
+    assert await served.ask("/validate", claim(exactly(count=40))) == {"uid": UID, "allowed": True}
+    assert served.reviews("mutate", "would_be_patched") == 1
+    assert served.reviews("validate", "would_be_denied") == 1
+
+
+async def test_steer_injects_and_warns_of_what_it_would_refuse(serve: Serve) -> None:
+    served = await serve(labelled("steer"))
+    assert patch_of(await served.ask("/mutate", pod(TRAINING, resourceClaims=CLAIMS)))
+    response = await served.ask("/validate", claim(exactly(count=40)))
+    assert response["allowed"] is True
+    assert response["warnings"][0].startswith("fettle (steer): would be refused: ")
+
+
+async def test_a_policy_that_only_observes_is_not_injected(serve: Serve) -> None:
+    policies = {"training": policy_of({"mode": "observe"}, name="training")}
+    served = await serve(msgspec.structs.replace(knowing(), policies=policies))
+    assert "patch" not in await served.ask("/mutate", pod(TRAINING, resourceClaims=CLAIMS))
+
+
+async def test_a_label_that_is_no_mode_warns(serve: Serve) -> None:
+    served = await serve(labelled("audit"))
+    response = await served.ask("/mutate", pod(TRAINING, resourceClaims=CLAIMS))
+    said = " ".join(response["warnings"])
+    assert "namespace label fettle.dev/mode: 'audit' is not one of observe, steer, enforce" in said

@@ -85,6 +85,16 @@ def _mutation(request: AdmissionRequest, view: View, context: MutationContext) -
     return Mutation()
 
 
+def resolve_for(request: AdmissionRequest, view: View, context: MutationContext) -> Resolved:
+    """The policy and the mode that apply to an object, whether it uses devices or not."""
+    workload = context.workloads.get(request.group_kind, Workload(()))
+    annotations = merged_annotations(request.object, workload)
+    if (owner := owner_pod(request)) is not None and owner in view.pods:
+        annotations = {**(view.pods[owner].metadata.annotations or {}), **annotations}
+    labels = view.namespaces.get(request.namespace)
+    return context.policies.resolve(annotations, labels, view.policies, view.quarantined)
+
+
 # --- new objects
 
 

@@ -1,0 +1,111 @@
+"""Prints what Fettle decided: `fettle decisions`, and the end of what `fettle explain pod` says."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from fettle.cli.calling import console, fetch
+
+MOST_REASONS = 3
+"""Reason codes of one decision that are shown."""
+_WOULD = {"observe": "would be ", "steer": "would be "}
+
+
+def list_decisions(server: str, since: str, wanted: dict[str, str], output: str) -> None:
+    """Print the decisions of a running Fettle; `wanted`: what they must be about, "" for any."""
+    query = {"since": since, **{key: value for key, value in wanted.items() if value}}
+    data = fetch(server, "/decisions", query)
+    if output == "json":
+        click.echo(json.dumps(data, indent=2))
+        return
+    from rich.markup import escape
+
+    out = console()
+    found = data["decisions"]
+    if found:
+        out.print(_table(found))
+    else:
+        out.print(f"nothing was decided within {since}" + (", of this" if len(query) > 1 else ""))
+    if data["leftOut"]:
+        out.print(f"[dim]{data['leftOut']} older ones are not shown[/]")
+    for note in data["notes"]:
+        out.print(f"[dim]{escape(note)}[/]")
+
+
+def _table(found: list[dict[str, Any]]) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("TIME", "VERB", "OBJECT", "POLICY", "MODE", "DECIDED", "WHY", "BOUND TO", "NOW"):
+        table.add_column(column, overflow="fold")
+    for one in found:
+        table.add_row(*map(escape, _cells(one)))
+    return table
+
+
+def _cells(one: dict[str, Any]) -> tuple[str, ...]:
+    kind = one.get("kind", "Pod")
+    name = one["key"] if kind == "Pod" else f"{kind} {one['key']}"
+    owner = f" ({one['owner']})" if one.get("owner") else ""
+    return (
+        shown_time(one["last"]),
+        one["verb"],
+        name + owner,
+        one.get("policy", ""),
+        one.get("mode", "enforce"),
+        decided(one),
+        why(one),
+        (one.get("placed") or {}).get("node", ""),
+        became(one),
+    )
+
+
+def decision_line(one: dict[str, Any]) -> str:
+    """A decision in one line."""
+    parts = (shown_time(one["last"]), one["verb"], decided(one), why(one))
+    bound = (one.get("placed") or {}).get("node", "")
+    end = f"{became(one)} on {bound}" if bound else became(one)
+    return "  ".join(filter(None, (*parts, end)))
+
+
+def decided(one: dict[str, Any]) -> str:
+    """What was decided, of how many nodes, and how often."""
+    word = one["decided"]
+    if one.get("mode") in _WOULD and word in ("refused", "narrowed", "denied", "injected"):
+        steers = one["mode"] == "steer" and word == "injected"
+        word = word if steers else f"would be {word}"
+    nodes = ""
+    if one.get("nodes"):
+        nodes = f" {one.get('refused', 0)} of {one['nodes']} nodes"
+    times = f" ×{one['count']}" if one.get("count", 1) > 1 else ""
+    return f"{word}{nodes}{times}"
+
+
+def why(one: dict[str, Any]) -> str:
+    """The commonest reasons by code, or what was preferred."""
+    counts = sorted((one.get("reasons") or {}).items(), key=lambda item: -item[1])
+    shown = [f"{code} ×{n}" if n > 1 else code for code, n in counts[:MOST_REASONS]]
+    if len(counts) > MOST_REASONS:
+        shown.append(f"and {len(counts) - MOST_REASONS} more")
+    best = one.get("preferred") or {}
+    if best and not counts:
+        score = next(iter(best.values()))
+        shown.append(f"best: {', '.join(best)} ({score} of 10)")
+    return ", ".join(shown) or one.get("why", "")
+
+
+def became(one: dict[str, Any]) -> str:
+    """What became of the pod, and why it ended."""
+    if one["verb"] in ("mutate", "validate"):
+        return ""
+    end = f": {one['end']}" if one.get("end") else ""
+    on = (one.get("placed") or {}).get("reasons")
+    beside = f" (its node: {', '.join(on)})" if on else ""
+    return f"{one.get('became') or 'pending'}{end}{beside}"
+
+
+def shown_time(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%SZ}"

@@ -1,0 +1,27 @@
+"""What Fettle decided and what became of it, kept in memory and on disk.
+
+Stands after the answer in *watch → inventory → health → verdict → answer*: no answer depends on it.
+"""
+
+from fettle.records.ages import ACCEPTED, seconds_of
+from fettle.records.decisions import Became, Decided, Decision, Placed, Verb
+from fettle.records.fates import PodFates
+from fettle.records.journal import Journal
+from fettle.records.log import DecisionLog
+from fettle.records.recorder import Recorder
+from fettle.records.report import make_report
+
+__all__ = [
+    "ACCEPTED",
+    "Became",
+    "Decided",
+    "Decision",
+    "DecisionLog",
+    "Journal",
+    "Placed",
+    "PodFates",
+    "Recorder",
+    "Verb",
+    "make_report",
+    "seconds_of",
+]

@@ -1,0 +1,139 @@
+"""One decision of Fettle's, and what became of its pod. Its repetitions are counted in it.
+
+In JSON the fields are an interface: the journal, `/decisions` and `fettle decisions -o json` have
+them. Times are in Unix seconds.
+"""
+
+import secrets
+from collections.abc import Hashable
+from enum import StrEnum
+
+import msgspec
+
+from fettle.model import Mode
+
+
+class Verb(StrEnum):
+    """What decided. `seen`: no scheduler asked about the pod, which only observing can cause."""
+
+    FILTER = "filter"
+    PRIORITIZE = "prioritize"
+    PREEMPT = "preempt"
+    SEEN = "seen"
+    MUTATE = "mutate"
+    VALIDATE = "validate"
+
+
+PLACING = frozenset((Verb.FILTER, Verb.PRIORITIZE, Verb.SEEN))
+"""Those that decide where a pod goes."""
+
+
+class Decided(StrEnum):
+    """What Fettle said; in mode `observe`, and for refusals and denials in `steer`, what it would
+    have said."""
+
+    PASSED = "passed"
+    NARROWED = "narrowed"
+    REFUSED = "refused"
+    INJECTED = "injected"
+    DENIED = "denied"
+
+
+class Became(StrEnum):
+    """What became of a pod."""
+
+    PENDING = "pending"
+    BOUND = "bound"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DELETED = "deleted"
+
+
+ENDED = frozenset((Became.SUCCEEDED, Became.FAILED, Became.DELETED))
+
+
+class Recorded(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Base of what is recorded. What is left out has its default."""
+
+
+class Placed(Recorded, kw_only=True):
+    """Where a pod was bound, and what Fettle said of that node for it at that time.
+
+    - `reasons`: codes of refusals, also of those that an open breaker set aside; `why`: the first
+      in words. `refused_devices`: what these were about.
+    - `devices`: how many devices the pod holds there; `withheld`: how many of them are refused.
+    - `sound`: there was no evidence against the node or these devices.
+    """
+
+    node: str
+    at: float
+    reasons: tuple[str, ...] = ()
+    why: str = ""
+    refused_devices: tuple[str, ...] = ()
+    devices: int = 0
+    withheld: int = 0
+    undecided: bool = False
+    sound: bool = False
+
+
+class Decision(Recorded, kw_only=True):
+    """- `key`: `namespace/name` of the object, or what is known of its name before it has one.
+    - `owner`: the controller, such as `Job/train`.
+    - `count`: how often this was said from `first` to `last`; numbers of nodes are the last ones.
+    - `nodes`: how many were asked about; `reasons`: how many of them were refused by which code,
+      or, of the webhook, findings by rule. `why`: one of the reasons in words.
+    - `refused_nodes`: the names of some. `preferred`: some with the best score, and that score.
+    - `ranked`: how often prioritize was asked.
+    - `undecided`: what could not be judged, by code, with numbers of nodes.
+    - `allowed_at`: when a node was first allowed for a pod that would have been refused everywhere.
+    - `became_at`: when the pod came to be what it `became`; `end`: why it ended.
+    """
+
+    id: str
+    verb: Verb
+    kind: str = "Pod"
+    key: str
+    uid: str = ""
+    owner: str = ""
+    policy: str = ""
+    mode: Mode = Mode.ENFORCE
+    decided: Decided
+    first: float
+    last: float
+    count: int = 1
+    nodes: int = 0
+    refused: int = 0
+    reasons: dict[str, int] = {}
+    why: str = ""
+    refused_nodes: tuple[str, ...] = ()
+    preferred: dict[str, int] = {}
+    undecided: dict[str, int] = {}
+    ranked: int = 0
+    allowed_at: float | None = None
+    placed: Placed | None = None
+    became: Became | None = None
+    became_at: float = 0.0
+    end: str = ""
+
+    @property
+    def subject(self) -> Hashable:
+        """Equal for decisions by one verb about one object."""
+        return self.verb, self.uid or (self.kind, self.key)
+
+    @property
+    def said(self) -> Hashable:
+        """Equal for repetitions of a decision."""
+        return self.policy, self.mode, self.decided, frozenset(self.reasons)
+
+    def repeat(self, again: "Decision") -> None:
+        """Count a repetition."""
+        self.count += again.count
+        self.last = again.last
+        self.nodes, self.refused, self.reasons = again.nodes, again.refused, again.reasons
+        self.refused_nodes, self.undecided = again.refused_nodes, again.undecided
+        self.preferred = again.preferred
+
+
+def new_id() -> str:
+    return secrets.token_hex(6)

@@ -1,0 +1,238 @@
+"""What becomes of pods that were decided on: where they are bound, what Fettle would have said of
+that node, and how they end. Pods that only were observed, and that no scheduler asks about, are
+decided on here: as long as the webhook may not mark pods with claims, their scheduler does not ask.
+
+It sees each pod as it arrives from the API, and does the rest in a task.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+from cachetools import FIFOCache
+
+from fettle.api import core
+from fettle.api.kinds import WireObject
+from fettle.dra import device_units
+from fettle.explain import texts
+from fettle.model import SOUND, Mode
+from fettle.model.reasons import Reason
+from fettle.records.decisions import Became, Decided, Decision, Placed, Verb
+from fettle.records.log import DecisionLog
+from fettle.records.recorder import Recorder
+from fettle.scheduling import Answers, Demand, Verdict, copy_to_place
+
+SWEEP_S = 30.0
+"""How often deleted pods are looked for, and whether a pod would be allowed somewhere by now."""
+ASKED_WITHIN_S = 1.0
+"""A scheduler asks about a pod that it is set up to ask about within so long, or when it binds."""
+SHOWN_WITHIN_S = 0.5
+"""A view shows the pod and its claims within so long."""
+MOST_UNASKED = 2000
+MOST_SWEPT = 200
+"""Pods that are judged again in one sweep."""
+_LONGEST_END = 300
+_PHASES = {"Running": Became.RUNNING, "Succeeded": Became.SUCCEEDED, "Failed": Became.FAILED}
+
+_LOG = structlog.get_logger(__name__)
+
+
+class PodFates:
+    """`put` each pod as it arrives, and `run`."""
+
+    def __init__(
+        self, answers: Answers, recorder: Recorder, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._answers = answers
+        self._recorder = recorder
+        self._log: DecisionLog = recorder.log
+        self._clock = clock
+        self._unasked: FIFOCache[str, core.Pod] = FIFOCache(MOST_UNASKED)
+        """Pods without a node that no scheduler has asked about yet, by UID."""
+
+    def put(self, new: WireObject) -> None:
+        """An object as it is now."""
+        if not isinstance(new, core.Pod):
+            return
+        uid = new.metadata.uid
+        decision = self._log.of_pod(uid)
+        if decision is not None:
+            self._unasked.pop(uid, None)
+            self._follow(decision, new)
+        elif uid in self._unasked:
+            if new.node_name:
+                self._seen(self._unasked.pop(uid), new)
+            elif not new.terminal:
+                self._unasked[uid] = new
+        elif not new.node_name and not new.terminal and _uses_devices(new):
+            self._unasked[uid] = new
+            asyncio.get_running_loop().call_later(ASKED_WITHIN_S, self._still_unasked, uid)
+
+    def _follow(self, decision: Decision, pod: core.Pod) -> None:
+        if pod.node_name and decision.placed is None:
+            decision.placed = Placed(node=pod.node_name, at=self._clock())
+            self._became(decision, Became.BOUND)
+            self._recorder.later(lambda: self._judge_node(decision, pod))
+        phase = _PHASES.get(pod.status.phase) if pod.status is not None else None
+        if phase is not None and phase is not decision.became:
+            self._became(decision, phase, _end(pod) if phase is Became.FAILED else "")
+
+    def _became(self, decision: Decision, became: Became, end: str = "") -> None:
+        decision.became, decision.became_at, decision.end = became, self._clock(), end
+        self._log.touch(decision)
+
+    # --- pods that no scheduler asks about
+
+    def _still_unasked(self, uid: str) -> None:
+        pod = self._unasked.get(uid)
+        if pod is not None and self._log.of_pod(uid) is None:
+            self._recorder.later(lambda: self._observe(pod))
+
+    def _seen(self, before: core.Pod, now: core.Pod) -> None:
+        """A pod was bound; `before` is how it was while it waited."""
+
+        async def observe() -> None:
+            if self._log.of_pod(now.metadata.uid) is None:
+                await self._observe(before)
+            if (decision := self._log.of_pod(now.metadata.uid)) is not None:
+                self._follow(decision, self._answers.view.pods.get(now.metadata.key, now))
+
+        self._recorder.later(observe)
+
+    async def _observe(self, pod: core.Pod) -> None:
+        if self._log.of_pod(pod.metadata.uid) is not None:
+            return
+        demand = self._to_place(pod)
+        if demand is None or demand.mode is not Mode.OBSERVE or not self._answers.view.synced:
+            return
+        table = await self._answers.judged(demand)
+        names = [*table.verdicts]
+        self._recorder.filtered(pod, table, names, table.narrow(names).passed, Verb.SEEN)
+
+    def _to_place(self, pod: core.Pod) -> Demand | None:
+        """What it takes to place the pod; if its claims are allocated already, another like it."""
+        demand = self._answers.demand(pod)
+        if demand is not None and demand.bound:
+            return self._answers.demand(copy_to_place(pod))
+        return demand
+
+    # --- the node that a pod was bound to
+
+    async def _judge_node(self, decision: Decision, pod: core.Pod) -> None:
+        placed, answers = decision.placed, self._answers
+        demand = await self._given(pod)
+        if placed is None or demand is None:
+            return
+        node = answers.view.nodes.get(placed.node)
+        if node is None:
+            return
+        outcomes = answers.outcomes()
+        verdict = (await answers.judge_apart([(demand, node)], outcomes))[node.name]
+        if outcomes.missing:
+            await answers.evaluate_selectors(demand, [node])
+            verdict = (await answers.judge_apart([(demand, node)], outcomes))[node.name]
+        against = (*verdict.refusals, *verdict.overruled)
+        held = sum(len(bound.held) for bound in demand.bound)
+        devices = sum(units.count for units in demand.units) + held
+        named = {str(d) for one in against if (d := getattr(one, "device", None)) is not None}
+        whole = any(getattr(one, "device", None) is None for one in against)
+        decision.placed = Placed(
+            node=placed.node,
+            at=placed.at,
+            reasons=tuple(dict.fromkeys(reason.code for reason in against)),
+            why=texts(against[:1])[0] if against else "",
+            refused_devices=tuple(dict.fromkeys(_about(one, placed.node) for one in against)),
+            devices=devices,
+            withheld=devices if whole else len(named),
+            undecided=bool(verdict.undecided),
+            sound=_is_sound(verdict) and node.health == SOUND and not against,
+        )
+        self._log.touch(decision)
+
+    async def _given(self, pod: core.Pod) -> Demand | None:
+        """The demand of a bound pod, by the first view that shows its claims allocated."""
+        publisher = self._answers.publisher
+        until = asyncio.get_running_loop().time() + SHOWN_WITHIN_S
+        while True:
+            view = publisher.view
+            known = view.pods.get(pod.metadata.key)
+            is_it = known is not None and known.metadata.uid == pod.metadata.uid
+            demand = self._answers.demand(known if known is not None and is_it else pod)
+            shown = is_it and known is not None and bool(known.node_name)
+            if demand is None or (shown and not demand.claims):
+                return demand
+            if await publisher.newer_than(view.generation, until) is view:
+                return demand
+
+    # --- what no event tells
+
+    async def run(self) -> None:
+        """Look again and again for what no event tells, until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            try:
+                await self.sweep()
+            except Exception:
+                _LOG.exception("what became of pods cannot be found out")
+
+    async def sweep(self) -> None:
+        """Pods that are gone, and pods that would be allowed somewhere by now."""
+        view = self._answers.view
+        if not view.synced:
+            return
+        swept = 0
+        for decision in self._log.open():
+            pod = view.pods.get(decision.key)
+            if pod is None or pod.metadata.uid != decision.uid:
+                if self._clock() - decision.last >= SWEEP_S:  # it may not be in the view yet
+                    self._became(decision, Became.DELETED)
+                continue
+            self._follow(decision, pod)  # as after a restart
+            waits = decision.decided is Decided.REFUSED and decision.allowed_at is None
+            if waits and decision.mode is not Mode.ENFORCE and swept < MOST_SWEPT:
+                swept += 1
+                await self._look_again(decision, pod)
+
+    async def _look_again(self, decision: Decision, pod: core.Pod) -> None:
+        demand = self._to_place(copy_to_place(pod))
+        if demand is None:
+            return
+        table = await self._answers.judged(demand)
+        if not table.verdicts.keys() <= table.refused | table.rejected:
+            decision.allowed_at = self._clock()
+            self._log.touch(decision)
+
+
+def _uses_devices(pod: core.Pod) -> bool:
+    return bool(pod.resource_claims) or any(device_units(pod))
+
+
+def _about(reason: Reason, node: str) -> str:
+    """The device, or else the resource or the node, that a reason is about."""
+    if (device := getattr(reason, "device", None)) is not None:
+        return str(device)
+    resource = getattr(reason, "resource", "")
+    return f"{resource} on {node}" if resource else f"node {node}"
+
+
+def _is_sound(verdict: Verdict) -> bool:
+    return all(choice.health == SOUND for choice in verdict.devices) and verdict.value == 1.0
+
+
+def _end(pod: core.Pod) -> str:
+    """Why a pod failed, in a few words."""
+    status = pod.status
+    assert status is not None
+    exits = [
+        f"{one.name} {ended.reason or 'ended'} (exit code {ended.exit_code})"
+        for one in status.container_statuses or ()
+        if (ended := one.state.terminated if one.state is not None else None) and ended.exit_code
+    ]
+    disrupted = [
+        condition.reason
+        for condition in status.conditions or ()
+        if condition.type == "DisruptionTarget" and condition.status == "True"
+    ]
+    said = "; ".join(filter(None, (status.reason, *disrupted, *exits, status.message)))
+    return said[:_LONGEST_END] or "no reason given"

@@ -1,0 +1,326 @@
+"""Records what the extender and the webhook decide, and writes it to disk in batches.
+
+Nothing here is done before a reply is sent. A verdict that is not there yet is waited for by the
+task that `run` is, as are the counters and the journal.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from fettle.api import core
+from fettle.explain import texts
+from fettle.model import Mode
+from fettle.observing import DecisionMetrics
+from fettle.records.decisions import Decided, Decision, Verb, new_id
+from fettle.records.journal import Journal
+from fettle.records.log import DecisionLog
+from fettle.records.summaries import (
+    Summaries,
+    count_verdicts,
+    preferred,
+    undecided,
+)
+from fettle.scheduling import Answers, Demand, Table, Verdict
+
+WRITE_EVERY_S = 1.0
+MOST_WAITING = 1000
+"""Decisions that wait to be judged; beyond that, the oldest are not recorded."""
+
+_LOG = structlog.get_logger(__name__)
+
+
+class Recorder:
+    """`clock` is the time of day, in Unix seconds."""
+
+    def __init__(
+        self,
+        answers: Answers,
+        log: DecisionLog,
+        journal: Journal,
+        metrics: DecisionMetrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.log = log
+        self._answers = answers
+        self._journal = journal
+        self._metrics = metrics
+        self._clock = clock
+        self._began = clock()
+        self._summaries = Summaries()
+        self._counted: dict[str, int] = {}
+        """How many of a decision's repetitions the metrics have counted."""
+        self._later: deque[Callable[[], Awaitable[object]]] = deque(maxlen=MOST_WAITING)
+        self._has_later = asyncio.Event()
+        self._load()
+
+    def _load(self) -> None:
+        for decision in self._journal.load():
+            self.log.restore(decision)
+        for decision in self.log:
+            self._counted[decision.id] = decision.count
+
+    def notes(self, since: float | None = None) -> list[str]:
+        """Sentences about where the records are, and whether they reach back to `since`."""
+        earliest = next((one.first for one in self.log), self._began)
+        notes = self._journal.notes()
+        if since is not None and earliest > since:
+            at = datetime.fromtimestamp(earliest, UTC)
+            notes.append(f"records: there are none from before {at:%Y-%m-%d %H:%M:%S} UTC")
+        return notes
+
+    def select(
+        self, since: float, *, pod: str = "", node: str = "", policy: str = ""
+    ) -> list[Decision]:
+        """As `DecisionLog.select`; each decision on a pod says what became of it."""
+        found = self.log.select(since, pod=pod, node=node, policy=policy)
+        return [self.log.with_fate(one) for one in found]
+
+    # --- what the extender decides
+
+    def filtered(
+        self,
+        pod: core.Pod,
+        table: Table,
+        names: Sequence[str],
+        passed: Sequence[str],
+        verb: Verb = Verb.FILTER,
+    ) -> Decision:
+        """A pod was judged on the names, of which these passed."""
+        demand, refused = table.demand, len(names) - len(passed)
+        why = self._summaries.refusals(table, names, refused)
+        decision = self._of_pod(
+            pod,
+            demand,
+            verb,
+            _decided(len(names), refused),
+            nodes=len(names),
+            refused=refused,
+            reasons=why.codes,
+            refused_nodes=why.nodes,
+            preferred=preferred(table, passed),
+            undecided=undecided(table, passed),
+        )
+        noted = self._note(decision)
+        if noted is decision and why.commonest is not None:
+            decision.why = texts((why.commonest,))[0]
+        return noted
+
+    def judged(self, pod: core.Pod, demand: Demand, names: list[str]) -> Decision | None:
+        """Record what would be said of a pod that was let pass; None: it is recorded later."""
+        table = self._answers.at_once(demand, names)
+        if table is not None:
+            return self.filtered(pod, table, *table.narrow(names))
+
+        async def judge() -> None:
+            table = await self._answers.judged(demand, names)
+            self.filtered(pod, table, *table.narrow(names))
+
+        self.later(judge)
+        return None
+
+    def again(self, decision: Decision) -> None:
+        """The same was said once more."""
+        decision.count += 1
+        decision.last = self._clock()
+        self.log.touch(decision)
+
+    def ranked(self, decision: Decision) -> None:
+        """The nodes that passed were ranked."""
+        decision.ranked += 1
+        self.log.touch(decision)
+
+    def prioritized(self, pod: core.Pod, demand: Demand, names: Sequence[str]) -> None:
+        """The nodes of a pod were ranked that may have been filtered by another replica."""
+        last = self.log.of_pod(pod.metadata.uid)
+        if last is not None:
+            self.ranked(last)
+            return
+        best = preferred(self._answers.table(demand), names)
+        self._note(
+            self._of_pod(
+                pod,
+                demand,
+                Verb.PRIORITIZE,
+                Decided.PASSED,
+                nodes=len(names),
+                ranked=1,
+                preferred=best,
+            )
+        )
+
+    def preempted(
+        self,
+        pod: core.Pod,
+        demand: Demand,
+        nodes: Collection[str],
+        kept: Collection[str],
+        verdicts: Mapping[str, Verdict],
+    ) -> None:
+        """Of the nodes, these are worth their victims; the verdicts are as preemption leaves it."""
+        left_out = [name for name in nodes if name not in kept]
+        why = count_verdicts(verdicts, left_out, lambda verdict: verdict.refusals)
+        self._note(
+            self._of_pod(
+                pod,
+                demand,
+                Verb.PREEMPT,
+                _decided(len(nodes), len(left_out)),
+                nodes=len(nodes),
+                refused=len(left_out),
+                reasons=why.codes,
+                refused_nodes=why.nodes,
+                why=texts((why.commonest,))[0] if why.commonest is not None else "",
+            )
+        )
+
+    def _of_pod(
+        self, pod: core.Pod, demand: Demand, verb: Verb, decided: Decided, **more: Any
+    ) -> Decision:
+        now = self._clock()
+        return Decision(
+            id=new_id(),
+            verb=verb,
+            key=pod.metadata.key,
+            uid=pod.metadata.uid,
+            owner=owner_of(pod),
+            policy=demand.policy.name,
+            mode=demand.mode,
+            decided=decided,
+            first=now,
+            last=now,
+            **more,
+        )
+
+    # --- what the webhook decides
+
+    def reviewed(
+        self,
+        verb: Verb,
+        kind: str,
+        key: str,
+        *,
+        uid: str = "",
+        policy: str,
+        mode: Mode,
+        decided: Decided,
+        rules: Sequence[str] = (),
+        why: str = "",
+    ) -> None:
+        """An object was denied, changed, or warned about, or would have been."""
+        now = self._clock()
+        decision = Decision(
+            id=new_id(),
+            verb=verb,
+            kind=kind,
+            key=key,
+            uid=uid,
+            policy=policy,
+            mode=mode,
+            decided=decided,
+            first=now,
+            last=now,
+            reasons={rule: rules.count(rule) for rule in dict.fromkeys(rules)},
+            why=why,
+        )
+        self._note(decision)
+
+    def _note(self, decision: Decision) -> Decision:
+        noted = self.log.note(decision)
+        _LOG.debug(
+            "decided",
+            verb=str(decision.verb),
+            object=decision.key,
+            policy=decision.policy,
+            mode=str(decision.mode),
+            decided=str(decision.decided),
+            nodes=decision.nodes,
+            refused=decision.refused,
+            reasons=decision.reasons,
+        )
+        return noted
+
+    # --- the task
+
+    def later(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Do this once nothing else waits for it."""
+        self._later.append(work)
+        self._has_later.set()
+
+    async def run(self) -> None:
+        """Judge what waits, and write, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._work())
+            group.create_task(self._keep_written())
+
+    async def _work(self) -> None:
+        while True:
+            await self._has_later.wait()
+            self._has_later.clear()
+            while self._later:
+                try:
+                    await self._later.popleft()()
+                except Exception:
+                    _LOG.exception("a decision cannot be recorded")
+
+    async def _keep_written(self) -> None:
+        while True:
+            await asyncio.sleep(WRITE_EVERY_S)
+            await self.write()
+
+    async def write(self) -> None:
+        """Count and write what changed."""
+        changed = self.log.changed()
+        known = frozenset(self._answers.policies.names(self._answers.view.policies))
+        for decision, _ in changed:
+            self._count(decision, known)
+        if not changed:
+            return
+        if not await asyncio.to_thread(self._journal.append, [line for _, line in changed]):
+            for decision, _ in changed:
+                self.log.touch(decision)
+        if self._journal.too_long:
+            await self._compact()
+        if len(self._counted) > 2 * len(self.log):
+            ids = {decision.id for decision in self.log}
+            self._counted = {i: n for i, n in self._counted.items() if i in ids}
+
+    async def _compact(self) -> None:
+        # Another process may write there too, as while one takes over from the other.
+        ids = {decision.id for decision in self.log}
+        for decision in await asyncio.to_thread(self._journal.load):
+            if decision.id not in ids and decision.last >= self._began:
+                self.log.restore(decision)
+        await asyncio.to_thread(self._journal.rewrite, self.log.lines())
+
+    def _count(self, decision: Decision, known: Collection[str]) -> None:
+        new = decision.count - self._counted.get(decision.id, 0)
+        self._counted[decision.id] = decision.count
+        if new > 0:
+            policy = decision.policy if decision.policy in known else "other"
+            self._metrics.count(decision.verb, policy, decision.reasons or ("none",), new)
+
+    async def close(self) -> None:
+        """Write what is left."""
+        with suppress(Exception):
+            await self.write()
+
+
+def _decided(nodes: int, refused: int) -> Decided:
+    if not refused:
+        return Decided.PASSED
+    return Decided.NARROWED if refused < nodes else Decided.REFUSED
+
+
+def owner_of(pod: core.Pod) -> str:
+    """The controller of a pod, such as `Job/train`; "" if it has none."""
+    for owner in pod.metadata.owner_references or ():
+        if owner.controller:
+            return f"{owner.kind}/{owner.name}"
+    return ""
