@@ -43,15 +43,20 @@ _LOG = structlog.get_logger(__name__)
 
 class Misconfiguration:
     """`schedulers` are those that the setting `scheduler.names` lists; `last` is when each verb was
-    last asked."""
+    last asked. `observed` says of a pod whether Fettle only observes it."""
 
-    def __init__(self, metrics: ExtenderMetrics, schedulers: Collection[str]) -> None:
+    def __init__(
+        self,
+        metrics: ExtenderMetrics,
+        schedulers: Collection[str],
+        observed: Callable[[core.Pod], bool] = lambda _: False,
+    ) -> None:
         self._metrics = metrics
         self._schedulers = frozenset(schedulers)
         self._unserved_paths: list[str] = []
         self._unlisted_schedulers: set[str] = set()
         self.last = LastRequests("extender", VERBS, "no scheduler has asked yet")
-        self.unasked = UnaskedPods(schedulers)
+        self.unasked = UnaskedPods(schedulers, observed=observed)
 
     def not_served(self, path: str) -> None:
         """Somebody POSTed to a path that is not served."""
@@ -103,12 +108,16 @@ class UnaskedPods:
 
     A scheduler that has asked lately would have asked about such a pod too. But another replica, or
     the process before this one, may be asked in its place. So only pods count that were seen to
-    wait while this process was being asked.
+    wait while this process was being asked. A pod that is `observed` gets no marker.
     """
 
     def __init__(
-        self, schedulers: Collection[str], clock: Callable[[], float] = time.perf_counter
+        self,
+        schedulers: Collection[str],
+        clock: Callable[[], float] = time.perf_counter,
+        observed: Callable[[core.Pod], bool] = lambda _: False,
     ) -> None:
+        self._observed = observed
         self._clock = clock
         self._last = {name: _LastAsked() for name in schedulers}
         self._waiting: FIFOCache[tuple[str, str], bool] = FIFOCache(MOST_WAITING)
@@ -148,7 +157,8 @@ class UnaskedPods:
         for resource in sorted(resources):
             if (scheduler, resource) in self._found or len(self._found) >= MOST:
                 continue
-            if resource == MARKER and pod.metadata.namespace in LEFT_ALONE:
+            left_alone = pod.metadata.namespace in LEFT_ALONE or self._observed(pod)
+            if resource == MARKER and left_alone:
                 continue
             self._found[scheduler, resource] = pod.metadata.key
             _LOG.warning(

@@ -10,10 +10,12 @@ from fettle.records.journal import Journal
 from fettle.records.log import DecisionLog
 from fettle.records.recorder import Recorder
 from fettle.records.report import make_report
+from fettle.records.summaries import Counted, Summaries
 
 __all__ = [
     "ACCEPTED",
     "Became",
+    "Counted",
     "Decided",
     "Decision",
     "DecisionLog",
@@ -21,6 +23,7 @@ __all__ = [
     "Placed",
     "PodFates",
     "Recorder",
+    "Summaries",
     "Verb",
     "make_report",
     "seconds_of",

@@ -18,10 +18,10 @@ from fettle.dra import device_units
 from fettle.explain import texts
 from fettle.model import SOUND, Mode
 from fettle.model.reasons import Reason
-from fettle.records.decisions import Became, Decided, Decision, Placed, Verb
+from fettle.records.decisions import Became, Decided, Decision, Placed
 from fettle.records.log import DecisionLog
 from fettle.records.recorder import Recorder
-from fettle.scheduling import Answers, Demand, Verdict, copy_to_place
+from fettle.scheduling import Answers, Demand, Preemption, Verdict, copy_to_place
 
 SWEEP_S = 30.0
 """How often deleted pods are looked for, and whether a pod would be allowed somewhere by now."""
@@ -93,22 +93,25 @@ class PodFates:
         """A pod was bound; `before` is how it was while it waited."""
 
         async def observe() -> None:
-            if self._log.of_pod(now.metadata.uid) is None:
-                await self._observe(before)
+            await self._observe(before, now)
             if (decision := self._log.of_pod(now.metadata.uid)) is not None:
                 self._follow(decision, self._answers.view.pods.get(now.metadata.key, now))
 
         self._recorder.later(observe)
 
-    async def _observe(self, pod: core.Pod) -> None:
+    async def _observe(self, pod: core.Pod, bound: core.Pod | None = None) -> None:
+        """Decide on a pod as it waits; `bound`: as it has a node meanwhile."""
         if self._log.of_pod(pod.metadata.uid) is not None:
             return
         demand = self._to_place(pod)
         if demand is None or demand.mode is not Mode.OBSERVE or not self._answers.view.synced:
             return
-        table = await self._answers.judged(demand)
-        names = [*table.verdicts]
-        self._recorder.filtered(pod, table, names, table.narrow(names).passed, Verb.SEEN)
+        verdicts = dict((await self._answers.judged(demand)).verdicts)
+        if bound is not None:  # the devices that it took were free when it was placed
+            without = {bound.node_name: [bound.metadata.uid]}
+            preemption = Preemption(self._answers)
+            verdicts |= await preemption.verdicts(copy_to_place(bound), without)
+        self._recorder.seen(pod, demand, verdicts)
 
     def _to_place(self, pod: core.Pod) -> Demand | None:
         """What it takes to place the pod; if its claims are allocated already, another like it."""

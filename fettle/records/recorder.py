@@ -21,12 +21,7 @@ from fettle.observing import DecisionMetrics
 from fettle.records.decisions import Decided, Decision, Verb, new_id
 from fettle.records.journal import Journal
 from fettle.records.log import DecisionLog
-from fettle.records.summaries import (
-    Summaries,
-    count_verdicts,
-    preferred,
-    undecided,
-)
+from fettle.records.summaries import MOST_PREFERRED, Summaries, best_of, count_verdicts, undecided
 from fettle.scheduling import Answers, Demand, Table, Verdict
 
 WRITE_EVERY_S = 1.0
@@ -90,7 +85,6 @@ class Recorder:
         table: Table,
         names: Sequence[str],
         passed: Sequence[str],
-        verb: Verb = Verb.FILTER,
     ) -> Decision:
         """A pod was judged on the names, of which these passed."""
         demand, refused = table.demand, len(names) - len(passed)
@@ -98,13 +92,13 @@ class Recorder:
         decision = self._of_pod(
             pod,
             demand,
-            verb,
+            Verb.FILTER,
             _decided(len(names), refused),
             nodes=len(names),
             refused=refused,
             reasons=why.codes,
             refused_nodes=why.nodes,
-            preferred=preferred(table, passed),
+            preferred=best_of(table, passed),
             undecided=undecided(table, passed),
         )
         noted = self._note(decision)
@@ -125,6 +119,31 @@ class Recorder:
         self.later(judge)
         return None
 
+    def seen(self, pod: core.Pod, demand: Demand, verdicts: Mapping[str, Verdict]) -> None:
+        """A pod that no scheduler asked about was judged on all nodes."""
+        fits = {name: verdict for name, verdict in verdicts.items() if not verdict.rejected}
+        refused = [name for name, verdict in fits.items() if not verdict.fits]
+        passed = [name for name, verdict in fits.items() if verdict.fits]
+        why = count_verdicts(fits, refused, lambda verdict: verdict.refusals)
+        unclear = count_verdicts(fits, passed, lambda verdict: verdict.undecided)
+        best = max((fits[name].score for name in passed), default=0)
+        preferred = [name for name in passed if fits[name].score == best]
+        self._note(
+            self._of_pod(
+                pod,
+                demand,
+                Verb.SEEN,
+                _decided(len(fits), len(refused)),
+                nodes=len(fits),
+                refused=len(refused),
+                reasons=why.codes,
+                refused_nodes=why.nodes,
+                why=texts((why.commonest,))[0] if why.commonest is not None else "",
+                preferred=dict.fromkeys(preferred[:MOST_PREFERRED], best),
+                undecided=unclear.codes,
+            )
+        )
+
     def again(self, decision: Decision) -> None:
         """The same was said once more."""
         decision.count += 1
@@ -142,7 +161,7 @@ class Recorder:
         if last is not None:
             self.ranked(last)
             return
-        best = preferred(self._answers.table(demand), names)
+        best = best_of(self._answers.table(demand), names)
         self._note(
             self._of_pod(
                 pod,

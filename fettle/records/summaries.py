@@ -59,7 +59,7 @@ def undecided(table: Table, names: Sequence[str]) -> dict[str, int]:
     ).codes
 
 
-def preferred(table: Table, names: Sequence[str]) -> dict[str, int]:
+def best_of(table: Table, names: Sequence[str]) -> dict[str, int]:
     """Some of the best names, with their score."""
     best = table.best_among(names, MOST_PREFERRED)
     return {intern(name): score for name, score in best.items()}

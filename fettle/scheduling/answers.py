@@ -21,10 +21,10 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, Publisher, View
 from fettle.config import Settings
 from fettle.dra import Binding, describe_allocator, profile_of_version
-from fettle.model import Placement, Policy, reasons
+from fettle.model import Mode, Placement, Policy, reasons
 from fettle.pacing import SLICE_S, Superseded, pause, run_within, within, working_s
 from fettle.scheduling.breaker import Alarm, Breaker, Breakers
-from fettle.scheduling.demand import Demand, DemandCache, demand_of
+from fettle.scheduling.demand import Demand, DemandCache, demand_of, resolve_policy
 from fettle.scheduling.in_flight import STEPS, InFlight
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.requirements import Engines, Requirements
@@ -98,6 +98,10 @@ class Answers:
     def edition(self) -> tuple[int, int]:
         """While this is the same, so is the answer to any demand."""
         return self.publisher.view.basis, self._profiles_followed
+
+    def mode_of(self, pod: core.Pod) -> Mode:
+        """How far Fettle may go with the pod."""
+        return resolve_policy(pod, self.view, self.policies).mode.mode
 
     def demand(self, pod: core.Pod) -> Demand | None:
         """The pod's demand in the newest view; None if it needs no devices."""

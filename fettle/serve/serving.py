@@ -32,7 +32,7 @@ from fettle.cluster.feeds import ClusterFeed, FeedFreshness, SnapshotFeed, Write
 from fettle.config import ListenAddress, Settings, load_settings
 from fettle.health import HealthBook, SignalRules, load_rules
 from fettle.lint import Linter, check_settings, configured_drivers
-from fettle.model import NoCluster
+from fettle.model import Mode, NoCluster
 from fettle.observing import (
     BreakerMetrics,
     CertificateMetrics,
@@ -58,7 +58,14 @@ from fettle.serve.options import ServeOptions
 from fettle.serve.readiness import Readiness
 from fettle.serve.succession import SettingsFiles, Succession
 from fettle.serve.tasks import Tasks
-from fettle.steward import STEWARD, AllowedNodes, HoldTaints, RiskEvents, Steward
+from fettle.steward import (
+    STEWARD,
+    AllowedNodes,
+    HoldTaints,
+    RefusalEvents,
+    RiskEvents,
+    Steward,
+)
 from webhook import (
     ALL_PRESERVED,
     REPORTING_CONTROLLER,
@@ -162,7 +169,7 @@ class Runtime:
         recorder = self._make_recorder(answers)
         recent = RecentPods()
         at_risk, finished = AtRisk(answers), FinishedPods(self._publisher)
-        callers = self._make_callers(recent) if "extender" in options.roles else None
+        callers = self._make_callers(answers, recent) if "extender" in options.roles else None
         # Browse listens first: it answers probes while the rest starts.
         await self._open_browse(browse_at, answers, recent, at_risk, finished, recorder)
 
@@ -321,9 +328,14 @@ class Runtime:
 
     # --- the extender
 
-    def _make_callers(self, recent: RecentPods) -> _Callers:
-        metrics = ExtenderMetrics(self._registry)
-        misconfiguration = Misconfiguration(metrics, self._settings.scheduler.names)
+    def _make_callers(self, answers: Answers, recent: RecentPods) -> _Callers:
+        metrics, settings = ExtenderMetrics(self._registry), self._settings
+        audits = settings.webhook.mode == "audit"
+        misconfiguration = Misconfiguration(
+            metrics,
+            settings.scheduler.names,
+            lambda pod: audits or answers.mode_of(pod) is Mode.OBSERVE,
+        )
         self._readiness.notes.append(misconfiguration.notes)
         self._registry.register(OverlookedMetrics(misconfiguration.unasked.found))
         return _Callers(metrics, misconfiguration, recent)
@@ -424,7 +436,7 @@ class Runtime:
             _LOG.info("the steward has nothing to write to when a snapshot is served")
             return
         metrics = StewardMetrics(self._registry)
-        recorder = EventRecorder(session, STEWARD, identity(), metrics.recorded)
+        events = EventRecorder(session, STEWARD, identity(), metrics.recorded)
         steward = Steward(
             session,
             self._publisher,
@@ -434,8 +446,9 @@ class Runtime:
             settings=self._settings.steward,
             metrics=metrics,
             beside=[
-                recorder.run,
-                RiskEvents(at_risk, recorder).keep,
+                events.run,
+                RefusalEvents(answers, self._publisher, events.record).run,
+                RiskEvents(at_risk, events).keep,
                 HoldTaints(session, self._publisher).keep,
             ],
         )

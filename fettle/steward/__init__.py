@@ -7,6 +7,7 @@ May import the view and the session, but neither extender nor webhook.
 from fettle.steward import holding
 from fettle.steward.allowed_nodes import AllowedNodes
 from fettle.steward.hold_taints import HoldTaints
+from fettle.steward.refusal_events import RefusalEvents
 from fettle.steward.risk_events import RiskEvents
 from fettle.steward.steward import STEWARD, Steward
 
@@ -14,6 +15,7 @@ __all__ = [
     "STEWARD",
     "AllowedNodes",
     "HoldTaints",
+    "RefusalEvents",
     "RiskEvents",
     "Steward",
     "holding",

@@ -34,7 +34,8 @@ log = structlog.get_logger(__name__)
 
 
 class Steward:
-    """`identity` must differ between replicas; `namespace` holds the lease and the claim."""
+    """`identity` must differ between replicas; `namespace` holds the lease and the claim.
+    """
 
     def __init__(
         self,

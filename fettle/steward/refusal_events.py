@@ -1,0 +1,98 @@
+"""Events on pods that wait because Fettle refused them, so that `kubectl describe pod` says why:
+one when a pod is first refused everywhere, and one when the reasons change.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from fettle.api import core
+from fettle.client import Event, Regarding
+from fettle.cluster import Publisher
+from fettle.explain import texts
+from fettle.model import Mode
+from fettle.pacing import run_within
+from fettle.records import Counted, Summaries
+from fettle.scheduling import Answers
+from fettle.steward.wake_ups import waiting
+
+EVERY_S = 2.0
+REST = 4.0
+"""After looking at all waiting pods, pause for so many times as long."""
+MOST_CODES = 5
+REASON = "RefusedByHealth"
+
+_LOG = structlog.get_logger(__name__)
+
+
+class RefusalEvents:
+    """`record` takes an Event at once and writes it later, or returns False if it cannot now. After a change of the leader, the new
+    one tells once more what the old one told."""
+
+    def __init__(
+        self, answers: Answers, publisher: Publisher, record: Callable[[Event], bool]
+    ) -> None:
+        self._answers = answers
+        self._publisher = publisher
+        self._record = record
+        self._summaries = Summaries()
+        self._told: dict[str, frozenset[str]] = {}
+        """The codes that were told of each waiting pod."""
+
+    async def run(self) -> None:
+        """Tell of each view's waiting pods, until cancelled."""
+        now = asyncio.get_running_loop().time
+        generation = -1
+        while True:
+            generation = (await self._publisher.newer_than(generation)).generation
+            began = now()
+            try:
+                await self.tell()
+            except Exception:
+                _LOG.exception("waiting pods cannot be told why")
+            await asyncio.sleep(max(EVERY_S, REST * (now() - began)))
+
+    async def tell(self) -> None:
+        """Record an Event about each pod that waits for reasons that it was not told."""
+        view = self._publisher.view
+        pods = await run_within(None, lambda: [*waiting(view)])
+        told: dict[str, frozenset[str]] = {}
+        for key, pod in pods:
+            found = await self._refusals(pod)
+            if found is None:
+                continue
+            why, nodes, refused = found
+            codes = frozenset(why.codes)
+            if self._told.get(key) == codes or self._record(_event(pod, why, nodes, refused)):
+                told[key] = codes
+        self._told = told
+
+    async def _refusals(self, pod: core.Pod) -> tuple[Counted, int, int] | None:
+        """Why nodes are refused, how many there are and are refused; None if none is."""
+        demand = self._answers.demand(pod)
+        if demand is None or demand.mode is not Mode.ENFORCE:
+            return None
+        table = await self._answers.judged(demand)
+        refused = len(table.refusing)
+        if not refused:
+            return None
+        why = self._summaries.refusals(table, table.refusing, refused)
+        return why, len(table.verdicts), refused
+
+
+def _event(pod: core.Pod, why: Counted, nodes: int, refused: int) -> Event:
+    counts = sorted(why.codes.items(), key=lambda item: -item[1])
+    listed = ", ".join(f"{code} ×{n}" for code, n in counts[:MOST_CODES])
+    more = f" and {len(counts) - MOST_CODES} more" if len(counts) > MOST_CODES else ""
+    such = f"; such as: {texts((why.commonest,))[0]}" if why.commonest is not None else ""
+    metadata = pod.metadata
+    return Event(
+        regarding=Regarding("v1", "Pod", metadata.name, metadata.namespace, metadata.uid),
+        reason=REASON,
+        action="Filter",
+        note=f"Fettle refuses {refused} of {nodes} nodes: {listed}{more}{such}. "
+        f"All of it: fettle explain pod {metadata.key}",
+        series_key=" ".join(sorted(why.codes)),
+        type="Warning",
+    )

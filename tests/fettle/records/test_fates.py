@@ -1,0 +1,165 @@
+"""Where pods are bound and how they end, and pods that no scheduler asks about."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fettle.api import core
+from fettle.cel import SelectorEngine
+from fettle.cluster import NodeView
+from fettle.config import Settings
+from fettle.model import Mode
+from fettle.observing import DecisionMetrics
+from fettle.records import Became, Decided, DecisionLog, Journal, PodFates, Recorder, Verb
+from fettle.records import fates as fates_module
+from fettle.scheduling import Answers
+from tests.fettle import building as b
+from tests.fettle.others import WatchedPublisher
+
+GOOD, BAD = b.node("good", gpus=8), b.node("bad", gpus=8, own=b.health(0.0))
+
+
+def pod(node: str = "", phase: str = "Pending", name: str = "p", **status: Any) -> core.Pod:
+    raw = b.gpu_pod(2, name=name)
+    raw["metadata"]["uid"] = f"uid-{name}"
+    raw["spec"]["nodeName"] = node or None
+    raw["status"] = {"phase": phase, **status}
+    return b.pod(raw)
+
+
+class Watch:
+    """Fates over a view that a test lays out."""
+
+    def __init__(self, mode: str) -> None:
+        self.publisher = WatchedPublisher()
+        self.now = 1000.0
+        answers = Answers(self.publisher, SelectorEngine(), Settings(mode=Mode(mode)))
+        metrics = DecisionMetrics(CollectorRegistry())
+        log, journal = DecisionLog(100, 2**20), Journal(None, 2**20)
+        self.recorder = Recorder(answers, log, journal, metrics, lambda: self.now)
+        self.answers = answers
+        self.fates = PodFates(answers, self.recorder, lambda: self.now)
+        self.show()
+
+    def show(self, *pods: core.Pod, nodes: tuple[NodeView, ...] = (GOOD, BAD)) -> None:
+        before = self.publisher.view
+        by_key = {one.metadata.key: one for one in pods}
+        view = b.view(*nodes, pods=by_key)
+        after = msgspec.structs.replace(
+            view, generation=before.generation + 1, basis=before.basis + 1
+        )
+        self.publisher.publish(after, frozenset(n.name for n in nodes))
+
+    async def asked(self, one: core.Pod, *names: str) -> None:
+        """As the filter verb does."""
+        demand = self.answers.demand(one)
+        assert demand is not None
+        table = await self.answers.judged(demand, names)
+        self.recorder.filtered(one, table, *table.narrow(list(names)))
+
+    async def put(self, one: core.Pod) -> None:
+        """It arrives, and a view shows it."""
+        self.fates.put(one)
+        self.show(*([] if one.terminal else [one]))
+        working = asyncio.create_task(self.recorder.run())
+        await asyncio.sleep(0.05)
+        working.cancel()
+
+    @property
+    def only(self) -> Any:
+        (found,) = self.recorder.log
+        return found
+
+
+async def test_a_pod_is_followed_from_its_node_to_its_end() -> None:
+    watch = Watch("enforce")
+    await watch.asked(pod(), "good", "bad")
+    await watch.put(pod("good"))
+    assert (watch.only.became, watch.only.placed.node) == (Became.BOUND, "good")
+    assert (watch.only.placed.reasons, watch.only.placed.sound) == ((), True)
+    watch.now = 1010.0
+    await watch.put(pod("good", "Running"))
+    assert (watch.only.became, watch.only.became_at) == (Became.RUNNING, 1010.0)
+    ended = {"terminated": {"exitCode": 3, "reason": "Error"}}
+    await watch.put(pod("good", "Failed", containerStatuses=[{"name": "c", "state": ended}]))
+    assert watch.only.became is Became.FAILED
+    assert watch.only.end == "c Error (exit code 3)"
+
+
+async def test_what_fettle_would_have_said_of_the_node_is_noted_as_it_is_bound() -> None:
+    watch = Watch("observe")
+    await watch.asked(pod(), "good", "bad")
+    await watch.put(pod("bad"))
+    placed = watch.only.placed
+    assert placed.reasons[0] == "NodeUnhealthy"
+    assert (placed.devices, placed.withheld, placed.sound) == (2, 2, False)
+    assert placed.refused_devices[0] == "node bad"
+    assert placed.why
+
+
+async def test_a_pod_that_was_deleted_is_noticed_by_and_by() -> None:
+    watch = Watch("enforce")
+    await watch.asked(pod(), "good")
+    await watch.put(pod("good", "Running"))
+    await watch.fates.sweep()
+    assert watch.only.became is Became.RUNNING
+    watch.show()
+    await watch.fates.sweep()
+    assert watch.only.became is Became.RUNNING, "it may not be in the view yet"
+    watch.now += 60
+    await watch.fates.sweep()
+    assert watch.only.became is Became.DELETED
+
+
+@pytest.mark.parametrize(("mode", "verbs"), [("observe", [Verb.SEEN]), ("enforce", [])])
+async def test_a_pod_that_no_scheduler_asks_about_is_decided_on_only_where_it_is_observed(
+    mode: str, verbs: list[Verb]
+) -> None:
+    watch = Watch(mode)
+    await watch.put(pod())
+    await watch.put(pod("bad"))
+    assert [one.verb for one in watch.recorder.log] == verbs
+    if verbs:
+        assert (watch.only.decided, watch.only.refused) == (Decided.NARROWED, 1)
+        assert watch.only.placed.reasons[0] == "NodeUnhealthy"
+
+
+async def test_one_that_waits_unasked_is_decided_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fates_module, "ASKED_WITHIN_S", 0.01)
+    watch = Watch("observe")
+    await watch.put(pod())
+    assert watch.only.verb is Verb.SEEN
+    assert watch.only.placed is None
+
+
+async def test_one_that_is_asked_about_meanwhile_is_not_decided_on_twice() -> None:
+    watch = Watch("observe")
+    await watch.put(pod())
+    await watch.asked(pod(), "good", "bad")
+    await watch.put(pod("good"))
+    assert watch.only.verb is Verb.FILTER
+
+
+async def test_it_is_noted_when_a_pod_would_no_longer_wait() -> None:
+    watch = Watch("observe")
+    watch.show(nodes=(BAD,))
+    await watch.asked(pod(), "bad")
+    running = pod("bad", "Running")
+    watch.show(running, nodes=(BAD,))
+    watch.now = 1030.0
+    await watch.fates.sweep()
+    assert watch.only.allowed_at is None
+    watch.show(running)
+    watch.now = 1060.0
+    await watch.fates.sweep()
+    assert watch.only.allowed_at == 1060.0
+
+
+async def test_pods_without_devices_are_let_alone() -> None:
+    watch = Watch("observe")
+    raw = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": [{"name": "c"}]}}
+    await watch.put(b.pod(raw))
+    assert list(watch.recorder.log) == []
