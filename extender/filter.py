@@ -129,9 +129,10 @@ class Filter:
         names = args.node_names
         if names is None:
             names = [name for name, _ in args.nodes or ()]
-        decision = self._recorder.judged(args.pod, demand, names)
         if demand.mode is Mode.STEER and args.node_names is not None:
-            self._next_prioritize.prepare(demand, body, names, edition, decision)
+            uid = args.pod.metadata.uid
+            self._next_prioritize.prepare(demand, body, names, edition, uid)
+        self._recorder.judged(args.pod, demand, names)
 
     def _afterwards(self, done: Filtered) -> None:
         self._conclude(done)
@@ -140,17 +141,17 @@ class Filter:
     def _conclude(self, done: Filtered) -> None:
         self._next_prioritize.forget()
         self._remember(done.pod)
-        decision = self._recorder.filtered(done.pod, done.table, *done.narrowed)
         if self._count(done.table, done.narrowed) == REFUSED:
+            decision = self._recorder.filtered(done.pod, done.table, *done.narrowed)
             # Other pods go on to be bound: to keep their replies too would only drive warm memory
             # out of the processor's caches.
             refused = len(done.narrowed.names)
             self._kept.put(KeptReply(done.body, done.edition, done.reply, refused, decision))
             return
         self._answers.answered(done.demand, done.pod)
-        self._next_prioritize.prepare(
-            done.demand, done.body, done.narrowed.passed, done.edition, decision
-        )
+        uid, passed = done.pod.metadata.uid, done.narrowed.passed
+        self._next_prioritize.prepare(done.demand, done.body, passed, done.edition, uid)
+        self._recorder.filtered(done.pod, done.table, *done.narrowed)
 
     async def _filter_later(self, pod: core.Pod, demand: Demand, names: list[str]) -> bytes:
         table, narrowed = await self._narrowed(pod, demand, names)

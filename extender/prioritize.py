@@ -41,8 +41,7 @@ class Prioritize:
         prepared = self._next.take(body)
         if prepared is not None and not self._problem():
             self._metrics.decided("prioritize", "passed")
-            if prepared.decision is not None:
-                self._recorder.ranked(prepared.decision)
+            self._recorder.ranked(prepared.uid)
             return prepared.body
         args = wire.decode_args(body)
         names = args.node_names

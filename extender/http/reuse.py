@@ -60,12 +60,12 @@ def _size(reply: KeptReply) -> int:
 
 
 class PreparedReply(NamedTuple):
-    """`decision`: where it is recorded that the nodes are ranked; None if that comes later."""
+    """`uid` is the pod's."""
 
     request: bytes
     edition: Edition
     body: bytes
-    decision: Decision | None
+    uid: str
 
 
 class NextPrioritize:
@@ -84,7 +84,7 @@ class NextPrioritize:
         request: bytes,
         names: list[str],
         edition: Edition,
-        decision: Decision | None,
+        uid: str,
     ) -> None:
         """After a filter `request` that let these names pass, by answers of this edition."""
         if self._unasked >= UNASKED or edition != self._answers.edition:
@@ -93,7 +93,7 @@ class NextPrioritize:
         asked = wire.with_names(request, names)
         if asked is not None and (table := self._answers.at_once(demand, names)) is not None:
             body = self._replies.scores(table, names)
-            self._prepared = PreparedReply(asked, edition, body, decision)
+            self._prepared = PreparedReply(asked, edition, body, uid)
 
     def forget(self) -> None:
         self._prepared = None

@@ -17,6 +17,7 @@ import structlog
 from fettle.api import core
 from fettle.explain import texts
 from fettle.model import Mode
+from fettle.model.reasons import Reason
 from fettle.observing import DecisionMetrics
 from fettle.records.decisions import Decided, Decision, Verb, new_id
 from fettle.records.journal import Journal
@@ -51,6 +52,8 @@ class Recorder:
         self._summaries = Summaries()
         self._counted: dict[str, int] = {}
         """How many of a decision's repetitions the metrics have counted."""
+        self._unworded: dict[str, tuple[Decision, Reason]] = {}
+        """Decisions whose reason is not put into words yet."""
         self._later: deque[Callable[[], Awaitable[object]]] = deque(maxlen=MOST_WAITING)
         self._has_later = asyncio.Event()
         self._load()
@@ -74,6 +77,7 @@ class Recorder:
         self, since: float, *, pod: str = "", node: str = "", policy: str = ""
     ) -> list[Decision]:
         """As `DecisionLog.select`; each decision on a pod says what became of it."""
+        self._put_into_words()
         found = self.log.select(since, pod=pod, node=node, policy=policy)
         return [self.log.with_fate(one) for one in found]
 
@@ -101,23 +105,22 @@ class Recorder:
             preferred=best_of(table, passed),
             undecided=undecided(table, passed),
         )
-        noted = self._note(decision)
+        noted = self.log.note(decision)
         if noted is decision and why.commonest is not None:
-            decision.why = texts((why.commonest,))[0]
+            self._unworded[decision.id] = (decision, why.commonest)
         return noted
 
-    def judged(self, pod: core.Pod, demand: Demand, names: list[str]) -> Decision | None:
-        """Record what would be said of a pod that was let pass; None: it is recorded later."""
-        table = self._answers.at_once(demand, names)
-        if table is not None:
-            return self.filtered(pod, table, *table.narrow(names))
+    def judged(self, pod: core.Pod, demand: Demand, names: list[str]) -> None:
+        """Record what would be said of a pod that was let pass."""
+        if (table := self._answers.at_once(demand, names)) is not None:
+            self.filtered(pod, table, *table.narrow(names))
+            return
 
         async def judge() -> None:
             table = await self._answers.judged(demand, names)
             self.filtered(pod, table, *table.narrow(names))
 
         self.later(judge)
-        return None
 
     def seen(self, pod: core.Pod, demand: Demand, verdicts: Mapping[str, Verdict]) -> None:
         """A pod that no scheduler asked about was judged on all nodes."""
@@ -128,7 +131,7 @@ class Recorder:
         unclear = count_verdicts(fits, passed, lambda verdict: verdict.undecided)
         best = max((fits[name].score for name in passed), default=0)
         preferred = [name for name in passed if fits[name].score == best]
-        self._note(
+        self.log.note(
             self._of_pod(
                 pod,
                 demand,
@@ -150,19 +153,20 @@ class Recorder:
         decision.last = self._clock()
         self.log.touch(decision)
 
-    def ranked(self, decision: Decision) -> None:
-        """The nodes that passed were ranked."""
+    def ranked(self, uid: str) -> bool:
+        """The nodes that passed for a pod were ranked; false if the pod is not known."""
+        if (decision := self.log.of_pod(uid)) is None:
+            return False
         decision.ranked += 1
         self.log.touch(decision)
+        return True
 
     def prioritized(self, pod: core.Pod, demand: Demand, names: Sequence[str]) -> None:
         """The nodes of a pod were ranked that may have been filtered by another replica."""
-        last = self.log.of_pod(pod.metadata.uid)
-        if last is not None:
-            self.ranked(last)
+        if self.ranked(pod.metadata.uid):
             return
         best = best_of(self._answers.table(demand), names)
-        self._note(
+        self.log.note(
             self._of_pod(
                 pod,
                 demand,
@@ -185,7 +189,7 @@ class Recorder:
         """Of the nodes, these are worth their victims; the verdicts are as preemption leaves it."""
         left_out = [name for name in nodes if name not in kept]
         why = count_verdicts(verdicts, left_out, lambda verdict: verdict.refusals)
-        self._note(
+        self.log.note(
             self._of_pod(
                 pod,
                 demand,
@@ -248,22 +252,7 @@ class Recorder:
             reasons={rule: rules.count(rule) for rule in dict.fromkeys(rules)},
             why=why,
         )
-        self._note(decision)
-
-    def _note(self, decision: Decision) -> Decision:
-        noted = self.log.note(decision)
-        _LOG.debug(
-            "decided",
-            verb=str(decision.verb),
-            object=decision.key,
-            policy=decision.policy,
-            mode=str(decision.mode),
-            decided=str(decision.decided),
-            nodes=decision.nodes,
-            refused=decision.refused,
-            reasons=decision.reasons,
-        )
-        return noted
+        self.log.note(decision)
 
     # --- the task
 
@@ -295,6 +284,7 @@ class Recorder:
 
     async def write(self) -> None:
         """Count and write what changed."""
+        self._put_into_words()
         changed = self.log.changed()
         known = frozenset(self._answers.policies.names(self._answers.view.policies))
         for decision, _ in changed:
@@ -310,6 +300,11 @@ class Recorder:
             ids = {decision.id for decision in self.log}
             self._counted = {i: n for i, n in self._counted.items() if i in ids}
 
+    def _put_into_words(self) -> None:
+        for decision, reason in self._unworded.values():
+            decision.why = texts((reason,))[0]
+        self._unworded.clear()
+
     async def _compact(self) -> None:
         # Another process may write there too, as while one takes over from the other.
         ids = {decision.id for decision in self.log}
@@ -324,6 +319,18 @@ class Recorder:
         if new > 0:
             policy = decision.policy if decision.policy in known else "other"
             self._metrics.count(decision.verb, policy, decision.reasons or ("none",), new)
+            _LOG.debug(
+                "decided",
+                verb=str(decision.verb),
+                object=decision.key,
+                policy=decision.policy,
+                mode=str(decision.mode),
+                decided=str(decision.decided),
+                times=new,
+                nodes=decision.nodes,
+                refused=decision.refused,
+                reasons=decision.reasons,
+            )
 
     async def close(self) -> None:
         """Write what is left."""

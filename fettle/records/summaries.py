@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from fettle.model.reasons import Reason
 from fettle.scheduling import Table, Verdict
 
-MOST_NODES = 100
+MOST_NODES = 30
 """Names of refused nodes that are kept."""
 MOST_PREFERRED = 3
 
@@ -29,11 +29,19 @@ class Counted(NamedTuple):
 NOTHING = Counted({})
 
 
+class _Group(NamedTuple):
+    """Nodes that are refused for reasons of the same codes."""
+
+    codes: tuple[str, ...]
+    first: Reason
+    nodes: frozenset[str]
+
+
 class Summaries:
-    """Keeps what it counted for all refused nodes of a table, which is what most requests need."""
+    """Keeps how the refused nodes of a table are grouped, until one of them changes."""
 
     def __init__(self) -> None:
-        self._of_table: WeakKeyDictionary[Table, tuple[frozenset[str], Counted]] = (
+        self._of_table: WeakKeyDictionary[Table, tuple[frozenset[str], list[_Group]]] = (
             WeakKeyDictionary()
         )
 
@@ -42,12 +50,41 @@ class Summaries:
         if not refused:
             return NOTHING
         refusing = table.refusing
-        if refused < len(refusing):
-            return _refusals(table, list(filter(refusing.__contains__, names)))
         kept = self._of_table.get(table)
         if kept is None or kept[0] is not refusing:
-            kept = self._of_table[table] = (refusing, _refusals(table, refusing))
-        return kept[1]
+            kept = self._of_table[table] = (refusing, _groups(table, refusing))
+        groups = kept[1]
+        if refused == len(refusing):
+            counts, some = [len(group.nodes) for group in groups], iter(refusing)
+        else:
+            names = [*names]
+            # Mostly there is one group, so nothing has to be looked up.
+            counts = [sum(map(group.nodes.__contains__, names)) for group in groups[1:]]
+            counts.insert(0, refused - sum(counts))
+            some = filter(refusing.__contains__, names)
+        codes: Counter[str] = Counter()
+        for group, nodes in zip(groups, counts, strict=True):
+            if nodes > 0:
+                for code in group.codes:
+                    codes[code] += nodes
+        first = groups[max(range(len(groups)), key=counts.__getitem__)].first
+        return Counted(dict(codes), first, tuple(map(intern, islice(some, MOST_NODES))))
+
+
+def _groups(table: Table, names: Iterable[str]) -> list[_Group]:
+    by_verdict: dict[int, tuple[Verdict, list[str]]] = {}
+    for name in names:
+        verdict = table.verdicts[name]
+        known = by_verdict.get(id(verdict))
+        if known is None:
+            by_verdict[id(verdict)] = (verdict, [name])
+        else:
+            known[1].append(name)
+    by_codes: dict[tuple[str, ...], tuple[Reason, list[str]]] = {}
+    for verdict, nodes in by_verdict.values():
+        codes = tuple(dict.fromkeys(reason.code for reason in verdict.refusals))
+        by_codes.setdefault(codes, (verdict.refusals[0], []))[1].extend(nodes)
+    return [_Group(codes, first, frozenset(n)) for codes, (first, n) in by_codes.items()]
 
 
 def undecided(table: Table, names: Sequence[str]) -> dict[str, int]:
@@ -63,10 +100,6 @@ def best_of(table: Table, names: Sequence[str]) -> dict[str, int]:
     """Some of the best names, with their score."""
     best = table.best_among(names, MOST_PREFERRED)
     return {intern(name): score for name, score in best.items()}
-
-
-def _refusals(table: Table, names: Collection[str]) -> Counted:
-    return count_verdicts(table.verdicts, names, lambda verdict: verdict.refusals)
 
 
 def count_verdicts(
@@ -90,5 +123,4 @@ def count_verdicts(
         (code, _), *_ = codes.most_common(1)
         found = (r for verdict in seen.values() for r in reasons_of(verdict) if r.code == code)
         commonest = next(found, None)
-    some = tuple(map(intern, islice(sorted(names) if len(names) < 1000 else names, MOST_NODES)))
-    return Counted(dict(codes), commonest, some)
+    return Counted(dict(codes), commonest, tuple(islice(names, MOST_NODES)))

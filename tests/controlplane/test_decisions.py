@@ -165,7 +165,7 @@ async def test_describing_a_pod_that_is_refused_everywhere_says_why(
 
     async def told() -> list[str]:
         events = await api.events_about("waits")
-        return [e["note"] for e in events if e["reason"] == "RefusedByHealth"]
+        return [e["message"] for e in events if e["reason"] == "RefusedByHealth"]
 
     (note,) = await waiting.wait_until(told, bool, what="an Event says why", timeout_s=20)
     assert note.startswith("Fettle refuses 1 of 1 nodes: ")
