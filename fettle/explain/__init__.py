@@ -5,8 +5,8 @@ Stands beside the answer in *watch → inventory → health → verdict → answ
 
 from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_conditions
 from fettle.explain.holds import list_holds
-from fettle.explain.placed import plain_placed
 from fettle.explain.modes import describe_modes
+from fettle.explain.placed import plain_placed
 from fettle.explain.pods import (
     JSON_VERSION,
     explain_pod,

@@ -298,7 +298,12 @@ def explain_policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str,
         "source": str(resolved.source),
         "warnings": [*resolved.warnings, *ignored],
         "values": [
-            {"field": "mode", "value": str(resolved.mode.mode), "from": resolved.mode.origin, "note": ""},
+            {
+                "field": "mode",
+                "value": str(resolved.mode.mode),
+                "from": resolved.mode.origin,
+                "note": "",
+            },
             *(
                 {
                     "field": f"{section}.{field}",

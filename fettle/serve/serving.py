@@ -9,6 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import structlog
@@ -448,8 +449,14 @@ class Runtime:
             beside=[
                 events.run,
                 RefusalEvents(answers, self._publisher, events.record).run,
-                RiskEvents(at_risk, events).keep,
-                HoldTaints(session, self._publisher).keep,
+                RiskEvents(
+                    at_risk, events, lambda pod: answers.mode_of(pod) is not Mode.OBSERVE
+                ).keep,
+                HoldTaints(
+                    session,
+                    self._publisher,
+                    adds=lambda: self._settings.mode is not Mode.OBSERVE,
+                ).keep,
             ],
         )
         self._tasks.keep("steward", steward.run(), early=True)

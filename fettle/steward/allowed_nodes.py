@@ -36,7 +36,7 @@ class AllowedNodes:
         if demand.mode is Mode.ENFORCE:
             unsuited |= table.refused
             if table.acceptance.set_aside:
-                # What a breaker allows is no reason to wake a pod: it may be as bad as it is called.
+                # What a breaker allows is no reason to wake a pod: it may be really bad.
                 unsuited |= {name for name, one in table.verdicts.items() if one.overruled}
         if demand.units:
             unsuited |= await self._full_nodes(demand, pod, view)

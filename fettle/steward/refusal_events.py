@@ -27,8 +27,10 @@ _LOG = structlog.get_logger(__name__)
 
 
 class RefusalEvents:
-    """`record` takes an Event at once and writes it later, or returns False if it cannot now. After a change of the leader, the new
-    one tells once more what the old one told."""
+    """`record` takes an Event at once and writes it later, or returns False if it cannot now.
+
+    After a change of the leader, the new one tells once more what the old one told.
+    """
 
     def __init__(
         self, answers: Answers, publisher: Publisher, record: Callable[[Event], bool]

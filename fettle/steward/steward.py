@@ -34,8 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 class Steward:
-    """`identity` must differ between replicas; `namespace` holds the lease and the claim.
-    """
+    """`identity` must differ between replicas; `namespace` holds the lease and the claim."""
 
     def __init__(
         self,
