@@ -47,6 +47,12 @@ def main() -> None:
 @click.option("--webhook-listen", default="127.0.0.1:8443", show_default=True)
 @click.option("--browse-listen", default="127.0.0.1:8090", show_default=True)
 @click.option(
+    "--records",
+    type=click.Path(path_type=Path),
+    envvar="FETTLE_RECORDS",
+    help="Folder for records of decisions, where the settings name none.",
+)
+@click.option(
     "--log-level",
     default="info",
     show_default=True,
@@ -60,6 +66,7 @@ def serve(
     extender_listen: str,
     webhook_listen: str,
     browse_listen: str,
+    records: Path | None,
     log_level: str,
 ) -> None:
     """Serve the extender, the webhook and the steward (default: all three).
@@ -83,6 +90,7 @@ def serve(
             extender_listen=extender_listen,
             webhook_listen=webhook_listen,
             browse_listen=browse_listen,
+            records=records,
             log_level=log_level,
         )
     )

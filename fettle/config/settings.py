@@ -336,8 +336,9 @@ class RecordSettings(SettingsSection, frozen=True, kw_only=True):
     """The record of decisions, which `fettle decisions` and `fettle report` show."""
 
     directory: str | None = None
-    """A folder for the records, one for each process. Without it they are in memory only, and a
-    restart forgets them."""
+    """A folder for the records, one for each process. If empty: that of `fettle serve --records`
+    or the variable `FETTLE_RECORDS`. Without either they are in memory only, and a restart forgets
+    them."""
     max_decisions: int = 20_000
     """How many decisions are kept; the oldest go first."""
     max_mebibytes: int = 32

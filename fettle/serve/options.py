@@ -15,6 +15,7 @@ class ServeOptions(NamedTuple):
     webhook_listen: str
     browse_listen: str
     log_level: str
+    records: Path | None = None
 
     def arguments(self) -> list[str]:
         """The command line that gives these options."""
@@ -22,6 +23,7 @@ class ServeOptions(NamedTuple):
             "kubeconfig": self.kubeconfig,
             "snapshot": self.snapshot,
             "settings": self.settings,
+            "records": self.records,
         }
         given = [f"--{name}={path}" for name, path in paths.items() if path is not None]
         return [

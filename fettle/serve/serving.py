@@ -222,7 +222,8 @@ class Runtime:
 
     def _make_recorder(self, answers: Answers) -> Recorder:
         settings = self._settings.records
-        folder = Path(settings.directory) if settings.directory is not None else None
+        named = settings.directory
+        folder = Path(named) if named is not None else self._options.records
         max_bytes = settings.max_mebibytes * 2**20
         recorder = Recorder(
             answers,

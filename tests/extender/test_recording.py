@@ -21,7 +21,7 @@ def show(extender: Extender, mode: str = "enforce") -> None:
 
 async def recorded(extender: Extender) -> list[Decision]:
     await asyncio.sleep(0.01)
-    return list(extender.recorder.log)
+    return extender.recorder.select(0.0)[::-1]
 
 
 def pod(name: str = "p") -> dict[str, Any]:
