@@ -115,13 +115,16 @@ def test_github_annotations_stay_on_one_line(tmp_path: Path) -> None:
     assert "a%2Cb%25.yaml,line=13,title=FTL010 claim-too-large::spec.devices" in line
 
 
-def test_two_hundred_documents_take_less_than_two_seconds_of_a_processor() -> None:
-    text = "---\n".join(CLAIM.replace("big", f"big-{i}") for i in range(200))
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = process("-", "--output", "json", stdin=text)
-    assert (ran.returncode, len(json.loads(ran.stdout))) == (1, 200)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert sum(after[:2]) - sum(before[:2]) < 2  # in user and in system mode
+def test_two_hundred_documents_take_little_more_than_one() -> None:
+    def cost_s(documents: int) -> float:
+        text = "---\n".join(CLAIM.replace("big", f"big-{i}") for i in range(documents))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ran = process("-", "--output", "json", stdin=text)
+        assert (ran.returncode, len(json.loads(ran.stdout))) == (1, documents)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return sum(after[:2]) - sum(before[:2])  # in user and in system mode
+
+    assert cost_s(200) < 10 * cost_s(1)
 
 
 def test_the_documented_rules_are_current() -> None:
