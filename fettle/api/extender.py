@@ -18,8 +18,7 @@ from fettle.model import BadInput
 
 
 class Args(msgspec.Struct, frozen=True):
-    """ExtenderArgs: either `node_names` or `nodes` is set, or neither. `nodes` are pairs of name
-    and JSON."""
+    """ExtenderArgs: either `node_names` or `nodes` is set. `nodes` are pairs of name and JSON."""
 
     pod: Pod
     node_names: list[str] | None
@@ -125,6 +124,11 @@ def decode_args(body: bytes) -> Args:
     nodes = None
     if names is None and (raw_nodes := fields.get("nodes")) is not None:
         nodes = _nodes(raw_nodes)
+    if names is None and nodes is None:
+        raise BadInput(
+            "request body: NodeNames and Nodes.items are both missing; send one of them, as "
+            "kube-scheduler does"
+        )
     return Args(pod, names, nodes)
 
 

@@ -64,6 +64,26 @@ async def test_wrong_types_in_the_lists_are_said(extender: Extender) -> None:
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
+async def test_a_request_about_no_nodes_is_said_to_lack_them(extender: Extender, verb: str) -> None:
+    for rest in ({}, {"NodeNames": None}, {"Nodes": None}, {"Nodes": {"kind": "NodeList"}}):
+        status, reply = await extender.post(verb, {"Pod": POD, **rest})
+        assert (status, reply["error"]) == (
+            400,
+            "request body: NodeNames and Nodes.items are both missing; send one of them, as "
+            "kube-scheduler does",
+        )
+
+
+@pytest.mark.parametrize("rest", [{"NodeNames": []}, {"Nodes": {"items": None}}], ids=repr)
+async def test_an_empty_list_of_nodes_is_answered(
+    extender: Extender, rest: dict[str, Any]
+) -> None:
+    status, reply = await extender.post("filter", {"Pod": POD, **rest})
+    assert (status, reply["Error"]) == (200, "")
+    assert await extender.post("prioritize", {"Pod": POD, **rest}) == (200, [])
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
 async def test_a_whole_node_with_bytes_that_are_no_text_is_said(
     extender: Extender, verb: str
 ) -> None:
