@@ -183,7 +183,8 @@ def claims_part(
                 part, list(_unacceptable(claims, node, acceptance)), acceptance
             )
     worst: Part | None = None
-    in_flight = in_flight if part.value is not None else 0
+    # Where nothing can be allocated, none of them is placed either.
+    in_flight = in_flight if predicted.found is AllocationStatus.FITS else 0
     for _ in range(in_flight):
         if predicted.found is not AllocationStatus.FITS:
             break

@@ -271,6 +271,13 @@ def test_only_explanations_say_which_device_a_pod_gets_after_pods_in_flight() ->
     assert tuple(texts(answer.notes)) == ("1 pod with the same needs may be placed here first",)
 
 
+def test_where_a_pod_fits_nothing_is_said_of_pods_in_flight() -> None:
+    waiting = msgspec.structs.replace(request(TRAINING), in_flight=4)
+    answer = verdict(waiting, b.node())
+    assert answer.rejected
+    assert answer.notes == ()
+
+
 def in_two_slices(*devices: DeviceView) -> NodeView:
     pool = msgspec.structs.replace(b.pool(*devices), slices=(2, 2))
     return b.node(pools=(pool,))
