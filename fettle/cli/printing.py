@@ -1,6 +1,7 @@
 """Prints for people what a running Fettle answers: `fettle explain`, `devices` and `pods`.
 
-The worst comes first. Many rows that are healthy and say the same become one row.
+The worst comes first; of a pod's verdicts, the best. Many rows that are healthy and say the same
+become one row.
 """
 
 import json
@@ -210,11 +211,12 @@ MOST_NAMED = 3
 """How many nodes of a joined row are named, and how many pods that use a device."""
 MOST_LISTED = 10
 """How many holds, and conditions that no rule names, are listed."""
-_COLOURS = {"refused": "red", "no fit": "magenta", "undecided": "yellow", "fits": "green"}
+_COLOURS = {"fits": "green", "undecided": "yellow", "refused": "red", "no fit": "magenta"}
+"""By verdict, in the order of the table: where the pod may go, then why it may not."""
 
 
 def verdict_table(nodes: dict[str, Any]) -> Any:
-    """Nodes with score, verdict and reason: refused nodes first, then the lowest scores first.
+    """Nodes with score, verdict and reason: those that fit first, by score; then why others do not.
 
     Many nodes that say the same, but for the names of their own devices, are one row. Nodes that
     fit are joined only if they are Healthy.
@@ -227,7 +229,7 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
         table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
     ranks = list(_COLOURS)
     rows = [(name, result_word(v), v, summary(v)) for name, v in nodes.items()]
-    rows.sort(key=lambda row: (ranks.index(row[1]), row[2]["score"], row[0]))
+    rows.sort(key=lambda row: (ranks.index(row[1]), -row[2]["score"] * row[2]["fits"], row[0]))
 
     def key(row: tuple[str, str, dict[str, Any], str]) -> tuple[str, str] | None:
         name, word, v, reason = row
@@ -241,7 +243,7 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
             where = "\n".join((f"{len(group)} nodes:", *some, "…"))
             same = len({row[3] for row in group}) == 1
             reason = reason if same else _unnamed(reason, name, v)
-        score = span(str(row[2]["score"]) for row in group) if v["fits"] else "–"
+        score = span(str(row[2]["score"]) for row in reversed(group)) if v["fits"] else "–"
         table.add_row(escape(where), score, f"[{_COLOURS[word]}]{word}[/]", escape(reason))
     return table
 

@@ -102,17 +102,24 @@ def verdict_rows(nodes: dict[str, Any]) -> list[list[str]]:
     return [list(row) for row in zip(*(column.cells for column in table.columns), strict=True)]
 
 
-def test_the_worst_verdicts_come_first_and_equal_ones_are_one_row() -> None:
+def test_nodes_that_fit_come_first_by_score_and_equal_ones_are_one_row() -> None:
     nodes = {f"n{i:02}": verdict(9, told) for i, told in enumerate(upgraded(57).values())}
     nodes["n57"] = verdict(0, health(0.1, State.UNHEALTHY, "XID 79"), allowed=False, refusals=["x"])
     nodes["n58"] = verdict(3, health(0.75, State.UNKNOWN), undecided=["y"])
     nodes["n59"] = verdict(4, health(0.6, State.DEGRADED, "z"))
+    nodes["n00"]["unfit"] = ["no such devices"]
     assert [row[:2] + row[3:] for row in verdict_rows(nodes)] == [
-        ["n57", "–", "x"],
-        ["n58", "3", "y"],
+        ["56 nodes:\nn01\nn02\nn03\n…", "9", TRACE],
         ["n59", "4", "z"],
-        ["57 nodes:\nn00\nn01\nn02\n…", "9", TRACE],
+        ["n58", "3", "y"],
+        ["n57", "–", "x"],
+        ["n00", "9", "no such devices"],
     ]
+
+
+def test_the_scores_of_a_joined_row_are_given_from_low_to_high() -> None:
+    nodes = {f"n{i}": verdict(4 + i // 3, health(1.0)) for i in range(FEW + 1)}
+    assert [row[1] for row in verdict_rows(nodes)] == ["4–5"]
 
 
 def own_devices(name: str, *numbers: int, request: str = "x/gpu") -> list[dict[str, Any]]:
@@ -192,11 +199,11 @@ def test_nodes_that_are_refused_for_the_same_reason_are_one_row() -> None:
     }
     nodes["z"] = verdict(0, health(1.0), allowed=False, refusals=["node is Unhealthy (0.10): held"])
     assert [[row[0], row[3]] for row in verdict_rows(nodes)] == [
-        ["z", "node is Unhealthy (0.10): held"],
         [
             ALL_OF_THEM,
             "x/gpu would get a device of gpu.example.com, which is Unhealthy (0.00): XID 79",
         ],
+        ["z", "node is Unhealthy (0.10): held"],
     ]
 
 
