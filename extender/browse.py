@@ -89,7 +89,8 @@ class Browse:
         ReadyMetrics(registry, lambda: not self._problems(time.monotonic()))
 
     def make_app(self) -> web.Application:
-        """GET, each of them a handler below."""
+        """GET /explain, /policy, /devices, /pods, /decisions, /report; /livez, /readyz and
+        /metrics."""
         app = web.Application()
         app.router.add_get("/explain", self.explain)
         app.router.add_get("/policy", self.policy)

@@ -355,7 +355,7 @@ def reduced(judged: Review, mode: Mode) -> Review:
             answer=AdmissionResponse(), result="allowed" if result == "warned" else result
         )
     if mode is Mode.STEER and not answer.allowed:
-        would = f"fettle (steer): would be refused: {answer.message}"
+        would = f"fettle (steer): would be refused: {answer.message.removeprefix('fettle: ')}"
         warnings = [would, *answer.warnings]
         return judged._replace(
             answer=AdmissionResponse(warnings=warnings), result="would_be_denied"

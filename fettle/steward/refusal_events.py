@@ -27,7 +27,7 @@ _LOG = structlog.get_logger(__name__)
 
 
 class RefusalEvents:
-    """`record` takes an Event at once and writes it later, or returns False if it cannot now.
+    """`record` takes an Event at once and writes it later; false if it is held back.
 
     After a change of the leader, the new one tells once more what the old one told.
     """

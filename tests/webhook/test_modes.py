@@ -288,7 +288,7 @@ async def test_steer_injects_and_warns_of_what_it_would_refuse(serve: Serve) -> 
     assert patch_of(await served.ask("/mutate", pod(TRAINING, resourceClaims=CLAIMS)))
     response = await served.ask("/validate", claim(exactly(count=40)))
     assert response["allowed"] is True
-    assert response["warnings"][0].startswith("fettle (steer): would be refused: ")
+    assert "fettle (steer): would be refused: FTL010" in response["warnings"][0]
 
 
 async def test_a_policy_that_only_observes_is_not_injected(serve: Serve) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from fettle.explain.wording import plain_reason, text
-from fettle.model import SOUND, DeviceId, PoolRef, reasons
+from fettle.model import SOUND, DeviceId, Mode, PoolRef, reasons
 from fettle.model.reasons import Complaint, Obstacles, Reason, SliceOrderCause, Unmodelled
 from tests.fettle.building import health
 
@@ -37,6 +37,7 @@ VALUES: dict[Any, Any] = {
     "PoolRef": POOL,
     "Reason": reasons.NothingFits(),
     "Complaint": Complaint.UNHEALTHY,
+    "Mode": Mode.OBSERVE,
     "Unmodelled": Unmodelled.POOLS_OF_1_34,
     "SliceOrderCause": SliceOrderCause.SEVERAL_SLICES,
     "Obstacles": Obstacles(reasons.DeviceAllocated(), 2),
