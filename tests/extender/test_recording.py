@@ -3,6 +3,12 @@
 import asyncio
 from typing import Any
 
+import msgspec
+import pytest
+from aiohttp.test_utils import make_mocked_request
+from prometheus_client import CollectorRegistry
+
+from extender.browse import Browse
 from fettle.model import Mode
 from fettle.records import Decided, Decision, Verb
 from tests.extender.conftest import Extender
@@ -114,3 +120,27 @@ async def test_a_policy_that_exists_no_more_is_counted_as_other(extender: Extend
     await extender.recorder.write()
     of = {"verb": "filter", "policy": "other", "reason": "NodeUnhealthy"}
     assert extender.count("fettle_decision_reasons_total", **of) == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("", 200), ("since=7d", 200), ("since=soon", 400), ("since=", 400), ("since=-1h", 400)],
+)
+@pytest.mark.parametrize("path", ["decisions", "report"])
+async def test_what_was_decided_is_answered_and_bad_ages_are_told_what_to_write(
+    extender: Extender, path: str, query: str, status: int
+) -> None:
+    show(extender)
+    await extender.filter(pod(), "bad")
+    await recorded(extender)
+    browse = Browse(extender.answers, CollectorRegistry(), {}, 300.0, recorder=extender.recorder)
+    request = make_mocked_request("GET", f"/{path}?{query}").clone(remote="127.0.0.1")
+    reply = await getattr(browse, path)(request)
+    assert reply.status == status
+    body = msgspec.json.decode(reply.body)
+    if status == 400:
+        assert "write a number and a unit, such as 90s, 30m, 1h or 7d" in body["error"]
+    else:
+        assert body["notes"]
+    elsewhere = make_mocked_request("GET", f"/{path}").clone(remote="192.0.2.1")
+    assert (await getattr(browse, path)(elsewhere)).status == 403

@@ -1,0 +1,46 @@
+"""A decision in words."""
+
+from typing import Any
+
+import pytest
+
+from fettle.cli.decision_tables import became, decided, why
+from fettle.cli.report_pages import duration
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        ({"decided": "refused", "nodes": 3, "refused": 3, "count": 7}, "refused 3 of 3 nodes ×7"),
+        (
+            {"decided": "narrowed", "mode": "observe", "nodes": 3, "refused": 1},
+            "would be narrowed 1 of 3 nodes",
+        ),
+        ({"decided": "passed", "mode": "observe", "nodes": 3}, "passed 0 of 3 nodes"),
+        ({"decided": "injected", "mode": "steer"}, "injected"),
+        ({"decided": "denied", "mode": "steer"}, "would be denied"),
+    ],
+)
+def test_what_was_decided_says_whether_it_was_done(one: dict[str, Any], said: str) -> None:
+    assert decided(one) == said
+
+
+def test_the_commonest_reasons_come_first_and_else_what_was_preferred() -> None:
+    assert why({"reasons": {"A": 1, "B": 5, "C": 2, "D": 1}}) == "B ×5, C ×2, A, and 1 more"
+    assert why({"preferred": {"w1": 10, "w2": 10}}) == "best: w1, w2 (10 of 10)"
+    assert why({"why": "FTL010 too many"}) == "FTL010 too many"
+
+
+def test_an_end_says_why_and_what_fettle_said_of_the_node() -> None:
+    placed = {"node": "w1", "reasons": ["NodeHeld"]}
+    one = {"verb": "filter", "became": "failed", "end": "Evicted", "placed": placed}
+    assert became(one) == "failed: Evicted (its node: NodeHeld)"
+    assert became({"verb": "filter"}) == "pending"
+    assert became({"verb": "validate"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(5, "5 s"), (119, "119 s"), (600, "10 min"), (9000, "2.5 h")]
+)
+def test_durations_are_short(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
