@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.controlplane import objects, waiting
-from tests.controlplane.api import Api
+from tests.controlplane.api import Api, ApiError
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import REPOSITORY, FettleProcess
@@ -175,3 +177,24 @@ async def test_describing_a_pod_that_is_refused_everywhere_says_why(
         told, lambda found: len(found) == 2, what="another Event as the reason changes"
     )
     assert any("NodeHeld ×1" in note for note in notes)
+
+
+async def test_what_the_webhook_denies_and_injects_is_recorded(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+) -> None:
+    fettle = await start_registered(api, start_fettle, "webhook")
+    await api.create(objects.device_class())
+    with pytest.raises(ApiError, match="FTL010"):
+        await api.create(objects.claim("gpus", objects.claim_spec(40)))
+    training = {"fettle.dev/policy": "training"}
+    await api.create(objects.job("train", gpus=1, annotations=training))
+    found = {(one["verb"], one["decided"]): one for one in await decisions(fettle)}
+    denied = found["validate", "denied"]
+    assert (denied["kind"], denied["key"]) == ("ResourceClaim", "default/gpus")
+    assert denied["reasons"] == {"FTL010": 1}
+    assert "FTL010" in denied["why"]
+    injected = found["mutate", "injected"]
+    assert (injected["kind"], injected["key"]) == ("Job", "default/train")
+    assert injected["policy"] == "training"
+    assert "podFailurePolicy" in injected["why"]
+    assert "Job default/train" in fettle_cli(fettle, "decisions")
