@@ -75,9 +75,7 @@ async def test_a_request_about_no_nodes_is_said_to_lack_them(extender: Extender,
 
 
 @pytest.mark.parametrize("rest", [{"NodeNames": []}, {"Nodes": {"items": None}}], ids=repr)
-async def test_an_empty_list_of_nodes_is_answered(
-    extender: Extender, rest: dict[str, Any]
-) -> None:
+async def test_an_empty_list_of_nodes_is_answered(extender: Extender, rest: dict[str, Any]) -> None:
     status, reply = await extender.post("filter", {"Pod": POD, **rest})
     assert (status, reply["Error"]) == (200, "")
     assert await extender.post("prioritize", {"Pod": POD, **rest}) == (200, [])
