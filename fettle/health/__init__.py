@@ -6,6 +6,7 @@ clock is an argument.
 
 from fettle.health.book import HealthBook, assess, is_same_health
 from fettle.health.fading import source_of
+from fettle.health.memory import CLOCKS_APART_S
 from fettle.health.score import DIGITS, known_score, proven_evidence
 from fettle.health.signals import gpu_names
 from fettle.health.signals.claims import has_device_status, report_of_claim
@@ -27,6 +28,7 @@ from fettle.health.signals.slices import report_of_slice, report_of_taint_rule, 
 from fettle.health.states import START
 
 __all__ = [
+    "CLOCKS_APART_S",
     "DEVICE_STATUS_SOURCE",
     "DIGITS",
     "HOLD_SOURCE",

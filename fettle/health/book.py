@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from fettle.api.device_healths import StoredSubject
+from fettle.api.meta import unix_s
 from fettle.config import HealthSettings
-from fettle.health import states
+from fettle.health import memory, states
 from fettle.health.fading import Fading, is_trace
 from fettle.health.ledger import Ledger
 from fettle.health.score import (
@@ -76,6 +78,49 @@ class HealthBook:
             for key in [k for k, m in self._memory.items() if not gone.isdisjoint(m.subjects)]:
                 del self._memory[key]
 
+    # -- memory, out and in
+
+    def recall(self, key: Subject, now: float) -> StoredSubject | None:
+        """All that is known of a key, as it is stored; None if it is sound."""
+        remembered, evidence = self._memory.get(key), tuple(self._ledger.recall(key, now))
+        if remembered is None and not evidence:
+            return None
+        health = remembered.health if remembered is not None else SOUND
+        return memory.stored_subject(key, health, evidence)
+
+    def recall_remediated(self, reporter: str) -> tuple[str, ...]:
+        """Faults of a reporter that a remediation has dealt with."""
+        return self._ledger.recall_remediated(reporter)
+
+    def adopt_reporter(self, name: str, uid: str, boot: str, remediated: Iterable[str]) -> None:
+        """What was known of an object that reports, before it is heard."""
+        self._ledger.adopt_reporter(name, uid, boot, remediated)
+
+    def adopt(
+        self, key: Subject, stored: StoredSubject, observed_at: float, now: float, *, starting: bool
+    ) -> set[Subject]:
+        """What another process, or the one before, knew of a key at `observed_at`. Returns the
+        subjects whose health may differ.
+
+        At a start the state goes on from there, so it is left neither earlier nor later. Later each
+        process follows its evidence. What is said from now on are news, all-clears too.
+        """
+        changed = self._ledger.adopt(key, stored.evidence, observed_at, now, starting=starting)
+        since = unix_s(stored.since, 0.0)
+        if starting and key in changed and 0 < since <= now + memory.CLOCKS_APART_S:
+            stay = Stay(stored.state, min(since, now))
+            if stay.state is State.UNKNOWN:
+                stay = START
+            proven = stored.score if stored.proven_score is None else stored.proven_score
+            provoked = round(max(0.0, proven - stored.score), DIGITS)
+            before = Health(stored.score, stay.state, stay.since, provoked=provoked)
+            self._memory[key] = Remembered((key,), stay, {key: 0}, before, adopted=True)
+        return changed
+
+    def heard_all(self, now: float) -> set[Subject]:
+        """All objects have been read once: what was adopted of others is over or fades."""
+        return self._ledger.heard_all(now)
+
     def units(self, node: str) -> set[UnitId]:
         """Device-plugin units on a node about which something is said, or was lately."""
         return self._ledger.units(node)
@@ -87,6 +132,8 @@ class HealthBook:
         """
         subjects = tuple(subjects)
         remembered = self._memory.get(key)
+        if remembered is not None and remembered.adopted:
+            remembered.all_clears = dict.fromkeys(subjects, 0)
         if remembered is None and not any(self._ledger.knows(s) for s in subjects):
             return SOUND
         assessed = self._reassess(remembered, subjects, now)
@@ -169,13 +216,15 @@ class HealthBook:
 
 class Remembered(msgspec.Struct, gc=False):
     """The last answer about one key. `all_clears` counts the all-clears seen so far; before
-    `due_at` time alone cannot change the answer."""
+    `due_at` time alone cannot change the answer. `adopted`: another process gave it, and all
+    all-clears that are counted came later."""
 
     subjects: tuple[Subject, ...]
     stay: Stay
     all_clears: dict[Subject, int]
     health: Health
     due_at: float = 0.0
+    adopted: bool = False
 
 
 class Assessment(NamedTuple):

@@ -22,17 +22,23 @@ LATCHED = f"{NOT_REPORTED}, latched until it is cleared"
 
 
 class Fading(msgspec.Struct, gc=False):
-    """The `strength` of `count` events at time `at`. `evidence` is the latest of them."""
+    """The `strength` of `count` events at time `at`. `evidence` is the latest of them, the first
+    was at `first_at`."""
 
     evidence: Evidence
     strength: float
     at: float
     count: int = 1
+    first_at: float = math.inf
+
+    def __post_init__(self) -> None:
+        self.first_at = min(self.first_at, self.at)
 
     def add(self, event: Evidence, now: float) -> None:
         """One more event, which may be older than those before it."""
         self._set_back(now)
         when = min(event.observed_at, now)
+        self.first_at = min(self.first_at, when)
         if when >= self.at:
             self.strength = self._strength(when) + event.weight
             self.at = when
@@ -86,6 +92,15 @@ class Fading(msgspec.Struct, gc=False):
 def starting(event: Evidence, now: float) -> Fading:
     """A new sum with one event."""
     return Fading(event, event.weight, min(event.observed_at, now))
+
+
+def is_same_sum(one: Fading, other: Fading, now: float) -> bool:
+    """Whether they say and weigh the same, but for rounding."""
+    return (
+        one.count == other.count
+        and one.evidence.text == other.evidence.text
+        and abs(one.weighed(now).weight - other.weighed(now).weight) < NEGLIGIBLE / 10
+    )
 
 
 def orphaned(evidence: Evidence, half_life_s: float) -> Evidence:

@@ -6,12 +6,14 @@ stood fades, and what was latched stays. Knows nothing of scores and states.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import msgspec
 
-from fettle.health import fading
+from fettle.api.device_healths import StoredEvidence, StoredReport
+from fettle.api.meta import unix_s
+from fettle.health import fading, memory
 from fettle.health.fading import Fading
 from fettle.health.reporters import (
     Cause,
@@ -31,6 +33,8 @@ from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
 
 MILD = 0.10
 """The all-clear of something that weighs no more than this does not change a state."""
+NOTED_S = 3600.0
+"""After so long nobody writes what it was before."""
 
 
 class Ledger:
@@ -47,12 +51,18 @@ class Ledger:
         self._units: dict[str, set[UnitId]] = defaultdict(set)
         self._changed: set[Subject] = set()
         self._with_trace: set[tuple[Subject, str, Family]] = set()
+        self._now = 0.0
+        self._noted_at: dict[Subject, float] = {}
+        """When we last saw something change about a subject."""
+        self._unheard: set[str] = set()
+        """Reporters of what was remembered, which may be gone meanwhile."""
 
     # -- reports in
 
     def report(self, report: SignalReport, now: float) -> set[Subject]:
         """What one object says now. Returns the subjects whose evidence changed."""
-        self._begin()
+        self._begin(now)
+        self._unheard.discard(report.reporter)
         reporter = self._reporters.get(report.reporter) or Reporter(
             report.reporter, boot=self._boots.get(report.reporter, "")
         )
@@ -87,7 +97,8 @@ class Ledger:
 
     def vanish(self, name: str, now: float) -> set[Subject]:
         """A reporter is gone. What it said fades, or is over where its silence means that."""
-        self._begin()
+        self._begin(now)
+        self._unheard.discard(name)
         self._boots.pop(name, None)
         if (reporter := self._reporters.get(name)) is not None:
             self._silence(reporter, now)
@@ -164,6 +175,8 @@ class Ledger:
             self._keep(reporter)
         for subject in [s for s in self._all_clears if s not in followed and not self.knows(s)]:
             del self._all_clears[subject]
+        for subject in [s for s, at in self._noted_at.items() if now - at > NOTED_S]:
+            del self._noted_at[subject]
         let_go: set[UnitId] = set()
         for node, units in list(self._units.items()):
             over = {u for u in units if u not in remembered and not self.knows(u)}
@@ -172,6 +185,129 @@ class Ledger:
             if not units:
                 del self._units[node]
         return let_go
+
+    # -- memory, out and in
+
+    def recall(self, subject: Subject, now: float) -> Iterator[StoredEvidence]:
+        """All that is known of a subject, as it is stored."""
+        for (name, _), evidence in sorted(self._standing.of(subject).items()):
+            yield memory.stored_standing(self._reporters[name], evidence)
+        told: dict[_SumKey, list[tuple[Evidence, StoredReport]]] = defaultdict(list)
+        for (name, _), event in self._events.of(subject).items():
+            uid, at = self._reporters[name].uid, memory.time_of(event.observed_at)
+            told[_sum_key(event)].append((event, StoredReport(by=name, uid=uid, at=at)))
+        for key, one in self._fading.of(subject, now):
+            reports = [report for _, report in told.pop(key, ())]
+            yield memory.stored_sum(one, reports + self._left(subject, one))
+        for counted in told.values():  # it is over, and whoever told of it is still there
+            latest = max((event for event, _ in counted), key=lambda event: event.observed_at)
+            over = Fading(latest, 0.0, min(latest.observed_at, now), len(counted))
+            yield memory.stored_sum(over, [report for _, report in counted])
+
+    def _left(self, subject: Subject, one: Fading) -> list[StoredReport]:
+        """The reporter that left it without an all-clear, if it is still there."""
+        last = self._reporters.get(one.evidence.reporter)
+        if last is None:
+            return []
+        left = any(
+            (t.subject, t.cause) == (subject, _sum_key(one.evidence)[0]) for t in last.orphaned
+        )
+        return [StoredReport(by=last.name, uid=last.uid, left=True)] if left else []
+
+    def recall_remediated(self, name: str) -> tuple[str, ...]:
+        """The faults of a reporter that a remediation has dealt with."""
+        reporter = self._reporters.get(name)
+        remediated = reporter.remediated if reporter is not None else None
+        return tuple(sorted((remediated or Counter()).elements()))
+
+    def adopt_reporter(self, name: str, uid: str, boot: str, remediated: Iterable[str]) -> None:
+        """What another process, or the one before, knew of an object that reports. Only at a start,
+        before the object itself is heard."""
+        self._boots[name] = boot
+        if found := Counter(remediated):
+            self._remember_reporter(name, uid).remediated = found
+
+    def adopt(
+        self,
+        subject: Subject,
+        stored: Iterable[StoredEvidence],
+        observed_at: float,
+        now: float,
+        *,
+        starting: bool,
+    ) -> set[Subject]:
+        """What another process, or the one before, knew of a subject at `observed_at`. Returns the
+        subjects whose evidence changed.
+
+        What we saw change since is ours to tell. Otherwise the word of the one that writes replaces
+        what fades, so nothing is counted twice, and all replicas agree. At a start it also brings
+        what stood: the objects that said so are read next, and `heard_all` ends what nobody says.
+        """
+        self._begin(now)
+        noted_at = self._noted_at.get(subject)
+        if noted_at is not None and (starting or noted_at >= observed_at):
+            return self._changed
+        sums: dict[_SumKey, Fading] = {}
+        for one in stored:
+            if not memory.is_possible(one, now):
+                continue
+            evidence = memory.evidence_of(one, subject)
+            topic = topic_of(evidence)
+            if memory.is_fading(one):
+                sums[_sum_key(evidence)] = memory.sum_of(one, evidence, now)
+                for report in one.reports:
+                    self._adopt_report(report, evidence, topic, now)
+            elif starting and self._is_still_a_rule(evidence):
+                self._adopt_standing(one, evidence, topic)
+        if self._fading.replace(subject, sums, now) or starting:
+            self._note_change(subject)
+        return self._changed
+
+    def _is_still_a_rule(self, evidence: Evidence) -> bool:
+        return evidence.kind is not EvidenceKind.LATCHED or self._rules.may_latch(evidence.source)
+
+    def _adopt_standing(
+        self, stored: StoredEvidence, evidence: Evidence, topic: EvidenceTopic
+    ) -> None:
+        reporter = self._remember_reporter(evidence.reporter, stored.reports[0].uid)
+        reporter.absent_is_clear, reporter.gone = stored.silence_clears, stored.gone
+        reporter.standing[topic] = evidence
+        self._standing.put(reporter, topic, evidence)
+        if not stored.gone:
+            self._unheard.add(reporter.name)
+
+    def _adopt_report(
+        self, report: StoredReport, evidence: Evidence, topic: EvidenceTopic, now: float
+    ) -> None:
+        """This reporter is part of the sum already: it is not counted again, and its all-clear
+        counts."""
+        reporter = self._reporters.get(report.by)
+        if reporter is not None and reporter.uid != report.uid:
+            return
+        if report.left:
+            self._remember_reporter(report.by, report.uid).orphaned.add(topic)
+        elif reporter is None or topic not in reporter.events:
+            reporter = self._remember_reporter(report.by, report.uid)
+            at = min(unix_s(report.at, evidence.observed_at), now)
+            event = msgspec.structs.replace(evidence, reporter=report.by, observed_at=at)
+            reporter.events[topic] = event
+            self._events.put(reporter, topic, event)
+
+    def _remember_reporter(self, name: str, uid: str) -> Reporter:
+        reporter = self._reporters.get(name)
+        if reporter is None:
+            reporter = self._reporters[name] = Reporter(
+                name, uid=uid, boot=self._boots.get(name, "")
+            )
+        return reporter
+
+    def heard_all(self, now: float) -> set[Subject]:
+        """All objects have been read once: the reporters that were remembered, and are not among
+        them, are gone."""
+        changed: set[Subject] = set()
+        for name in sorted(self._unheard):
+            changed |= self.vanish(name, now)
+        return changed
 
     # -- one piece of evidence
 
@@ -214,10 +350,17 @@ class Ledger:
         self._note(topic.subject)
 
     def _count(self, reporter: Reporter, topic: EvidenceTopic, event: Evidence, now: float) -> None:
-        """An event counts once per reporter. It replaces a fault that stood."""
+        """An event counts once per reporter. It replaces a fault that stood.
+
+        A pod is refused once. When it is read again, nobody can tell any more who placed it, and
+        the first report stays.
+        """
         if self._withdraw(reporter, topic) is not None:
             self._note(topic.subject)
-        if topic in reporter.events:
+        refused_before = topic.family is Family.ADMISSION and any(
+            known.family is Family.ADMISSION for known in reporter.events
+        )
+        if topic in reporter.events or refused_before:
             return
         reporter.events[topic] = event
         self._events.put(reporter, topic, event)
@@ -333,10 +476,14 @@ class Ledger:
         if not evidence.witness:
             self._all_clears[evidence.subject] = self._all_clears.get(evidence.subject, 0) + 1
 
-    def _begin(self) -> None:
-        self._changed, self._with_trace = set(), set()
+    def _begin(self, now: float) -> None:
+        self._changed, self._with_trace, self._now = set(), set(), now
 
     def _note(self, subject: Subject) -> None:
+        self._noted_at[subject] = self._now
+        self._note_change(subject)
+
+    def _note_change(self, subject: Subject) -> None:
         self._changed.add(subject)
         if isinstance(subject, UnitId):
             self._units[subject.node].add(subject)
@@ -349,6 +496,10 @@ class Ledger:
 
 
 _SumKey = tuple[Cause, float, str]
+
+
+def _sum_key(event: Evidence) -> _SumKey:
+    return (event.source, event.family), event.half_life_s, event.witness
 
 
 class FadingSums:
@@ -395,7 +546,7 @@ class FadingSums:
     def add(self, event: Evidence, now: float, *, renew: bool = False) -> None:
         """One more event; with `renew`, the same fact again."""
         sums = self._sums.setdefault(event.subject, {})
-        key = ((event.source, event.family), event.half_life_s, event.witness)
+        key = _sum_key(event)
         if key not in sums:
             sums[key] = fading.starting(event, now)
         elif renew:
@@ -413,6 +564,19 @@ class FadingSums:
         """Removes and returns the sums of one source, which are over."""
         sums = self._sums.get(subject, {})
         return [sums.pop(key) for key in [key for key in sums if key[0][0] == source]]
+
+    def replace(self, subject: Subject, sums: Mapping[_SumKey, Fading], now: float) -> bool:
+        """Set all that fades of a subject; whether that changes anything."""
+        before = dict(self.of(subject, now))
+        after = {key: one for key, one in sums.items() if not one.is_negligible(now)}
+        if before.keys() == after.keys() and all(
+            fading.is_same_sum(before[key], after[key], now) for key in after
+        ):
+            return False
+        self._sums[subject] = after
+        if not after:
+            del self._sums[subject]
+        return True
 
     def forget(self, subject: Subject) -> None:
         self._sums.pop(subject, None)

@@ -328,6 +328,19 @@ class SignalRules:
         named = (row.type for row in self._patterns if row.type != "*")
         return type_ in self._by_type or any(fnmatchcase(type_, each) for each in named)
 
+    def may_latch(self, source: str) -> bool:
+        """Whether a row can still be about this source. What a row that is gone once latched would
+        otherwise be remembered with nothing to clear it."""
+        what, _, name = source.partition(" ")
+        if what == "condition":
+            return self.names_condition(name)
+        if what == "label":
+            return name in self.labels
+        if source.startswith("claim condition "):
+            name = source.removeprefix("claim condition ")
+            return any(fnmatchcase(name, row.type) for row in self.device_conditions.values())
+        return True  # the others are cleared by the silence of their objects
+
     def taint(self, driver: str, key: str, effect: str) -> TaintRow | None:
         """The first row that matches."""
         for row in self.taints.values():

@@ -1,0 +1,138 @@
+"""Evidence as a DeviceHealth stores it, and back. What is stored is what the ledger knows of one
+subject, in public words. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from fettle.api.device_healths import (
+    LARGEST_SUM,
+    LONGEST_HALF_LIFE_S,
+    StoredDevice,
+    StoredEvidence,
+    StoredReport,
+    StoredSubject,
+    StoredTaint,
+    StoredUnit,
+)
+from fettle.api.meta import unix_s
+from fettle.health.fading import Fading
+from fettle.health.reporters import Reporter
+from fettle.health.signals.reports import one_line
+from fettle.model import DeviceId, Evidence, EvidenceKind, Health, Subject, TaintRef, UnitId
+
+MOST_REPORTS = 16
+"""Reporters that are stored with one sum. Of more, the latest are."""
+CLOCKS_APART_S = 60.0
+"""Another replica's clock may be ahead of ours by this much. Later times are no times."""
+
+
+def time_of(at: float) -> datetime | None:
+    """None for a time that is not known: 0, or before."""
+    return datetime.fromtimestamp(at, UTC) if at > 0 else None
+
+
+def stored_standing(reporter: Reporter, evidence: Evidence) -> StoredEvidence:
+    report = StoredReport(by=reporter.name, uid=reporter.uid)
+    return _stored(
+        evidence,
+        first_seen=time_of(evidence.observed_at),
+        reports=(report,),
+        gone=reporter.gone,
+        silence_clears=reporter.absent_is_clear,
+    )
+
+
+def stored_sum(one: Fading, reports: Iterable[StoredReport]) -> StoredEvidence:
+    """`reports`: who has told of it and may do so again, in any order."""
+    latest = sorted(reports, key=lambda r: (r.left, unix_s(r.at, 0.0), r.by), reverse=True)
+    total = round(min(LARGEST_SUM, one.strength), 6)
+    return _stored(
+        one.evidence,
+        sum=None if total == one.evidence.weight else total,
+        first_seen=time_of(one.first_at),
+        last_seen=time_of(one.at),
+        count=one.count,
+        reports=tuple(latest[:MOST_REPORTS]),
+    )
+
+
+def _stored(evidence: Evidence, **more: object) -> StoredEvidence:
+    return StoredEvidence(
+        source=evidence.source,
+        family=evidence.family,
+        kind=evidence.kind,
+        weight=evidence.weight,
+        cap=evidence.cap,
+        together=evidence.together,
+        half_life_seconds=min(evidence.half_life_s, LONGEST_HALF_LIFE_S),
+        message=evidence.text,
+        namespace=evidence.witness.removeprefix("namespace "),
+        taints=tuple(
+            StoredTaint(key=t.key, value=t.value, effect=t.effect) for t in evidence.taints
+        ),
+        domain=evidence.domain,
+        planned=evidence.planned,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def is_fading(stored: StoredEvidence) -> bool:
+    return stored.kind is EvidenceKind.DECAYING
+
+
+def is_possible(stored: StoredEvidence, now: float) -> bool:
+    """Whether it can have been observed: a fact has a reporter, and no time lies in the future."""
+    seen = stored.last_seen if is_fading(stored) else stored.first_seen
+    return (
+        bool(stored.reports or is_fading(stored)) and 0 < unix_s(seen, 0.0) <= now + CLOCKS_APART_S
+    )
+
+
+def evidence_of(stored: StoredEvidence, subject: Subject) -> Evidence:
+    reporter = stored.reports[0].by if stored.reports else "DeviceHealth"
+    return Evidence(
+        subject=subject,
+        family=stored.family,
+        kind=stored.kind,
+        weight=stored.weight,
+        source=one_line(stored.source),
+        reporter=one_line(reporter),
+        text=one_line(stored.message),
+        observed_at=unix_s(stored.last_seen or stored.first_seen, 0.0),
+        half_life_s=stored.half_life_seconds,
+        cap=stored.cap,
+        witness=f"namespace {stored.namespace}" if stored.namespace else "",
+        together=stored.together,
+        taints=tuple(TaintRef(t.key, t.value, t.effect) for t in stored.taints),
+        domain=stored.domain,
+        planned=stored.planned,
+    )
+
+
+def sum_of(stored: StoredEvidence, evidence: Evidence, now: float) -> Fading:
+    at = min(evidence.observed_at, now)
+    strength = stored.weight if stored.sum is None else stored.sum
+    first = min(unix_s(stored.first_seen, at), at)
+    return Fading(evidence, strength, at, max(1, stored.count), first)
+
+
+def stored_subject(
+    key: Subject, health: Health, evidence: tuple[StoredEvidence, ...]
+) -> StoredSubject:
+    unit = device = None
+    if isinstance(key, UnitId):
+        unit = StoredUnit(resource=key.resource, id=key.unit, other_names=key.others)
+    elif isinstance(key, DeviceId):
+        device = StoredDevice(driver=key.driver, pool=key.pool, name=key.device)
+    return StoredSubject(
+        unit=unit,
+        device=device,
+        score=health.score,
+        proven_score=health.proven if health.provoked else None,
+        state=health.state,
+        since=time_of(health.since),
+        evidence=evidence,
+    )
