@@ -4,7 +4,18 @@ Field names are Kubernetes' own in snake case (`msgspec` renames them). An absen
 read the same. Fields that a struct does not name are skipped while decoding, not stored.
 """
 
-from fettle.api import admission, core, extender, kinds, meta, nvidia, quantities, raw, resource
+from fettle.api import (
+    admission,
+    core,
+    device_healths,
+    extender,
+    kinds,
+    meta,
+    nvidia,
+    quantities,
+    raw,
+    resource,
+)
 from fettle.api.changes import (
     Bad,
     Batches,
@@ -23,6 +34,7 @@ from fettle.api.changes import (
     read_object,
 )
 from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, mend
+from fettle.api.device_healths import DeviceHealth
 from fettle.api.policies import DevicePolicy
 from fettle.api.salvage import Pools, complete_node, node_and_pools
 
@@ -32,6 +44,7 @@ __all__ = [
     "Batches",
     "Change",
     "Contact",
+    "DeviceHealth",
     "DevicePolicy",
     "Gone",
     "ListEnded",
@@ -47,6 +60,7 @@ __all__ = [
     "core",
     "decode_lenient",
     "describe_error",
+    "device_healths",
     "extender",
     "key_of",
     "kinds",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fettle.api import admission, core, nvidia, policies, resource
+from fettle.api import admission, core, device_healths, nvidia, policies, resource
 from fettle.api.decoding import (
     decode_lenient,
     describe_error,
@@ -25,6 +25,7 @@ WireObject = (
     | resource.ResourceClaimTemplate
     | resource.DeviceTaintRule
     | policies.DevicePolicy
+    | device_healths.DeviceHealth
     | core.ResourceQuota
     | nvidia.ComputeDomain
     | admission.WebhookConfiguration
@@ -123,8 +124,13 @@ POLICY = Kind(
     "DevicePolicy", "fettle.dev", "v1alpha1", "devicepolicies", policies.DevicePolicy, True
 )
 
-KINDS = (NODE, NAMESPACE, POLICY, CLASS, SLICE, TAINT_RULE, TEMPLATE, CLAIM, POD)
-"""All kinds that every Fettle reads, in the order in which a first load is most useful."""
+DEVICE_HEALTH = Kind(
+    "DeviceHealth", "fettle.dev", "v1alpha1", "devicehealths", device_healths.DeviceHealth, True
+)
+
+KINDS = (DEVICE_HEALTH, NODE, NAMESPACE, POLICY, CLASS, SLICE, TAINT_RULE, TEMPLATE, CLAIM, POD)
+"""All kinds that every Fettle reads, in the order of a first load: what is remembered comes before
+what is now, so that a start is like a watch that was away for a while."""
 
 QUOTA = Kind("ResourceQuota", "", "v1", "resourcequotas", core.ResourceQuota)
 COMPUTE_DOMAIN = Kind(

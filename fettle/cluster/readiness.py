@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from fettle.cluster.view import SourceStatus
+from fettle.api import kinds
+from fettle.cluster.view import Publisher, SourceStatus
 
 
 def problems(
@@ -39,3 +40,18 @@ def report(sources: Iterable[SourceStatus], now: float) -> list[str]:
             state += f"; lost: {source.note}" if source.note else ""
         lines.append(f"{source.name}: {state}")
     return lines
+
+
+def memory_notes(publisher: Publisher) -> list[str]:
+    """Why a restart would forget, for `/readyz?verbose`; empty if it would not."""
+    source = publisher.sources.get(kinds.DEVICE_HEALTH.name)
+    if source is None or not publisher.view.synced:
+        return []
+    forgets = "a restart forgets how long states have lasted and what is no longer reported"
+    if not source.served:
+        return [f"memory: {source.note}; {forgets}: apply deploy/crds"]
+    if not source.synced:
+        return [f"memory: DeviceHealth cannot be read, so {forgets}: {source.note}"]
+    if not publisher.view.device_healths:
+        return [f"memory: no steward has written a DeviceHealth yet, so {forgets}"]
+    return []

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.api import core, nvidia, resource
+from fettle.api import DeviceHealth, core, nvidia, resource
 from fettle.dra import PoolView
 from fettle.model import Health, Hold, Policy, Subject, UnknownCondition
 
@@ -119,6 +119,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
       UID of their pod.
     - `served`: by kind, whether the cluster serves it.
     - `holds`: what operators hold now. `taint_rules` are by name.
+    - `device_healths` are as stored, which may be older than the nodes' health here.
     - `quotas` are by namespace, `compute_domains` by UID; None where they are not read.
     """
 
@@ -139,6 +140,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     taint_rules: Mapping[str, resource.DeviceTaintRule] = {}
     quotas: Mapping[str, tuple[core.ResourceQuota, ...]] | None = None
     compute_domains: Mapping[str, nvidia.ComputeDomain] | None = None
+    device_healths: Mapping[str, DeviceHealth] = {}
 
 
 EMPTY = View(

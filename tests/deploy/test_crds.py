@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from fettle.api import kinds
+from fettle.api.device_healths import DeviceHealthStatus
+from fettle.api.meta import Condition, ObjectMeta
 from fettle.model import Sections
 
 FILE = Path(__file__).parents[2] / "deploy" / "crds" / "devicepolicies.yaml"
@@ -78,3 +80,34 @@ def rules(schema: Any) -> Iterator[Any]:
         yield from schema.get("x-kubernetes-validations", ())
         for value in schema.values():
             yield from rules(value)
+
+
+def memory_fields(schema: Any, struct: type[msgspec.Struct], path: str) -> Iterator[str]:
+    """Every field of the definition of DeviceHealth, with what differs from the struct."""
+    known = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    if set(schema["properties"]) != set(known):
+        yield f"{path}: {set(schema['properties']) ^ set(known)}"
+    required = {name for name, field in known.items() if field.required}
+    if set(schema.get("required", ())) - {"metadata"} != required:
+        yield f"{path}: required {required}"
+    for name, field in known.items():
+        below = schema["properties"].get(name, {})
+        inner = struct_in(field.type)
+        if inner not in (None, ObjectMeta, Condition):
+            yield from memory_fields(below.get("items", below), inner, f"{path}.{name}")
+        words = next(
+            (w for w in (field.type, *get_args(field.type)) if isinstance(w, EnumType)), None
+        )
+        if words is not None and set(below["enum"]) != {*map(str, words)}:
+            yield f"{path}.{name}: {below['enum']}"
+
+
+def test_the_definition_of_device_health_has_the_fields_that_are_written() -> None:
+    definition = yaml.safe_load(FILE.with_name("devicehealths.yaml").read_text())
+    (version,) = definition["spec"]["versions"]
+    names = definition["spec"]["names"]
+    kind = kinds.DEVICE_HEALTH
+    assert (names["kind"], names["plural"]) == (kind.name, kind.plural)
+    assert (definition["spec"]["group"], version["name"]) == (kind.group, kind.version)
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+    assert list(memory_fields(status, DeviceHealthStatus, "status")) == []

@@ -9,13 +9,18 @@ from contextlib import suppress
 
 import structlog
 
-from fettle.api import Lost, Sink
-from fettle.api.kinds import KINDS, Kind
+from fettle.api import Change, ListEnded, Lost, Sink, Unserved
+from fettle.api.kinds import DEVICE_HEALTH, KINDS, Kind
 from fettle.client import Reflector, Session, Streams
 from fettle.cluster.feeds.writer import Writer
+from fettle.model import ClusterError, Unreachable
 
 CATCH_UP_S = 0.1
 """A few milliseconds are usual. Changes may come without an end, and nobody shall wait for that."""
+
+_TRIES = 3
+"""How often what is remembered may fail to be read while the server answers: nothing may depend on
+it."""
 
 log = structlog.get_logger(__name__)
 
@@ -33,10 +38,30 @@ class ClusterFeed:
         self._restart_s = restart_s
 
     async def run(self, sink: Sink) -> None:
-        """Never returns."""
+        """Never returns. What is remembered is read before what is now."""
         async with asyncio.TaskGroup() as group:
+            if DEVICE_HEALTH in self._kinds:
+                first = FirstWord(sink)
+                group.create_task(self._keep(DEVICE_HEALTH, first), name="reflect DeviceHealth")
+                await self._until_recalled(first)
             for kind in self._kinds:
-                group.create_task(self._keep(kind, sink), name=f"reflect {kind.name}")
+                if kind is not DEVICE_HEALTH:
+                    group.create_task(self._keep(kind, sink), name=f"reflect {kind.name}")
+
+    async def _until_recalled(self, first: "FirstWord") -> None:
+        """Return once what is remembered was read, or cannot be though the server answers."""
+        answered = 0
+        while answered < _TRIES and not await first.is_read():
+            answered += await self._answers()
+
+    async def _answers(self) -> bool:
+        try:
+            await self._session.get("/version")
+        except Unreachable:
+            return False
+        except ClusterError:
+            pass
+        return True
 
     async def _keep(self, kind: Kind, sink: Sink) -> None:
         while True:
@@ -46,6 +71,27 @@ class ClusterFeed:
                 log.exception("reflector failed, restarting", kind=kind.name)
                 await sink.send([Lost(kind, f"reading {kind.name} failed; retrying")])
                 await asyncio.sleep(self._restart_s)
+
+
+class FirstWord:
+    """A sink that passes changes on, and knows whether the list that begins them has come."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._spoke = asyncio.Event()
+        self._is_read = False
+
+    async def send(self, changes: list[Change]) -> None:
+        await self._sink.send(changes)
+        self._is_read |= any(isinstance(each, ListEnded | Unserved) for each in changes)
+        if self._is_read or any(isinstance(each, Lost) for each in changes):
+            self._spoke.set()
+
+    async def is_read(self) -> bool:
+        """Wait until it is, or until reading has failed once more."""
+        await self._spoke.wait()
+        self._spoke.clear()
+        return self._is_read
 
 
 class FeedFreshness:

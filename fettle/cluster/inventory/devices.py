@@ -397,6 +397,13 @@ class Devices:
         pool = self._pools.get(PoolId(device.driver, device.pool))
         return pool is not None and device in pool.ids
 
+    def network_pools(self) -> Iterator[tuple[PoolId, set[DeviceId]]]:
+        """The pools of slices that name no node, with the devices of these."""
+        for id_, pool in self._pools.items():
+            far = [slice_ for slice_ in pool.slices.values() if not slice_.node]
+            if far:
+                yield id_, {published.id for slice_ in far for published in slice_.devices}
+
     def forget_node(self, node: str) -> None:
         """The node is gone: forget what it saw."""
         self._regions.forget(node)

@@ -8,9 +8,10 @@ clock is an argument.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
-from fettle.api import Bad, Pools, complete_node, core, kinds, resource
+from fettle.api import Bad, DeviceHealth, Pools, complete_node, core, kinds, resource
 from fettle.api.kinds import Kind, WireObject
 from fettle.api.meta import ObjectMeta, unix_s
+from fettle.cluster.inventory.device_healths import Remembering
 from fettle.cluster.inventory.devices import Devices, SliceChange, SliceDevices
 from fettle.cluster.inventory.gathered_pools import pool_of
 from fettle.cluster.inventory.nodes import Nodes
@@ -55,9 +56,11 @@ class Inventory:
         self._quarantine = Quarantine()
         self._nodes = Nodes(self._stores, self._devices, book, self._quarantine)
         self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
+        self._remembering = Remembering(book, self._devices, self._stores.nodes)
         self._changed_rules: set[str] = set()
         self._listed: dict[str, set[str]] = {}
         self._put: dict[str, Callable[[Any, Any, float], None]] = {
+            kinds.DEVICE_HEALTH.name: self._put_device_health,
             kinds.NODE.name: self._put_node,
             kinds.SLICE.name: self._put_slice,
             kinds.TAINT_RULE.name: self._put_taint_rule,
@@ -147,11 +150,12 @@ class Inventory:
         self._nodes.mark_dirty(self._book.changed_by_time(now))
 
     def refresh(self, now: float) -> Iterator[None]:
-        """Update the records of changed nodes, one node per step."""
+        """Update the records of changed nodes, one node per step. Every kind has been read once."""
         for name in sorted(self._changed_rules):
             self._reports.of_rule(name, now)
             yield
         self._changed_rules.clear()
+        self._nodes.mark_dirty(self._remembering.heard_all(now, self._reports.since))
         while self._nodes.dirty:
             self._nodes.refresh_one(now)
             yield
@@ -180,6 +184,7 @@ class Inventory:
             taint_rules=stores.rules.shown(),
             quotas=stores.quotas(previous, served),
             compute_domains=stores.compute_domains(previous, served),
+            device_healths=stores.device_healths.shown(),
         )
 
     def _quarantined(self, previous: View) -> Mapping[str, str]:
@@ -193,14 +198,28 @@ class Inventory:
         self._stores.touched.clear()
         return changed
 
+    def recall(self, name: str, before: DeviceHealth | None, now: float) -> DeviceHealth | None:
+        """What is to be stored of a node, after what was stored before; None if nothing is."""
+        return self._remembering.recall_node(name, before, now)
+
+    def recall_pools(
+        self, before: Mapping[str, DeviceHealth], now: float
+    ) -> Iterator[DeviceHealth]:
+        """What is to be stored of each pool that is on no node."""
+        return self._remembering.recall_pools(before, now)
+
     # -- folding, by kind
+
+    def _put_device_health(self, _: DeviceHealth | None, new: DeviceHealth, now: float) -> None:
+        self._nodes.mark_dirty(self._remembering.adopt(new, now))
 
     def _put_node(self, old: core.Node | None, new: core.Node, now: float) -> None:
         name = new.metadata.name
         self._nodes.dirty.add(name)
-        if old is None:
+        remembered = self._remembering.is_same_node(new) if old is None else None
+        if old is None and remembered is None:
             self._reports.node_came(name, now)
-        elif _replaced(old, new):
+        elif remembered is False or (old is not None and _replaced(old, new)):
             self._reports.node_left(name, now)
         self._nodes.note_capacities(name, new)
         self._reports.of_node(new, now)
@@ -329,7 +348,7 @@ class Inventory:
 
     def _apply(self, effect: SliceChange, now: float) -> None:
         self._nodes.mark_pool_dirty(effect.pool, effect.nodes)
-        self._book.forget(effect.gone | effect.come, now)
+        self._book.forget(effect.gone | self._remembering.unheard(effect.come), now)
         self._reports.renew_holds(effect.gone | effect.come, now)
         self._changed_rules.update(effect.rules)
 
@@ -487,11 +506,11 @@ class Reports:
         it."""
         if evidence.kind is not EvidenceKind.DECAYING or isinstance(evidence.subject, DeviceId):
             return False
-        return evidence.observed_at < self._since(evidence.subject.node, now)
+        return evidence.observed_at < self.since(evidence.subject.node, now)
 
     def node_came(self, name: str, now: float) -> None:
         """It is another Node than the one that had this name before, if there was one."""
-        self._book.forget({NodeId(name)}, now, self._since(name, now))
+        self._book.forget({NodeId(name)}, now, self.since(name, now))
 
     def node_left(self, name: str, now: float) -> None:
         """The Node was deleted, and what it said goes with it. What others say of it waits for its
@@ -499,7 +518,7 @@ class Reports:
         self.vanish(kinds.NODE, name, now)
         self.node_came(name, now)
 
-    def _since(self, name: str, now: float) -> float:
+    def since(self, name: str, now: float) -> float:
         """Events on a node of this name from before this time happened to an earlier Node.
 
         Only what is clearly earlier counts as such: API times are whole seconds. What was seen to

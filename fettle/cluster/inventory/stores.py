@@ -16,7 +16,7 @@ from collections.abc import (
 )
 from typing import Any, TypeVar
 
-from fettle.api import core, kinds, nvidia, resource
+from fettle.api import DeviceHealth, core, kinds, nvidia, resource
 from fettle.api.kinds import Kind, WireObject
 from fettle.cluster.view import View
 from fettle.dra import extended_claim_owner
@@ -157,9 +157,11 @@ class Stores:
         self.claims: LayeredDict[resource.ResourceClaim] = LayeredDict()
         self.classes: LayeredDict[resource.DeviceClass] = LayeredDict()
         self.templates: LayeredDict[resource.ResourceClaimTemplate] = LayeredDict()
+        self.device_healths: LayeredDict[DeviceHealth] = LayeredDict()
         self.extended: LayeredDict[resource.ResourceClaim] = LayeredDict()
         self.rules: LayeredDict[resource.DeviceTaintRule] = LayeredDict()
         self._of: dict[str, MutableMapping[str, Any]] = {name: {} for name in kinds.BY_NAME} | {
+            kinds.DEVICE_HEALTH.name: self.device_healths,
             kinds.NODE.name: self.nodes,
             kinds.POD.name: self.pods,
             kinds.CLAIM.name: self.claims,
@@ -271,4 +273,6 @@ def is_same_object(old: WireObject, new: WireObject) -> bool:
 _BASIS = frozenset(
     kind.name for kind in (kinds.CLASS, kinds.CLAIM, kinds.TEMPLATE, kinds.NAMESPACE, kinds.POLICY)
 )
-_SHOWN = _BASIS | {kind.name for kind in (kinds.POD, kinds.TAINT_RULE, *kinds.ON_DEMAND)}
+_SHOWN = _BASIS | {
+    kind.name for kind in (kinds.POD, kinds.TAINT_RULE, kinds.DEVICE_HEALTH, *kinds.ON_DEMAND)
+}

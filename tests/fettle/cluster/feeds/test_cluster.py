@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fettle.api import Change, Contact, Lost, Unserved, kinds
+from fettle.api import Change, Contact, ListEnded, Lost, Unserved, kinds
 from fettle.api.kinds import KINDS, NODE
 from fettle.client import Session, Streams, reflector
 from fettle.cluster import Inventory, Publisher
@@ -56,6 +56,29 @@ async def test_of_a_cluster_without_dra_the_other_kinds_are_read(tmp_path: Path)
             await recorder.until(lambda r: r.synced == {k.name for k in KINDS} - absent)
             await recorder.until(lambda r: all(r.count(Unserved, name) for name in absent))
             assert recorder.count(Lost, "Node") == 0
+
+
+async def test_what_is_remembered_is_read_before_what_is_now(tmp_path: Path) -> None:
+    recorder = Recorder()
+    async with fake_api() as api:
+        api.put("nodes", {"metadata": {"name": "n"}})
+        api.put("devicehealths", {"metadata": {"name": "n"}})
+        async with feeding(tmp_path, recorder, api):
+            await recorder.until(lambda r: r.names("Node") == {"n"})
+    first = next(i for i, c in enumerate(recorder.changes) if c.kind is not kinds.DEVICE_HEALTH)
+    assert any(isinstance(c, ListEnded) for c in recorder.changes[:first])
+
+
+async def test_without_the_right_to_read_what_is_remembered_the_rest_is_read(
+    tmp_path: Path,
+) -> None:
+    recorder = Recorder()
+    async with fake_api() as api:
+        api.forbidden |= {("list", "devicehealths"), ("watch", "devicehealths")}
+        api.put("nodes", {"metadata": {"name": "n"}})
+        async with feeding(tmp_path, recorder, api):
+            await recorder.until(lambda r: r.names("Node") == {"n"})
+    assert recorder.notes("DeviceHealth")
 
 
 class _Stumbling(Recorder):

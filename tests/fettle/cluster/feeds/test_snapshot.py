@@ -172,7 +172,7 @@ async def test_an_object_of_another_kind_is_reported_and_the_rest_of_its_file_se
     async with serving(tmp_path) as (feed, recorder):
         assert recorder.names("Node") == {"a"}
         problem = feed.problems["a.yaml"]
-        assert "line 3: 'Secret' is not a kind that Fettle reads (Node, " in problem
+        assert "line 3: 'Secret' is not a kind that Fettle reads (DeviceHealth, Node, " in problem
         assert "this is not a Kubernetes object but 'text'" in problem
         assert "DeviceClass is read as resource.k8s.io/v1" in problem
         assert problem.endswith("and 1 more like these")
