@@ -361,10 +361,18 @@ class StewardSettings(SettingsSection, frozen=True, kw_only=True):
     """The ResourceClaim that the steward annotates to make the scheduler retry waiting pods."""
     wake_interval_seconds: float = 1.0
     """The shortest time between two wake-ups."""
+    health_writes_per_second: float = 20.0
+    """How many DeviceHealth objects are written a second, at most. With 0 none is written, and a
+    restart forgets how long states have lasted and what is no longer reported."""
 
     def __post_init__(self) -> None:
         _check("steward", 1 <= self.lease_seconds <= 3600, "leaseSeconds must be 1 s to an hour")
         _check("steward", 0 < self.wake_interval_seconds < inf, "wakeIntervalSeconds must be > 0")
+        _check(
+            "steward",
+            0 <= self.health_writes_per_second <= 1000,
+            "healthWritesPerSecond must be 0 to 1000",
+        )
         _check_name("steward: lease", self.lease)
         _check_name("steward: wakeClaim", self.wake_claim)
 

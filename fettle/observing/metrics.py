@@ -207,6 +207,11 @@ class StewardMetrics:
         )
         for result in ("written", "counted", "held_back", "failed"):
             self._events.labels(result)
+        self._healths = Counter(
+            "fettle_steward_health_writes",
+            "Times that a DeviceHealth was written.",
+            registry=registry,
+        )
 
     def recorded(self, result: str) -> None:
         """As `EventRecorder` counts."""
@@ -223,6 +228,9 @@ class StewardMetrics:
 
     def woke(self) -> None:
         self._wakeups.inc()
+
+    def wrote_health(self) -> None:
+        self._healths.inc()
 
 
 class CertificateMetrics:

@@ -28,7 +28,7 @@ from extender import (
 from fettle.api.kinds import WireObject, read_with
 from fettle.cel import SelectorEngine
 from fettle.client import EventRecorder, Session, follow_server_version, identity
-from fettle.cluster import Inventory, Publisher
+from fettle.cluster import Inventory, Publisher, readiness
 from fettle.cluster.feeds import ClusterFeed, FeedFreshness, SnapshotFeed, Writer
 from fettle.config import ListenAddress, Settings, load_settings
 from fettle.health import HealthBook, SignalRules, load_rules
@@ -62,6 +62,7 @@ from fettle.serve.tasks import Tasks
 from fettle.steward import (
     STEWARD,
     AllowedNodes,
+    HealthRecords,
     HoldTaints,
     RefusalEvents,
     RiskEvents,
@@ -181,7 +182,8 @@ class Runtime:
             fates = PodFates(answers, recorder)
             on_put.append(fates.put)
             self._tasks.keep("fates of pods", fates.run())
-        writer = self._make_writer(rule_table, answers, on_put)
+        inventory = self._make_inventory(rule_table, answers)
+        writer = self._make_writer(inventory, on_put)
         self._resources.push_async_callback(engine.close)
         await engine.start()
         self._keep_answers_current(source, writer, answers)
@@ -196,7 +198,7 @@ class Runtime:
             stored = StoredPolicyRules(self._publisher, self._registry)
             self._tasks.keep("stored policies", stored.run())
         if "steward" in options.roles:
-            self._start_steward(source, answers, at_risk)
+            self._start_steward(source, answers, inventory, at_risk)
         self._readiness.opening = ""
         self._prepare_succession()
 
@@ -262,15 +264,15 @@ class Runtime:
         self._resources.push_async_callback(session.close)
         return session
 
-    def _make_writer(
-        self,
-        rule_table: SignalRules,
-        answers: Answers,
-        on_put: Collection[Callable[[WireObject], None]],
-    ) -> Writer:
+    def _make_inventory(self, rule_table: SignalRules, answers: Answers) -> Inventory:
         book = HealthBook(self._settings.health, rule_table)
+        return Inventory(book, rule_table, answers.profile.features)
+
+    def _make_writer(
+        self, inventory: Inventory, on_put: Collection[Callable[[WireObject], None]]
+    ) -> Writer:
         return Writer(
-            Inventory(book, rule_table, answers.profile.features),
+            inventory,
             self._publisher,
             watched=read_with(self._settings.lint.watch),
             on_put=on_put,
@@ -279,6 +281,8 @@ class Runtime:
 
     def _keep_answers_current(self, source: _Source, writer: Writer, answers: Answers) -> None:
         self._readiness.notes.append(answers.allocator_notes)
+        if source.session is not None:
+            self._readiness.notes.append(partial(readiness.memory_notes, self._publisher))
         tasks = self._tasks
         tasks.keep("writer", writer.run())
         tasks.keep("feed", source.feed(writer))
@@ -432,13 +436,23 @@ class Runtime:
 
     # --- the steward
 
-    def _start_steward(self, source: _Source, answers: Answers, at_risk: AtRisk) -> None:
+    def _start_steward(
+        self, source: _Source, answers: Answers, inventory: Inventory, at_risk: AtRisk
+    ) -> None:
         session = source.session
         if session is None:
             _LOG.info("the steward has nothing to write to when a snapshot is served")
             return
         metrics = StewardMetrics(self._registry)
         events = EventRecorder(session, STEWARD, identity(), metrics.recorded)
+        healths = HealthRecords(
+            session,
+            self._publisher,
+            inventory,
+            self._settings.steward.health_writes_per_second,
+            metrics,
+        )
+        self._readiness.notes.append(healths.notes)
         steward = Steward(
             session,
             self._publisher,
@@ -458,6 +472,7 @@ class Runtime:
                     self._publisher,
                     adds=lambda: self._settings.mode is not Mode.OBSERVE,
                 ).keep,
+                healths.keep,
             ],
         )
         self._tasks.keep("steward", steward.run(), early=True)

@@ -6,6 +6,7 @@ May import the view and the session, but neither extender nor webhook.
 
 from fettle.steward import holding
 from fettle.steward.allowed_nodes import AllowedNodes
+from fettle.steward.device_healths import HealthRecords
 from fettle.steward.hold_taints import HoldTaints
 from fettle.steward.refusal_events import RefusalEvents
 from fettle.steward.risk_events import RiskEvents
@@ -14,6 +15,7 @@ from fettle.steward.steward import STEWARD, Steward
 __all__ = [
     "STEWARD",
     "AllowedNodes",
+    "HealthRecords",
     "HoldTaints",
     "RefusalEvents",
     "RiskEvents",

@@ -96,7 +96,12 @@ def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
     read = [set(r["verbs"]) for r in cluster_wide if r not in written]
     assert read
     assert all(verbs == {"list", "watch"} for verbs in read)
-    events, tainting, rules, waking = [rule for rule in written if not rule.get("resourceNames")]
+    own = [rule for rule in written if rule["apiGroups"] == ["fettle.dev"]]
+    assert [(r["resources"], set(r["verbs"])) for r in own] == [
+        (["devicehealths"], {"create", "patch", "delete"})
+    ]
+    others = [rule for rule in written if rule not in own]
+    events, tainting, rules, waking = [rule for rule in others if not rule.get("resourceNames")]
     # The last three are optional.
     assert tainting["resources"] == waking["resources"] == ["nodes"]
     assert set(tainting["verbs"]) == {"get", "patch"}

@@ -1,0 +1,222 @@
+"""Writes DeviceHealth: compares what is stored with what is known, and writes what differs, the
+worst first. One request each, at most so many a second, so that a fleet that reboots does not
+overwhelm the API server.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from fettle.api import DeviceHealth, kinds
+from fettle.api.device_healths import NOTHING_KNOWN, DeviceHealthStatus
+from fettle.client import Session, decoded
+from fettle.cluster import Publisher, View
+from fettle.model import ClusterError, Forbidden, NotFound, NotServed, State
+from fettle.observing import StewardMetrics
+from fettle.pacing import pause, run_within
+
+NOTICEABLE = 0.05
+"""A smaller change of scores alone is not written: readers can tell how evidence fades."""
+LOOK_S = 1.0
+_RETRY_S = 30.0
+_COLLECTION = kinds.DEVICE_HEALTH.path
+_SEVERITY = {State.UNHEALTHY: 3, State.DEGRADED: 2, State.UNKNOWN: 1, State.HEALTHY: 0}
+
+log = structlog.get_logger(__name__)
+
+
+class Recall(Protocol):
+    """The inventory, as far as it says what is to be stored."""
+
+    def recall(self, name: str, before: DeviceHealth | None, now: float) -> DeviceHealth | None: ...
+
+    def recall_pools(
+        self, before: Mapping[str, DeviceHealth], now: float
+    ) -> Iterator[DeviceHealth]: ...
+
+
+class HealthRecords:
+    """`keep` while leading. `problem`: why nothing can be written; "" if it can."""
+
+    def __init__(
+        self,
+        session: Session,
+        publisher: Publisher,
+        inventory: Recall,
+        writes_per_s: float,
+        metrics: StewardMetrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._session = session
+        self._publisher = publisher
+        self._inventory = inventory
+        self._writes_per_s = writes_per_s
+        self._metrics = metrics
+        self._clock = clock
+        self.problem = ""
+
+    async def keep(self) -> None:
+        """Until cancelled."""
+        pending = PendingWrites(self._inventory)
+        while True:
+            view = self._publisher.view
+            if view.served.get(kinds.DEVICE_HEALTH.name) and self._writes_per_s > 0:
+                changed = self._publisher.changed_since(pending.basis)
+                await run_within(None, partial(pending.look, view, changed, self._clock()))
+                if not await self._write_some(pending):
+                    await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(LOOK_S)
+
+    async def _write_some(self, pending: "PendingWrites") -> bool:
+        """Write the most urgent; false if that is refused."""
+        for name in pending.most_urgent(max(1, round(self._writes_per_s * LOOK_S))):
+            try:
+                pending.written(name, await self._write(name, pending.wanted(name)))
+            except ClusterError as error:
+                self._note(str(error))
+                return not isinstance(error, Forbidden | NotServed)
+            self._metrics.wrote_health()
+            self._note("")
+        return True
+
+    async def _write(self, name: str, wanted: DeviceHealth | None) -> DeviceHealth | None:
+        """Write one object, whatever it is now; returns it as it is then."""
+        path = f"{_COLLECTION}/{name}"
+        if wanted is None:
+            with suppress(NotFound):
+                await self._session.delete(path)
+            return None
+        status = msgspec.to_builtins(wanted.status)
+        # A field that is not to be there must be named for that in a merge patch.
+        absent = dict.fromkeys(_FIELDS - status.keys())
+        try:
+            body = await self._session.patch(path, {"status": absent | status})
+        except NotFound:
+            body = await self._session.create(
+                _COLLECTION,
+                {
+                    "apiVersion": kinds.DEVICE_HEALTH.api_version,
+                    "kind": kinds.DEVICE_HEALTH.name,
+                    "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "fettle"}},
+                    "status": status,
+                },
+            )
+        return decoded(body, DeviceHealth, f"DeviceHealth {name}")
+
+    def notes(self) -> list[str]:
+        """For `/readyz?verbose`."""
+        return [f"memory: health cannot be stored: {self.problem}"] if self.problem else []
+
+    def _note(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            log.warning("health cannot be stored", reason=problem)
+        self.problem = problem
+
+
+_FIELDS = {field.encode_name for field in msgspec.structs.fields(DeviceHealthStatus)}
+
+
+class PendingWrites:
+    """What differs between what is stored and what is known. Pure."""
+
+    def __init__(self, inventory: Recall) -> None:
+        self._inventory = inventory
+        self._stored: dict[str, DeviceHealth] = {}
+        """The newest version of each object that we know of: read, or written by us."""
+        self._seen: Mapping[str, DeviceHealth] = {}
+        self._wanted: dict[str, DeviceHealth | None] = {}
+        self.basis = -1
+
+    def look(self, view: View, changed: Iterable[str] | None, now: float) -> None:
+        """Take a view; `changed` are the nodes that differ from the last one's, None: all may."""
+        names = {*self._take(view.device_healths), *(view.nodes if changed is None else changed)}
+        if self.basis != view.basis or names:
+            for pool in self._inventory.recall_pools(self._stored, now):
+                self._compare(pool.metadata.name, pool)
+                names.discard(pool.metadata.name)
+                pause()
+        self.basis = view.basis
+        for name in sorted(names):
+            before = self._stored.get(name)
+            self._compare(name, self._inventory.recall(name, before, now))
+            pause()
+
+    def _take(self, stored: Mapping[str, DeviceHealth]) -> Iterator[str]:
+        """The objects that were written, edited or deleted since the last look."""
+        if stored is self._seen:
+            return
+        for name in [name for name in self._seen if name not in stored]:
+            self._stored.pop(name, None)
+            yield name
+        for name, one in stored.items():
+            if one is not self._seen.get(name):
+                self._stored[name] = one
+                yield name
+        self._seen = stored
+
+    def _compare(self, name: str, wanted: DeviceHealth | None) -> None:
+        stored = self._stored.get(name)
+        if is_as_good(stored, wanted):
+            self._wanted.pop(name, None)
+        else:
+            self._wanted[name] = wanted
+
+    def wanted(self, name: str) -> DeviceHealth | None:
+        return self._wanted[name]
+
+    def written(self, name: str, stored: DeviceHealth | None) -> None:
+        del self._wanted[name]
+        if stored is None:
+            self._stored.pop(name, None)
+        else:
+            self._stored[name] = stored
+
+    def most_urgent(self, most: int) -> list[str]:
+        """Names of what to write first: what became worse, then what changed most."""
+        return sorted(self._wanted, key=self._urgency)[:most]
+
+    def _urgency(self, name: str) -> tuple[int, float, str]:
+        wanted, stored = self._wanted[name], self._stored.get(name)
+        if wanted is None:
+            return 1, 0.0, name
+        before = stored.status if stored is not None else NOTHING_KNOWN
+        worse = _SEVERITY[wanted.status.state] - _SEVERITY[before.state]
+        return -worse, -abs(wanted.status.score - before.score), name
+
+
+def is_as_good(stored: DeviceHealth | None, wanted: DeviceHealth | None) -> bool:
+    """Whether what is stored says all that is to be stored, but for small changes of scores."""
+    if stored is None or wanted is None:
+        return stored is wanted
+    return (
+        stored.is_ours
+        and _but_for_scores(stored.status) == _but_for_scores(wanted.status)
+        and all(
+            abs(one.score - other.score) < NOTICEABLE
+            for one, other in zip(stored.status.subjects, wanted.status.subjects, strict=True)
+        )
+    )
+
+
+def _but_for_scores(status: DeviceHealthStatus) -> DeviceHealthStatus:
+    """Without what may differ a little, and what follows from the rest."""
+    subjects = (
+        msgspec.structs.replace(
+            one,
+            score=1.0,
+            proven_score=None,
+            episodes=tuple(
+                msgspec.structs.replace(each, score=1.0, message="") for each in one.episodes
+            ),
+        )
+        for one in status.subjects
+    )
+    return msgspec.structs.replace(
+        status, score=1.0, observed_time=None, checksum="", subjects=tuple(subjects)
+    )

@@ -1,0 +1,122 @@
+"""What the leader stores of health, and how much it writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fettle.config import Settings
+from fettle.serve.serving import Runtime
+from tests.fettle.client.fake_api import FakeApi
+from tests.fettle.serve.runtimes import serve_options
+
+GPU = "nvidia.com/gpu"
+LOST = {
+    "type": "AcceleratedHardwareReady",
+    "status": "False",
+    "reason": "NvidiaXID79Error",
+    "lastTransitionTime": "2026-09-21T14:00:00Z",
+}
+
+
+def node(name: str, *conditions: dict[str, Any]) -> dict[str, Any]:
+    amounts = {"cpu": "8", GPU: "8"}
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": list(conditions)}
+    return {"metadata": {"name": name, "uid": name}, "status": status}
+
+
+@asynccontextmanager
+async def stewarding(api: FakeApi, folder: Path, per_s: float = 20) -> AsyncIterator[None]:
+    settings = {"steward": {"healthWritesPerSecond": per_s}}
+    runtime = Runtime(
+        serve_options(api.kubeconfig(folder), "steward"), msgspec.convert(settings, Settings)
+    )
+    try:
+        await runtime.open()
+        yield
+    finally:
+        await runtime.close()
+
+
+async def until(true: Any) -> None:
+    async with asyncio.timeout(20):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def states(api: FakeApi) -> dict[str, str]:
+    return {name: one["status"]["state"] for name, one in healths(api).items()}
+
+
+def healths(api: FakeApi) -> dict[str, Any]:
+    return api.objects.get("devicehealths", {})
+
+
+def writes(api: FakeApi) -> list[str]:
+    return [a.target.name or "new" for a in api.asked if is_write(a)]
+
+
+def is_write(asked: Any) -> bool:
+    return asked.target.plural == "devicehealths" and asked.verb not in ("list", "watch")
+
+
+async def test_the_worst_is_written_first_and_the_rest_at_a_bounded_rate(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    for i in range(12):
+        api.put("nodes", node(f"gpu-{i:02}"))
+    api.put("nodes", node("gpu-90", LOST))
+    async with stewarding(api, tmp_path, per_s=3):
+        await until(lambda: healths(api))
+        assert states(api) == {"gpu-90": "Unhealthy"} or len(healths(api)) > 1
+        assert "gpu-90" in healths(api)
+        await asyncio.sleep(1.5)
+        assert 3 <= len(healths(api)) <= 9
+        await until(lambda: len(healths(api)) == 13)
+
+
+async def test_a_storm_becomes_one_write_for_each_node_and_rest_none(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    for i in range(40):
+        api.put("nodes", node(f"gpu-{i}"))
+    async with stewarding(api, tmp_path, per_s=1000):
+        await until(lambda: len(healths(api)) == 40)
+        before = len(writes(api))
+        for i in range(40):
+            api.put("nodes", node(f"gpu-{i}", LOST))
+        await until(lambda: set(states(api).values()) == {"Unhealthy"})
+        assert len(writes(api)) - before == 40
+        await asyncio.sleep(2.5)
+        assert len(writes(api)) - before == 40
+
+
+async def test_what_is_gone_is_deleted_and_what_is_malformed_is_written_again(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    api.put("nodes", node("gpu-1"))
+    api.put(
+        "devicehealths", {"metadata": {"name": "gone"}, "status": {"state": "Healthy", "score": 1}}
+    )
+    bad = {"state": 7, "score": "x", "subjects": [{"evidence": 3}]}
+    api.put("devicehealths", {"metadata": {"name": "gpu-1"}, "status": bad})
+    async with stewarding(api, tmp_path):
+        await until(lambda: states(api) == {"gpu-1": "Healthy"})
+        api.remove("nodes", "gpu-1")
+        await until(lambda: not healths(api))
+
+
+@pytest.mark.parametrize("verb", ["patch", "watch"])
+async def test_without_a_right_the_steward_goes_on(api: FakeApi, tmp_path: Path, verb: str) -> None:
+    api.forbidden |= {(verb, "devicehealths"), ("list", "devicehealths")}
+    api.put("nodes", node("gpu-1"))
+    async with stewarding(api, tmp_path):
+        await until(lambda: "leases" in api.objects)
+        await asyncio.sleep(1.5)
+        assert not healths(api)
