@@ -140,7 +140,7 @@ class Browse:
             {
                 **explained,
                 "placed": next(map(plain_placed, placed), None),
-                "decisions": self._decisions(0.0, pod=key)[:MOST_EXPLAINED],
+                "decisions": (await self._decisions(0.0, pod=key))[:MOST_EXPLAINED],
             }
         )
 
@@ -288,7 +288,7 @@ class Browse:
         except BadInput as error:
             return _json({"error": str(error)}, 400)
         wanted = {name: query.get(name, "") for name in ("pod", "node", "policy")}
-        found = self._decisions(since, **wanted)
+        found = await self._decisions(since, **wanted)
         return _json(
             {
                 "version": JSON_VERSION,
@@ -298,8 +298,11 @@ class Browse:
             }
         )
 
-    def _decisions(self, since: float, **wanted: str) -> list[Decision]:
-        return self._recorder.select(since, **wanted) if self._recorder is not None else []
+    async def _decisions(self, since: float, **wanted: str) -> list[Decision]:
+        recorder = self._recorder
+        if recorder is None:
+            return []
+        return await run_within(None, lambda: recorder.select(since, **wanted))
 
     def _record_notes(self, since: float) -> list[str]:
         """Where the records are, and whether they reach back so far."""

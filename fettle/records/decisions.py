@@ -53,11 +53,12 @@ class Became(StrEnum):
 ENDED = frozenset((Became.SUCCEEDED, Became.FAILED, Became.DELETED))
 
 
-class Recorded(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Base of what is recorded. What is left out has its default."""
+class Recorded(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+    """Base of what is recorded, hidden from the garbage collector. What is left out has its
+    default."""
 
 
-class Placed(Recorded, kw_only=True):
+class Placed(Recorded, kw_only=True, gc=False):
     """Where a pod was bound, and what Fettle said of that node for it at that time.
 
     - `reasons`: codes of refusals, also of those that an open breaker set aside; `why`: the first
@@ -77,7 +78,7 @@ class Placed(Recorded, kw_only=True):
     sound: bool = False
 
 
-class Decision(Recorded, kw_only=True):
+class Decision(Recorded, kw_only=True, gc=False):
     """- `key`: `namespace/name` of the object, or what is known of its name before it has one.
     - `owner`: the controller, such as `Job/train`.
     - `count`: how often this was said from `first` to `last`; numbers of nodes are the last ones.

@@ -30,6 +30,7 @@ ASKED_WITHIN_S = 1.0
 SHOWN_WITHIN_S = 0.5
 """A view shows the pod and its claims within so long."""
 MOST_UNASKED = 2000
+OBJECTS_PER_PAUSE = 100
 MOST_SWEPT = 200
 """Pods that are judged again in one sweep."""
 _LONGEST_END = 300
@@ -185,7 +186,9 @@ class PodFates:
         if not view.synced:
             return
         swept = 0
-        for decision in self._log.open():
+        for looked_at, decision in enumerate(self._log.open()):
+            if looked_at % OBJECTS_PER_PAUSE == 0:
+                await asyncio.sleep(0)
             pod = view.pods.get(decision.key)
             if pod is None or pod.metadata.uid != decision.uid:
                 if self._clock() - decision.last >= SWEEP_S:  # it may not be in the view yet

@@ -1,10 +1,12 @@
-"""The decisions in memory: the newest ones, bounded in number and bytes. Pure."""
+"""The decisions in memory: the newest ones, bounded in number and bytes. Pure. What goes over all
+of them pauses."""
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 
 import msgspec
 
+from fettle.pacing import pause
 from fettle.records.decisions import ENDED, PLACING, Decision
 
 _BYTES_UNWRITTEN = 600
@@ -79,17 +81,23 @@ class DecisionLog:
 
     def changed(self) -> list[tuple[Decision, bytes]]:
         """The decisions that changed since the last call, each as a line of JSON."""
+        changed, self._changed = self._changed, {}
         lines = []
-        for decision in self._changed.values():
+        for decision in changed.values():
             line = msgspec.json.encode(decision)
-            self._resize(decision.id, len(line))
+            if decision.id in self._by_id:  # it may be forgotten during a pause
+                self._resize(decision.id, len(line))
             lines.append((decision, line))
-        self._changed.clear()
+            pause()
         return lines
 
     def lines(self) -> list[bytes]:
         """All of them as JSON, the oldest first."""
-        return [msgspec.json.encode(one) for one in self._by_id.values()]
+        lines = []
+        for one in self:
+            lines.append(msgspec.json.encode(one))
+            pause()
+        return lines
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -102,14 +110,16 @@ class DecisionLog:
         self, since: float, *, pod: str = "", node: str = "", policy: str = ""
     ) -> list[Decision]:
         """Those that were said after `since`, the newest first; what is "" is not asked for."""
-        found = [
-            one
-            for one in self._by_id.values()
-            if one.last >= since
-            and (not pod or one.key == pod)
-            and (not policy or one.policy == policy)
-            and (not node or node in self._nodes_of(one))
-        ]
+        found = []
+        for one in self:
+            if (
+                one.last >= since
+                and (not pod or one.key == pod)
+                and (not policy or one.policy == policy)
+                and (not node or node in self._nodes_of(one))
+            ):
+                found.append(one)
+            pause()
         return sorted(found, key=lambda one: one.last, reverse=True)
 
     def with_fate(self, decision: Decision) -> Decision:

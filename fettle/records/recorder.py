@@ -19,10 +19,18 @@ from fettle.explain import texts
 from fettle.model import Mode
 from fettle.model.reasons import Reason
 from fettle.observing import DecisionMetrics
+from fettle.pacing import pause, run_within
 from fettle.records.decisions import Decided, Decision, Verb, new_id
 from fettle.records.journal import Journal
 from fettle.records.log import DecisionLog
-from fettle.records.summaries import MOST_PREFERRED, Summaries, best_of, count_verdicts, undecided
+from fettle.records.summaries import (
+    MOST_PREFERRED,
+    Summaries,
+    best_of,
+    count_verdicts,
+    own_names,
+    undecided,
+)
 from fettle.scheduling import Answers, Demand, Table, Verdict
 
 WRITE_EVERY_S = 1.0
@@ -92,7 +100,8 @@ class Recorder:
     ) -> Decision:
         """A pod was judged on the names, of which these passed."""
         demand, refused = table.demand, len(names) - len(passed)
-        why = self._summaries.refusals(table, names, refused)
+        nodes = self._answers.view.nodes
+        why = self._summaries.refusals(table, names, refused, nodes)
         decision = self._of_pod(
             pod,
             demand,
@@ -102,7 +111,7 @@ class Recorder:
             refused=refused,
             reasons=why.codes,
             refused_nodes=why.nodes,
-            preferred=best_of(table, passed),
+            preferred=best_of(table, passed, nodes),
             undecided=undecided(table, passed),
         )
         noted = self.log.note(decision)
@@ -165,7 +174,7 @@ class Recorder:
         """The nodes of a pod were ranked that may have been filtered by another replica."""
         if self.ranked(pod.metadata.uid):
             return
-        best = best_of(self._answers.table(demand), names)
+        best = best_of(self._answers.table(demand), names, self._answers.view.nodes)
         self.log.note(
             self._of_pod(
                 pod,
@@ -198,7 +207,7 @@ class Recorder:
                 nodes=len(nodes),
                 refused=len(left_out),
                 reasons=why.codes,
-                refused_nodes=why.nodes,
+                refused_nodes=own_names(why.nodes, self._answers.view.nodes),
                 why=texts((why.commonest,))[0] if why.commonest is not None else "",
             )
         )
@@ -284,11 +293,7 @@ class Recorder:
 
     async def write(self) -> None:
         """Count and write what changed."""
-        self._put_into_words()
-        changed = self.log.changed()
-        known = frozenset(self._answers.policies.names(self._answers.view.policies))
-        for decision, _ in changed:
-            self._count(decision, known)
+        changed = await run_within(None, self._collect)
         if not changed:
             return
         if not await asyncio.to_thread(self._journal.append, [line for _, line in changed]):
@@ -300,10 +305,21 @@ class Recorder:
             ids = {decision.id for decision in self.log}
             self._counted = {i: n for i, n in self._counted.items() if i in ids}
 
+    def _collect(self) -> list[tuple[Decision, bytes]]:
+        """What changed, counted and as lines of JSON."""
+        self._put_into_words()
+        changed = self.log.changed()
+        known = frozenset(self._answers.policies.names(self._answers.view.policies))
+        for decision, _ in changed:
+            self._count(decision, known)
+            pause()
+        return changed
+
     def _put_into_words(self) -> None:
-        for decision, reason in self._unworded.values():
+        while self._unworded:
+            _, (decision, reason) = self._unworded.popitem()
             decision.why = texts((reason,))[0]
-        self._unworded.clear()
+            pause()
 
     async def _compact(self) -> None:
         # Another process may write there too, as while one takes over from the other.
@@ -311,7 +327,8 @@ class Recorder:
         for decision in await asyncio.to_thread(self._journal.load):
             if decision.id not in ids and decision.last >= self._began:
                 self.log.restore(decision)
-        await asyncio.to_thread(self._journal.rewrite, self.log.lines())
+        lines = await run_within(None, self.log.lines)
+        await asyncio.to_thread(self._journal.rewrite, lines)
 
     def _count(self, decision: Decision, known: Collection[str]) -> None:
         new = decision.count - self._counted.get(decision.id, 0)

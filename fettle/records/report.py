@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fettle.model import Mode
+from fettle.pacing import pause
 from fettle.records.decisions import PLACING, Became, Decided, Decision, Placed, Verb
 
 REPORT_VERSION = 1
@@ -25,7 +26,11 @@ def make_report(decisions: Iterable[Decision], since: float, now: float) -> dict
             by_pod[one.uid].append(one)
         elif one.last >= since and one.verb in (Verb.MUTATE, Verb.VALIDATE):
             reviews.append(one)
-    pods = [_OnePod(found, since, now) for found in by_pod.values()]
+        pause()
+    pods = []
+    for found in by_pod.values():
+        pods.append(_OnePod(found, since, now))
+        pause()
     pods = [pod for pod in pods if pod.last_alive >= since]
     landed = [pod.landed() for pod in pods if pod.is_on_refused]
     withheld = [row for row in landed if row["mode"] != Mode.ENFORCE]
@@ -169,6 +174,7 @@ def _kept_away(pods: Iterable[_OnePod]) -> list[dict[str, Any]]:
             row["pods"] += 1
             row["nodes"] = max(row["nodes"], nodes)
             row["became"][str(pod.became)] += 1
+        pause()
     return sorted(found.values(), key=lambda row: -row["pods"])
 
 

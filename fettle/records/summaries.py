@@ -6,10 +6,10 @@ Nodes share verdicts, so reasons are looked at once for each verdict, not for ea
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
-from sys import intern
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from fettle.cluster import NodeView
 from fettle.model.reasons import Reason
 from fettle.scheduling import Table, Verdict
 
@@ -45,8 +45,14 @@ class Summaries:
             WeakKeyDictionary()
         )
 
-    def refusals(self, table: Table, names: Iterable[str], refused: int) -> Counted:
-        """Why so many of the names are refused."""
+    def refusals(
+        self,
+        table: Table,
+        names: Iterable[str],
+        refused: int,
+        nodes: Mapping[str, NodeView],
+    ) -> Counted:
+        """Why so many of the names are refused; `nodes` are those of the view."""
         if not refused:
             return NOTHING
         refusing = table.refusing
@@ -63,12 +69,12 @@ class Summaries:
             counts.insert(0, refused - sum(counts))
             some = filter(refusing.__contains__, names)
         codes: Counter[str] = Counter()
-        for group, nodes in zip(groups, counts, strict=True):
-            if nodes > 0:
+        for group, count in zip(groups, counts, strict=True):
+            if count > 0:
                 for code in group.codes:
-                    codes[code] += nodes
+                    codes[code] += count
         first = groups[max(range(len(groups)), key=counts.__getitem__)].first
-        return Counted(dict(codes), first, tuple(map(intern, islice(some, MOST_NODES))))
+        return Counted(dict(codes), first, own_names(islice(some, MOST_NODES), nodes))
 
 
 def _groups(table: Table, names: Iterable[str]) -> list[_Group]:
@@ -96,10 +102,16 @@ def undecided(table: Table, names: Sequence[str]) -> dict[str, int]:
     ).codes
 
 
-def best_of(table: Table, names: Sequence[str]) -> dict[str, int]:
-    """Some of the best names, with their score."""
+def best_of(table: Table, names: Sequence[str], nodes: Mapping[str, NodeView]) -> dict[str, int]:
+    """Some of the best names, with their score; `nodes` are those of the view."""
     best = table.best_among(names, MOST_PREFERRED)
-    return {intern(name): score for name, score in best.items()}
+    return {name: best[name] for name in own_names(best, nodes)}
+
+
+def own_names(names: Iterable[str], nodes: Mapping[str, NodeView]) -> tuple[str, ...]:
+    """The names of known nodes, in the view's memory."""
+    # A request's names are freed in a row; one that is kept would leave a hole.
+    return tuple(nodes[name].name for name in names if name in nodes)
 
 
 def count_verdicts(

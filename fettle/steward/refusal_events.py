@@ -79,7 +79,7 @@ class RefusalEvents:
         refused = len(table.refusing)
         if not refused:
             return None
-        why = self._summaries.refusals(table, table.refusing, refused)
+        why = self._summaries.refusals(table, table.refusing, refused, self._publisher.view.nodes)
         return why, len(table.verdicts), refused
 
 
