@@ -23,7 +23,7 @@ from fettle.config import ExtenderSettings
 from fettle.model import BadInput
 from fettle.observing import ExtenderMetrics
 from fettle.records import Recorder
-from fettle.scheduling import Answers
+from fettle.scheduling import Answers, OwnerRefusals
 
 _LOG = structlog.get_logger(__name__)
 
@@ -40,12 +40,13 @@ def make_connections(
     misconfiguration: Misconfiguration,
     recent: RecentPods,
     recorder: Recorder,
+    refusals: OwnerRefusals,
 ) -> SchedulerConnections:
     """POST /filter, /prioritize and /preempt; a protocol factory for a listener.
 
     `not_ready` says why Fettle is not ready; "" if it is. `freshness` is that of the views that the
-    answers come from. What the calls show goes into `misconfiguration` and `recent`, and what is
-    decided into `recorder`.
+    answers come from. What the calls show goes into `misconfiguration`, `recent` and `refusals`,
+    and what is decided into `recorder`.
     """
     replies = Replies(settings.replies, lambda: answers.version)
     next_prioritize = NextPrioritize(answers, replies)
@@ -60,12 +61,14 @@ def make_connections(
         misconfiguration,
         recent,
         recorder,
+        refusals,
+    )
+    prioritize = Prioritize(
+        answers, metrics, not_ready, replies, next_prioritize, recorder, refusals
     )
     verbs: dict[str, Verb] = {
         "filter": filter_.answer,
-        "prioritize": Prioritize(
-            answers, metrics, not_ready, replies, next_prioritize, recorder
-        ).answer,
+        "prioritize": prioritize.answer,
         "preempt": Preempt(answers, metrics, not_ready, recorder).answer,
     }
     asked_at = misconfiguration.last.at

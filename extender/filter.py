@@ -22,7 +22,7 @@ from fettle.api import extender as wire
 from fettle.model import Mode
 from fettle.observing import ExtenderMetrics
 from fettle.records import Recorder
-from fettle.scheduling import Answers, Demand, Narrowed, Table
+from fettle.scheduling import Answers, Demand, Narrowed, OwnerRefusals, Table
 
 _LOG = structlog.get_logger(__name__)
 
@@ -62,6 +62,7 @@ class Filter:
         misconfiguration: Misconfiguration,
         recent: RecentPods,
         recorder: Recorder,
+        refusals: OwnerRefusals,
     ) -> None:
         self._answers = answers
         self._metrics = metrics
@@ -72,6 +73,7 @@ class Filter:
         self._misconfiguration = misconfiguration
         self._recent = recent
         self._recorder = recorder
+        self._refusals = refusals
         self._kept = KeptReplies()
         self._names = NameMemory()
         self._warned_of_nodes = False
@@ -101,12 +103,15 @@ class Filter:
             return wire.filter_reply(None, error=f"fettle: not ready: {problem}")
         if args.node_names is None:
             return self._filter_nodes(args, demand)
+        if self._lacks_news(args.pod):
+            return self._filter_later(args.pod, demand, args.node_names)
         table = self._answers.at_once(demand, args.node_names)
         if table is None:
             return self._filter_later(args.pod, demand, args.node_names)
         narrowed = table.narrow(args.node_names)
         if self._tables.may_be_stale(table, narrowed):
             return self._filter_later(args.pod, demand, args.node_names)
+        narrowed = self._elsewhere(args.pod, narrowed)
         reply = self._replies.narrowed(narrowed, refusal_text(table))
         # The rest is done once the reply is sent: the scheduler waits for nothing of it.
         done = Filtered(body, edition, args.pod, demand, table, narrowed, reply)
@@ -129,7 +134,9 @@ class Filter:
         names = args.node_names
         if names is None:
             names = [name for name, _ in args.nodes or ()]
-        if demand.mode is Mode.STEER and args.node_names is not None:
+        self._refusals.answered(args.pod)
+        steered = demand.mode is Mode.STEER and args.node_names is not None
+        if steered and not self._refusals.nodes_for(args.pod):
             uid = args.pod.metadata.uid
             self._next_prioritize.prepare(demand, body, names, edition, uid)
         self._recorder.judged(args.pod, demand, names)
@@ -149,6 +156,7 @@ class Filter:
             self._kept.put(KeptReply(done.body, done.edition, done.reply, refused, decision))
             return
         self._answers.answered(done.demand, done.pod)
+        self._refusals.answered(done.pod)
         uid, passed = done.pod.metadata.uid, done.narrowed.passed
         self._next_prioritize.prepare(done.demand, done.body, passed, done.edition, uid)
         self._recorder.filtered(done.pod, done.table, *done.narrowed)
@@ -181,15 +189,28 @@ class Filter:
         unjudged: Collection[str] = ()
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S + self._answers.wait_s):
+                if self._lacks_news(pod):
+                    await self._tables.until_shown(pod)
                 table, narrowed = await self._tables.narrowed(pod, demand, names)
         except TimeoutError:
             table = self._answers.table(demand)
             narrowed = table.narrow(names)
             unjudged = table.open_among(narrowed.passed, self._answers.view)
+        narrowed = self._elsewhere(pod, narrowed)
         if self._count(table, narrowed, unjudged) != REFUSED:
             self._answers.answered(table.demand, pod)
+            self._refusals.answered(pod)
         asyncio.get_running_loop().call_soon(self._recorder.filtered, pod, table, *narrowed)
         return table, narrowed
+
+    def _lacks_news(self, pod: core.Pod) -> bool:
+        """Whether a kubelet may have refused an earlier pod of its owner, unseen by the view."""
+        return self._refusals.may_follow(pod) and not self._tables.shows(pod)
+
+    def _elsewhere(self, pod: core.Pod, narrowed: Narrowed) -> Narrowed:
+        """Without nodes whose kubelets refused pods of its owner, if others are left."""
+        avoided = self._refusals.nodes_for(pod)
+        return narrowed.avoiding(avoided) if avoided else narrowed
 
     def _count(self, table: Table, narrowed: Narrowed, unjudged: Collection[str] = ()) -> str:
         """Count the nodes, and the decision by its result, which is returned."""

@@ -2,7 +2,7 @@
 
 kube-scheduler watches the same API, and may ask within milliseconds of an event. An answer from an
 older view would give the pod whatever has just come free, also a dead device (decisions 0021 and
-0028). Two signs show that the view may be too old:
+0028). Three signs show that the view may be too old:
 
 - A node has devices that would be refused, though not those that the pod would get. Before such an
   answer, all events that have arrived are put into a view; this takes no time where none have.
@@ -10,6 +10,8 @@ older view would give the pod whatever has just come free, also a dead device (d
   So it knows something that the view does not show, and a newer view is waited for. If none
   explains the question, Fettle is wrong in another way; since the scheduler asks about one pod
   after another, such waits are then skipped for a while.
+- The view does not show the pod, and another pod of its owner was answered a moment ago. That one
+  may have been refused by a kubelet meanwhile (decision 0040).
 """
 
 import asyncio
@@ -62,6 +64,7 @@ class FreshTables:
         self._metrics = metrics
         self._freshness = freshness
         self._patience = Patience()
+        self._patience_for_pods = Patience()
 
     def may_be_stale(self, table: Table, narrowed: Narrowed) -> bool:
         """Whether a newer view might change the answer, or an event that no view shows yet."""
@@ -79,6 +82,34 @@ class FreshTables:
             await self._freshness.catch_up()
             table, narrowed = await self._narrowed_now(pod, demand, names)
         return await self._explained(pod, table, narrowed)
+
+    def shows(self, pod: core.Pod) -> bool:
+        """Whether the view shows this very pod, and so all that became of pods before it."""
+        known = self._answers.view.pods.get(pod.metadata.key)
+        return known is not None and known.metadata.uid == pod.metadata.uid
+
+    async def until_shown(self, pod: core.Pod) -> None:
+        """Until a view shows this pod, if one comes in time.
+
+        The API server tells of pods in one order: what a controller reacted to when it created this
+        pod came before it.
+        """
+        if self._freshness.stale:
+            await self._freshness.catch_up()
+        until = asyncio.get_running_loop().time() + WAIT_S
+        controller = pod.metadata.controller
+        owner = f"owner {controller.uid}" if controller is not None else ""
+        pauses_s: Mapping[Hashable, float] = {owner: SAME_DEMAND_S, "any": ANY_POD_S}
+
+        async def newer(view: View) -> View | None:
+            newest = await self._newer_view(view, until)
+            return None if newest is view else newest
+
+        waited = await self._patience_for_pods.wait(
+            self._answers.view, lambda _: {} if self.shows(pod) else pauses_s, newer
+        )
+        if waited.result != "no_wait":
+            self._metrics.waited(in_vain=waited.result == "in_vain")
 
     async def _narrowed_now(
         self, pod: core.Pod, demand: Demand, names: list[str]

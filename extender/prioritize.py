@@ -1,7 +1,7 @@
 """prioritize: the score of each node for a pod."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from contextlib import suppress
 
 from extender.http.replies import Replies
@@ -11,7 +11,7 @@ from fettle.api import extender as wire
 from fettle.model import Mode
 from fettle.observing import ExtenderMetrics
 from fettle.records import Recorder
-from fettle.scheduling import Answers, Demand, Table
+from fettle.scheduling import Answers, Demand, OwnerRefusals, Table
 
 
 class Prioritize:
@@ -25,6 +25,7 @@ class Prioritize:
         replies: Replies,
         next_prioritize: NextPrioritize,
         recorder: Recorder,
+        refusals: OwnerRefusals,
     ) -> None:
         self._answers = answers
         self._metrics = metrics
@@ -32,6 +33,7 @@ class Prioritize:
         self._replies = replies
         self._next = next_prioritize
         self._recorder = recorder
+        self._refusals = refusals
 
     def answer(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady.
@@ -54,14 +56,17 @@ class Prioritize:
         raise_unless_ready(self._problem(), "prioritize", self._metrics)
         table = self._answers.at_once(demand, names)
         asyncio.get_running_loop().call_soon(self._recorder.prioritized, args.pod, demand, names)
-        return self._scored(table, names) if table is not None else self._score_later(demand, names)
+        avoided = self._refusals.nodes_for(args.pod)
+        if table is None:
+            return self._score_later(demand, names, avoided)
+        return self._scored(table, names, avoided)
 
-    async def _score_later(self, demand: Demand, names: list[str]) -> bytes:
+    async def _score_later(self, demand: Demand, names: list[str], avoided: Set[str]) -> bytes:
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_WITHIN_S + self._answers.wait_s):
                 await self._answers.judged(demand, names)
-        return self._scored(self._answers.table(demand), names)
+        return self._scored(self._answers.table(demand), names, avoided)
 
-    def _scored(self, table: Table, names: list[str]) -> bytes:
+    def _scored(self, table: Table, names: list[str], avoided: Set[str]) -> bytes:
         self._metrics.decided("prioritize", "passed")
-        return self._replies.scores(table, names)
+        return self._replies.scores(table, names, avoided)

@@ -34,6 +34,11 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
         """`namespace/name`, or `name` for cluster-scoped objects."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages this object, such as the Job of a pod."""
+        return next((owner for owner in self.owner_references or () if owner.controller), None)
+
     def label(self, key: str) -> str | None:
         return self.labels.get(key) if self.labels else None
 

@@ -79,8 +79,7 @@ def _renamed(words: str) -> str:
 
 def _owner(pod: core.Pod) -> dict[str, str] | None:
     """The object that made the pod, such as a Job; None if nobody did."""
-    owners = pod.metadata.owner_references or ()
-    found = next((owner for owner in owners if owner.controller), None)
+    found = pod.metadata.controller
     return {"kind": found.kind, "name": found.name} if found is not None else None
 
 

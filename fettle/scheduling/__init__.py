@@ -30,6 +30,7 @@ from fettle.scheduling.judge.units import (
     nodes_lacking_units,
 )
 from fettle.scheduling.judge.verdicts import Verdict
+from fettle.scheduling.owner_refusals import OwnerRefusals
 from fettle.scheduling.predictions import Predictions
 from fettle.scheduling.preemption import Preemption
 from fettle.scheduling.tables import Narrowed, Table
@@ -48,6 +49,7 @@ __all__ = [
     "FinishedPods",
     "HeldUnit",
     "Narrowed",
+    "OwnerRefusals",
     "PlacedPod",
     "PluginUse",
     "Predictions",

@@ -208,6 +208,11 @@ class Narrowed(NamedTuple):
             return []
         return list(dict.fromkeys(filterfalse(set(self.passed).__contains__, self.names)))
 
+    def avoiding(self, avoided: Set[str]) -> "Narrowed":
+        """Without these, if others are left."""
+        kept = [name for name in self.passed if name not in avoided]
+        return self._replace(passed=kept) if 0 < len(kept) < len(self.passed) else self
+
 
 class Table:
     """All verdicts on one demand, by node name, and what the hot path needs of them.

@@ -52,7 +52,14 @@ from fettle.observing import (
     make_registry,
 )
 from fettle.records import DecisionLog, Journal, PodFates, Recorder
-from fettle.scheduling import Answers, AtRisk, Engines, FinishedPods, Predictions
+from fettle.scheduling import (
+    Answers,
+    AtRisk,
+    Engines,
+    FinishedPods,
+    OwnerRefusals,
+    Predictions,
+)
 from fettle.serve.channel import Channel
 from fettle.serve.listening import AppListener, ExtenderListener, Listeners
 from fettle.serve.options import ServeOptions
@@ -130,6 +137,7 @@ class _Callers(NamedTuple):
     metrics: ExtenderMetrics
     misconfiguration: Misconfiguration
     recent: RecentPods
+    refusals: OwnerRefusals
 
 
 class Runtime:
@@ -176,11 +184,10 @@ class Runtime:
         await self._open_browse(browse_at, answers, recent, at_risk, finished, recorder)
 
         source = await self._open_source()
-        on_put = [callers.misconfiguration.unasked.put] if callers is not None else []
-        on_put += [predictions.put, finished.put]
+        on_put = [predictions.put, finished.put]
         if callers is not None:
             fates = PodFates(answers, recorder)
-            on_put.append(fates.put)
+            on_put += [callers.misconfiguration.unasked.put, callers.refusals.put, fates.put]
             self._tasks.keep("fates of pods", fates.run())
         inventory = self._make_inventory(rule_table, answers)
         writer = self._make_writer(inventory, on_put)
@@ -344,7 +351,7 @@ class Runtime:
         )
         self._readiness.notes.append(misconfiguration.notes)
         self._registry.register(OverlookedMetrics(misconfiguration.unasked.found))
-        return _Callers(metrics, misconfiguration, recent)
+        return _Callers(metrics, misconfiguration, recent, OwnerRefusals())
 
     def _open_extender(
         self,
@@ -367,6 +374,7 @@ class Runtime:
             misconfiguration=callers.misconfiguration,
             recent=callers.recent,
             recorder=recorder,
+            refusals=callers.refusals,
         )
         opening = self._listeners.open_with_certificate(
             "extender",

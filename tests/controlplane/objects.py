@@ -327,6 +327,21 @@ def job(
     }
 
 
+def replica_set(name: str, *, replicas: int = 1, **template: Any) -> Object:
+    """Further arguments are those of `pod_template`."""
+    labels = {"set": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": _metadata(name, "default", None, None),
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": pod_template(labels=labels, restart_policy="Always", **template),
+        },
+    }
+
+
 def priority_class(name: str, value: int) -> Object:
     return {
         "apiVersion": "scheduling.k8s.io/v1",

@@ -19,7 +19,7 @@ from fettle.cluster import NodeView
 from fettle.config import ExtenderSettings, Settings
 from fettle.observing import DecisionMetrics, ExtenderMetrics
 from fettle.records import DecisionLog, Journal, Recorder
-from fettle.scheduling import Answers
+from fettle.scheduling import Answers, OwnerRefusals
 from tests.fettle import building as b
 from tests.fettle.others import WatchedPublisher
 
@@ -55,6 +55,7 @@ class Extender:
         metrics = ExtenderMetrics(self.registry)
         self.misconfiguration = Misconfiguration(metrics, all_settings.scheduler.names)
         self.recent = RecentPods() if recent is None else recent
+        self.refusals = OwnerRefusals()
         self.arrivals = Arrivals()
         self.recorder = Recorder(
             self.answers,
@@ -71,6 +72,7 @@ class Extender:
             misconfiguration=self.misconfiguration,
             recent=self.recent,
             recorder=self.recorder,
+            refusals=self.refusals,
         )
         self.client: aiohttp.ClientSession
         self.port = 0

@@ -1,0 +1,86 @@
+"""Which nodes' kubelets refused pods of a workload, for the next pods of that workload.
+
+A kubelet that refuses one pod of a Job or ReplicaSet usually refuses the next one too, and that one
+comes at once. Until the node's health shows it, the owner's own pods go elsewhere. They are only
+the owner's word, so they count for its own pods and nobody else's (decisions 0010 and 0040).
+"""
+
+import time
+from collections.abc import Callable, Set
+
+from cachetools import LRUCache, TTLCache
+
+from fettle.api import core
+from fettle.api.kinds import WireObject
+from fettle.api.meta import unix_s
+
+KEEP_S = 600.0
+"""How long a refusal counts: a Job pauses up to six minutes before it tries again."""
+ANSWERED_S = 60.0
+"""How long after an answer the kubelet's word on that pod is awaited."""
+MOST_OWNERS = 2000
+MOST_NODES = 100
+"""How many nodes are remembered for one owner: the last ones."""
+_REFUSED = "UnexpectedAdmissionError"
+_REJECTED = "Pod was rejected"
+"""Begins the message of every refusal of a kubelet since Kubernetes 1.28."""
+
+
+class OwnerRefusals:
+    """Follows pods, by the UIDs of their controllers. `clock` is in Unix seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._refused: LRUCache[str, dict[str, float]] = LRUCache(MOST_OWNERS)
+        """For each owner, when each node last refused a pod of its; the last node comes last."""
+        self._answered: TTLCache[str, None] = TTLCache(MOST_OWNERS, ANSWERED_S)
+
+    def put(self, new: WireObject) -> None:
+        """An object as it is now, before a view shows it."""
+        if not isinstance(new, core.Pod) or not is_refused(new):
+            return
+        now, owner = self._clock(), _owner_of(new)
+        at = _refused_at(new, now)
+        if not owner or now - at >= KEEP_S:
+            return
+        nodes = self._refused.setdefault(owner, {})
+        nodes[new.node_name] = max(at, nodes.pop(new.node_name, at))
+        if len(nodes) > MOST_NODES:
+            del nodes[next(iter(nodes))]
+
+    def nodes_for(self, pod: core.Pod) -> Set[str]:
+        """The nodes whose kubelets lately refused a pod of this pod's owner."""
+        if not self._refused or not (nodes := self._refused.get(_owner_of(pod))):
+            return frozenset()
+        since = self._clock() - KEEP_S
+        return frozenset(name for name, at in nodes.items() if at > since)
+
+    def answered(self, pod: core.Pod) -> None:
+        """A node was found for this pod, so soon its kubelet may refuse it."""
+        if owner := _owner_of(pod):
+            self._answered[owner] = None
+
+    def may_follow(self, pod: core.Pod) -> bool:
+        """Whether this pod may be in the place of one that was answered a moment ago."""
+        return bool(owner := _owner_of(pod)) and owner in self._answered
+
+
+def is_refused(pod: core.Pod) -> bool:
+    """Whether the kubelet of its node refused the pod: none of its containers ever started."""
+    status = pod.status
+    if status is None or status.phase != "Failed" or not pod.node_name:
+        return False
+    return status.reason == _REFUSED or status.message.startswith(_REJECTED)
+
+
+def _refused_at(pod: core.Pod, now: float) -> float:
+    """When, by the node's clock as far as that is possible."""
+    created = unix_s(pod.metadata.creation_timestamp, 0.0)
+    started = pod.status.start_time if pod.status is not None else None
+    return min(max(created, unix_s(started, created)), now)
+
+
+def _owner_of(pod: core.Pod) -> str:
+    """The UID of the pod's controller; "" if it has none."""
+    controller = pod.metadata.controller
+    return controller.uid if controller is not None else ""
