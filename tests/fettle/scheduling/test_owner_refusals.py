@@ -1,0 +1,103 @@
+"""What is remembered of kubelets' refusals for the owner of the refused pods."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from fettle.api import core
+from fettle.api.meta import ObjectMeta, OwnerReference
+from fettle.scheduling import owner_refusals
+from fettle.scheduling.owner_refusals import KEEP_S, MOST_NODES, OwnerRefusals, is_refused
+
+NOW = 1_000_000.0
+NEXT = core.Pod(
+    metadata=ObjectMeta(name="next", owner_references=(OwnerReference(uid="o", controller=True),))
+)
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def refused(
+    node: str,
+    reason: str = "UnexpectedAdmissionError",
+    message: str = "",
+    *,
+    started: float = NOW,
+    created: float = NOW - 10,
+) -> core.Pod:
+    status = core.PodStatus(phase="Failed", reason=reason, message=message, start_time=at(started))
+    metadata = msgspec.structs.replace(NEXT.metadata, creation_timestamp=at(created))
+    return core.Pod(metadata=metadata, spec=core.PodSpec(node_name=node), status=status)
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_it"),
+    [
+        (refused("n"), True),
+        (refused("n", "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu"), True),
+        (refused("n", "Evicted", "The node was low on resource: memory."), False),
+        (refused("n", ""), False),
+        (refused(""), False),
+        (NEXT, False),
+    ],
+)
+def test_a_kubelet_refused_a_pod_that_failed_before_any_container_started(
+    pod: core.Pod, is_it: bool
+) -> None:
+    assert is_refused(pod) == is_it
+
+
+def test_a_refusal_is_forgotten_after_a_while_and_a_newer_one_counts_anew() -> None:
+    clock = Clock()
+    refusals = OwnerRefusals(clock)
+    refusals.put(refused("n"))
+    assert refusals.nodes_for(NEXT) == {"n"}
+    clock.now += KEEP_S - 1
+    refusals.put(refused("n", started=clock.now))
+    clock.now += KEEP_S - 1
+    assert refusals.nodes_for(NEXT) == {"n"}
+    refusals.put(refused("n"))  # the first one, listed again
+    clock.now += 1
+    assert refusals.nodes_for(NEXT) == set()
+
+
+def test_after_a_restart_a_refusal_counts_from_when_it_was() -> None:
+    refusals = OwnerRefusals(Clock())
+    refusals.put(refused("old", started=NOW - KEEP_S, created=NOW - KEEP_S))
+    refusals.put(refused("slow-clock", started=0.0))
+    refusals.put(refused("fast-clock", started=2 * NOW))
+    assert refusals.nodes_for(NEXT) == {"slow-clock", "fast-clock"}
+
+
+def test_pods_without_a_controller_are_not_followed() -> None:
+    refusals = OwnerRefusals(Clock())
+    alone = msgspec.structs.replace(refused("n"), metadata=ObjectMeta(name="alone"))
+    refusals.put(alone)
+    refusals.answered(alone)
+    assert refusals.nodes_for(alone) == set()
+    assert not refusals.may_follow(alone)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals = OwnerRefusals(Clock())
+    for number in range(MOST_NODES + 1):
+        refusals.put(refused(f"n{number}"))
+    assert refusals.nodes_for(NEXT) == {f"n{number}" for number in range(1, MOST_NODES + 1)}
+    monkeypatch.setattr(owner_refusals, "MOST_OWNERS", 2)
+    few = OwnerRefusals(Clock())
+    for owner in "oxy":
+        reference = (OwnerReference(uid=owner, controller=True),)
+        pod = refused("n")
+        metadata = msgspec.structs.replace(pod.metadata, owner_references=reference)
+        few.put(msgspec.structs.replace(pod, metadata=metadata))
+    assert few.nodes_for(NEXT) == set()
