@@ -16,6 +16,8 @@ from webhook.mutate.injection import Injection
 from webhook.patches import FieldPath, fields_matching, value_at
 
 DEFAULT_BACKOFF_LIMIT = 6
+REFUSALS_LEFT = 6
+"""How many refusals by kubelets an injected backoffLimit leaves room for."""
 DEFAULT_REPLACEMENT = "TerminatingOrFailed"
 _MAX_INT32 = 2**31 - 1
 _IGNORED = ("DisruptionTarget", DEVICE_FAILED)
@@ -46,6 +48,8 @@ def inject_job_failure_policy(injection: Injection, failure: Failure) -> None:
         return
     if why := _what_is_missing(injection, _SPEC, failure):
         injection.warn(why)
+    if why := _why_refusals_may_fail_it(spec, _SPEC, failure):
+        injection.warn(why)
     _limit_each_index(injection, spec, failure)
     if failure.ignore_disruptions or failure.fail_job_on_exit_codes:
         _inject_failure_policy(injection, failure)
@@ -71,7 +75,11 @@ def warn_of_job_templates(injection: Injection, failure: Failure, path: str) -> 
         why = _why_not_countable(mapping(value_at(injection.document, field.path)))
         if why and _wanted(failure):
             injection.warn(f"{field.name}: {why}")
-        elif why := _what_is_missing(injection, field, failure):
+            continue
+        if why := _what_is_missing(injection, field, failure):
+            injection.warn(why)
+        job = mapping(value_at(injection.document, field.path))
+        if why := _why_refusals_may_fail_it(job, field, failure):
             injection.warn(why)
 
 
@@ -140,6 +148,20 @@ def _what_is_missing(injection: Injection, spec: FieldPath, failure: Failure) ->
     return f"{field.name} is left as written, and {', '.join(said)}"
 
 
+def _why_refusals_may_fail_it(spec: Raw, field: FieldPath, failure: Failure) -> str:
+    """How refusals by kubelets can fail the Job by the limit that its author wrote; "" if a few
+    cannot.
+
+    No podFailurePolicy matches such a pod: it has no exit code and no condition.
+    """
+    limit = integer(spec.get("backoffLimit"))
+    if limit is None or not failure.ignore_disruptions or limit >= DEFAULT_BACKOFF_LIMIT:
+        return ""
+    pods = "one pod that its kubelet refuses" if limit == 0 else f"{limit + 1} such pods"
+    counts = "a pod that its kubelet refuses counts against it, whatever podFailurePolicy says"
+    return f"{field.at('backoffLimit').name} is {limit}: {counts}, so {pods} can fail the Job"
+
+
 def _acted_on(spec: Raw, failure: Failure) -> list[int]:
     """The exit codes to restart on that a rule of the podFailurePolicy acts on too."""
     restarted: set[int] = {*failure.restart_container_on_exit_codes}
@@ -203,10 +225,11 @@ def _limit_each_index(injection: Injection, spec: Raw, failure: Failure) -> None
 
 
 def _backoff_limit(spec: Raw) -> int | None:
-    """The backoffLimit to set: six incidents, though each fails all pods that run at once.
+    """The backoffLimit to set: six incidents, though each fails all pods that run at once, and
+    some refusals by kubelets. None: leave it as it is.
 
     A device that crashes a gang fails all its pods before anybody can mark them as failed by the
-    device. None: leave it as it is.
+    device. No rule can tell a pod that its kubelet refused (decision 0006).
     """
     # With a limit for each index, the API's default is no longer 6.
     written = integer(spec.get("backoffLimit"))
@@ -218,8 +241,7 @@ def _backoff_limit(spec: Raw) -> int | None:
     parallelism = 1 if parallelism is None else parallelism
     completions = integer(spec.get("completions"))
     at_once = parallelism if completions is None else min(parallelism, completions)
-    limit = min(DEFAULT_BACKOFF_LIMIT * max(at_once, 1), _MAX_INT32)
-    return limit if limit != DEFAULT_BACKOFF_LIMIT else None
+    return min(DEFAULT_BACKOFF_LIMIT * max(at_once, 1) + REFUSALS_LEFT, _MAX_INT32)
 
 
 # --- JobSets

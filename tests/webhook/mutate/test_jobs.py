@@ -27,14 +27,14 @@ async def test_a_training_job_gets_a_pod_failure_policy_and_its_pods_the_annotat
     done = await mutated(job(TRAINING, parallelism=8, completions=8))
     assert done["spec"]["podFailurePolicy"] == {"rules": RULES}
     assert done["spec"]["podReplacementPolicy"] == "Failed"
-    assert done["spec"]["backoffLimit"] == 48
+    assert done["spec"]["backoffLimit"] == 54
     assert done["spec"]["template"]["metadata"]["annotations"] == TRAINING
     assert injected(done) == {
         "policy": "training",
         "values": {
             "spec.podFailurePolicy": {"rules": RULES},
             "spec.podReplacementPolicy": "Failed",
-            "spec.backoffLimit": 48,
+            "spec.backoffLimit": 54,
             "spec.template.metadata.annotations[fettle.dev/policy]": "training",
         },
     }
@@ -43,21 +43,39 @@ async def test_a_training_job_gets_a_pod_failure_policy_and_its_pods_the_annotat
 @pytest.mark.parametrize(
     ("spec", "limit"),
     [
-        ({}, 6),
+        ({}, 12),
         ({"backoffLimit": 0, "parallelism": 8, "completions": 8}, 0),
         ({"backoffLimit": 7, "parallelism": 8, "completions": 8}, 7),
-        ({"parallelism": 8, "completions": 2}, 12),
-        ({"parallelism": 8, "completions": None}, 48),
-        ({"parallelism": 0}, 6),
+        ({"parallelism": 8, "completions": 2}, 18),
+        ({"parallelism": 8, "completions": None}, 54),
+        ({"parallelism": 0}, 12),
         ({"parallelism": 2**31 - 1, "completions": None}, 2**31 - 1),
         ({"parallelism": 8, "completions": 8, "backoffLimitPerIndex": 1}, 6),
         ({"backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 1}, 2**31 - 1),
     ],
 )
-async def test_the_backoff_limit_is_six_for_each_parallel_pod_unless_it_was_written(
+async def test_the_backoff_limit_is_six_for_each_parallel_pod_and_six_unless_it_was_written(
     spec: Object, limit: int
 ) -> None:
     assert (await mutated(job(TRAINING, **spec)))["spec"]["backoffLimit"] == limit
+
+
+@pytest.mark.parametrize(
+    ("limit", "who"), [(0, "one pod that its kubelet refuses"), (1, "2 such pods")]
+)
+async def test_a_written_limit_that_a_few_refusals_by_kubelets_reach_is_warned_of(
+    limit: int, who: str
+) -> None:
+    (said,) = (await mutation(job(TRAINING, backoffLimit=limit))).warnings
+    assert said.endswith(
+        f"spec.backoffLimit is {limit}: a pod that its kubelet refuses counts against it, whatever "
+        f"podFailurePolicy says, so {who} can fail the Job"
+    )
+
+
+@pytest.mark.parametrize("spec", [{"backoffLimit": 6}, {"backoffLimit": 7}, {}], ids=repr)
+async def test_a_limit_that_leaves_room_is_not_warned_of(spec: Object) -> None:
+    assert not (await mutation(job(TRAINING, **spec))).warnings
 
 
 async def test_a_replacement_policy_that_is_right_already_is_not_touched() -> None:
