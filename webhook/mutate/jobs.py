@@ -79,7 +79,9 @@ def warn_of_job_templates(injection: Injection, failure: Failure, path: str) -> 
         if why := _what_is_missing(injection, field, failure):
             injection.warn(why)
         job = mapping(value_at(injection.document, field.path))
-        if why := _why_refusals_may_fail_it(job, field, failure):
+        # A JobSet's Jobs fail so that it restarts them all; its own maxRestarts counts.
+        in_jobset = injection.document.get("kind") == "JobSet"
+        if not in_jobset and (why := _why_refusals_may_fail_it(job, field, failure)):
             injection.warn(why)
 
 

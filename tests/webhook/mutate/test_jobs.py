@@ -78,6 +78,22 @@ async def test_a_limit_that_leaves_room_is_not_warned_of(spec: Object) -> None:
     assert not (await mutation(job(TRAINING, **spec))).warnings
 
 
+async def test_the_limit_of_a_cron_jobs_jobs_is_warned_of_and_that_of_a_job_sets_is_not() -> None:
+    spec = {**job()["spec"], "backoffLimit": 0}
+    for kind, group, jobs in (
+        ("CronJob", "batch/v1", {"jobTemplate": {"spec": spec}}),
+        (
+            "JobSet",
+            "jobset.x-k8s.io/v1alpha2",
+            {"replicatedJobs": [{"name": "w", "template": {"spec": spec}}]},
+        ),
+    ):
+        metadata = {"name": "x", "namespace": "default", "annotations": TRAINING}
+        made = {"apiVersion": group, "kind": kind, "metadata": metadata, "spec": jobs}
+        said = [w for w in (await mutation(made)).warnings if "backoffLimit is 0" in w]
+        assert len(said) == (kind == "CronJob")
+
+
 async def test_a_replacement_policy_that_is_right_already_is_not_touched() -> None:
     patch = (await mutation(job(TRAINING, podReplacementPolicy="Failed"))).patch
     assert "/spec/podReplacementPolicy" not in [operation.path for operation in patch]
