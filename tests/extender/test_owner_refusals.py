@@ -68,6 +68,17 @@ async def test_whole_nodes_are_answered_alike(three: Extender) -> None:
     assert [node["metadata"]["name"] for node in reply["Nodes"]["items"]] == ["b", "c"]
 
 
+@pytest.mark.parametrize(("mode", "others"), [("steer", 10), ("observe", 0)])
+async def test_where_nothing_may_be_refused_such_a_node_passes_and_steer_ranks_it_last(
+    three: Extender, mode: str, others: int
+) -> None:
+    nodes = three.publisher.view.nodes.values()
+    three.show(*nodes, namespaces={"default": {"fettle.dev/mode": mode}})
+    three.refusals.put(refused_on("a"))
+    assert (await three.filter(owned(), *"abc"))["NodeNames"] == ["a", "b", "c"]
+    assert await three.prioritize(owned(), *"abc") == {"a": 0, "b": others, "c": others}
+
+
 async def test_the_scores_prepared_after_filter_are_of_the_nodes_that_are_left(
     three: Extender,
 ) -> None:
