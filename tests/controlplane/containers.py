@@ -47,7 +47,7 @@ class Container:
         customized = self._folder / "python"
         customized.mkdir(exist_ok=True)
         (customized / "sitecustomize.py").write_text(_ACCOUNT)
-        given = {v["name"]: v["value"] for v in self.spec.get("env", [])}
+        given = {v["name"]: self._outside(v["value"]) for v in self.spec.get("env", [])}
         self.process = Process(
             "container",
             [sys.executable, "-m", "fettle", *arguments],
@@ -85,11 +85,14 @@ class Container:
         return list(self.scratch.rglob("*"))
 
     def _mount(self, declared: list[dict[str, Any]], volumes: Volumes) -> None:
-        sources = {volume["name"]: _source(volume) for volume in declared}
+        empty = [volume["name"] for volume in declared if "emptyDir" in volume]
+        sources = {v["name"]: _source(v) for v in declared if v["name"] not in empty}
         for mount in self.spec.get("volumeMounts", []):
-            assert mount["readOnly"] is True
             where = self._inside(mount["mountPath"])
             where.mkdir(parents=True)
+            if mount["name"] in empty:
+                continue
+            assert mount["readOnly"] is True
             name, renamed = sources[mount["name"]]
             for file, content in volumes[name].items():
                 if not renamed or file in renamed:
