@@ -116,7 +116,7 @@ async def test_a_restart_and_an_extender_of_its_own_know_the_trace_of_a_fault_th
         after = await shown(process, "gpu-1")
         assert abs(after["score"] - before["score"]) < 0.01
         assert abs(after["since"] - before["since"]) < 0.001
-    assert "memory" not in (await other.browse("/readyz", verbose=""))[1]
+    assert "memory:" not in (await other.browse("/readyz", verbose=""))[1]
 
 
 async def test_what_somebody_edits_or_deletes_counts_for_nothing_and_is_written_again(

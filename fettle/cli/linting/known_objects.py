@@ -187,7 +187,7 @@ async def _of_cluster(kubeconfig: Path, settings: Settings, evaluator: Evaluator
 
     publisher = Publisher()
     session = await Session.open(kubeconfig)
-    watched = kinds.read_with(settings.lint.watch)
+    watched = [k for k in kinds.read_with(settings.lint.watch) if k is not kinds.DEVICE_HEALTH]
     writer = Writer(_inventory(settings), publisher, watched=watched)
     work = asyncio.gather(writer.run(), ClusterFeed(session, kinds=watched).run(writer))
     synced = asyncio.ensure_future(_synced(publisher))
