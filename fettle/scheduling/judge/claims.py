@@ -184,7 +184,8 @@ def claims_part(
             )
     worst: Part | None = None
     # Where nothing can be allocated, none of them is placed either.
-    in_flight = in_flight if predicted.found is AllocationStatus.FITS else 0
+    counts = part.value is not None and predicted.found is AllocationStatus.FITS
+    in_flight = in_flight if counts else 0
     for _ in range(in_flight):
         if predicted.found is not AllocationStatus.FITS:
             break
