@@ -1,0 +1,427 @@
+"""Plays a plan: devices fail and are mended, pods run, fail and are made anew, work gets done.
+
+It knows nothing of schedulers. A `World` places the pods, and is told what kubelets, device plugins
+and monitors say. Times are hours since the replay began; the world drives the clock.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from tests.goodput.plan import GPUS, FaultKind, JobKind, Plan, PlannedFault, PlannedJob, Scenario
+
+REFUSAL_H = 10 / 3600
+"""How long a kubelet takes to refuse a pod: 554 pods in 106 minutes (pytorch/ci-infra#1057)."""
+REPAIR_SHOWS_H = 0.03
+"""Until the report of a fault that is over is withdrawn."""
+FLAP_H = 1.0
+"""How long on average a report that comes and goes stays, or stays away."""
+SWALLOWED = (
+    "Pod was rejected: Allocate failed due to device plugin GetPreferredAllocation rpc failed with "
+    "err: rpc error: code = Unknown desc = error getting list of preferred allocation devices: "
+    "unable to retrieve list of available devices: error getting device handle from uuid: GPU is "
+    "lost, which is unexpected"
+)
+"""What a kubelet says of a pod that it refuses (pytorch/ci-infra#1057)."""
+
+
+@dataclass(eq=False)
+class Fault:
+    name: str
+    kind: FaultKind
+    node: Node
+    device: Device | None
+    reported: bool = False
+    was_reported: bool = False
+
+    @property
+    def is_real(self) -> bool:
+        return self.name != "false"
+
+
+@dataclass(eq=False)
+class Device:
+    node: Node
+    index: int
+    uuid: str
+    pci: str
+    pod: Pod | None = None
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def withdrawn(self) -> bool:
+        return any(fault.reported and fault.kind.shows.withdrawn for fault in self.faults)
+
+    @property
+    def is_sound(self) -> bool:
+        return not any(fault.is_real for fault in (*self.faults, *self.node.faults))
+
+
+@dataclass(eq=False)
+class Node:
+    name: str
+    devices: list[Device] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def all_faults(self) -> list[Fault]:
+        return self.faults + [fault for device in self.devices for fault in device.faults]
+
+    def reported(self) -> list[Fault]:
+        return [fault for fault in self.all_faults() if fault.reported]
+
+    @property
+    def refuses(self) -> Fault | None:
+        return next((fault for fault in self.faults if fault.kind.shows.refuses), None)
+
+
+@dataclass(eq=False)
+class Pod:
+    """`state`: pending, running, then Succeeded, Failed or killed."""
+
+    name: str
+    job: Job
+    created_h: float
+    state: str = "pending"
+    node: Node | None = None
+    bound_h: float = 0.0
+    devices: list[Device] = field(default_factory=list)
+
+    @property
+    def gpus(self) -> int:
+        return self.job.kind.gpus
+
+    def faults(self) -> Iterator[Fault]:
+        """The real faults that it runs on."""
+        assert self.node is not None
+        for fault in (*self.node.faults, *(f for device in self.devices for f in device.faults)):
+            if fault.is_real and not fault.kind.shows.refuses:
+                yield fault
+
+
+@dataclass(eq=False)
+class Job:
+    name: str
+    kind: JobKind
+    arrives_h: float
+    work_h: float
+    done_h: float = 0.0
+    speed: float = 0.0
+    settled_h: float = 0.0
+    attempt: int = 0
+    version: int = 0
+    ended: bool = False
+    pods: dict[str, Pod] = field(default_factory=dict)
+
+
+class World(Protocol):
+    """What a replay tells whoever places pods."""
+
+    def node_changed(self, node: Node) -> None:
+        """What is reported about the node changed."""
+
+    def pod_created(self, pod: Pod) -> None: ...
+
+    def pod_started(self, pod: Pod) -> None: ...
+
+    def pod_ended(self, pod: Pod, phase: str, refusal: str) -> None:
+        """`phase`: Succeeded, Failed, or "" if somebody deleted it; `refusal` is the kubelet's."""
+
+
+@dataclass
+class Figures:
+    """Sums over the time after the warm-up, in device-hours unless it is said."""
+
+    useful: float = 0.0
+    lost: float = 0.0
+    occupied: float = 0.0
+    starts: int = 0
+    starts_on_bad: int = 0
+    starts_on_visibly_bad: int = 0
+    failures: int = 0
+    stranded: float = 0.0
+    """Sound devices idle while a pod waits that would fit there."""
+    sound: float = 0.0
+    faults: int = 0
+    waits_h: list[float] = field(default_factory=list)
+    """Of each pod that was bound, and of those that still wait at the end."""
+    bad_by_kind: Counter[str] = field(default_factory=Counter)
+    failed_by_cause: Counter[str] = field(default_factory=Counter)
+
+
+class Replay:
+    def __init__(self, scenario: Scenario, plan: Plan, seed: int) -> None:
+        self.scenario = scenario
+        self.now_h = 0.0
+        self.figures = Figures()
+        self.pods: dict[str, Pod] = {}
+        """Those that are pending or running."""
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._draw = random.Random(seed * 7 + 1)
+        self._world: World
+        self.nodes = _make_nodes(scenario, random.Random(seed + 1))
+        for fault in plan.faults:
+            self._at(fault.begins_h, partial(self._begin, fault))
+        for job in plan.jobs:
+            self._at(job.arrives_h, partial(self._arrive, job))
+
+    def begin(self, world: World) -> None:
+        self._world = world
+
+    # --- the clock
+
+    def next_h(self) -> float | None:
+        """When something happens next; None if nothing will."""
+        return self._events[0][0] if self._events else None
+
+    def advance(self, to_h: float) -> None:
+        """Let everything happen that happens until then."""
+        while self._events and self._events[0][0] <= to_h:
+            at_h, _, happen = heapq.heappop(self._events)
+            self.now_h = max(self.now_h, at_h)
+            happen()
+        self.now_h = max(self.now_h, to_h)
+
+    def _at(self, hour: float, happen: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (hour, self._count, happen))
+
+    @property
+    def _counts(self) -> bool:
+        return self.scenario.warmup_h <= self.now_h <= self.scenario.hours
+
+    # --- faults
+
+    def _begin(self, planned: PlannedFault) -> None:
+        node = self.nodes[planned.node]
+        device = None if planned.gpu is None else node.devices[planned.gpu]
+        fault = Fault(planned.name, planned.kind, node, device)
+        (device or node).faults.append(fault)
+        if self._counts and fault.is_real:
+            self.figures.faults += 1
+        self._changed(fault)
+        shows = fault.kind.shows
+        if shows.is_reported:
+            delay_h = fault.kind.delay_h * self._draw.uniform(0.5, 1.5)
+            self._at(self.now_h + delay_h, lambda: self._report(fault, reported=True))
+        self._at(planned.ends_h, lambda: self._end(fault))
+
+    def _report(self, fault: Fault, *, reported: bool) -> None:
+        if fault not in (fault.device or fault.node).faults:
+            return
+        fault.reported = reported
+        fault.was_reported |= reported
+        self._world.node_changed(fault.node)
+        if fault.kind.shows.flaps:
+            pause_h = self._draw.expovariate(1 / FLAP_H)
+            self._at(self.now_h + pause_h, lambda: self._report(fault, reported=not reported))
+
+    def _end(self, fault: Fault) -> None:
+        (fault.device or fault.node).faults.remove(fault)
+        self._changed(fault)
+        if self.scenario.reboots and fault.is_real and fault.name not in ("thermal", "silent"):
+            for pod in _pods_of(fault.node.devices):
+                self.fail(pod, "reboot")
+        node = fault.node
+        self._at(self.now_h + REPAIR_SHOWS_H, lambda: self._world.node_changed(node))
+
+    def _changed(self, fault: Fault) -> None:
+        """A fault began or ended: work on it goes on at another speed, or fails some time."""
+        devices = [fault.device] if fault.device is not None else fault.node.devices
+        for pod in _pods_of(devices):
+            self._settle(pod.job)
+            self._doom(pod, fault)
+
+    def _doom(self, pod: Pod, fault: Fault) -> None:
+        if not fault.kind.fails_h or not fault.is_real:
+            return
+        fails_h = self.now_h + self._draw.expovariate(1 / fault.kind.fails_h)
+        self._at(fails_h, lambda: self._fail_by(pod, fault))
+
+    def _fail_by(self, pod: Pod, fault: Fault) -> None:
+        if pod.state == "running" and fault in (fault.device or fault.node).faults:
+            self.fail(pod, fault.name)
+
+    # --- pods
+
+    def bind(self, pod: Pod, node: Node, devices: list[Device] | None = None) -> None:
+        """A pod was placed. Without `devices` they are drawn as the kubelet draws them."""
+        assert pod.state == "pending"
+        pod.node, pod.bound_h = node, self.now_h
+        if self._counts:
+            self.figures.waits_h.append(self.now_h - max(pod.created_h, self.scenario.warmup_h))
+        if (fault := node.refuses) is not None:
+            self._count_start(pod, [fault], visible=fault.was_reported)
+            fault.was_reported = True
+            self._refuse(pod, "refused", SWALLOWED)
+            return
+        if devices is None:
+            free = [each for each in node.devices if each.pod is None and not each.withdrawn]
+            if len(free) < pod.gpus:
+                lacking = f"Requested: {pod.gpus}, Available: {len(free)}"
+                self._refuse(
+                    pod,
+                    "too few",
+                    "Pod was rejected: Allocate failed due to requested number of devices "
+                    f"unavailable for nvidia.com/gpu. {lacking}, which is unexpected",
+                )
+                return
+            devices = self._draw.sample(free, pod.gpus)
+        pod.devices, pod.state = devices, "running"
+        for device in devices:
+            device.pod = pod
+        faults = [*pod.faults()]
+        visible = any(f.reported or (f.was_reported and f.kind.shows.flaps) for f in faults)
+        self._count_start(pod, faults, visible=visible)
+        for fault in faults:
+            self._doom(pod, fault)
+        self._settle(pod.job)
+        self._world.pod_started(pod)
+
+    def _refuse(self, pod: Pod, cause: str, why: str) -> None:
+        def refuse() -> None:
+            if pod.name in self.pods:  # its job may have failed meanwhile
+                self.fail(pod, cause, why)
+
+        self._at(self.now_h + REFUSAL_H, refuse)
+
+    def _count_start(self, pod: Pod, faults: list[Fault], *, visible: bool) -> None:
+        if not self._counts:
+            return
+        figures = self.figures
+        figures.starts += 1
+        if faults:
+            figures.starts_on_bad += 1
+            figures.starts_on_visibly_bad += visible
+            figures.bad_by_kind[faults[0].name] += 1
+
+    def fail(self, pod: Pod, cause: str, refusal: str = "") -> None:
+        """A pod failed; its job falls back to its last checkpoint, and its pods are made anew."""
+        job = pod.job
+        self._settle(job)
+        if self._counts:
+            self.figures.failures += 1
+            self.figures.failed_by_cause[cause] += 1
+        if job.kind.policy == "training":
+            every_h = self.scenario.checkpoint_h
+            kept_h = int(job.done_h / every_h + 1e-9) * every_h
+            lost = (job.done_h - kept_h) * job.kind.gpus * job.kind.pods
+            if self._counts:
+                self.figures.useful -= lost
+                self.figures.lost += lost
+            job.done_h = kept_h
+        self._release(pod, "Failed", refusal)
+        for other in [*job.pods.values()]:
+            self._release(other, "")
+        job.speed, job.version = 0.0, job.version + 1
+        self._at(self.now_h + self.scenario.restart_h, lambda: self._make_pods(job))
+
+    def _release(self, pod: Pod, phase: str, refusal: str = "") -> None:
+        for device in pod.devices:
+            device.pod = None
+        if pod.state == "running":
+            since_h = max(pod.bound_h, self.scenario.warmup_h)
+            self.figures.occupied += max(0.0, self._until_h() - since_h) * pod.gpus
+        pod.state = phase or "killed"
+        del pod.job.pods[pod.name], self.pods[pod.name]
+        self._world.pod_ended(pod, phase, refusal)
+
+    def _until_h(self) -> float:
+        return min(self.now_h, self.scenario.hours)
+
+    # --- jobs
+
+    def _arrive(self, planned: PlannedJob) -> None:
+        job = Job(planned.name, planned.kind, self.now_h, planned.work_h, settled_h=self.now_h)
+        self._make_pods(job)
+
+    def _make_pods(self, job: Job) -> None:
+        job.attempt += 1
+        for index in range(job.kind.pods):
+            pod = Pod(f"{job.name}-{index}-{job.attempt}", job, self.now_h)
+            self.pods[pod.name] = job.pods[pod.name] = pod
+            self._world.pod_created(pod)
+
+    def _settle(self, job: Job) -> None:
+        """Credit the work that was done at the old speed, and reckon the new one."""
+        done_h = min(job.speed * (self.now_h - job.settled_h), job.work_h - job.done_h)
+        if done_h > 0:
+            job.done_h += done_h
+            since_h = max(job.settled_h, self.scenario.warmup_h)
+            counted = min(done_h, max(0.0, self._until_h() - since_h) * job.speed)
+            self.figures.useful += counted * job.kind.gpus * job.kind.pods
+        job.settled_h = self.now_h
+        pods = job.pods.values()
+        together = len(pods) == job.kind.pods and all(pod.state == "running" for pod in pods)
+        speeds = (fault.kind.speed for pod in pods for fault in pod.faults()) if together else ()
+        job.speed = min(speeds, default=1.0) if together else 0.0
+        job.version += 1
+        if job.speed > 0:
+            version = job.version
+            ends_h = self.now_h + (job.work_h - job.done_h) / job.speed
+            self._at(ends_h, lambda: self._finish(job, version))
+
+    def _finish(self, job: Job, version: int) -> None:
+        if version != job.version or job.ended:
+            return
+        self._settle(job)
+        job.ended = True
+        for pod in [*job.pods.values()]:
+            self._release(pod, "Succeeded")
+
+    # --- figures
+
+    def sample(self, span_h: float, *, waited_h: float = 0.25) -> None:
+        """Add what is idle now, for so many hours."""
+        if not self._counts:
+            return
+        waiting = [
+            pod.gpus
+            for pod in self.pods.values()
+            if pod.node is None and self.now_h - pod.created_h > waited_h
+        ]
+        smallest = min(waiting, default=None)
+        for node in self.nodes:
+            self.figures.sound += sum(device.is_sound for device in node.devices) * span_h
+            if node.faults or smallest is None:
+                continue
+            free = [each for each in node.devices if each.pod is None and not each.withdrawn]
+            if len(free) >= smallest:
+                self.figures.stranded += sum(device.is_sound for device in free) * span_h
+
+    def finish(self) -> Figures:
+        """At the end: what still runs and waits counts too."""
+        jobs = {pod.job.name: pod.job for pod in self.pods.values()}
+        for job in jobs.values():
+            self._settle(job)
+        for pod in self.pods.values():
+            if pod.state == "running":
+                since_h = max(pod.bound_h, self.scenario.warmup_h)
+                self.figures.occupied += (self.scenario.hours - since_h) * pod.gpus
+            elif pod.node is None:
+                since_h = max(pod.created_h, self.scenario.warmup_h)
+                self.figures.waits_h.append(self.scenario.hours - since_h)
+        return self.figures
+
+
+def _pods_of(devices: Iterable[Device]) -> list[Pod]:
+    return [*dict.fromkeys(device.pod for device in devices if device.pod is not None)]
+
+
+def _make_nodes(scenario: Scenario, rng: random.Random) -> list[Node]:
+    nodes = []
+    for number in range(scenario.nodes):
+        node = Node(f"gpu-{number:03d}")
+        for index in range(GPUS):
+            name = f"GPU-{uuid.UUID(int=rng.getrandbits(128), version=4)}"
+            pci = f"0000:{0x18 + 0x10 * index:02x}:00.0"
+            node.devices.append(Device(node, index, name, pci))
+        nodes.append(node)
+    return nodes
