@@ -1,8 +1,7 @@
 """A workload loses one pod to a node that swallows pods, and no second one.
 
 The scheduler prefers the node with the most idle processors, so that is the one whose kubelet
-refuses pods. The other node is worn, and what the refusals say of the first lowers its score less:
-only what is remembered for the owner leads the next pod away.
+refuses pods.
 """
 
 from __future__ import annotations
