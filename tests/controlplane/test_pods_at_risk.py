@@ -187,7 +187,7 @@ async def test_a_pod_bound_while_fettle_was_away_is_listed_from_its_start(
 ) -> None:
     await create_node(api, objects.node("n", 8))
     fettle = await start_fettle("extender")
-    await register_extender(control_plane, fettle)
+    await register_extender(control_plane, fettle, ignorable=True)
     await fettle.stop()
     await kubelet.set_node_condition(
         "n", "AcceleratedHardwareReady", "False", "NvidiaDoubleBitError", "ECC"

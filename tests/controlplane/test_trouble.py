@@ -108,7 +108,8 @@ async def test_as_shipped_pods_with_devices_wait_while_fettle_knows_too_little(
         await api.create(objects.pod("plain"))
         assert await waiting.bound(api, "plain") == "w0"
         relay.to_port = control_plane.ports.api_server
-        assert await waiting.bound(api, "waits") == "w0"
+        # Both try again after pauses of their own.
+        assert await waiting.bound(api, "waits", timeout_s=120) == "w0"
 
 
 @pytest.mark.parametrize("ignorable", [True, False])
