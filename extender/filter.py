@@ -159,7 +159,7 @@ class Filter:
         self._refusals.answered(done.pod)
         uid, passed = done.pod.metadata.uid, done.narrowed.passed
         self._next_prioritize.prepare(done.demand, done.body, passed, done.edition, uid)
-        self._recorder.filtered(done.pod, done.table, *done.narrowed)
+        self._recorder.filtered_before_prioritize(done.pod, done.table, *done.narrowed)
 
     async def _filter_later(self, pod: core.Pod, demand: Demand, names: list[str]) -> bytes:
         table, narrowed = await self._narrowed(pod, demand, names)

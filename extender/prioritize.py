@@ -43,7 +43,7 @@ class Prioritize:
         prepared = self._next.take(body)
         if prepared is not None and not self._problem():
             self._metrics.decided("prioritize", "passed")
-            self._recorder.ranked(prepared.uid)
+            asyncio.get_running_loop().call_soon(self._recorder.ranked, prepared.uid)
             return prepared.body
         args = wire.decode_args(body)
         names = args.node_names

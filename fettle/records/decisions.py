@@ -7,6 +7,7 @@ them. Times are in Unix seconds.
 import secrets
 from collections.abc import Hashable
 from enum import StrEnum
+from itertools import count
 
 import msgspec
 
@@ -136,5 +137,10 @@ class Decision(Recorded, kw_only=True, gc=False):
         self.preferred = again.preferred
 
 
+_PROCESS = secrets.token_hex(4)
+_NUMBERS = count(1)
+
+
 def new_id() -> str:
-    return secrets.token_hex(6)
+    """An id that no other decision has, of this process or another."""
+    return f"{_PROCESS}-{next(_NUMBERS)}"

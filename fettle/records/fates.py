@@ -57,7 +57,7 @@ class PodFates:
         if not isinstance(new, core.Pod):
             return
         uid = new.metadata.uid
-        decision = self._log.of_pod(uid)
+        decision = self._recorder.of_pod(uid)
         if decision is not None:
             self._unasked.pop(uid, None)
             self._follow(decision, new)
@@ -87,7 +87,7 @@ class PodFates:
 
     def _still_unasked(self, uid: str) -> None:
         pod = self._unasked.get(uid)
-        if pod is not None and self._log.of_pod(uid) is None:
+        if pod is not None and self._recorder.of_pod(uid) is None:
             self._recorder.later(lambda: self._observe(pod))
 
     def _seen(self, before: core.Pod, now: core.Pod) -> None:
@@ -95,14 +95,14 @@ class PodFates:
 
         async def observe() -> None:
             await self._observe(before, now)
-            if (decision := self._log.of_pod(now.metadata.uid)) is not None:
+            if (decision := self._recorder.of_pod(now.metadata.uid)) is not None:
                 self._follow(decision, self._answers.view.pods.get(now.metadata.key, now))
 
         self._recorder.later(observe)
 
     async def _observe(self, pod: core.Pod, bound: core.Pod | None = None) -> None:
         """Decide on a pod as it waits; `bound`: as it has a node meanwhile."""
-        if self._log.of_pod(pod.metadata.uid) is not None:
+        if self._recorder.of_pod(pod.metadata.uid) is not None:
             return
         demand = self._to_place(pod)
         if demand is None or demand.mode is not Mode.OBSERVE or not self._answers.view.synced:

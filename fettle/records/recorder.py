@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -25,6 +25,7 @@ from fettle.records.journal import Journal
 from fettle.records.log import DecisionLog
 from fettle.records.summaries import (
     MOST_PREFERRED,
+    Counted,
     Summaries,
     best_of,
     count_verdicts,
@@ -34,10 +35,22 @@ from fettle.records.summaries import (
 from fettle.scheduling import Answers, Demand, Table, Verdict
 
 WRITE_EVERY_S = 1.0
+PRIORITIZED_WITHIN_S = 0.002
+"""kube-scheduler asks to prioritize within so long after filter, and waits for the answer."""
 MOST_WAITING = 1000
 """Decisions that wait to be judged; beyond that, the oldest are not recorded."""
 
 _LOG = structlog.get_logger(__name__)
+
+
+class _Counts(NamedTuple):
+    """What a filter call said: of how many nodes, and how many and why it refused."""
+
+    nodes: int
+    refused: int
+    why: Counted
+    preferred: dict[str, int]
+    undecided: dict[str, int]
 
 
 class Recorder:
@@ -60,6 +73,7 @@ class Recorder:
         self._summaries = Summaries()
         self._counted: dict[str, int] = {}
         """How many of a decision's repetitions the metrics have counted."""
+        self._unnoted: deque[tuple[core.Pod, Demand, _Counts]] = deque()
         self._unworded: dict[str, tuple[Decision, Reason]] = {}
         """Decisions whose reason is not put into words yet."""
         self._later: deque[Callable[[], Awaitable[object]]] = deque(maxlen=MOST_WAITING)
@@ -85,6 +99,7 @@ class Recorder:
         self, since: float, *, pod: str = "", node: str = "", policy: str = ""
     ) -> list[Decision]:
         """As `DecisionLog.select`; each decision on a pod says what became of it."""
+        self._note_all()
         self._put_into_words()
         found = self.log.select(since, pod=pod, node=node, policy=policy)
         return [self.log.with_fate(one) for one in found]
@@ -99,25 +114,50 @@ class Recorder:
         passed: Sequence[str],
     ) -> Decision:
         """A pod was judged on the names, of which these passed."""
-        demand, refused = table.demand, len(names) - len(passed)
+        return self._note_filtered(pod, table.demand, self._counts(table, names, passed))
+
+    def filtered_before_prioritize(
+        self, pod: core.Pod, table: Table, names: Sequence[str], passed: Sequence[str]
+    ) -> None:
+        """As `filtered`, but noted once the prioritize call is answered that follows at once."""
+        self._unnoted.append((pod, table.demand, self._counts(table, names, passed)))
+        if len(self._unnoted) == 1:
+            asyncio.get_running_loop().call_later(PRIORITIZED_WITHIN_S, self._note_all)
+
+    def _counts(self, table: Table, names: Sequence[str], passed: Sequence[str]) -> _Counts:
+        refused = len(names) - len(passed)
         nodes = self._answers.view.nodes
         why = self._summaries.refusals(table, names, refused, nodes)
+        best = best_of(table, passed, nodes)
+        return _Counts(len(names), refused, why, best, undecided(table, passed))
+
+    def _note_all(self) -> None:
+        while self._unnoted:
+            self._note_filtered(*self._unnoted.popleft())
+
+    def _note_filtered(self, pod: core.Pod, demand: Demand, counts: _Counts) -> Decision:
+        why = counts.why
         decision = self._of_pod(
             pod,
             demand,
             Verb.FILTER,
-            _decided(len(names), refused),
-            nodes=len(names),
-            refused=refused,
+            _decided(counts.nodes, counts.refused),
+            nodes=counts.nodes,
+            refused=counts.refused,
             reasons=why.codes,
             refused_nodes=why.nodes,
-            preferred=best_of(table, passed, nodes),
-            undecided=undecided(table, passed),
+            preferred=counts.preferred,
+            undecided=counts.undecided,
         )
         noted = self.log.note(decision)
         if noted is decision and why.commonest is not None:
             self._unworded[decision.id] = (decision, why.commonest)
         return noted
+
+    def of_pod(self, uid: str) -> Decision | None:
+        """The last decision on where this pod goes."""
+        self._note_all()
+        return self.log.of_pod(uid)
 
     def judged(self, pod: core.Pod, demand: Demand, names: list[str]) -> None:
         """Record what would be said of a pod that was let pass."""
@@ -164,7 +204,7 @@ class Recorder:
 
     def ranked(self, uid: str) -> bool:
         """The nodes that passed for a pod were ranked; false if the pod is not known."""
-        if (decision := self.log.of_pod(uid)) is None:
+        if (decision := self.of_pod(uid)) is None:
             return False
         decision.ranked += 1
         self.log.touch(decision)
@@ -307,6 +347,7 @@ class Recorder:
 
     def _collect(self) -> list[tuple[Decision, bytes]]:
         """What changed, counted and as lines of JSON."""
+        self._note_all()
         self._put_into_words()
         changed = self.log.changed()
         known = frozenset(self._answers.policies.names(self._answers.view.policies))
