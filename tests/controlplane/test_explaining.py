@@ -146,11 +146,19 @@ async def test_another_pod_like_one_that_runs_shares_a_claim_that_it_names(
 ) -> None:
     await create_dra_node(api, "m", objects.gpu_devices(1), objects.node("m"))
     await api.create(objects.claim("c"))
-    told = await running(api, fettle, "first", claims={"gpu": "c"})
+    await running(api, fettle, "first", claims={"gpu": "c"})
     node = await waiting.bound(api, "first")
     (other,) = {"n", "m"} - {node}
-    assert told["nodes"][node]["fits"]
-    assert "is allocated to other nodes" in told["nodes"][other]["unfit"][0]
+
+    async def unfit() -> list[str]:
+        _, answer = await fettle.browse("/explain", pod="default/first")
+        assert answer["nodes"][node]["fits"]
+        reasons = answer["nodes"][other]["unfit"]
+        assert isinstance(reasons, list)
+        return reasons
+
+    (reason,) = await waiting.wait_until(unfit, bool, what="the allocation of the claim is seen")
+    assert "is allocated to other nodes" in reason
     here = {"kubernetes.io/hostname": other}
     await api.create(objects.pod("elsewhere", claims={"gpu": "c"}, node_selector=here))
     await waiting.refused(api, "elsewhere", saying="1 resourceclaim not available on the node")
