@@ -2,7 +2,7 @@
 
 kube-scheduler watches the same API, and may ask within milliseconds of an event. An answer from an
 older view would give the pod whatever has just come free, also a dead device (decisions 0021 and
-0028). Three signs show that the view may be too old:
+0028). Four signs show that the two may differ:
 
 - A node has devices that would be refused, though not those that the pod would get. Before such an
   answer, all events that have arrived are put into a view; this takes no time where none have.
@@ -10,6 +10,9 @@ older view would give the pod whatever has just come free, also a dead device (d
   So it knows something that the view does not show, and a newer view is waited for. If none
   explains the question, Fettle is wrong in another way; since the scheduler asks about one pod
   after another, such waits are then skipped for a while.
+- The scheduler may also know less: it may not have heard yet that a device was released. It then
+  gives the pod another one. So a node does not pass if it would be refused with the devices held
+  that were released a moment ago; when the scheduler hears of the release, it asks again.
 - The view does not show the pod, and another pod of its owner was answered a moment ago. That one
   may have been refused by a kubelet meanwhile (decision 0040).
 """
@@ -18,8 +21,11 @@ import asyncio
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from fettle.api import core
 from fettle.cluster import NodeView, View
+from fettle.dra import with_unreleased
 from fettle.observing import ExtenderMetrics
 from fettle.pacing import Patience
 from fettle.scheduling import Answers, Demand, Narrowed, Table
@@ -70,7 +76,21 @@ class FreshTables:
         """Whether a newer view might change the answer, or an event that no view shows yet."""
         if self._is_stale(table, narrowed):
             return True
-        return is_near_refusal(table, narrowed.passed) and self._freshness.stale
+        if not is_near_refusal(table, narrowed.passed):
+            return False
+        return self._freshness.stale or bool(self._without_releases(table, narrowed.passed))
+
+    def _without_releases(self, table: Table, passed: Iterable[str]) -> dict[str, NodeView]:
+        """The nodes that have a device to refuse and released others a moment ago, as they would be
+        without these releases."""
+        found = {}
+        former, nodes = self._answers.publisher.former(WAIT_S), self._answers.view.nodes
+        for name in table.near_refusal.intersection(former).intersection(passed):
+            if (node := nodes.get(name)) is not None:
+                pools = with_unreleased(node.pools, former[name].pools)
+                if pools is not None:
+                    found[name] = msgspec.structs.replace(node, pools=pools)
+        return found
 
     async def narrowed(
         self, pod: core.Pod, demand: Demand, names: list[str]
@@ -81,7 +101,15 @@ class FreshTables:
         if self.may_be_stale(table, narrowed):
             await self._freshness.catch_up()
             table, narrowed = await self._narrowed_now(pod, demand, names)
-        return await self._explained(pod, table, narrowed)
+        table, narrowed = await self._explained(pod, table, narrowed)
+        return table, await self._whatever_was_released(table, narrowed)
+
+    async def _whatever_was_released(self, table: Table, narrowed: Narrowed) -> Narrowed:
+        """Without the nodes that would be refused if nothing had been released a moment ago."""
+        before = self._without_releases(table, narrowed.passed)
+        cases = [(table.demand, node) for node in before.values()]
+        verdicts = await self._answers.judge_apart(cases, self._answers.outcomes())
+        return narrowed.without({name for name, verdict in verdicts.items() if not verdict.fits})
 
     def shows(self, pod: core.Pod) -> bool:
         """Whether the view shows this very pod, and so all that became of pods before it."""

@@ -7,8 +7,9 @@ what was computed for all others stays valid.
 """
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
@@ -156,15 +157,21 @@ EMPTY = View(
 )
 
 _REMEMBERED = 256
+_FORMER_S = 1.0
 
 
 class Publisher:
-    """Holds the newest view. The writer swaps it; anyone can read it or wait for a newer one."""
+    """Holds the newest view. The writer swaps it; anyone can read it or wait for a newer one.
 
-    def __init__(self) -> None:
+    `clock` is in seconds and never goes back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.view: View = EMPTY
         self.sources: dict[str, SourceStatus] = {}
         self._changes: deque[tuple[int, frozenset[str]]] = deque(maxlen=_REMEMBERED)
+        self._former: deque[tuple[float, NodeView]] = deque()
         self._published = asyncio.Event()
 
     def publish(self, view: View, changed_nodes: frozenset[str]) -> None:
@@ -172,9 +179,28 @@ class Publisher:
         assert view.generation > self.view.generation
         if view.basis != self.view.basis:
             self._changes.append((view.basis, changed_nodes))
+            self._keep_former(view, changed_nodes)
         self.view = view
         published, self._published = self._published, asyncio.Event()
         published.set()
+
+    def _keep_former(self, view: View, changed_nodes: frozenset[str]) -> None:
+        now = self._clock()
+        while self._former and self._former[0][0] < now - _FORMER_S:
+            self._former.popleft()
+        for name in changed_nodes:
+            before, after = self.view.nodes.get(name), view.nodes.get(name)
+            if before is not None and after is not None and before.pools is not after.pools:
+                self._former.append((now, before))
+
+    def former(self, within_s: float) -> Mapping[str, NodeView]:
+        """The nodes whose pools changed within the last `within_s` seconds, at most one, by name,
+        each as it was before that."""
+        if not self._former:
+            return {}
+        since = self._clock() - within_s
+        # The oldest record of a node is the last one put in.
+        return {node.name: node for at, node in reversed(self._former) if at >= since}
 
     def republish(self) -> None:
         """Publish the newest view again, because something outside it changed that verdicts depend

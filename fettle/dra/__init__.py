@@ -5,7 +5,7 @@ looked up, not evaluated. Stands between API objects and verdicts.
 """
 
 from fettle.dra.allocator.allocate_device import Match, are_tolerated, tolerates
-from fettle.dra.allocator.allocated_state import with_allocated, with_released
+from fettle.dra.allocator.allocated_state import with_allocated, with_released, with_unreleased
 from fettle.dra.allocator.allocator import allocate
 from fettle.dra.allocator.constraint import equality_pattern, lookup_attribute
 from fettle.dra.allocator.consumable_capacity import (
@@ -142,4 +142,5 @@ __all__ = [
     "why_unclear",
     "with_allocated",
     "with_released",
+    "with_unreleased",
 ]

@@ -208,10 +208,15 @@ class Narrowed(NamedTuple):
             return []
         return list(dict.fromkeys(filterfalse(set(self.passed).__contains__, self.names)))
 
+    def without(self, refused: Set[str]) -> "Narrowed":
+        """With these refused, too."""
+        kept = [name for name in self.passed if name not in refused]
+        return self._replace(passed=kept) if len(kept) < len(self.passed) else self
+
     def avoiding(self, avoided: Set[str]) -> "Narrowed":
         """Without these, if others are left."""
-        kept = [name for name in self.passed if name not in avoided]
-        return self._replace(passed=kept) if 0 < len(kept) < len(self.passed) else self
+        fewer = self.without(avoided)
+        return fewer if fewer.passed else self
 
 
 class Table:

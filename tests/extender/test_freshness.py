@@ -130,6 +130,44 @@ async def test_where_a_bad_device_is_in_use_a_view_of_all_that_has_arrived_is_ma
     assert extender.count("fettle_extender_waits_total", result="caught_up") == 0
 
 
+RELEASED = device_node(b.device("0"), b.device("1", 0.1))
+HELD = device_node(b.device("0", allocated=True), b.device("1", 0.1))
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_device_released_a_moment_ago_may_still_be_held_for_the_scheduler(
+    extender: Extender,
+) -> None:
+    """It would then give the pod the next one, which is bad."""
+    pool = b.looked_at(b.pool(b.device("0", pool="other"), name="other"))
+    other = b.node("other", pools=(pool,))
+    extender.show(HELD, other, **CLAIMS)
+    extender.show(RELEASED, other, **CLAIMS)
+    reply = await extender.filter(CLAIMING, "n", "other")
+    assert (reply["NodeNames"], [*reply["FailedAndUnresolvableNodes"]]) == (["other"], ["n"])
+    assert (await extender.filter(CLAIMING, "n"))["NodeNames"] == []
+
+
+async def test_a_device_released_long_ago_is_free_for_the_scheduler_too(
+    extender: Extender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extender.show(HELD, **CLAIMS)
+    extender.show(RELEASED, **CLAIMS)
+    monkeypatch.setattr(freshness, "WAIT_S", 0.0)
+    assert (await extender.filter(CLAIMING, "n"))["NodeNames"] == ["n"]
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_release_says_nothing_against_a_node_whose_other_devices_are_held_too(
+    extender: Extender,
+) -> None:
+    """Without the release the scheduler would not ask."""
+    bad = b.device("1", 0.1, allocated=True)
+    extender.show(device_node(b.device("0", allocated=True), bad), **CLAIMS)
+    extender.show(device_node(b.device("0"), bad), **CLAIMS)
+    assert (await extender.filter(CLAIMING, "n"))["NodeNames"] == ["n"]
+
+
 async def test_where_all_devices_are_sound_what_has_arrived_can_wait(extender: Extender) -> None:
     extender.show(device_node(b.device("0", allocated=True), b.device("1")), **CLAIMS)
     extender.arrivals.show = extender.show

@@ -31,6 +31,16 @@ def with_released(
     return tuple(_with_less(pool, held) if _has_any(held, pool) else pool for pool in pools)
 
 
+def with_unreleased(
+    pools: Sequence[PoolView], before: Sequence[PoolView]
+) -> tuple[PoolView, ...] | None:
+    """The pools if whatever was released since `before` were still held; None if nothing was."""
+    held = {device.id: device for pool in before for device in pool.devices if _in_use(device)}
+    found = tuple(_with_devices(p, tuple(_unreleased(d, held) for d in p.devices)) for p in pools)
+    unchanged = all(new.devices == old.devices for new, old in zip(found, pools, strict=True))
+    return None if unchanged else found
+
+
 def _has_any(devices: Collection[DeviceId], pool: PoolView) -> bool:
     return any((id_.driver, id_.pool) == (pool.driver, pool.name) for id_ in devices)
 
@@ -81,4 +91,13 @@ def _released(device: DeviceView, released: Sequence[AllocatedDevice]) -> Device
             consumed[name] = consumed.get(name, 0) - value
     return msgspec.structs.replace(
         device, allocated=alone, shares=left, consumed=consumed if left else {}
+    )
+
+
+def _unreleased(device: DeviceView, held: dict[DeviceId, DeviceView]) -> DeviceView:
+    before = held.get(device.id)
+    if before is None or (before.allocated <= device.allocated and before.shares <= device.shares):
+        return device
+    return msgspec.structs.replace(
+        device, allocated=before.allocated, shares=before.shares, consumed=before.consumed
     )

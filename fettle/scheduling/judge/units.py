@@ -46,9 +46,12 @@ def free_units(plugin: PluginView, least: int) -> Draw:
     """The units that are not known to be in use. The scheduler has found at least `least` free."""
     # Only a pod's status names the units in use. Where it does not, a random part of the units is
     # free, and a draw from a random part is a draw from the whole.
-    unused = [(unit.health, max(0, unit.left - unit.allocated)) for unit in plugin.units]
     used = sum(min(unit.left, unit.allocated) for unit in plugin.units)
-    return _draw(unused, max(plugin.allocatable - used, least))
+    if plugin.allocatable - used < least:
+        # A pod has ended that seems to hold units still. It may have held any of them.
+        return _draw([(unit.health, unit.left) for unit in plugin.units], least)
+    unused = [(unit.health, max(0, unit.left - unit.allocated)) for unit in plugin.units]
+    return _draw(unused, plugin.allocatable - used)
 
 
 def _draw(units: list[tuple[Health, int]], size: int) -> Draw:

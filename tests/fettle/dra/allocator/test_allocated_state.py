@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds
-from fettle.dra.allocator.allocated_state import with_released
+from fettle.dra.allocator.allocated_state import with_released, with_unreleased
 from fettle.dra.allocator.features import CURRENT
 from fettle.dra.claims import held_devices
 from fettle.dra.pools import PoolView
@@ -89,6 +89,17 @@ def test_releasing_devices_undoes_their_allocation(
     left = with_released(view.nodes["n"].pools, let_go)
     rest = {name: given_ for name, given_ in by_claim.items() if name not in gone}
     assert undigested(left) == undigested(fleet(rest).look().nodes["n"].pools)
+
+
+@given(allocations(), st.sets(CLAIMS))
+def test_what_was_released_is_held_again_without_the_release(
+    by_claim: dict[str, list[Raw]], gone: set[str]
+) -> None:
+    before = fleet(by_claim).look().nodes["n"].pools
+    rest = {name: given_ for name, given_ in by_claim.items() if name not in gone}
+    after = fleet(rest).look().nodes["n"].pools
+    unreleased = with_unreleased(after, before)
+    assert undigested(after if unreleased is None else unreleased) == undigested(before)
 
 
 def test_without_the_gate_releasing_a_share_releases_the_device() -> None:

@@ -34,9 +34,16 @@ def test_units_in_use_are_allocatable_but_not_free() -> None:
     assert allocatable_units(plugin) == Draw(((DEAD, 4),), 4)
 
 
-def test_as_many_units_are_free_as_the_scheduler_found() -> None:
-    plugin = PluginView("r", 8, 8, tuple(UnitView(f"u{i}", DEAD, 1) for i in range(8)))
-    assert free_units(plugin, 2) == Draw((), 2)
+def test_as_many_units_are_free_as_the_scheduler_found_the_worst_of_those_that_seem_in_use() -> (
+    None
+):
+    """Their pods have ended, and the view does not show it yet."""
+    units = UnitView("a", DEAD, allocated=1), UnitView("b", b.health(0.5), allocated=1)
+    full = PluginView("r", 2, 2, units)
+    assert free_units(full, 1) == Draw(((DEAD, 1),), 0)
+    eight = PluginView("r", 8, 8, units[:1])
+    assert free_units(eight, 7) == Draw((), 7)
+    assert free_units(eight, 8) == Draw(((DEAD, 1),), 7)
 
 
 def test_if_more_units_are_known_than_exist_the_worst_ones_count() -> None:
