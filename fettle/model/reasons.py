@@ -790,7 +790,8 @@ class RuleSetAside(Reason, frozen=True, gc=False):
 
     It condemns `condemned` of `devices` by the policy that it condemns most for, and may condemn
     the share `limit` (0..1). `rule` is the source of the evidence. `hard`: it is what a driver or
-    hardware latched, or what a kubelet refused.
+    hardware latched, or what a kubelet refused. `of_nodes`: only pods that ask for all devices of a
+    node are concerned, and the numbers are of nodes with a device that it condemns.
     """
 
     rule: str
@@ -800,6 +801,7 @@ class RuleSetAside(Reason, frozen=True, gc=False):
     devices: int
     limit: float
     hard: bool = False
+    of_nodes: bool = False
 
 
 class PodsInFlight(Reason, frozen=True, gc=False):

@@ -163,8 +163,9 @@ class BreakerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._open = Gauge(
             "fettle_breaker_open",
-            "1 where a rule is set aside: it alone would refuse so many devices of this pool that "
-            "it counts for scores only.",
+            "1 where a rule is set aside: it alone would refuse so many devices of this pool, or "
+            "spoil so many nodes for pods that ask for all devices of one, that it counts for "
+            "scores only.",
             ["policy", "pool", "rule"],
             registry=registry,
         )
@@ -178,7 +179,7 @@ class BreakerMetrics:
             log.error(
                 "breaker: a rule is set aside, since it alone condemns too much of a pool",
                 condemned=alarm.condemned,
-                devices=alarm.devices,
+                **{"nodes" if alarm.of_nodes else "devices": alarm.devices},
             )
         else:
             self._open.remove(*labels)

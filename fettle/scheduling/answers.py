@@ -196,7 +196,7 @@ class Answers:
             else:
                 table.drop(changed)
             # Verdicts go by what is set aside, so a change of it makes all of them stale.
-            set_aside = self.breaker(demand.policy.placement).set_aside
+            set_aside = self.breaker(demand.policy.placement).set_aside_from(demand)
             if set_aside != table.acceptance.set_aside:
                 table.acceptance = msgspec.structs.replace(table.acceptance, set_aside=set_aside)
                 table.clear()

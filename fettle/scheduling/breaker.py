@@ -3,7 +3,8 @@
 It counts by cause: what the evidence of one source alone would refuse of a pool. A source over its
 share is set aside there: for refusals its evidence counts no more, for scores it does. Faults of
 several causes never add up. A pool is all devices of one DRA driver, or all allocatable units of
-one extended resource.
+one extended resource. To a pod that asks for all devices of a node, one bad device spoils the node:
+for such pods the share is that of spoiled nodes, if that is larger.
 
 `Census` counts devices by cause, `Breaker` compares that with the limits for one placement, and
 `Breakers` keeps all of it up to date with the newest view and tells operators. Stands between view
@@ -24,6 +25,7 @@ from fettle.config import BreakerSettings, HealthSettings
 from fettle.dra import PoolView
 from fettle.model import DeviceId, Health, Placement, Policies, State, reasons
 from fettle.pacing import pause, run_within
+from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Cause, Causes, by_cause, complaint
 from fettle.scheduling.judge.units import allocatable_units
 
@@ -53,6 +55,8 @@ their pods tolerate it.
 _KEEPS_OFF = ("NoSchedule", "NoExecute")
 
 
+SetAside = Mapping[str, frozenset[Cause]]
+"""By pool, causes by which a placement may not refuse."""
 _Condemned = tuple[Cause, Health]
 """A cause, and the health that it alone would give a device."""
 
@@ -65,27 +69,49 @@ class Ranked(NamedTuple):
     numbers: list[int]
 
 
+_Ranking = Mapping[Cause, tuple[Ranked, ...]]
+
+
 class Tally(NamedTuple):
     """A pool: its nodes, its devices, and how healthy they would be by each cause alone.
 
-    A network device whose health differs between nodes counts once for each of its healths.
+    `causes` counts devices; `worst` counts nodes, each by its worst device. A network device whose
+    health differs between nodes counts once for each of its healths, and for no node.
     """
 
     nodes: int
     devices: int
-    causes: Mapping[Cause, tuple[Ranked, ...]]
+    causes: _Ranking
+    worst: _Ranking
 
     def condemned(self, cause: Cause, placement: Placement) -> int:
         """How many devices a placement would refuse by this cause alone."""
+        return _refused(self.causes, cause, placement)
 
-        def is_accepted(health: Health) -> bool:
-            return complaint(health, placement) is None
+    def spoiled(self, cause: Cause, placement: Placement) -> int:
+        """How many nodes have a device that a placement would refuse by this cause alone."""
+        return _refused(self.worst, cause, placement)
 
-        # Any health better than an accepted one of the same state is accepted.
-        return sum(
-            numbers[bisect_left(healths, True, key=is_accepted)]
-            for healths, numbers in self.causes.get(cause, ())
-        )
+
+def _refused(ranking: _Ranking, cause: Cause, placement: Placement) -> int:
+    def is_accepted(health: Health) -> bool:
+        return complaint(health, placement) is None
+
+    # Any health better than an accepted one of the same state is accepted.
+    return sum(
+        numbers[bisect_left(healths, True, key=is_accepted)]
+        for healths, numbers in ranking.get(cause, ())
+    )
+
+
+def _ranking(condemned: Counter[_Condemned]) -> _Ranking:
+    found: dict[Cause, dict[State, Ranked]] = defaultdict(dict)
+    for cause, health in sorted(condemned, key=lambda each: each[1].score):
+        ranked = found[cause].setdefault(health.state, Ranked([], [0]))
+        ranked.healths.append(health)
+        ranked.numbers.append(ranked.numbers[-1] + condemned[cause, health])
+        pause()
+    return {cause: tuple(of_state.values()) for cause, of_state in found.items()}
 
 
 class _Total:
@@ -95,16 +121,10 @@ class _Total:
         self.nodes = 0
         self.devices = 0
         self.unsound: Counter[_Condemned] = Counter()
+        self.worst: Counter[_Condemned] = Counter()
 
     def tally(self) -> Tally:
-        found: dict[Cause, dict[State, Ranked]] = defaultdict(dict)
-        for cause, health in sorted(self.unsound, key=lambda each: each[1].score):
-            ranked = found[cause].setdefault(health.state, Ranked([], [0]))
-            ranked.healths.append(health)
-            ranked.numbers.append(ranked.numbers[-1] + self.unsound[cause, health])
-            pause()
-        causes = {cause: tuple(of_state.values()) for cause, of_state in found.items()}
-        return Tally(self.nodes, self.devices, causes)
+        return Tally(self.nodes, self.devices, _ranking(self.unsound), _ranking(self.worst))
 
 
 class _Local(NamedTuple):
@@ -112,6 +132,14 @@ class _Local(NamedTuple):
 
     devices: int
     unsound: tuple[tuple[_Condemned, int], ...]
+
+    def worst(self) -> Iterable[_Condemned]:
+        """What each cause alone makes of the worst device."""
+        found: dict[Cause, Health] = {}
+        for (cause, health), _ in self.unsound:
+            if cause not in found or health.score < found[cause].score:
+                found[cause] = health
+        return found.items()
 
 
 class _Shared:
@@ -195,12 +223,14 @@ class Census:
 
     def _add(self, counted: _Counted, sign: int) -> None:
         """Add what a node contributes (sign 1), or take it away (sign -1)."""
-        for name, (devices, unsound) in counted.local:
+        for name, local in counted.local:
             total = self._totals[name]
             total.nodes += sign
-            total.devices += sign * devices
-            for condemned, number in unsound:
+            total.devices += sign * local.devices
+            for condemned, number in local.unsound:
                 _shift(total.unsound, condemned, sign * number)
+            for condemned in local.worst():
+                _shift(total.worst, condemned, sign)
             self._touched.add(name)
         for shared in counted.shared:
             before, shared.nodes = shared.nodes, shared.nodes + sign
@@ -276,7 +306,8 @@ def _shift(numbers: dict[_Key, int], key: _Key, by: int) -> bool:
 class Breaker:
     """For one placement, by what a census counted.
 
-    `set_aside` are, by pool, the causes by which this placement may not refuse there.
+    `set_aside` are, by pool, the causes by which this placement may not refuse there;
+    `set_aside_for_all` those by which it may not refuse pods that ask for all devices of a node.
     """
 
     def __init__(self, placement: Placement, settings: BreakerSettings, census: Census) -> None:
@@ -284,29 +315,56 @@ class Breaker:
         self._settings = settings
         self._census = census
         self._tallies: Mapping[str, Tally] = {}
-        self.set_aside: Mapping[str, frozenset[Cause]] = {}
+        self.set_aside: SetAside = {}
+        self.set_aside_for_all: SetAside = {}
 
     def judge(self) -> bool:
         """Judge by the newest tallies; true if that set other causes aside."""
         if self._tallies is self._census.tallies:
             return False
         self._tallies = self._census.tallies
-        before, self.set_aside = self.set_aside, dict(self._found())
-        return before != self.set_aside
+        before = self.set_aside, self.set_aside_for_all
+        self.set_aside = self._over_limit(self.shares)
+        self.set_aside_for_all = self._over_limit(self.shares_for_all)
+        return before != (self.set_aside, self.set_aside_for_all)
 
-    def _found(self) -> Iterator[tuple[str, frozenset[Cause]]]:
+    def _over_limit(self, shares: Callable[[str], Mapping[Cause, float]]) -> SetAside:
+        found = {}
         for pool, tally in self._tallies.items():
-            if tally.nodes < self._settings.min_nodes:
-                continue
-            shares = self.shares(pool).items()
-            if aside := frozenset(cause for cause, share in shares if share > self.limit(cause)):
-                yield pool, aside
+            if tally.nodes >= self._settings.min_nodes:
+                over = (c for c, share in shares(pool).items() if share > self.limit(c))
+                if aside := frozenset(over):
+                    found[pool] = aside
+        return found
 
     def shares(self, pool: str) -> dict[Cause, float]:
         """The share (0..1) of a pool's devices that each cause alone would refuse."""
         if (tally := self._tallies.get(pool)) is None:
             return {}
         return {c: tally.condemned(c, self.placement) / tally.devices for c in tally.causes}
+
+    def shares_for_all(self, pool: str) -> dict[Cause, float]:
+        """The share (0..1) of a pool that each cause alone would take from pods that ask for all
+        devices of a node: that of spoiled nodes, or of devices, if that is larger."""
+        shares = self.shares(pool)
+        if (tally := self._tallies.get(pool)) is not None:
+            for cause in tally.worst:
+                spoiled = tally.spoiled(cause, self.placement) / tally.nodes
+                shares[cause] = max(shares[cause], spoiled)
+        return shares
+
+    def set_aside_from(self, demand: Demand) -> SetAside:
+        """What is set aside for pods with this demand."""
+        if self.set_aside == self.set_aside_for_all:
+            return self.set_aside
+        found = {}
+        for pool, causes in self.set_aside_for_all.items():
+            tally = self._tallies[pool]
+            if demand.most_devices(pool) < tally.devices / tally.nodes:
+                causes = self.set_aside.get(pool, frozenset())
+            if causes:
+                found[pool] = causes
+        return found
 
     def limit(self, cause: Cause) -> float:
         """The share (0..1) of a pool that a cause may condemn."""
@@ -315,18 +373,23 @@ class Breaker:
 
     def alarms(self, policy: str) -> Iterator["Alarm"]:
         """What operators are told of it, for a policy of this placement."""
-        for pool in sorted(self.set_aside):
+        for pool in sorted(self.set_aside_for_all):
             tally = self._tallies[pool]
-            for cause in sorted(self.set_aside[pool]):
-                condemned = tally.condemned(cause, self.placement)
+            for cause in sorted(self.set_aside_for_all[pool]):
                 limit = self.limit(cause)
-                yield Alarm(policy, pool, cause, condemned, tally.devices, limit)
+                if cause in self.set_aside.get(pool, ()):
+                    condemned = tally.condemned(cause, self.placement)
+                    yield Alarm(policy, pool, cause, condemned, tally.devices, limit)
+                else:
+                    spoiled = tally.spoiled(cause, self.placement)
+                    yield Alarm(policy, pool, cause, spoiled, tally.nodes, limit, of_nodes=True)
 
 
 class Alarm(NamedTuple):
     """A cause that is set aside for a policy: it alone condemns so many of a pool's devices.
 
-    `limit` is the share (0..1) that it may condemn.
+    `limit` is the share (0..1) that it may condemn. `of_nodes`: it is set aside only for pods that
+    ask for all devices of a node, and the numbers are of nodes that it spoils for them.
     """
 
     policy: str
@@ -335,6 +398,7 @@ class Alarm(NamedTuple):
     condemned: int
     devices: int
     limit: float
+    of_nodes: bool = False
 
     @property
     def key(self) -> tuple[str, str, Cause]:
@@ -345,16 +409,23 @@ class Alarm(NamedTuple):
 def _joined(alarms: Iterable[Alarm]) -> list[reasons.RuleSetAside]:
     """One reason for each pool and cause, with all its policies: those that it condemns most for
     first."""
-    found: dict[tuple[str, Cause], list[Alarm]] = defaultdict(list)
+    found: dict[tuple[str, Cause, bool], list[Alarm]] = defaultdict(list)
     for alarm in alarms:
-        found[alarm.pool, alarm.cause].append(alarm)
+        found[alarm.pool, alarm.cause, alarm.of_nodes].append(alarm)
     joined = []
-    for (pool, cause), of_policies in found.items():
+    for (pool, cause, of_nodes), of_policies in found.items():
         most = max(of_policies, key=attrgetter("condemned"))
         policies = tuple(sorted(alarm.policy for alarm in of_policies))
         joined.append(
             reasons.RuleSetAside(
-                cause.source, pool, policies, most.condemned, most.devices, most.limit, cause.hard
+                cause.source,
+                pool,
+                policies,
+                most.condemned,
+                most.devices,
+                most.limit,
+                cause.hard,
+                of_nodes,
             )
         )
     return sorted(joined, key=lambda one: (-one.condemned / one.devices, one.pool, one.rule))

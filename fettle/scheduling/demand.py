@@ -7,6 +7,7 @@ Stands between view and verdict; pure.
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from math import inf
 from operator import is_
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from fettle.api import core, kinds, resource
 from fettle.cluster import EMPTY, View
 from fettle.dra import (
+    ALL,
     NO_TIME_LIMIT,
     AllocatedDevice,
     Alternative,
@@ -102,6 +104,18 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
             for request in units.backing:
                 yield from request.alternatives
 
+    def most_devices(self, pool: str) -> float:
+        """How many devices it asks for at most, of this resource or, if it is a driver, by claims.
+
+        Infinite if it asks for all.
+        """
+        units = [units.count for units in self.units if units.resource == pool]
+        if units:
+            return sum(units)
+        backing = (r for units in self.units for r in units.backing)
+        requests = chain((r for claim in self.claims for r in claim.requests), backing)
+        return sum(max(map(_count, r.alternatives), default=0) for r in requests)
+
     @property
     def only_admin_access(self) -> bool:
         """Whether it asks for nothing but admin access to devices that others use."""
@@ -112,6 +126,12 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     @property
     def selectors(self) -> frozenset[str]:
         return frozenset(e for a in self.alternatives() for e in a.selectors)
+
+
+def _count(alternative: Alternative) -> float:
+    if alternative.admin_access:
+        return 0
+    return inf if alternative.mode == ALL else alternative.count
 
 
 def held_claims(pod: core.Pod, view: View) -> Iterator[Bound]:

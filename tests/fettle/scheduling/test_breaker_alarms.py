@@ -89,6 +89,37 @@ def test_a_rule_that_condemns_too_much_is_told_before_any_pod_asks(operated: Ope
     assert operated.standing == {(name, "test") for name in BUILT_IN}
 
 
+async def test_one_bad_device_on_every_node_counts_for_pods_that_ask_for_all_of_a_node(
+    operated: Operated,
+) -> None:
+    """It is an eighth of the devices, and all that such a pod could get."""
+    operated.show(
+        {f"n{i}": b.node(f"n{i}", gpus=8, units={"gpu-0": 0.1}) for i in range(5)}
+        | {f"s{i}": b.node(f"s{i}", gpus=8) for i in range(15)}
+    )
+    for_all, for_seven = [
+        await operated.judge(b.pod(b.gpu_pod(count, annotations={"fettle.dev/policy": "training"})))
+        for count in (8, 7)
+    ]
+    assert not for_all.refused
+    assert sum(bool(verdict.overruled) for verdict in for_all.verdicts.values()) == 5
+    assert len(for_seven.refused) == 5
+    (said,) = operated.answers.set_aside()
+    assert text(said).startswith(
+        "breaker: test is set aside in example.com/gpu, for pods that ask for all devices of a "
+        "node: it alone condemns some device on 5 of 20 nodes (25 %; more than 20 %), so policies "
+    )
+
+
+async def test_what_condemns_too_many_devices_is_set_aside_for_all_pods(operated: Operated) -> None:
+    nodes = fleet(bad=5) | {f"n{i}": b.node(f"n{i}", gpus=8, units={"gpu-0": 0.1}) for i in (7, 8)}
+    operated.show(nodes)
+    for count in (1, 8):
+        asks = b.pod(b.gpu_pod(count, annotations={"fettle.dev/policy": "training"}))
+        assert not (await operated.judge(asks)).refused
+    assert len(operated.answers.set_aside()) == 1
+
+
 async def test_the_first_view_after_a_start_is_counted_while_answers_are_kept(
     operated: Operated,
 ) -> None:

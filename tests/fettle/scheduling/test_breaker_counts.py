@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,12 +56,13 @@ Shares = dict[str, dict[str, float]]
 """By pool and the source of the evidence."""
 
 
-def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, set[str]]:
-    """The share of each pool that each source alone refuses, and the pools where one refuses too
-    much."""
+def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, set[str], set[str]]:
+    """The share of each pool that each source alone refuses; the pools where one refuses too much;
+    and those where one does, or refuses a device on too many nodes."""
     refused: dict[str, list[frozenset[str]]] = defaultdict(list)
     network: dict[str, set[tuple[DeviceId, Causes, frozenset[str]]]] = defaultdict(set)
     on: dict[str, set[str]] = defaultdict(set)
+    spoiled: set[tuple[str, str, str]] = set()
 
     def is_refused(health: Health) -> frozenset[str]:
         found = dict.fromkeys(w.evidence.source for w in health.evidence)
@@ -79,11 +80,14 @@ def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, 
                 drawn = allocatable_units(plugin)
                 for health, number in (*drawn.named, (node.health, drawn.rest)):
                     refused[plugin.resource] += [is_refused(health)] * number
+                    if number:
+                        spoiled |= {(plugin.resource, s, node.name) for s in is_refused(health)}
         for pool in node.pools:
             on[pool.driver].add(node.name)
             for device in pool.devices:
                 if device.published.local:
                     refused[pool.driver].append(is_refused(device.health))
+                    spoiled |= {(pool.driver, s, node.name) for s in is_refused(device.health)}
                 else:
                     known = by_cause(device.health, HealthSettings())
                     network[pool.driver].add((device.id, known, is_refused(device.health)))
@@ -94,7 +98,10 @@ def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, 
     }
     most = SETTINGS.max_excluded_share
     too_much = {pool for pool, of in shares.items() if any(share > most for share in of.values())}
-    return shares, {pool for pool in too_much if len(on[pool]) >= SETTINGS.min_nodes}
+    nodes_spoiled = Counter((pool, source) for pool, source, _ in spoiled)
+    for_all = {pool for (pool, _), n in nodes_spoiled.items() if n > most * len(on[pool])}
+    large = {pool for pool in POOLS if len(on[pool]) >= SETTINGS.min_nodes}
+    return shares, too_much & large, (too_much | for_all) & large
 
 
 def _by(source: str, health: Health) -> Health:
@@ -175,14 +182,14 @@ class Watched:
         changed = {n for n in names if before.nodes.get(n) is not nodes.get(n)}
         self.publisher.publish(view, frozenset(changed))
 
-    def count(self, policy: Policy) -> tuple[Shares, set[str]]:
+    def count(self, policy: Policy) -> tuple[Shares, set[str], set[str]]:
         breaker = self.breakers.of(policy.placement)
         self.breakers.set_aside()
         shares = {
             pool: {cause.source: share for cause, share in breaker.shares(pool).items() if share}
             for pool in POOLS
         }
-        return shares, {*breaker.set_aside}
+        return shares, {*breaker.set_aside}, {*breaker.set_aside_for_all}
 
 
 asked = st.lists(st.sampled_from(list(POLICIES.values())), max_size=3)
@@ -200,7 +207,7 @@ def test_incremental_counts_equal_a_full_count(
         for policy in data.draw(asked):
             expected = plain_count(nodes, policy)
             assert watched.count(policy) == expected
-            assert watched.alarmed(policy) == expected[1]
+            assert watched.alarmed(policy) == expected[2]
 
 
 @pytest.mark.long
@@ -229,7 +236,7 @@ def test_requests_see_whole_counts_while_nodes_are_counted_in_time_slices(
             await asyncio.sleep(0)
         for policy in policies:
             expected = plain_count(views[-1], policy)
-            assert watched.alarmed(policy) == expected[1]
+            assert watched.alarmed(policy) == expected[2]
             assert watched.count(policy) == expected
         keeping.cancel()
         await asyncio.wait([keeping])
