@@ -317,8 +317,10 @@ class Browse:
             since = now - seconds_of(request.query.get("since", "7d"))
         except BadInput as error:
             return _json({"error": str(error)}, 400)
-        known = list(self._recorder.log) if self._recorder is not None else []
-        report = await run_within(None, lambda: make_report(known, since, now))
+        recorder = self._recorder
+        report = await run_within(
+            None, lambda: make_report(recorder.all() if recorder is not None else (), since, now)
+        )
         notes = self._record_notes(since)
         modes = describe_modes(self._answers.view, self._answers.policies)
         return _json({**report, "notes": notes, "modes": modes})

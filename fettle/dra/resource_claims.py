@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from fettle.api import core, resource
-from fettle.api.meta import Condition, OwnerReference, unix_s
+from fettle.api.meta import Condition, unix_s
 from fettle.dra.node_selectors import MalformedNodeSelector, parse_node_selector
 from fettle.model import DeviceId, reasons
 from fettle.model.reasons import Reason
@@ -52,7 +52,7 @@ def is_for_entry(
     """Whether the scheduler accepts the claim as the one that this entry means."""
     if claim is None or entry.resource_claim_name is not None:
         return True
-    owner = _controller(claim)
+    owner = claim.metadata.controller
     # A pod does not know the UID of its PodGroup. Without the gate DRAWorkloadResourceClaims, which
     # is not known here, there are no claims of PodGroups.
     return owner is not None and (owner.kind == "PodGroup" or owner.uid == pod.metadata.uid)
@@ -62,7 +62,7 @@ def extended_claim_owner(claim: resource.ResourceClaim) -> str:
     """The UID of the pod for whose extended resources the scheduler created a claim; "" if none."""
     if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) != "true":
         return ""
-    owner = _controller(claim)
+    owner = claim.metadata.controller
     return owner.uid if owner is not None else ""
 
 
@@ -73,7 +73,7 @@ def is_left_over(claim: resource.ResourceClaim | None, pod: core.Pod) -> bool:
     """
     if claim is None or pod.node_name:
         return False
-    owner = _controller(claim)
+    owner = claim.metadata.controller
     devices = claim.spec.devices
     return (
         extended_claim_owner(claim) == pod.metadata.uid
@@ -82,11 +82,6 @@ def is_left_over(claim: resource.ResourceClaim | None, pod: core.Pod) -> bool:
         and devices is not None
         and bool(devices.requests)
     )
-
-
-def _controller(claim: resource.ResourceClaim) -> OwnerReference | None:
-    owners = claim.metadata.owner_references or ()
-    return next((owner for owner in owners if owner.controller), None)
 
 
 # Whether a pod can use the claim

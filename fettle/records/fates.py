@@ -15,7 +15,7 @@ from cachetools import FIFOCache
 from fettle.api import core
 from fettle.api.kinds import WireObject
 from fettle.dra import device_units
-from fettle.explain import texts
+from fettle.explain import text
 from fettle.model import SOUND, Mode
 from fettle.model.reasons import Reason
 from fettle.records.decisions import Became, Decided, Decision, Placed
@@ -145,7 +145,7 @@ class PodFates:
             node=placed.node,
             at=placed.at,
             reasons=tuple(dict.fromkeys(reason.code for reason in against)),
-            why=texts(against[:1])[0] if against else "",
+            why=text(against[0]) if against else "",
             refused_devices=tuple(dict.fromkeys(_about(one, placed.node) for one in against)),
             devices=devices,
             withheld=devices if whole else len(named),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from fettle.api import core
-from fettle.explain import texts
+from fettle.explain import text
 from fettle.model import Mode
 from fettle.model.reasons import Reason
 from fettle.observing import DecisionMetrics
@@ -25,6 +25,7 @@ from fettle.records.journal import Journal
 from fettle.records.log import DecisionLog
 from fettle.records.summaries import (
     MOST_PREFERRED,
+    NOTHING,
     Counted,
     Summaries,
     best_of,
@@ -99,10 +100,14 @@ class Recorder:
         self, since: float, *, pod: str = "", node: str = "", policy: str = ""
     ) -> list[Decision]:
         """As `DecisionLog.select`; each decision on a pod says what became of it."""
-        self._note_all()
-        self._put_into_words()
+        self._finish()
         found = self.log.select(since, pod=pod, node=node, policy=policy)
         return [self.log.with_fate(one) for one in found]
+
+    def all(self) -> list[Decision]:
+        """All decisions, the oldest first."""
+        self._finish()
+        return [*self.log]
 
     # --- what the extender decides
 
@@ -136,23 +141,16 @@ class Recorder:
             self._note_filtered(*self._unnoted.popleft())
 
     def _note_filtered(self, pod: core.Pod, demand: Demand, counts: _Counts) -> Decision:
-        why = counts.why
-        decision = self._of_pod(
+        return self._note(
             pod,
             demand,
             Verb.FILTER,
-            _decided(counts.nodes, counts.refused),
-            nodes=counts.nodes,
-            refused=counts.refused,
-            reasons=why.codes,
-            refused_nodes=why.nodes,
+            counts.nodes,
+            counts.refused,
+            counts.why,
             preferred=counts.preferred,
             undecided=counts.undecided,
         )
-        noted = self.log.note(decision)
-        if noted is decision and why.commonest is not None:
-            self._unworded[decision.id] = (decision, why.commonest)
-        return noted
 
     def of_pod(self, uid: str) -> Decision | None:
         """The last decision on where this pod goes."""
@@ -180,20 +178,15 @@ class Recorder:
         unclear = count_verdicts(fits, passed, lambda verdict: verdict.undecided)
         best = max((fits[name].score for name in passed), default=0)
         preferred = [name for name in passed if fits[name].score == best]
-        self.log.note(
-            self._of_pod(
-                pod,
-                demand,
-                Verb.SEEN,
-                _decided(len(fits), len(refused)),
-                nodes=len(fits),
-                refused=len(refused),
-                reasons=why.codes,
-                refused_nodes=why.nodes,
-                why=texts((why.commonest,))[0] if why.commonest is not None else "",
-                preferred=dict.fromkeys(preferred[:MOST_PREFERRED], best),
-                undecided=unclear.codes,
-            )
+        self._note(
+            pod,
+            demand,
+            Verb.SEEN,
+            len(fits),
+            len(refused),
+            why,
+            preferred=dict.fromkeys(preferred[:MOST_PREFERRED], best),
+            undecided=unclear.codes,
         )
 
     def again(self, decision: Decision) -> None:
@@ -215,17 +208,7 @@ class Recorder:
         if self.ranked(pod.metadata.uid):
             return
         best = best_of(self._answers.table(demand), names, self._answers.view.nodes)
-        self.log.note(
-            self._of_pod(
-                pod,
-                demand,
-                Verb.PRIORITIZE,
-                Decided.PASSED,
-                nodes=len(names),
-                ranked=1,
-                preferred=best,
-            )
-        )
+        self._note(pod, demand, Verb.PRIORITIZE, len(names), ranked=1, preferred=best)
 
     def preempted(
         self,
@@ -238,37 +221,43 @@ class Recorder:
         """Of the nodes, these are worth their victims; the verdicts are as preemption leaves it."""
         left_out = [name for name in nodes if name not in kept]
         why = count_verdicts(verdicts, left_out, lambda verdict: verdict.refusals)
-        self.log.note(
-            self._of_pod(
-                pod,
-                demand,
-                Verb.PREEMPT,
-                _decided(len(nodes), len(left_out)),
-                nodes=len(nodes),
-                refused=len(left_out),
-                reasons=why.codes,
-                refused_nodes=own_names(why.nodes, self._answers.view.nodes),
-                why=texts((why.commonest,))[0] if why.commonest is not None else "",
-            )
-        )
+        why = why._replace(nodes=own_names(why.nodes, self._answers.view.nodes))
+        self._note(pod, demand, Verb.PREEMPT, len(nodes), len(left_out), why)
 
-    def _of_pod(
-        self, pod: core.Pod, demand: Demand, verb: Verb, decided: Decided, **more: Any
+    def _note(
+        self,
+        pod: core.Pod,
+        demand: Demand,
+        verb: Verb,
+        nodes: int,
+        refused: int = 0,
+        why: Counted = NOTHING,
+        **more: Any,
     ) -> Decision:
+        """Note a decision on a pod. Its reason is put into words later."""
         now = self._clock()
-        return Decision(
+        controller = pod.metadata.controller
+        decision = Decision(
             id=new_id(),
             verb=verb,
             key=pod.metadata.key,
             uid=pod.metadata.uid,
-            owner=owner_of(pod),
+            owner=f"{controller.kind}/{controller.name}" if controller is not None else "",
             policy=demand.policy.name,
             mode=demand.mode,
-            decided=decided,
+            decided=_decided(nodes, refused),
             first=now,
             last=now,
+            nodes=nodes,
+            refused=refused,
+            reasons=why.codes,
+            refused_nodes=why.nodes,
             **more,
         )
+        noted = self.log.note(decision)
+        if noted is decision and why.commonest is not None:
+            self._unworded[decision.id] = (decision, why.commonest)
+        return noted
 
     # --- what the webhook decides
 
@@ -347,8 +336,7 @@ class Recorder:
 
     def _collect(self) -> list[tuple[Decision, bytes]]:
         """What changed, counted and as lines of JSON."""
-        self._note_all()
-        self._put_into_words()
+        self._finish()
         changed = self.log.changed()
         known = frozenset(self._answers.policies.names(self._answers.view.policies))
         for decision, _ in changed:
@@ -356,10 +344,11 @@ class Recorder:
             pause()
         return changed
 
-    def _put_into_words(self) -> None:
+    def _finish(self) -> None:
+        self._note_all()
         while self._unworded:
             _, (decision, reason) = self._unworded.popitem()
-            decision.why = texts((reason,))[0]
+            decision.why = text(reason)
             pause()
 
     async def _compact(self) -> None:
@@ -400,11 +389,3 @@ def _decided(nodes: int, refused: int) -> Decided:
     if not refused:
         return Decided.PASSED
     return Decided.NARROWED if refused < nodes else Decided.REFUSED
-
-
-def owner_of(pod: core.Pod) -> str:
-    """The controller of a pod, such as `Job/train`; "" if it has none."""
-    for owner in pod.metadata.owner_references or ():
-        if owner.controller:
-            return f"{owner.kind}/{owner.name}"
-    return ""

@@ -10,7 +10,7 @@ import structlog
 from fettle.api import core
 from fettle.client import Event, Regarding
 from fettle.cluster import Publisher
-from fettle.explain import texts
+from fettle.explain import text
 from fettle.model import Mode
 from fettle.pacing import run_within
 from fettle.records import Counted, Summaries
@@ -87,7 +87,7 @@ def _event(pod: core.Pod, why: Counted, nodes: int, refused: int) -> Event:
     counts = sorted(why.codes.items(), key=lambda item: -item[1])
     listed = ", ".join(f"{code} ×{n}" for code, n in counts[:MOST_CODES])
     more = f" and {len(counts) - MOST_CODES} more" if len(counts) > MOST_CODES else ""
-    such = f"; such as: {texts((why.commonest,))[0]}" if why.commonest is not None else ""
+    such = f"; such as: {text(why.commonest)}" if why.commonest is not None else ""
     metadata = pod.metadata
     return Event(
         regarding=Regarding("v1", "Pod", metadata.name, metadata.namespace, metadata.uid),
