@@ -6,16 +6,12 @@ Proxies from the environment are not used for addresses of this host.
 import http.client
 import ipaddress
 import json
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fettle.model import FettleError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 SECONDS = 30.0
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -89,13 +85,6 @@ def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:
             f"{error}; is `fettle serve` running there? (set the address with --server or "
             "FETTLE_SERVER)"
         ) from error
-
-
-def console() -> "Console":
-    """For tables: as wide as the terminal; in a pipe, lines are not wrapped."""
-    from rich.console import Console
-
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
 
 
 def _error_in(text: str) -> str:

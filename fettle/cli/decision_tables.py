@@ -1,12 +1,12 @@
 """Prints what Fettle decided: `fettle decisions`, and the end of what `fettle explain pod` says."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from fettle.cli.calling import console, fetch
+from fettle.cli.calling import fetch
+from fettle.cli.tables import console, new_table, shown_time
 
 MOST_REASONS = 3
 """Reason codes of one decision that are shown."""
@@ -36,11 +36,10 @@ def list_decisions(server: str, since: str, wanted: dict[str, str], output: str)
 
 def _table(found: list[dict[str, Any]]) -> Any:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
-    for column in ("TIME", "VERB", "OBJECT", "POLICY", "MODE", "DECIDED", "WHY", "BOUND TO", "NOW"):
-        table.add_column(column, overflow="fold")
+    table = new_table(
+        "TIME", "VERB", "OBJECT", "POLICY", "MODE", "DECIDED", "WHY", "BOUND TO", "NOW"
+    )
     for one in found:
         table.add_row(*map(escape, _cells(one)))
     return table
@@ -105,7 +104,3 @@ def became(one: dict[str, Any]) -> str:
     on = (one.get("placed") or {}).get("reasons")
     beside = f" (its node: {', '.join(on)})" if on else ""
     return f"{one.get('became') or 'pending'}{end}{beside}"
-
-
-def shown_time(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%SZ}"

@@ -22,7 +22,7 @@ import msgspec
 
 from fettle.api import core, kinds, resource
 from fettle.api.kinds import Kind
-from fettle.cli.calling import console
+from fettle.cli.tables import console, new_table
 from fettle.client import Session
 from fettle.dra import is_device_resource, units_of
 from fettle.health import (
@@ -458,11 +458,8 @@ def _plain(one: _Listed) -> dict[str, Any]:
 
 def _print_table(found: Iterable[_Listed]) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
-    for column in ("HELD", "BY", "SINCE", "UNTIL", "OBEYED BY", "REASON"):
-        table.add_column(column, overflow="fold")
+    table = new_table("HELD", "BY", "SINCE", "UNTIL", "OBEYED BY", "REASON")
     for one in found:
         plain = _plain(one)
         where = f"{one.node}/{plain['device']}" if plain["device"] else one.node

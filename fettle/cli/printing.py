@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from fettle.cli.calling import console, fetch
+from fettle.cli.calling import fetch
 from fettle.cli.decision_tables import decision_line
+from fettle.cli.tables import console, new_table, shown_time
 from fettle.explain import result_word, summary
 
 AT_RISK = 3
@@ -69,14 +70,14 @@ def print_placed(out: Any, placed: dict[str, Any]) -> None:
     from rich.markup import escape
 
     of = f", of {_owned_by(placed)}" if placed["owner"] else ""
-    where = f"{placed['phase']} on {placed['node']} since {_time(placed['boundAt'])}{of}"
+    where = f"{placed['phase']} on {placed['node']} since {shown_time(placed['boundAt'])}{of}"
     out.print(escape(where))
     for resource, count in placed["units"].items():
         out.print(f"  was given {count} {escape(resource)}")
     for device in placed["devices"]:
         out.print(f"  {escape(_held(device))}")
     if placed["atRisk"]:
-        since = f" since {_time(placed['since'])}"
+        since = f" since {shown_time(placed['since'])}"
         out.print(f"[red]its policy refuses where it is{since}:[/]")
     elif not placed["overruled"]:
         out.print("its policy accepts where it is")
@@ -100,12 +101,6 @@ def _owned_by(placed: dict[str, Any]) -> str:
     return f"{owner['kind']} {owner['name']}" if owner else "–"
 
 
-def _time(seconds: float) -> str:
-    from datetime import UTC, datetime
-
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%SZ}"
-
-
 def list_pods(server: str, output: str, *, at_risk: bool, node: str, namespace: str) -> int:
     """Print pods that have a node; the exit status is 3 if some are at risk and were asked for."""
     asked = {"at-risk": "true" if at_risk else "", "node": node, "namespace": namespace}
@@ -120,7 +115,6 @@ def list_pods(server: str, output: str, *, at_risk: bool, node: str, namespace: 
 def print_pods(data: dict[str, Any], *, at_risk: bool) -> None:
     """Print the answer of `/pods` as a table."""
     from rich.markup import escape
-    from rich.table import Table
 
     out = console()
     for problem in data["problems"]:
@@ -128,21 +122,11 @@ def print_pods(data: dict[str, Any], *, at_risk: bool) -> None:
     if not data["pods"]:
         out.print("no pod is on what its policy refuses" if at_risk else "no pod with devices runs")
         return
-    table = Table(box=None, pad_edge=False)
-    for column in (
-        "POD",
-        "OWNER",
-        "POLICY",
-        "NODE",
-        "STATUS",
-        "BOUND",
-        "USE",
-        "REFUSED SINCE",
-        "WHY",
-    ):
-        table.add_column(column, overflow="fold")
+    table = new_table(
+        "POD", "OWNER", "POLICY", "NODE", "STATUS", "BOUND", "USE", "REFUSED SINCE", "WHY"
+    )
     for pod in data["pods"]:
-        since = _time(pod["since"]) if pod["since"] is not None else "–"
+        since = shown_time(pod["since"]) if pod["since"] is not None else "–"
         cells = (
             pod["pod"],
             _owned_by(pod),
@@ -174,8 +158,8 @@ def _bound(at: float, started: float) -> str:
     """When a pod was bound, and how long before Fettle started, if that is short."""
     before = started - at
     if not 0 <= before < LATELY_S:
-        return _time(at)
-    return f"{_time(at)}, {before:.0f} s before Fettle started"
+        return shown_time(at)
+    return f"{shown_time(at)}, {before:.0f} s before Fettle started"
 
 
 def explain_policy(server: str, name: str, output: str) -> None:
@@ -185,16 +169,13 @@ def explain_policy(server: str, name: str, output: str) -> None:
         click.echo(json.dumps(data, indent=2))
         return
     from rich.markup import escape
-    from rich.table import Table
 
     out = console()
     origin = f", chosen by {data['origin']}" if data["origin"] else ""
     out.print(f"[bold]{escape(data['name'])}[/]  {data['source']}{escape(origin)}")
     for warning in data["warnings"]:
         out.print(f"[yellow]{escape(warning)}[/]")
-    table = Table(box=None, pad_edge=False)
-    for column in ("FIELD", "VALUE", "FROM"):
-        table.add_column(column, overflow="fold")
+    table = new_table("FIELD", "VALUE", "FROM")
     for value in data["values"]:
         said = "–" if value["value"] in (None, [], {}) else value["value"]
         shown = said if isinstance(said, str) else json.dumps(said)
@@ -222,11 +203,8 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
     fit are joined only if they are Healthy.
     """
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
-    for column in ("NODE", "SCORE", "VERDICT", "REASON"):
-        table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
+    table = new_table("NODE", "SCORE", "VERDICT", "REASON")
     ranks = list(_COLOURS)
     rows = [(name, result_word(v), v, summary(v)) for name, v in nodes.items()]
     rows.sort(key=lambda row: (ranks.index(row[1]), -row[2]["score"] * row[2]["fits"], row[0]))
@@ -327,10 +305,8 @@ def _beside(own: list[str], health: dict[str, Any]) -> list[str]:
 
 def evidence_lines(evidence: list[dict[str, Any]]) -> list[str]:
     """One line per piece of evidence: weight, time, text, source and the reporting object."""
-    from datetime import UTC, datetime
-
     return [
-        f"-{e['weight']:.2f}  {datetime.fromtimestamp(e['observedAt'], UTC):%Y-%m-%d %H:%M:%SZ}  "
+        f"-{e['weight']:.2f}  {shown_time(e['observedAt'])}  "
         f"{e['text']}  [{e['family']}, {e['source']}, {e['reporter']}{_witness(e)}]"
         for e in evidence
     ]
@@ -439,16 +415,13 @@ def device_table(data: dict[str, Any], *, everything: bool) -> Any:
     Healthy ones that say the same are one row, unless everything is shown.
     """
     from rich.markup import escape
-    from rich.table import Table
 
     rows = [row for node in data["nodes"] for row in _rows(node, everything=everything)]
     rows += [_Row(_used_by(d["nodes"]), d["device"], "", d) for d in data["network"]]
     rows.sort(key=lambda row: badness(row.health))
     in_use = any(row.users for row in rows)
 
-    table = Table(box=None, pad_edge=False)
-    for column in ("NODE", "DEVICE", "SCORE", "STATE", *(["USED BY"] if in_use else []), "WHY"):
-        table.add_column(column, overflow="fold", justify="right" if column == "SCORE" else "left")
+    table = new_table("NODE", "DEVICE", "SCORE", "STATE", *(["USED BY"] if in_use else []), "WHY")
 
     def key(row: _Row) -> tuple[str, str] | None:
         counted = row.kind and is_well(row.health) and not everything

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from fettle.cli.calling import console, fetch
-from fettle.cli.decision_tables import shown_time
+from fettle.cli.calling import fetch
+from fettle.cli.tables import console, new_table, shown_time
 
 MOST_ROWS = 20
 """Rows of one table on a terminal; JSON and HTML have all."""
@@ -39,7 +39,6 @@ def show_report(server: str, since: str, output: str) -> None:
 def print_report(data: dict[str, Any]) -> None:
     """Print the answer of `/report` as tables."""
     from rich.markup import escape
-    from rich.table import Table
 
     out = console()
     for line in head(data):
@@ -49,9 +48,7 @@ def print_report(data: dict[str, Any]) -> None:
         if not part.rows:
             out.print(part.nothing)
             continue
-        table = Table(box=None, pad_edge=False)
-        for column in part.columns:
-            table.add_column(column, overflow="fold")
+        table = new_table(*part.columns)
         for row in part.rows[:MOST_ROWS]:
             table.add_row(*map(escape, row))
         out.print(table)

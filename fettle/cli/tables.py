@@ -1,0 +1,33 @@
+"""How the command line shows tables and times."""
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_NUMBERS = frozenset(("SCORE",))
+
+
+def console() -> "Console":
+    """For tables: as wide as the terminal; in a pipe, lines are not wrapped."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
+
+
+def new_table(*columns: str) -> "Table":
+    """Without lines; long cells are folded, numbers stand on the right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", justify="right" if column in _NUMBERS else "left")
+    return table
+
+
+def shown_time(at: float) -> str:
+    """A time in Unix seconds."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%SZ}"
