@@ -55,6 +55,11 @@ class Condition(Wire, frozen=True, kw_only=True):
     last_heartbeat_time: datetime | None = None
 
 
+def rfc3339(moment: datetime | None) -> str:
+    """A time in UTC in whole seconds, formatted as the API's Time; "" if there is none."""
+    return f"{moment.isoformat(timespec='seconds')[:19]}Z" if moment is not None else ""
+
+
 def micro_time(moment: datetime) -> str:
     """A time in UTC, formatted as the API's MicroTime."""
     return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

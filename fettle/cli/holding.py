@@ -28,12 +28,12 @@ from fettle.dra import is_device_resource, units_of
 from fettle.health import (
     describe_hold,
     gpu_names,
+    hold_time,
     holds_on_devices,
     holds_on_node,
     in_force,
     name_of_held,
     one_line,
-    rfc3339,
     selects_device,
     written,
 )
@@ -103,7 +103,7 @@ def read_until(text: str, now: float) -> float:
             ends = now + sum(int(number) * _UNITS_S[unit] for number, unit in parts)
         else:
             ends = datetime.fromisoformat(text).timestamp()
-        shown = rfc3339(ends)
+        shown = hold_time(ends)
     except (ValueError, OverflowError, OSError) as error:
         raise BadInput(
             f"--until {text!r} is neither a duration such as 4h or 1d12h, nor a time such as "
@@ -448,8 +448,8 @@ def _plain(one: _Listed) -> dict[str, Any]:
         "device": None if isinstance(held.subject, NodeId) else name_of_held(held.subject),
         "reason": held.reason,
         "by": held.by or None,
-        "since": None if held.since is None else rfc3339(held.since),
-        "until": None if held.until == math.inf else rfc3339(held.until),
+        "since": hold_time(held.since),
+        "until": hold_time(held.until),
         "schedulerObeys": one.obeyed,
         "recordedOn": one.recorded_on,
         "annotation": held.annotation,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from fettle.api import core, resource
-from fettle.api.meta import Condition, unix_s
+from fettle.api.meta import Condition, rfc3339, unix_s
 from fettle.dra.node_selectors import MalformedNodeSelector, parse_node_selector
 from fettle.model import DeviceId, reasons
 from fettle.model.reasons import Reason
@@ -150,7 +150,7 @@ def claim_use(
         return ClaimUse(reasons.ClaimWithoutTimestamp(name, len(holders)))
     if unmet is None:
         return ClaimUse()
-    since = _since(allocation)
+    since = rfc3339(allocation.allocation_timestamp)
     return ClaimUse(awaits=reasons.BindingAwaited(name, unmet.condition, unmet.device, since))
 
 
@@ -187,11 +187,6 @@ def _problem(allocation: resource.AllocationResult) -> str:
 def _is_late(allocation: resource.AllocationResult, binding: Binding) -> bool:
     allocated = unix_s(allocation.allocation_timestamp, binding.now)
     return allocated + binding.timeout_s < binding.now
-
-
-def _since(allocation: resource.AllocationResult) -> str:
-    at = allocation.allocation_timestamp
-    return f"{at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
 
 
 class _OnDevice(NamedTuple):

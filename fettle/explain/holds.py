@@ -1,12 +1,11 @@
 """What operators hold, as plain data for people, and who obeys it. Pure."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from fettle.api import resource
 from fettle.cluster import View
-from fettle.health import describe_hold, rfc3339, selects_device
+from fettle.health import describe_hold, hold_time, selects_device
 from fettle.model import DeviceId, NodeId, Subject, is_tainted_as_held
 
 OBEYED_BY_SCHEDULER, OBEYED_BY_FETTLE = "Scheduler", "Fettle"
@@ -20,8 +19,8 @@ def list_holds(view: View) -> list[dict[str, Any]]:
             "subject": str(subject),
             "reason": hold.reason,
             "by": hold.by or None,
-            "since": None if hold.since is None else rfc3339(hold.since),
-            "until": None if hold.until == math.inf else rfc3339(hold.until),
+            "since": hold_time(hold.since),
+            "until": hold_time(hold.until),
             "annotation": hold.annotation,
             "obeyedBy": obeyed_by(subject, view),
             "text": describe_hold(hold),

@@ -6,6 +6,7 @@ The notes are reasons, which `wording` turns into sentences. Pure.
 from collections.abc import Iterator, Mapping
 
 from fettle.api import core, resource
+from fettle.api.meta import rfc3339
 from fettle.cluster import NodeView, View
 from fettle.dra import allocated_devices, claim_name, entries_with_claims, is_for_entry
 from fettle.model import reasons
@@ -59,7 +60,7 @@ def _how_it_finished(finished: FinishedPod) -> reasons.PodFinished:
         pod.node_name,
         status.reason,
         status.message,
-        f"{at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else "",
+        rfc3339(at),
         tuple(held.device for bound in finished.claims for held in bound.held),
         finished.units,
     )

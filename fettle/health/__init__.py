@@ -13,11 +13,11 @@ from fettle.health.signals.claims import has_device_status, report_of_claim
 from fettle.health.signals.holds import (
     HOLD_SOURCE,
     describe_hold,
+    hold_time,
     holds_on_devices,
     holds_on_node,
     in_force,
     name_of_held,
-    rfc3339,
     written,
 )
 from fettle.health.signals.nodes import report_of_node
@@ -41,6 +41,7 @@ __all__ = [
     "describe_hold",
     "gpu_names",
     "has_device_status",
+    "hold_time",
     "holds_on_devices",
     "holds_on_node",
     "in_force",
@@ -55,7 +56,6 @@ __all__ = [
     "report_of_pod",
     "report_of_slice",
     "report_of_taint_rule",
-    "rfc3339",
     "selects_device",
     "source_of",
     "written",

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from fettle.api.meta import rfc3339
+
 RECORDED_AT = datetime(2026, 11, 21, tzinfo=UTC)
 """When the embedded files were recorded."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -22,11 +24,7 @@ def write(folder: Path, now: datetime) -> None:
 
 
 def _shifted(text: str, shift: timedelta) -> str:
-    return _format(datetime.fromisoformat(text) + shift)
-
-
-def _format(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+    return rfc3339(datetime.fromisoformat(text) + shift)
 
 
 def lose_gpu(folder: Path, node: str, now: datetime) -> str:
@@ -44,7 +42,7 @@ def lose_gpu(folder: Path, node: str, now: datetime) -> str:
             "status": "True",
             "reason": "SysLogsXIDErrorIsNotHealthy",
             "message": message,
-            "lastTransitionTime": _format(now),
+            "lastTransitionTime": rfc3339(now),
         },
     )
     return message

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.api.meta import ObjectMeta
+from fettle.api.meta import ObjectMeta, rfc3339
 from fettle.health.signals import gpu_names
 from fettle.health.signals.reports import one_line
 from fettle.model import (
@@ -49,8 +49,8 @@ def written(hold: Hold) -> str:
         device="" if isinstance(hold.subject, NodeId) else name_of_held(hold.subject),
         reason=hold.reason,
         by=hold.by,
-        since="" if hold.since is None else rfc3339(hold.since),
-        until="" if hold.until == math.inf else rfc3339(hold.until),
+        since=hold_time(hold.since) or "",
+        until=hold_time(hold.until) or "",
     )
     return msgspec.json.encode(value).decode()
 
@@ -65,8 +65,11 @@ def name_of_held(subject: Subject) -> str:
     return str(subject)
 
 
-def rfc3339(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")[:19] + "Z"
+def hold_time(seconds: float | None) -> str | None:
+    """When a hold began or ends, as in RFC 3339; None if nobody said, or if it has no end."""
+    if seconds is None or seconds == math.inf:
+        return None
+    return rfc3339(datetime.fromtimestamp(seconds, UTC))
 
 
 def holds_on_node(metadata: ObjectMeta) -> tuple[Hold, ...]:
@@ -162,5 +165,6 @@ def evidence_of_holds(holds: Iterable[Hold], reporter: str, now: float) -> Itera
 
 def describe_hold(hold: Hold) -> str:
     """By whom, until when and why, in words."""
-    until = "" if hold.until == math.inf else f" until {rfc3339(hold.until)}"
+    ends = hold_time(hold.until)
+    until = f" until {ends}" if ends else ""
     return f"held by {hold.by or 'an operator'}{until}: {hold.reason or 'no reason given'}"
