@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
+from operator import attrgetter
 
 import msgspec
 
@@ -532,7 +533,7 @@ class FadingSums:
         for (_, topic), evidence in standing.items():
             if not topic.unknown:
                 key = (topic.cause, evidence.witness)
-                heaviest[key] = max(evidence, heaviest.get(key, evidence), key=_weight)
+                heaviest[key] = max(evidence, heaviest.get(key, evidence), key=attrgetter("weight"))
         for (cause, _, witness), one in self.of(subject, now):
             weighed = one.weighed(now)
             if not _hides(heaviest.get((cause, witness)), weighed):
@@ -588,10 +589,6 @@ class FadingSums:
                 del sums[key]
             if not sums:
                 del self._sums[subject]
-
-
-def _weight(evidence: Evidence) -> float:
-    return evidence.weight
 
 
 def _hides(standing: Evidence | None, fading: Weighed) -> bool:

@@ -14,7 +14,7 @@ from cachetools import FIFOCache
 
 from fettle.api import core
 from fettle.api.kinds import WireObject
-from fettle.dra import device_units
+from fettle.dra import uses_devices
 from fettle.explain import text
 from fettle.model import SOUND, Mode
 from fettle.model.reasons import Reason
@@ -66,7 +66,7 @@ class PodFates:
                 self._seen(self._unasked.pop(uid), new)
             elif not new.terminal:
                 self._unasked[uid] = new
-        elif not new.node_name and not new.terminal and _uses_devices(new):
+        elif not new.node_name and not new.terminal and uses_devices(new):
             self._unasked[uid] = new
             asyncio.get_running_loop().call_later(ASKED_WITHIN_S, self._still_unasked, uid)
 
@@ -208,10 +208,6 @@ class PodFates:
         if not table.verdicts.keys() <= table.refused | table.rejected:
             decision.allowed_at = self._clock()
             self._log.touch(decision)
-
-
-def _uses_devices(pod: core.Pod) -> bool:
-    return bool(pod.resource_claims) or any(device_units(pod))
 
 
 def _about(reason: Reason, node: str) -> str:
