@@ -31,6 +31,14 @@ class FacesContract(Contract):
             for importer in graph.find_modules_that_directly_import(imported)
             if self._room(importer) != room
         }
+        # By `fettle.records.journal`, whoever has the room itself would reach all that is in it.
+        found |= {
+            f"{importer} -> {room}, by no `from {room} import`"
+            for room in {*self.rooms, *(room.partition(".")[0] for room in self.rooms)}
+            for importer in graph.find_modules_that_directly_import(room)
+            for found_at in graph.get_import_details(importer=importer, imported=room)
+            if not found_at["line_contents"].startswith(f"from {room} import ")
+        }
         found |= {
             f"{module} -> itself, a package that is no room"
             for module in graph.modules
