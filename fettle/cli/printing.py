@@ -19,7 +19,7 @@ from fettle.explain import result_word, summary
 AT_RISK = 3
 """The exit status of `fettle pods --at-risk` if there are any."""
 LATELY_S = 3600.0
-"""Pods bound so shortly before Fettle started are said to be: nobody may have asked it."""
+"""If a pod was bound so shortly before Fettle started, that is said: perhaps nobody could ask."""
 FEW = 5
 """Up to this many rows that say the same are listed one by one."""
 _STATES = ("Unhealthy", "Degraded", "Unknown", "Healthy")

@@ -124,7 +124,8 @@ class Recorder:
     def filtered_before_prioritize(
         self, pod: core.Pod, table: Table, names: Sequence[str], passed: Sequence[str]
     ) -> None:
-        """As `filtered`, but noted once the prioritize call is answered that follows at once."""
+        """As `filtered`, but noted later: the scheduler asks to prioritize at once, and would
+        wait."""
         self._unnoted.append((pod, table.demand, self._counts(table, names, passed)))
         if len(self._unnoted) == 1:
             asyncio.get_running_loop().call_later(PRIORITIZED_WITHIN_S, self._note_all)
@@ -352,7 +353,7 @@ class Recorder:
             pause()
 
     async def _compact(self) -> None:
-        # Another process may write there too, as while one takes over from the other.
+        # While a successor takes over, both processes append: what the other one wrote is kept.
         ids = {decision.id for decision in self.log}
         for decision in await asyncio.to_thread(self._journal.load):
             if decision.id not in ids and decision.last >= self._began:

@@ -38,8 +38,8 @@ LATELY_S = 600.0
 """The log counts pods that were bound so shortly before Fettle started."""
 MOST_NAMED = 3
 MAX_PLACEMENTS = 32
-"""For so many placements it is looked up whether a breaker is open: as annotations can set any
-minimum score, there may be more, and each breaker costs."""
+"""Whether a breaker is open is looked up for so many placements at most. Annotations can set any
+minimum score, so there may be more, and each breaker costs."""
 _STATES = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN, State.HEALTHY)
 
 
@@ -230,6 +230,7 @@ class AtRisk:
         else:
             dirty |= nodes & self._on_node.keys()
         found = await run_within(None, lambda: self._judged(dirty, self.found, view))
+        # Only now it is known which placements need a breaker: those of pods at risk.
         if dirty := await self._overruled_otherwise(found):
             found = await run_within(None, lambda: self._judged(dirty, found, view))
         self.found, self._view = found, view

@@ -62,8 +62,8 @@ _Condemned = tuple[Cause, Health]
 
 
 class Ranked(NamedTuple):
-    """Devices with one state: their healths, the worst first, and how many have one of the first 0,
-    1, 2... of them."""
+    """Devices with one state: their healths, the worst first. `numbers[i]` counts the devices that
+    have one of the first `i` of these."""
 
     healths: list[Health]
     numbers: list[int]
@@ -128,7 +128,8 @@ class _Total:
 
 
 class _Local(NamedTuple):
-    """A node's own devices of one pool, and what each cause alone makes of how many of them."""
+    """A node's own devices of one pool, and how many of them would have which health by which cause
+    alone."""
 
     devices: int
     unsound: tuple[tuple[_Condemned, int], ...]
@@ -218,6 +219,8 @@ class Census:
         before = self._by_node.pop(name, _NONE)
         if node is not None and not _is_left_out(node):
             counted = self._by_node[name] = self._counted(node)
+            # Added before the old ones go: records that stay are never without a node, and so their
+            # devices are not counted anew.
             self._add(counted, 1)
         self._add(before, -1)
 
@@ -268,7 +271,7 @@ class Census:
             if known is None:
                 own = [d.health for d in pool.devices if d.published.local]
                 of_pool = self._local(len(own), [(health, 1) for health in own])
-                if len(own) < len(pool.devices):
+                if len(own) < len(pool.devices):  # else no other node shares the record
                     known = self._shared[id(pool)] = _Shared(pool, of_pool)
             if known is not None:
                 shared.append(known)

@@ -25,7 +25,7 @@ class Message(NamedTuple):
 
 
 class Channel:
-    """One end. Messages are short, so that sending them never has to wait.
+    """One process's end. Messages are short, so that sending them never has to wait.
 
     At the end of a process that serves: `succeeds` if another one serves until this one is ready,
     and `listening` are the sockets on which that one listens, by the listener's name.
@@ -62,7 +62,7 @@ class Channel:
             return None
         *lines, self._rest = (self._rest + received).split(b"\n")
         messages = [Message(*json.loads(line)) for line in lines]
-        if files:  # the kernel lets nothing follow them in what is received at once
+        if files:  # the kernel ends what is received at once with the message that brings files
             messages[-1] = messages[-1]._replace(files=files)
         return messages
 
@@ -73,7 +73,7 @@ def inheritance(end: int, *, succeeds: bool, listening: Mapping[str, Sequence[in
 
 
 def inherited() -> Channel | None:
-    """The end that this process was started with; None if nobody started it for that."""
+    """This process's end; None if it was not started by one that stays."""
     given = os.environ.pop(ENVIRONMENT, "")
     if not given:
         return None

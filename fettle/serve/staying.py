@@ -82,7 +82,7 @@ class Staying:
                 else:
                     self._take_messages(key.data)
             self._look_after_others()
-        self._take_messages(self._current)
+        self._take_messages(self._current)  # its last one says why it failed
         for other in filter(None, [self._successor, *self._leaving]):
             other.end()
             other.channel.socket.close()
@@ -112,7 +112,7 @@ class Staying:
 
     def _take_messages(self, sender: _Serving) -> None:
         messages = sender.channel.receive()
-        if messages is None and sender.channel.socket.fileno() >= 0:
+        if messages is None and sender.channel.socket.fileno() >= 0:  # not closed before
             self._selector.unregister(sender.channel.socket)
             sender.channel.socket.close()
         for word, sentence, files in messages or ():
@@ -131,6 +131,7 @@ class Staying:
     def _keep(self, name: str, files: Sequence[int]) -> None:
         """Keep the sockets of a listener open between one process and the next: what connects in
         that moment waits there, and is not lost."""
+        # A successor that listens on the kept sockets sends these same ones again.
         if name in self._listening or self._stopping:
             _close(files)
         else:
@@ -142,7 +143,7 @@ class Staying:
         self._listening.clear()
 
     def _reload(self) -> None:
-        """Start a successor. One that was about to serve may have read older files."""
+        """Start a successor, in place of one that is not ready: it may have read older files."""
         if self._stopping:
             return
         if self._successor is not None:

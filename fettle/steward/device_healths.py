@@ -134,7 +134,7 @@ class PendingWrites:
         self.basis = -1
 
     def look(self, view: View, changed: Iterable[str] | None, now: float) -> None:
-        """Take a view; `changed` are the nodes that differ from the last one's, None: all may."""
+        """Take a view. `changed` are the nodes that differ since the last look; None if all may."""
         names = {*self._take(view.device_healths), *(view.nodes if changed is None else changed)}
         if self.basis != view.basis or names:
             for pool in self._inventory.recall_pools(self._stored, now):
@@ -148,7 +148,7 @@ class PendingWrites:
             pause()
 
     def _take(self, stored: Mapping[str, DeviceHealth]) -> Iterator[str]:
-        """The objects that were written, edited or deleted since the last look."""
+        """The names of the objects that were written, edited or deleted since the last look."""
         if stored is self._seen:
             return
         for name in [name for name in self._seen if name not in stored]:

@@ -19,8 +19,8 @@ CATCH_UP_S = 0.1
 """A few milliseconds are usual. Changes may come without an end, and nobody shall wait for that."""
 
 _TRIES = 3
-"""How often what is remembered may fail to be read while the server answers: nothing may depend on
-it."""
+"""How often reading what is remembered may fail while the server answers. Then Fettle goes on
+without, since nothing may depend on it."""
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +88,7 @@ class FirstWord:
             self._spoke.set()
 
     async def is_read(self) -> bool:
-        """Wait until it is, or until reading has failed once more."""
+        """Wait until the list has come, or until reading has failed once more."""
         await self._spoke.wait()
         self._spoke.clear()
         return self._is_read

@@ -33,8 +33,8 @@ LARGEST_BYTES = 256 * 1024
 """A DeviceHealth is no larger. etcd takes 1.5 MB, and 5000 of them are read at each start."""
 EPISODES_FOR = timedelta(days=28)
 _LIMITS = ((64, 16), (16, 8), (4, 2), (1, 1))
-"""How many pieces of evidence, and reporters or episodes of each, are stored of one subject: the
-first that is small enough."""
+"""Limits for one subject: pieces of evidence, and reporters of each or episodes. The first ones are
+used that make the object small enough."""
 MOST_SUBJECTS = 512
 _ILL = (State.DEGRADED, State.UNHEALTHY)
 _WORST_FIRST = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN, State.HEALTHY)

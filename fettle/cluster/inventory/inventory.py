@@ -419,7 +419,7 @@ class Reports:
                 self._of_slices(self._devices.slices_of(found), now)
 
     def renew_holds(self, devices: Set[DeviceId], now: float) -> None:
-        """These devices have come or gone: whose they are may have changed."""
+        """These devices have come or gone, and with them who may hold them: see `_of_its_own`."""
         for name in [name for name, named in self._named.items() if named & devices]:
             self.of_node(self._stores.nodes[name], now)
 

@@ -44,7 +44,7 @@ class Tolerated(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """What a breaker counts by: all evidence of one source that is as hard.
+    """What a breaker counts by: all hard evidence of one source, or all its other evidence.
 
     Hard is what driver or hardware latched, and what a kubelet refused.
     """
@@ -169,7 +169,8 @@ def by_cause(health: Health, thresholds: HealthSettings) -> Causes:
     for weighed in health.evidence:
         if not weighed.evidence.witness:
             found.setdefault(_cause(weighed.evidence), []).append(weighed)
-    if len(found) == 1:  # with the state that it has by what was before
+    if len(found) == 1:
+        # The state is kept, also if it is worse than the score makes it: the cause brought it about.
         return ((next(iter(found)), Health(health.proven, health.state)),)
     alone = ((c, _judged_afresh(tuple(e), thresholds)) for c, e in sorted(found.items()))
     return tuple((cause, Health(each.proven, each.state)) for cause, each in alone)

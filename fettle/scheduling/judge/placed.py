@@ -25,7 +25,8 @@ from fettle.scheduling.judge.parts import Part, node_part
 from fettle.scheduling.judge.verdicts import Verdict, combine
 
 WITHDRAWAL_S = 60.0
-"""Within so many seconds after its state began, a device plugin withdraws a unit, if it does."""
+"""If a device plugin withdraws a bad unit, it does so within so many seconds after the unit's state
+began."""
 
 # Who holds a unit
 
@@ -77,7 +78,8 @@ class PluginUse:
         )
         left = unit.count - known
         others = [s for s in self._shares if s.unnamed and s.pod not in sure and left > 0]
-        # It may belong to another resource, so even all units of this one need not include it.
+        # So many units a pod can hold without holding this one; whoever holds more has it, too. If
+        # it may belong to another resource, even all units of this one need not include it.
         spare = self._unnamed if unit.alternatives else self._unnamed - left
         sure += [s.pod for s in others if s.runs and s.unnamed > spare]
         return UnitUsers(
