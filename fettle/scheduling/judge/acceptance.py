@@ -170,7 +170,7 @@ def by_cause(health: Health, thresholds: HealthSettings) -> Causes:
         if not weighed.evidence.witness:
             found.setdefault(_cause(weighed.evidence), []).append(weighed)
     if len(found) == 1:
-        # The state is kept, also if it is worse than the score makes it: the cause brought it about.
+        # The state stays, even one that is worse than the score alone: this cause brought it about.
         return ((next(iter(found)), Health(health.proven, health.state)),)
     alone = ((c, _judged_afresh(tuple(e), thresholds)) for c, e in sorted(found.items()))
     return tuple((cause, Health(each.proven, each.state)) for cause, each in alone)

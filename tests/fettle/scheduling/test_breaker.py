@@ -9,7 +9,7 @@ from fettle.api import core, kinds
 from fettle.cluster import NodeView
 from fettle.config import BreakerSettings
 from fettle.dra import DeviceView, PoolView
-from fettle.model import BUILT_IN
+from fettle.model import BUILT_IN, EvidenceKind, State
 from fettle.scheduling.breaker import Breaker
 from fettle.scheduling.judge.acceptance import complaint
 from tests.fettle import building as b
@@ -37,8 +37,8 @@ def fleet(bad: int, *, total: int = 20, held: bool = False) -> dict[str, NodeVie
     }
 
 
-def opened(nodes: dict[str, NodeView]) -> Set[str]:
-    breaker = BreakerWithCensus(TRAINING)
+def opened(nodes: dict[str, NodeView], settings: BreakerSettings | None = None) -> Set[str]:
+    breaker = BreakerWithCensus(TRAINING, settings)
     breaker.update(nodes, nodes)
     return breaker.open
 
@@ -52,8 +52,26 @@ def test_holds_do_not_open_the_breaker() -> None:
     assert opened(fleet(20, held=True)) == set()
 
 
-def test_a_small_pool_is_not_judged() -> None:
+def test_a_pool_on_fewer_than_ten_nodes_is_not_judged() -> None:
     assert opened(fleet(3, total=4)) == set()
+    assert opened(fleet(9, total=9)) == set()
+    assert opened(fleet(10, total=10)) == {b.RESOURCE}
+
+
+def test_a_device_that_is_refused_for_its_state_alone_counts() -> None:
+    """Its score is good again, but it is Degraded until 0.90."""
+    lasting = msgspec.structs.replace(b.health(0.85), state=State.DEGRADED)
+    assert opened({f"n{i}": b.node(f"n{i}", gpus=8, own=lasting) for i in range(20)})
+
+
+@pytest.mark.parametrize("kind", [EvidenceKind.LATCHED, EvidenceKind.LEVEL])
+def test_a_share_that_is_set_higher_holds_for_all_evidence(kind: EvidenceKind) -> None:
+    ill = b.ill(("xid", 1.0), kind=kind)
+    nodes = {f"n{i}": b.node(f"n{i}", gpus=8, own=ill) for i in range(12)} | {
+        f"s{i}": b.node(f"s{i}", gpus=8) for i in range(8)
+    }
+    assert opened(nodes, BreakerSettings(max_excluded_share=0.6)) == set()
+    assert opened(nodes, BreakerSettings(max_excluded_share=0.59)) == {b.RESOURCE}
 
 
 def test_the_breaker_closes_when_nodes_recover_counting_only_changed_nodes() -> None:

@@ -120,6 +120,18 @@ async def test_what_condemns_too_many_devices_is_set_aside_for_all_pods(operated
     assert len(operated.answers.set_aside()) == 1
 
 
+def test_the_rule_that_condemns_most_is_told_first(operated: Operated) -> None:
+    nodes = {f"m{i}": b.node(f"m{i}", gpus=8, own=b.ill(("a minor rule", 1.0))) for i in range(6)}
+    nodes |= {
+        f"n{i}": b.node(f"n{i}", gpus=8, own=b.ill(("the worst rule", 1.0))) for i in range(9)
+    }
+    operated.show(nodes)
+    assert [said.rule for said in operated.answers.set_aside()] == [
+        "the worst rule",
+        "a minor rule",
+    ]
+
+
 async def test_the_first_view_after_a_start_is_counted_while_answers_are_kept(
     operated: Operated,
 ) -> None:
