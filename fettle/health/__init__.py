@@ -4,7 +4,7 @@ Stands between inventory and view in *watch → inventory → health → verdict
 clock is an argument.
 """
 
-from fettle.health.book import HealthBook, assess, is_same_health
+from fettle.health.book import HealthBook, assess
 from fettle.health.fading import source_of
 from fettle.health.memory import CLOCKS_APART_S
 from fettle.health.score import DIGITS, known_score, proven_evidence
@@ -45,7 +45,6 @@ __all__ = [
     "holds_on_devices",
     "holds_on_node",
     "in_force",
-    "is_same_health",
     "known_score",
     "load_rules",
     "name_of_held",

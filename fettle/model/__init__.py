@@ -40,7 +40,7 @@ from fettle.model.evidence import Evidence, EvidenceKind, Family, TaintRef, Unkn
 from fettle.model.field_checks import shown
 from fettle.model.health import SOUND, UNKNOWN_SCORE, Health, Kept, State, Weighed
 from fettle.model.holds import Hold, TaintLike, is_tainted_as_held
-from fettle.model.modes import MODE_LABEL, Mode, ModeOf, labelled_mode, wrong_label
+from fettle.model.modes import Mode, labelled_mode, wrong_label
 from fettle.model.policy import (
     BUILT_IN,
     DEGRADED_TAINT,
@@ -78,7 +78,6 @@ __all__ = [
     "INFERENCE",
     "INJECTED",
     "JOB_EXIT_CODES",
-    "MODE_LABEL",
     "NO_EFFECT_YET",
     "OWN_PREFIX",
     "PURPOSE",
@@ -107,7 +106,6 @@ __all__ = [
     "Invalid",
     "Kept",
     "Mode",
-    "ModeOf",
     "NoCluster",
     "NodeId",
     "NotFound",

@@ -3,7 +3,7 @@ rarely, and a wait that brought nothing is not repeated soon.
 """
 
 from fettle.pacing.backoff import Backoff
-from fettle.pacing.patience import Patience, Waited
+from fettle.pacing.patience import Patience
 from fettle.pacing.pausing import SLICE_S, Superseded, pause, run_within, within, working_s
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "Backoff",
     "Patience",
     "Superseded",
-    "Waited",
     "pause",
     "run_within",
     "within",

@@ -3,7 +3,7 @@
 Stands after the answer in *watch → inventory → health → verdict → answer*: no answer depends on it.
 """
 
-from fettle.records.ages import ACCEPTED, seconds_of
+from fettle.records.ages import seconds_of
 from fettle.records.decisions import Became, Decided, Decision, Placed, Verb
 from fettle.records.fates import PodFates
 from fettle.records.journal import Journal
@@ -13,7 +13,6 @@ from fettle.records.report import make_report
 from fettle.records.summaries import Counted, Summaries
 
 __all__ = [
-    "ACCEPTED",
     "Became",
     "Counted",
     "Decided",

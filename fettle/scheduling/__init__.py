@@ -13,14 +13,13 @@ from fettle.scheduling.demand import (
     Units,
     copy_to_place,
     demand_of,
-    held_claims,
     resolve_policy,
 )
 from fettle.scheduling.finished import FinishedPod, FinishedPods
 from fettle.scheduling.judge.acceptance import Cause
 from fettle.scheduling.judge.claims import is_usable
 from fettle.scheduling.judge.parts import Choice
-from fettle.scheduling.judge.placed import HeldUnit, PluginUse, UnitUsers
+from fettle.scheduling.judge.placed import PluginUse, UnitUsers
 from fettle.scheduling.judge.requirements import Engines
 from fettle.scheduling.judge.units import (
     Taken,
@@ -47,7 +46,6 @@ __all__ = [
     "Engines",
     "FinishedPod",
     "FinishedPods",
-    "HeldUnit",
     "Narrowed",
     "OwnerRefusals",
     "PlacedPod",
@@ -64,7 +62,6 @@ __all__ = [
     "copy_to_place",
     "count_taken",
     "demand_of",
-    "held_claims",
     "is_certain",
     "is_usable",
     "lacking_units",
