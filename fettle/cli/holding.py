@@ -59,8 +59,6 @@ from fettle.steward.holding import RawNode
 _PAGE = 500
 _FEW = 8
 _REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-_UNITS_S = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
-_DURATION = re.compile(r"(?:\d+[dhms])+")
 _OBEYED = {True: "scheduler", False: "Fettle only"}
 
 # The commands
@@ -97,11 +95,12 @@ def read_until(text: str, now: float) -> float:
 
     A time without an offset is in this machine's time zone.
     """
+    from fettle.records import seconds_of  # not loaded by the other commands
+
     try:
-        if _DURATION.fullmatch(text):
-            parts = re.findall(r"(\d+)([dhms])", text)
-            ends = now + sum(int(number) * _UNITS_S[unit] for number, unit in parts)
-        else:
+        try:
+            ends = now + seconds_of(text)
+        except BadInput:
             ends = datetime.fromisoformat(text).timestamp()
         shown = hold_time(ends)
     except (ValueError, OverflowError, OSError) as error:
