@@ -26,14 +26,21 @@ def test_another_reason_result_verb_or_pod_is_another_decision() -> None:
 
 def test_the_oldest_go_first_by_number_and_by_bytes() -> None:
     by_number = DecisionLog(3, 2**20)
-    by_bytes = DecisionLog(100, 4000)
+    by_bytes = DecisionLog(100, 6000)
     for log in (by_number, by_bytes):
         for i in range(20):
-            log.note(decision(f"p{i}", why="x" * 500))
+            log.note(decision(f"p{i}", why="x" * 1500))
             log.changed()
     assert [one.key for one in by_number] == ["default/p17", "default/p18", "default/p19"]
-    assert 1 < len(by_bytes) < 8
+    assert 1 < len(by_bytes) < 6
     assert by_number.of_pod("uid-p0") is None
+
+
+def test_a_decision_that_is_forgotten_and_said_again_is_a_new_one() -> None:
+    log = DecisionLog(1, 2**20)
+    for pod in ("a", "b", "a"):
+        log.note(decision(pod))
+    assert [(one.key, one.count) for one in log] == [("default/a", 1)]
 
 
 def test_decisions_are_found_by_pod_node_policy_and_time() -> None:
