@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -73,6 +75,16 @@ def test_a_time_that_cannot_be_read_never_comes(until: str) -> None:
     assert repr(until) in found.reason
 
 
+@pytest.fixture
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "EST5")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
 def test_a_time_may_have_any_offset_and_has_utc_without_one() -> None:
     for until in ("2026-05-01T18:00:00+02:00", "2026-05-01T16:00Z", "2026-05-01T16:00"):
         assert one(f'{{"until": "{until}"}}').until == 1_777_651_200
