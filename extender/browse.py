@@ -1,5 +1,5 @@
-"""The second listener, for people and machines: explanations, policies, devices, probes and
-metrics. It reads the newest view and changes nothing."""
+"""The second listener, for people and machines: explanations, policies, devices, pods, decisions,
+the report, probes and metrics. It reads the newest view and changes nothing."""
 
 import ipaddress
 import time

@@ -18,7 +18,6 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from fettle.api import MAX_JSON_DEPTH
-from fettle.api.raw import mapping, text
 from fettle.cluster import Publisher, View
 from fettle.config import Settings, WebhookSettings
 from fettle.lint import ABSENCES, Linter, workload_kinds
@@ -223,7 +222,7 @@ class Webhook:
             self._recorder.reviewed(
                 Verb(webhook),
                 request.kind.kind,
-                _key(request),
+                request.key,
                 policy=resolved.policy.name,
                 mode=mode,
                 decided=decided,
@@ -336,13 +335,6 @@ def audited(judged: Review) -> Review:
     return judged._replace(
         answer=AdmissionResponse(warnings=warnings), result=f"would_be_{judged.result}"
     )
-
-
-def _key(request: AdmissionRequest) -> str:
-    """`namespace/name`; where the name is made later, with `*` for its end."""
-    generated = text(mapping(request.object, "metadata").get("generateName"))
-    name = request.name or (f"{generated}*" if generated else "")
-    return f"{request.namespace}/{name}" if request.namespace else name
 
 
 def reduced(judged: Review, mode: Mode) -> Review:

@@ -72,13 +72,16 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
         return (self.kind.group, self.kind.kind)
 
     @property
-    def about(self) -> str:
-        """The object in words, such as `Pod team/worker`; `*` ends the start of a name that the API
-        server completes."""
+    def key(self) -> str:
+        """`namespace/name`, or `name`. `*` ends one that the API server completes."""
         metadata = mapping(self.object, "metadata")
         name = self.name or text(metadata.get("name")) or f"{text(metadata.get('generateName'))}*"
-        where = f"{self.namespace}/" if self.namespace else ""
-        return _shortened(f"{self.kind.kind} {where}{name}", _LONGEST_WHO)
+        return f"{self.namespace}/{name}" if self.namespace else name
+
+    @property
+    def about(self) -> str:
+        """The object in words, such as `Pod team/worker`."""
+        return _shortened(f"{self.kind.kind} {self.key}", _LONGEST_WHO)
 
     @property
     def username(self) -> str:

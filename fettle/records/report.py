@@ -8,7 +8,7 @@ from typing import Any
 
 from fettle.model import Mode
 from fettle.pacing import pause
-from fettle.records.decisions import PLACING, Became, Decided, Decision, Placed, Verb
+from fettle.records.decisions import ENDED, PLACING, Became, Decided, Decision, Placed, Verb
 
 REPORT_VERSION = 1
 RAN_WELL_S = 3600.0
@@ -75,8 +75,7 @@ class _OnePod:
 
     @property
     def ended_at(self) -> float | None:
-        ended = self.became in (Became.SUCCEEDED, Became.FAILED, Became.DELETED)
-        return self.newest.became_at if ended else None
+        return self.newest.became_at if self.became in ENDED else None
 
     @property
     def last_alive(self) -> float:
