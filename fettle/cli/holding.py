@@ -25,6 +25,7 @@ from fettle.api.kinds import Kind
 from fettle.cli.tables import console, new_table
 from fettle.client import Session
 from fettle.dra import is_device_resource, units_of
+from fettle.explain import is_held_by_rule
 from fettle.health import (
     describe_hold,
     gpu_names,
@@ -34,7 +35,6 @@ from fettle.health import (
     in_force,
     name_of_held,
     one_line,
-    selects_device,
     written,
 )
 from fettle.model import (
@@ -53,6 +53,7 @@ from fettle.model import (
     UnitId,
     is_tainted_as_held,
 )
+from fettle.records import seconds_of
 from fettle.steward import holding
 from fettle.steward.holding import RawNode
 
@@ -95,8 +96,6 @@ def read_until(text: str, now: float) -> float:
 
     A time without an offset is in this machine's time zone.
     """
-    from fettle.records import seconds_of  # not loaded by the other commands
-
     try:
         try:
             ends = now + seconds_of(text)
@@ -417,7 +416,7 @@ async def _list_holds(node: str | None, kubeconfig: Path | None) -> list[_Listed
         rules = [
             rule
             async for rule in _objects(session, kinds.TAINT_RULE)
-            if isinstance(rule, resource.DeviceTaintRule) and is_tainted_as_held((rule.spec.taint,))
+            if isinstance(rule, resource.DeviceTaintRule)
         ]
         async for one in _objects(session, kinds.NODE, f"metadata.name={node}" if node else ""):
             assert isinstance(one, core.Node)
@@ -437,7 +436,7 @@ async def _list_holds(node: str | None, kubeconfig: Path | None) -> list[_Listed
 
 
 def _is_obeyed(subject: Subject, rules: Iterable[resource.DeviceTaintRule]) -> bool:
-    return isinstance(subject, DeviceId) and any(selects_device(rule, subject) for rule in rules)
+    return isinstance(subject, DeviceId) and is_held_by_rule(subject, rules)
 
 
 def _plain(one: _Listed) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Stands beside the answer in *watch → inventory → health → verdict → answ
 """
 
 from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_conditions
-from fettle.explain.holds import list_holds
+from fettle.explain.holds import is_held_by_rule, list_holds
 from fettle.explain.modes import describe_modes
 from fettle.explain.placed import plain_placed
 from fettle.explain.pods import (
@@ -21,6 +21,7 @@ __all__ = [
     "describe_modes",
     "explain_pod",
     "explain_policy",
+    "is_held_by_rule",
     "list_holds",
     "list_network_devices",
     "list_nodes",

@@ -1,6 +1,6 @@
 """What operators hold, as plain data for people, and who obeys it. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from fettle.api import resource
@@ -36,14 +36,14 @@ def obeyed_by(subject: Subject, view: View) -> str:
             node = view.nodes.get(subject.node)
             obeyed = node is not None and is_tainted_as_held(node.taints)
         case DeviceId():
-            obeyed = is_held_by_rule(subject, view.taint_rules)
+            obeyed = is_held_by_rule(subject, view.taint_rules.values())
         case _:
             obeyed = False
     return OBEYED_BY_SCHEDULER if obeyed else OBEYED_BY_FETTLE
 
 
-def is_held_by_rule(device: DeviceId, rules: Mapping[str, resource.DeviceTaintRule]) -> bool:
+def is_held_by_rule(device: DeviceId, rules: Iterable[resource.DeviceTaintRule]) -> bool:
+    """Whether one of these rules makes the scheduler obey a hold on the device."""
     return any(
-        is_tainted_as_held((rule.spec.taint,)) and selects_device(rule, device)
-        for rule in rules.values()
+        is_tainted_as_held((rule.spec.taint,)) and selects_device(rule, device) for rule in rules
     )
