@@ -227,6 +227,24 @@ async def test_the_steward_makes_and_removes_the_rule_of_a_device_held_by_hand(
     assert await taints(api, "n0") == []
 
 
+async def test_in_observe_the_steward_sets_no_taint_and_takes_away_what_is_over(
+    api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("mode: observe\n")
+    await create_dra_node(api, "n0", 1)
+    await create_dra_node(api, "n1", 1)
+    held = {HOLD: "fan", f"{FURTHER}device": '{"device": "gpu.nvidia.com/n0/gpu-0"}'}
+    await api.patch("nodes", "n0", {"metadata": {"annotations": held}})
+    await api.patch("nodes", "n1", {"spec": {"taints": [OURS]}})
+    await shipped.apply(api, shipped.manifests(RIGHTS))
+    await start_fettle("steward", settings=settings)
+    await until_untainted(api, "n1")
+    await asyncio.sleep(3)
+    assert await taints(api, "n0") == []
+    assert await rules(api) == []
+
+
 async def test_two_operators_at_once_lose_no_hold_of_each_other_nor_a_taint_of_anybody(
     control_plane: ControlPlane, api: Api
 ) -> None:

@@ -54,6 +54,7 @@ async def test_observe_answers_also_while_fettle_is_not_ready(extender: Extender
     reply = await extender.filter(b.gpu_pod(), BAD, GOOD)
     assert reply["NodeNames"] == [BAD, GOOD]
     assert reply["Error"] == ""
+    assert extender.recorder.all() == []  # what is not known yet would be recorded as refused
     show(extender, "enforce")
     assert "not ready" in (await extender.filter(b.gpu_pod(), BAD, GOOD))["Error"]
 
