@@ -142,7 +142,7 @@ class PendingWrites:
                 names.discard(pool.metadata.name)
                 pause()
         self.basis = view.basis
-        for name in sorted(names):
+        for name in sorted(names):  # also objects whose node or pool is gone: nothing is recalled
             before = self._stored.get(name)
             self._compare(name, self._inventory.recall(name, before, now))
             pause()

@@ -57,6 +57,7 @@ class Remembering:
         """Take over what is stored; returns the subjects whose health may differ. What somebody has
         edited, copied, or dated into the future counts for nothing."""
         status = stored.status
+        # Without a time it counts for as little as with one in the future.
         observed_at = unix_s(status.observed_time, now + 2 * CLOCKS_APART_S)
         if not stored.is_ours or observed_at > now + CLOCKS_APART_S:
             return set()

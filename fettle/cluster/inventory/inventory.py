@@ -348,6 +348,8 @@ class Inventory:
 
     def _apply(self, effect: SliceChange, now: float) -> None:
         self._nodes.mark_pool_dirty(effect.pool, effect.nodes)
+        # A device that comes is another one than what had its name before, but for what is
+        # remembered of it over our own start.
         self._book.forget(effect.gone | self._remembering.unheard(effect.come), now)
         self._reports.renew_holds(effect.gone | effect.come, now)
         self._changed_rules.update(effect.rules)
