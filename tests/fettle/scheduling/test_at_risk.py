@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from fettle.api import core
 from fettle.api.meta import unix_s
 from fettle.cluster import NodeView
-from fettle.model import reasons
+from fettle.model import BUILT_IN, Policy, reasons
 from fettle.model.reasons import Complaint
 from fettle.scheduling import AtRisk, PlacedPod, bound_at, worst_first
 from fettle.scheduling.judge import placed as judging
@@ -171,12 +171,24 @@ async def test_a_view_judges_only_the_pods_of_nodes_that_it_changes(
     assert len(judged) == 3 + 21
 
 
+async def test_another_policy_of_the_same_name_judges_its_pods_anew(cluster: Watched) -> None:
+    ill, pods = b.node(gpus=8, own=b.health(0.5)), (placed("p", gpus=1, policy="mine"),)
+    easy, strict = (
+        Policy(name="mine", placement=BUILT_IN[like].placement)
+        for like in ("inference", "training")
+    )
+    assert await cluster.see(ill, pods=pods, policies={"mine": easy}) == []
+    assert await cluster.see(policies={"mine": strict}) == ["p"]
+
+
 async def test_what_a_breaker_overrules_comes_last_and_is_not_at_risk(cluster: Watched) -> None:
     nodes = [b.node(f"n{i}", gpus=8, own=b.health(0.1 if i < 9 else 1.0)) for i in range(12)]
     pods = tuple(placed(f"p{i}", f"n{i}", gpus=1) for i in range(2))
     assert await cluster.see(*nodes, pods=pods) == ["p0", "p1"]
     assert [one.at_risk for one in await cluster.listed()] == [False, False]
     assert cluster.at_risk.count()["training", True] == 0
+    mild = b.node("n9", gpus=8, own=b.ill(("heat", 0.5)))
+    assert await cluster.see(mild, pods=(placed("mild", "n9", gpus=1),)) == ["mild", "p0", "p1"]
     await cluster.see(*(b.node(f"n{i}", gpus=8) for i in range(1, 12)))
     assert [one.at_risk for one in await cluster.listed()] == [True]
     assert cluster.at_risk.count()["training", True] == 1
@@ -188,6 +200,18 @@ async def test_it_is_told_of_any_pod_with_a_node_what_it_holds(cluster: Watched)
     (one,) = await cluster.at_risk.placed(cluster.pods.values())
     assert [choice.device.device for choice in one.verdict.devices] == ["gpu-0"]
     assert (one.worst, one.since) == (None, 0.0)
+
+
+async def test_a_pod_holds_the_units_that_the_kubelet_names_though_no_evidence_does(
+    cluster: Watched,
+) -> None:
+    pod = placed("p", gpus=1)
+    held = {"name": b.RESOURCE, "resources": [{"resourceID": "GPU-1", "health": "Healthy"}]}
+    pod["status"]["containerStatuses"] = [{"allocatedResourcesStatus": [held]}]
+    await cluster.see(b.node(gpus=8, units={"bad": 0.2}), pods=(pod,))
+    (one,) = await cluster.at_risk.placed(cluster.pods.values())
+    assert [(unit.unit, unit.certain) for unit in one.units] == [("GPU-1", True)]
+    assert not one.at_risk
 
 
 def test_a_pod_was_bound_when_its_condition_says_or_else_when_it_started() -> None:
