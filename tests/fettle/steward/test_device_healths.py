@@ -11,8 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from fettle.api import DeviceHealth
+from fettle.api.device_healths import NOTHING_KNOWN, StoredSubject
+from fettle.api.meta import ObjectMeta
 from fettle.config import Settings
+from fettle.model import State
 from fettle.serve.serving import Runtime
+from fettle.steward.device_healths import is_as_good
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.serve.runtimes import serve_options
 
@@ -64,6 +69,22 @@ def writes(api: FakeApi) -> list[str]:
 
 def is_write(asked: Any) -> bool:
     return asked.target.plural == "devicehealths" and asked.verb not in ("list", "watch")
+
+
+def health(score: float, state: State = State.DEGRADED) -> DeviceHealth:
+    subject = StoredSubject(state=state, score=score)
+    status = msgspec.structs.replace(NOTHING_KNOWN, node_name="n", subjects=(subject,))
+    status = msgspec.structs.replace(status, checksum=status.true_checksum)
+    return DeviceHealth(metadata=ObjectMeta(name="n"), status=status)
+
+
+def test_a_score_that_moved_by_less_than_a_twentieth_is_not_written_again() -> None:
+    stored = health(0.5)
+    assert is_as_good(stored, health(0.54))
+    assert not is_as_good(stored, health(0.56))
+    assert not is_as_good(stored, health(0.5, State.UNHEALTHY))
+    edited = msgspec.structs.replace(stored.status, checksum="edited")
+    assert not is_as_good(msgspec.structs.replace(stored, status=edited), stored)
 
 
 async def test_the_worst_is_written_first_and_the_rest_at_a_bounded_rate(
