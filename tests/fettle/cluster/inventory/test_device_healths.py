@@ -141,3 +141,32 @@ def test_a_big_ill_node_is_stored_within_the_bound() -> None:
     assert len(msgspec.json.encode(kept)) < 300_000
     assert len(kept.status.subjects) == 128
     assert kept.is_ours
+
+
+def test_what_arrives_about_an_earlier_node_of_the_name_counts_for_nothing() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, uid(node()))
+    fleet.put(kinds.POD, saying.refused())
+    fleet.look()
+    kept = stored(fleet)
+    for its_uid, is_same in (("1", True), ("2", False)):
+        later = Fleet()
+        later.put(kinds.NODE, uid(node(), its_uid))
+        later.look()
+        later.inventory.put(kinds.DEVICE_HEALTH, kept, later.now)
+        assert (later.look().nodes["n"].health.score < 1.0) is is_same
+
+
+def test_episodes_are_stored_for_28_days() -> None:
+    day_s = 86_400.0
+    fleet = Fleet()
+    fleet.put(kinds.NODE, uid(node()))
+    fleet.put(kinds.SLICE, slice_(**LOST))
+    fleet.look()
+    kept = stored(fleet)
+    fleet.put(kinds.SLICE, slice_())
+    for later_days, are_stored in ((3, True), (24, True), (5, False)):
+        fleet.now += later_days * day_s
+        fleet.look()
+        kept = stored(fleet, before=kept)
+        assert any(one.episodes for one in kept.status.subjects) is are_stored
