@@ -77,8 +77,10 @@ def decided(one: dict[str, Any]) -> str:
         steers = one["mode"] == "steer" and word == "injected"
         word = word if steers else f"would be {word}"
     nodes = ""
-    if one.get("nodes"):
-        nodes = f" {one.get('refused', 0)} of {one['nodes']} nodes"
+    if asked := one.get("nodes"):
+        refused = one.get("refused", 0)
+        left = f"{' to' if one['decided'] == 'narrowed' else ''} {asked - refused}"
+        nodes = f"{f' {refused}' if one['decided'] == 'refused' else left} of {asked} nodes"
     times = f" ×{one['count']}" if one.get("count", 1) > 1 else ""
     return f"{word}{nodes}{times}"
 

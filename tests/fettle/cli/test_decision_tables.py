@@ -14,9 +14,9 @@ from fettle.cli.report_pages import duration
         ({"decided": "refused", "nodes": 3, "refused": 3, "count": 7}, "refused 3 of 3 nodes ×7"),
         (
             {"decided": "narrowed", "mode": "observe", "nodes": 3, "refused": 1},
-            "would be narrowed 1 of 3 nodes",
+            "would be narrowed to 2 of 3 nodes",
         ),
-        ({"decided": "passed", "mode": "observe", "nodes": 3}, "passed 0 of 3 nodes"),
+        ({"decided": "passed", "mode": "observe", "nodes": 3}, "passed 3 of 3 nodes"),
         ({"decided": "injected", "mode": "steer"}, "injected"),
         ({"decided": "denied", "mode": "steer"}, "would be denied"),
     ],
