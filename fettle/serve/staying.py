@@ -93,6 +93,8 @@ class Staying:
             return 0
         if self._current.failure:
             raise FettleError(self._current.failure)
+        if code < 0:
+            sys.stderr.write(f"fettle: the serving process {_end(code)}\n")
         return code if code >= 0 else 128 - code
 
     def _start(self, *, succeeds: bool) -> _Serving:
@@ -162,7 +164,16 @@ class Staying:
             self._take_messages(failed)
             if failed is self._successor:  # it was not ready before it ended
                 self._successor = None
-                self._current.channel.send("failed", failed.failure or f"it ended with {code}")
+                why = failed.failure or f"the new process {_end(code)}"
+                self._current.channel.send("failed", why)
+
+
+def _end(code: int) -> str:
+    """How a process ended that did not say why."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    memory = ", as when memory runs out" if code == -signal.SIGKILL else ""
+    return f"was killed by {signal.Signals(-code).name}{memory}"
 
 
 def _close(files: Sequence[int]) -> None:

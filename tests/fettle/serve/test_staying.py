@@ -37,6 +37,8 @@ if behaviour == "fails":
     sys.exit(1)
 if behaviour == "crashes":
     sys.exit(3)
+if behaviour == "is-killed":
+    signal.raise_signal(signal.SIGKILL)
 if given := channel.listening.get("extender"):
     say(f"listens on {given[0].getsockname()[1]} too")
 else:
@@ -77,10 +79,11 @@ class Parent:
         assert self.process is not None
         self.process.send_signal(number)
 
-    def ended(self) -> int:
+    def ended(self) -> tuple[int, str]:
+        """The exit code, and what it wrote to standard error."""
         assert self.process is not None
-        self.process.communicate(timeout=WITHIN_S)
-        return self.process.returncode
+        _, errors = self.process.communicate(timeout=WITHIN_S)
+        return self.process.returncode, errors
 
     def said(self) -> list[str]:
         file = self._folder / "said"
@@ -150,7 +153,7 @@ def test_a_successor_that_crashes_is_told_of_by_its_code(parent: Parent) -> None
     parent.until_said("first ready")
     parent.next("crashes second")
     parent.signal(signal.SIGHUP)
-    parent.until_said("first hears failed it ended with 3")
+    parent.until_said("first hears failed the new process ended with exit code 3")
 
 
 def test_what_a_successor_waits_for_is_known_and_a_newer_one_takes_its_place(
@@ -173,13 +176,13 @@ def test_being_asked_to_stop_it_passes_that_on_and_ends_with_0(parent: Parent) -
     parent.signal(signal.SIGHUP)
     parent.until_said("first hears starting for Godot")
     parent.signal(signal.SIGTERM)
-    assert parent.ended() == 0
+    assert parent.ended() == (0, "")
     assert {"first ends", "second ends"} <= set(parent.said())
 
 
 def test_it_ends_with_the_code_of_a_serving_process_that_crashes(parent: Parent) -> None:
     parent.start("crashes first")
-    assert parent.ended() == 3
+    assert parent.ended() == (3, "")
 
 
 def test_a_serving_process_that_is_killed_ends_it_as_a_shell_would(parent: Parent) -> None:
@@ -189,7 +192,19 @@ def test_a_serving_process_that_is_killed_ends_it_as_a_shell_would(parent: Paren
     pid = parent.process.pid
     child = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]
     os.kill(int(child), signal.SIGKILL)
-    assert parent.ended() == 128 + signal.SIGKILL
+    code, errors = parent.ended()
+    assert code == 128 + signal.SIGKILL
+    assert errors == "fettle: the serving process was killed by SIGKILL, as when memory runs out\n"
+
+
+def test_a_successor_that_is_killed_is_told_of_by_the_signal(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    parent.next("is-killed second")
+    parent.signal(signal.SIGHUP)
+    parent.until_said(
+        "first hears failed the new process was killed by SIGKILL, as when memory runs out"
+    )
 
 
 def test_the_serving_process_notices_when_it_is_left_alone(parent: Parent) -> None:
