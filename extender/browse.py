@@ -254,7 +254,8 @@ class Browse:
     async def devices(self, request: web.Request) -> web.Response:
         """Every node with its devices, and the devices of the network. ?unsound=true: only those
         with evidence against them, or that are not Healthy. `problems` say why answers may be
-        incomplete, `unheard` which conditions no rule names.
+        incomplete, `unheard` which conditions no rule names, `nodesWithDevices` how many nodes have
+        devices, sound or not.
         """
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
@@ -268,6 +269,7 @@ class Browse:
                 "problems": self._unready(),
                 "setAside": [*map(plain_reason, self._answers.set_aside())],
                 "modes": describe_modes(view, self._answers.policies),
+                "nodesWithDevices": sum(bool(n.pools or n.plugins) for n in view.nodes.values()),
                 "nodes": list_nodes(view, only_unsound=unsound),
                 "network": list_network_devices(view, only_unsound=unsound),
                 "holds": list_holds(view),

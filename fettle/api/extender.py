@@ -144,6 +144,11 @@ def decode_preemption(body: bytes) -> PreemptionArgs:
     """ExtenderPreemptionArgs in either form. Raises BadInput."""
     fields = _fields(body)
     pod = _pod(fields)
+    if not {"nodenametovictims", "nodenametometavictims"} & fields.keys():
+        raise BadInput(
+            "request body: NodeNameToVictims and NodeNameToMetaVictims are both missing; send one "
+            "of them, as kube-scheduler does"
+        )
     victims: dict[str, Victims] = {}
     for key, name in (
         ("nodenametovictims", "NodeNameToVictims"),

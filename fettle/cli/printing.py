@@ -126,7 +126,6 @@ def print_pods(data: dict[str, Any], *, at_risk: bool) -> None:
         "POD", "OWNER", "POLICY", "NODE", "STATUS", "BOUND", "USE", "REFUSED SINCE", "WHY"
     )
     for pod in data["pods"]:
-        since = shown_time(pod["since"]) if pod["since"] is not None else "–"
         cells = (
             pod["pod"],
             _owned_by(pod),
@@ -135,7 +134,7 @@ def print_pods(data: dict[str, Any], *, at_risk: bool) -> None:
             pod["phase"],
             _bound(pod["boundAt"], data["startedAt"]),
             pod["use"] or "–",
-            since,
+            shown_time(pod["since"]),
             _why(pod),
         )
         table.add_row(*map(escape, cells))
@@ -154,10 +153,9 @@ def _why(pod: dict[str, Any]) -> str:
     return f"{prefix}{pod['worst']}{f' (+{more} more)' if more else ''}"
 
 
-def _bound(at: float, started: float) -> str:
+def _bound(at: float | None, started: float) -> str:
     """When a pod was bound, and how long before Fettle started, if that is short."""
-    before = started - at
-    if not 0 <= before < LATELY_S:
+    if at is None or not 0 <= (before := started - at) < LATELY_S:
         return shown_time(at)
     return f"{shown_time(at)}, {before:.0f} s before Fettle started"
 
@@ -341,7 +339,8 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
     if table.row_count:
         out.print(table)
     elif not problems:
-        out.print("no evidence concerns any device: all are sound")
+        sound = "no evidence concerns any device: all are sound"
+        out.print(sound if data["nodesWithDevices"] else "no node has devices")
     print_holds(out, data.get("holds", ()))
     for text in data["quarantined"].values():
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")

@@ -28,6 +28,6 @@ def new_table(*columns: str) -> "Table":
     return table
 
 
-def shown_time(at: float) -> str:
-    """A time in Unix seconds."""
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%SZ}"
+def shown_time(at: float | None) -> str:
+    """A time in Unix seconds; "–" if it is not known."""
+    return "–" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%SZ}"

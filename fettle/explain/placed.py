@@ -34,7 +34,7 @@ def plain_placed(placed: PlacedPod) -> dict[str, Any]:
         "node": placed.pod.node_name,
         "phase": _phase(placed.pod),
         "policy": placed.policy.name,
-        "boundAt": bound_at(placed.pod),
+        "boundAt": bound_at(placed.pod) or None,
         "atRisk": placed.at_risk,
         "use": None if placed.worst is None else _use(certain=placed.certain),
         "since": placed.since if placed.worst is not None else None,

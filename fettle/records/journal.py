@@ -32,11 +32,14 @@ class Journal:
         """For `/readyz?verbose` and `/decisions`."""
         if self._path is None:
             return ["records: in memory only, a restart forgets them (setting records.directory)"]
+        if self._problem:
+            return [
+                f"records: in memory only, a restart forgets them: {self._problem}; make it a "
+                "folder that Fettle's user can write"
+            ]
         found = [f"records: in {self._path}"]
         if self._unreadable:
             found.append(f"records: {self._unreadable} lines could not be read and were left out")
-        if self._problem:
-            found.append(f"records: {self._problem}; until then they are in memory only")
         return found
 
     def load(self) -> list[Decision]:

@@ -75,17 +75,19 @@ class Succession:
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""
+        found = []
         if self.failure:
-            return [f"settings: not reloaded, the old ones stay: {self.failure}"]
+            found.append(f"settings: not reloaded, the old ones stay: {self.failure}")
         if self._starting is not None:
             waits = f", which is not ready yet: {self._starting}" if self._starting else ""
-            return [f"settings: a successor reads them anew{waits}"]
-        return []
+            found.append(f"settings: a successor reads them anew{waits}")
+        return found
 
     def _heard(self, word: str, sentence: str) -> None:
         self._starting = sentence if word == "starting" else None
-        self.failure = sentence if word == "failed" else ""
-        if self.failure:
+        # What failed stays told while another successor tries: it may take long, or be replaced.
+        if word == "failed":
+            self.failure = sentence
             _LOG.error("settings not reloaded, the old ones stay", reason=sentence)
 
 

@@ -63,6 +63,15 @@ async def test_wrong_types_in_the_lists_are_said(extender: Extender) -> None:
     assert "NodeNameToMetaVictims[n].Pods" in reply["error"]
 
 
+async def test_a_preempt_call_without_victims_is_said_to_lack_them(extender: Extender) -> None:
+    status, reply = await extender.post("preempt", {"Pod": POD})
+    assert (status, reply["error"]) == (
+        400,
+        "request body: NodeNameToVictims and NodeNameToMetaVictims are both missing; send one of "
+        "them, as kube-scheduler does",
+    )
+
+
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
 async def test_a_request_about_no_nodes_is_said_to_lack_them(extender: Extender, verb: str) -> None:
     for rest in ({}, {"NodeNames": None}, {"Nodes": None}, {"Nodes": {"kind": "NodeList"}}):

@@ -194,8 +194,10 @@ async def test_devices_say_that_all_are_sound_once_the_cluster_is_known(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     known: dict[str, Any] = {"problems": [], "nodes": [], "network": [], "quarantined": {}}
-    printing.print_devices(known, everything=False)
+    printing.print_devices({**known, "nodesWithDevices": 1}, everything=False)
     assert capsys.readouterr().out == "no evidence concerns any device: all are sound\n"
+    printing.print_devices({**known, "nodesWithDevices": 0}, everything=False)
+    assert capsys.readouterr().out == "no node has devices\n"
 
 
 async def asked_of(entry: dict[str, str], node: str) -> dict[str, Any]:

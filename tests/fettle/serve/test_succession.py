@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,7 +16,8 @@ import pytest
 
 from fettle.cli.demo import fleet
 from fettle.serve import succession
-from fettle.serve.succession import SettingsFiles
+from fettle.serve.channel import Channel
+from fettle.serve.succession import SettingsFiles, Succession
 from tests.controlplane.processes import free_port
 
 WITHIN_S = 60
@@ -89,6 +91,28 @@ async def test_a_file_that_is_still_being_written_is_left_alone(
             await asyncio.sleep(0.1)
         assert not found
         await until_noticed(found, 1)
+
+
+async def test_what_failed_stays_told_while_another_successor_tries() -> None:
+    ours, its = socket.socketpair()
+    with ours, its:
+        serving = Succession(Channel(its))
+        serving.follow(lambda: None)
+        staying = Channel(ours)
+        for word, sentence in (
+            ("failed", "mode is wrong"),
+            ("starting", ""),
+            ("starting", "nodes"),
+        ):
+            staying.send(word, sentence)
+        async with asyncio.timeout(WITHIN_S):
+            while len(serving.notes()) < 2 or "nodes" not in serving.notes()[1]:
+                await asyncio.sleep(0.01)
+        assert serving.notes() == [
+            "settings: not reloaded, the old ones stay: mode is wrong",
+            "settings: a successor reads them anew, which is not ready yet: nodes",
+        ]
+        asyncio.get_running_loop().remove_reader(its)
 
 
 @pytest.mark.long
