@@ -156,12 +156,16 @@ def _why_refusals_may_fail_it(spec: Raw, field: FieldPath, failure: Failure) -> 
 
     No podFailurePolicy matches such a pod: it has no exit code and no condition.
     """
-    limit = integer(spec.get("backoffLimit"))
-    if limit is None or not failure.ignore_disruptions or limit >= DEFAULT_BACKOFF_LIMIT:
+    limit, at_once = integer(spec.get("backoffLimit")), _pods_at_once(spec)
+    if limit is None or not failure.ignore_disruptions:
+        return ""
+    raised = spec.get("podFailurePolicy") is None and _backoff_limit(spec) is not None
+    if raised or limit >= max(DEFAULT_BACKOFF_LIMIT, at_once):
         return ""
     pods = "one pod that its kubelet refuses" if limit == 0 else f"{limit + 1} such pods"
+    gang = f", and {at_once} run at once" if at_once > max(limit, 1) else ""
     counts = "a pod that its kubelet refuses counts against it, whatever podFailurePolicy says"
-    return f"{field.at('backoffLimit').name} is {limit}: {counts}, so {pods} can fail the Job"
+    return f"{field.at('backoffLimit').name} is {limit}: {counts}, so {pods} can fail the Job{gang}"
 
 
 def _acted_on(spec: Raw, failure: Failure) -> list[int]:
@@ -239,11 +243,16 @@ def _backoff_limit(spec: Raw) -> int | None:
         return None
     if spec.get("backoffLimit") is not None and written != DEFAULT_BACKOFF_LIMIT:
         return None
+    at_once = max(_pods_at_once(spec), 1)
+    return min(DEFAULT_BACKOFF_LIMIT * at_once + REFUSALS_LEFT, _MAX_INT32)
+
+
+def _pods_at_once(spec: Raw) -> int:
+    """How many of a Job's pods run at once, and so may be bound before a kubelet refuses one."""
     parallelism = integer(spec.get("parallelism"))
     parallelism = 1 if parallelism is None else parallelism
     completions = integer(spec.get("completions"))
-    at_once = parallelism if completions is None else min(parallelism, completions)
-    return min(DEFAULT_BACKOFF_LIMIT * max(at_once, 1) + REFUSALS_LEFT, _MAX_INT32)
+    return parallelism if completions is None else min(parallelism, completions)
 
 
 # --- JobSets

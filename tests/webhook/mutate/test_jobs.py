@@ -73,7 +73,33 @@ async def test_a_written_limit_that_a_few_refusals_by_kubelets_reach_is_warned_o
     )
 
 
-@pytest.mark.parametrize("spec", [{"backoffLimit": 6}, {"backoffLimit": 7}, {}], ids=repr)
+GANG: Object = {"parallelism": 8, "completions": 8}
+
+
+@pytest.mark.parametrize(
+    ("limit", "more", "who"),
+    [
+        (1, {}, "2 such pods can fail the Job, and 8 run at once"),
+        (7, {}, "8 such pods can fail the Job, and 8 run at once"),
+        (
+            6,
+            {"podFailurePolicy": {"rules": RULES}},
+            "7 such pods can fail the Job, and 8 run at once",
+        ),
+    ],
+)
+async def test_so_is_a_limit_that_all_pods_of_a_gang_can_reach_before_the_first_is_refused(
+    limit: int, more: Object, who: str
+) -> None:
+    gang = job(TRAINING, **GANG, backoffLimit=limit, **more)
+    assert (await mutation(gang)).warnings[-1].endswith(who)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"backoffLimit": 6}, {"backoffLimit": 7}, {}, GANG, {**GANG, "backoffLimit": 8}],
+    ids=repr,
+)
 async def test_a_limit_that_leaves_room_is_not_warned_of(spec: Object) -> None:
     assert not (await mutation(job(TRAINING, **spec))).warnings
 
