@@ -37,6 +37,7 @@ from fettle.scheduling import (
     Answers,
     AtRisk,
     FinishedPods,
+    OwnerRefusals,
     PlacedPod,
     Preemption,
     copy_to_place,
@@ -59,7 +60,7 @@ class Browse:
     `recent` are pods that the extender was asked about. `extra_problems` are what keeps other parts
     of the process from being ready, and `notes` what else `/readyz?verbose` shows. `schedulers` are
     the names of those that ask. `at_risk` knows where pods are, `finished` those that have ended,
-    `recorder` what was decided.
+    `recorder` what was decided, `refusals` which nodes a pod's owner avoids.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Browse:
         at_risk: AtRisk | None = None,
         finished: FinishedPods | None = None,
         recorder: Recorder | None = None,
+        refusals: OwnerRefusals | None = None,
     ) -> None:
         self._answers = answers
         self._registry = registry
@@ -86,6 +88,7 @@ class Browse:
         self._at_risk = at_risk or AtRisk(answers)
         self._finished = finished or FinishedPods(answers.publisher)
         self._recorder = recorder
+        self._refusals = refusals or OwnerRefusals()
         ReadyMetrics(registry, lambda: not self._problems(time.monotonic()))
 
     def make_app(self) -> web.Application:
@@ -133,8 +136,10 @@ class Browse:
                 notes.insert(0, reasons.NotEnforced(demand.mode, resolved.mode.origin))
         finished = None if key in view.pods else self._finished.get(key)
         placed = await self._at_risk.placed([pod] if key in view.pods else [])
+        avoided = self._refusals.nodes_for(pod)
         explained = await run_within(
-            None, lambda: explain_pod(key, resolved, demand, verdicts, view, notes, finished)
+            None,
+            lambda: explain_pod(key, resolved, demand, verdicts, view, notes, finished, avoided),
         )
         return _json(
             {

@@ -135,11 +135,11 @@ class Filter:
         if names is None:
             names = [name for name, _ in args.nodes or ()]
         self._refusals.answered(args.pod)
-        steered = demand.mode is Mode.STEER and args.node_names is not None
-        if steered and not self._refusals.nodes_for(args.pod):
+        avoided = self._refusals.nodes_for(args.pod)
+        if demand.mode is Mode.STEER and args.node_names is not None and not avoided:
             uid = args.pod.metadata.uid
             self._next_prioritize.prepare(demand, body, names, edition, uid)
-        self._recorder.judged(args.pod, demand, names)
+        self._recorder.judged(args.pod, demand, names, avoided)
 
     def _afterwards(self, done: Filtered) -> None:
         self._conclude(done)
@@ -149,7 +149,7 @@ class Filter:
         self._next_prioritize.forget()
         self._remember(done.pod)
         if self._count(done.table, done.narrowed) == REFUSED:
-            decision = self._recorder.filtered(done.pod, done.table, *done.narrowed)
+            decision = self._recorder.filtered(done.pod, done.table, done.narrowed)
             # Other pods go on to be bound: to keep their replies too would only drive warm memory
             # out of the processor's caches.
             refused = len(done.narrowed.names)
@@ -159,7 +159,7 @@ class Filter:
         self._refusals.answered(done.pod)
         uid, passed = done.pod.metadata.uid, done.narrowed.passed
         self._next_prioritize.prepare(done.demand, done.body, passed, done.edition, uid)
-        self._recorder.filtered_before_prioritize(done.pod, done.table, *done.narrowed)
+        self._recorder.filtered_before_prioritize(done.pod, done.table, done.narrowed)
 
     async def _filter_later(self, pod: core.Pod, demand: Demand, names: list[str]) -> bytes:
         table, narrowed = await self._narrowed(pod, demand, names)
@@ -200,7 +200,7 @@ class Filter:
         if self._count(table, narrowed, unjudged) != REFUSED:
             self._answers.answered(table.demand, pod)
             self._refusals.answered(pod)
-        asyncio.get_running_loop().call_soon(self._recorder.filtered, pod, table, *narrowed)
+        asyncio.get_running_loop().call_soon(self._recorder.filtered, pod, table, narrowed)
         return table, narrowed
 
     def _lacks_news(self, pod: core.Pod) -> bool:
@@ -209,8 +209,7 @@ class Filter:
 
     def _elsewhere(self, pod: core.Pod, narrowed: Narrowed) -> Narrowed:
         """Without nodes whose kubelets refused pods of its owner, if others are left."""
-        avoided = self._refusals.nodes_for(pod)
-        return narrowed.avoiding(avoided) if avoided else narrowed
+        return narrowed.avoiding(self._refusals.nodes_for(pod))
 
     def _count(self, table: Table, narrowed: Narrowed, unjudged: Collection[str] = ()) -> str:
         """Count the nodes, and the decision by its result, which is returned."""

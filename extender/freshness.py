@@ -109,7 +109,7 @@ class FreshTables:
         before = self._without_releases(table, narrowed.passed)
         cases = [(table.demand, node) for node in before.values()]
         verdicts = await self._answers.judge_apart(cases, self._answers.outcomes())
-        return narrowed.without({name for name, verdict in verdicts.items() if not verdict.fits})
+        return narrowed.without({n: v.refusals[0] for n, v in verdicts.items() if not v.fits})
 
     def shows(self, pod: core.Pod) -> bool:
         """Whether the view shows this very pod, and so all that became of pods before it."""

@@ -56,7 +56,7 @@ class Prioritize:
         raise_unless_ready(self._problem(), "prioritize", self._metrics)
         table = self._answers.at_once(demand, names)
         asyncio.get_running_loop().call_soon(self._recorder.prioritized, args.pod, demand, names)
-        avoided = self._refusals.nodes_for(args.pod)
+        avoided = self._refusals.nodes_for(args.pod).keys()
         if table is None:
             return self._score_later(demand, names, avoided)
         return self._scored(table, names, avoided)

@@ -121,7 +121,7 @@ class NameMemory:
 
     def free(self, narrowed: Narrowed) -> None:
         """Empty the lists, and free the names unless somebody else has them."""
-        names, passed = narrowed
+        names, passed, _ = narrowed
         if passed is not names:
             passed.clear()
         self._freed += 1

@@ -4,7 +4,7 @@ The dictionaries are what `/explain` and `/policy` answer and what the command l
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,6 +24,7 @@ from fettle.scheduling import (
     Demand,
     FinishedPod,
     Verdict,
+    avoiding,
     count_taken,
     lacking_units,
 )
@@ -142,29 +143,33 @@ def explain_pod(
     view: View,
     notes: Sequence[Reason] = (),
     finished: FinishedPod | None = None,
+    avoided: Mapping[str, Reason] | None = None,
 ) -> dict[str, Any]:
     """A pod's policy and its origin, its demand, and each node's answer.
 
     A node's answer is its verdict, its own health, and the noteworthy units that the pod may get.
     `notes` are further notes about the pod as a whole, and come first. `finished` is what is known
-    if it has ended.
+    if it has ended; `avoided` are nodes that its owner's pods avoid.
     """
     placement = resolved.policy.placement
     resources = [units.resource for units in demand.units] if demand is not None else []
     taken = count_taken(view.pods.values()) if resources else {}
     names = _names_of_requests(demand) if demand is not None else {}
-    nodes: dict[str, Any] = {}
     answers: dict[str, Verdict] = {}
     for name, answer in sorted(verdicts.items()):
         if (node := view.nodes.get(name)) is not None:
-            units = list(_units(node, resources))
             why = tuple(lacking_units(demand, node, taken)) if demand is not None else ()
-            answers[name] = answer = _completed(answer, why, node)
-            nodes[name] = {
-                **_with_names(plain_verdict(answer), names),
-                "health": plain_health(node.health),
-                "units": units,
-            }
+            answers[name] = _completed(answer, why, node)
+        pause()
+    answers = avoiding(answers, avoided or {})
+    nodes: dict[str, Any] = {}
+    for name, answer in answers.items():
+        node = view.nodes[name]
+        nodes[name] = {
+            **_with_names(plain_verdict(answer), names),
+            "health": plain_health(node.health),
+            "units": list(_units(node, resources)),
+        }
         pause()
     about = [*notes, *notes_about(view.pods.get(key), demand, view, answers, finished)]
     return {

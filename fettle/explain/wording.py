@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import singledispatch
 from typing import Any
@@ -120,6 +121,15 @@ def _counted(obstacles: Iterable[Obstacles], *, more: bool = False) -> str:
 @text.register
 def _(reason: reasons.NodeHeld | reasons.NodeUnhealthy | reasons.NodeDegraded) -> str:
     return f"node is {describe_state(reason.health)}"
+
+
+@text.register
+def _(reason: reasons.KubeletRefusedWorkload) -> str:
+    at, until = (f"{datetime.fromtimestamp(t, UTC):%H:%M}" for t in (reason.at, reason.until))
+    return (
+        f"its kubelet refused a pod of {reason.workload} at {at} UTC: until {until} UTC the pods "
+        f"of {reason.workload} go elsewhere, while another node is left"
+    )
 
 
 @text.register

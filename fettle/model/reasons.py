@@ -62,6 +62,17 @@ class NodeScoreTooLow(NodeRefusal, frozen=True, gc=False):
     """The node's score is below the policy's minimum."""
 
 
+class KubeletRefusedWorkload(Reason, frozen=True, gc=False):
+    """The node's kubelet refused a pod of the same workload `at` that time, in Unix seconds.
+
+    Until `until` the workload's pods go elsewhere; a note if no other node is left.
+    """
+
+    workload: str
+    at: float
+    until: float
+
+
 class DeviceRefusal(Reason, frozen=True, gc=False):
     """A device that a claim holds (`allocated`) or would get is not acceptable.
 

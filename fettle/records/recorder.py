@@ -33,7 +33,7 @@ from fettle.records.summaries import (
     own_names,
     undecided,
 )
-from fettle.scheduling import Answers, Demand, Table, Verdict
+from fettle.scheduling import Answers, Demand, Narrowed, Table, Verdict
 
 WRITE_EVERY_S = 1.0
 PRIORITIZED_WITHIN_S = 0.002
@@ -115,25 +115,23 @@ class Recorder:
         self,
         pod: core.Pod,
         table: Table,
-        names: Sequence[str],
-        passed: Sequence[str],
+        narrowed: Narrowed,
     ) -> Decision:
-        """A pod was judged on the names, of which these passed."""
-        return self._note_filtered(pod, table.demand, self._counts(table, names, passed))
+        """A pod was judged on the names, of which some passed."""
+        return self._note_filtered(pod, table.demand, self._counts(table, narrowed))
 
-    def filtered_before_prioritize(
-        self, pod: core.Pod, table: Table, names: Sequence[str], passed: Sequence[str]
-    ) -> None:
+    def filtered_before_prioritize(self, pod: core.Pod, table: Table, narrowed: Narrowed) -> None:
         """As `filtered`, but noted later: the scheduler asks to prioritize at once, and would
         wait."""
-        self._unnoted.append((pod, table.demand, self._counts(table, names, passed)))
+        self._unnoted.append((pod, table.demand, self._counts(table, narrowed)))
         if len(self._unnoted) == 1:
             asyncio.get_running_loop().call_later(PRIORITIZED_WITHIN_S, self._note_all)
 
-    def _counts(self, table: Table, names: Sequence[str], passed: Sequence[str]) -> _Counts:
+    def _counts(self, table: Table, narrowed: Narrowed) -> _Counts:
+        names, passed, besides = narrowed
         refused = len(names) - len(passed)
         nodes = self._answers.view.nodes
-        why = self._summaries.refusals(table, names, refused, nodes)
+        why = self._summaries.refusals(table, names, refused - len(besides), nodes).adding(besides)
         best = best_of(table, passed, nodes)
         return _Counts(len(names), refused, why, best, undecided(table, passed))
 
@@ -158,15 +156,18 @@ class Recorder:
         self._note_all()
         return self.log.of_pod(uid)
 
-    def judged(self, pod: core.Pod, demand: Demand, names: list[str]) -> None:
-        """Record what would be said of a pod that was let pass."""
+    def judged(
+        self, pod: core.Pod, demand: Demand, names: list[str], avoided: Mapping[str, Reason]
+    ) -> None:
+        """Record what would be said of a pod that was let pass; its owner has reasons to avoid
+        some nodes."""
         if (table := self._answers.at_once(demand, names)) is not None:
-            self.filtered(pod, table, *table.narrow(names))
+            self.filtered(pod, table, table.narrow(names).avoiding(avoided))
             return
 
         async def judge() -> None:
             table = await self._answers.judged(demand, names)
-            self.filtered(pod, table, *table.narrow(names))
+            self.filtered(pod, table, table.narrow(names).avoiding(avoided))
 
         self.later(judge)
 

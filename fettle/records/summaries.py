@@ -25,6 +25,16 @@ class Counted(NamedTuple):
     commonest: Reason | None = None
     nodes: tuple[str, ...] = ()
 
+    def adding(self, reasons: Mapping[str, Reason]) -> "Counted":
+        """With these nodes, each with its reason, none of which is counted yet."""
+        if not reasons:
+            return self
+        more = Counter(reason.code for reason in reasons.values())
+        nodes = (*self.nodes, *reasons)[:MOST_NODES]
+        return Counted(
+            {**self.codes, **more}, self.commonest or next(iter(reasons.values())), nodes
+        )
+
 
 NOTHING = Counted({})
 

@@ -29,7 +29,7 @@ from fettle.scheduling.judge.units import (
     nodes_lacking_units,
 )
 from fettle.scheduling.judge.verdicts import Verdict
-from fettle.scheduling.owner_refusals import OwnerRefusals
+from fettle.scheduling.owner_refusals import OwnerRefusals, avoiding
 from fettle.scheduling.predictions import Predictions
 from fettle.scheduling.preemption import Preemption
 from fettle.scheduling.tables import Narrowed, Table
@@ -58,6 +58,7 @@ __all__ = [
     "Units",
     "Verdict",
     "allocatable_units",
+    "avoiding",
     "bound_at",
     "copy_to_place",
     "count_taken",

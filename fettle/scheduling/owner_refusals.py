@@ -1,18 +1,22 @@
 """Which nodes' kubelets refused pods of a workload, for the next pods of that workload.
 
 A kubelet that refuses one pod of a Job or ReplicaSet usually refuses the next one too, and that one
-comes at once. Until the node's health shows it, the owner's own pods go elsewhere. They are only
-the owner's word, so they count for its own pods and nobody else's (decisions 0010 and 0040).
+comes at once. Until the node's health shows it, the workload's own pods go elsewhere. They are only
+its own word, so they count for its own pods and nobody else's (decisions 0010 and 0040).
 """
 
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
+import msgspec
 from cachetools import LRUCache, TTLCache
 
 from fettle.api import core
 from fettle.api.kinds import WireObject
 from fettle.api.meta import unix_s
+from fettle.model.reasons import KubeletRefusedWorkload, Reason
+from fettle.scheduling.judge.verdicts import Verdict
 
 KEEP_S = 600.0
 """How long a refusal counts: a Job pauses up to six minutes before it tries again."""
@@ -21,9 +25,17 @@ ANSWERED_S = 60.0
 MOST_OWNERS = 2000
 MOST_NODES = 100
 """How many nodes are remembered for one owner: the last ones."""
+_NONE: Mapping[str, Reason] = {}
 _REFUSED = "UnexpectedAdmissionError"
 _REJECTED = "Pod was rejected"
 """Begins the message of every refusal of a kubelet since Kubernetes 1.28."""
+
+
+class _Owner(NamedTuple):
+    """What manages a pod: `id` is of this one alone, `name` is for people, such as `Job/train`."""
+
+    id: str
+    name: str
 
 
 class OwnerRefusals:
@@ -41,28 +53,51 @@ class OwnerRefusals:
             return
         now, owner = self._clock(), _owner_of(new)
         at = _refused_at(new, now)
-        if not owner or now - at >= KEEP_S:
+        if owner is None or now - at >= KEEP_S:
             return
-        nodes = self._refused.setdefault(owner, {})
+        nodes = self._refused.setdefault(owner.id, {})
         nodes[new.node_name] = max(at, nodes.pop(new.node_name, at))
         if len(nodes) > MOST_NODES:
             del nodes[next(iter(nodes))]
 
-    def nodes_for(self, pod: core.Pod) -> Set[str]:
-        """The nodes whose kubelets lately refused a pod of this pod's owner."""
-        if not self._refused or not (nodes := self._refused.get(_owner_of(pod))):
-            return frozenset()
+    def nodes_for(self, pod: core.Pod) -> Mapping[str, Reason]:
+        """The nodes whose kubelets lately refused a pod of this pod's owner, each as a reason."""
+        if not self._refused or (owner := _owner_of(pod)) is None:
+            return _NONE
+        if not (nodes := self._refused.get(owner.id)):
+            return _NONE
         since = self._clock() - KEEP_S
-        return frozenset(name for name, at in nodes.items() if at > since)
+        return {
+            name: KubeletRefusedWorkload(owner.name, at, at + KEEP_S)
+            for name, at in nodes.items()
+            if at > since
+        }
 
     def answered(self, pod: core.Pod) -> None:
         """A node was found for this pod, so soon its kubelet may refuse it."""
-        if owner := _owner_of(pod):
-            self._answered[owner] = None
+        if (owner := _owner_of(pod)) is not None:
+            self._answered[owner.id] = None
 
     def may_follow(self, pod: core.Pod) -> bool:
         """Whether this pod may be in the place of one that was answered a moment ago."""
-        return bool(owner := _owner_of(pod)) and owner in self._answered
+        return (owner := _owner_of(pod)) is not None and owner.id in self._answered
+
+
+def avoiding(verdicts: dict[str, Verdict], avoided: Mapping[str, Reason]) -> dict[str, Verdict]:
+    """The verdicts on a pod as filter narrows them: these nodes are refused, unless the pod can be
+    placed on no other one; then the reason is a note."""
+    known = [name for name in avoided if name in verdicts]
+    refuses = bool(known) and any(
+        verdict.can_be_placed for name, verdict in verdicts.items() if name not in avoided
+    )
+    return verdicts | {name: _avoided(verdicts[name], avoided[name], refuses) for name in known}
+
+
+def _avoided(verdict: Verdict, reason: Reason, refuses: bool) -> Verdict:
+    if not refuses:
+        return msgspec.structs.replace(verdict, notes=(*verdict.notes, reason))
+    refusals = (*verdict.refusals, reason)
+    return msgspec.structs.replace(verdict, fits=False, score=0, refusals=refusals)
 
 
 def is_refused(pod: core.Pod) -> bool:
@@ -80,7 +115,8 @@ def _refused_at(pod: core.Pod, now: float) -> float:
     return min(max(created, unix_s(started, created)), now)
 
 
-def _owner_of(pod: core.Pod) -> str:
-    """The UID of the pod's controller; "" if it has none."""
-    controller = pod.metadata.controller
-    return controller.uid if controller is not None else ""
+def _owner_of(pod: core.Pod) -> _Owner | None:
+    """Its controller; None if the pod is alone."""
+    if (controller := pod.metadata.controller) is None:
+        return None
+    return _Owner(controller.uid, f"{controller.kind}/{controller.name}")

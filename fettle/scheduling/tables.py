@@ -24,6 +24,7 @@ from fettle.cel import Outcome, SelectorEngine, rows, undecided
 from fettle.cluster import EVERYTHING, Attribute, NodeView, View, attribute_digests, attributes_read
 from fettle.dra import AMPLE, CURRENT, Budget, DeviceView, Profile, equality_pattern
 from fettle.model import UNKNOWN_SCORE
+from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling.demand import Bound, Demand
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -195,11 +196,13 @@ class SelectorOutcomes:
 class Narrowed(NamedTuple):
     """The names of a request, and those that are not refused, in their order.
 
-    `passed` is the same list as `names` if none is refused.
+    `passed` is the same list as `names` if none is refused. `besides` are those refused that the
+    table's verdicts do not refuse, and why.
     """
 
     names: list[str]
     passed: list[str]
+    besides: Mapping[str, Reason] = {}
 
     @property
     def refused(self) -> list[str]:
@@ -208,12 +211,17 @@ class Narrowed(NamedTuple):
             return []
         return list(dict.fromkeys(filterfalse(set(self.passed).__contains__, self.names)))
 
-    def without(self, refused: Set[str]) -> "Narrowed":
+    def without(self, refused: Mapping[str, Reason]) -> "Narrowed":
         """With these refused, too."""
-        kept = [name for name in self.passed if name not in refused]
-        return self._replace(passed=kept) if len(kept) < len(self.passed) else self
+        if not refused:
+            return self
+        more = {name: refused[name] for name in self.passed if name in refused}
+        if not more:
+            return self
+        kept = [name for name in self.passed if name not in more]
+        return Narrowed(self.names, kept, {**self.besides, **more})
 
-    def avoiding(self, avoided: Set[str]) -> "Narrowed":
+    def avoiding(self, avoided: Mapping[str, Reason]) -> "Narrowed":
         """Without these, if others are left."""
         fewer = self.without(avoided)
         return fewer if fewer.passed else self

@@ -137,7 +137,6 @@ class _Callers(NamedTuple):
     metrics: ExtenderMetrics
     misconfiguration: Misconfiguration
     recent: RecentPods
-    refusals: OwnerRefusals
 
 
 class Runtime:
@@ -179,15 +178,16 @@ class Runtime:
         recorder = self._make_recorder(answers)
         recent = RecentPods()
         at_risk, finished = AtRisk(answers), FinishedPods(self._publisher)
+        refusals = OwnerRefusals()
         callers = self._make_callers(answers, recent) if "extender" in options.roles else None
         # Browse listens first: it answers probes while the rest starts.
-        await self._open_browse(browse_at, answers, recent, at_risk, finished, recorder)
+        await self._open_browse(browse_at, answers, recent, at_risk, finished, recorder, refusals)
 
         source = await self._open_source()
-        on_put = [predictions.put, finished.put]
+        on_put = [predictions.put, finished.put, refusals.put]
         if callers is not None:
             fates = PodFates(answers, recorder)
-            on_put += [callers.misconfiguration.unasked.put, callers.refusals.put, fates.put]
+            on_put += [callers.misconfiguration.unasked.put, fates.put]
             self._tasks.keep("fates of pods", fates.run())
         inventory = self._make_inventory(rule_table, answers)
         writer = self._make_writer(inventory, on_put)
@@ -198,14 +198,14 @@ class Runtime:
         self._tasks.keep("pods at risk", at_risk.keep())
 
         if callers is not None:
-            self._open_extender(extender_at, answers, callers, source, writer, recorder)
+            self._open_extender(extender_at, answers, callers, source, writer, recorder, refusals)
         if "webhook" in options.roles:
             opening = self._open_webhook(webhook_at, source, engine, recorder)
             self._tasks.open("webhook", opening)
             stored = StoredPolicyRules(self._publisher, self._registry)
             self._tasks.keep("stored policies", stored.run())
         if "steward" in options.roles:
-            self._start_steward(source, answers, inventory, at_risk)
+            self._start_steward(source, answers, inventory, at_risk, refusals)
         self._readiness.opening = ""
         self._prepare_succession()
 
@@ -312,6 +312,7 @@ class Runtime:
         at_risk: AtRisk,
         finished: FinishedPods,
         recorder: Recorder,
+        refusals: OwnerRefusals,
     ) -> None:
         browse = Browse(
             answers,
@@ -324,6 +325,7 @@ class Runtime:
             at_risk=at_risk,
             finished=finished,
             recorder=recorder,
+            refusals=refusals,
         )
         # Probes and people mean one process, so no other may answer on the same port.
         listener = AppListener("browse", address, None, browse.make_app(), shares_port=False)
@@ -351,7 +353,7 @@ class Runtime:
         )
         self._readiness.notes.append(misconfiguration.notes)
         self._registry.register(OverlookedMetrics(misconfiguration.unasked.found))
-        return _Callers(metrics, misconfiguration, recent, OwnerRefusals())
+        return _Callers(metrics, misconfiguration, recent)
 
     def _open_extender(
         self,
@@ -361,6 +363,7 @@ class Runtime:
         source: _Source,
         writer: Writer,
         recorder: Recorder,
+        refusals: OwnerRefusals,
     ) -> None:
         freshness: Freshness = AlwaysFresh()
         if source.session is not None:
@@ -374,7 +377,7 @@ class Runtime:
             misconfiguration=callers.misconfiguration,
             recent=callers.recent,
             recorder=recorder,
-            refusals=callers.refusals,
+            refusals=refusals,
         )
         opening = self._listeners.open_with_certificate(
             "extender",
@@ -445,7 +448,12 @@ class Runtime:
     # --- the steward
 
     def _start_steward(
-        self, source: _Source, answers: Answers, inventory: Inventory, at_risk: AtRisk
+        self,
+        source: _Source,
+        answers: Answers,
+        inventory: Inventory,
+        at_risk: AtRisk,
+        refusals: OwnerRefusals,
     ) -> None:
         session = source.session
         if session is None:
@@ -471,7 +479,7 @@ class Runtime:
             metrics=metrics,
             beside=[
                 events.run,
-                RefusalEvents(answers, self._publisher, events.record).run,
+                RefusalEvents(answers, self._publisher, events.record, refusals).run,
                 RiskEvents(
                     at_risk, events, lambda pod: answers.mode_of(pod) is not Mode.OBSERVE
                 ).keep,

@@ -3,7 +3,7 @@ one when a pod is first refused everywhere, and one when the reasons change.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -12,9 +12,10 @@ from fettle.client import Event, Regarding
 from fettle.cluster import Publisher
 from fettle.explain import text
 from fettle.model import Mode
+from fettle.model.reasons import Reason
 from fettle.pacing import run_within
 from fettle.records import Counted, Summaries
-from fettle.scheduling import Answers
+from fettle.scheduling import Answers, Narrowed, OwnerRefusals, Table
 from fettle.steward.wake_ups import waiting
 
 EVERY_S = 2.0
@@ -33,11 +34,16 @@ class RefusalEvents:
     """
 
     def __init__(
-        self, answers: Answers, publisher: Publisher, record: Callable[[Event], bool]
+        self,
+        answers: Answers,
+        publisher: Publisher,
+        record: Callable[[Event], bool],
+        refusals: OwnerRefusals,
     ) -> None:
         self._answers = answers
         self._publisher = publisher
         self._record = record
+        self._owner_refusals = refusals
         self._summaries = Summaries()
         self._told: dict[str, frozenset[str]] = {}
         """The codes that were told of each waiting pod."""
@@ -80,7 +86,16 @@ class RefusalEvents:
         if not refused:
             return None
         why = self._summaries.refusals(table, table.refusing, refused, self._publisher.view.nodes)
-        return why, len(table.verdicts), refused
+        # Beside other reasons only: because of this one alone, no pod is refused everywhere.
+        avoided = self._avoided(pod, table)
+        return why.adding(avoided), len(table.verdicts), refused + len(avoided)
+
+    def _avoided(self, pod: core.Pod, table: Table) -> Mapping[str, Reason]:
+        """The nodes that are left out for the sake of the pod's owner, while others are left."""
+        if not (avoided := self._owner_refusals.nodes_for(pod)):
+            return {}
+        open_ = [n for n in table.verdicts if n not in table.refusing and n not in table.rejected]
+        return Narrowed(open_, open_).avoiding(avoided).besides
 
 
 def _event(pod: core.Pod, why: Counted, nodes: int, refused: int) -> Event:

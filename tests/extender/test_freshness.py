@@ -145,6 +145,9 @@ async def test_a_device_released_a_moment_ago_may_still_be_held_for_the_schedule
     extender.show(RELEASED, other, **CLAIMS)
     reply = await extender.filter(CLAIMING, "n", "other")
     assert (reply["NodeNames"], [*reply["FailedAndUnresolvableNodes"]]) == (["other"], ["n"])
+    await asyncio.sleep(0.01)
+    (decision,) = extender.recorder.select(0.0)
+    assert (decision.refused_nodes, [*decision.reasons]) == (("n",), ["DeviceUnhealthy"])
     assert (await extender.filter(CLAIMING, "n"))["NodeNames"] == []
 
 

@@ -5,9 +5,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp.test_utils import make_mocked_request
+from prometheus_client import CollectorRegistry
 
 from extender import freshness
+from extender.browse import Browse
 from fettle.api import core, kinds
+from fettle.cluster import NodeView
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 
@@ -66,6 +70,69 @@ async def test_whole_nodes_are_answered_alike(three: Extender) -> None:
     nodes = [{"metadata": {"name": name}} for name in "abc"]
     _, reply = await three.post("filter", {"Pod": owned(), "Nodes": {"items": nodes}})
     assert [node["metadata"]["name"] for node in reply["Nodes"]["items"]] == ["b", "c"]
+
+
+async def decided(extender: Extender) -> tuple[dict[str, int], tuple[str, ...], str]:
+    """Why how many nodes were refused, which ones, and the reason in words."""
+    await asyncio.sleep(0.01)
+    (one, *_) = extender.recorder.select(0.0)
+    return one.reasons, one.refused_nodes, one.why
+
+
+@pytest.mark.parametrize("mode", ["enforce", "steer", "observe"])
+async def test_the_decision_says_that_a_node_was_left_out_or_would_have_been(
+    extender: Extender, mode: str
+) -> None:
+    bad = b.node("bad", gpus=8, own=b.health(0.0, held=True))
+    nodes = (bad, *(b.node(name, gpus=8) for name in "ab"))
+    extender.show(*nodes, namespaces={"default": {"fettle.dev/mode": mode}})
+    extender.refusals.put(refused_on("a"))
+    await extender.filter(owned(), "a", "b")
+    reasons, refused, why = await decided(extender)
+    assert (reasons, refused) == ({"KubeletRefusedWorkload": 1}, ("a",))
+    assert why.startswith("its kubelet refused a pod of Job/train at ")
+    await extender.filter(owned("q"), "bad", "a", "b")
+    reasons, refused, _ = await decided(extender)
+    assert reasons == {"NodeHeld": 1, "TooFewAcceptableUnits": 1, "KubeletRefusedWorkload": 1}
+    assert refused == ("bad", "a")
+
+
+async def explained(extender: Extender, *nodes: NodeView, owner: str = "job-1") -> dict[str, Any]:
+    pod = read(owned(owner=owner))
+    extender.show(*nodes, pods={"default/p": pod})
+    browse = Browse(extender.answers, CollectorRegistry(), {}, 300.0, refusals=extender.refusals)
+    request = make_mocked_request("GET", "/explain?pod=default/p").clone(remote="127.0.0.1")
+    body = (await browse.explain(request)).body
+    assert isinstance(body, bytes)
+    found: dict[str, Any] = msgspec.json.decode(body)["nodes"]
+    return found
+
+
+async def test_explain_says_which_node_is_left_out_for_the_pods_owner(three: Extender) -> None:
+    three.refusals.put(refused_on("a"))
+    nodes = [b.node("a", gpus=8), b.node("b", gpus=8)]
+    found = await explained(three, *nodes)
+    assert (found["a"]["allowed"], found["a"]["score"], found["b"]["allowed"]) == (False, 0, True)
+    (reason,) = found["a"]["reasons"]["refusals"]
+    assert (reason["code"], reason["workload"]) == ("KubeletRefusedWorkload", "Job/train")
+    assert reason["until"] == reason["at"] + 600
+    assert (await explained(three, *nodes, owner="job-2"))["a"]["allowed"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(b.node("b", gpus=8, own=b.health(0.1)), id="refused"),
+        pytest.param(b.node("b", gpus=0), id="without devices"),
+    ],
+)
+async def test_explain_allows_that_node_while_no_other_is_left_and_notes_the_refusal(
+    three: Extender, other: NodeView
+) -> None:
+    three.refusals.put(refused_on("a"))
+    node = (await explained(three, b.node("a", gpus=8), other))["a"]
+    assert (node["allowed"], node["refusals"]) == (True, [])
+    assert [note["code"] for note in node["reasons"]["notes"]] == ["KubeletRefusedWorkload"]
 
 
 @pytest.mark.parametrize(("mode", "others"), [("steer", 10), ("observe", 0)])

@@ -99,4 +99,4 @@ def test_freed_lists_are_empty_also_where_all_names_passed() -> None:
     names = decoded()
     narrowed = Narrowed(names, names)
     NameMemory().free(narrowed)
-    assert narrowed == ([], [])
+    assert narrowed == Narrowed([], [])

@@ -58,7 +58,7 @@ class Watch:
         demand = self.answers.demand(one)
         assert demand is not None
         table = await self.answers.judged(demand, names)
-        self.recorder.filtered(one, table, *table.narrow(list(names)))
+        self.recorder.filtered(one, table, table.narrow(list(names)))
 
     async def put(self, one: core.Pod) -> None:
         """It arrives, and a view shows it."""

@@ -1,23 +1,27 @@
 """A pod that Fettle refuses everywhere is told why, once for each set of reasons."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
 from fettle.api import core
+from fettle.api.meta import OwnerReference
 from fettle.cel import SelectorEngine
 from fettle.client import Event
 from fettle.cluster import NodeView
 from fettle.config import Settings
 from fettle.model import Mode
-from fettle.scheduling import Answers
+from fettle.scheduling import Answers, OwnerRefusals
 from fettle.steward import RefusalEvents
 from tests.fettle import building as b
 from tests.fettle.others import WatchedPublisher
 
 BAD = b.node("bad", gpus=1, own=b.health(0.0))
 HELD = b.node("bad", gpus=1, own=b.health(0.0, held=True))
+
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def waiting(message: str = "0/1 nodes: fettle: no sound devices") -> core.Pod:
@@ -34,7 +38,8 @@ class Told:
         answers = Answers(self.publisher, SelectorEngine(), Settings(mode=mode))
         self.events: list[Event] = []
         self.full = False
-        self._steward = RefusalEvents(answers, self.publisher, self._record)
+        self.refusals = OwnerRefusals()
+        self._steward = RefusalEvents(answers, self.publisher, self._record, self.refusals)
 
     def _record(self, event: Event) -> bool:
         if not self.full:
@@ -62,6 +67,23 @@ async def test_it_is_told_once_and_again_when_the_reasons_change() -> None:
     await told.look(HELD)
     assert len(told.events) == 2
     assert "NodeHeld ×1" in told.events[1].note
+
+
+async def test_beside_other_reasons_nodes_count_whose_kubelets_refused_pods_of_the_owner() -> None:
+    told = Told()
+    owner = (OwnerReference(kind="Job", name="train", uid="o", controller=True),)
+    metadata = msgspec.structs.replace(waiting().metadata, owner_references=owner)
+    pod = msgspec.structs.replace(waiting(), metadata=metadata)
+    lost = core.PodStatus(phase="Failed", reason="UnexpectedAdmissionError", start_time=LATER)
+    spec = core.PodSpec(node_name="swallows")
+    told.refusals.put(msgspec.structs.replace(pod, spec=spec, status=lost))
+    swallows, good = b.node("swallows", gpus=1), b.node("good", gpus=1)
+    await told.look(BAD, swallows, **{"default/p": pod})
+    assert "KubeletRefusedWorkload" not in told.events.pop().note
+    await told.look(BAD, swallows, good, **{"default/p": pod})
+    (event,) = told.events
+    assert event.note.startswith("Fettle refuses 2 of 3 nodes: ")
+    assert "KubeletRefusedWorkload ×1" in event.note
 
 
 async def test_what_is_held_back_is_tried_again() -> None:
