@@ -7,14 +7,13 @@ its own word, so they count for its own pods and nobody else's (decisions 0010 a
 
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import msgspec
 from cachetools import LRUCache, TTLCache
 
 from fettle.api import core
 from fettle.api.kinds import WireObject
-from fettle.api.meta import unix_s
+from fettle.api.meta import OwnerReference, unix_s
 from fettle.model.reasons import KubeletRefusedWorkload, Reason
 from fettle.scheduling.judge.verdicts import Verdict
 
@@ -25,21 +24,20 @@ ANSWERED_S = 60.0
 MOST_OWNERS = 2000
 MOST_NODES = 100
 """How many nodes are remembered for one owner: the last ones."""
+_OUTLIVING = {
+    "jobset.sigs.k8s.io/jobset-name": "JobSet",
+    "leaderworkerset.sigs.k8s.io/name": "LeaderWorkerSet",
+}
+"""Labels that name on each pod a workload that outlives the pod's controller, and its kind: to try
+again, it makes a new Job or StatefulSet."""
 _NONE: Mapping[str, Reason] = {}
 _REFUSED = "UnexpectedAdmissionError"
 _REJECTED = "Pod was rejected"
 """Begins the message of every refusal of a kubelet since Kubernetes 1.28."""
 
 
-class _Owner(NamedTuple):
-    """What manages a pod: `id` is of this one alone, `name` is for people, such as `Job/train`."""
-
-    id: str
-    name: str
-
-
 class OwnerRefusals:
-    """Follows pods, by the UIDs of their controllers. `clock` is in Unix seconds."""
+    """Follows pods, by what manages them. `clock` is in Unix seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -55,7 +53,7 @@ class OwnerRefusals:
         at = _refused_at(new, now)
         if owner is None or now - at >= KEEP_S:
             return
-        nodes = self._refused.setdefault(owner.id, {})
+        nodes = self._refused.setdefault(owner.uid, {})
         nodes[new.node_name] = max(at, nodes.pop(new.node_name, at))
         if len(nodes) > MOST_NODES:
             del nodes[next(iter(nodes))]
@@ -64,11 +62,11 @@ class OwnerRefusals:
         """The nodes whose kubelets lately refused a pod of this pod's owner, each as a reason."""
         if not self._refused or (owner := _owner_of(pod)) is None:
             return _NONE
-        if not (nodes := self._refused.get(owner.id)):
+        if not (nodes := self._refused.get(owner.uid)):
             return _NONE
         since = self._clock() - KEEP_S
         return {
-            name: KubeletRefusedWorkload(owner.name, at, at + KEEP_S)
+            name: KubeletRefusedWorkload(f"{owner.kind}/{owner.name}", at, at + KEEP_S)
             for name, at in nodes.items()
             if at > since
         }
@@ -76,11 +74,11 @@ class OwnerRefusals:
     def answered(self, pod: core.Pod) -> None:
         """A node was found for this pod, so soon its kubelet may refuse it."""
         if (owner := _owner_of(pod)) is not None:
-            self._answered[owner.id] = None
+            self._answered[owner.uid] = None
 
     def may_follow(self, pod: core.Pod) -> bool:
         """Whether this pod may be in the place of one that was answered a moment ago."""
-        return (owner := _owner_of(pod)) is not None and owner.id in self._answered
+        return (owner := _owner_of(pod)) is not None and owner.uid in self._answered
 
 
 def avoiding(verdicts: dict[str, Verdict], avoided: Mapping[str, Reason]) -> dict[str, Verdict]:
@@ -115,8 +113,12 @@ def _refused_at(pod: core.Pod, now: float) -> float:
     return min(max(created, unix_s(started, created)), now)
 
 
-def _owner_of(pod: core.Pod) -> _Owner | None:
-    """Its controller; None if the pod is alone."""
-    if (controller := pod.metadata.controller) is None:
-        return None
-    return _Owner(controller.uid, f"{controller.kind}/{controller.name}")
+def _owner_of(pod: core.Pod) -> OwnerReference | None:
+    """A workload that outlives the pod's controller, else that; None if the pod is alone."""
+    metadata = pod.metadata
+    for label, kind in _OUTLIVING.items():
+        # A tenant may write a label, but only its own namespace can be meant by it.
+        if name := metadata.label(label):
+            uid = f"{metadata.namespace}/{kind}/{name}"
+            return OwnerReference(kind=kind, name=name, uid=uid)
+    return metadata.controller

@@ -84,3 +84,27 @@ async def test_a_job_that_may_fail_once_survives_a_node_that_swallows_pods(
     assert sorted(await until_one_is("Running", api, "train")) == ONE_LOST
     assert not waiting.condition(await api.get("jobs", "train"), "Failed")
     await still_swallows(api)
+
+
+@pytest.mark.usefixtures("swallowing")
+async def test_the_next_job_of_a_job_set_survives_too_though_it_is_another_owner(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+) -> None:
+    await install(control_plane, api, start_fettle)
+
+    def job(attempt: int) -> Object:
+        """As the JobSet's controller makes it: each attempt has Jobs of its own."""
+        labels = {
+            "jobset.sigs.k8s.io/jobset-name": "gang",
+            "jobset.sigs.k8s.io/restart-attempt": str(attempt),
+        }
+        return objects.job("gang-w-0", gpus=1, cpu="4", backoff_limit=0, labels=labels)
+
+    await api.create(job(0))
+    assert list(await until_one_is("Failed", api, "gang-w-0")) == ONE_LOST[:1]
+    await api.delete("jobs", "gang-w-0")
+    await waiting.gone(api, "jobs", "gang-w-0")
+    await api.create(job(1))
+    places = await until_one_is("Running", api, "gang-w-0")
+    assert ("Running", "good") in places
+    await still_swallows(api)

@@ -7,6 +7,7 @@ import pytest
 
 from fettle.api import core
 from fettle.api.meta import ObjectMeta, OwnerReference
+from fettle.model.reasons import KubeletRefusedWorkload
 from fettle.scheduling import owner_refusals
 from fettle.scheduling.owner_refusals import KEEP_S, MOST_NODES, OwnerRefusals, is_refused
 
@@ -86,6 +87,42 @@ def test_pods_without_a_controller_are_not_followed() -> None:
     refusals.answered(alone)
     assert not refusals.nodes_for(alone)
     assert not refusals.may_follow(alone)
+
+
+def labelled(
+    pod: core.Pod, owner: str, labels: dict[str, str], *, namespace: str = "n"
+) -> core.Pod:
+    reference = (OwnerReference(kind="Job", name=owner, uid=owner, controller=True),)
+    metadata = msgspec.structs.replace(
+        pod.metadata, namespace=namespace, owner_references=reference, labels=labels
+    )
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("label", "kind"),
+    [
+        ("jobset.sigs.k8s.io/jobset-name", "JobSet"),
+        ("leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet"),
+    ],
+)
+def test_a_workload_that_makes_a_new_owner_to_try_again_is_remembered_over_that(
+    label: str, kind: str
+) -> None:
+    refusals = OwnerRefusals(Clock())
+    refusals.put(labelled(refused("n"), "job-1", {label: "train"}))
+    again = labelled(NEXT, "job-2", {label: "train"})
+    (reason,) = refusals.nodes_for(again).values()
+    assert isinstance(reason, KubeletRefusedWorkload)
+    assert reason.workload == f"{kind}/train"
+    for other in (
+        labelled(NEXT, "job-2", {label: "other"}),
+        labelled(NEXT, "job-2", {label: "train"}, namespace="other"),
+        labelled(NEXT, "job-1", {}),
+    ):
+        assert not refusals.nodes_for(other)
+    refusals.answered(again)
+    assert refusals.may_follow(labelled(NEXT, "job-3", {label: "train"}))
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
