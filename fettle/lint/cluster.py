@@ -192,10 +192,22 @@ class Cluster:
             tuple(text(expression.value) for expression in option.selectors),
         )
 
+    def selection_among_driver(self, spec: Field) -> Selection:
+        """The selectors in the spec of a DeviceClass, as if a request asked with them for devices
+        of the driver that they ask for; for any devices if they ask for no single one."""
+        own = class_selection(spec).of_class
+        asked = self.drivers_asked(Selection(own))
+        of_class = tuple(f'device.driver == "{driver}"' for driver in asked if len(asked) == 1)
+        return Selection(of_class, own)
+
     def selections(self, manifest: Manifest) -> Iterator[Selection]:
-        """Every selection that rules may ask about for this object, to be surveyed beforehand."""
+        """Every selection that rules may ask about for this object, to be surveyed beforehand.
+
+        There may be more once these were: the driver that a class asks for is known by then.
+        """
         for field in manifest.device_classes:
             yield class_selection(field)
+            yield self.selection_among_driver(field)
         claims = list(manifest.claims)
         for pod in manifest.pods:
             claims += self.claims_of(pod, manifest.namespace)

@@ -93,8 +93,9 @@ class Linter:
             disabled=self._disabled,
         )
         if cluster.complete:
-            selections = await run_within(None, lambda: list(cluster.selections(manifest)))
-            await self._fleet.prepare(view, selections, self._survey_wait_s)
+            for _ in range(2 if manifest.device_classes else 1):
+                selections = await run_within(None, lambda: list(cluster.selections(manifest)))
+                await self._fleet.prepare(view, selections, self._survey_wait_s)
         found = await self._found(manifest, cluster)
         rules = {rule.id: rule for rule in self._rules}
         return [

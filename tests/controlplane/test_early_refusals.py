@@ -101,6 +101,11 @@ async def test_they_are_refused_with_what_was_meant(api: Api, start_fettle: Star
             refused, _ = await told(api, made)
             assert "denied the request: fettle: FTL" in refused
             assert meant in refused
+        for expression in asked.get("selectors", ()):
+            selectors = [f'device.driver == "{GPU}"', expression]
+            refused, _ = await told(api, objects.device_class(name, selectors=selectors))
+            assert "denied the request: fettle: FTL" in refused
+            assert meant in refused
     waiting_for_slices = objects.resource_slice("gpu-b", [gpu(9)], driver=GPU, name="gpu-b-more")
     waiting_for_slices["spec"]["pool"] |= {"name": "more", "resourceSliceCount": 2}
     await api.create(waiting_for_slices)

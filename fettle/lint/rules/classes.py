@@ -11,6 +11,7 @@ from fettle.lint.cluster import Cluster, class_selection
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestOption
 from fettle.lint.names import listed, nearest
+from fettle.lint.rules.selectors import misspelt_value
 from fettle.lint.survey.matching import Selection
 
 
@@ -78,6 +79,7 @@ class ClassMatchesNothing(Rule):
     reproduced = True
     name = "class-matches-nothing"
     severity = Severity.WARN
+    denies_if = "a class that is written misspells a value that devices show"
     strict = True
     inventory = True
     today = "The pod stays Pending: `cannot allocate all claims`."
@@ -85,8 +87,13 @@ class ClassMatchesNothing(Rule):
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for spec in manifest.device_classes:
             field, of_class = spec.at("selectors"), class_selection(spec)
+            near = misspelt_value(cluster.survey_of(cluster.selection_among_driver(spec)), cluster)
             for finding in self._judge(field, of_class, "this", cluster):
-                yield msgspec.structs.replace(finding, possible=True)  # its driver may come later
+                if near:
+                    meant = {"severity": Severity.DENY, "fix": f"did you mean {near!r}?"}
+                    yield msgspec.structs.replace(finding, **meant)
+                else:  # its driver may come later
+                    yield msgspec.structs.replace(finding, possible=True)
             if why := cluster.why_undecided(of_class):
                 yield self.finding(field, why, severity=Severity.UNDECIDED)
         for option in manifest.options:
@@ -124,9 +131,16 @@ class UnguardedClass(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for spec in manifest.device_classes:
-            survey = cluster.survey_of(class_selection(spec))
-            if survey is not None and survey.aborted:
-                first = survey.aborts[0]
+            of_class = class_selection(spec)
+            survey, asked = cluster.survey_of(of_class), cluster.drivers_asked(of_class)
+            # On devices of the driver that it asks for it fails for another reason: FTL005.
+            elsewhere = [
+                abort
+                for abort in (survey.aborts if survey is not None else ())
+                if abort.device.driver not in asked
+            ]
+            if survey is not None and elsewhere:
+                first = elsewhere[0]
                 yield self.finding(
                     spec.at("selectors"),
                     f"fails on {survey.aborted} of {survey.surveyed} devices, such as "

@@ -1,13 +1,20 @@
-"""Rules about what the CEL selectors of a request match."""
+"""Rules about what the CEL selectors of a request or a DeviceClass match."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from typing import NamedTuple
 
 from fettle.api.raw import text
 from fettle.api.resource import DeviceAttribute
 from fettle.cel import AttributeRead, Equation
 from fettle.lint.cluster import Cluster, class_selection
 from fettle.lint.findings import Finding, Rule, Severity, of_request
-from fettle.lint.manifests import Field, Manifest, ManifestOption, ManifestRequest
+from fettle.lint.manifests import (
+    Field,
+    Manifest,
+    ManifestOption,
+    ManifestRequest,
+    expressions,
+)
 from fettle.lint.names import listed, misspelt, nearest
 from fettle.lint.survey.fleet import Catalogue
 from fettle.lint.survey.matching import Selection
@@ -38,6 +45,62 @@ _LACKING = (
 )
 
 
+class _Written(NamedTuple):
+    """Selectors that one author wrote, and what they match of what they choose from.
+
+    An option of a request chooses from the devices of its class; a DeviceClass from those of the
+    driver that it asks for, or (`unguarded`) from all. What is wrong elsewhere is reported at
+    `beside`. `contradictable`: what no device shows, none that may come has either.
+    """
+
+    selectors: tuple[Field, ...]
+    beside: Field
+    survey: Survey | None
+    contradictable: bool
+    unguarded: bool = False
+
+
+def _judged(
+    manifest: Manifest, cluster: Cluster, judge: Callable[[_Written], Iterator[Finding]]
+) -> Iterator[Finding]:
+    """The findings on all selectors that the object's author wrote."""
+    for request in manifest.requests:
+        by_option = [_of_option(option, cluster) for option in request.options]
+        yield from of_request([list(judge(written)) for written in by_option])
+    for spec in manifest.device_classes:
+        survey = cluster.survey_of(cluster.selection_among_driver(spec))
+        # The driver of a class may come with the same chart, and publish what it likes.
+        if survey is not None and survey.of_class:
+            yield from judge(_of_class(spec, survey, cluster))
+
+
+def _of_option(option: ManifestOption, cluster: Cluster) -> _Written:
+    survey = cluster.survey(option)
+    contradictable = survey is not None and bool(cluster.contradictable(survey))
+    return _Written(option.selectors, option.field.at("deviceClassName"), survey, contradictable)
+
+
+def _of_class(spec: Field, survey: Survey, cluster: Cluster) -> _Written:
+    return _Written(
+        tuple(expressions(spec)),
+        spec.at("selectors"),
+        survey,
+        bool(cluster.contradictable(survey)) and not _asks_for_another_kind(survey, cluster),
+        unguarded=not survey.selection.of_class,
+    )
+
+
+def _asks_for_another_kind(survey: Survey, cluster: Cluster) -> bool:
+    """Whether a class requires a text that no device of its driver shows: devices of such a kind
+    may come, and GPUs say nothing about MIG devices."""
+    return any(
+        (shown := _texts(read, survey))
+        and all(kind == "string" and value not in shown for kind, value in values)
+        for expression in survey.selection.of_request
+        for read, values in required_values(cluster.equations(expression))
+    )
+
+
 class SelectorMatchesNothing(Rule):
     """The selectors of a request match no device of its class; says what the nearest one lacks."""
 
@@ -62,7 +125,8 @@ class SelectorMatchesNothing(Rule):
                     option, why = unknown
                     yield self.finding(option.field, why, severity=Severity.UNDECIDED)
                 elif survey := _unmatched(request, cluster):
-                    meant = [_misspelt_value(option, cluster) for option in request.options]
+                    surveys = map(cluster.survey, request.options)
+                    meant = [misspelt_value(each, cluster) for each in surveys]
                     near = next(filter(None, meant), "")
                     yield self.finding(
                         request.options[0].field.at("selectors"),
@@ -95,9 +159,8 @@ def _unmatched(request: ManifestRequest, cluster: Cluster) -> Survey | None:
     return best
 
 
-def _misspelt_value(option: ManifestOption, cluster: Cluster) -> str:
-    """The value that was probably meant by one that an option must have and no device shows."""
-    survey = cluster.survey(option)
+def misspelt_value(survey: Survey | None, cluster: Cluster) -> str:
+    """The value that was probably meant by one that a device must have and none shows."""
     if survey is None or survey.matched or survey.aborted or not cluster.contradictable(survey):
         return ""
     for expression in survey.selection.of_request:
@@ -127,13 +190,14 @@ def required_values(
 def _enumeration(read: AttributeRead, survey: Survey) -> Set[str]:
     """The texts that an attribute of the class's devices has, if it is an enumeration: on average,
     two devices or more share each. Empty for what identifies a device."""
-    values = [
-        value.string
-        for device in survey.missed
-        if isinstance(value := value_at(read, device), DeviceAttribute) and value.string
-    ]
-    shown = set(values)
+    shown = _texts(read, survey)
     return shown if survey.lists_all_missed and 2 * len(shown) <= survey.of_class else set()
+
+
+def _texts(read: AttributeRead, survey: Survey) -> Set[str]:
+    """The texts that an attribute has on devices that only the class matches."""
+    values = (value_at(read, device) for device in survey.missed)
+    return {v.string for v in values if isinstance(v, DeviceAttribute) and v.string}
 
 
 def _nearest_miss(survey: Survey) -> str:
@@ -164,26 +228,25 @@ class SelectorFails(Rule):
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        for request in manifest.requests:
-            yield from of_request([list(self._judge(o, cluster)) for o in request.options])
+        return _judged(manifest, cluster, lambda written: self._judge(written, cluster))
 
-    def _judge(self, option: ManifestOption, cluster: Cluster) -> Iterator[Finding]:
-        survey = cluster.survey(option)
-        if survey is None:
+    def _judge(self, written: _Written, cluster: Cluster) -> Iterator[Finding]:
+        survey = written.survey
+        if survey is None or written.unguarded:  # FTL008 is about such a class
             return
-        yield from self._fatal(option, survey)
+        yield from self._fatal(written, survey)
         if not survey.aborted:
             return
         first = survey.aborts[0]
         always = survey.decided and not survey.matched and not survey.missed
-        texts = {text(field.value): field for field in option.selectors}
+        texts = {text(field.value): field for field in written.selectors}
         if _NOT_COMPILED in first.reason and first.expression in texts:
             return  # the API server refuses the claim
         by_class = first.expression in survey.selection.of_class
         reached = survey.surveyed if by_class else survey.of_class
         never = not by_class and not survey.matched and _never_read(first, survey, cluster)
         yield self.finding(
-            texts.get(first.expression, option.field.at("deviceClassName")),
+            texts.get(first.expression, written.beside),
             f"fails on {survey.aborted} of {reached} devices, such as {first.device}: "
             f"{first.reason}",
             _fix_for(first.reason),
@@ -191,11 +254,11 @@ class SelectorFails(Rule):
             possible=not always,
         )
 
-    def _fatal(self, option: ManifestOption, survey: Survey) -> Iterator[Finding]:
+    def _fatal(self, written: _Written, survey: Survey) -> Iterator[Finding]:
         if survey.fatal:
             first = survey.fatal_on[0]
             yield self.finding(
-                option.field.at("deviceClassName"),
+                written.beside,
                 f"{survey.fatal} of {survey.surveyed} devices fail whatever is asked of them, such "
                 f"as {first.device}: {first.reason}",
                 "have their driver publish them correctly",
@@ -239,17 +302,16 @@ class WrongType(Rule):
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        for request in manifest.requests:
-            yield from of_request([list(self._judge(o, cluster)) for o in request.options])
+        return _judged(manifest, cluster, lambda written: self._judge(written, cluster))
 
-    def _judge(self, option: ManifestOption, cluster: Cluster) -> Iterator[Finding]:
-        survey, catalogue = cluster.survey(option), cluster.catalogue
+    def _judge(self, written: _Written, cluster: Cluster) -> Iterator[Finding]:
+        survey, catalogue = written.survey, cluster.catalogue
         if survey is None or catalogue is None or not survey.decided:
             return
-        expressions = [text(field.value) for field in option.selectors]
-        abort = _type_failure(survey, expressions)
-        denies = not survey.matched and bool(cluster.contradictable(survey))
-        for field, expression in zip(option.selectors, expressions, strict=True):
+        written_as = [text(field.value) for field in written.selectors]
+        abort = _type_failure(survey, written_as)
+        denies = not survey.matched and written.contradictable
+        for field, expression in zip(written.selectors, written_as, strict=True):
             if abort is not None and abort.expression == expression:
                 yield self.finding(
                     field,
@@ -323,14 +385,14 @@ class UnknownAttributeDomain(Rule):
     )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        for request in manifest.requests if cluster.catalogue is not None else ():
-            yield from of_request([list(self._judge(o, cluster)) for o in request.options])
+        if cluster.catalogue is not None:
+            yield from _judged(manifest, cluster, lambda written: self._judge(written, cluster))
 
-    def _judge(self, option: ManifestOption, cluster: Cluster) -> Iterator[Finding]:
-        survey, catalogue = cluster.survey(option), cluster.catalogue or Catalogue()
+    def _judge(self, written: _Written, cluster: Cluster) -> Iterator[Finding]:
+        survey, catalogue = written.survey, cluster.catalogue or Catalogue()
         unmatched = survey is not None and survey.decided and not survey.matched
-        denies = survey is not None and unmatched and bool(cluster.contradictable(survey))
-        for field in option.selectors:
+        denies = unmatched and written.contradictable
+        for field in written.selectors:
             reads = cluster.reads(text(field.value))
             guarded = {(read.field, read.domain) for read in reads if not read.name}
             for read in reads:

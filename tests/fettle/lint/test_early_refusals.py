@@ -1,15 +1,19 @@
 """What is refused at once: what the devices of a driver contradict, and nothing that more of such
 devices, other drivers or unknown devices could satisfy (decision 0041)."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from fettle.lint.findings import Severity
+from fettle.api.resource import Device
+from fettle.lint import Linter
+from fettle.lint.findings import Finding, Severity
+from fettle.lint.manifests import Manifest
 from fettle.lint.names import misspelt
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
-from tests.fettle.lint.clusters import lint
+from tests.fettle.lint.clusters import InProcess, lint, view_of
 from tests.fettle.lint.fleets import GPU, MIG, gpu
 from tests.fettle.lint.tables.case import FLEET, claim, device, exactly
 
@@ -132,3 +136,106 @@ def test_a_value_is_misspelt_only_if_it_can_hardly_be_another_one(
     value: str, shown: str, meant: bool
 ) -> None:
     assert misspelt(value, {shown, "x"} - {value}) == (shown if meant else "")
+
+
+# --- the selectors of a DeviceClass
+
+
+def of_driver(*selectors: str) -> Object:
+    return api.device_class("c", selectors=[f'device.driver == "{GPU}"', *selectors])
+
+
+EXPRESSIONS = [
+    *(one["selectors"][0] for one in CONTRADICTED.values() if "selectors" in one),
+    device("productName in [100, 200]"),
+    '"550.54.15" == ' + device("driverVersion"),
+    device('index == "3" || ') + device('productName == "B200"'),
+    device('driverVersion.compareTo(semver("550.1.2")) >= 0'),
+    f"has({device('fabric')}) && {device('fabric')} == 'x'",
+    device("index == 1"),
+    device("index == 99"),
+    'device.attributes["gpu.nvidia.co"].index == 1',
+    '"gpu.amd.com" in device.attributes ? device.attributes["gpu.amd.com"].index == 1 : true',
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+async def test_an_expression_has_the_same_findings_in_a_class_and_in_a_claim(
+    expression: str,
+) -> None:
+    def told(found: list[Finding]) -> set[tuple[str, Severity, str, str, bool]]:
+        judged = ("FTL005", "FTL006", "FTL007")
+        return {
+            (f.rule, f.severity, f.message, f.fix, f.possible) for f in found if f.rule in judged
+        }
+
+    in_claim = await lint(claim(exactly(selectors=[expression])), FLEET)
+    in_class = await lint(of_driver(expression), FLEET)
+    assert told(in_class) == told(in_claim)
+    in_one = await lint(
+        api.device_class("c", selectors=[f'device.driver == "{GPU}" && ({expression})']), FLEET
+    )
+    assert {f.rule for f in in_one if f.severity is Severity.DENY} == {
+        f.rule for f in in_class if f.severity is Severity.DENY
+    }
+
+
+class AsInTheWorker(InProcess):
+    """Knows which driver an expression asks for once it was evaluated."""
+
+    def __init__(self) -> None:
+        self._evaluated: set[str] = set()
+
+    def driver(self, expression: str) -> str | None:
+        return super().driver(expression) if expression in self._evaluated else None
+
+    async def evaluate(
+        self, expressions: Iterable[str], devices: Iterable[tuple[str, Device]]
+    ) -> None:
+        self._evaluated.update(expressions)
+
+
+async def test_a_new_class_is_judged_at_once_though_its_driver_is_known_only_afterwards() -> None:
+    linter = Linter(evaluator=AsInTheWorker(), survey_wait_s=10)
+    written = Manifest(of_driver(device('model == "x"')), "default")
+    (found,) = await linter.lint(written, view_of(FLEET))
+    assert (found.rule, found.severity) == ("FTL005", Severity.DENY)
+
+
+async def test_a_class_with_a_misspelt_value_is_denied_and_a_claim_that_names_it_is_not() -> None:
+    """The class is another one's to correct."""
+    misspelt_class = of_driver(device('productName == "nvidia h100"'))
+    assert await denied(misspelt_class) == {"FTL003"}
+    assert await denied(claim(exactly(device_class="c")), (*FLEET, misspelt_class)) == set()
+
+
+async def test_a_class_for_a_kind_of_devices_that_may_come_is_only_warned_of() -> None:
+    """As a claim of a class without devices is."""
+    mig = device('type == "mig"')
+    for expression in (device('index == "3"'), device('productname == "x"')):
+        assert await denied(of_driver(expression))
+        assert await denied(of_driver(f"{mig} && {expression}")) == set()
+        assert await warned(of_driver(f"{mig} && {expression}"))
+
+
+async def test_a_class_is_not_judged_before_its_driver_publishes_devices() -> None:
+    later = [
+        api.device_class("c", driver="later.example.com"),
+        api.device_class(
+            "c",
+            selectors=[
+                'device.driver == "later.example.com" && '
+                'device.attributes["later.example.com"].model == "x"'
+            ],
+        ),
+    ]
+    for one in later:
+        assert await denied(one) == set()
+        assert await warned(one) == {"FTL003"}
+
+
+async def test_a_class_that_fails_on_its_own_driver_is_not_told_to_ask_for_it() -> None:
+    assert await denied(of_driver(device('model == "x"'))) == {"FTL005"}
+    assert await warned(of_driver(device('model == "x"'))) == set()
+    unguarded = api.device_class("c", selectors=[device('productName == "NVIDIA H100"')])
+    assert await warned(unguarded) == {"FTL008"}

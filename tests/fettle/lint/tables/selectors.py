@@ -14,6 +14,7 @@ from tests.fettle.lint.tables.case import (
 )
 
 UNGUARDED = api.device_class("unguarded", selectors=[device('productName == "NVIDIA H100"')])
+ASKS_FIRST = f'device.driver == "{GPU}"'
 
 CASES = [
     Case(
@@ -56,6 +57,14 @@ CASES = [
         api.device_class("tpu", driver="tpu.example.com"),
         "matches none",
         possible=True,
+    ),
+    Case(
+        "FTL003",
+        "a class with a misspelt value",
+        api.device_class("h100", selectors=[ASKS_FIRST, device('productName == "nvidia h100"')]),
+        "matches none",
+        "did you mean 'NVIDIA H100'?",
+        severity="Deny",
     ),
     Case("FTL003", "a class with one device", api.device_class("other", driver=NIC)),
     Case(
@@ -157,6 +166,25 @@ CASES = [
         claim(exactly(selectors=[f"has({device('productName')}) && {device('index')} >= 0"])),
     ),
     Case(
+        "FTL005",
+        "in a class, on devices of its driver",
+        api.device_class("h100", selectors=[ASKS_FIRST, device('model == "H100"')]),
+        "fails on 6 of 6",
+        severity="Deny",
+    ),
+    Case(
+        "FTL005",
+        "in a class, on other drivers' devices, which is another rule's",
+        UNGUARDED,
+    ),
+    Case(
+        "FTL006",
+        "a number compared with text in a class",
+        api.device_class("third", selectors=[ASKS_FIRST, device('index == "3"')]),
+        "compares gpu.nvidia.com/index with a string",
+        severity="Deny",
+    ),
+    Case(
         "FTL006",
         "a version compared as text",
         claim(exactly(selectors=[device('driverVersion > "550.1.2"')])),
@@ -241,6 +269,21 @@ CASES = [
         "FTL006",
         "a version compared as a version",
         claim(exactly(selectors=[device('driverVersion.compareTo(semver("550.1.2")) >= 0')])),
+    ),
+    Case(
+        "FTL007",
+        "a domain with a typo in a class",
+        api.device_class(
+            "c", selectors=[f'{ASKS_FIRST} && device.attributes["gpu.nvidia.co"].index == 1']
+        ),
+        "no device has attributes in the domain",
+        f"did you mean {GPU}?",
+        severity="Deny",
+    ),
+    Case(
+        "FTL007",
+        "a class of a driver that is not there yet",
+        api.device_class("tpu", driver="tpu.example.com"),
     ),
     Case(
         "FTL007",
