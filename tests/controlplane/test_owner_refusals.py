@@ -16,6 +16,7 @@ from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fleet import create_node
 from tests.controlplane.installed import install
 from tests.controlplane.kubelet import Kubelet
+from tests.controlplane.mutating import NAMED, installed
 
 PROVOKED = "maximum request size for shared resources is 1; found 2"
 """What a pod can bring about itself: the word of its namespace, which refuses no node."""
@@ -108,3 +109,36 @@ async def test_the_next_job_of_a_job_set_survives_too_though_it_is_another_owner
     places = await until_one_is("Running", api, "gang-w-0")
     assert ("Running", "good") in places
     await still_swallows(api)
+
+
+@pytest.mark.usefixtures("swallowing")
+async def test_a_gang_refused_at_once_uses_up_a_written_limit_of_1_and_not_the_injected_one(
+    control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
+) -> None:
+    await installed(api, start_fettle, {"failure": {"ignoreDisruptions": True}}, control_plane)
+    await kubelet.stop()
+    for name, limit in (("roomy", 6), ("tight", 1)):
+        gang = objects.job(
+            name, completions=2, parallelism=2, backoff_limit=limit, job_annotations=NAMED, gpus=1
+        )
+        await api.create(gang)
+    assert "so 2 such pods can fail the Job, and 2 run at once" in " ".join(api.warnings)
+    await waiting.wait_until(
+        lambda: api.list("pods", "default"),
+        lambda pods: [p["spec"].get("nodeName") for p in pods] == ["swallows"] * 4,
+        what="both gangs are bound before a pod is refused",
+    )
+    kubelet.start()
+    tight = await waiting.wait_until(
+        lambda: api.get("jobs", "tight"),
+        lambda job: waiting.condition(job, "Failed"),
+        what="the Job with a limit of 1 fails",
+    )
+    assert waiting.condition(tight, "Failed")["reason"] == "BackoffLimitExceeded"
+    places = await waiting.wait_until(
+        lambda: api.list("pods", "default", labels="job-name=roomy"),
+        lambda pods: sum(p["status"]["phase"] == "Running" for p in pods) == 2,
+        what="the other Job's next pods run",
+        timeout_s=60,
+    )
+    assert sorted(p["spec"]["nodeName"] for p in places) == ["good"] * 2 + ["swallows"] * 2
