@@ -359,6 +359,9 @@ class StewardSettings(SettingsSection, frozen=True, kw_only=True):
     """How long the Lease lasts after the leader disappears."""
     wake_claim: str = "fettle-wake-up"
     """The ResourceClaim that the steward annotates to make the scheduler retry waiting pods."""
+    wake_pod: str = "fettle-wake-up"
+    """The pod whose `status.nominatedNodeName` the steward sets and clears to make the scheduler
+    retry pods that wait for processors or units: `deploy/rbac/optional/wake-preemptors.yaml`."""
     wake_interval_seconds: float = 1.0
     """The shortest time between two wake-ups."""
     health_writes_per_second: float = 20.0
@@ -375,6 +378,7 @@ class StewardSettings(SettingsSection, frozen=True, kw_only=True):
         )
         _check_name("steward: lease", self.lease)
         _check_name("steward: wakeClaim", self.wake_claim)
+        _check_name("steward: wakePod", self.wake_pod)
 
 
 class Settings(SettingsSection, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from fettle.scheduling.judge.units import (
 from fettle.scheduling.judge.verdicts import Verdict
 from fettle.scheduling.owner_refusals import OwnerRefusals, avoiding
 from fettle.scheduling.predictions import Predictions
-from fettle.scheduling.preemption import Preemption
+from fettle.scheduling.preemption import Preemption, preemptible_pods
 from fettle.scheduling.tables import Narrowed, Table
 
 __all__ = [
@@ -67,6 +67,7 @@ __all__ = [
     "is_usable",
     "lacking_units",
     "nodes_lacking_units",
+    "preemptible_pods",
     "resolve_policy",
     "worst_first",
 ]

@@ -67,13 +67,21 @@ from fettle.serve.readiness import Readiness
 from fettle.serve.succession import SettingsFiles, Succession
 from fettle.serve.tasks import Tasks
 from fettle.steward import (
+    LET_PREEMPT_NOBODY,
     STEWARD,
+    WOKEN_FOR_S,
     AllowedNodes,
     HealthRecords,
     HoldTaints,
+    Nudge,
+    PreemptibleNodes,
+    PreemptorNudge,
     RefusalEvents,
     RiskEvents,
     Steward,
+    WakeUps,
+    Waking,
+    waiting,
 )
 from webhook import (
     ALL_PRESERVED,
@@ -469,15 +477,15 @@ class Runtime:
             metrics,
         )
         self._readiness.notes.append(healths.notes)
+        namespace = self._settings.namespace or session.namespace
         steward = Steward(
             session,
-            self._publisher,
-            AllowedNodes(answers).find,
-            namespace=self._settings.namespace or session.namespace,
+            namespace=namespace,
             identity=identity(),
             settings=self._settings.steward,
             metrics=metrics,
-            beside=[
+            keeping=[
+                *(one.keep for one in self._waking(session, namespace, answers, metrics)),
                 events.run,
                 RefusalEvents(answers, self._publisher, events.record, refusals).run,
                 RiskEvents(
@@ -492,6 +500,31 @@ class Runtime:
             ],
         )
         self._tasks.keep("steward", steward.run(), early=True)
+
+    def _waking(
+        self, session: Session, namespace: str, answers: Answers, metrics: StewardMetrics
+    ) -> list[Waking]:
+        """Of pods that filter refused, and of those that preempt refused."""
+        settings = self._settings.steward
+        interval_s = settings.wake_interval_seconds
+        return [
+            Waking(
+                self._publisher,
+                metrics,
+                waiting=waiting,
+                allowed=AllowedNodes(answers).find,
+                wake=Nudge(session, namespace, settings.wake_claim).wake,
+                wake_ups=partial(WakeUps, interval_s),
+            ),
+            Waking(
+                self._publisher,
+                metrics,
+                waiting=partial(waiting, saying=LET_PREEMPT_NOBODY),
+                allowed=PreemptibleNodes(answers).find,
+                wake=PreemptorNudge(session, namespace, settings.wake_pod).wake,
+                wake_ups=partial(WakeUps, interval_s, WOKEN_FOR_S),
+            ),
+        ]
 
 
 async def _until(stopped: asyncio.Event, work: Coroutine[None, None, None]) -> bool:

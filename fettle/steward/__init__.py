@@ -8,17 +8,33 @@ from fettle.steward import holding
 from fettle.steward.allowed_nodes import AllowedNodes
 from fettle.steward.device_healths import HealthRecords
 from fettle.steward.hold_taints import HoldTaints
+from fettle.steward.preemptors import (
+    LET_PREEMPT_NOBODY,
+    WOKEN_FOR_S,
+    PreemptibleNodes,
+    PreemptorNudge,
+)
 from fettle.steward.refusal_events import RefusalEvents
 from fettle.steward.risk_events import RiskEvents
 from fettle.steward.steward import STEWARD, Steward
+from fettle.steward.wake_ups import Nudge, WakeUps, waiting
+from fettle.steward.waking import Waking
 
 __all__ = [
+    "LET_PREEMPT_NOBODY",
     "STEWARD",
+    "WOKEN_FOR_S",
     "AllowedNodes",
     "HealthRecords",
     "HoldTaints",
+    "Nudge",
+    "PreemptibleNodes",
+    "PreemptorNudge",
     "RefusalEvents",
     "RiskEvents",
     "Steward",
+    "WakeUps",
+    "Waking",
     "holding",
+    "waiting",
 ]

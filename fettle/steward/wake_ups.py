@@ -1,5 +1,5 @@
-"""When to wake a pod that waits because Fettle refused it, and the write that wakes it. The
-scheduler does not know that Fettle would allow the pod now: in a quiet cluster it retries after
+"""Which pods wait because Fettle refused them, when to wake them, and the write that wakes them.
+The scheduler does not know that Fettle would allow a pod now: in a quiet cluster it retries after
 five minutes.
 """
 
@@ -25,8 +25,9 @@ AllowedByPod = Mapping[str, Set[str]]
 """Names of the nodes that each waiting pod could be placed on."""
 
 
-def is_waiting(pod: core.Pod) -> bool:
-    """Whether a pod is pending, on no node, and was last refused with a text of ours."""
+def is_waiting(pod: core.Pod, saying: str = MARK) -> bool:
+    """Whether a pod is pending, on no node, and was last refused with this text; by default one of
+    ours."""
     if pod.terminal or pod.metadata.deletion_timestamp is not None:
         return False
     if pod.spec is None or pod.node_name or pod.status is None:
@@ -34,15 +35,15 @@ def is_waiting(pod: core.Pod) -> bool:
     return any(
         condition.type == "PodScheduled"
         and condition.status != "True"
-        and MARK in condition.message
+        and saying in condition.message
         for condition in pod.status.conditions or ()
     )
 
 
-def waiting(view: View) -> Iterator[tuple[str, core.Pod]]:
-    """Pods that wait because of us, each with a key that no later pod of its name has."""
+def waiting(view: View, saying: str = MARK) -> Iterator[tuple[str, core.Pod]]:
+    """Pods that wait with this text, each with a key that no later pod of its name has."""
     for key, pod in view.pods.items():
-        if is_waiting(pod):
+        if is_waiting(pod, saying):
             yield f"{key}/{pod.metadata.uid}", pod
         pause()
 
@@ -59,12 +60,15 @@ class WakeUps:
 
     A pod is due when it gains an allowed node, and when it is seen for the first time with one: the
     fault may have ended since the pod was refused. A pod that still waits is woken again, after
-    pauses that double until the scheduler retries by itself. For another replica answers the
-    scheduler: its view may be stale, or it may remember more of a fault than ours.
+    pauses that double. For another replica answers the scheduler: its view may be stale, or it may
+    remember more of a fault than ours.
     """
 
-    def __init__(self, interval_s: float) -> None:
-        self._interval_s = interval_s
+    def __init__(self, interval_s: float, longest_pause_s: float = SCHEDULER_RETRIES_S / 2) -> None:
+        """`interval_s` is the first pause before a pod is woken again; after `longest_pause_s` it
+        is not."""
+        self.interval_s = interval_s
+        self._longest_pause_s = max(interval_s, longest_pause_s)
         self._before: AllowedByPod = {}
         self._wakes: dict[str, _Wake] = {}
 
@@ -73,7 +77,7 @@ class WakeUps:
         self._wakes = {key: wake for key, wake in self._wakes.items() if allowed.get(key)}
         for key, nodes in allowed.items():
             if nodes - self._before.get(key, frozenset()):
-                self._wakes[key] = _Wake(now, Backoff(self._interval_s))
+                self._wakes[key] = _Wake(now, Backoff(self.interval_s))
         self._before = dict(allowed)
 
     def due(self, now: float) -> Set[str]:
@@ -89,7 +93,7 @@ class WakeUps:
         for key in self.due(now):
             backoff = self._wakes.pop(key).backoff
             pause_s = backoff.next_s()
-            if pause_s <= max(self._interval_s, SCHEDULER_RETRIES_S / 2):
+            if pause_s <= self._longest_pause_s:
                 self._wakes[key] = _Wake(now + pause_s, backoff)
 
 

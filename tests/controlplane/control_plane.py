@@ -130,14 +130,15 @@ class ControlPlane:
     async def stop_controller_manager(self, *, kill: bool = False) -> None:
         await self._stop("kube-controller-manager", kill)
 
-    async def start_scheduler(self, configuration: Object | None = None) -> None:
+    async def start_scheduler(self, configuration: Object | None = None, *flags: str) -> None:
         """With this KubeSchedulerConfiguration, of which only `clientConnection.kubeconfig` and
-        `leaderElection` are overridden; None is the scheduler's default one."""
+        `leaderElection` are overridden; None is the scheduler's default one. `flags` come after the
+        harness's own."""
         kubeconfig = self.kubeconfig_for_user("system:kube-scheduler")
         made = components.scheduler_configuration(configuration, kubeconfig)
         file = self.folder / "kube-scheduler-config.json"
         file.write_text(json.dumps(made, indent=1))
-        command = components.scheduler(self.ports, self._pki, file)
+        command = [*components.scheduler(self.ports, self._pki, file), *flags]
         await self._run(command, f"https://127.0.0.1:{self.ports.scheduler}/readyz")
 
     async def start_second_scheduler(self, name: str) -> None:

@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane import objects, predictions, waiting
+from tests.controlplane import objects, predictions, shipped, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
-from tests.controlplane.fleet import create_dra_node
+from tests.controlplane.fettle_process import FettleProcess
+from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.installed import register_extender, scores
 from tests.controlplane.kubelet import Kubelet
 
 LOST = [objects.taint("gpu.nvidia.com/xid", "None", "79")]
 STRICT = {"fettle.dev/policy": "training"}
+HOLD = "fettle.dev/hold"
+WAKE_PREEMPTORS = shipped.DEPLOY / "rbac" / "optional" / "wake-preemptors.yaml"
 HOW: dict[str, dict[str, Any]] = {
     "template": {"templates": {"gpu": "one-gpu"}},
     "resource": {"gpus": 1},
@@ -35,7 +38,7 @@ async def full(control_plane: ControlPlane, api: Api) -> None:
     await control_plane.start_scheduler()
 
 
-async def create_node(api: Api, name: str, *, lost: int) -> None:
+async def create_half_lost_node(api: Api, name: str, *, lost: int) -> None:
     devices = objects.gpu_devices(2, taints={lost: LOST})
     await create_dra_node(api, name, devices, objects.node(name, cpu="2"))
 
@@ -52,7 +55,7 @@ async def device_of(api: Api, pod: str) -> str:
 async def test_nobody_is_preempted_for_a_pod_that_would_be_given_the_lost_device_they_leave(
     control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
 ) -> None:
-    await create_node(api, "n", lost=0)
+    await create_half_lost_node(api, "n", lost=0)
 
     async def fill() -> None:
         """The one that ends first has the lost device, the other one only processors."""
@@ -104,7 +107,7 @@ async def test_one_pod_is_preempted_for_the_sound_device_that_it_leaves(
     """Only one, though the scheduler looks at its node before the device is free and is refused:
     it would go on to preempt elsewhere."""
     for number in range(3):
-        await create_node(api, f"n{number}", lost=1)
+        await create_half_lost_node(api, f"n{number}", lost=1)
     for number in range(3):
         await api.create(objects.pod(f"low-{number}", cpu="2", **how))
         await waiting.in_phase(api, f"low-{number}", "Running")
@@ -117,3 +120,48 @@ async def test_one_pod_is_preempted_for_the_sound_device_that_it_leaves(
     assert await device_of(api, "high") == "gpu-0"
     left = [pod["metadata"]["name"] for pod in await api.list("pods", "default")]
     assert len([name for name in left if name.startswith("low-")]) == 2
+
+
+@pytest.mark.parametrize("how", [HOW["template"], HOW["resource"]], ids=["claim", "plugin"])
+@pytest.mark.usefixtures("full")
+async def test_a_pod_that_was_let_preempt_nobody_preempts_once_the_devices_are_sound(
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    how: dict[str, Any],
+) -> None:
+    """It waits for processors or units, so nothing that Fettle wrote before woke it: it waited for
+    the scheduler's own retry after five minutes."""
+    if how is HOW["template"]:
+        await create_dra_node(api, "n", 2, objects.node("n", cpu="2"))
+    else:
+        await create_node(api, objects.node("n", gpus=1, cpu="2"))
+    await api.create(objects.pod("low", cpu="2", **how))
+    await waiting.in_phase(api, "low", "Running")
+    await api.patch("nodes", "n", {"metadata": {"annotations": {HOLD: "fan"}}})
+    fettle = await start_fettle("extender", "steward")
+    await shipped.apply(api, shipped.manifests(WAKE_PREEMPTORS))
+    await register_extender(control_plane, fettle, managedResources=[])
+
+    needs: dict[str, Any] = {"cpu": "2", "annotations": STRICT, "priority_class": "high", **how}
+    await api.create(objects.pod("high", **needs))
+    await waiting.refused(api, "high", saying="no candidate node for preemption")
+    await waiting.stays_pending(api, "high", for_s=8)  # and whatever this set going is over
+    before = await asked_to_preempt(fettle)
+    await waiting.stays_pending(api, "high", for_s=4)
+    assert await asked_to_preempt(fettle) == before, "it is woken while nothing changes"
+
+    await api.patch("nodes", "n", {"metadata": {"annotations": {HOLD: None}}})
+    assert await waiting.bound(api, "high", timeout_s=10) == "n"
+    await waiting.gone(api, "pods", "low")
+    wake_up = await api.get("pods", "fettle-wake-up", shipped.NAMESPACE)
+    assert "nominatedNodeName" not in wake_up["status"]
+    assert waiting.node_of(wake_up) is None
+
+
+async def asked_to_preempt(fettle: FettleProcess) -> float:
+    """How often the scheduler asked so far, by the metrics."""
+    _, text = await fettle.browse("/metrics")
+    counted = [line for line in text.splitlines() if line.startswith("fettle_extender_decisions")]
+    return sum(float(line.split()[-1]) for line in counted if 'verb="preempt"' in line)

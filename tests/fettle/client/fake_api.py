@@ -338,6 +338,8 @@ def _target(path: str) -> Target | None:
     namespace = ""
     if len(rest) > 2 and rest[0] == "namespaces":
         namespace, rest = rest[1], rest[2:]
+    if len(rest) == 3 and rest[2] == "status":  # here a part of the whole
+        rest = rest[:2]
     if not rest or len(rest) > 2:
         return None
     return Target(group, rest[0], namespace, rest[1] if len(rest) == 2 else "", version)

@@ -101,3 +101,27 @@ async def test_a_pod_is_woken_for_units_that_it_may_preempt(api: FakeApi, tmp_pa
     api.put("pods", refused("first"))
     async with steward(api, tmp_path):
         await until(lambda: wakes(api) > 0)
+
+
+def let_preempt_nobody(name: str) -> dict[str, Any]:
+    waits = refused(name)
+    said = f"0/1 nodes are available: 1 Insufficient {GPU}. preemption: no candidate node for "
+    waits["status"]["conditions"][0]["message"] = said + "preemption."
+    waits["spec"]["priority"] = 10
+    return waits
+
+
+async def test_a_pod_that_was_let_preempt_nobody_is_woken_once_its_victims_leave_sound_devices(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    api.put("pods", {"metadata": {"name": "fettle-wake-up", "namespace": "fettle-system"}})
+    api.put("nodes", node("gpu-1", gpus=8, hold="disk"))
+    api.put("pods", running("low", "gpu-1", 8))
+    api.put("pods", let_preempt_nobody("first"))
+    async with steward(api, tmp_path):
+        await asyncio.sleep(0.5)
+        assert wakes(api) == 0
+        api.put("nodes", node("gpu-1", gpus=8))
+        await until(lambda: wakes(api) > 0)
+    woken = {asked.target.plural for asked in api.asked if asked.target.name == "fettle-wake-up"}
+    assert woken == {"pods"}, "no claim is written to, which would wake other pods"

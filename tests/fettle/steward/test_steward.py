@@ -21,7 +21,9 @@ from fettle.cluster import EMPTY, NodeView, Publisher, View
 from fettle.config import StewardSettings
 from fettle.model import SOUND
 from fettle.observing import StewardMetrics
-from fettle.steward.steward import REST, FindAllowedNodes, Steward
+from fettle.steward.steward import Steward
+from fettle.steward.wake_ups import Nudge, WakeUps, waiting
+from fettle.steward.waking import REST, FindAllowedNodes, Waking
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import PATIENCE_S
 from tests.fettle.steward.test_wake_ups import pod
@@ -93,16 +95,24 @@ async def steward(
         return cluster.allowed
 
     async with await Session.open(cluster.api.kubeconfig(folder)) as session:
-        made = Steward(
-            session,
+        metrics = StewardMetrics(cluster.registry)
+        waking = Waking(
             cluster.publisher,
-            allowed or allowed_now,
-            namespace="fettle-system",
-            identity="one",
-            metrics=StewardMetrics(cluster.registry),
-            settings=StewardSettings(wake_interval_seconds=0.01, lease_seconds=600.0),
+            metrics,
+            waiting=waiting,
+            allowed=allowed or allowed_now,
+            wake=Nudge(session, "fettle-system", "fettle-wake-up").wake,
+            wake_ups=lambda: WakeUps(0.01),
             clock=lambda: 1_700_000_000.5,
             retry_s=0.02,
+        )
+        made = Steward(
+            session,
+            namespace="fettle-system",
+            identity="one",
+            metrics=metrics,
+            settings=StewardSettings(lease_seconds=600.0),
+            keeping=[waking.keep],
         )
         task = asyncio.create_task(made.run())
         try:
