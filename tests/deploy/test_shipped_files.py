@@ -113,6 +113,19 @@ def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
     assert set(events["verbs"]) == {"create", "patch"}
 
 
+def test_the_pod_that_wakes_preemptors_never_runs_and_only_its_status_may_be_written() -> None:
+    shipped = documents("rbac", "optional", "wake-preemptors.yaml")
+    of = {document["kind"]: document for document in shipped}
+    pod, level, role = of["Pod"], of["PriorityClass"], of["Role"]
+    assert pod["metadata"]["name"] == Settings().steward.wake_pod
+    assert pod["spec"]["schedulingGates"]
+    assert pod["spec"]["priorityClassName"] == level["metadata"]["name"]
+    assert level["value"] == 10**9, "it wakes pods up to this priority: the highest of a user's"
+    (rule,) = role["rules"]
+    assert rule["resourceNames"] == [pod["metadata"]["name"]]
+    assert (rule["resources"], rule["verbs"]) == (["pods/status"], ["patch"])
+
+
 def test_the_service_is_the_one_that_the_webhook_configurations_name() -> None:
     (service,) = [d for d in documents("server", "fettle.yaml") if d["kind"] == "Service"]
     for file in ("mutating.yaml", "validating.yaml"):
