@@ -127,6 +127,12 @@ def test_a_pod_that_still_waits_is_woken_again_after_pauses_that_double() -> Non
     assert woken_at(wake_ups, 10.5) == [11, 13, 17, 25, 41, 73, 137, 265]
 
 
+def test_a_pod_whose_wake_up_costs_much_is_woken_again_for_a_moment_only() -> None:
+    wake_ups = WakeUps(INTERVAL_S, longest_pause_s=2.0)
+    wake_ups.update({"p": {"a"}}, 10.0)
+    assert woken_at(wake_ups, 10.0) == [10, 11, 13]
+
+
 def test_a_pod_is_woken_at_least_twice_and_until_the_scheduler_retries_by_itself() -> None:
     for interval_s in (0.01, 1.0, 100.0, 1000.0):
         wake_ups = WakeUps(interval_s)
