@@ -340,7 +340,7 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
         out.print(table)
     elif not problems:
         sound = "no evidence concerns any device: all are sound"
-        out.print(sound if data["nodesWithDevices"] else "no node has devices")
+        out.print(sound if data.get("nodesWithDevices", 1) else "no node has devices")
     print_holds(out, data.get("holds", ()))
     for text in data["quarantined"].values():
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
