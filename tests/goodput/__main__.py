@@ -1,4 +1,8 @@
-"""`python -m tests.goodput`: the contenders on some seeds, as a table."""
+"""`python -m tests.goodput`: the contenders on some seeds, as a table.
+
+`held h`: device-hours in which Fettle called a sound device Degraded or Unhealthy; `turns`: changes
+of state for each real fault.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,18 @@ def measure(scenario: Scenario, contender: str, seed: int) -> list[float]:
     return row(scenario, asyncio.run(play(scenario, seed, contender)))
 
 
-COLUMNS = ("useful%", "starts", "on bad", "visible", "failures", "stranded%", "wait h", "lost%")
+COLUMNS = (
+    "useful%",
+    "starts",
+    "on bad",
+    "visible",
+    "failures",
+    "stranded%",
+    "wait h",
+    "lost%",
+    "held h",
+    "turns",
+)
 HEADER = f"{'':14}" + "".join(f"{column:>9}" for column in COLUMNS)
 
 
@@ -53,6 +68,8 @@ def row(scenario: Scenario, figures: Figures) -> list[float]:
         100 * figures.stranded / max(1.0, figures.sound),
         sum(figures.waits_h) / max(1, len(figures.waits_h)),
         100 * figures.lost / capacity,
+        sum(figures.called_bad_while_sound.values()),
+        figures.states_changed / max(1, figures.faults),
     ]
 
 

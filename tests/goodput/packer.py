@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -15,9 +16,10 @@ import msgspec
 from fettle.api import core, kinds
 from fettle.api.kinds import Kind
 from fettle.cel import SelectorEngine
-from fettle.cluster import Inventory, Publisher
+from fettle.cluster import Inventory, NodeView, Publisher
 from fettle.config import Settings
 from fettle.health import HealthBook, load_rules
+from fettle.model import State
 from fettle.scheduling import Answers
 from tests.goodput import objects
 from tests.goodput.plan import GPUS, Scenario, make_plan
@@ -31,6 +33,10 @@ FETTLE_WEIGHT = 5
 EPOCH_S = 1_800_000_000.0
 
 
+Tell = Callable[[str, State, dict[str, State]], None]
+"""How a node is judged now, and those of its devices about which something is said."""
+
+
 class Minder(Protocol):
     """Who minds the health of devices."""
 
@@ -39,6 +45,9 @@ class Minder(Protocol):
 
     def seen(self, kind: Kind, raw: objects.Object | None, key: str) -> None:
         """An object as it is now; None: it is gone."""
+
+    def look(self) -> None:
+        """Time has passed."""
 
     async def judge(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, int]]:
         """The names that pass, and the score (0..10) of each."""
@@ -51,6 +60,9 @@ class Nobody:
         return False
 
     def seen(self, kind: Kind, raw: objects.Object | None, key: str) -> None:
+        pass
+
+    def look(self) -> None:
         pass
 
     async def judge(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, int]]:
@@ -67,7 +79,9 @@ class Cordons(Nobody):
 class Fettle(Nobody):
     """Fettle's own inventory, health and verdicts."""
 
-    def __init__(self, settings: Settings, clock: Clock, *, refuses: bool = True) -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock, tell: Tell, *, refuses: bool = True
+    ) -> None:
         self._clock = clock
         self._refuses = refuses
         rules = load_rules(settings.health.rules_file)
@@ -81,6 +95,7 @@ class Fettle(Nobody):
             now=clock.now_s,
         )
         self._inventory = Inventory(HealthBook(settings.health, rules), rules)
+        self._tell = tell
 
     def seen(self, kind: Kind, raw: objects.Object | None, key: str) -> None:
         now = self._clock.now_s()
@@ -90,7 +105,7 @@ class Fettle(Nobody):
             self._inventory.put(kind, kind.decode(msgspec.json.encode(raw)), now)
 
     async def judge(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, int]]:
-        self._publish()
+        self.look()
         wanted = objects.pod_object(pod, self._clock.now_s())
         decoded = kinds.POD.decode(msgspec.json.encode(wanted))
         assert isinstance(decoded, core.Pod)
@@ -102,14 +117,23 @@ class Fettle(Nobody):
             self.answers.answered(demand, decoded)
         return passed, {name: table.score_of(name) for name in passed}
 
-    def _publish(self) -> None:
+    def look(self) -> None:
         now = self._clock.now_s()
         self._inventory.age(now)
         for _ in self._inventory.refresh(now):
             pass
         view = self._inventory.view(self._publisher.view, synced=True, served={})
         if view is not None:
+            before = self._publisher.view.nodes
             self._publisher.publish(view, self._inventory.settle())
+            for name, node in view.nodes.items():
+                if node is not before.get(name):
+                    self._tell(name, node.health.state, _units(node))
+
+
+def _units(node: NodeView) -> dict[str, State]:
+    plugin = node.plugins.get(objects.RESOURCE)
+    return {one.unit: one.health.state for one in plugin.units} if plugin is not None else {}
 
 
 class Clock:
@@ -226,13 +250,15 @@ async def play(
     """One contender's figures on one seed."""
     replay = Replay(scenario, make_plan(scenario, seed), seed)
     clock = Clock(replay)
-    packer = Packer(replay, clock, _minder(contender, settings or Settings(), clock), seed)
+    minder = _minder(contender, settings or Settings(), clock, replay.judged)
+    packer = Packer(replay, clock, minder, seed)
     replay.begin(packer)
     tick_h = 0.0
     while replay.now_h < scenario.hours:
         upcoming_h = replay.next_h()
         if upcoming_h is None or upcoming_h > tick_h:
             replay.advance(tick_h)
+            minder.look()
             replay.sample(TICK_H)
             tick_h += TICK_H
         else:
@@ -241,14 +267,14 @@ async def play(
     return replay.finish()
 
 
-def _minder(contender: str, settings: Settings, clock: Clock) -> Minder:
+def _minder(contender: str, settings: Settings, clock: Clock, tell: Tell) -> Minder:
     match contender:
         case "default":
             return Nobody()
         case "cordon":
             return Cordons()
         case "steer":
-            return Fettle(settings, clock, refuses=False)
+            return Fettle(settings, clock, tell, refuses=False)
         case "enforce":
-            return Fettle(settings, clock)
+            return Fettle(settings, clock, tell)
     raise ValueError(f"contender {contender!r}: write one of {', '.join(CONTENDERS)}")

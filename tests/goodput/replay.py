@@ -9,12 +9,13 @@ from __future__ import annotations
 import heapq
 import random
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from fettle.model import State
 from tests.goodput.plan import GPUS, FaultKind, JobKind, Plan, PlannedFault, PlannedJob, Scenario
 
 REFUSAL_H = 10 / 3600
@@ -23,6 +24,7 @@ REPAIR_SHOWS_H = 0.03
 """Until the report of a fault that is over is withdrawn."""
 FLAP_H = 1.0
 """How long on average a report that comes and goes stays, or stays away."""
+NOTHING_SAID: tuple[State, dict[str, State]] = (State.HEALTHY, {})
 SWALLOWED = (
     "Pod was rejected: Allocate failed due to device plugin GetPreferredAllocation rpc failed with "
     "err: rpc error: code = Unknown desc = error getting list of preferred allocation devices: "
@@ -153,6 +155,12 @@ class Figures:
     """Of each pod that was bound, and of those that still wait at the end."""
     bad_by_kind: Counter[str] = field(default_factory=Counter)
     failed_by_cause: Counter[str] = field(default_factory=Counter)
+    states_changed: int = 0
+    """Those that a whole node has in common count once."""
+    called_bad: float = 0.0
+    """Device-hours in which Fettle called a device Degraded or Unhealthy."""
+    called_bad_while_sound: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """The same while it was sound and nothing was reported, by the state and the last fault."""
 
 
 class Replay:
@@ -166,6 +174,8 @@ class Replay:
         self._count = 0
         self._draw = random.Random(seed * 7 + 1)
         self._world: World
+        self._judged: dict[str, tuple[State, dict[str, State]]] = {}
+        self._last_fault: dict[Device, str] = {}
         self.nodes = _make_nodes(scenario, random.Random(seed + 1))
         for fault in plan.faults:
             self._at(fault.begins_h, partial(self._begin, fault))
@@ -206,6 +216,8 @@ class Replay:
         (device or node).faults.append(fault)
         if self._counts and fault.is_real:
             self.figures.faults += 1
+        for each in [device] if device is not None else node.devices:
+            self._last_fault[each] = fault.name
         self._changed(fault)
         shows = fault.kind.shows
         if shows.is_reported:
@@ -378,6 +390,18 @@ class Replay:
 
     # --- figures
 
+    def judged(self, name: str, whole: State, units: dict[str, State]) -> None:
+        """Fettle calls a node, and those of its devices about which something is said, so."""
+        before, of_units = self._judged.get(name, NOTHING_SAID)
+        self._judged[name] = whole, units
+        if self._counts:
+            changes = [
+                (of_units.get(unit, before), units.get(unit, whole)) for unit in of_units | units
+            ]
+            apart = [one for one in changes if one != (before, whole)]
+            self.figures.states_changed += sum(old is not new for old, new in apart)
+            self.figures.states_changed += before is not whole
+
     def sample(self, span_h: float, *, waited_h: float = 0.25) -> None:
         """Add what is idle now, for so many hours."""
         if not self._counts:
@@ -390,11 +414,22 @@ class Replay:
         smallest = min(waiting, default=None)
         for node in self.nodes:
             self.figures.sound += sum(device.is_sound for device in node.devices) * span_h
+            self._sample_states(node, span_h)
             if node.faults or smallest is None:
                 continue
             free = [each for each in node.devices if each.pod is None and not each.withdrawn]
             if len(free) >= smallest:
                 self.figures.stranded += sum(device.is_sound for device in free) * span_h
+
+    def _sample_states(self, node: Node, span_h: float) -> None:
+        whole, units = self._judged.get(node.name, NOTHING_SAID)
+        for device in node.devices:
+            state = units.get(device.uuid, whole)
+            if state in (State.DEGRADED, State.UNHEALTHY):
+                self.figures.called_bad += span_h
+                if not node.faults and not device.faults:
+                    last = self._last_fault.get(device, "none")
+                    self.figures.called_bad_while_sound[f"{last} {state}"] += span_h
 
     def finish(self) -> Figures:
         """At the end: what still runs and waits counts too."""
