@@ -59,6 +59,7 @@ class StoredEvidence(Wire, frozen=True, kw_only=True):
     - `last_seen` is absent while the fact stands. `reports` are the latest of `count`.
     - `gone`: the reporter does not exist any more. `silence_clears`: it is over when the reporter
       says nothing of it.
+    - `began`: of the trace of a fault that is over, when the fault began.
     - `namespace`: whose word it is, if a tenant could cause it; all such words take at most
       `together` of the rest of the score.
     """
@@ -82,6 +83,7 @@ class StoredEvidence(Wire, frozen=True, kw_only=True):
     taints: tuple[StoredTaint, ...] = ()
     domain: str = ""
     planned: bool = False
+    began: datetime | None = None
 
 
 class Episode(Wire, frozen=True, kw_only=True):
@@ -137,7 +139,9 @@ class StoredPool(Wire, frozen=True, kw_only=True):
 
 
 class DeviceHealthStatus(Wire, frozen=True, kw_only=True):
-    """All of it, as of `observed_time`. What is not among `subjects` is sound."""
+    """All of it, as of `observed_time`. What is not among `subjects` is sound. `rebooted` and
+    `remediation`: when the node was last seen to have another boot ID, and when its monitor was
+    first seen to say that its remediation had succeeded."""
 
     node_name: str = ""
     node_uid: str = msgspec.field(default="", name="nodeUID")
@@ -152,6 +156,8 @@ class DeviceHealthStatus(Wire, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
     subjects: tuple[StoredSubject, ...] = ()
     remediated: tuple[str, ...] = ()
+    rebooted: datetime | None = None
+    remediation: datetime | None = None
     checksum: str = ""
 
     @property

@@ -1,6 +1,6 @@
 """What all Kubernetes objects share: the struct base, ObjectMeta, and conditions."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -58,6 +58,11 @@ class Condition(Wire, frozen=True, kw_only=True):
 def rfc3339(moment: datetime | None) -> str:
     """A time in UTC in whole seconds, formatted as the API's Time; "" if there is none."""
     return f"{moment.isoformat(timespec='seconds')[:19]}Z" if moment is not None else ""
+
+
+def rfc3339_at(unix_s: float) -> str:
+    """A time in Unix seconds, in whole ones, formatted as the API's Time."""
+    return rfc3339(datetime.fromtimestamp(unix_s, UTC))
 
 
 def micro_time(moment: datetime) -> str:

@@ -76,6 +76,12 @@ class HealthSettings(SettingsSection, frozen=True, kw_only=True):
     explicit all-clear."""
     orphan_half_life_seconds: float = 3600.0
     """Half-life of a fault that is no longer reported, without an all-clear."""
+    quiet_half_life_seconds: float = 3600.0
+    """A fault that is over leaves a trace. The trace counts half after so long without the fault,
+    or after as long as the fault usually took to come back, if that is longer."""
+    restless_seconds: float = 7200.0
+    """A fault that was over for the third time leaves its device in the state that it is in until
+    it has been quiet for as long as it usually took to come back, at most this."""
     rules_file: str | None = None
     """A YAML file with rows for the rule tables in `fettle/health/signals/rules/`. A row replaces
     the shipped row of the same name; a new name adds a row."""
@@ -97,6 +103,12 @@ class HealthSettings(SettingsSection, frozen=True, kw_only=True):
             0 < self.orphan_half_life_seconds < inf,
             "orphanHalfLifeSeconds must be more than 0",
         )
+        _check(
+            "health",
+            0 < self.quiet_half_life_seconds < inf,
+            "quietHalfLifeSeconds must be more than 0",
+        )
+        _check("health", 0 <= self.restless_seconds < inf, "restlessSeconds must be 0 or more")
 
 
 class SchedulerSettings(SettingsSection, frozen=True, kw_only=True):

@@ -78,6 +78,8 @@ def _plain(value: object) -> object:
 
 def describe_kept(value: Kept) -> str:
     """Why a state is worse than its score alone would make it."""
+    if value.restless:
+        return "held because its fault kept coming back"
     if value.until:
         return "held by the minimum dwell"
     again = " again" if value.then is State.HEALTHY else ""

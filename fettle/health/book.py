@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +18,7 @@ from fettle.api.device_healths import StoredSubject
 from fettle.api.meta import unix_s
 from fettle.config import HealthSettings
 from fettle.health import memory, states
-from fettle.health.fading import Fading, is_trace
+from fettle.health.fading import Fading, Past, is_trace
 from fettle.health.ledger import Ledger
 from fettle.health.score import (
     DIGITS,
@@ -31,7 +32,17 @@ from fettle.health.score import (
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.health.states import START, Stay, afresh
-from fettle.model import SOUND, UNKNOWN_SCORE, EvidenceKind, Health, State, Subject, UnitId, Weighed
+from fettle.model import (
+    SOUND,
+    UNKNOWN_SCORE,
+    EvidenceKind,
+    Health,
+    NodeId,
+    State,
+    Subject,
+    UnitId,
+    Weighed,
+)
 
 SWEEP_EVERY_S = 600.0
 """How often what has faded is forgotten."""
@@ -50,6 +61,11 @@ class HealthBook:
         self._ledger = Ledger(rules, settings.orphan_half_life_seconds)
         self._memory: dict[Subject, Remembered] = {}
         self._swept_at = 0.0
+        self._past = Past(
+            settings.quiet_half_life_seconds,
+            settings.restless_seconds,
+            rules.signals["repaired"].weight,
+        )
 
     def report(self, report: SignalReport, now: float) -> set[Subject]:
         """What one object says now. Returns the subjects whose evidence changed."""
@@ -96,6 +112,16 @@ class HealthBook:
         """What was known of an object that reports, before it is heard."""
         self._ledger.adopt_reporter(name, uid, boot, remediated)
 
+    def recall_repairs(self, node: NodeId) -> tuple[datetime | None, datetime | None]:
+        """When a node was last rebooted, and first said to be remediated."""
+        return self._ledger.recall_repairs(node)
+
+    def adopt_repairs(
+        self, node: NodeId, rebooted: datetime | None, remediation: datetime | None
+    ) -> None:
+        """What was known of them, before the node is heard."""
+        self._ledger.adopt_repairs(node, rebooted, remediation)
+
     def adopt(
         self, key: Subject, stored: StoredSubject, observed_at: float, now: float, *, starting: bool
     ) -> set[Subject]:
@@ -114,7 +140,9 @@ class HealthBook:
             proven = stored.score if stored.proven_score is None else stored.proven_score
             provoked = round(max(0.0, proven - stored.score), DIGITS)
             before = Health(stored.score, stay.state, stay.since, provoked=provoked)
-            self._memory[key] = Remembered((key,), stay, {key: 0}, before, adopted=True)
+            self._memory[key] = Remembered(
+                (key,), stay, {key: 0}, before, adopted=True, mended_at=math.inf
+            )
         return changed
 
     def heard_all(self, now: float) -> set[Subject]:
@@ -149,6 +177,7 @@ class HealthBook:
             all_clears={s: self._ledger.all_clears(s) for s in subjects},
             health=health,
             due_at=self._due_at(assessed, health, subjects, now),
+            mended_at=assessed.mended_at,
         )
         return health
 
@@ -195,29 +224,53 @@ class HealthBook:
         self, remembered: Remembered | None, subjects: tuple[Subject, ...], now: float
     ) -> Assessment:
         """It is an all-clear too if evidence about one of the subjects now applies to another
-        key."""
-        evidence = ordered(w for s in subjects for w in self._ledger.weighed(s, now))
+        key, or a repair now to a trace."""
+        evidence = ordered(
+            w for s in subjects for w in self._ledger.weighed(s, now, self._past_of(s, subjects))
+        )
+        restless_until = mended_at = -math.inf
+        for one, past in self._fading(subjects, now):
+            restless_until = max(restless_until, one.restless_until(past))
+            mended_at = max(mended_at, one.mended_at(past))
         stay = remembered.stay if remembered is not None else START
         all_clear = remembered is not None and any(
             self._ledger.all_clears(s) > count or (s not in subjects and self._ledger.knows(s))
             for s, count in remembered.all_clears.items()
         )
-        return assess(evidence, stay, self._settings, now, all_clear=all_clear)
+        is_mended = remembered is not None and mended_at > remembered.mended_at
+        assessed = assess(
+            evidence,
+            stay,
+            self._settings,
+            now,
+            all_clear=all_clear or is_mended,
+            restless_until=restless_until,
+        )
+        return assessed._replace(mended_at=mended_at)
 
     def _due_at(
         self, assessed: Assessment, shown: Health, subjects: tuple[Subject, ...], now: float
     ) -> float:
         return due_at(assessed, shown, self._fading(subjects, now), self._settings, now)
 
-    def _fading(self, subjects: tuple[Subject, ...], now: float) -> Iterator[Fading]:
+    def _fading(self, subjects: tuple[Subject, ...], now: float) -> Iterator[tuple[Fading, Past]]:
         for subject in subjects:
-            yield from self._ledger.fading(subject, now)
+            past = self._past_of(subject, subjects)
+            for one in self._ledger.fading(subject, now):
+                yield one, past
+
+    def _past_of(self, subject: Subject, names: tuple[Subject, ...]) -> Past:
+        """How traces of one of the names of something count: its node is mended by what is said of
+        the node alone."""
+        about = (subject,) if isinstance(subject, NodeId) else names
+        repairs = self._ledger.repairs(about)
+        return self._past._replace(repairs=repairs) if repairs else self._past
 
 
 class Remembered(msgspec.Struct, gc=False):
     """The last answer about one key. `all_clears` counts the all-clears seen so far; before
     `due_at` time alone cannot change the answer. `adopted`: another process gave it, and all
-    all-clears that are counted came later."""
+    all-clears that are counted came later. `mended_at`: the latest repair that has been seen."""
 
     subjects: tuple[Subject, ...]
     stay: Stay
@@ -225,6 +278,7 @@ class Remembered(msgspec.Struct, gc=False):
     health: Health
     due_at: float = 0.0
     adopted: bool = False
+    mended_at: float = -math.inf
 
 
 class Assessment(NamedTuple):
@@ -235,6 +289,7 @@ class Assessment(NamedTuple):
     stay: Stay
     score: float
     latched: bool
+    mended_at: float = -math.inf
 
 
 def assess(
@@ -244,6 +299,7 @@ def assess(
     now: float,
     *,
     all_clear: bool,
+    restless_until: float = -math.inf,
 ) -> Assessment:
     """Health from the evidence, following a stay in a state.
 
@@ -260,6 +316,7 @@ def assess(
         now,
         fact_at=max((w.evidence.observed_at for w in proven if w.weight > 0), default=now),
         but_for_traces=_but_for_traces(proven) if all_clear else None,
+        restless_until=restless_until,
     )
     state, since, most = after.state, after.since, score
     if is_unknown(evidence):
@@ -270,7 +327,7 @@ def assess(
                 w.evidence.observed_at for w in evidence if w.evidence.kind is EvidenceKind.UNKNOWN
             )
     provoked = round(most - shown, DIGITS)
-    kept = states.kept(after, score, latched, settings)
+    kept = states.kept(after, score, latched, settings, restless_until)
     health = Health(shown, state, since, evidence, is_held(proven), provoked, kept)
     return Assessment(health, after, score, latched)
 
@@ -303,7 +360,7 @@ def _facts(health: Health) -> set[object]:
 def due_at(
     assessed: Assessment,
     shown: Health,
-    fading: Iterable[Fading],
+    fading: Iterable[tuple[Fading, Past]],
     settings: HealthSettings,
     now: float,
 ) -> float:
@@ -313,12 +370,14 @@ def due_at(
     """
     stay = assessed.stay
     due, rate = NEVER, 0.0
-    for one in fading:
-        due = min(due, one.negligible_at())
-        rate += one.weighed(now).weight * math.log(2) / one.evidence.half_life_s
+    restless_until = -math.inf
+    for one, past in fading:
+        due = min(due, one.negligible_at(past))
+        rate += one.falls_by(now, past)
+        restless_until = max(restless_until, one.restless_until(past))
     leads = states.within_bands(stay.state, assessed.score, assessed.latched, settings)
     if leads is not stay.state:
-        due = min(due, states.dwells_until(stay, settings))
+        due = min(due, max(states.dwells_until(stay, settings), restless_until))
     if rate > 0.0:
         room = NOTICEABLE - _moved(assessed.health, shown)
         bound = states.left_at(stay.state, settings)

@@ -7,10 +7,11 @@ thousand events cost as much as one, in whatever order they arrive.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import msgspec
 
-from fettle.model import Evidence, EvidenceKind, Weighed
+from fettle.model import Evidence, EvidenceKind, Family, Weighed
 
 NEGLIGIBLE = 0.005
 """Fading evidence below this weight is forgotten."""
@@ -19,6 +20,50 @@ _LATELY = ", lately"
 NOT_CLEARED, NOT_REPORTED = "; not cleared since", "; no longer reported"
 LATCHED = f"{NOT_REPORTED}, latched until it is cleared"
 """These three end the text of evidence that is no longer reported, but still counts."""
+
+
+RESTLESS = 3
+"""What was over so often, and came back, is a fault that keeps coming back."""
+REPAIR_SHOWS_S = 3600.0
+"""The all-clear of what was repaired comes within so long."""
+
+
+class Repair(NamedTuple):
+    """That faults of some families were mended `at` a time, and `how` that was said."""
+
+    at: float
+    how: str
+    families: frozenset[Family] = frozenset(Family)
+
+
+class Past(NamedTuple):
+    """How traces count.
+
+    - `quiet_s`: the half-life of a trace by the time that it has been quiet, if the fault did not
+      take longer to come back.
+    - `restless_s`: a fault that keeps coming back is believed to be over only when it was quiet for
+      as long as it usually takes, at most this.
+    - `repaired`: the most that a trace weighs after one of the `repairs`.
+    """
+
+    quiet_s: float = math.inf
+    restless_s: float = 0.0
+    repaired: float = 1.0
+    repairs: tuple[Repair, ...] = ()
+
+    def repair_of(self, one: Fading) -> Repair | None:
+        """The repair that ended a fault, unless it has come back since."""
+        return next((each for each in self.repairs if _is_mended(one, each)), None)
+
+
+def _is_mended(one: Fading, repair: Repair) -> bool:
+    trace = one.evidence
+    came_before = trace.began_at <= repair.at and one.at <= repair.at + REPAIR_SHOWS_S
+    return came_before and trace.family in repair.families
+
+
+LASTING = Past()
+"""Traces count as long as they are remembered."""
 
 
 class Fading(msgspec.Struct, gc=False):
@@ -58,22 +103,60 @@ class Fading(msgspec.Struct, gc=False):
         self.at = at
         self.evidence = self._latest(evidence)
 
-    def weighed(self, now: float) -> Weighed:
-        shown = self.evidence
-        if self.count > 1:
-            shown = msgspec.structs.replace(
-                shown, text=f"{shown.text} (the latest of {self.count})"
-            )
-        return Weighed(shown, min(shown.cap, self._strength(now)))
+    def weighed(self, now: float, past: Past = LASTING) -> Weighed:
+        shown, weight = self.evidence, self._strength(now)
+        weight = min(shown.cap, weight)
+        said = f" (the latest of {self.count})" if self.count > 1 else ""
+        if is_trace(shown):
+            weight *= math.exp2(-(now - self.at) / self._calms_s(past))
+            if (repair := past.repair_of(self)) is not None:
+                weight = min(weight, past.repaired)
+                said = f"{said}; repaired: {repair.how}"
+        if said:
+            shown = msgspec.structs.replace(shown, text=f"{shown.text}{said}")
+        return Weighed(shown, weight)
+
+    def falls_by(self, now: float, past: Past) -> float:
+        """How much weight it loses in a second, now."""
+        halvings = 1.0 / self.evidence.half_life_s
+        if is_trace(self.evidence):
+            halvings += 1.0 / self._calms_s(past)
+        return self.weighed(now, past).weight * halvings * math.log(2)
+
+    def mended_at(self, past: Past) -> float:
+        """When it was repaired. The end of what a tenant could cause changes no state."""
+        repair = past.repair_of(self) if is_trace(self.evidence) else None
+        return -math.inf if repair is None or self.evidence.witness else repair.at
+
+    def restless_until(self, past: Past) -> float:
+        """Until when a fault that keeps coming back is not believed to be over."""
+        counts = is_trace(self.evidence) and not self.evidence.witness
+        if self.count < RESTLESS or not counts or past.repair_of(self):
+            return -math.inf
+        return self.at + min(past.restless_s, self._returns_s)
+
+    @property
+    def _returns_s(self) -> float:
+        """How long it usually took to come back and be over again."""
+        return (self.at - self.first_at) / max(1, self.count - 1)
+
+    def _calms_s(self, past: Past) -> float:
+        return max(past.quiet_s, self._returns_s)
 
     def is_negligible(self, now: float) -> bool:
         return self._strength(now) < NEGLIGIBLE
 
-    def negligible_at(self) -> float:
-        if self.strength <= NEGLIGIBLE:
+    def negligible_at(self, past: Past = LASTING) -> float:
+        """When it no longer counts, though a trace is remembered for longer."""
+        if min(self.strength, self.evidence.cap) <= NEGLIGIBLE:
             return self.at
         halvings = math.log2(self.strength / NEGLIGIBLE)
-        return self.at + self.evidence.half_life_s * halvings
+        if not is_trace(self.evidence):
+            return self.at + self.evidence.half_life_s * halvings
+        calms_s = self._calms_s(past)
+        together_s = 1.0 / (1.0 / self.evidence.half_life_s + 1.0 / calms_s)
+        at_most_s = calms_s * math.log2(self.evidence.cap / NEGLIGIBLE)
+        return self.at + min(together_s * halvings, at_most_s)
 
     def _strength(self, now: float) -> float:
         self._set_back(now)
@@ -128,6 +211,7 @@ def trace(
         source=f"{evidence.source}{_LATELY}",
         text=f"was until recently: {as_said(evidence.text)}",
         observed_at=now,
+        began_at=evidence.observed_at,
         half_life_s=half_life_s,
         cap=min(cap, evidence.cap),
     )

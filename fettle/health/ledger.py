@@ -7,15 +7,16 @@ stood fades, and what was latched stays. Knows nothing of scores and states.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from operator import attrgetter
 
 import msgspec
 
 from fettle.api.device_healths import StoredEvidence, StoredReport
-from fettle.api.meta import unix_s
+from fettle.api.meta import rfc3339_at, unix_s
 from fettle.health import fading, memory
-from fettle.health.fading import Fading
+from fettle.health.fading import NEGLIGIBLE, Fading, Past, Repair
 from fettle.health.reporters import (
     Cause,
     EvidenceIndex,
@@ -28,7 +29,7 @@ from fettle.health.reporters import (
     topic_of,
 )
 from fettle.health.score import weigh
-from fettle.health.signals.reports import SignalReport
+from fettle.health.signals.reports import SignalReport, StatedRepair
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId, Weighed
 
@@ -43,6 +44,7 @@ class Ledger:
 
     def __init__(self, rules: SignalRules, orphan_half_life_s: float) -> None:
         self._rules = rules
+        self._mended_by_reboot = rules.mended_by_reboot
         self._orphan_half_life_s = orphan_half_life_s
         self._reporters: dict[str, Reporter] = {}
         self._boots: dict[str, str] = {}
@@ -55,6 +57,11 @@ class Ledger:
         self._now = 0.0
         self._noted_at: dict[Subject, float] = {}
         """When we last saw something change about a subject."""
+        self._stated: dict[NodeId, tuple[StatedRepair, ...]] = {}
+        """What operators say was mended on a node."""
+        self._reboots: dict[NodeId, float] = {}
+        self._remediations: dict[NodeId, float] = {}
+        """When we first heard that a monitor's remediation of the node had succeeded."""
         self._unheard: set[str] = set()
         """Reporters of what was remembered, which may be gone meanwhile."""
 
@@ -70,6 +77,9 @@ class Ledger:
         if reporter.uid and report.uid and reporter.uid != report.uid:
             self._silence(reporter, now)
             reporter.remediated = None
+        rebooted = is_rebooted(reporter, report)
+        if report.node is not None:
+            self._hear_of_repairs(report, report.node, now, rebooted=rebooted)
         remediated = self._rules.signals["remediated"]
         current = effective_evidence(reporter, report, remediated.weight)
         for topic in [s for s in reporter.orphaned if s not in current and settles(report, s)]:
@@ -79,7 +89,6 @@ class Ledger:
                 self._note(stale.subject)
             self._leave_orphan(reporter, stale, now)
         self._end(reporter, report, current, now)
-        rebooted = is_rebooted(reporter, report)
         for subject, source in report.cleared | (
             report.ended_by_reboot if rebooted else frozenset()
         ):
@@ -94,6 +103,8 @@ class Ledger:
         reporter.absent_is_clear = report.absent_is_clear
         reporter.uid, reporter.boot, reporter.gone = report.uid, report.boot, False
         self._keep(reporter)
+        for repair in report.repairs:
+            self._end_unreported(repair, now)
         return self._changed
 
     def vanish(self, name: str, now: float) -> set[Subject]:
@@ -118,6 +129,9 @@ class Ledger:
         if self.knows(subject) or subject in self._all_clears:
             gone.add(subject)
         if isinstance(subject, NodeId):
+            self._stated.pop(subject, None)
+            self._reboots.pop(subject, None)
+            self._remediations.pop(subject, None)
             gone |= self._units.pop(subject.node, set())
         for one in gone:
             self._all_clears.pop(one, None)
@@ -140,11 +154,26 @@ class Ledger:
     def knows(self, subject: Subject) -> bool:
         return subject in self._standing or subject in self._fading
 
-    def weighed(self, subject: Subject, now: float) -> Iterator[Weighed]:
+    def weighed(self, subject: Subject, now: float, past: Past) -> Iterator[Weighed]:
         """All that counts about a subject."""
         standing = self._standing.of(subject)
         yield from map(weigh, standing.values())
-        yield from self._fading.unhidden(subject, standing, now)
+        yield from self._fading.unhidden(subject, standing, now, past)
+
+    def repairs(self, subjects: Sequence[Subject]) -> tuple[Repair, ...]:
+        """What was mended on something that has all these names: on itself, or on its node."""
+        found = []
+        for node in {NodeId(s.node) for s in subjects if isinstance(s, NodeId | UnitId)}:
+            if at := self._reboots.get(node):
+                found.append(Repair(at, _said(REBOOT, at), self._mended_by_reboot))
+            if at := self._remediations.get(node):
+                found.append(Repair(at, _said(REMEDIATION, at)))
+            found += [
+                Repair(stated.at, stated.how)
+                for stated in self._stated.get(node, ())
+                if stated.subject == node or any(_is_about(stated, s) for s in subjects)
+            ]
+        return tuple(found)
 
     def fading(self, subject: Subject, now: float) -> Iterator[Fading]:
         return (one for _, one in self._fading.of(subject, now))
@@ -309,6 +338,51 @@ class Ledger:
         for name in sorted(self._unheard):
             changed |= self.vanish(name, now)
         return changed
+
+    # -- repairs
+
+    def _hear_of_repairs(
+        self, report: SignalReport, node: NodeId, now: float, *, rebooted: bool
+    ) -> None:
+        if rebooted:
+            self._reboots[node] = now
+        before = self._remediations.get(node), self._stated.get(node, ())
+        if report.remediated is None:
+            self._remediations.pop(node, None)
+        else:
+            self._remediations.setdefault(node, now)
+        self._stated[node] = report.repairs
+        if not report.repairs:
+            del self._stated[node]
+        if rebooted or before != (self._remediations.get(node), report.repairs):
+            for subject in (node, *self._units.get(node.node, ())):
+                self._note_change(subject)
+
+    def recall_repairs(self, node: NodeId) -> tuple[datetime | None, datetime | None]:
+        """When a node was last rebooted, and first said to be remediated."""
+        times = self._reboots.get(node, 0.0), self._remediations.get(node, 0.0)
+        return memory.time_of(times[0]), memory.time_of(times[1])
+
+    def adopt_repairs(
+        self, node: NodeId, rebooted: datetime | None, remediation: datetime | None
+    ) -> None:
+        """What another process, or the one before, knew of them. Only at a start."""
+        for known, at in ((self._reboots, rebooted), (self._remediations, remediation)):
+            if at is not None:
+                known[node] = unix_s(at, 0.0)
+
+    def _end_unreported(self, repair: StatedRepair, now: float) -> None:
+        """An operator's word ends what was there before and nobody reports any more."""
+        node = repair.subject
+        units = self._units.get(node.node, ()) if isinstance(node, NodeId) else ()
+        for subject in (repair.subject, *units):
+            for (name, topic), evidence in [*self._standing.of(subject).items()]:
+                if evidence.text.endswith(fading.LATCHED) and evidence.observed_at <= repair.at:
+                    reporter = self._reporters[name]
+                    self._clear(reporter, topic, now)
+                    self._keep(reporter)
+            for one in self._fading.pop_unreported(subject, repair.at):
+                self._after_clear(one.evidence, now)
 
     # -- one piece of evidence
 
@@ -503,6 +577,22 @@ def _sum_key(event: Evidence) -> _SumKey:
     return (event.source, event.family), event.half_life_s, event.witness
 
 
+REBOOT, REMEDIATION = "a reboot", "the monitor's remediation"
+
+
+def _said(how: str, at: float) -> str:
+    return f"{how}, heard {rfc3339_at(at)}"
+
+
+def _is_about(repair: StatedRepair, subject: Subject) -> bool:
+    """A unit may be meant by any of its names."""
+    meant = repair.subject
+    if isinstance(meant, UnitId) and isinstance(subject, UnitId):
+        same = (meant.node, meant.resource) == (subject.node, subject.resource)
+        return same and meant.unit in (subject.unit, *subject.others)
+    return meant == subject
+
+
 class FadingSums:
     """All that fades, by subject: one running sum for each cause, half-life and witness.
 
@@ -522,7 +612,11 @@ class FadingSums:
                 yield key, one
 
     def unhidden(
-        self, subject: Subject, standing: Mapping[tuple[str, EvidenceTopic], Evidence], now: float
+        self,
+        subject: Subject,
+        standing: Mapping[tuple[str, EvidenceTopic], Evidence],
+        now: float,
+        past: Past,
     ) -> Iterator[Weighed]:
         """The sums that count beside what stands. What stands hides weaker sums of the same cause.
 
@@ -535,8 +629,9 @@ class FadingSums:
                 key = (topic.cause, evidence.witness)
                 heaviest[key] = max(evidence, heaviest.get(key, evidence), key=attrgetter("weight"))
         for (cause, _, witness), one in self.of(subject, now):
-            weighed = one.weighed(now)
-            if not _hides(heaviest.get((cause, witness)), weighed):
+            weighed = one.weighed(now, past)
+            counts = weighed.weight >= NEGLIGIBLE or not fading.is_trace(one.evidence)
+            if counts and not _hides(heaviest.get((cause, witness)), weighed):
                 yield weighed
 
     def about(self, topic: EvidenceTopic) -> list[Fading]:
@@ -565,6 +660,16 @@ class FadingSums:
         """Removes and returns the sums of one source, which are over."""
         sums = self._sums.get(subject, {})
         return [sums.pop(key) for key in [key for key in sums if key[0][0] == source]]
+
+    def pop_unreported(self, subject: Subject, before: float) -> list[Fading]:
+        """Removes and returns the sums of what stood before a time and nobody reports any more."""
+        sums = self._sums.get(subject, {})
+        left = [
+            key
+            for key, one in sums.items()
+            if one.evidence.text.endswith(fading.NOT_REPORTED) and one.first_at <= before
+        ]
+        return [sums.pop(key) for key in left]
 
     def replace(self, subject: Subject, sums: Mapping[_SumKey, Fading], now: float) -> bool:
         """Set all that fades of a subject; whether that changes anything."""

@@ -75,6 +75,7 @@ def _stored(evidence: Evidence, **more: object) -> StoredEvidence:
         ),
         domain=evidence.domain,
         planned=evidence.planned,
+        began=time_of(evidence.began_at),
         **more,  # type: ignore[arg-type]
     )
 
@@ -109,6 +110,7 @@ def evidence_of(stored: StoredEvidence, subject: Subject) -> Evidence:
         taints=tuple(TaintRef(t.key, t.value, t.effect) for t in stored.taints),
         domain=stored.domain,
         planned=stored.planned,
+        began_at=unix_s(stored.began, 0.0),
     )
 
 

@@ -3,9 +3,11 @@
 Hysteresis keeps a state until the score is clearly outside its band, and no state is left for a
 better one before its minimum dwell is over. An explicit all-clear of something that weighed on the
 state ends the dwell at once, but not the hysteresis: other evidence may hold that. Only light
-traces of past faults do not hold it then, or nothing would become free at its all-clear.
+traces of past faults do not hold it then, or nothing would become free at its all-clear. A fault
+that keeps coming back is an exception to that: its state waits until it has been quiet for a while.
 """
 
+from math import inf
 from typing import NamedTuple
 
 from fettle.config import HealthSettings
@@ -50,12 +52,13 @@ def following(
     *,
     fact_at: float,
     but_for_traces: float | None = None,
+    restless_until: float = -inf,
 ) -> Stay:
     """The stay that follows this one. `fact_at`: when the latest fact behind the score was
     observed.
 
     `but_for_traces`, given only after an explicit all-clear, is the score without the traces of
-    past faults.
+    past faults. `restless_until`: before that no better state is entered, even so.
     """
     all_clear = but_for_traces is not None
     if but_for_traces is None:
@@ -67,19 +70,27 @@ def following(
         return stay
     if _SEVERITY[state] > _SEVERITY[stay.state]:
         return Stay(state, min(fact_at, now))
-    if all_clear or now >= dwells_until(stay, settings):
+    if now >= restless_until and (all_clear or now >= dwells_until(stay, settings)):
         return Stay(state, now)
     return stay
 
 
-def kept(stay: Stay, score: float, latched: bool, settings: HealthSettings) -> Kept | None:
+def kept(
+    stay: Stay,
+    score: float,
+    latched: bool,
+    settings: HealthSettings,
+    restless_until: float = -inf,
+) -> Kept | None:
     """Why a state is worse than the score alone would make it; None if it is not."""
     bound = left_at(stay.state, settings)
     if bound is None or stay.state is afresh(score, latched, settings):
         return None
     then = within_bands(stay.state, score, latched, settings)
     if then is not stay.state:
-        return Kept(then, until=dwells_until(stay, settings))
+        dwells = dwells_until(stay, settings)
+        restless = restless_until > dwells
+        return Kept(then, until=max(dwells, restless_until), restless=restless)
     return Kept(within_bands(stay.state, bound, latched, settings), score=bound)
 
 

@@ -18,6 +18,11 @@ HOLD = "fettle.dev/hold"
 an object (`fettle/health/signals/holds.py`). Also the key of the taint that goes with a hold."""
 FURTHER_HOLD = "fettle.dev/hold-"
 """Begins the keys of further holds on the same object, each on its own."""
+REPAIRED = "fettle.dev/repaired"
+"""On a Node: an operator says when it, or a device of it, was mended
+(`fettle/health/signals/repairs.py`)."""
+FURTHER_REPAIRED = "fettle.dev/repaired-"
+"""Begins the keys of further repairs on the same Node."""
 JOB_EXIT_CODES = "fettle.dev/job-exit-codes"
 """On pods: exit codes that their Job reserves for its own podFailurePolicy."""
 WOKEN_AT = "fettle.dev/woken-at"
@@ -25,9 +30,11 @@ WOKEN_AT = "fettle.dev/woken-at"
 PURPOSE = "fettle.dev/purpose"
 """On the same object: says to people what it is for."""
 
-KNOWN = frozenset((*ANNOTATIONS, INJECTED, HOLD, JOB_EXIT_CODES, WOKEN_AT, PURPOSE))
+KNOWN = frozenset((*ANNOTATIONS, INJECTED, HOLD, REPAIRED, JOB_EXIT_CODES, WOKEN_AT, PURPOSE))
 
 
 def is_unknown(key: str) -> bool:
     """Whether an annotation has Fettle's prefix but is none that Fettle knows."""
-    return key.startswith(OWN_PREFIX) and key not in KNOWN and not key.startswith(FURTHER_HOLD)
+    if not key.startswith(OWN_PREFIX) or key in KNOWN:
+        return False
+    return not key.startswith((FURTHER_HOLD, FURTHER_REPAIRED))

@@ -70,6 +70,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
       unknown. It does not count for pods that request resources of other domains.
     - `planned`: an administrator's choice rather than a fault. It leaves no trace once it is taken
       back.
+    - `began_at`: of the trace of a fault that is over, when the fault began.
     """
 
     subject: Subject
@@ -87,3 +88,4 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     taints: tuple[TaintRef, ...] = ()
     domain: str = ""
     planned: bool = False
+    began_at: float = 0.0

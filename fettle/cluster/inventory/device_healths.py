@@ -72,6 +72,9 @@ class Remembering:
                 self._book.adopt_reporter(
                     f"Node {status.node_name}", status.node_uid, status.boot_id, status.remediated
                 )
+                self._book.adopt_repairs(
+                    NodeId(status.node_name), status.rebooted, status.remediation
+                )
         for one in status.subjects:
             key = one.subject(status.node_name)
             changed |= self._book.adopt(key, one, observed_at, now, starting=self._starting)
@@ -124,12 +127,15 @@ class Remembering:
         if before is None and not devices and not any(p.capacity for p in plugin_resources(node)):
             return None
         info = node.status.node_info if node.status is not None else None
+        rebooted, remediation = self._book.recall_repairs(NodeId(name))
         about = msgspec.structs.replace(
             NOTHING_KNOWN,
             node_name=name,
             node_uid=node.metadata.uid,
             boot_id=info.boot_id if info is not None else "",
             remediated=self._book.recall_remediated(f"Node {name}"),
+            rebooted=rebooted,
+            remediation=remediation,
         )
         if before is not None and before.status.node_uid != node.metadata.uid:
             before = None

@@ -426,9 +426,10 @@ class Reports:
             self.of_node(self._stores.nodes[name], now)
 
     def _of_its_own(self, report: SignalReport, node: str) -> SignalReport:
-        """Without holds on devices that others publish: a kubelet may annotate its own Node, and
-        must not take devices of other nodes out of use by that."""
-        named = frozenset(h.subject for h in report.holds if isinstance(h.subject, DeviceId))
+        """Without holds and repairs of devices that others publish: a kubelet may annotate its own
+        Node, and must not decide about devices of other nodes by that."""
+        about = {hold.subject for hold in report.holds} | {r.subject for r in report.repairs}
+        named = frozenset(subject for subject in about if isinstance(subject, DeviceId))
         if not named:
             self._named.pop(node, None)
             return report
@@ -438,6 +439,7 @@ class Reports:
         return report._replace(
             evidence=tuple(e for e in report.evidence if e.subject not in foreign),
             holds=tuple(hold for hold in report.holds if hold.subject not in foreign),
+            repairs=tuple(one for one in report.repairs if one.subject not in foreign),
         )
 
     def _note_holds(self, kind: Kind, key: str, holds: tuple[Hold, ...]) -> None:

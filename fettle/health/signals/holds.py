@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.api.meta import ObjectMeta, rfc3339
+from fettle.api.meta import ObjectMeta, rfc3339_at
 from fettle.health.signals import gpu_names
 from fettle.health.signals.reports import one_line
 from fettle.model import (
@@ -69,7 +69,7 @@ def hold_time(seconds: float | None) -> str | None:
     """When a hold began or ends, as in RFC 3339; None if nobody said, or if it has no end."""
     if seconds is None or seconds == math.inf:
         return None
-    return rfc3339(datetime.fromtimestamp(seconds, UTC))
+    return rfc3339_at(seconds)
 
 
 def holds_on_node(metadata: ObjectMeta) -> tuple[Hold, ...]:
@@ -101,11 +101,11 @@ def _hold(key: str, value: str, node: NodeId) -> Hold:
         said = msgspec.json.decode(value, type=_Written)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         said = _Written(reason=value)
-    subject = _subject(said.device, node)
+    subject = subject_called(said.device, node)
     remarks = []
     if subject is None:
         remarks.append(f"device {said.device!r} cannot be read, so the whole node is held")
-    until = _time(said.until)
+    until = read_time(said.until)
     if said.until and until is None:
         remarks.append(f"until {said.until!r} cannot be read, so it has no end")
     return Hold(
@@ -113,13 +113,13 @@ def _hold(key: str, value: str, node: NodeId) -> Hold:
         annotation=key,
         reason=one_line("; ".join(filter(None, (said.reason.strip(), *remarks)))),
         by=one_line(said.by),
-        since=_time(said.since),
+        since=read_time(said.since),
         until=math.inf if until is None else until,
     )
 
 
-def _subject(device: str, node: NodeId) -> Subject | None:
-    """What is held; None if that cannot be read."""
+def subject_called(device: str, node: NodeId) -> Subject | None:
+    """The device or unit that is meant, or the node; None if that cannot be read."""
     if not device:
         return node
     resource, _, unit = device.partition(" ")
@@ -130,7 +130,8 @@ def _subject(device: str, node: NodeId) -> Subject | None:
     return DeviceId(driver, pool, name) if driver and pool and name else None
 
 
-def _time(text: str) -> float | None:
+def read_time(text: str) -> float | None:
+    """Unix seconds; None if it is not a time as in RFC 3339."""
     try:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

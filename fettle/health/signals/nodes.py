@@ -21,6 +21,7 @@ from fettle.health.signals.holds import (
     in_force,
 )
 from fettle.health.signals.pods import refusals_on
+from fettle.health.signals.repairs import REPAIRED_SOURCE, repairs_on_node
 from fettle.health.signals.reports import Fault, SignalReport, heaviest, one_line
 from fettle.health.signals.rule_tables import ConditionRow, LabelRow, SignalRules
 from fettle.model import (
@@ -65,11 +66,12 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
     name = node.metadata.name
     holds = in_force(holds_on_node(node.metadata), now)
     held = evidence_of_holds(holds, f"Node {name}", now)
+    repairs, unread = repairs_on_node(node.metadata, now)
     info = node.status.node_info if node.status is not None else None
     return SignalReport(
         reporter=f"Node {name}",
-        evidence=heaviest((*(e for part in parts for e in part.evidence), *held)),
-        settled=frozenset((HOLD_SOURCE,)).union(*(part.settled for part in parts)),
+        evidence=heaviest((*(e for part in parts for e in part.evidence), *held, *unread)),
+        settled=frozenset((HOLD_SOURCE, REPAIRED_SOURCE)).union(*(part.settled for part in parts)),
         uid=node.metadata.uid,
         boot=info.boot_id if info is not None else "",
         ended_by_reboot=frozenset((NodeId(name), source) for source in refusals_on(node)),
@@ -77,6 +79,8 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         remediated=parts[0].remediated,
         unknown_conditions=parts[0].unknown_conditions,
         holds=holds,
+        node=NodeId(name),
+        repairs=repairs,
     )
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.model import Evidence, EvidenceKind, Hold, Subject, UnitId, UnknownCondition
+from fettle.model import Evidence, EvidenceKind, Hold, NodeId, Subject, UnitId, UnknownCondition
 
 TEXT_LIMIT = 240
 """Maximum length of an explanation in characters. What producers write can be far longer."""
@@ -20,6 +20,14 @@ class Fault(NamedTuple):
 
     identity: str
     evidence: Evidence
+
+
+class StatedRepair(NamedTuple):
+    """Everything on `subject` was mended `at` a time; `how` that was said."""
+
+    subject: Subject
+    at: float
+    how: str
 
 
 class SignalReport(NamedTuple):
@@ -36,6 +44,7 @@ class SignalReport(NamedTuple):
     - `remediated`: the faults that a remediation has dealt with, unless they came after it; None if
       the object mentions no remediation.
     - `unknown_conditions`: conditions that no rule names.
+    - `node`: the node that it speaks for. `repairs`: what an operator says was mended on it.
     - `holds`: an operator's holds that are in force. Their evidence is among the rest.
     """
 
@@ -51,6 +60,8 @@ class SignalReport(NamedTuple):
     remediated: tuple[Fault, ...] | None = None
     unknown_conditions: tuple[UnknownCondition, ...] = ()
     holds: tuple[Hold, ...] = ()
+    node: NodeId | None = None
+    repairs: tuple[StatedRepair, ...] = ()
 
     @property
     def units(self) -> frozenset[UnitId]:

@@ -31,9 +31,11 @@ class RuleRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class FamilyRow(RuleRow, frozen=True, kw_only=True):
-    """How fast evidence of a family (the row's name) is forgotten."""
+    """How fast evidence of a family (the row's name) is forgotten, and whether a reboot mends its
+    faults."""
 
     half_life_s: Seconds
+    mended_by_reboot: bool = True
 
     def __post_init__(self) -> None:
         Family(self.name)
@@ -394,6 +396,12 @@ class SignalRules:
         text = row.text if row is not None else f"GPU recovery action {number} (not in the table)"
         family = row.family if row is not None else Family.DRIVER
         return Xid(family, class_.kind, class_.weight, f"XID {code}: {text}")
+
+    @property
+    def mended_by_reboot(self) -> frozenset[Family]:
+        """The families whose faults a reboot mends."""
+        rows = self.families
+        return frozenset(f for f in Family if f not in rows or rows[f].mended_by_reboot)
 
     def half_life_s(self, family: Family) -> float:
         row = self.families.get(family.value)

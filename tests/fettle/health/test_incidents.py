@@ -162,7 +162,8 @@ def test_a_node_that_failed_once_is_free_at_once(book: HealthBook) -> None:
 
 def test_a_node_that_keeps_failing_is_worse_than_one_that_failed_once(book: HealthBook) -> None:
     at = flap(book, 3, 20 * MINUTE, "False")
-    flapping = of(book, NODE, at)
+    assert of(book, NODE, at + 19 * MINUTE).state is State.UNHEALTHY  # it may be down soon again
+    flapping = of(book, NODE, at + 20 * MINUTE)
     assert flapping.state is State.DEGRADED
     assert "was until recently" in flapping.evidence[0].evidence.text
     assert "(the latest of 3)" in flapping.evidence[0].evidence.text
@@ -181,7 +182,7 @@ def test_failures_of_different_kinds_are_counted_and_the_latest_is_told(book: He
 def test_flapping_alone_never_makes_a_node_unhealthy(book: HealthBook) -> None:
     at = flap(book, 60, MINUTE, "False")
     assert of(book, NODE, at).score == 0.5
-    assert of(book, NODE, at).state is State.DEGRADED
+    assert of(book, NODE, at + 2 * MINUTE).state is State.DEGRADED
 
 
 def test_a_node_that_keeps_falling_silent_is_degraded_later_than_one_that_fails(

@@ -58,7 +58,7 @@ def test_a_node_that_swallowed_pods_is_tried_again_after_a_reboot(book: HealthBo
     assert refuse("abcdefgh", NOW).state is State.UNHEALTHY
     tell(book, node(ready, boot="boot-2"), NOW + HOUR)
     after = of(book, NODE, NOW + HOUR)
-    assert (after.state, after.score) == (State.HEALTHY, 0.9)
+    assert (after.state, after.score) == (State.HEALTHY, 0.95)
     assert "was until recently: kubelet refused pod" in after.evidence[0].evidence.text
     assert refuse("abcdefgh", NOW + HOUR) is after  # they are still listed
     assert refuse("ij", NOW + HOUR + MINUTE).state is State.UNHEALTHY
