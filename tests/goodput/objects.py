@@ -7,12 +7,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.goodput.plan import GPUS
-from tests.goodput.replay import Fault, Node, Pod
+from tests.goodput.replay import Device, Fault, Node, Pod
 
 RESOURCE = "nvidia.com/gpu"
+DRIVER = DEVICE_CLASS = "gpu.nvidia.com"
+MARKER = "fettle.dev/claims"
 NAMESPACE = "default"
 KERNEL = ("KernelDeadlock", "DockerHung", "task docker:123 blocked for more than 120 seconds.")
 """As node-problem-detector writes it."""
+LOST_TAINT, HOLD_TAINT = "gpu.nvidia.com/gpu-lost", "fettle.dev/hold"
 _ACTIONS = {"79": "RESTART_BM"}
 _SUPPORT = ("thermal", "nvlink")
 
@@ -74,8 +77,9 @@ def allocatable(node: Node) -> int:
     return GPUS - sum(device.withdrawn for device in node.devices)
 
 
-def node_object(node: Node, more_conditions: list[Object]) -> Object:
+def node_object(node: Node, more_conditions: list[Object], *, dra: bool = False) -> Object:
     resources = {"cpu": "96", "memory": "1000Gi", "pods": "110"}
+    units = ({}, {}) if dra else ({RESOURCE: str(GPUS)}, {RESOURCE: str(allocatable(node))})
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
     return {
         "apiVersion": "v1",
@@ -83,24 +87,101 @@ def node_object(node: Node, more_conditions: list[Object]) -> Object:
         "metadata": {"name": node.name, "uid": node.name},
         "spec": {},
         "status": {
-            "capacity": {**resources, RESOURCE: str(GPUS)},
-            "allocatable": {**resources, RESOURCE: str(allocatable(node))},
+            "capacity": resources | units[0],
+            "allocatable": resources | units[1],
             "conditions": [ready, *more_conditions],
         },
     }
 
 
-def pod_object(pod: Pod, at_s: float) -> Object:
-    resources = {
-        "cpu": str(12 * pod.gpus),
-        "memory": f"{100 * pod.gpus}Gi",
-        RESOURCE: str(pod.gpus),
+def devices(node: Node) -> list[Object]:
+    """What its DRA driver publishes; a device that is withdrawn has a taint."""
+    return [
+        {
+            "name": f"gpu-{device.index}",
+            "attributes": {
+                "uuid": {"string": device.uuid},
+                "index": {"int": device.index},
+                "resource.kubernetes.io/pciBusID": {"string": device.pci},
+            },
+            "capacity": {"memory": {"value": "80Gi"}},
+            "taints": [
+                {"key": key, "value": "true", "effect": "NoSchedule"} for key in _taints(device)
+            ],
+        }
+        for device in node.devices
+    ]
+
+
+def _taints(device: Device) -> list[str]:
+    """Of the driver for what it loses itself; of a hold for what else is taken away."""
+    taken = [f for f in device.faults if f.reported and f.kind.shows.withdrawn]
+    lost = {fault.name in ("lost", "withdrawn") for fault in taken}
+    return [LOST_TAINT if own else HOLD_TAINT for own in sorted(lost)]
+
+
+def slice_object(node: Node, generation: int) -> Object:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": node.name},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": node.name,
+            "pool": {"name": node.name, "generation": generation, "resourceSliceCount": 1},
+            "devices": devices(node),
+        },
     }
-    container = {
-        "name": "c",
-        "image": "x",
-        "resources": {"requests": resources, "limits": {RESOURCE: str(pod.gpus)}},
+
+
+def class_object() -> Object:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": DEVICE_CLASS},
+        "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]},
     }
+
+
+def claim_object(pod: Pod) -> Object:
+    exactly = {"deviceClassName": DEVICE_CLASS, "count": pod.gpus}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": pod.name, "namespace": NAMESPACE},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    }
+
+
+def allocation(pod: Pod, node: Node, devices: list[Device]) -> Object:
+    """The status of its claim. The scheduler's node selector is left out: nothing reads it here."""
+    return {
+        "allocation": {
+            "devices": {
+                "results": [
+                    {
+                        "request": "r",
+                        "driver": DRIVER,
+                        "pool": node.name,
+                        "device": f"gpu-{device.index}",
+                    }
+                    for device in devices
+                ]
+            }
+        },
+        "reservedFor": [{"resource": "pods", "name": pod.name, "uid": pod.name}],
+    }
+
+
+def pod_object(pod: Pod, at_s: float, *, dra: bool = False) -> Object:
+    units = {MARKER: "0"} if dra else {RESOURCE: str(pod.gpus)}
+    requests = {"cpu": str(12 * pod.gpus), "memory": f"{100 * pod.gpus}Gi", **units}
+    resources: Object = {"requests": requests, "limits": units}
+    spec: Object = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+    if dra:
+        spec["resourceClaims"] = [{"name": "gpus", "resourceClaimName": pod.name}]
+        resources["claims"] = [{"name": "gpus"}]
+    spec["containers"] = [{"name": "c", "image": "x", "resources": resources}]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -111,16 +192,13 @@ def pod_object(pod: Pod, at_s: float) -> Object:
             "annotations": {"fettle.dev/policy": pod.job.kind.policy},
             "creationTimestamp": rfc3339(at_s),
         },
-        "spec": {
-            "containers": [container],
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-        },
+        "spec": spec,
     }
 
 
-def running_status(pod: Pod) -> Object:
+def running_status(pod: Pod, *, dra: bool = False) -> Object:
     units = [{"resourceID": device.uuid, "health": "Healthy"} for device in pod.devices]
+    allocated = [] if dra else [{"name": RESOURCE, "resources": units}]
     return {
         "phase": "Running",
         "conditions": [
@@ -135,7 +213,7 @@ def running_status(pod: Pod) -> Object:
                 "ready": True,
                 "restartCount": 0,
                 "state": {"running": {}},
-                "allocatedResourcesStatus": [{"name": RESOURCE, "resources": units}],
+                "allocatedResourcesStatus": allocated,
             }
         ],
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
@@ -19,11 +19,11 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import Inventory, NodeView, Publisher
 from fettle.config import Settings
 from fettle.health import HealthBook, load_rules
-from fettle.model import State
+from fettle.model import Mode, State
 from fettle.scheduling import Answers
 from tests.goodput import objects
-from tests.goodput.plan import GPUS, Scenario, make_plan
-from tests.goodput.replay import Figures, Node, Pod, Replay
+from tests.goodput.plan import GPUS, Scenario, make_plan, with_devices_taken_away
+from tests.goodput.replay import Device, Figures, Node, Pod, Replay
 
 TICK_H = 0.1
 """How often waiting pods are tried though nothing happened: health changes with time too."""
@@ -31,10 +31,6 @@ KEPT_H = 3 / 1800
 """How long a failed pod is seen before its controller deletes it."""
 FETTLE_WEIGHT = 5
 EPOCH_S = 1_800_000_000.0
-
-
-Tell = Callable[[str, State, dict[str, State]], None]
-"""How a node is judged now, and those of its devices about which something is said."""
 
 
 class Minder(Protocol):
@@ -79,11 +75,10 @@ class Cordons(Nobody):
 class Fettle(Nobody):
     """Fettle's own inventory, health and verdicts."""
 
-    def __init__(
-        self, settings: Settings, clock: Clock, tell: Tell, *, refuses: bool = True
-    ) -> None:
+    def __init__(self, replay: Replay, settings: Settings, clock: Clock, mode: Mode) -> None:
+        self._replay = replay
         self._clock = clock
-        self._refuses = refuses
+        self._mode = mode
         rules = load_rules(settings.health.rules_file)
         self._engine = SelectorEngine()
         self._publisher = Publisher()
@@ -95,7 +90,6 @@ class Fettle(Nobody):
             now=clock.now_s,
         )
         self._inventory = Inventory(HealthBook(settings.health, rules), rules)
-        self._tell = tell
 
     def seen(self, kind: Kind, raw: objects.Object | None, key: str) -> None:
         now = self._clock.now_s()
@@ -106,15 +100,21 @@ class Fettle(Nobody):
 
     async def judge(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, int]]:
         self.look()
-        wanted = objects.pod_object(pod, self._clock.now_s())
+        dra = self._replay.scenario.dra
+        wanted = objects.pod_object(pod, self._clock.now_s(), dra=dra)
         decoded = kinds.POD.decode(msgspec.json.encode(wanted))
         assert isinstance(decoded, core.Pod)
         demand = self.answers.demand_now(decoded)
         assert demand is not None
         table = await self.answers.judged(demand, names)
-        passed = table.narrow(names).passed if self._refuses else names
+        enforces = self._mode is Mode.ENFORCE
+        passed = table.narrow(names).passed if enforces else names
         if passed:
             self.answers.answered(demand, decoded)
+        elif self._replay.counts:
+            self._replay.figures.refused += 1
+        if self._mode is Mode.OBSERVE:
+            return await super().judge(pod, names)
         return passed, {name: table.score_of(name) for name in passed}
 
     def look(self) -> None:
@@ -123,17 +123,22 @@ class Fettle(Nobody):
         for _ in self._inventory.refresh(now):
             pass
         view = self._inventory.view(self._publisher.view, synced=True, served={})
-        if view is not None:
-            before = self._publisher.view.nodes
-            self._publisher.publish(view, self._inventory.settle())
-            for name, node in view.nodes.items():
-                if node is not before.get(name):
-                    self._tell(name, node.health.state, _units(node))
+        if view is None:
+            return
+        changed = self._inventory.settle()
+        self._publisher.publish(view, changed)
+        for name in changed:
+            node = view.nodes[name]
+            self._replay.judged(name, node.health.state, dict(_states(node)))
 
 
-def _units(node: NodeView) -> dict[str, State]:
-    plugin = node.plugins.get(objects.RESOURCE)
-    return {one.unit: one.health.state for one in plugin.units} if plugin is not None else {}
+def _states(node: NodeView) -> Iterator[tuple[str, State]]:
+    """Of its devices, by the name that the replay gives them."""
+    for plugin in node.plugins.values():
+        yield from ((unit.unit, unit.health.state) for unit in plugin.units)
+    for pool in node.pools:
+        published = (*pool.devices, *pool.withheld)
+        yield from ((each.id.device, each.health.state) for each in published)
 
 
 class Clock:
@@ -151,8 +156,13 @@ class Packer:
 
     def __init__(self, replay: Replay, clock: Clock, minder: Minder, seed: int) -> None:
         self._replay = replay
+        self._dra = replay.scenario.dra
         self._clock = clock
         self._minder = minder
+        self._generation = 0
+        self._claimed: dict[str, list[Device]] = {}
+        self._taken: set[Device] = set()
+        """What claims hold (DRA): by pod, and together."""
         self._ties = random.Random(seed + 2)
         self._used: dict[str, int] = defaultdict(int)
         self._said: dict[str, objects.Said] = {}
@@ -160,6 +170,10 @@ class Packer:
         self._nodes = {node.name: node for node in replay.nodes}
         self._waiting: dict[str, Pod] = {}
         self._leaving: list[tuple[float, str]] = []
+        if self._dra:
+            # Without a selector: a CEL worker answers within wall time, which is not the replay's.
+            anything = objects.class_object() | {"spec": {}}
+            self._minder.seen(kinds.CLASS, anything, objects.DEVICE_CLASS)
         for node in replay.nodes:
             self.node_changed(node)
 
@@ -171,16 +185,26 @@ class Packer:
         self._said[node.name] = now
         kept = self._conditions[node.name]
         kept.update({one["type"]: one for one in changed})
-        self._minder.seen(kinds.NODE, objects.node_object(node, [*kept.values()]), node.name)
+        seen = objects.node_object(node, [*kept.values()], dra=self._dra)
+        self._minder.seen(kinds.NODE, seen, node.name)
+        if self._dra:
+            self._generation += 1
+            published = objects.slice_object(node, self._generation)
+            self._minder.seen(kinds.SLICE, published, node.name)
 
     def pod_created(self, pod: Pod) -> None:
         self._waiting[pod.name] = pod
+        if self._dra:
+            self._minder.seen(kinds.CLAIM, objects.claim_object(pod), pod.name)
 
     def pod_started(self, pod: Pod) -> None:
-        self._see(pod, objects.running_status(pod))
+        self._see(pod, objects.running_status(pod, dra=self._dra))
 
     def pod_ended(self, pod: Pod, phase: str, refusal: str) -> None:
         self._waiting.pop(pod.name, None)
+        if self._dra:
+            self._taken.difference_update(self._claimed.pop(pod.name, ()))
+            self._minder.seen(kinds.CLAIM, None, f"{objects.NAMESPACE}/{pod.name}")
         if pod.node is None:
             return
         self._used[pod.node.name] -= pod.gpus
@@ -193,7 +217,7 @@ class Packer:
 
     def _see(self, pod: Pod, status: objects.Object) -> None:
         assert pod.node is not None
-        seen = objects.pod_object(pod, self._clock.now_s())
+        seen = objects.pod_object(pod, self._clock.now_s(), dra=self._dra)
         seen["spec"]["nodeName"] = pod.node.name
         self._minder.seen(kinds.POD, {**seen, "status": status}, pod.name)
 
@@ -218,14 +242,30 @@ class Packer:
                 continue
             del self._waiting[pod.name]
             self._used[node.name] += pod.gpus
-            self._replay.bind(pod, node)
+            self._replay.bind(pod, node, self._allocate(pod, node) if self._dra else None)
+
+    def _allocate(self, pod: Pod, node: Node) -> list[Device]:
+        """As kube-scheduler's allocator does: the first that are free."""
+        devices = self._claimed[pod.name] = self._free(node)[: pod.gpus]
+        self._taken.update(devices)
+        claim = objects.claim_object(pod) | {"status": objects.allocation(pod, node, devices)}
+        self._minder.seen(kinds.CLAIM, claim, pod.name)
+        return devices
+
+    def _free(self, node: Node) -> list[Device]:
+        """Devices that no claim holds and no taint keeps away."""
+        return [one for one in node.devices if one not in self._taken and not one.withdrawn]
+
+    def _room(self, node: Node) -> int:
+        if self._dra:
+            return len(self._free(node))
+        return objects.allocatable(node) - self._used[node.name]
 
     async def _choose(self, pod: Pod) -> Node | None:
         names = [
             node.name
             for node in self._replay.nodes
-            if objects.allocatable(node) - self._used[node.name] >= pod.gpus
-            and not self._minder.takes_out(node)
+            if self._room(node) >= pod.gpus and not self._minder.takes_out(node)
         ]
         if not names:
             return None
@@ -241,16 +281,18 @@ class Packer:
         return self._nodes[self._ties.choice([name for name in passed if total(name) == best])]
 
 
-CONTENDERS = ("default", "cordon", "steer", "enforce")
+CONTENDERS = ("default", "cordon", "observe", "steer", "enforce", "taints")
+"""`taints`: Fettle enforces, and whoever runs the fleet takes each reported device away, by a taint
+(a device plugin: by withdrawing it)."""
 
 
 async def play(
     scenario: Scenario, seed: int, contender: str, settings: Settings | None = None
 ) -> Figures:
     """One contender's figures on one seed."""
-    replay = Replay(scenario, make_plan(scenario, seed), seed)
+    replay = make_replay(scenario, seed, contender)
     clock = Clock(replay)
-    minder = _minder(contender, settings or Settings(), clock, replay.judged)
+    minder = _minder(replay, contender, settings or Settings(), clock)
     packer = Packer(replay, clock, minder, seed)
     replay.begin(packer)
     tick_h = 0.0
@@ -267,14 +309,26 @@ async def play(
     return replay.finish()
 
 
-def _minder(contender: str, settings: Settings, clock: Clock, tell: Tell) -> Minder:
+def make_replay(scenario: Scenario, seed: int, contender: str) -> Replay:
+    plan = make_plan(scenario, seed)
+    if contender == "taints":
+        plan = with_devices_taken_away(plan)
+    return Replay(scenario, plan, seed)
+
+
+def mode_of(contender: str) -> Mode | None:
+    """Fettle's; None without it."""
     match contender:
-        case "default":
-            return Nobody()
-        case "cordon":
-            return Cordons()
-        case "steer":
-            return Fettle(settings, clock, tell, refuses=False)
-        case "enforce":
-            return Fettle(settings, clock, tell)
+        case "default" | "cordon":
+            return None
+        case "taints":
+            return Mode.ENFORCE
+    if contender in CONTENDERS:
+        return Mode(contender)
     raise ValueError(f"contender {contender!r}: write one of {', '.join(CONTENDERS)}")
+
+
+def _minder(replay: Replay, contender: str, settings: Settings, clock: Clock) -> Minder:
+    if (mode := mode_of(contender)) is not None:
+        return Fettle(replay, settings, clock, mode)
+    return Cordons() if contender == "cordon" else Nobody()

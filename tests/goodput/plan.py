@@ -106,6 +106,7 @@ class Scenario(NamedTuple):
     - `checkpoint_h`: failed training falls back to its last checkpoint. `restart_h`: how long until
       a failed job's pods are made anew.
     - `false_signals`: share of device time with a report about nothing.
+    - `dra`: a DRA driver publishes the devices, instead of a device plugin.
     """
 
     nodes: int = 100
@@ -118,6 +119,12 @@ class Scenario(NamedTuple):
     restart_h: float = 0.05
     false_signals: float = 0.0
     reboots: bool = False
+    dra: bool = False
+
+    @property
+    def capacity_h(self) -> float:
+        """Device-hours after the warm-up."""
+        return self.devices * (self.hours - self.warmup_h)
 
     @property
     def devices(self) -> int:
@@ -133,6 +140,17 @@ class Scenario(NamedTuple):
 
 
 STRESS = 12.0
+COSTLY = {"checkpoint_h": 4.0, "restart_h": 0.25}
+SETTINGS: Mapping[str, Mapping[str, float]] = {
+    "load 0.85": {},
+    "saturated": {"load": 1.15},
+    "saturated, half the faults": {"load": 1.15, "rate": 0.5},
+    "saturated, twice the faults": {"load": 1.15, "rate": 2.0},
+    "saturated, 1 % false signals": {"load": 1.15, "false_signals": 0.01},
+    "saturated, costly failures": {"load": 1.15, **COSTLY},
+    "load 0.85, costly failures": COSTLY,
+}
+"""What is reported, as fields of `Scenario` that differ from their defaults."""
 
 
 class PlannedFault(NamedTuple):
@@ -161,6 +179,17 @@ def make_plan(scenario: Scenario, seed: int) -> Plan:
     rng = random.Random(seed)
     faults = [*_faults(scenario, rng), *_false_signals(scenario, rng)]
     return Plan(tuple(faults), tuple(sorted(_jobs(scenario, rng), key=lambda job: job.arrives_h)))
+
+
+def with_devices_taken_away(plan: Plan) -> Plan:
+    """The same, but each device that is reported is withdrawn too (DRA: tainted)."""
+    faults = []
+    for fault in plan.faults:
+        kind = fault.kind
+        if fault.gpu is not None and kind.shows.is_reported:
+            kind = kind._replace(shows=kind.shows._replace(withdrawn=True))
+        faults.append(fault._replace(kind=kind))
+    return plan._replace(faults=tuple(faults))
 
 
 def _faults(scenario: Scenario, rng: random.Random) -> list[PlannedFault]:

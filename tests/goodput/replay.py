@@ -58,6 +58,11 @@ class Device:
     faults: list[Fault] = field(default_factory=list)
 
     @property
+    def name(self) -> str:
+        """What a DRA driver calls it."""
+        return f"gpu-{self.index}"
+
+    @property
     def withdrawn(self) -> bool:
         return any(fault.reported and fault.kind.shows.withdrawn for fault in self.faults)
 
@@ -151,16 +156,21 @@ class Figures:
     """Sound devices idle while a pod waits that would fit there."""
     sound: float = 0.0
     faults: int = 0
+    refused: int = 0
+    """Times that the scheduler had nodes for a pod, and Fettle none."""
+    scheduler_s: float = 0.0
+    """Processor time of the scheduler, if there is one."""
+    bindings: dict[str, str] = field(default_factory=dict)
+    """The node of each pod that was bound."""
     waits_h: list[float] = field(default_factory=list)
     """Of each pod that was bound, and of those that still wait at the end."""
     bad_by_kind: Counter[str] = field(default_factory=Counter)
     failed_by_cause: Counter[str] = field(default_factory=Counter)
-    states_changed: int = 0
-    """Those that a whole node has in common count once."""
-    called_bad: float = 0.0
-    """Device-hours in which Fettle called a device Degraded or Unhealthy."""
+    state_changes: int = 0
+    """Of devices, as Fettle saw them. Those that a whole node has in common count once."""
     called_bad_while_sound: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """The same while it was sound and nothing was reported, by the state and the last fault."""
+    """In which Fettle called a device Degraded or Unhealthy that was sound and about which nothing
+    was reported, by the state and the last fault."""
 
 
 class Replay:
@@ -204,7 +214,8 @@ class Replay:
         heapq.heappush(self._events, (hour, self._count, happen))
 
     @property
-    def _counts(self) -> bool:
+    def counts(self) -> bool:
+        """Whether the warm-up is over."""
         return self.scenario.warmup_h <= self.now_h <= self.scenario.hours
 
     # --- faults
@@ -214,7 +225,7 @@ class Replay:
         device = None if planned.gpu is None else node.devices[planned.gpu]
         fault = Fault(planned.name, planned.kind, node, device)
         (device or node).faults.append(fault)
-        if self._counts and fault.is_real:
+        if self.counts and fault.is_real:
             self.figures.faults += 1
         for each in [device] if device is not None else node.devices:
             self._last_fault[each] = fault.name
@@ -267,7 +278,8 @@ class Replay:
         """A pod was placed. Without `devices` they are drawn as the kubelet draws them."""
         assert pod.state == "pending"
         pod.node, pod.bound_h = node, self.now_h
-        if self._counts:
+        self.figures.bindings[pod.name] = node.name
+        if self.counts:
             self.figures.waits_h.append(self.now_h - max(pod.created_h, self.scenario.warmup_h))
         if (fault := node.refuses) is not None:
             self._count_start(pod, [fault], visible=fault.was_reported)
@@ -305,7 +317,7 @@ class Replay:
         self._at(self.now_h + REFUSAL_H, refuse)
 
     def _count_start(self, pod: Pod, faults: list[Fault], *, visible: bool) -> None:
-        if not self._counts:
+        if not self.counts:
             return
         figures = self.figures
         figures.starts += 1
@@ -318,14 +330,14 @@ class Replay:
         """A pod failed; its job falls back to its last checkpoint, and its pods are made anew."""
         job = pod.job
         self._settle(job)
-        if self._counts:
+        if self.counts:
             self.figures.failures += 1
             self.figures.failed_by_cause[cause] += 1
         if job.kind.policy == "training":
             every_h = self.scenario.checkpoint_h
             kept_h = int(job.done_h / every_h + 1e-9) * every_h
             lost = (job.done_h - kept_h) * job.kind.gpus * job.kind.pods
-            if self._counts:
+            if self.counts:
                 self.figures.useful -= lost
                 self.figures.lost += lost
             job.done_h = kept_h
@@ -394,17 +406,17 @@ class Replay:
         """Fettle calls a node, and those of its devices about which something is said, so."""
         before, of_units = self._judged.get(name, NOTHING_SAID)
         self._judged[name] = whole, units
-        if self._counts:
+        if self.counts:
             changes = [
                 (of_units.get(unit, before), units.get(unit, whole)) for unit in of_units | units
             ]
             apart = [one for one in changes if one != (before, whole)]
-            self.figures.states_changed += sum(old is not new for old, new in apart)
-            self.figures.states_changed += before is not whole
+            self.figures.state_changes += sum(old is not new for old, new in apart)
+            self.figures.state_changes += before is not whole
 
     def sample(self, span_h: float, *, waited_h: float = 0.25) -> None:
         """Add what is idle now, for so many hours."""
-        if not self._counts:
+        if not self.counts:
             return
         waiting = [
             pod.gpus
@@ -424,12 +436,11 @@ class Replay:
     def _sample_states(self, node: Node, span_h: float) -> None:
         whole, units = self._judged.get(node.name, NOTHING_SAID)
         for device in node.devices:
-            state = units.get(device.uuid, whole)
-            if state in (State.DEGRADED, State.UNHEALTHY):
-                self.figures.called_bad += span_h
-                if not node.faults and not device.faults:
-                    last = self._last_fault.get(device, "none")
-                    self.figures.called_bad_while_sound[f"{last} {state}"] += span_h
+            state = units.get(device.uuid) or units.get(device.name, whole)
+            bad = state in (State.DEGRADED, State.UNHEALTHY)
+            if bad and not node.faults and not device.faults:
+                last = self._last_fault.get(device, "none")
+                self.figures.called_bad_while_sound[f"{last} {state}"] += span_h
 
     def finish(self) -> Figures:
         """At the end: what still runs and waits counts too."""

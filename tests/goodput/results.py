@@ -1,0 +1,122 @@
+"""What single runs gave, and their medians over seeds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import msgspec
+
+from tests.goodput.plan import Scenario
+from tests.goodput.replay import Figures
+
+MINDED_BY_FETTLE = ("observe", "steer", "enforce", "taints")
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One run.
+
+    - `useful`, `usable`, `lost`: percent: of capacity; of sound device-hours, those that did not
+      idle while work waited; of capacity, work that was done again.
+    - `changes`: of state, as Fettle saw it, for each real fault. `place_min`: the median time until
+      a pod was bound. `held`: device-hours in which Fettle called a sound device bad. `scheduler_s`: processor time of the scheduler.
+    """
+
+    setting: str
+    driver: str
+    """`plugin` or `dra`."""
+    engine: str
+    """`packer` or `scheduler`."""
+    contender: str
+    seed: int
+    useful: float
+    starts: int
+    visible: int
+    failures: int
+    usable: float
+    changes: float
+    place_min: float
+    refused: int
+    lost: float
+    held: float = 0.0
+    scheduler_s: float = 0.0
+
+    @property
+    def row(self) -> Row:
+        return Row(self.setting, self.driver, self.engine, self.contender)
+
+
+class Row(NamedTuple):
+    """What a median is taken over the seeds of."""
+
+    setting: str
+    driver: str
+    engine: str
+    contender: str
+
+
+class Numbers(NamedTuple):
+    """The fields of `Result` that are measured."""
+
+    useful: float
+    starts: float
+    visible: float
+    failures: float
+    usable: float
+    changes: float
+    place_min: float
+    refused: float
+    lost: float
+    held: float
+    scheduler_s: float
+
+
+def result(
+    setting: str, scenario: Scenario, engine: str, contender: str, seed: int, figures: Figures
+) -> Result:
+    return Result(
+        setting=setting,
+        driver="dra" if scenario.dra else "plugin",
+        engine=engine,
+        contender=contender,
+        seed=seed,
+        useful=100 * figures.useful / scenario.capacity_h,
+        starts=figures.starts,
+        visible=figures.starts_on_visibly_bad,
+        failures=figures.failures,
+        usable=100 - 100 * figures.stranded / max(1.0, figures.sound),
+        changes=figures.state_changes / max(1, figures.faults),
+        place_min=60 * median(figures.waits_h or [0.0]),
+        refused=figures.refused,
+        lost=100 * figures.lost / scenario.capacity_h,
+        held=sum(figures.called_bad_while_sound.values()),
+        scheduler_s=figures.scheduler_s,
+    )
+
+
+def medians(results: Iterable[Result]) -> dict[Row, Numbers]:
+    """In the order in which the rows come first."""
+    of: dict[Row, list[Result]] = defaultdict(list)
+    for each in results:
+        of[each.row].append(each)
+    return {
+        row: Numbers(*(median(getattr(one, name) for one in same) for name in Numbers._fields))
+        for row, same in of.items()
+    }
+
+
+def append(file: Path, results: Iterable[Result]) -> None:
+    """One line each."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as lines:
+        lines.writelines(msgspec.json.encode(each) + b"\n" for each in results)
+
+
+def read(file: Path) -> list[Result]:
+    """Of runs that were made twice, the last."""
+    lines = file.read_bytes().splitlines()
+    results = [msgspec.json.decode(line, type=Result) for line in lines]
+    return [*{(one.row, one.seed): one for one in results}.values()]

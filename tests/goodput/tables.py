@@ -1,0 +1,52 @@
+"""Results as Markdown tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tests.goodput.results import MINDED_BY_FETTLE, Numbers, Result, medians
+
+HEADER = (
+    "who minds health",
+    "useful %",
+    "starts",
+    "on visibly bad",
+    "failures",
+    "sound usable %",
+    "changes a fault",
+    "sound, held bad, h",
+    "to place, min",
+    "refused",
+)
+_DRIVERS = {"plugin": "device plugin", "dra": "DRA"}
+_ENGINES = {"packer": "simulation", "scheduler": "kube-scheduler"}
+
+
+def markdown(results: Iterable[Result]) -> str:
+    """One table for each setting."""
+    lines: list[str] = []
+    title = ""
+    for row, numbers in medians(results).items():
+        heading = f"{row.setting} · {_DRIVERS[row.driver]} · {_ENGINES[row.engine]}"
+        if heading != title:
+            title = heading
+            lines += ["", f"**{title}**", "", _line(HEADER), _line("---" for _ in HEADER)]
+        lines.append(_line([row.contender, *_cells(row.contender, numbers)]))
+    return "\n".join(lines[1:]) + "\n"
+
+
+def _cells(contender: str, numbers: Numbers) -> Iterator[str]:
+    fettle = contender in MINDED_BY_FETTLE
+    yield f"{numbers.useful:.1f}"
+    yield f"{numbers.starts:.0f}"
+    yield f"{numbers.visible:.0f}"
+    yield f"{numbers.failures:.0f}"
+    yield f"{numbers.usable:.1f}"
+    yield f"{numbers.changes:.1f}" if fettle else "–"
+    yield f"{numbers.held:.0f}" if fettle else "–"
+    yield f"{numbers.place_min:.1f}"
+    yield f"{numbers.refused:.0f}" if fettle else "–"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
