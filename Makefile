@@ -9,7 +9,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long"
 WHOLE := -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo demo-cluster quick test check format bench controlplane lock clean
+.PHONY: help demo demo-cluster quick test check format bench goodput controlplane lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make test          all tests; the control-plane suite needs Go and says so if skipped"
 	@echo "make check         format, lint, types, layers"
 	@echo "make bench         benchmarks, a table and build/bench.json (needs Go)"
+	@echo "make goodput       what a fleet gets done by who minds its health: simulated, then on a real kube-scheduler (Go)"
 	@echo "make controlplane  build the real control plane for tests, once, into a cache folder"
 
 $(READY): requirements.lock pyproject.toml
@@ -52,6 +53,12 @@ format: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+# One seed each: 1 to 3 minutes simulated, then 2 minutes a contender. ARGS go to both.
+goodput: $(READY)
+	@$(BIN)/python -m tests.goodput --setting saturated --nodes 40 --seeds 1 $(ARGS)
+	@$(BIN)/python -m tests.goodput --setting saturated --control-plane --seeds 1 \
+		--contenders default cordon enforce $(ARGS)
 
 controlplane: $(READY)
 	@$(BIN)/python -m tests.controlplane.building

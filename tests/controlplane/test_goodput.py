@@ -1,0 +1,36 @@
+"""The simulated fleet and the one on the real kube-scheduler tell the same story."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.goodput import cluster, packer
+from tests.goodput.plan import Scenario
+from tests.goodput.replay import Figures
+
+FAULTY = Scenario(nodes=12, hours=14.0, warmup_h=2.0, load=1.15, rate=4.0, gangs=0.0)
+CONTENDERS = ("default", "enforce")
+Player = Callable[[Scenario, int, str], Awaitable[Figures]]
+
+
+async def ranked(player: Player, scenario: Scenario) -> tuple[list[str], list[str]]:
+    """Contenders by starts on visibly bad devices, and by failures, the fewest first."""
+    figures = {one: await player(scenario, 1, one) for one in CONTENDERS}
+    return (
+        sorted(CONTENDERS, key=lambda one: figures[one].starts_on_visibly_bad),
+        sorted(CONTENDERS, key=lambda one: figures[one].failures),
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dra", [False, True], ids=["device plugin", "DRA"])
+async def test_simulation_and_scheduler_rank_the_contenders_alike(
+    controlplane_binary: Path, dra: bool
+) -> None:
+    scenario = FAULTY._replace(dra=dra)
+    simulated = await ranked(packer.play, scenario)
+    assert simulated == (["enforce", "default"], ["enforce", "default"])
+    assert await ranked(cluster.play, scenario) == simulated
