@@ -18,7 +18,7 @@ Player = Callable[[Scenario, int, str], Awaitable[Figures]]
 
 async def ranked(player: Player, scenario: Scenario) -> tuple[list[str], list[str]]:
     """Contenders by starts on visibly bad devices, and by failures, the fewest first."""
-    figures = {one: await player(scenario, 1, one) for one in CONTENDERS}
+    figures = {one: await player(scenario, 2, one) for one in CONTENDERS}
     return (
         sorted(CONTENDERS, key=lambda one: figures[one].starts_on_visibly_bad),
         sorted(CONTENDERS, key=lambda one: figures[one].failures),

@@ -47,22 +47,18 @@ class Run(NamedTuple):
 def main() -> int:
     asked = _parser().parse_args()
     if asked.show:
-        told = [
-            one
-            for one in results.read(asked.show)
-            if asked.setting is None or one.setting in asked.setting
-        ]
+        kept = results.read(asked.show)
+        told = [one for one in kept if not asked.setting or one.setting in asked.setting]
     else:
-        runs = [*_runs(asked)]
-        order = {(run.setting, run.scenario.dra, run.contender): n for n, run in enumerate(runs)}
         told = []
+        runs = [*_runs(asked)]
         for number, one in enumerate(_results(runs, control_plane=asked.control_plane), 1):
             told.append(one)
             if asked.keep:
                 results.append(asked.keep, [one])
             said = f"{number}/{len(runs)} {one.setting} {one.driver} {one.contender} {one.seed}"
             print(said, file=sys.stderr, flush=True)
-        told.sort(key=lambda one: order[one.setting, one.driver == "dra", one.contender])
+    told = _in_order(told)
     print(tables.markdown(told))
     if asked.plot:
         asked.plot.write_text(svg(told))
@@ -101,6 +97,12 @@ def _runs(asked: argparse.Namespace) -> Iterator[Run]:
         scenario = Scenario(dra=asked.dra)._replace(**fields)._replace(**given)
         for seed in asked.seeds:
             yield Run(name, scenario, engine, contender, seed)
+
+
+def _in_order(told: list[results.Result]) -> list[results.Result]:
+    """By setting as they come, in it by contender."""
+    places = {table: n for n, table in enumerate(dict.fromkeys(one.row[:3] for one in told))}
+    return sorted(told, key=lambda one: (places[one.row[:3]], CONTENDERS.index(one.contender)))
 
 
 def _title(given: dict[str, float]) -> str:
