@@ -98,7 +98,7 @@ def devices(node: Node) -> list[Object]:
     """What its DRA driver publishes; a device that is withdrawn has a taint."""
     return [
         {
-            "name": f"gpu-{device.index}",
+            "name": device.name,
             "attributes": {
                 "uuid": {"string": device.uuid},
                 "index": {"int": device.index},
@@ -163,7 +163,7 @@ def allocation(pod: Pod, node: Node, devices: list[Device]) -> Object:
                         "request": "r",
                         "driver": DRIVER,
                         "pool": node.name,
-                        "device": f"gpu-{device.index}",
+                        "device": device.name,
                     }
                     for device in devices
                 ]

@@ -22,7 +22,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     - `useful`, `usable`, `lost`: percent: of capacity; of sound device-hours, those that did not
       idle while work waited; of capacity, work that was done again.
     - `changes`: of state, as Fettle saw it, for each real fault. `place_min`: the median time until
-      a pod was bound. `held`: device-hours in which Fettle called a sound device bad. `scheduler_s`: processor time of the scheduler.
+      a pod was bound. `held`: device-hours in which Fettle called a sound device bad.
+      `scheduler_s`: processor time of the scheduler.
     """
 
     setting: str
