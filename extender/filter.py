@@ -153,7 +153,8 @@ class Filter:
             # Other pods go on to be bound: to keep their replies too would only drive warm memory
             # out of the processor's caches.
             refused = len(done.narrowed.names)
-            self._kept.put(KeptReply(done.body, done.edition, done.reply, refused, decision))
+            until = self._answers.refused_until(done.demand, done.pod)
+            self._kept.put(KeptReply(done.body, done.edition, done.reply, refused, decision, until))
             return
         self._answers.answered(done.demand, done.pod)
         self._refusals.answered(done.pod)

@@ -1,6 +1,9 @@
 """What one request leaves for the next, for speed alone: whole replies, the reply to what is asked
 next, and the memory that names were in."""
 
+import time
+from collections.abc import Callable
+from math import inf
 from typing import NamedTuple
 
 from cachetools import LRUCache
@@ -23,13 +26,15 @@ Edition = tuple[int, int]
 
 
 class KeptReply(NamedTuple):
-    """`refused`: how many nodes it refuses; `decision`: where that is recorded."""
+    """`refused`: how many nodes it refuses; `decision`: where that is recorded. From `until` on, in
+    Unix seconds, the pod takes what it is refused now."""
 
     request: bytes
     edition: Edition
     body: bytes
     refused: int
     decision: Decision
+    until: float = inf
 
 
 class KeptReplies:
@@ -37,7 +42,8 @@ class KeptReplies:
     second in a busy cluster. All requests and replies together take `max_bytes` at most; those not
     used for longest go first."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES, now: Callable[[], float] = time.time) -> None:
+        self._now = now
         self._kept: LRUCache[bytes, KeptReply] = LRUCache(max_bytes, getsizeof=_size)
 
     def get(self, request: bytes, edition: Edition) -> KeptReply | None:
@@ -47,7 +53,7 @@ class KeptReplies:
         reply = self._kept.get(request[:HEAD_BYTES])
         if reply is None or reply.edition != edition or reply.request != request:
             return None
-        return reply
+        return reply if reply.until == inf or self._now() < reply.until else None
 
     def put(self, reply: KeptReply) -> None:
         """Keep a reply, in place of one to a request that begins alike."""

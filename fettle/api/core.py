@@ -81,6 +81,10 @@ class PodSchedulingGate(Wire, frozen=True, kw_only=True):
     name: str = ""
 
 
+class PodSchedulingGroup(Wire, frozen=True, kw_only=True):
+    pod_group_name: str = ""
+
+
 DEFAULT_SCHEDULER = "default-scheduler"
 """The scheduler of pods without a `spec.schedulerName`. The API server fills it in before
 admission."""
@@ -89,6 +93,7 @@ admission."""
 class PodSpec(Wire, frozen=True, kw_only=True):
     scheduler_name: str | None = None
     scheduling_gates: tuple[PodSchedulingGate, ...] | None = None
+    scheduling_group: PodSchedulingGroup | None = None
     node_name: str | None = None
     priority: int | None = None
     preemption_policy: str | None = None

@@ -91,6 +91,8 @@ def why(one: dict[str, Any]) -> str:
     shown = [f"{code} ×{n}" if n > 1 else code for code, n in counts[:MOST_REASONS]]
     if len(counts) > MOST_REASONS:
         shown.append(f"and {len(counts) - MOST_REASONS} more")
+    if until := one.get("waitsUntil"):
+        shown.append(f"takes Degraded devices from {shown_time(until)} on")
     best = one.get("preferred") or {}
     if best and not counts:
         score = next(iter(best.values()))

@@ -79,12 +79,14 @@ def print_placed(out: Any, placed: dict[str, Any]) -> None:
     if placed["atRisk"]:
         since = f" since {shown_time(placed['since'])}"
         out.print(f"[red]its policy refuses where it is{since}:[/]")
-    elif not placed["overruled"]:
+    elif not placed["overruled"] and not placed["conceded"]:
         out.print("its policy accepts where it is")
     for why in placed["refusals"]:
         out.print(f"  [red]{escape(why)}[/]")
     for why in placed["overruled"]:
         out.print(f"  [yellow]{escape(f'allowed by the breaker: {why}')}[/]")
+    for why in placed["conceded"]:
+        out.print(f"  [yellow]{escape(f'taken as the last choice: {why}')}[/]")
 
 
 def _held(device: dict[str, Any]) -> str:

@@ -105,6 +105,7 @@ def plain_verdict(value: Verdict) -> dict[str, Any]:
     found = {
         "refusals": value.refusals,
         "overruled": value.overruled,
+        "conceded": value.conceded,
         "unfit": value.rejected,
         "undecided": value.undecided,
         "notes": value.notes,
@@ -182,6 +183,8 @@ def explain_pod(
             "minScore": placement.min_score,
             "degraded": str(placement.degraded),
             "aggregate": str(placement.aggregate),
+            "patience": placement.patience,
+            "gangPatience": placement.gang_patience,
             "warnings": list(resolved.warnings),
         },
         "ask": plain_demand(demand) if demand is not None else None,
@@ -218,7 +221,7 @@ def _with_names(answer: dict[str, Any], names: dict[str, str]) -> dict[str, Any]
     """A node's answer with `names` replaced; `resource` is what a device would be for."""
     if not names:
         return answer
-    for part in ("refusals", "overruled", "unfit", "undecided", "notes", "reasons"):
+    for part in ("refusals", "overruled", "conceded", "unfit", "undecided", "notes", "reasons"):
         answer[part] = _renamed(answer[part], names)
     for choice in answer["devices"]:
         if choice["request"] in names:
@@ -352,6 +355,7 @@ def summary(value: dict[str, Any]) -> str:
         ("unfit", ""),
         ("undecided", ""),
         ("overruled", "allowed by the breaker: "),
+        ("conceded", "as the last choice: "),
     ):
         if value[part]:
             more = f" (+{len(value[part]) - 1} more)" if len(value[part]) > 1 else ""

@@ -885,6 +885,27 @@ def _(reason: reasons.FettleNotReady) -> str:
 
 
 @text.register
+def _(reason: reasons.PatienceLasts) -> str:
+    gang = ", as one of a gang," if reason.in_gang else ""
+    return (
+        f"it waits for Healthy devices{gang} until {_moment(reason.until)}; then it takes Degraded "
+        "ones"
+    )
+
+
+@text.register
+def _(reason: reasons.PatienceOver) -> str:
+    return (
+        f"it has waited for Healthy devices until {_moment(reason.since)}; since then it takes "
+        "Degraded ones where nothing better is left"
+    )
+
+
+def _moment(unix_s: float) -> str:
+    return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+@text.register
 def _(reason: reasons.NotEnforced) -> str:
     does = (
         "changes nothing for this pod and only records these verdicts"

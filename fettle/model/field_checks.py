@@ -7,6 +7,7 @@ ValueError.
 
 import re
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 
 MAX_SECONDS = 9_223_372_036
 """The largest number of seconds that a Go duration holds. More overflows, and the pod is evicted at
@@ -20,6 +21,7 @@ _VALUE = re.compile(f"({_LABEL})?")
 _SHOWN = 80
 _LONGEST_DOMAIN, _LONGEST_KEY = 253, 317
 _RULE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?")
+_DURATION = re.compile(r"(?=.)(?:([0-9]{1,5})h)?(?:([0-9]{1,7})m)?(?:([0-9]{1,8})s)?", re.ASCII)
 _REPLICATED_JOB = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -60,6 +62,18 @@ def taint_value(value: str) -> None:
             f"value {shown(value)} must be at most 63 letters, digits, '-', '_' and '.', "
             "beginning and ending with a letter or digit"
         )
+
+
+@lru_cache(maxsize=256)
+def seconds(field: str, duration: str) -> int:
+    """How many seconds a duration such as `90s`, `30m` or `1h30m` is."""
+    if (found := _DURATION.fullmatch(duration)) is None:
+        raise ValueError(
+            f"{field} must be a duration in hours, minutes and seconds, such as 90s, 30m or 1h30m, "
+            f"not {shown(duration)}"
+        )
+    hours, minutes, rest = (int(number or 0) for number in found.groups())
+    return 3600 * hours + 60 * minutes + rest
 
 
 def rule_name(name: str) -> None:

@@ -109,6 +109,11 @@ class Placement(Section, frozen=True, kw_only=True):
 
     `min_score` (0..1) applies to each device and to their aggregate. The devices that a pod would
     get, and its node, must meet all of `requires`.
+
+    `patience` is how long a pod that refuses Degraded devices waits for others, `gang_patience` the
+    same for a pod of a gang (None: as `patience`). After that it takes Degraded ones, whatever
+    their score, where nothing better is left. None: it waits without end. Both are durations such
+    as `90s`, `30m` or `1h30m`.
     """
 
     min_score: float = 0.3
@@ -116,10 +121,38 @@ class Placement(Section, frozen=True, kw_only=True):
     unknown: Unknown = Unknown.ALLOW
     aggregate: Aggregate = Aggregate.MEAN
     requires: tuple[Requirement, ...] = ()
+    patience: str | None = None
+    gang_patience: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_score <= 1:
             raise ValueError(f"minScore must be between 0 and 1, not {self.min_score}")
+        for field, value in (("patience", self.patience), ("gangPatience", self.gang_patience)):
+            if value is not None:
+                field_checks.seconds(field, value)
+                if self.degraded is not Degraded.REFUSE:
+                    raise ValueError(
+                        f"{field} needs degraded: Refuse, not {self.degraded}: a pod that may have "
+                        "Degraded devices at once waits for no others"
+                    )
+
+    @property
+    def ends(self) -> bool:
+        """Whether the wait for devices that are not Degraded ends some time."""
+        return self.patience is not None or self.gang_patience is not None
+
+    def patience_s(self, *, in_gang: bool) -> int | None:
+        """How many seconds a pod waits before it takes Degraded devices; None: without end."""
+        given = self.patience
+        if in_gang and self.gang_patience is not None:
+            given = self.gang_patience
+        return None if given is None else field_checks.seconds("patience", given)
+
+    def after_patience(self) -> "Placement":
+        """What is acceptable after so long a wait: Degraded devices too, never Unhealthy ones."""
+        return msgspec.structs.replace(
+            self, min_score=0.0, degraded=Degraded.ALLOW, patience=None, gang_patience=None
+        )
 
 
 class PolicyToleration(Section, frozen=True, kw_only=True):

@@ -926,6 +926,21 @@ class NodeCordoned(Reason, frozen=True, gc=False):
     """The node is cordoned."""
 
 
+class PatienceLasts(Reason, frozen=True, gc=False):
+    """The pod waits for devices that are not Degraded, and takes Degraded ones from `until` on, in
+    Unix seconds. `in_gang`: as long as pods wait that run together with others."""
+
+    until: float
+    in_gang: bool = False
+
+
+class PatienceOver(Reason, frozen=True, gc=False):
+    """The pod has waited long enough: it takes Degraded devices as its last choice, since `since`,
+    in Unix seconds."""
+
+    since: float
+
+
 class NotEnforced(Reason, frozen=True, gc=False):
     """The pod's mode lets Fettle refuse nothing; `origin` says who set it."""
 

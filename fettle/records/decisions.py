@@ -89,6 +89,7 @@ class Decision(Recorded, kw_only=True, gc=False):
     - `ranked`: how often prioritize was asked.
     - `undecided`: what could not be judged, by code, with numbers of nodes.
     - `allowed_at`: when a node was first allowed for a pod that would have been refused everywhere.
+    - `waits_until`: when a pod that is refused takes Degraded devices too, if it ever will.
     - `became_at`: when the pod came to be what it `became`; `end`: why it ended.
     """
 
@@ -112,6 +113,7 @@ class Decision(Recorded, kw_only=True, gc=False):
     preferred: dict[str, int] = {}
     undecided: dict[str, int] = {}
     ranked: int = 0
+    waits_until: float | None = None
     allowed_at: float | None = None
     placed: Placed | None = None
     became: Became | None = None

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, NamedTuple
 
 import structlog
@@ -238,10 +239,12 @@ class Recorder:
     ) -> Decision:
         """Note a decision on a pod. Its reason is put into words later."""
         now = self._clock()
+        until = self._answers.refused_until(demand, pod) if nodes and refused == nodes else inf
         controller = pod.metadata.controller
         decision = Decision(
             id=new_id(),
             verb=verb,
+            waits_until=until if until < inf else None,
             key=pod.metadata.key,
             uid=pod.metadata.uid,
             owner=f"{controller.kind}/{controller.name}" if controller is not None else "",

@@ -4,7 +4,7 @@ Stands between view and answer in *watch → inventory → health → verdict �
 """
 
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.at_risk import AtRisk, PlacedPod, bound_at, is_certain, worst_first
+from fettle.scheduling.at_risk import AtRisk, PlacedPod, is_certain, worst_first
 from fettle.scheduling.breaker import Alarm
 from fettle.scheduling.demand import (
     EXTENDED_RESOURCES,
@@ -33,6 +33,7 @@ from fettle.scheduling.owner_refusals import OwnerRefusals, avoiding
 from fettle.scheduling.predictions import Predictions
 from fettle.scheduling.preemption import Preemption, preemptible_pods
 from fettle.scheduling.tables import Narrowed, Table
+from fettle.scheduling.waits import bound_at
 
 __all__ = [
     "EXTENDED_RESOURCES",

@@ -30,6 +30,7 @@ from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.requirements import Engines, Requirements
 from fettle.scheduling.judge.verdicts import Verdict, judge
 from fettle.scheduling.tables import FEW, SelectorOutcomes, Table, budget_after, fill
+from fettle.scheduling.waits import PodWaits
 from fettle.scheduling.warmup import Evaluations, WarmUp
 
 _LOG = structlog.get_logger(__name__)
@@ -72,6 +73,8 @@ class Answers:
         self._now = now
         self._working_s = working_s
         self._demands = DemandCache(self._demand_of)
+        self.waits = PodWaits(now)
+        """How long pods have waited."""
         self._in_flight = InFlight()
         self._on_answered: list[Callable[[Demand, core.Pod], None]] = []
         self._tables: OrderedDict[Demand, Table] = OrderedDict()
@@ -105,13 +108,38 @@ class Answers:
 
     def demand(self, pod: core.Pod) -> Demand | None:
         """The pod's demand in the newest view; None if it needs no devices."""
-        return self._demands.of(pod, self.view)
+        return self._by_its_wait(self._demands.of(pod, self.view), pod)
 
     def _demand_of(self, pod: core.Pod) -> Demand | None:
-        return self.demand_in(self.view, pod)
+        return self._whatever_its_wait(self.view, pod)
 
     def demand_in(self, view: View, pod: core.Pod) -> Demand | None:
         """The pod's demand in a view that need not be the newest one."""
+        return self._by_its_wait(self._whatever_its_wait(view, pod), pod)
+
+    def _by_its_wait(self, demand: Demand | None, pod: core.Pod) -> Demand | None:
+        if demand is None or not self.waits.is_over(pod, demand.policy.placement):
+            return demand
+        return msgspec.structs.replace(demand, patience_over=True)
+
+    def patience(self, pod: core.Pod) -> reasons.PatienceLasts | reasons.PatienceOver | None:
+        """Until when the pod waits for devices that are not Degraded; None if without end, if it
+        need not wait, or if it has a node."""
+        placement = resolve_policy(pod, self.view, self.policies).policy.placement
+        ends = None if pod.node_name else self.waits.ends_at(pod, placement)
+        if ends is None:
+            return None
+        if self.waits.is_over(pod, placement):
+            return reasons.PatienceOver(ends)
+        return reasons.PatienceLasts(ends, self.waits.in_gang(pod))
+
+    def refused_until(self, demand: Demand, pod: core.Pod) -> float:
+        """Until when the same view refuses the pod the same nodes, in Unix seconds: while its
+        policy is patient."""
+        ends = None if demand.patience_over else self.waits.ends_at(pod, demand.policy.placement)
+        return inf if ends is None else ends
+
+    def _whatever_its_wait(self, view: View, pod: core.Pod) -> Demand | None:
         features = self.profile.features
         binding = Binding(
             self._now(),
@@ -179,7 +207,9 @@ class Answers:
         """The demand's table, without verdicts that are stale in the newest view."""
         table = self._tables.get(demand)
         if table is None:
-            acceptance = self.acceptance(demand.policy.placement)
+            acceptance = msgspec.structs.replace(
+                self.acceptance(demand.policy.placement), patience_over=demand.patience_over
+            )
             table = self._tables[demand] = Table(demand, acceptance, self.profile)
             self._forget_oldest()
         self._tables.move_to_end(demand)
@@ -232,10 +262,12 @@ class Answers:
         return self._engines.ignored(policy)
 
     async def keep_complete(self) -> None:
-        """Complete shared tables and count breakers in the background, until cancelled."""
+        """Complete shared tables, count breakers and follow how long pods wait, in the background,
+        until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_tables())
             group.create_task(self._breakers.keep())
+            group.create_task(self.waits.keep(self.publisher))
 
     async def _keep_tables(self) -> None:
         """Judge the open nodes of tables whose demand several pods share."""

@@ -16,7 +16,6 @@ import msgspec
 import structlog
 
 from fettle.api import core
-from fettle.api.meta import unix_s
 from fettle.cluster import EMPTY, NodeView, View, changed_keys
 from fettle.dra import device_units
 from fettle.model import Health, Placement, Policy, State, reasons
@@ -26,7 +25,8 @@ from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand, Units, held_claims, resolve_policy
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.placed import HeldUnit, PluginUse, judge_placed
-from fettle.scheduling.judge.verdicts import Verdict
+from fettle.scheduling.judge.verdicts import Verdict, after_patience
+from fettle.scheduling.waits import bound_at
 
 _LOG = structlog.get_logger(__name__)
 
@@ -81,21 +81,6 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
 def is_certain(refusal: Reason) -> bool:
     """Whether a refusal is about something that the pod certainly is on."""
     return not isinstance(refusal, reasons.UnitNotAcceptable) or refusal.certain
-
-
-def bound_at(pod: core.Pod) -> float:
-    """When a pod got its node, in Unix seconds; if nobody says, when it started or was created."""
-    status = pod.status
-    told = next(
-        (
-            condition.last_transition_time
-            for condition in (status.conditions if status is not None else None) or ()
-            if condition.type == "PodScheduled" and condition.status == "True"
-        ),
-        None,
-    )
-    started = status.start_time if status is not None else None
-    return unix_s(told or started or pod.metadata.creation_timestamp, 0.0)
 
 
 def worst_first(found: Iterable[PlacedPod], most: int) -> list[PlacedPod]:
@@ -337,6 +322,13 @@ class AtRisk:
         at, placement = bound_at(pod), policy.placement
         acceptance = self._acceptances.get(placement) or self._answers.acceptance(placement)
         verdict, held = judge_placed(pod, demand, node, acceptance, uses, at)
+        # What was wrong already when an impatient pod was bound, it took as its last choice.
+        took_it = self._answers.waits.is_over(pod, placement) and not any(
+            (health := _health(why)) is not None and health.since > at for why in verdict.refusals
+        )
+        if took_it and not verdict.fits:
+            late = judge_placed(pod, demand, node, acceptance.after_patience(), uses, at)
+            verdict = after_patience(verdict, late.verdict)
         placed = PlacedPod(pod, policy, verdict, held)
         return msgspec.structs.replace(placed, since=self._since(placed, at))
 

@@ -71,7 +71,8 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     `barred` says why the scheduler places the pod nowhere now, such as a claim that is being
     deleted. `unsettled` says why part of the demand cannot be judged, such as a claim not seen yet.
     `in_flight` counts pods with the same needs that may be placed already, but are not visible yet.
-    `mode` says how far Fettle may go.
+    `mode` says how far Fettle may go. `patience_over`: the pod has waited as long as its policy
+    lets it, so it takes Degraded devices where nothing better is left.
     """
 
     policy: Policy
@@ -82,6 +83,7 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     unsettled: tuple[Reason, ...] = ()
     in_flight: int = 0
     mode: Mode = Mode.ENFORCE
+    patience_over: bool = False
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -152,11 +154,11 @@ def held_claims(pod: core.Pod, view: View) -> Iterator[Bound]:
 
 
 def copy_to_place(pod: core.Pod) -> core.Pod:
-    """A pod of the same manifest that is not placed yet.
+    """A pod of the same manifest that is not placed yet, and has not waited yet.
 
     It shares claims that it names, and gets claims of its own from templates.
     """
-    metadata = msgspec.structs.replace(pod.metadata, uid="")
+    metadata = msgspec.structs.replace(pod.metadata, uid="", creation_timestamp=None)
     spec = msgspec.structs.replace(pod.spec, node_name=None) if pod.spec is not None else None
     return msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=None)
 

@@ -235,6 +235,8 @@ class Predictions:
         withheld = {device.id: device for pool in node.pools for device in pool.withheld}
         published = withheld | offered
         acceptance = self._answers.table(answered.demand).acceptance
+        if acceptance.patience_over:
+            acceptance = acceptance.after_patience()
         if any(
             _refuses(acceptance, published[held.device], held)
             for held in given.held

@@ -74,6 +74,7 @@ from fettle.steward import (
     HealthRecords,
     HoldTaints,
     Nudge,
+    PatienceEnds,
     PreemptibleNodes,
     PreemptorNudge,
     RefusalEvents,
@@ -487,6 +488,13 @@ class Runtime:
             keeping=[
                 *(one.keep for one in self._waking(session, namespace, answers, metrics)),
                 events.run,
+                PatienceEnds(
+                    answers,
+                    self._publisher,
+                    AllowedNodes(answers).find,
+                    Nudge(session, namespace, self._settings.steward.wake_claim).wake,
+                    metrics,
+                ).keep,
                 RefusalEvents(answers, self._publisher, events.record, refusals).run,
                 RiskEvents(
                     at_risk, events, lambda pod: answers.mode_of(pod) is not Mode.OBSERVE

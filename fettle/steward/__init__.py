@@ -8,6 +8,7 @@ from fettle.steward import holding
 from fettle.steward.allowed_nodes import AllowedNodes
 from fettle.steward.device_healths import HealthRecords
 from fettle.steward.hold_taints import HoldTaints
+from fettle.steward.patience_ends import PatienceEnds
 from fettle.steward.preemptors import (
     LET_PREEMPT_NOBODY,
     WOKEN_FOR_S,
@@ -28,6 +29,7 @@ __all__ = [
     "HealthRecords",
     "HoldTaints",
     "Nudge",
+    "PatienceEnds",
     "PreemptibleNodes",
     "PreemptorNudge",
     "RefusalEvents",

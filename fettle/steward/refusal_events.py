@@ -72,7 +72,9 @@ class RefusalEvents:
                 continue
             why, nodes, refused = found
             codes = frozenset(why.codes)
-            if self._told.get(key) == codes or self._record(_event(pod, why, nodes, refused)):
+            patience = self._answers.patience(pod)
+            event = _event(pod, why, nodes, refused, patience)
+            if self._told.get(key) == codes or self._record(event):
                 told[key] = codes
         self._told = told
 
@@ -98,17 +100,18 @@ class RefusalEvents:
         return Narrowed(open_, open_).avoiding(avoided).besides
 
 
-def _event(pod: core.Pod, why: Counted, nodes: int, refused: int) -> Event:
+def _event(pod: core.Pod, why: Counted, nodes: int, refused: int, patience: Reason | None) -> Event:
     counts = sorted(why.codes.items(), key=lambda item: -item[1])
     listed = ", ".join(f"{code} ×{n}" for code, n in counts[:MOST_CODES])
     more = f" and {len(counts) - MOST_CODES} more" if len(counts) > MOST_CODES else ""
     such = f"; such as: {text(why.commonest)}" if why.commonest is not None else ""
+    wait = f"; {text(patience)}" if patience is not None else ""
     metadata = pod.metadata
     return Event(
         regarding=Regarding("v1", "Pod", metadata.name, metadata.namespace, metadata.uid),
         reason=REASON,
         action="Filter",
-        note=f"Fettle refuses {refused} of {nodes} nodes: {listed}{more}{such}. "
+        note=f"Fettle refuses {refused} of {nodes} nodes: {listed}{more}{such}{wait}. "
         f"All of it: fettle explain pod {metadata.key}",
         series_key=" ".join(sorted(why.codes)),
         type="Warning",

@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
+from fettle.config import load_settings
 from tests.goodput import cluster, results, tables
 from tests.goodput.packer import CONTENDERS, play
 from tests.goodput.plan import SETTINGS, Scenario
@@ -42,6 +43,7 @@ class Run(NamedTuple):
     engine: str
     contender: str
     seed: int
+    settings: Path | None = None
 
 
 def main() -> int:
@@ -79,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keep", type=Path, metavar="FILE", help="append the results to it")
     parser.add_argument("--show", type=Path, metavar="FILE", help="tell kept results; run nothing")
     parser.add_argument("--plot", type=Path, metavar="SVG")
+    parser.add_argument("--settings", type=Path, help="Fettle's settings (without a scheduler)")
     for name in OPTIONS:
         default = Scenario._field_defaults[name]
         flag = f"--{name.replace('_', '-')}"
@@ -96,7 +99,7 @@ def _runs(asked: argparse.Namespace) -> Iterator[Run]:
     for (name, fields), contender in itertools.product(settings.items(), asked.contenders):
         scenario = Scenario(dra=asked.dra)._replace(**fields)._replace(**given)
         for seed in asked.seeds:
-            yield Run(name, scenario, engine, contender, seed)
+            yield Run(name, scenario, engine, contender, seed, asked.settings)
 
 
 def _in_order(told: list[results.Result]) -> list[results.Result]:
@@ -120,9 +123,12 @@ def _results(runs: list[Run], *, control_plane: bool) -> Iterator[results.Result
 
 
 def _measure(run: Run) -> results.Result:
-    player = cluster.play if run.engine == "scheduler" else play
-    figures = asyncio.run(player(run.scenario, run.seed, run.contender))
-    return results.result(*run, figures)
+    if run.engine == "scheduler":
+        playing = cluster.play(run.scenario, run.seed, run.contender)
+    else:
+        playing = play(run.scenario, run.seed, run.contender, load_settings(run.settings))
+    figures = asyncio.run(playing)
+    return results.result(run.setting, run.scenario, run.engine, run.contender, run.seed, figures)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import yaml
 
 import fettle.health
 from fettle.config import Settings
+from fettle.model import BUILT_IN, Policy
 from tests.controlplane import building, shipped
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.control_plane import ControlPlane
@@ -133,7 +135,9 @@ class Cluster:
         self._put(pod.name, self._create_pod(pod))
 
     def pod_started(self, pod: Pod) -> None:
-        self._put(pod.name, self._set_status(pod, objects.running_status(pod, dra=self._dra)))
+        self._put(
+            pod.name, self._set_status(pod, objects.running_status(pod, time.time(), dra=self._dra))
+        )
 
     def pod_ended(self, pod: Pod, phase: str, refusal: str) -> None:
         self._put(pod.name, self._end(pod, phase, refusal))
@@ -302,10 +306,22 @@ def _compressed(folder: Path) -> objects.Object:
         "health": {
             "minDwellSeconds": health.min_dwell_seconds / SPEED,
             "orphanHalfLifeSeconds": health.orphan_half_life_seconds / SPEED,
+            "quietHalfLifeSeconds": health.quiet_half_life_seconds / SPEED,
+            "restlessSeconds": health.restless_seconds / SPEED,
             "rulesFile": str(file),
         },
+        "policies": [_hasty(policy) for policy in BUILT_IN.values() if policy.placement.ends],
         "steward": {"wakeIntervalSeconds": 0.1},
     }
+
+
+def _hasty(policy: Policy) -> objects.Object:
+    """The policy with its patience in replayed time, in whole seconds, and at least one."""
+    plain: objects.Object = msgspec.to_builtins(policy)
+    for field, in_gang in (("patience", False), ("gangPatience", True)):
+        if (given_s := policy.placement.patience_s(in_gang=in_gang)) is not None:
+            plain["placement"][field] = f"{max(1, round(given_s / SPEED))}s"
+    return plain
 
 
 def _scheduler(fettle: FettleProcess | None) -> objects.Object:

@@ -173,7 +173,7 @@ def allocation(pod: Pod, node: Node, devices: list[Device]) -> Object:
     }
 
 
-def pod_object(pod: Pod, at_s: float, *, dra: bool = False) -> Object:
+def pod_object(pod: Pod, created_s: float, *, dra: bool = False) -> Object:
     units = {MARKER: "0"} if dra else {RESOURCE: str(pod.gpus)}
     requests = {"cpu": str(12 * pod.gpus), "memory": f"{100 * pod.gpus}Gi", **units}
     resources: Object = {"requests": requests, "limits": units}
@@ -190,20 +190,32 @@ def pod_object(pod: Pod, at_s: float, *, dra: bool = False) -> Object:
             "namespace": NAMESPACE,
             "uid": pod.name,
             "annotations": {"fettle.dev/policy": pod.job.kind.policy},
-            "creationTimestamp": rfc3339(at_s),
+            "creationTimestamp": rfc3339(created_s),
+            "ownerReferences": [_controller(pod)],
         },
         "spec": spec,
     }
 
 
-def running_status(pod: Pod, *, dra: bool = False) -> Object:
+def _controller(pod: Pod) -> Object:
+    """Of the kind that runs its pods together."""
+    name = pod.job.name
+    made = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": name, "uid": name}
+    return {**made, "controller": True}
+
+
+def running_status(pod: Pod, at_s: float, *, dra: bool = False) -> Object:
     units = [{"resourceID": device.uuid, "health": "Healthy"} for device in pod.devices]
     allocated = [] if dra else [{"name": RESOURCE, "resources": units}]
     return {
         "phase": "Running",
         "conditions": [
             {"type": "Ready", "status": "True"},
-            {"type": "PodScheduled", "status": "True"},
+            {
+                "type": "PodScheduled",
+                "status": "True",
+                "lastTransitionTime": rfc3339(at_s),
+            },
         ],
         "containerStatuses": [
             {

@@ -101,7 +101,7 @@ class Fettle(Nobody):
     async def judge(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, int]]:
         self.look()
         dra = self._replay.scenario.dra
-        wanted = objects.pod_object(pod, self._clock.now_s(), dra=dra)
+        wanted = objects.pod_object(pod, self._clock.at_s(pod.created_h), dra=dra)
         decoded = kinds.POD.decode(msgspec.json.encode(wanted))
         assert isinstance(decoded, core.Pod)
         demand = self.answers.demand_now(decoded)
@@ -127,6 +127,7 @@ class Fettle(Nobody):
             return
         changed = self._inventory.settle()
         self._publisher.publish(view, changed)
+        self.answers.waits.follow(view)
         for name in changed:
             node = view.nodes[name]
             self._replay.judged(name, node.health.state, dict(_states(node)))
@@ -148,7 +149,10 @@ class Clock:
         self._replay = replay
 
     def now_s(self) -> float:
-        return EPOCH_S + self._replay.now_h * 3600
+        return self.at_s(self._replay.now_h)
+
+    def at_s(self, hour: float) -> float:
+        return EPOCH_S + hour * 3600
 
 
 class Packer:
@@ -196,9 +200,11 @@ class Packer:
         self._waiting[pod.name] = pod
         if self._dra:
             self._minder.seen(kinds.CLAIM, objects.claim_object(pod), pod.name)
+        created = objects.pod_object(pod, self._clock.now_s(), dra=self._dra)
+        self._minder.seen(kinds.POD, created, pod.name)
 
     def pod_started(self, pod: Pod) -> None:
-        self._see(pod, objects.running_status(pod, dra=self._dra))
+        self._see(pod, objects.running_status(pod, self._clock.now_s(), dra=self._dra))
 
     def pod_ended(self, pod: Pod, phase: str, refusal: str) -> None:
         self._waiting.pop(pod.name, None)
@@ -206,6 +212,7 @@ class Packer:
             self._taken.difference_update(self._claimed.pop(pod.name, ()))
             self._minder.seen(kinds.CLAIM, None, f"{objects.NAMESPACE}/{pod.name}")
         if pod.node is None:
+            self._gone(pod.name)
             return
         self._used[pod.node.name] -= pod.gpus
         if phase:
@@ -217,7 +224,7 @@ class Packer:
 
     def _see(self, pod: Pod, status: objects.Object) -> None:
         assert pod.node is not None
-        seen = objects.pod_object(pod, self._clock.now_s(), dra=self._dra)
+        seen = objects.pod_object(pod, self._clock.at_s(pod.created_h), dra=self._dra)
         seen["spec"]["nodeName"] = pod.node.name
         self._minder.seen(kinds.POD, {**seen, "status": status}, pod.name)
 
@@ -232,9 +239,10 @@ class Packer:
         for _, name in [one for one in self._leaving if one[0] <= now_h]:
             self._gone(name)
         self._leaving = [one for one in self._leaving if one[0] > now_h]
-        full: set[tuple[int, str]] = set()
+        # The oldest first: what it does not take, no younger one takes that is as patient.
+        full: set[tuple[int, str, int]] = set()
         for pod in [*self._waiting.values()]:
-            alike = (pod.gpus, pod.job.kind.policy)
+            alike = (pod.gpus, pod.job.kind.policy, pod.job.kind.pods)
             if alike in full or pod.name not in self._waiting:
                 continue
             if (node := await self._choose(pod)) is None:

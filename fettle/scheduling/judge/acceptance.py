@@ -62,13 +62,21 @@ class Acceptance(msgspec.Struct, frozen=True):
 
     `set_aside` are, by driver or resource, the causes by which it may not refuse there.
     `thresholds` are those between states, for health without some of its evidence. `requirements`
-    look up what the policy requires besides health.
+    look up what the policy requires besides health. `patience_over`: where that is refused, what
+    `after_patience` accepts is accepted as the last choice.
     """
 
     placement: Placement
     set_aside: Mapping[str, frozenset[Cause]] = {}
     thresholds: HealthSettings = HealthSettings()
     requirements: Requirements = Requirements()
+    patience_over: bool = False
+
+    def after_patience(self) -> "Acceptance":
+        """What is accepted if nothing better is left, once the pod has waited long enough."""
+        return msgspec.structs.replace(
+            self, placement=self.placement.after_patience(), patience_over=False
+        )
 
     def accepts(self, health: Health) -> bool:
         """Whether a device or node of this health is acceptable."""

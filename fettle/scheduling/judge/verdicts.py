@@ -25,14 +25,16 @@ from fettle.scheduling.judge.scores import host_score
 from fettle.scheduling.judge.units import units_part
 
 LAST_SCORE = 2
-"""Nodes that are allowed for a breaker alone score no higher, and all others that fit do."""
+"""Nodes that are allowed for a breaker alone, or since the pod's patience is over, score no higher,
+and all others that fit do."""
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """A node's answer to a demand; `score` is the extender's 0..10.
 
     - `refusals` are Fettle's. `overruled` would be, but for causes that a breaker set aside; the
-      node comes after all others.
+      node comes after all others. So does one with `conceded`: they would be refusals, had the pod
+      not waited as long as its policy lets it.
     - `undecided` says why some part could not be judged. That part is allowed.
     - `rejected` says why the scheduler itself does not place the pod here. These are not Fettle's
       refusals: such a node `fits` as far as Fettle is asked.
@@ -46,6 +48,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     undecided: tuple[Reason, ...] = ()
     rejected: tuple[Reason, ...] = ()
     overruled: tuple[Reason, ...] = ()
+    conceded: tuple[Reason, ...] = ()
     devices: tuple[Choice, ...] = ()
     notes: tuple[Reason, ...] = ()
     near_refusal: bool = False
@@ -68,6 +71,32 @@ def judge(
 
     `emptied` judges it as preemption would leave it: every device-plugin unit may be drawn.
     """
+    verdict = _judged(demand, node, acceptance, allocator, emptied=emptied)
+    if not acceptance.patience_over or verdict.fits:
+        return verdict
+    late = _judged(demand, node, acceptance.after_patience(), allocator, emptied=emptied)
+    return after_patience(verdict, late)
+
+
+def after_patience(verdict: Verdict, late: Verdict) -> Verdict:
+    """The verdict on a node that is refused, once the pod's patience is over.
+
+    `late` goes by what is accepted then.
+    """
+    if not late.fits:
+        return late
+    score = min(late.score, LAST_SCORE)
+    return msgspec.structs.replace(late, score=score, conceded=verdict.refusals)
+
+
+def _judged(
+    demand: Demand,
+    node: NodeView,
+    acceptance: Acceptance,
+    allocator: Allocator,
+    *,
+    emptied: bool,
+) -> Verdict:
     others = unrelated_domains(demand, node)
     node = without_domains(others, node, acceptance.thresholds)
     parts: list[Part] = []
@@ -128,7 +157,7 @@ def combine(
     )
     if overruled:
         score = min(score, LAST_SCORE)
-    elif acceptance.set_aside and not last:
+    elif (acceptance.set_aside or acceptance.patience_over) and not last:
         score = max(score, LAST_SCORE + 1)
     return Verdict(
         fits=not refusals,

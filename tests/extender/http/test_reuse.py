@@ -28,6 +28,16 @@ def test_the_very_same_request_gets_its_reply_until_answers_change() -> None:
     assert replies.get(request("b"), NOW) is None
 
 
+def test_a_refusal_is_not_repeated_once_the_pods_patience_is_over() -> None:
+    now = 100.0
+    replies = KeptReplies(now=lambda: now)
+    replies.put(KeptReply(request("a"), NOW, b"reply", 3, SAID, until=160.0))
+    now = 159.9
+    assert replies.get(request("a"), NOW) is not None
+    now = 160.0
+    assert replies.get(request("a"), NOW) is None
+
+
 def test_a_request_that_only_begins_alike_is_another() -> None:
     replies = KeptReplies()
     begins = request("a", HEAD_BYTES)

@@ -1,5 +1,7 @@
 """Which policy applies, from where, and what of a request is passed over."""
 
+import re
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -176,3 +178,21 @@ def test_a_policy_that_makes_no_sense_is_refused_with_the_field(spec: object, sa
 def test_policies_that_are_equal_hash_alike() -> None:
     one, other = (read({"validation": {"rules": {"FTL010": "Off"}}}) for _ in range(2))
     assert len({one, other}) == 1
+
+
+@pytest.mark.parametrize(
+    ("placement", "says"),
+    [
+        ({"patience": "5 minutes"}, "patience must be a duration in hours, minutes and seconds"),
+        ({"patience": ""}, "such as 90s, 30m or 1h30m, not ''"),
+        ({"patience": "30m1h"}, "not '30m1h'"),
+        ({"gangPatience": "-1s"}, "gangPatience must be a duration"),
+        ({"patience": "1m", "degraded": "Allow"}, "patience needs degraded: Refuse, not Allow"),
+        ({"gangPatience": "1m", "degraded": "Prefer"}, "gangPatience needs degraded: Refuse"),
+    ],
+)
+def test_a_patience_that_makes_no_sense_says_what_is_wrong(
+    placement: dict[str, str], says: str
+) -> None:
+    with pytest.raises(msgspec.ValidationError, match=re.escape(says)):
+        msgspec.convert({"degraded": "Refuse", **placement}, Placement)

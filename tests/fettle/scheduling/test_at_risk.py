@@ -230,3 +230,21 @@ async def test_the_first_view_logs_the_pods_that_are_at_risk(cluster: Watched) -
     (line,) = logs
     assert (line["pods"], line["bound_in_the_last_10_minutes"]) == (1, 1)
     assert line["newest"] == "default/p"
+
+
+async def test_what_a_pod_took_as_its_last_choice_is_no_risk_and_what_came_later_is(
+    cluster: Watched,
+) -> None:
+    training = BUILT_IN["training"]
+    placement = msgspec.structs.replace(training.placement, patience="1m", gang_patience=None)
+    policies = {"training": msgspec.structs.replace(training, placement=placement)}
+    waited, hurried = placed("waited", gpus=1), placed("hurried", gpus=1)
+    waited["metadata"]["creationTimestamp"] = "2025-12-31T23:58:59Z"
+    hurried["metadata"]["creationTimestamp"] = "2025-12-31T23:59:01Z"
+    worn = b.node(gpus=8, own=b.health(0.5))
+    assert await cluster.see(worn, pods=(waited, hurried), policies=policies) == ["hurried"]
+    dead = b.node(gpus=8, own=b.health(0.1))
+    assert await cluster.see(dead, policies=policies) == ["hurried", "waited"]
+    later = msgspec.structs.replace(worn.health, since=BOUND_S + 50)
+    anew = b.node(gpus=8, own=later)
+    assert await cluster.see(anew, policies=policies) == ["hurried", "waited"]

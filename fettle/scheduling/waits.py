@@ -1,0 +1,135 @@
+"""How long pods have waited for devices, and when their policy's patience ends.
+
+A pod waits from its creation, or since its scheduling gates are gone, until it is bound. No object
+says when gates were removed, so a process that did not see it counts from the creation. Which pods
+run together is known by their group, or by the controller that made them. Pure; the clock is an
+argument.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+
+from fettle.api import core
+from fettle.api.meta import unix_s
+from fettle.cluster import EMPTY, Publisher, View, changed_keys
+from fettle.model import Placement
+from fettle.pacing import pause, run_within
+
+EVERY_S = 1.0
+"""The shortest pause between two looks at the newest view."""
+REST = 4.0
+"""After a look, pause for so many times as long."""
+GROUP_LABELS = (
+    "jobset.sigs.k8s.io/jobset-name",
+    "leaderworkerset.sigs.k8s.io/group-key",
+    "kueue.x-k8s.io/pod-group-name",
+    "scheduling.x-k8s.io/pod-group",
+)
+"""Labels whose value names the group that a pod runs with."""
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+APART = ("ReplicaSet", "ReplicationController", "DaemonSet")
+"""Controllers whose pods do not wait for each other."""
+
+_LOG = structlog.get_logger(__name__)
+
+
+def bound_at(pod: core.Pod) -> float:
+    """When a pod got its node, in Unix seconds; if nobody says, when it started or was created."""
+    status = pod.status
+    told = next(
+        (
+            condition.last_transition_time
+            for condition in (status.conditions if status is not None else None) or ()
+            if condition.type == "PodScheduled" and condition.status == "True"
+        ),
+        None,
+    )
+    started = status.start_time if status is not None else None
+    return unix_s(told or started or pod.metadata.creation_timestamp, 0.0)
+
+
+class PodWaits:
+    """`now` is the clock, in Unix seconds."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._view = EMPTY
+        self._groups: dict[str, set[str]] = defaultdict(set)
+        """The pods of each group that have not ended, by UID."""
+        self._ungated: dict[str, float] = {}
+        """By UID: when the last scheduling gate of a pod was seen to be gone."""
+
+    async def keep(self, publisher: Publisher) -> None:
+        """Follow the views until cancelled."""
+        now = asyncio.get_running_loop().time
+        while True:
+            view = await publisher.newer_than(self._view.generation)
+            began = now()
+            try:
+                await run_within(None, partial(self.follow, view))
+            except Exception:
+                _LOG.exception("how long pods wait cannot be followed")
+            await asyncio.sleep(max(EVERY_S, REST * (now() - began)))
+
+    def follow(self, view: View) -> None:
+        """Take in which pods there are, and which have scheduling gates no more."""
+        before, self._view = self._view, view
+        for key in changed_keys(before.pods, view.pods):
+            old, new = before.pods.get(key), view.pods.get(key)
+            if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+                self._forget(old)
+            if new is not None:
+                if group := _group_of(new):
+                    self._groups[group].add(new.metadata.uid)
+                if old is not None and old.scheduling_gates and not new.scheduling_gates:
+                    self._ungated[new.metadata.uid] = self._now()
+            pause()
+
+    def _forget(self, pod: core.Pod) -> None:
+        self._ungated.pop(pod.metadata.uid, None)
+        if (group := self._groups.get(_group_of(pod))) is not None:
+            group.discard(pod.metadata.uid)
+            if not group:
+                del self._groups[_group_of(pod)]
+
+    def ends_at(self, pod: core.Pod, placement: Placement) -> float | None:
+        """When the pod's patience ends or ended, in Unix seconds; None if it has no end, or has not
+        begun."""
+        if not placement.ends or pod.scheduling_gates:
+            return None
+        patience_s = placement.patience_s(in_gang=self.in_gang(pod))
+        if patience_s is None:
+            return None
+        created = unix_s(pod.metadata.creation_timestamp, self._now())
+        return max(created, self._ungated.get(pod.metadata.uid, created)) + patience_s
+
+    def is_over(self, pod: core.Pod, placement: Placement) -> bool:
+        """Whether the pod's patience is over, or was when it was bound."""
+        if (ends := self.ends_at(pod, placement)) is None:
+            return False
+        return ends <= (bound_at(pod) if pod.node_name else self._now())
+
+    def in_gang(self, pod: core.Pod) -> bool:
+        """Whether the pod runs together with others that have not ended."""
+        group = _group_of(pod)
+        return bool(group) and len(self._groups.get(group, set()) | {pod.metadata.uid}) > 1
+
+
+def _group_of(pod: core.Pod) -> str:
+    """What the pods that run together have in common; "" if the pod runs alone."""
+    spec, metadata = pod.spec, pod.metadata
+    if spec is not None and spec.scheduling_group is not None:
+        return f"{metadata.namespace}/{spec.scheduling_group.pod_group_name}"
+    for label in GROUP_LABELS:
+        if name := metadata.label(label):
+            return f"{metadata.namespace}/{label}/{name}"
+    controller = metadata.controller
+    if controller is None or controller.kind in APART:
+        return ""
+    if controller.kind == "Job" and metadata.annotation(COMPLETION_INDEX) is None:
+        return ""  # such pods take work from a queue, each for itself
+    return controller.uid

@@ -1,0 +1,94 @@
+"""Wakes pods when their patience ends: from then on they may be placed on Degraded devices, though
+nothing in the cluster changes, so nothing else has them judged again.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Set
+from functools import partial
+from math import inf
+
+import structlog
+
+from fettle.api import core
+from fettle.cluster import Publisher, View
+from fettle.model import ClusterError, Mode, reasons
+from fettle.observing import StewardMetrics
+from fettle.pacing import run_within
+from fettle.scheduling import Answers
+from fettle.steward.wake_ups import waiting
+
+EVERY_S = 1.0
+"""The shortest pause between two looks at the waiting pods."""
+REST = 4.0
+"""After a look, pause for so many times as long."""
+LATER_S = 0.1
+"""So much later than by this clock, the patience is over by the clocks of other replicas too."""
+RETRY_S = 10.0
+
+_LOG = structlog.get_logger(__name__)
+
+
+class PatienceEnds:
+    """`allowed` names the nodes that a pod could be placed on, and `wake` wakes the pods that wait.
+    `clock` is in Unix seconds.
+
+    It wakes a pod once, when its patience ends. If that was in vain, those who watch for nodes that
+    come to be allowed wake it again.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        publisher: Publisher,
+        allowed: Callable[[core.Pod, View], Awaitable[Set[str]]],
+        wake: Callable[[View, float], Awaitable[None]],
+        metrics: StewardMetrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._answers = answers
+        self._publisher = publisher
+        self._allowed = allowed
+        self._wake = wake
+        self._metrics = metrics
+        self._clock = clock
+
+    async def keep(self) -> None:
+        """Never returns."""
+        now = asyncio.get_running_loop().time
+        since = self._clock() - LATER_S
+        while True:
+            began, view, until = now(), self._publisher.view, self._clock() - LATER_S
+            pause_s, next_s = EVERY_S, 0.0  # after an error: without waiting for a newer view
+            try:
+                ends = await run_within(None, partial(self._ends, view))
+                due = [pod for pod, at in ends if since < at <= until]
+                if await self._is_any_allowed(due, view):
+                    await self._wake(view, self._clock())
+                    self._metrics.woke()
+                    _LOG.info("woke waiting pods whose patience is over", pods=len(due))
+                since = until
+                next_s = min((at - until for _, at in ends if at > until), default=inf)
+            except ClusterError as error:
+                _LOG.warning("pods whose patience is over cannot be woken", reason=str(error))
+                pause_s = RETRY_S
+            except Exception:
+                _LOG.exception("the patience of waiting pods cannot be followed")
+            await asyncio.sleep(max(pause_s, REST * (now() - began)))
+            await self._publisher.newer_than(view.generation, began + next_s)
+
+    def _ends(self, view: View) -> list[tuple[core.Pod, float]]:
+        """The pods that Fettle refused and whose patience has an end, and when that is."""
+        found = []
+        for _, pod in waiting(view):
+            match self._answers.patience(pod):
+                case reasons.PatienceLasts(at) | reasons.PatienceOver(at):
+                    found.append((pod, at))
+        return found
+
+    async def _is_any_allowed(self, pods: Iterable[core.Pod], view: View) -> bool:
+        for pod in pods:
+            # Where it is refused nothing, or Fettle only observes, its patience changes nothing.
+            if self._answers.mode_of(pod) is Mode.ENFORCE and await self._allowed(pod, view):
+                return True
+        return False
