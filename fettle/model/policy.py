@@ -292,7 +292,13 @@ class Policy(Sections, frozen=True, kw_only=True):
 
 TRAINING = Policy(
     name="training",
-    placement=Placement(min_score=0.8, degraded=Degraded.REFUSE, aggregate=Aggregate.MIN),
+    placement=Placement(
+        min_score=0.8,
+        degraded=Degraded.REFUSE,
+        aggregate=Aggregate.MIN,
+        patience="10m",
+        gang_patience="2h",
+    ),
     tolerations=Tolerations(not_ready_seconds=60, unreachable_seconds=60),
     failure=Failure(ignore_disruptions=True, on_device_failure=OnDeviceFailure.MARK),
 )

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from math import inf
 
 import msgspec
@@ -120,7 +120,7 @@ class Answers:
     def _by_its_wait(self, demand: Demand | None, pod: core.Pod) -> Demand | None:
         if demand is None or not self.waits.is_over(pod, demand.policy.placement):
             return demand
-        return msgspec.structs.replace(demand, patience_over=True)
+        return _with_patience_over(demand)
 
     def patience(self, pod: core.Pod) -> reasons.PatienceLasts | reasons.PatienceOver | None:
         """Until when the pod waits for devices that are not Degraded; None if without end, if it
@@ -445,3 +445,8 @@ class Answers:
             ):
                 return other
         return None
+
+
+@lru_cache(maxsize=1024)
+def _with_patience_over(demand: Demand) -> Demand:
+    return msgspec.structs.replace(demand, patience_over=True)

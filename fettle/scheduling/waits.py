@@ -9,7 +9,8 @@ argument.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
+from math import inf
 
 import structlog
 
@@ -102,21 +103,34 @@ class PodWaits:
         if not placement.ends or pod.scheduling_gates:
             return None
         patience_s = placement.patience_s(in_gang=self.in_gang(pod))
-        if patience_s is None:
-            return None
-        created = unix_s(pod.metadata.creation_timestamp, self._now())
-        return max(created, self._ungated.get(pod.metadata.uid, created)) + patience_s
+        return None if patience_s is None else self._began(pod) + patience_s
 
     def is_over(self, pod: core.Pod, placement: Placement) -> bool:
         """Whether the pod's patience is over, or was when it was bound."""
-        if (ends := self.ends_at(pod, placement)) is None:
+        if not placement.ends or pod.scheduling_gates:
             return False
-        return ends <= (bound_at(pod) if pod.node_name else self._now())
+        until = bound_at(pod) if pod.node_name else self._now()
+        waited_s = until - self._began(pod)
+        alone_s, together_s = _ends_after_s(placement)
+        if (waited_s < alone_s) == (waited_s < together_s):  # usually: no need to look for others
+            return waited_s >= alone_s
+        return waited_s >= (together_s if self.in_gang(pod) else alone_s)
+
+    def _began(self, pod: core.Pod) -> float:
+        began = unix_s(pod.metadata.creation_timestamp, self._now())
+        return max(began, self._ungated.get(pod.metadata.uid, began)) if self._ungated else began
 
     def in_gang(self, pod: core.Pod) -> bool:
         """Whether the pod runs together with others that have not ended."""
         group = _group_of(pod)
         return bool(group) and len(self._groups.get(group, set()) | {pod.metadata.uid}) > 1
+
+
+@lru_cache(maxsize=256)
+def _ends_after_s(placement: Placement) -> tuple[float, float]:
+    """How many seconds a single pod and one of a gang wait."""
+    alone_s, together_s = (placement.patience_s(in_gang=gang) for gang in (False, True))
+    return inf if alone_s is None else alone_s, inf if together_s is None else together_s
 
 
 def _group_of(pod: core.Pod) -> str:

@@ -286,7 +286,7 @@ def shown() -> list[Requirement]:
     sample = (ROOT / "deploy/samples/requirements.yaml").read_text()
     specs = [*map(yaml.safe_load, blocks), yaml.safe_load(sample)["spec"]]
     placements = [spec["placement"] for spec in specs if "placement" in spec]
-    return [msgspec.convert(raw, Requirement) for p in placements for raw in p["requires"]]
+    return [msgspec.convert(raw, Requirement) for p in placements for raw in p.get("requires", ())]
 
 
 @pytest.mark.parametrize("requirement", shown(), ids=lambda r: r.message)
