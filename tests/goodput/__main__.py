@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fettle.config import load_settings
 from tests.goodput import cluster, results, tables
@@ -34,6 +34,7 @@ OPTIONS = (
     "checkpoint_h",
     "restart_h",
     "false_signals",
+    "packing",
 )
 
 
@@ -108,8 +109,8 @@ def _in_order(told: list[results.Result]) -> list[results.Result]:
     return sorted(told, key=lambda one: (places[one.row[:3]], CONTENDERS.index(one.contender)))
 
 
-def _title(given: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in given.items()) or "load 0.85"
+def _title(given: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in given.items()) or "load 0.85"
 
 
 def _results(runs: list[Run], *, control_plane: bool) -> Iterator[results.Result]:

@@ -59,7 +59,7 @@ async def play(scenario: Scenario, seed: int, contender: str) -> Figures:
             cluster = Cluster(replay, plane.tester, cordons=contender == "cordon")
             await cluster.create_nodes()
             async with _fettle(plane, contender) as fettle:
-                await plane.start_scheduler(_scheduler(fettle))
+                await plane.start_scheduler(_scheduler(fettle, scenario.packing))
                 return await _Run(replay, cluster, plane, fettle).figures()
 
 
@@ -324,11 +324,11 @@ def _hasty(policy: Policy) -> objects.Object:
     return plain
 
 
-def _scheduler(fettle: FettleProcess | None) -> objects.Object:
-    """Packs devices, as fleets of them do; with Fettle's entry as shipped."""
+def _scheduler(fettle: FettleProcess | None, packing: str) -> objects.Object:
+    """With Fettle's entry as shipped."""
     made = shipped.scheduler_configuration(fettle.extender_url) if fettle else {}
-    packing = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
-    fit = {"name": "NodeResourcesFit", "args": {"scoringStrategy": packing}}
+    strategy = {"type": packing, "resources": [{"name": "cpu", "weight": 1}]}
+    fit = {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}
     return made | {
         "clientConnection": {"qps": 2000, "burst": 2000},
         "percentageOfNodesToScore": 100,

@@ -1,7 +1,7 @@
 """A replay without a scheduler: pods are packed as kube-scheduler does, on a clock that jumps.
 
-It knows capacity, packing (`MostAllocated`) and an extender's filter and scores, with the weight
-that is shipped. It does not know time to bind, backoff, stale views or retries.
+It knows capacity, packing (by `NodeResourcesFit` alone) and an extender's filter and scores, with
+the weight that is shipped. It does not know time to bind, backoff, stale views or retries.
 """
 
 from __future__ import annotations
@@ -163,6 +163,7 @@ class Packer:
         self._dra = replay.scenario.dra
         self._clock = clock
         self._minder = minder
+        self._spreads = replay.scenario.packing == "LeastAllocated"
         self._generation = 0
         self._claimed: dict[str, list[Device]] = {}
         self._taken: set[Device] = set()
@@ -282,7 +283,8 @@ class Packer:
             return None
 
         def total(name: str) -> int:
-            packed = 100 * (self._used[name] + pod.gpus) // GPUS
+            used = self._used[name] + pod.gpus
+            packed = 100 * (GPUS - used if self._spreads else used) // GPUS
             return packed + FETTLE_WEIGHT * 10 * scores[name]
 
         best = max(map(total, passed))

@@ -107,6 +107,8 @@ class Scenario(NamedTuple):
       a failed job's pods are made anew.
     - `false_signals`: share of device time with a report about nothing.
     - `dra`: a DRA driver publishes the devices, instead of a device plugin.
+    - `packing`: how kube-scheduler scores what is requested of a node, `MostAllocated` or its
+      default, `LeastAllocated`.
     """
 
     nodes: int = 100
@@ -120,6 +122,7 @@ class Scenario(NamedTuple):
     false_signals: float = 0.0
     reboots: bool = False
     dra: bool = False
+    packing: str = "MostAllocated"
 
     @property
     def capacity_h(self) -> float:

@@ -164,6 +164,8 @@ class Figures:
     """The node of each pod that was bound."""
     waits_h: list[float] = field(default_factory=list)
     """Of each pod that was bound, and of those that still wait at the end."""
+    whole_waits_h: list[float] = field(default_factory=list)
+    """Those of pods that ask for a whole node."""
     bad_by_kind: Counter[str] = field(default_factory=Counter)
     failed_by_cause: Counter[str] = field(default_factory=Counter)
     state_changes: int = 0
@@ -280,7 +282,7 @@ class Replay:
         pod.node, pod.bound_h = node, self.now_h
         self.figures.bindings[pod.name] = node.name
         if self.counts:
-            self.figures.waits_h.append(self.now_h - max(pod.created_h, self.scenario.warmup_h))
+            self._count_wait(pod)
         if (fault := node.refuses) is not None:
             self._count_start(pod, [fault], visible=fault.was_reported)
             fault.was_reported = True
@@ -308,6 +310,12 @@ class Replay:
             self._doom(pod, fault)
         self._settle(pod.job)
         self._world.pod_started(pod)
+
+    def _count_wait(self, pod: Pod) -> None:
+        wait_h = self._until_h() - max(pod.created_h, self.scenario.warmup_h)
+        self.figures.waits_h.append(wait_h)
+        if pod.gpus == GPUS:
+            self.figures.whole_waits_h.append(wait_h)
 
     def _refuse(self, pod: Pod, cause: str, why: str) -> None:
         def refuse() -> None:
@@ -452,8 +460,7 @@ class Replay:
                 since_h = max(pod.bound_h, self.scenario.warmup_h)
                 self.figures.occupied += (self.scenario.hours - since_h) * pod.gpus
             elif pod.node is None:
-                since_h = max(pod.created_h, self.scenario.warmup_h)
-                self.figures.waits_h.append(self.scenario.hours - since_h)
+                self._count_wait(pod)
         return self.figures
 
 

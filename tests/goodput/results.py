@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 import msgspec
@@ -22,7 +22,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     - `useful`, `usable`, `lost`: percent: of capacity; of sound device-hours, those that did not
       idle while work waited; of capacity, work that was done again.
     - `changes`: of state, as Fettle saw it, for each real fault. `place_min`: the median time until
-      a pod was bound. `held`: device-hours in which Fettle called a sound device bad.
+      a pod was bound, `whole_wait_h` the mean for pods that ask for a whole node. `held`: device-hours in which Fettle called a sound device bad.
       `scheduler_s`: processor time of the scheduler.
     """
 
@@ -40,6 +40,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     usable: float
     changes: float
     place_min: float
+    whole_wait_h: float
     refused: int
     lost: float
     held: float = 0.0
@@ -69,6 +70,7 @@ class Numbers(NamedTuple):
     usable: float
     changes: float
     place_min: float
+    whole_wait_h: float
     refused: float
     lost: float
     held: float
@@ -91,6 +93,7 @@ def result(
         usable=100 - 100 * figures.stranded / max(1.0, figures.sound),
         changes=figures.state_changes / max(1, figures.faults),
         place_min=60 * median(figures.waits_h or [0.0]),
+        whole_wait_h=fmean(figures.whole_waits_h or [0.0]),
         refused=figures.refused,
         lost=100 * figures.lost / scenario.capacity_h,
         held=sum(figures.called_bad_while_sound.values()),

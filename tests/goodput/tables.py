@@ -16,6 +16,7 @@ HEADER = (
     "changes a fault",
     "sound, held bad, h",
     "to place, min",
+    "whole node, h",
     "refused",
 )
 _DRIVERS = {"plugin": "device plugin", "dra": "DRA"}
@@ -45,6 +46,7 @@ def _cells(contender: str, numbers: Numbers) -> Iterator[str]:
     yield f"{numbers.changes:.1f}" if fettle else "–"
     yield f"{numbers.held:.0f}" if fettle else "–"
     yield f"{numbers.place_min:.1f}"
+    yield f"{numbers.whole_wait_h:.1f}"
     yield f"{numbers.refused:.0f}" if fettle else "–"
 
 
