@@ -267,6 +267,16 @@ def _(reason: reasons.UnitsWithdrawn) -> str:
 
 
 @text.register
+def _(reason: reasons.NodeNotWhole) -> str:
+    bad = [f"{one.device} is {one.why}" for one in reason.devices[:MAX_NAMED]]
+    more = len(reason.devices) - len(bad)
+    bad += [f"{more} more"] if more else []
+    bad += [f"{reason.unnamed} withdrawn"] if reason.unnamed else []
+    needs = f"its other devices cannot serve pods that need all of its {reason.of}"
+    return f"preferred: {needs}: {', '.join(bad)}"
+
+
+@text.register
 def _(reason: reasons.OtherKubeletRefusals) -> str:
     return f"kubelet refusals for {', '.join(reason.domains)} do not count here"
 

@@ -230,6 +230,25 @@ class UnitsWithdrawn(Reason, frozen=True, gc=False):
     counted: bool = True
 
 
+class BadDevice(msgspec.Struct, frozen=True, gc=False):
+    """A device that whole-node pods cannot get; `why`: withdrawn, held, or its state."""
+
+    device: str
+    why: str
+
+
+class NodeNotWhole(Reason, frozen=True, gc=False):
+    """A note: the pod's devices here are sound, but pods that ask for all of the node's cannot be
+    placed, because of others of the same resource or driver (`of`).
+
+    `unnamed`: how many more are withdrawn. The node scores higher for it.
+    """
+
+    of: str
+    devices: tuple[BadDevice, ...]
+    unnamed: int = 0
+
+
 class OtherKubeletRefusals(Reason, frozen=True, gc=False):
     """A note: kubelet refusals for resources of these domains do not count for this pod."""
 

@@ -30,7 +30,7 @@ from fettle.scheduling.demand import Bound, Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.claims import Allocator, is_usable
 from fettle.scheduling.judge.requirements import Requirements
-from fettle.scheduling.judge.scores import MAX_SCORE, host_score
+from fettle.scheduling.judge.scores import HIGHEST_SCORE, host_score
 from fettle.scheduling.judge.verdicts import Verdict, judge
 
 MAX_FINGERPRINTS = 4096
@@ -263,7 +263,7 @@ class Table:
         self.given_up_until = inf
         self._entries: dict[str, bytes] = {}
         """The encoded scores of nodes that were asked about."""
-        self._scored: tuple[set[str], ...] = tuple(set() for _ in range(MAX_SCORE + 1))
+        self._scored: tuple[set[str], ...] = tuple(set() for _ in range(HIGHEST_SCORE + 1))
         """The names that have each score."""
         self.spent_s = 0.0
         """The work spent on this demand lately, less what it has rested since."""
@@ -491,11 +491,11 @@ class Table:
     @property
     def usual_score(self) -> int:
         """The score that the most nodes have."""
-        return max(range(MAX_SCORE + 1), key=lambda score: len(self._scored[score]))
+        return max(range(HIGHEST_SCORE + 1), key=lambda score: len(self._scored[score]))
 
     def best_among(self, names: Sequence[str], most: int) -> dict[str, int]:
         """Some of the names that have the best score of all of them, with that score."""
-        for score in range(MAX_SCORE, -1, -1):
+        for score in range(HIGHEST_SCORE, -1, -1):
             # One set is asked at a time, and mostly the first one that is not empty has them.
             if has := self._scored[score]:
                 best = list(islice(filter(has.__contains__, names), most))

@@ -286,7 +286,8 @@ async def test_explain_says_why_a_pod_does_not_preempt_where_that_would_not_help
     cluster.node("n", lost="a")
     cluster.claim("c", "a", "low")
     cluster.pod("low", "c")
-    (note,) = await noted(cluster, extender)
+    leftover, note = await noted(cluster, extender)
+    assert leftover.startswith("preferred: its other devices")
     text = "preempts nobody here: with default/low gone it would be refused: gpu/r would get "
     assert note.startswith(f"{text}{b.DRIVER}/n/a, which is Unhealthy")
-    assert await noted(cluster, extender, nodeName="n") == []
+    assert await noted(cluster, extender, nodeName="n") == [leftover]

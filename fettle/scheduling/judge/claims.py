@@ -37,6 +37,7 @@ from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge.acceptance import Acceptance, complaint, device_refusal
+from fettle.scheduling.judge.leftovers import leftover_devices
 from fettle.scheduling.judge.parts import UNDECIDED_VALUE, Choice, Part, rejected_part
 from fettle.scheduling.judge.scores import value_of_devices
 
@@ -186,6 +187,7 @@ def claims_part(
     # Where nothing can be allocated, none of them is placed either.
     counts = part.value is not None and predicted.found is AllocationStatus.FITS
     in_flight = in_flight if counts else 0
+    pools = node.pools
     for _ in range(in_flight):
         if predicted.found is not AllocationStatus.FITS:
             break
@@ -195,6 +197,8 @@ def claims_part(
             later = _predicted_part(claims, predicted, node, acceptance)
             if (value := _worth_later(later)) < (part.value or 0.0):
                 part.value, worst = value, later
+    if worst is None:
+        part.leftover = leftover_devices(part, _counting(part.devices), pools)
     if in_flight:
         note = reasons.PodsInFlight(in_flight)
         if allocator.explains and worst is not None:

@@ -10,6 +10,10 @@ from fettle.model import Aggregate, Degraded
 NEGLIGIBLE = 1e-9
 MAX_SCORE = 10
 """`MaxExtenderPriority` of k8s.io/kube-scheduler/extender/v1."""
+LEFTOVER_BONUS = 2
+"""What a node's score gains if the pod's devices are left over there (`leftovers.py`)."""
+HIGHEST_SCORE = MAX_SCORE + LEFTOVER_BONUS
+"""kube-scheduler multiplies any score by the extender's weight, without a bound: decision 0045."""
 
 
 def expected_worst(units: Mapping[float, int], count: int) -> float:

@@ -21,7 +21,7 @@ from fettle.scheduling.judge.claims import (
     has_unacceptable_device,
 )
 from fettle.scheduling.judge.parts import Choice, Part, node_part, rejected_part, undecided_part
-from fettle.scheduling.judge.scores import host_score
+from fettle.scheduling.judge.scores import LEFTOVER_BONUS, host_score
 from fettle.scheduling.judge.units import units_part
 
 LAST_SCORE = 2
@@ -30,7 +30,7 @@ and all others that fit do."""
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """A node's answer to a demand; `score` is the extender's 0..10.
+    """A node's answer to a demand; `score` is the extender's, 0 to `HIGHEST_SCORE`.
 
     - `refusals` are Fettle's. `overruled` would be, but for causes that a breaker set aside; the
       node comes after all others. So does one with `conceded`: they would be refusals, had the pod
@@ -155,6 +155,9 @@ def combine(
         provoked=max(health.provoked for health in counted),
         last=last,
     )
+    leftovers = [] if last else [p.leftover for p in parts if p.leftover is not None]
+    if leftovers:
+        score += LEFTOVER_BONUS
     if overruled:
         score = min(score, LAST_SCORE)
     elif (acceptance.set_aside or acceptance.patience_over) and not last:
@@ -168,6 +171,6 @@ def combine(
         rejected=rejected,
         overruled=overruled,
         devices=devices,
-        notes=tuple(note for p in parts for note in p.notes),
+        notes=(*(note for p in parts for note in p.notes), *leftovers),
         near_refusal=near_refusal and not refusals,
     )

@@ -290,7 +290,10 @@ def test_the_summary_does_not_name_the_evidence_of_a_withdrawn_unit() -> None:
     answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
     resolved = Policies().resolve({}, {}, {}, {})
     value = explain_pod("ns/p", resolved, demand, {"n": answer}, b.view(node))["nodes"]["n"]
-    assert summary(value) == f"{b.RESOURCE}: 1 of 8 withdrawn by the device plugin: GPU-a"
+    assert summary(value) == (
+        f"{b.RESOURCE}: 1 of 8 withdrawn by the device plugin: GPU-a; preferred: its other devices "
+        f"cannot serve pods that need all of its {b.RESOURCE}: GPU-a is withdrawn"
+    )
     (unit,) = value["units"]
     assert unit["about"] == "withdrawn by the device plugin"
     printed: list[str] = []
@@ -307,7 +310,7 @@ def test_units_that_a_plugin_no_longer_counts_are_not_counted_as_its_capacity() 
     node = msgspec.structs.replace(before, plugins={b.RESOURCE: plugin})
     demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 1),))
     note = f"{b.RESOURCE}: no longer offered by the device plugin, which has 7: GPU-a"
-    assert answer_to(demand, node)["notes"] == [note]
+    assert answer_to(demand, node)["notes"][0] == note
     (listed,) = list_nodes(b.view(node))
     (unit,) = listed["resources"][0]["units"]
     assert unit["about"] == "no longer offered by the device plugin"

@@ -41,6 +41,7 @@ VALUES: dict[Any, Any] = {
     "Unmodelled": Unmodelled.POOLS_OF_1_34,
     "SliceOrderCause": SliceOrderCause.SEVERAL_SLICES,
     "Obstacles": Obstacles(reasons.DeviceAllocated(), 2),
+    "BadDevice": reasons.BadDevice("gpu-3", "held"),
     "DeviceScore": reasons.DeviceScore(DEVICE, 0.5),
     "HeldDevice": reasons.HeldDevice(DEVICE, SOUND),
     "ValuesWithDevices": reasons.ValuesWithDevices((("c/a", 1), ("c/b", 2)), 1),

@@ -299,7 +299,7 @@ async def test_pods_in_flight_lower_a_score_and_refuse_nothing() -> None:
     cluster.show({"a": gpu_node("a", 1.0, 0.1), "b": gpu_node("b", 1.0, 1.0)})
     now = await cluster.answers.judged(anything())
     later = await cluster.answers.judged(anything(in_flight=1))
-    assert (now.verdicts["a"].score, later.verdicts["a"].score) == (10, 0)
+    assert (now.verdicts["a"].score, later.verdicts["a"].score) == (12, 0)
     assert (now.verdicts["b"].score, later.verdicts["b"].score) == (10, 10)
     assert not later.refused
 
@@ -318,7 +318,7 @@ async def test_pods_in_flight_use_up_shared_counters_too() -> None:
         )
         return msgspec.structs.replace(view, published=published)
 
-    for slices, score in ((2, 0), (1, 10)):
+    for slices, score in ((2, 0), (1, 12)):
         pool = b.pool(partition("a", 1.0), partition("b", 0.1))
         pool = msgspec.structs.replace(pool, counters={("gpu", "slices"): slices})
         cluster = Cluster()
