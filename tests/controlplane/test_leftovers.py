@@ -5,6 +5,8 @@ The scheduler's own scores prefer the node with the most idle processors: that i
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
@@ -17,17 +19,20 @@ STRICT = {"fettle.dev/policy": "training"}
 SMALL = {"gpu": "one-gpu"}
 
 
-async def until_seen(api: Api, fettle: FettleProcess, probe: Object) -> str:
-    """Why the broken node is preferred, once Fettle has seen both nodes."""
+async def until_seen(api: Api, fettle: FettleProcess, probe: Object) -> dict[str, Any]:
+    """What Fettle says of each node for a pod like the probe, once it has seen both."""
     await api.create({**probe, "spec": {**probe["spec"], "schedulerName": "nobody"}})
-    seen = await waiting.wait_until(
+    return await waiting.wait_until(
         lambda: scores(fettle, "probe"),
         lambda found: found.keys() == {"broken", "whole"},
         what="Fettle sees both nodes",
     )
-    assert seen["whole"]["score"] == 10
-    assert seen["broken"]["score"] > 10
-    return str(seen["broken"]["notes"][-1])
+
+
+def is_preferred(verdicts: dict[str, Any], why: str) -> bool:
+    note = f"preferred: its other devices cannot serve pods that need all of its {why}"
+    broken, whole = verdicts["broken"], verdicts["whole"]
+    return broken["score"] > whole["score"] == 10 and note in broken["notes"]
 
 
 async def test_pods_fill_the_node_with_a_withdrawn_gpu_and_leave_the_whole_one_to_who_needs_it(
@@ -37,11 +42,11 @@ async def test_pods_fill_the_node_with_a_withdrawn_gpu_and_leave_the_whole_one_t
     await create_node(api, objects.node("whole", 8, cpu="128"))
     fettle = await start_fettle("extender")
     await register_extender(control_plane, fettle)
+    verdicts = await until_seen(api, fettle, objects.pod("probe", gpus=1))
     for number in range(7):
         await api.create(objects.pod(f"small-{number}", gpus=1, cpu="4", annotations=STRICT))
         assert await waiting.bound(api, f"small-{number}") == "broken"
-    why = await until_seen(api, fettle, objects.pod("probe", gpus=1))
-    assert why.endswith("cannot serve pods that need all of its nvidia.com/gpu: 1 withdrawn")
+    assert is_preferred(verdicts, "nvidia.com/gpu: 1 withdrawn")
 
     await api.create(objects.pod("large", gpus=8, cpu="4", annotations=STRICT))
     assert await waiting.bound(api, "large") == "whole"
@@ -59,14 +64,13 @@ async def test_claims_fill_the_node_with_a_tainted_gpu_and_leave_the_whole_one_t
     await control_plane.start_controller_manager()
     fettle = await install(control_plane, api, start_fettle)
     probe = objects.pod("probe", templates=SMALL)
-    assert (await until_seen(api, fettle, probe)).endswith(
-        "cannot serve pods that need all of its gpu.nvidia.com: "
-        "gpu.nvidia.com/broken/gpu-3 is Unhealthy"
-    )
+    verdicts = await until_seen(api, fettle, probe)
     for number in range(7):
         small = objects.pod(f"small-{number}", templates=SMALL, annotations=STRICT, cpu="4")
         await api.create(small)
         assert await waiting.bound(api, f"small-{number}") == "broken"
+    why = "gpu.nvidia.com: gpu.nvidia.com/broken/gpu-3 is Unhealthy"
+    assert is_preferred(verdicts, why)
 
     await api.create(objects.pod("large", templates={"gpu": "eight-gpus"}, annotations=STRICT))
     assert await waiting.bound(api, "large") == "whole"

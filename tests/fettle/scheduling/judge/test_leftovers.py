@@ -82,6 +82,7 @@ def test_a_node_is_not_preferred_if_it_is_whole_or_the_pod_may_get_a_bad_unit(
 
 def test_a_pod_that_asks_for_the_whole_node_is_not_concerned() -> None:
     assert not is_preferred(units(INFERENCE, 8), WITHDRAWN)
+    assert not is_preferred(units(INFERENCE, 8), HELD)
     assert not is_preferred(request(INFERENCE, 3), SOUND_BEFORE_BAD)
 
 
@@ -130,6 +131,12 @@ def test_whoever_gets_a_tainted_device_by_toleration_does_not_prefer_its_node() 
     health = msgspec.structs.replace(worn, evidence=(Weighed(tainted, 0.9),))
     devices = [msgspec.structs.replace(b.device(name), health=health) for name in "ab"]
     assert not is_preferred(request(INFERENCE, tolerations=everything), dra(*devices))
+
+
+def test_a_node_is_not_preferred_where_something_else_is_in_the_way() -> None:
+    unsettled = (reasons.ClaimNotFound("c"),)
+    demand = msgspec.structs.replace(units(INFERENCE), unsettled=unsettled)
+    assert not is_preferred(demand, WITHDRAWN)
 
 
 def test_a_breaker_keeps_its_nodes_last() -> None:
