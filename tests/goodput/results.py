@@ -21,9 +21,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     - `useful`, `usable`, `lost`: percent: of capacity; of sound device-hours, those that did not
       idle while work waited; of capacity, work that was done again.
-    - `changes`: of state, as Fettle saw it, for each real fault. `place_min`: the median time until
-      a pod was bound, `whole_wait_h` the mean for pods that ask for a whole node. `held`: device-hours in which Fettle called a sound device bad.
-      `scheduler_s`: processor time of the scheduler.
+    - `changes`: of state, as Fettle saw it, for each real fault. `held`: device-hours in which
+      Fettle called a sound device bad.
+    - `place_min`: the median time until a pod was bound. `whole_wait_h`: the mean for pods that ask
+      for a whole node. `scheduler_s`: processor time of the scheduler.
     """
 
     setting: str
