@@ -47,13 +47,14 @@ def test_device_hours_begin_where_the_report_does() -> None:
 
 def test_it_says_as_plainly_where_fettle_would_have_been_wrong() -> None:
     well = observed(placed=placed(HOUR, "NodeHeld"), became=Became.SUCCEEDED, became_at=2 * HOUR)
+    runs = observed("runs", placed=placed(NOW - HOUR, "NodeHeld"), became=Became.RUNNING)
     soon = observed("soon", placed=placed(NOW - 60, "NodeHeld"), became=Became.RUNNING)
     right = observed("right", placed=placed(HOUR, "NodeHeld"), became=Became.FAILED, end="Xid")
     right.became_at = 2 * HOUR
     missed = observed("missed", placed=placed(HOUR), became=Became.FAILED, end="exit code 1")
     missed.became_at = 2 * HOUR
-    wrong = report(well, soon, right, missed)["wrong"]
-    assert [row["pod"] for row in wrong["ranWell"]] == ["default/p"]
+    wrong = report(well, runs, soon, right, missed)["wrong"]
+    assert [row["pod"] for row in wrong["ranWell"]] == ["default/runs", "default/p"]
     assert [(row["pod"], row["end"]) for row in wrong["failedUnseen"]] == [
         ("default/missed", "exit code 1")
     ]
@@ -79,7 +80,8 @@ def test_pods_are_counted_by_reason_with_what_became_of_them() -> None:
     one = decision(decided=Decided.NARROWED, reasons={"NodeHeld": 2}, became=Became.SUCCEEDED)
     two = decision("q", decided=Decided.NARROWED, reasons={"NodeHeld": 5}, became=Became.RUNNING)
     one.became_at = 2000.0
-    (row,) = report(one, two)["keptAway"]
+    fewer = decision("q", reasons={"NodeHeld": 3}, at=1001.0, became=Became.RUNNING)
+    (row,) = report(one, two, fewer)["keptAway"]
     assert (row["reason"], row["pods"], row["nodes"]) == ("NodeHeld", 2, 5)
     assert row["became"] == {"succeeded": 1, "running": 1}
 
