@@ -46,13 +46,15 @@ class UnitView(msgspec.Struct, frozen=True, gc=False):
 class PluginView(msgspec.Struct, frozen=True, gc=False):
     """An extended resource on a node: how many units exist, and how many may be allocated.
 
-    `units` are only the devices with an identity that some evidence names.
+    `units` are only the devices with an identity that some evidence names. If there are any,
+    `others_held` is how many other units live pods are known to hold.
     """
 
     resource: str
     capacity: int
     allocatable: int
     units: tuple[UnitView, ...] = ()
+    others_held: int = 0
 
     @property
     def withdrawn(self) -> int:

@@ -231,9 +231,11 @@ def plugin_views(
     """The resources, with the units that some evidence names."""
     views = {one.resource: one for one in found}
     if placing.by_resource:
-        for name, units in _NodeUnits(views, placing, known).named().items():
+        of_node = _NodeUnits(views, placing, known)
+        for name, units in of_node.named().items():
             one = views[name]
-            views[name] = PluginView(name, one.capacity, one.allocatable, units)
+            others = max(0, of_node.held(name) - sum(unit.allocated for unit in units))
+            views[name] = PluginView(name, one.capacity, one.allocatable, units, others)
     return views
 
 
@@ -275,6 +277,10 @@ class _NodeUnits:
             resource: tuple(of[gpu] for gpu in self._homes if gpu in of)
             for resource, of in views.items()
         }
+
+    def held(self, resource: str) -> int:
+        """How many units of it live pods are known to hold."""
+        return sum(number for (name, _), number in self._held.items() if name == resource)
 
     def _withdrawal_order(self, gpu: Gpu) -> tuple[bool, float]:
         """What most likely has been withdrawn sorts first."""

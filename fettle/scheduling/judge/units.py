@@ -47,7 +47,7 @@ def free_units(plugin: PluginView, least: int) -> Draw:
     """The units that are not known to be in use. The scheduler has found at least `least` free."""
     # Only a pod's status names the units in use. Where it does not, a random part of the units is
     # free, and a draw from a random part is a draw from the whole.
-    used = sum(min(unit.left, unit.allocated) for unit in plugin.units)
+    used = plugin.others_held + sum(min(unit.left, unit.allocated) for unit in plugin.units)
     if plugin.allocatable - used < least:
         # A pod has ended that seems to hold units still. It may have held any of them.
         return _draw([(unit.health, unit.left) for unit in plugin.units], least)

@@ -203,6 +203,19 @@ def test_a_replica_that_the_kubelet_names_is_its_gpu(fleet: Fleet, resource: str
     assert drawn.rest == 0
 
 
+def test_units_that_pods_hold_are_in_no_draw_though_nothing_is_said_of_them(fleet: Fleet) -> None:
+    """Seven of eight are held, so whoever asks for one gets the bad one."""
+    fleet.put(kinds.NODE, node("GPU-0", capacity={GPU: 8}))
+    for i in range(1, 8):
+        fleet.put(kinds.POD, held_of(GPU, f"p{i}", {f"GPU-{i}": "Healthy"}))
+    plugin = fleet.look().nodes["n"].plugins[GPU]
+    drawn = free_units(plugin, 1)
+    assert ([number for _, number in drawn.named], drawn.rest) == ([1], 0)
+    fleet.inventory.remove(kinds.POD, "default/p1", fleet.now)
+    drawn = free_units(fleet.look().nodes["n"].plugins[GPU], 1)
+    assert ([number for _, number in drawn.named], drawn.rest) == ([1], 1)
+
+
 def test_a_gpu_goes_by_its_best_name(fleet: Fleet) -> None:
     named = node("GPU-1", capacity={RENAMED: 8})
     named["status"]["conditions"][0]["message"] += (

@@ -46,6 +46,11 @@ def test_as_many_units_are_free_as_the_scheduler_found_the_worst_of_those_that_s
     assert free_units(eight, 8) == Draw(((DEAD, 1),), 7)
 
 
+def test_the_only_unit_that_no_pod_holds_is_the_draw() -> None:
+    plugin = PluginView("r", 8, 8, (UnitView("a", DEAD),), others_held=7)
+    assert free_units(plugin, 1) == Draw(((DEAD, 1),), 0)
+
+
 def test_if_more_units_are_known_than_exist_the_worst_ones_count() -> None:
     worn = b.health(0.5)
     plugin = PluginView("r", 2, 2, (UnitView("a", worn, count=2), UnitView("b", DEAD)))
