@@ -357,7 +357,7 @@ def summary(value: dict[str, Any]) -> str:
         ("overruled", "allowed by the breaker: "),
         ("conceded", "as the last choice: "),
     ):
-        if value[part]:
+        if value.get(part):
             more = f" (+{len(value[part]) - 1} more)" if len(value[part]) > 1 else ""
             anyway = value["unfit"][:1] if part == "refusals" else ()
             beside = (f"no fit anyway: {why}" for why in anyway)
