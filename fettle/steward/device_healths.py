@@ -25,6 +25,8 @@ NOTICEABLE = 0.05
 """A smaller change of scores alone is not written: readers can tell how evidence fades."""
 LOOK_S = 1.0
 _RETRY_S = 30.0
+SHOWN_WITHIN_S = 10.0
+"""What was written and is not shown for so long was deleted before the watch could show it."""
 _COLLECTION = kinds.DEVICE_HEALTH.path
 _SEVERITY = {State.UNHEALTHY: 3, State.DEGRADED: 2, State.UNKNOWN: 1, State.HEALTHY: 0}
 
@@ -130,12 +132,15 @@ class PendingWrites:
         self._stored: dict[str, DeviceHealth] = {}
         """The newest version of each object that we know of: read, or written by us."""
         self._seen: Mapping[str, DeviceHealth] = {}
+        self._unseen: dict[str, float] = {}
+        """Since when each object that we wrote is not shown."""
         self._wanted: dict[str, DeviceHealth | None] = {}
         self.basis = -1
 
     def look(self, view: View, changed: Iterable[str] | None, now: float) -> None:
         """Take a view. `changed` are the nodes that differ since the last look; None if all may."""
         names = {*self._take(view.device_healths), *(view.nodes if changed is None else changed)}
+        names.update(self._forget_deleted(now))
         if self.basis != view.basis or names:
             for pool in self._inventory.recall_pools(self._stored, now):
                 self._compare(pool.metadata.name, pool)
@@ -159,6 +164,15 @@ class PendingWrites:
                 self._stored[name] = one
                 yield name
         self._seen = stored
+
+    def _forget_deleted(self, now: float) -> Iterator[str]:
+        """The names of the objects that were deleted before the watch showed them."""
+        unseen = self._stored.keys() - self._seen.keys()
+        self._unseen = {name: self._unseen.get(name, now) for name in unseen}
+        for name, since in self._unseen.items():
+            if now - since > SHOWN_WITHIN_S:
+                del self._stored[name]
+                yield name
 
     def _compare(self, name: str, wanted: DeviceHealth | None) -> None:
         stored = self._stored.get(name)

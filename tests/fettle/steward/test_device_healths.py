@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from fettle.api.meta import ObjectMeta
 from fettle.config import Settings
 from fettle.model import State
 from fettle.serve.serving import Runtime
-from fettle.steward.device_healths import is_as_good
+from fettle.steward.device_healths import SHOWN_WITHIN_S, PendingWrites, is_as_good
+from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.serve.runtimes import serve_options
 
@@ -85,6 +86,29 @@ def test_a_score_that_moved_by_less_than_a_twentieth_is_not_written_again() -> N
     assert not is_as_good(stored, health(0.5, State.UNHEALTHY))
     edited = msgspec.structs.replace(stored.status, checksum="edited")
     assert not is_as_good(msgspec.structs.replace(stored, status=edited), stored)
+
+
+class Knows:
+    """Of every node, that it is degraded."""
+
+    def recall(self, name: str, before: DeviceHealth | None, now: float) -> DeviceHealth | None:
+        return health(0.5)
+
+    def recall_pools(
+        self, before: Mapping[str, DeviceHealth], now: float
+    ) -> Iterator[DeviceHealth]:
+        return iter(())
+
+
+def test_what_was_deleted_before_the_watch_showed_it_is_written_again() -> None:
+    pending, view = PendingWrites(Knows()), b.view(b.node("n"))
+    pending.look(view, None, 100.0)
+    pending.written("n", pending.wanted("n"))
+    pending.look(view, (), 101.0)
+    pending.look(view, (), 101.0 + SHOWN_WITHIN_S)
+    assert pending.most_urgent(9) == []
+    pending.look(view, (), 102.0 + SHOWN_WITHIN_S)
+    assert pending.most_urgent(9) == ["n"]
 
 
 async def test_the_worst_is_written_first_and_the_rest_at_a_bounded_rate(
