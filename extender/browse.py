@@ -132,7 +132,8 @@ class Browse:
         notes += [one for one in self._answers.set_aside() if name in one.policies]
         if demand is not None:
             notes += self._notes_about(key, pod)
-            if (patience := self._answers.patience(pod)) is not None:
+            concerns = any(one.refusals or one.conceded for one in verdicts.values())
+            if concerns and (patience := self._answers.patience(pod)) is not None:
                 notes.append(patience)
             if demand.mode is not Mode.ENFORCE:
                 notes.insert(0, reasons.NotEnforced(demand.mode, resolved.mode.origin))

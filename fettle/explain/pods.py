@@ -183,6 +183,7 @@ def explain_pod(
             "minScore": placement.min_score,
             "degraded": str(placement.degraded),
             "aggregate": str(placement.aggregate),
+            "maxRisk": placement.max_risk,
             "patience": placement.patience,
             "gangPatience": placement.gang_patience,
             "warnings": list(resolved.warnings),

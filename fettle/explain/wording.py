@@ -216,6 +216,15 @@ def _(reason: reasons.TooFewAcceptableUnits) -> str:
 
 
 @text.register
+def _(reason: reasons.RiskTooHigh) -> str:
+    return (
+        f"{reason.resource}: {reason.acceptable} acceptable of {reason.drawn} that the device "
+        f"plugin may give, {reason.requested} requested: a bad one at {100 * reason.risk:.3g} %, "
+        f"more than {100 * reason.max_risk:.3g} %; the worst is {describe_state(reason.health)}"
+    )
+
+
+@text.register
 def _(reason: reasons.UnitsWorthTooLittle) -> str:
     worst = describe_state(reason.health)
     return (
@@ -898,16 +907,16 @@ def _(reason: reasons.FettleNotReady) -> str:
 def _(reason: reasons.PatienceLasts) -> str:
     gang = ", as one of a gang," if reason.in_gang else ""
     return (
-        f"it waits for Healthy devices{gang} until {_moment(reason.until)}; then it takes Degraded "
-        "ones"
+        f"it waits for sound devices{gang} until {_moment(reason.until)}; then it takes Degraded "
+        "ones, or a higher risk"
     )
 
 
 @text.register
 def _(reason: reasons.PatienceOver) -> str:
     return (
-        f"it has waited for Healthy devices until {_moment(reason.since)}; since then it takes "
-        "Degraded ones where nothing better is left"
+        f"it has waited for sound devices until {_moment(reason.since)}; since then it takes "
+        "Degraded ones, or a higher risk, where nothing better is left"
     )
 
 

@@ -108,12 +108,13 @@ class Placement(Section, frozen=True, kw_only=True):
     """Which devices are acceptable.
 
     `min_score` (0..1) applies to each device and to their aggregate. The devices that a pod would
-    get, and its node, must meet all of `requires`.
+    get, and its node, must meet all of `requires`. `max_risk` (0..1): how likely a device plugin
+    may give the pod a unit that is not acceptable.
 
-    `patience` is how long a pod that refuses Degraded devices waits for others, `gang_patience` the
+    `patience` is how long a pod waits that refuses Degraded devices or a risk, `gang_patience` the
     same for a pod of a gang (None: as `patience`). After that it takes Degraded ones, whatever
-    their score, where nothing better is left. None: it waits without end. Both are durations such
-    as `90s`, `30m` or `1h30m`.
+    their score, and any risk, where nothing better is left. None: it waits without end. Both are
+    durations such as `90s`, `30m` or `1h30m`.
     """
 
     min_score: float = 0.3
@@ -121,19 +122,22 @@ class Placement(Section, frozen=True, kw_only=True):
     unknown: Unknown = Unknown.ALLOW
     aggregate: Aggregate = Aggregate.MEAN
     requires: tuple[Requirement, ...] = ()
+    max_risk: float = 1.0
     patience: str | None = None
     gang_patience: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_score <= 1:
             raise ValueError(f"minScore must be between 0 and 1, not {self.min_score}")
+        if not 0 <= self.max_risk <= 1:
+            raise ValueError(f"maxRisk must be between 0 and 1, not {self.max_risk}")
         for field, value in (("patience", self.patience), ("gangPatience", self.gang_patience)):
             if value is not None:
                 field_checks.seconds(field, value)
-                if self.degraded is not Degraded.REFUSE:
+                if self.degraded is not Degraded.REFUSE and self.max_risk == 1:
                     raise ValueError(
-                        f"{field} needs degraded: Refuse, not {self.degraded}: a pod that may have "
-                        "Degraded devices at once waits for no others"
+                        f"{field} needs degraded: Refuse, not {self.degraded}, or a maxRisk below "
+                        "1: a pod that may have Degraded devices at any risk waits for no others"
                     )
 
     @property
@@ -151,7 +155,12 @@ class Placement(Section, frozen=True, kw_only=True):
     def after_patience(self) -> "Placement":
         """What is acceptable after so long a wait: Degraded devices too, never Unhealthy ones."""
         return msgspec.structs.replace(
-            self, min_score=0.0, degraded=Degraded.ALLOW, patience=None, gang_patience=None
+            self,
+            min_score=0.0,
+            degraded=Degraded.ALLOW,
+            max_risk=1.0,
+            patience=None,
+            gang_patience=None,
         )
 
 
@@ -296,8 +305,9 @@ TRAINING = Policy(
         min_score=0.8,
         degraded=Degraded.REFUSE,
         aggregate=Aggregate.MIN,
-        patience="10m",
-        gang_patience="2h",
+        max_risk=0.1,
+        patience="2h",
+        gang_patience="4h",
     ),
     tolerations=Tolerations(not_ready_seconds=60, unreachable_seconds=60),
     failure=Failure(ignore_disruptions=True, on_device_failure=OnDeviceFailure.MARK),

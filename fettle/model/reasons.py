@@ -168,6 +168,22 @@ class TooFewAcceptableUnits(Reason, frozen=True, gc=False):
     min_score: float
 
 
+class RiskTooHigh(Reason, frozen=True, gc=False):
+    """The device plugin is too likely to give the pod a unit that is not acceptable.
+
+    Of `drawn` units so many are `acceptable`. `risk` (0..1) is above `max_risk`. `health` is that
+    of the worst unit.
+    """
+
+    resource: str
+    acceptable: int
+    drawn: int
+    requested: int
+    risk: float
+    max_risk: float
+    health: Health
+
+
 class UnitsWorthTooLittle(Reason, frozen=True, gc=False):
     """What a draw of units is worth is below the policy's minimum."""
 

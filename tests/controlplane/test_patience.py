@@ -65,7 +65,7 @@ async def test_a_pod_takes_a_degraded_device_when_its_patience_ends_and_says_so_
     assert lasts["code"] == "PatienceLasts"
     created = (await api.get("pods", "waits"))["metadata"]["creationTimestamp"]
     assert lasts["until"] == datetime.fromisoformat(created).timestamp() + PATIENCE_S
-    assert "it waits for Healthy devices until " in lasts["text"]
+    assert "it waits for sound devices until " in lasts["text"]
     assert "then it takes Degraded ones" in lasts["text"]
 
     told = await waiting.wait_until(

@@ -6,6 +6,7 @@ withdrawn are never drawn. Verdicts, the breaker and metrics all count by this m
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import exp, lgamma
 from typing import NamedTuple
 
 from fettle.api import core
@@ -118,7 +119,18 @@ def _refusal(
         return reasons.UnitsWorthTooLittle(
             units.resource, units.count, size, counted, placement.min_score, worst
         )
+    risk = 1.0 - exp(_ways(sound, units.count) - _ways(size, units.count)) if refused else 0.0
+    if risk > placement.max_risk:
+        worst = min((health for health, _ in refused), key=lambda h: h.proven)
+        return reasons.RiskTooHigh(
+            units.resource, sound, size, units.count, risk, placement.max_risk, worst
+        )
     return None
+
+
+def _ways(size: int, count: int) -> float:
+    """The logarithm of how many draws there are; a resource may have billions of units."""
+    return lgamma(size + 1) - lgamma(count + 1) - lgamma(size - count + 1)
 
 
 def _withdrawn(plugin: PluginView) -> list[Reason]:

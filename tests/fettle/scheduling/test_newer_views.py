@@ -62,7 +62,7 @@ async def test_a_node_is_judged_although_another_was_removed_meanwhile() -> None
     cluster.show(sound | ill)
     async with kept_complete(cluster.answers):
         for number in range(SHARED):
-            assert cluster.answers.at_once(PLUGIN, ["a", "b"])
+            await cluster.answers.judged(PLUGIN, ["a", "b"])
             if number == SHARED - 1:
                 cluster.show({"a": sound["a"]} | ill)
             cluster.answers.answered(PLUGIN, POD)

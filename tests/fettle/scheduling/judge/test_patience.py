@@ -61,7 +61,7 @@ def test_what_the_policy_accepts_comes_before_the_last_choice() -> None:
     assert late(units(TRAINING, 8), b.node(gpus=8)).score == 10
     assert late(units(TRAINING, 8), worst).score > LAST_SCORE
     # A pod that gets the bad unit with a small chance only is refused nothing, before as after.
-    assert late(units(TRAINING), b.node(gpus=8, units={"GPU-a": 0.5})).conceded == ()
+    assert late(units(TRAINING), b.node(gpus=16, units={"GPU-a": 0.5})).conceded == ()
 
 
 def test_a_low_score_alone_is_waited_for_as_well() -> None:

@@ -34,8 +34,31 @@ def test_a_sound_node_gets_the_full_score() -> None:
 
 def test_one_bad_unit_among_eight_lowers_the_score_by_the_chance_to_draw_it() -> None:
     node = b.node(gpus=8, units={"GPU-a": 0.2})
-    assert verdict(units(TRAINING, 1), node).value == pytest.approx(0.9)
-    assert verdict(units(TRAINING, 1), node).fits
+    assert verdict(units(INFERENCE, 1), node).value == pytest.approx(0.9)
+    assert verdict(units(INFERENCE, 1), node).fits
+
+
+def test_a_risk_above_that_of_the_policy_is_refused() -> None:
+    node = b.node(gpus=8, units={"GPU-a": 0.2})
+    answer = verdict(units(TRAINING, 1), node)
+    assert text(answer.refusals[0]) == (
+        "example.com/gpu: 7 acceptable of 8 that the device plugin may give, 1 requested: a bad "
+        "one at 12.5 %, more than 10 %; the worst is Unhealthy (0.20): a fault"
+    )
+    assert verdict(units(TRAINING, 1), b.node(gpus=11, units={"GPU-a": 0.2})).fits
+    assert not verdict(units(TRAINING, 2), b.node(gpus=11, units={"GPU-a": 0.2})).fits
+
+
+def test_once_its_patience_is_over_a_pod_takes_a_risk_as_its_last_choice() -> None:
+    demand = msgspec.structs.replace(units(TRAINING, 1), patience_over=True)
+    acceptance = Acceptance(TRAINING.placement, patience_over=True)
+    risky, dead = (
+        judge(demand, node, acceptance, Allocator(every_device))
+        for node in (b.node(gpus=8, units={"GPU-a": 0.2}), b.node(gpus=1, units={"GPU-a": 0.2}))
+    )
+    assert (risky.fits, risky.score) == (True, LAST_SCORE)
+    assert risky.conceded
+    assert not dead.fits
 
 
 def test_training_refuses_a_draw_that_must_contain_a_bad_unit() -> None:
