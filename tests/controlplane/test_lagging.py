@@ -87,6 +87,7 @@ async def test_a_pod_is_judged_by_what_the_one_before_it_was_given_a_moment_ago(
         for name in (first, second):
             await api.delete("pods", name, grace_s=0)
         await hold(api, "first", None)
+        await asyncio.sleep(0.3)  # everybody knows that
 
 
 @pytest.mark.usefixtures("registered")

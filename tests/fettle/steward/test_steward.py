@@ -137,10 +137,13 @@ async def test_a_node_that_becomes_allowed_wakes_pods_by_a_claim_of_our_own(
             "create resourceclaims",
             "patch resourceclaims",
         ]
-        claim = cluster.api.objects["resourceclaims"][CLAIM]
-        assert claim["metadata"]["annotations"]["fettle.dev/woken-at"] == (
-            "2023-11-14T22:13:20.500000Z"
-        )
+        claims = cluster.api.objects["resourceclaims"]
+        mark = "fettle.dev/woken-at"
+        await until(
+            lambda: mark in claims[CLAIM]["metadata"]["annotations"]
+        )  # asked for, then done
+        claim = claims[CLAIM]
+        assert claim["metadata"]["annotations"][mark] == "2023-11-14T22:13:20.500000Z"
         (request,) = claim["spec"]["devices"]["requests"]
         assert re.fullmatch(r"[a-z0-9.-]+", request["exactly"]["deviceClassName"])
 

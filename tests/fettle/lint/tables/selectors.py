@@ -179,16 +179,16 @@ CASES = [
     ),
     Case(
         "FTL006",
-        "a number compared with text in a class",
-        api.device_class("third", selectors=[ASKS_FIRST, device('index == "3"')]),
-        "compares gpu.nvidia.com/index with a string",
+        "a version compared as text",
+        claim(exactly(selectors=[device('driverVersion > "550.1.2"')])),
+        "no such overload",
         severity="Deny",
     ),
     Case(
         "FTL006",
-        "a version compared as text",
-        claim(exactly(selectors=[device('driverVersion > "550.1.2"')])),
-        "no such overload",
+        "a number compared with text in a class",
+        api.device_class("third", selectors=[ASKS_FIRST, device('index == "3"')]),
+        "compares gpu.nvidia.com/index with a string",
         severity="Deny",
     ),
     Case(
