@@ -7,18 +7,17 @@ stood fades, and what was latched stays. Knows nothing of scores and states.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime
-from operator import attrgetter
 
 import msgspec
 
 from fettle.api.device_healths import StoredEvidence, StoredReport
 from fettle.api.meta import rfc3339_at, unix_s
 from fettle.health import fading, memory
-from fettle.health.fading import NEGLIGIBLE, Fading, Past, Repair
+from fettle.health.fading import Fading, Past, Repair
+from fettle.health.fading_sums import FadingSums, SumKey, sum_key
 from fettle.health.reporters import (
-    Cause,
     EvidenceIndex,
     EvidenceTopic,
     Reporter,
@@ -222,10 +221,10 @@ class Ledger:
         """All that is known of a subject, as it is stored."""
         for (name, _), evidence in sorted(self._standing.of(subject).items()):
             yield memory.stored_standing(self._reporters[name], evidence)
-        told: dict[_SumKey, list[tuple[Evidence, StoredReport]]] = defaultdict(list)
+        told: dict[SumKey, list[tuple[Evidence, StoredReport]]] = defaultdict(list)
         for (name, _), event in self._events.of(subject).items():
             uid, at = self._reporters[name].uid, memory.time_of(event.observed_at)
-            told[_sum_key(event)].append((event, StoredReport(by=name, uid=uid, at=at)))
+            told[sum_key(event)].append((event, StoredReport(by=name, uid=uid, at=at)))
         for key, one in self._fading.of(subject, now):
             reports = [report for _, report in told.pop(key, ())]
             yield memory.stored_sum(one, reports + self._left(subject, one))
@@ -240,7 +239,7 @@ class Ledger:
         if last is None:
             return []
         left = any(
-            (t.subject, t.cause) == (subject, _sum_key(one.evidence)[0]) for t in last.orphaned
+            (t.subject, t.cause) == (subject, sum_key(one.evidence)[0]) for t in last.orphaned
         )
         return [StoredReport(by=last.name, uid=last.uid, left=True)] if left else []
 
@@ -277,14 +276,14 @@ class Ledger:
         noted_at = self._noted_at.get(subject)
         if noted_at is not None and (starting or noted_at >= observed_at):
             return self._changed
-        sums: dict[_SumKey, Fading] = {}
+        sums: dict[SumKey, Fading] = {}
         for one in stored:
             if not memory.is_possible(one, now):
                 continue
             evidence = memory.evidence_of(one, subject)
             topic = topic_of(evidence)
             if memory.is_fading(one):
-                sums[_sum_key(evidence)] = memory.sum_of(one, evidence, now)
+                sums[sum_key(evidence)] = memory.sum_of(one, evidence, now)
                 for report in one.reports:
                     self._adopt_report(report, evidence, topic, now)
             elif starting and self._is_still_a_rule(evidence):
@@ -570,13 +569,6 @@ class Ledger:
             self._reporters[reporter.name] = reporter
 
 
-_SumKey = tuple[Cause, float, str]
-
-
-def _sum_key(event: Evidence) -> _SumKey:
-    return (event.source, event.family), event.half_life_s, event.witness
-
-
 REBOOT, REMEDIATION = "a reboot", "the monitor's remediation"
 
 
@@ -591,113 +583,3 @@ def _is_about(repair: StatedRepair, subject: Subject) -> bool:
         same = (meant.node, meant.resource) == (subject.node, subject.resource)
         return same and meant.unit in (subject.unit, *subject.others)
     return meant == subject
-
-
-class FadingSums:
-    """All that fades, by subject: one running sum for each cause, half-life and witness.
-
-    Negligible sums stay until they are swept.
-    """
-
-    def __init__(self) -> None:
-        self._sums: dict[Subject, dict[_SumKey, Fading]] = {}
-
-    def __contains__(self, subject: Subject) -> bool:
-        return subject in self._sums
-
-    def of(self, subject: Subject, now: float) -> Iterator[tuple[_SumKey, Fading]]:
-        """The sums that still count."""
-        for key, one in self._sums.get(subject, {}).items():
-            if not one.is_negligible(now):
-                yield key, one
-
-    def unhidden(
-        self,
-        subject: Subject,
-        standing: Mapping[tuple[str, EvidenceTopic], Evidence],
-        now: float,
-        past: Past,
-    ) -> Iterator[Weighed]:
-        """The sums that count beside what stands. What stands hides weaker sums of the same cause.
-
-        Witnesses add up, so evidence with a witness hides, and is hidden by, only that of the same
-        witness.
-        """
-        heaviest: dict[tuple[Cause, str], Evidence] = {}
-        for (_, topic), evidence in standing.items():
-            if not topic.unknown:
-                key = (topic.cause, evidence.witness)
-                heaviest[key] = max(evidence, heaviest.get(key, evidence), key=attrgetter("weight"))
-        for (cause, _, witness), one in self.of(subject, now):
-            weighed = one.weighed(now, past)
-            counts = weighed.weight >= NEGLIGIBLE or not fading.is_trace(one.evidence)
-            if counts and not _hides(heaviest.get((cause, witness)), weighed):
-                yield weighed
-
-    def about(self, topic: EvidenceTopic) -> list[Fading]:
-        """The sums of this topic's cause."""
-        sums = self._sums.get(topic.subject, {})
-        return [] if topic.unknown else [one for key, one in sums.items() if key[0] == topic.cause]
-
-    def add(self, event: Evidence, now: float, *, renew: bool = False) -> None:
-        """One more event; with `renew`, the same fact again."""
-        sums = self._sums.setdefault(event.subject, {})
-        key = _sum_key(event)
-        if key not in sums:
-            sums[key] = fading.starting(event, now)
-        elif renew:
-            sums[key].renew(event, now)
-        else:
-            sums[key].add(event, now)
-
-    def pop(self, topic: EvidenceTopic) -> list[Fading]:
-        """Removes and returns the sums of this topic's cause, which are over."""
-        sums = self._sums.get(topic.subject, {})
-        over = [] if topic.unknown else [key for key in sums if key[0] == topic.cause]
-        return [sums.pop(key) for key in over]
-
-    def pop_source(self, subject: Subject, source: str) -> list[Fading]:
-        """Removes and returns the sums of one source, which are over."""
-        sums = self._sums.get(subject, {})
-        return [sums.pop(key) for key in [key for key in sums if key[0][0] == source]]
-
-    def pop_unreported(self, subject: Subject, before: float) -> list[Fading]:
-        """Removes and returns the sums of what stood before a time and nobody reports any more."""
-        sums = self._sums.get(subject, {})
-        left = [
-            key
-            for key, one in sums.items()
-            if one.evidence.text.endswith(fading.NOT_REPORTED) and one.first_at <= before
-        ]
-        return [sums.pop(key) for key in left]
-
-    def replace(self, subject: Subject, sums: Mapping[_SumKey, Fading], now: float) -> bool:
-        """Set all that fades of a subject; whether that changes anything."""
-        before = dict(self.of(subject, now))
-        after = {key: one for key, one in sums.items() if not one.is_negligible(now)}
-        if before.keys() == after.keys() and all(
-            fading.is_same_sum(before[key], after[key], now) for key in after
-        ):
-            return False
-        self._sums[subject] = after
-        if not after:
-            del self._sums[subject]
-        return True
-
-    def forget(self, subject: Subject) -> None:
-        self._sums.pop(subject, None)
-
-    def sweep(self, now: float) -> None:
-        """Forget what has faded."""
-        for subject, sums in list(self._sums.items()):
-            for key in [key for key, one in sums.items() if one.is_negligible(now)]:
-                del sums[key]
-            if not sums:
-                del self._sums[subject]
-
-
-def _hides(standing: Evidence | None, fading: Weighed) -> bool:
-    """Whether the score would be the same without what fades."""
-    if standing is None or fading.weight > standing.weight:
-        return False
-    return fading.evidence.together <= standing.together
