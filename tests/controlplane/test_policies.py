@@ -113,6 +113,7 @@ async def test_what_makes_no_sense_is_refused_with_our_message_and_the_rest_is_f
             "degraded": "Allow",
             "unknown": "Allow",
             "aggregate": "Mean",
+            "maxRisk": 1,
         },
         "tolerations": {"degradedAsFallback": False},
         "failure": {"ignoreDisruptions": False, "onDeviceFailure": "Mark"},

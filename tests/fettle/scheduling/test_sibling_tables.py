@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api.extender import host_priority
 from fettle.cluster import NodeView
+from fettle.dra import AMPLE
 from fettle.pacing import SLICE_S, pausing
+from fettle.scheduling import tables
 from fettle.scheduling.in_flight import STEPS
 from fettle.scheduling.tables import BATCH, FEW, Table
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster, anything
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unhurried() -> Iterator[None]:
+    """A machine that stands still for a moment cuts no search short."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "AMPLE", msgspec.structs.replace(AMPLE, seconds=3600.0))
+        yield
+
 
 KINDS = ((1.0,), (1.0, 0.6), (0.6,), (0.1,), (0.1, 1.0), ())
 """The health of the devices of a node."""
