@@ -15,7 +15,7 @@ WHOLE := -n auto --maxprocesses 4 --dist worksteal
 help:
 	@echo "make demo          Fettle on an embedded fleet with faults: no cluster; the network only to install"
 	@echo "make demo-cluster  the same story on a real control plane (needs Go)"
-	@echo "make quick         tests without the control plane, the oracle and long properties: a minute or so"
+	@echo "make quick         tests without the control plane, the oracle and long properties: three minutes on two cores"
 	@echo "make test          all tests; the control-plane suite needs Go and says so if skipped"
 	@echo "make check         format, lint, types, layers"
 	@echo "make bench         benchmarks, a table and build/bench.json (needs Go)"
