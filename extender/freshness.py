@@ -1,8 +1,8 @@
-"""Whether an answer must wait for a newer view, since kube-scheduler may know more.
+"""Whether kube-scheduler may know more than the view shows, or less.
 
 kube-scheduler watches the same API, and may ask within milliseconds of an event. An answer from an
 older view would give the pod whatever has just come free, also a dead device (decisions 0021 and
-0028). Four signs show that the two may differ:
+0028). Three signs show that the view may be too old, so that the answer waits for a newer one:
 
 - A node has devices that would be refused, though not those that the pod would get. Before such an
   answer, all events that have arrived are put into a view; this takes no time where none have.
@@ -10,15 +10,16 @@ older view would give the pod whatever has just come free, also a dead device (d
   So it knows something that the view does not show, and a newer view is waited for. If none
   explains the question, Fettle is wrong in another way; since the scheduler asks about one pod
   after another, such waits are then skipped for a while.
-- The scheduler may also know less: it may not have heard yet that a device was released. It then
-  gives the pod another one. So a node does not pass if it would be refused with the devices held
-  that were released a moment ago; when the scheduler hears of the release, it asks again.
 - The view does not show the pod, and another pod of its owner was answered a moment ago. That one
   may have been refused by a kubelet meanwhile (decision 0040).
+
+The view may also be too new: the scheduler may not have heard yet that a device was released, and
+then gives the pod another one. So a node does not pass that would be refused if whatever was
+released a moment ago were still held (decision 0050).
 """
 
 import asyncio
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -73,24 +74,25 @@ class FreshTables:
         self._patience_for_pods = Patience()
 
     def may_be_stale(self, table: Table, narrowed: Narrowed) -> bool:
-        """Whether a newer view might change the answer, or an event that no view shows yet."""
+        """Whether a newer view might change the answer, an event that no view shows yet, or a
+        release that the scheduler does not know yet."""
         if self._is_stale(table, narrowed):
             return True
         if not is_near_refusal(table, narrowed.passed):
             return False
-        return self._freshness.stale or bool(self._without_releases(table, narrowed.passed))
+        return self._freshness.stale or any(self._without_releases(table, narrowed.passed))
 
-    def _without_releases(self, table: Table, passed: Iterable[str]) -> dict[str, NodeView]:
+    def _without_releases(self, table: Table, passed: Iterable[str]) -> Iterator[NodeView]:
         """The nodes that have a device to refuse and released others a moment ago, as they would be
         without these releases."""
-        found = {}
         former, nodes = self._answers.publisher.former(WAIT_S), self._answers.view.nodes
+        if not former:
+            return
         for name in table.near_refusal.intersection(former).intersection(passed):
             if (node := nodes.get(name)) is not None:
                 pools = with_unreleased(node.pools, former[name].pools)
                 if pools is not None:
-                    found[name] = msgspec.structs.replace(node, pools=pools)
-        return found
+                    yield msgspec.structs.replace(node, pools=pools)
 
     async def narrowed(
         self, pod: core.Pod, demand: Demand, names: list[str]
@@ -106,8 +108,9 @@ class FreshTables:
 
     async def _whatever_was_released(self, table: Table, narrowed: Narrowed) -> Narrowed:
         """Without the nodes that would be refused if nothing had been released a moment ago."""
-        before = self._without_releases(table, narrowed.passed)
-        cases = [(table.demand, node) for node in before.values()]
+        cases = [(table.demand, node) for node in self._without_releases(table, narrowed.passed)]
+        if not cases:
+            return narrowed
         verdicts = await self._answers.judge_apart(cases, self._answers.outcomes())
         return narrowed.without({n: v.refusals[0] for n, v in verdicts.items() if not v.fits})
 

@@ -962,16 +962,16 @@ class NodeCordoned(Reason, frozen=True, gc=False):
 
 
 class PatienceLasts(Reason, frozen=True, gc=False):
-    """The pod waits for devices that are not Degraded, and takes Degraded ones from `until` on, in
-    Unix seconds. `in_gang`: as long as pods wait that run together with others."""
+    """The pod waits for what its policy accepts, and takes Degraded devices, or a higher risk, from
+    `until` on, in Unix seconds. `in_gang`: as long as pods wait that run together with others."""
 
     until: float
     in_gang: bool = False
 
 
 class PatienceOver(Reason, frozen=True, gc=False):
-    """The pod has waited long enough: it takes Degraded devices as its last choice, since `since`,
-    in Unix seconds."""
+    """The pod has waited long enough: it takes Degraded devices, or a higher risk, as its last
+    choice, since `since`, in Unix seconds."""
 
     since: float
 

@@ -29,11 +29,10 @@ class Counted(NamedTuple):
         """With these nodes, each with its reason, none of which is counted yet."""
         if not reasons:
             return self
-        more = Counter(reason.code for reason in reasons.values())
+        codes = Counter(self.codes)
+        codes.update(reason.code for reason in reasons.values())
         nodes = (*self.nodes, *reasons)[:MOST_NODES]
-        return Counted(
-            {**self.codes, **more}, self.commonest or next(iter(reasons.values())), nodes
-        )
+        return Counted(dict(codes), self.commonest or next(iter(reasons.values())), nodes)
 
 
 NOTHING = Counted({})

@@ -123,8 +123,8 @@ class Answers:
         return _with_patience_over(demand)
 
     def patience(self, pod: core.Pod) -> reasons.PatienceLasts | reasons.PatienceOver | None:
-        """Until when the pod waits for devices that are not Degraded; None if without end, if it
-        need not wait, or if it has a node."""
+        """Until when the pod waits for what its policy accepts; None if without end, if it need not
+        wait, or if it has a node."""
         placement = resolve_policy(pod, self.view, self.policies).policy.placement
         ends = None if pod.node_name else self.waits.ends_at(pod, placement)
         if ends is None:

@@ -488,13 +488,6 @@ class Runtime:
             keeping=[
                 *(one.keep for one in self._waking(session, namespace, answers, metrics)),
                 events.run,
-                PatienceEnds(
-                    answers,
-                    self._publisher,
-                    AllowedNodes(answers).find,
-                    Nudge(session, namespace, self._settings.steward.wake_claim).wake,
-                    metrics,
-                ).keep,
                 RefusalEvents(answers, self._publisher, events.record, refusals).run,
                 RiskEvents(
                     at_risk, events, lambda pod: answers.mode_of(pod) is not Mode.OBSERVE
@@ -511,17 +504,20 @@ class Runtime:
 
     def _waking(
         self, session: Session, namespace: str, answers: Answers, metrics: StewardMetrics
-    ) -> list[Waking]:
-        """Of pods that filter refused, and of those that preempt refused."""
+    ) -> list[Waking | PatienceEnds]:
+        """Of pods that filter refused, by what changes and by time, and of those that preempt
+        refused."""
         settings = self._settings.steward
         interval_s = settings.wake_interval_seconds
+        nudge = Nudge(session, namespace, settings.wake_claim).wake
         return [
+            PatienceEnds(answers, self._publisher, AllowedNodes(answers).find, nudge, metrics),
             Waking(
                 self._publisher,
                 metrics,
                 waiting=waiting,
                 allowed=AllowedNodes(answers).find,
-                wake=Nudge(session, namespace, settings.wake_claim).wake,
+                wake=nudge,
                 wake_ups=partial(WakeUps, interval_s),
             ),
             Waking(

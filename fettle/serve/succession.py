@@ -41,6 +41,7 @@ class Succession:
         def take() -> None:
             messages = channel.receive()
             if messages is None:
+                _LOG.warning("the process that started this one has ended, so this one stops too")
                 loop.remove_reader(channel.socket)
                 on_orphaned()
             for word, sentence, _ in messages or ():

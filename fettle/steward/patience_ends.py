@@ -1,5 +1,5 @@
-"""Wakes pods when their patience ends: from then on they may be placed on Degraded devices, though
-nothing in the cluster changes, so nothing else has them judged again.
+"""Wakes pods when their patience ends: from then on they may be placed where they were refused,
+though nothing in the cluster changes, so nothing else has them judged again.
 """
 
 import asyncio

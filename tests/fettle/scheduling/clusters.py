@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -47,10 +47,15 @@ class Cluster:
         self.publisher.publish(after, frozenset(changed))
 
 
+def kept_complete(answers: Answers) -> AbstractAsyncContextManager[None]:
+    """While the answers complete tables in the background."""
+    return kept(answers.keep_complete())
+
+
 @asynccontextmanager
-async def kept_complete(answers: Answers) -> AsyncIterator[None]:
-    """While the answers complete tables in the background; an error there fails the test."""
-    keeping = asyncio.create_task(answers.keep_complete())
+async def kept(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """While this goes on in the background; an error there fails the test."""
+    keeping = asyncio.create_task(work)
     try:
         yield
         assert not keeping.done()

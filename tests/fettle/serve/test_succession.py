@@ -192,3 +192,4 @@ async def test_a_serving_process_whose_parent_is_killed_ends_in_order(
         process.wait()
         while '"stopped"' not in (tmp_path / "log").read_text():
             await asyncio.sleep(0.05)
+    assert "the process that started this one has ended" in (tmp_path / "log").read_text()

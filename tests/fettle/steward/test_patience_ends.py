@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +19,7 @@ from fettle.observing import StewardMetrics
 from fettle.scheduling import Answers
 from fettle.steward import AllowedNodes, PatienceEnds, patience_ends
 from tests.fettle import building as b
+from tests.fettle.scheduling.clusters import kept
 from tests.fettle.steward.test_wake_ups import REFUSED
 
 TRAINING = BUILT_IN["training"]
@@ -63,16 +62,6 @@ class Waking:
             raise ClusterError("forbidden")
         self.woken.append(now - self.began)
 
-    @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
-        keeping = asyncio.create_task(self.ends.keep())
-        try:
-            yield
-            assert not keeping.done()
-        finally:
-            keeping.cancel()
-            await asyncio.wait([keeping])
-
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +71,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_pod_is_woken_once_when_its_patience_ends_though_no_view_comes() -> None:
     waking = Waking(0.5, "1s")
-    async with waking.kept():
+    async with kept(waking.ends.keep()):
         await asyncio.sleep(2.5)
     (after_s,) = waking.woken
     assert 1.0 <= after_s < 2.5
@@ -91,7 +80,7 @@ async def test_a_pod_is_woken_once_when_its_patience_ends_though_no_view_comes()
 async def test_a_wake_up_that_cannot_be_written_is_tried_again() -> None:
     waking = Waking(0.5, "0s")
     waking.fails = 3
-    async with waking.kept():
+    async with kept(waking.ends.keep()):
         await asyncio.sleep(1)
     assert len(waking.woken) == 1
 
@@ -108,6 +97,6 @@ async def test_a_wake_up_that_cannot_be_written_is_tried_again() -> None:
 )
 async def test_nobody_is_woken_in_vain(score: float, patience: str | None, mode: Mode) -> None:
     waking = Waking(score, patience, mode)
-    async with waking.kept():
+    async with kept(waking.ends.keep()):
         await asyncio.sleep(0.6)
     assert waking.woken == []
