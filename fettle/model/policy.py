@@ -25,6 +25,8 @@ DEGRADED_TAINT = "fettle.dev/degraded"
 
 MAX_EXPRESSION = 4096
 """Maximum length of a requirement's expression, in characters."""
+LATE_RISK = 0.5
+"""The risk that a pod takes whose patience is over: no bad unit is likelier than a good one."""
 
 
 class Degraded(StrEnum):
@@ -113,8 +115,8 @@ class Placement(Section, frozen=True, kw_only=True):
 
     `patience` is how long a pod waits that refuses Degraded devices or a risk, `gang_patience` the
     same for a pod of a gang (None: as `patience`). After that it takes Degraded ones, whatever
-    their score, and any risk, where nothing better is left. None: it waits without end. Both are
-    durations such as `90s`, `30m` or `1h30m`.
+    their score, and a risk of `LATE_RISK`, where nothing better is left. None: it waits without
+    end. Both are durations such as `90s`, `30m` or `1h30m`.
     """
 
     min_score: float = 0.3
@@ -153,12 +155,13 @@ class Placement(Section, frozen=True, kw_only=True):
         return None if given is None else field_checks.seconds("patience", given)
 
     def after_patience(self) -> "Placement":
-        """What is acceptable after so long a wait: Degraded devices too, never Unhealthy ones."""
+        """What is acceptable after so long a wait: Degraded devices too, never Unhealthy ones, and
+        a higher risk of those."""
         return msgspec.structs.replace(
             self,
             min_score=0.0,
             degraded=Degraded.ALLOW,
-            max_risk=1.0,
+            max_risk=max(self.max_risk, LATE_RISK),
             patience=None,
             gang_patience=None,
         )
@@ -314,7 +317,13 @@ TRAINING = Policy(
 )
 INFERENCE = Policy(
     name="inference",
-    placement=Placement(min_score=0.3, degraded=Degraded.ALLOW, aggregate=Aggregate.MEAN),
+    placement=Placement(
+        min_score=0.3,
+        degraded=Degraded.ALLOW,
+        aggregate=Aggregate.MEAN,
+        max_risk=0.25,
+        patience="30m",
+    ),
     tolerations=Tolerations(not_ready_seconds=30, unreachable_seconds=30),
 )
 SCAVENGER = Policy(

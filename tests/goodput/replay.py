@@ -162,10 +162,11 @@ class Figures:
     """Processor time of the scheduler, if there is one."""
     bindings: dict[str, str] = field(default_factory=dict)
     """The node of each pod that was bound."""
-    waits_h: list[float] = field(default_factory=list)
-    """Of each pod that was bound, and of those that still wait at the end."""
-    whole_waits_h: list[float] = field(default_factory=list)
-    """Those of pods that ask for a whole node."""
+    waits_h: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By job: how long its pods waited on average, all attempts together. A pod that fails soon and
+    is bound again at once waited twice as often, not half as long."""
+    whole_waits_h: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Those of jobs whose pods ask for a whole node."""
     bad_by_kind: Counter[str] = field(default_factory=Counter)
     failed_by_cause: Counter[str] = field(default_factory=Counter)
     state_changes: int = 0
@@ -313,9 +314,10 @@ class Replay:
 
     def _count_wait(self, pod: Pod) -> None:
         wait_h = self._until_h() - max(pod.created_h, self.scenario.warmup_h)
-        self.figures.waits_h.append(wait_h)
+        share_h = wait_h / pod.job.kind.pods
+        self.figures.waits_h[pod.job.name] += share_h
         if pod.gpus == GPUS:
-            self.figures.whole_waits_h.append(wait_h)
+            self.figures.whole_waits_h[pod.job.name] += share_h
 
     def _refuse(self, pod: Pod, cause: str, why: str) -> None:
         def refuse() -> None:

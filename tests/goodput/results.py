@@ -23,8 +23,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
       idle while work waited; of capacity, work that was done again.
     - `changes`: of state, as Fettle saw it, for each real fault. `held`: device-hours in which
       Fettle called a sound device bad.
-    - `place_min`: the median time until a pod was bound. `whole_wait_h`: the mean for pods that ask
-      for a whole node. `scheduler_s`: processor time of the scheduler.
+    - `wait_h`: how long a job's pods waited, all attempts together; the mean over the jobs.
+      `whole_wait_h`: the same for jobs whose pods ask for a whole node. `scheduler_s`: processor
+      time of the scheduler.
     """
 
     setting: str
@@ -40,7 +41,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
     usable: float
     changes: float
-    place_min: float
+    wait_h: float
     whole_wait_h: float
     refused: int
     lost: float
@@ -70,7 +71,7 @@ class Numbers(NamedTuple):
     failures: float
     usable: float
     changes: float
-    place_min: float
+    wait_h: float
     whole_wait_h: float
     refused: float
     lost: float
@@ -93,8 +94,8 @@ def result(
         failures=figures.failures,
         usable=100 - 100 * figures.stranded / max(1.0, figures.sound),
         changes=figures.state_changes / max(1, figures.faults),
-        place_min=60 * median(figures.waits_h or [0.0]),
-        whole_wait_h=fmean(figures.whole_waits_h or [0.0]),
+        wait_h=fmean(figures.waits_h.values() or [0.0]),
+        whole_wait_h=fmean(figures.whole_waits_h.values() or [0.0]),
         refused=figures.refused,
         lost=100 * figures.lost / scenario.capacity_h,
         held=sum(figures.called_bad_while_sound.values()),

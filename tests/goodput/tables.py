@@ -15,8 +15,8 @@ HEADER = (
     "sound usable %",
     "changes a fault",
     "sound, held bad, h",
-    "to place, min",
-    "whole node, h",
+    "a job waits, h",
+    "for whole nodes, h",
     "refused",
 )
 _DRIVERS = {"plugin": "device plugin", "dra": "DRA"}
@@ -45,7 +45,7 @@ def _cells(contender: str, numbers: Numbers) -> Iterator[str]:
     yield f"{numbers.usable:.1f}"
     yield f"{numbers.changes:.1f}" if fettle else "–"
     yield f"{numbers.held:.0f}" if fettle else "–"
-    yield f"{numbers.place_min:.1f}"
+    yield f"{numbers.wait_h:.1f}"
     yield f"{numbers.whole_wait_h:.1f}"
     yield f"{numbers.refused:.0f}" if fettle else "–"
 

@@ -49,16 +49,21 @@ def test_a_risk_above_that_of_the_policy_is_refused() -> None:
     assert not verdict(units(TRAINING, 2), b.node(gpus=11, units={"GPU-a": 0.2})).fits
 
 
-def test_once_its_patience_is_over_a_pod_takes_a_risk_as_its_last_choice() -> None:
-    demand = msgspec.structs.replace(units(TRAINING, 1), patience_over=True)
-    acceptance = Acceptance(TRAINING.placement, patience_over=True)
-    risky, dead = (
-        judge(demand, node, acceptance, Allocator(every_device))
-        for node in (b.node(gpus=8, units={"GPU-a": 0.2}), b.node(gpus=1, units={"GPU-a": 0.2}))
+@pytest.mark.parametrize("policy", [TRAINING, INFERENCE])
+def test_once_its_patience_is_over_a_pod_takes_even_odds_as_its_last_choice(policy: Policy) -> None:
+    demand = msgspec.structs.replace(units(policy, 1), patience_over=True)
+    acceptance = Acceptance(policy.placement, patience_over=True)
+    units_of_nodes = ({"GPU-a": 0.2}, {"GPU-a": 0.2}, {"GPU-a": 0.2, "GPU-b": 0.2})
+    risky, dead, rather_dead = (
+        judge(demand, b.node(gpus=gpus, units=bad), acceptance, Allocator(every_device))
+        for gpus, bad in zip((2, 1, 3), units_of_nodes, strict=True)
     )
-    assert (risky.fits, risky.score) == (True, LAST_SCORE)
+    assert risky.fits
+    assert risky.score <= LAST_SCORE
     assert risky.conceded
     assert not dead.fits
+    assert not rather_dead.fits
+    assert not verdict(units(policy, 1), b.node(gpus=2, units={"GPU-a": 0.2})).fits
 
 
 def test_training_refuses_a_draw_that_must_contain_a_bad_unit() -> None:
