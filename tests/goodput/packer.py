@@ -29,6 +29,8 @@ TICK_H = 0.1
 """How often waiting pods are tried though nothing happened: health changes with time too."""
 KEPT_H = 3 / 1800
 """How long a failed pod is seen before its controller deletes it."""
+SOON_H = 2.0
+"""A pod that is expected to fail within so long is not worth a start."""
 FETTLE_WEIGHT = 5
 EPOCH_S = 1_800_000_000.0
 
@@ -70,6 +72,36 @@ class Cordons(Nobody):
 
     def takes_out(self, node: Node) -> bool:
         return bool(node.reported())
+
+
+class Oracle(Nobody):
+    """Somebody who knows each fault as it begins, and chooses devices: what placement can gain."""
+
+    def __init__(self, replay: Replay) -> None:
+        self._nodes = {node.name: node for node in replay.nodes}
+
+    async def judge(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, int]]:
+        speeds = {name: _speed(best_devices(self._nodes[name]), pod.gpus) for name in names}
+        passed = [name for name in names if speeds[name] > 0]
+        return passed, {name: round(10 * speeds[name]) for name in passed}
+
+
+def best_devices(node: Node) -> list[Device]:
+    """Those that are free, the best first."""
+    free = [each for each in node.devices if each.pod is None and not each.withdrawn]
+    return sorted(free, key=_speed_of, reverse=True)
+
+
+def _speed(devices: list[Device], count: int) -> float:
+    """Of a pod that gets the first of them; 0 if it would soon fail."""
+    return min(map(_speed_of, devices[:count])) if len(devices) >= count else 0.0
+
+
+def _speed_of(device: Device) -> float:
+    kinds = [fault.kind for fault in (*device.node.faults, *device.faults) if fault.is_real]
+    if any(kind.shows.refuses or (kind.fails_h or SOON_H) < SOON_H for kind in kinds):
+        return 0.0
+    return min((kind.speed for kind in kinds), default=1.0)
 
 
 class Fettle(Nobody):
@@ -251,15 +283,22 @@ class Packer:
                 continue
             del self._waiting[pod.name]
             self._used[node.name] += pod.gpus
-            self._replay.bind(pod, node, self._allocate(pod, node) if self._dra else None)
+            self._replay.bind(pod, node, self._given(pod, node))
 
-    def _allocate(self, pod: Pod, node: Node) -> list[Device]:
-        """As kube-scheduler's allocator does: the first that are free."""
-        devices = self._claimed[pod.name] = self._free(node)[: pod.gpus]
+    def _given(self, pod: Pod, node: Node) -> list[Device] | None:
+        """Its devices; None where nobody chooses. kube-scheduler's allocator takes the first that
+        are free."""
+        chooses = isinstance(self._minder, Oracle)
+        devices = (best_devices(node) if chooses else self._free(node))[: pod.gpus]
+        if self._dra:
+            self._allocate(pod, node, devices)
+        return devices if self._dra or chooses else None
+
+    def _allocate(self, pod: Pod, node: Node, devices: list[Device]) -> None:
+        self._claimed[pod.name] = devices
         self._taken.update(devices)
         claim = objects.claim_object(pod) | {"status": objects.allocation(pod, node, devices)}
         self._minder.seen(kinds.CLAIM, claim, pod.name)
-        return devices
 
     def _free(self, node: Node) -> list[Device]:
         """Devices that no claim holds and no taint keeps away."""
@@ -291,9 +330,9 @@ class Packer:
         return self._nodes[self._ties.choice([name for name in passed if total(name) == best])]
 
 
-CONTENDERS = ("default", "cordon", "observe", "steer", "enforce", "taints")
+CONTENDERS = ("default", "cordon", "observe", "steer", "enforce", "taints", "oracle")
 """`taints`: Fettle enforces, and whoever runs the fleet takes each reported device away, by a taint
-(a device plugin: by withdrawing it)."""
+(a device plugin: by withdrawing it). `oracle`: see there; only without a scheduler."""
 
 
 async def play(
@@ -329,7 +368,7 @@ def make_replay(scenario: Scenario, seed: int, contender: str) -> Replay:
 def mode_of(contender: str) -> Mode | None:
     """Fettle's; None without it."""
     match contender:
-        case "default" | "cordon":
+        case "default" | "cordon" | "oracle":
             return None
         case "taints":
             return Mode.ENFORCE
@@ -341,4 +380,6 @@ def mode_of(contender: str) -> Mode | None:
 def _minder(replay: Replay, contender: str, settings: Settings, clock: Clock) -> Minder:
     if (mode := mode_of(contender)) is not None:
         return Fettle(replay, settings, clock, mode)
+    if contender == "oracle":
+        return Oracle(replay)
     return Cordons() if contender == "cordon" else Nobody()

@@ -16,6 +16,7 @@ COLOURS = {
     "steer": "#7fb2e5",
     "enforce": "#1f6fb5",
     "taints": "#123f68",
+    "oracle": "#4d8a4d",
 }
 _HALF = (WIDTH - LEFT) // 2
 _STYLE = "text{font:12px sans-serif;fill:#444}.t{font-weight:bold}"

@@ -59,10 +59,13 @@ async def test_observing_binds_every_pod_where_default_does(dra: bool) -> None:
 
 
 @BOTH
-async def test_whoever_minds_health_starts_fewer_pods_on_bad_devices(dra: bool) -> None:
+@pytest.mark.parametrize("contender", ["enforce", "oracle"])
+async def test_whoever_minds_health_starts_fewer_pods_on_bad_devices(
+    contender: str, dra: bool
+) -> None:
     small = SMALL._replace(dra=dra)
-    default, enforced = await played("default", small), await played("enforce", small)
-    assert enforced.starts_on_visibly_bad < default.starts_on_visibly_bad / 2
+    default, minded = await played("default", small), await played(contender, small)
+    assert minded.starts_on_visibly_bad < default.starts_on_visibly_bad / 2
 
 
 @BOTH
