@@ -13,7 +13,7 @@ import msgspec
 from fettle.api import core
 from fettle.api.meta import Condition, unix_s
 from fettle.dra import is_device_resource, units_of
-from fettle.health.signals import gpu_names, nvsentinel
+from fettle.health.signals import gpu_names, nvsentinel, xids
 from fettle.health.signals.holds import (
     HOLD_SOURCE,
     evidence_of_holds,
@@ -89,7 +89,7 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
 
     A status that is neither True nor False is neither a fault nor an all-clear. If the producer of
     a condition has fallen silent, the condition is no all-clear either; the fault that it last
-    reported goes stale.
+    reported goes stale. A fault from before a reboot is over.
     """
     status = node.status
     conditions = []
@@ -116,6 +116,9 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     stale: list[Evidence] = []
     settled: set[str] = set()
     for condition, row in conditions:
+        if _is_faulty(condition, row) and _is_from_before(condition, row, node):
+            settled.add(_source(condition))
+            continue
         silent_s = _silent_s(condition, row, kubelet, now)
         message = messages.get(condition.type)
         faults = tuple(reader.faults(condition, row, message))
@@ -128,18 +131,36 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
             unknown += reader.unknown(condition, row, is_stale=False)
         else:
             reported += faults
-            if message is None or not message.cut_off:
+            if not (_is_cut(condition, row) if message is None else message.cut_off):
                 settled.add(_source(condition))
     remediated = tuple(f for f in reported if f.identity) if _is_remediated(node, rules) else None
     evidence = (e for identity, e in reported if remediated is None or not identity)
     everything = (*unknown, *evidence)
-    return NodeReport(
-        everything, frozenset(settled), tuple(stale), remediated, tuple(unknown_conditions)
-    )
+    unheard = (*unknown_conditions, *reader.unheard)
+    return NodeReport(everything, frozenset(settled), tuple(stale), remediated, unheard)
 
 
 def _is_faulty(condition: Condition, row: ConditionRow) -> bool:
     return condition.status == ("True" if row.faulty else "False")
+
+
+def _is_from_before(condition: Condition, row: ConditionRow, node: core.Node) -> bool:
+    """Whether a condition states that it is about another boot than the node's."""
+    said = row.stated_boot(condition.message)
+    info = node.status.node_info if node.status is not None else None
+    now = info.boot_id if info is not None else ""
+    return bool(said and now) and _plain(said) != _plain(now)
+
+
+def _plain(boot_id: str) -> str:
+    """The kernel writes it with hyphens, the journal without."""
+    return boot_id.replace("-", "").lower()
+
+
+def _is_cut(condition: Condition, row: ConditionRow) -> bool:
+    """Whether XIDs may be missing at the end of the message."""
+    ends = condition.message.rstrip()[-3:]
+    return bool(row.xid) and _is_faulty(condition, row) and (ends == "..." or ends.endswith("…"))
 
 
 def _silent_s(
@@ -181,6 +202,38 @@ def _source(condition: Condition) -> str:
     return f"condition {condition.type}"
 
 
+class _Finding(NamedTuple):
+    """What a condition says about one subject: the XID `code` (`said` is what it means), or "" if
+    it is the row's own word. `about` is the condition in words."""
+
+    subject: Subject
+    family: Family
+    kind: EvidenceKind
+    weight: float
+    said: str
+    about: str
+    code: str = ""
+    identity: str = ""
+
+    def text(self, others: list[str]) -> str:
+        """`others`: further XIDs of the same subject and family."""
+        if not others:
+            return self.said + self.about
+        listed = f"XID {', '.join(others)}"
+        return f"{self.said}, also {listed}{self.about}" if self.said else f"{listed}; {self.about}"
+
+
+def _of_row(row: ConditionRow, subject: Subject, text: str) -> _Finding:
+    return _Finding(subject, row.family, row.kind, row.weight, "", text)
+
+
+def _xids_of(entry: nvsentinel.NVSentinelEntry, row: ConditionRow) -> tuple[str, ...]:
+    if row.xid == nvsentinel.ERROR_CODE:
+        codes = (code.partition(".")[0] for code in entry.codes)  # 149.NETIR_LINK_EVT
+        return tuple(code for code in codes if xids.is_code(code))
+    return tuple(one.code for one in xids.mentions(row.xid, "", entry.text)) if row.xid else ()
+
+
 class _ConditionReader:
     """Evidence from the conditions of one node."""
 
@@ -188,9 +241,12 @@ class _ConditionReader:
         self, node: core.Node, rules: SignalRules, now: float, known: dict[str, tuple[str, ...]]
     ) -> None:
         self._name = node.metadata.name
+        self._node = NodeId(self._name)
         self._rules = rules
         self._now = now
         self._known = known
+        self.unheard: list[UnknownCondition] = []
+        """XIDs and reasons that no row names."""
 
     def unknown(
         self, condition: Condition, row: ConditionRow, *, is_stale: bool
@@ -205,50 +261,70 @@ class _ConditionReader:
                 )
             weight = 1.0 - UNKNOWN_SCORE
             yield self._evidence(
-                condition, NodeId(self._name), row.family, EvidenceKind.UNKNOWN, weight, text
+                condition, self._node, row.family, EvidenceKind.UNKNOWN, weight, text
             )
 
     def faults(
         self, condition: Condition, row: ConditionRow, message: nvsentinel.NVSentinelMessage | None
     ) -> Iterator[Fault]:
-        if message is not None:
-            yield from self.per_device(condition, row, message)
-        elif _is_faulty(condition, row):
-            yield Fault("", self.whole_node(condition, row))
-
-    def whole_node(self, condition: Condition, row: ConditionRow) -> Evidence:
-        text = _condition_text(condition, condition.reason)
-        family, kind, weight = row.family, row.kind, row.weight
-        if row.xid and (found := re.search(row.xid, condition.reason)) is not None:
-            xid = self._rules.xid(found[found.re.groups], condition.message)
-            family, kind, weight = xid.family, xid.kind, xid.weight
-            text = f"{xid.text} ({condition.type})"
-        return self._evidence(condition, NodeId(self._name), family, kind, weight, text)
-
-    def per_device(
-        self, condition: Condition, row: ConditionRow, message: nvsentinel.NVSentinelMessage
-    ) -> Iterator[Fault]:
-        """One fault for each device and family; about the node where an entry names no device."""
-        placed = False
-        for entry in message.entries:
-            units = nvsentinel.unit_ids(self._name, entry, self._known)
-            subjects = units or (() if entry.cut else (NodeId(self._name),))
-            for subject in subjects:
-                yield from self._entry(condition, row, subject, entry)
-                placed = True
-        if not placed:
-            for entry in message.entries:
-                yield from self._entry(condition, row, NodeId(self._name), entry)
-            if not message.entries:
-                yield Fault("", self.whole_node(condition, msgspec.structs.replace(row, xid="")))
-        elif message.cut_off:
+        """For each subject and family, faults of which each names all XIDs of theirs."""
+        if not _is_faulty(condition, row):
+            return
+        if row.listed:
+            self._list(condition, f"{condition.type} ({condition.reason.strip() or 'no reason'})")
+        if message is None:
+            yield from self._as_faults(condition, self._by_text(condition, row))
+            return
+        entries = [*self._placed(message)]
+        yield from self._as_faults(condition, self._by_entry(condition, row, message, entries))
+        if entries and message.cut_off:
             cut = self._rules.signals["cut-off"]
             text = f"{condition.type}: the message is truncated and may concern more devices"
-            subject = NodeId(self._name)
             evidence = self._evidence(
-                condition, subject, cut.family, EvidenceKind.LEVEL, cut.weight, text
+                condition, self._node, cut.family, EvidenceKind.LEVEL, cut.weight, text
             )
             yield Fault("", evidence)
+
+    def _by_text(self, condition: Condition, row: ConditionRow) -> Iterator[_Finding]:
+        """All XIDs, each about its GPU if its address is given; else what the row says, and the
+        rows of further findings."""
+        found = xids.mentions(row.xid, condition.reason, condition.message) if row.xid else ()
+        subjects: dict[Subject, None] = {}
+        for one in found:
+            subject = self._unit(one.gpu) if one.gpu else self._node
+            subjects[subject] = None
+            yield self._of_xid(condition, subject, one.code, one.said, f" ({condition.type})")
+        text = _condition_text(condition, condition.reason)
+        if row.concludes or not found:
+            for each in subjects or (self._node,):
+                yield _of_row(row, each, text)
+        for also in self._rules.joined(condition.type, condition.message, row):
+            yield _of_row(also, self._node, text)
+
+    def _unit(self, gpu: str) -> UnitId:
+        names = self._known.get(gpu, (gpu,))
+        return UnitId(self._name, nvsentinel.RESOURCE, names[0], names[1:])
+
+    def _placed(
+        self, message: nvsentinel.NVSentinelMessage
+    ) -> Iterator[tuple[Subject, nvsentinel.NVSentinelEntry]]:
+        """Each entry for each of its devices; for the node if it names none, and nothing is cut."""
+        for entry in message.entries:
+            units = nvsentinel.unit_ids(self._name, entry, self._known)
+            for subject in units or (() if entry.cut else (self._node,)):
+                yield subject, entry
+
+    def _by_entry(
+        self,
+        condition: Condition,
+        row: ConditionRow,
+        message: nvsentinel.NVSentinelMessage,
+        placed: list[tuple[Subject, nvsentinel.NVSentinelEntry]],
+    ) -> Iterator[_Finding]:
+        for subject, entry in placed or [(self._node, entry) for entry in message.entries]:
+            yield from self._entry(condition, row, subject, entry)
+        if not message.entries:
+            yield _of_row(row, self._node, _condition_text(condition, condition.reason))
 
     def _entry(
         self,
@@ -256,21 +332,58 @@ class _ConditionReader:
         row: ConditionRow,
         subject: Subject,
         entry: nvsentinel.NVSentinelEntry,
-    ) -> Iterator[Fault]:
+    ) -> Iterator[_Finding]:
         action = self._rules.actions.get(entry.action)
         least = action.least if action is not None else 0.0
         advice = f" (recommended: {entry.action})" if entry.action else ""
         codes = " ".join(entry.codes)
         what = f": {entry.text}" if entry.text else ""
         statement = f"{condition.type} {codes}".strip() + f"{what}{advice}"
-        readings = [(row.family, row.kind, row.weight, statement)]
-        if row.xid and (xids := [c for c in entry.codes if c.isdigit()]):
-            found = [self._rules.xid(code, entry.text) for code in xids]
-            readings = [(x.family, x.kind, x.weight, f"{x.text}; {statement}") for x in found]
-        for family, kind, weight, text in readings:
-            weight = max(weight, least)
-            evidence = self._evidence(condition, subject, family, kind, weight, text)
-            yield Fault(f"{subject} {condition.type} {family} {codes}", evidence)
+        identity = f"{subject} {condition.type} {codes}"
+        found = [
+            self._of_xid(condition, subject, code, entry.text, f"; {statement}")
+            for code in _xids_of(entry, row)
+        ]
+        if row.concludes or not found:
+            found.append(_of_row(row, subject, statement))
+        for one in found:
+            weight = max(one.weight, least)
+            yield one._replace(weight=weight, identity=f"{identity} {one.family}")
+
+    def _of_xid(
+        self, condition: Condition, subject: Subject, code: str, said: str, about: str
+    ) -> _Finding:
+        if code not in self._rules.xids:
+            self._list(condition, f"{condition.type}: XID {code}")
+        return _Finding(subject, *self._rules.xid(code, said), about, code)
+
+    def _list(self, condition: Condition, what: str) -> None:
+        one = UnknownCondition(one_line(what), one_line(condition.status))
+        if one not in self.unheard:
+            self.unheard.append(one)
+
+    def _as_faults(self, condition: Condition, findings: Iterable[_Finding]) -> Iterator[Fault]:
+        standing = self._without_ended(findings)
+        codes: dict[object, dict[str, None]] = {}
+        for one in standing:
+            if one.code:
+                codes.setdefault((one.subject, one.family), {})[one.code] = None
+        for one in standing:
+            others = [c for c in codes.get((one.subject, one.family), ()) if c != one.code]
+            evidence = self._evidence(
+                condition, one.subject, one.family, one.kind, one.weight, one.text(others)
+            )
+            yield Fault(one.identity, evidence)
+
+    def _without_ended(self, findings: Iterable[_Finding]) -> list[_Finding]:
+        """Each finding once, without the XIDs that a later one says are over."""
+        standing: dict[tuple[Subject, str], dict[_Finding, None]] = {}
+        for one in findings:
+            row = self._rules.xids.get(one.code)
+            for code in row.ends if row is not None else ():
+                standing.pop((one.subject, code), None)
+            standing.setdefault((one.subject, one.code), {})[one] = None
+        return [one for same in standing.values() for one in same]
 
     def _evidence(
         self,

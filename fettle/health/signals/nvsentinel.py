@@ -19,6 +19,8 @@ from fettle.health.signals import gpu_names
 from fettle.model import UnitId
 
 RESOURCE = "nvidia.com/gpu"
+ERROR_CODE = "ErrorCode"
+"""As the `xid` of a rule: the error codes of an entry are XIDs."""
 NO_FAILURES = "No Health Failures"
 
 _ENTRY = re.compile(r"(.*?)Recommended Action=(\w+);", re.DOTALL)

@@ -65,6 +65,7 @@ class XidRow(RuleRow, frozen=True, kw_only=True):
     NVIDIA recommends.
 
     `recovery`: if its message names a recovery action, the row of that action applies instead.
+    `ends`: XIDs of the same device that are over once this one was logged after them.
     """
 
     class_: str = msgspec.field(name="class")
@@ -72,6 +73,7 @@ class XidRow(RuleRow, frozen=True, kw_only=True):
     text: str
     action: str = ""
     recovery: bool = False
+    ends: tuple[str, ...] = ()
 
 
 class RecoveryRow(RuleRow, frozen=True, kw_only=True):
@@ -89,14 +91,27 @@ class ActionRow(RuleRow, frozen=True, kw_only=True):
     least: Share
 
 
+BOOT_ID = r"(?i)boot[ _-]?id\W{1,4}([0-9a-f][0-9a-f-]{30,})"
+"""How a message states the boot that it is about."""
+
+
 class ConditionRow(RuleRow, frozen=True, kw_only=True):
     """A node condition and its polarity.
 
     - `type`, `reason`: patterns (`*` matches anything; `{type}` in a reason is the type itself).
     - `faulty`: the status that means a fault.
+    - `message`: a regular expression. If it is found in the message, the row applies beside the one
+      that matches the reason: monitors join findings, and the reason is that of the last.
     - `format: nvsentinel`: read devices from the message.
-    - `xid`: how to find an XID: a regular expression with one group on the reason, or `ErrorCode`
-      for NVSentinel's error codes.
+    - `xid`: how to find all XIDs in reason and message: `any` for every form in which the driver
+      and monitors write them, `ErrorCode` for NVSentinel's error codes, or a regular expression
+      whose group is the number. With groups `xid` and `pci` it also finds the GPU's address.
+    - `concludes`: whatever XIDs it names, a fault weighs at least what the row weighs. Otherwise
+      the XIDs' own weights replace that of the row.
+    - `boot`: a regular expression whose group in the message is a boot id. If it is another one
+      than the node's, the fault is from before a reboot, and over.
+    - `listed`: stands for reasons that no row names. A fault with such a reason is listed with the
+      conditions that no rule names.
     - `unknown_counts`: status Unknown means that nothing reliable is known about the node.
     - `heartbeat_s`: the producer renews the condition at least this often. After three times as
       long without a renewal, the status counts as Unknown, and a fault fades.
@@ -107,9 +122,13 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
     family: Family
     weight: Share
     reason: str = "*"
+    message: str = ""
     kind: EvidenceKind = EvidenceKind.LEVEL
     format: str = ""
     xid: str = ""
+    concludes: bool = False
+    boot: str = BOOT_ID
+    listed: bool = False
     unknown_counts: bool = False
     heartbeat_s: Seconds | None = None
 
@@ -118,6 +137,10 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
             raise ValueError(f'format must be "nvsentinel" or unset, not {self.format!r}')
         _check_foreign("type", self.type)
         _check_pattern("xid", self.xid)
+        _check_pattern("message", self.message)
+        _check_pattern("boot", self.boot, groups=1)
+        if "pci" in (groups := re.compile(self.xid).groupindex) and "xid" not in groups:
+            raise ValueError(f"xid: {self.xid!r} has a group pci, so it needs a group xid too")
 
     @property
     def is_pattern(self) -> bool:
@@ -127,6 +150,11 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
         return (type_ == self.type or fnmatchcase(type_, self.type)) and (
             self.reason == "*" or fnmatchcase(reason, self.reason.replace("{type}", type_))
         )
+
+    def stated_boot(self, message: str) -> str:
+        """The boot id that a message states; "" if none."""
+        found = re.search(self.boot, message)
+        return found[1] if found is not None else ""
 
 
 class TaintRow(RuleRow, frozen=True, kw_only=True):
@@ -258,8 +286,12 @@ def _check_pattern(field: str, pattern: str, groups: int | None = None) -> None:
 
 
 UNCLASSIFIED = "unclassified"
+"""The class of a recovery action that has no row."""
+UNKNOWN_XID = "unknown"
 """The class of an XID that has no row."""
 DEFAULT_HALF_LIFE_S = 3600.0
+MOST_CACHED = 256
+"""Characters. What producers write has no limit."""
 
 _RECOVERY = re.compile(r"recovery action changed from .{1,40} to 0x([0-9a-f]+)", re.IGNORECASE)
 """The driver's log: `GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)`."""
@@ -315,9 +347,19 @@ class SignalRules:
                 self._by_type.setdefault(row.type, []).append(row)
         self._patterns = [row for row in conditions.values() if row.is_pattern]
         self._labels_by_key = lru_cache(maxsize=4096)(self._match_key)
+        self._conditions = lru_cache(maxsize=4096)(self._match_condition)
 
     def condition(self, type_: str, reason: str) -> ConditionRow | None:
         """The first row that matches. Rows that name the type come before patterns."""
+        is_usual = len(type_) + len(reason) <= MOST_CACHED
+        return (self._conditions if is_usual else self._match_condition)(type_, reason)
+
+    def joined(self, type_: str, message: str, but: ConditionRow) -> tuple[ConditionRow, ...]:
+        """The rows of further findings in the message of a condition of this type."""
+        rows = (row for row in self._by_type.get(type_, ()) if row.message and row is not but)
+        return tuple(row for row in rows if re.search(row.message, message))
+
+    def _match_condition(self, type_: str, reason: str) -> ConditionRow | None:
         for rows in (self._by_type.get(type_, ()), self._patterns):
             for row in rows:
                 if row.matches(type_, reason):
@@ -380,13 +422,15 @@ class SignalRules:
         return tuple((row, found) for row, found in matches if found is not None)
 
     def xid(self, code: str, message: str = "") -> Xid:
-        """What an XID means; an XID without a row is unclassified. `message` is what was logged."""
+        """What an XID means; one without a row is an unknown, mild fault. `message` is what was
+        logged."""
         row = self.xids.get(code)
         if row is not None and row.recovery and (found := _RECOVERY.search(message)) is not None:
             return self._recovery(code, str(int(found[1], 16)))
-        class_ = self.xid_classes[row.class_ if row is not None else UNCLASSIFIED]
+        class_ = self.xid_classes[row.class_ if row is not None else UNKNOWN_XID]
         if row is None:
-            return Xid(Family.DRIVER, class_.kind, class_.weight, f"XID {code} (not in the table)")
+            text = f"XID {code}: unknown fault (not in the table)"
+            return Xid(Family.DRIVER, class_.kind, class_.weight, text)
         advice = f" ({row.action})" if row.action else ""
         return Xid(row.family, class_.kind, class_.weight, f"XID {code}: {row.text}{advice}")
 
@@ -468,10 +512,11 @@ def _over(own: dict[str, RuleRow], shipped: dict[str, RuleRow]) -> dict[str, Rul
     return new | {name: own.get(name, row) for name, row in shipped.items()}
 
 
-def _breadth(row: RuleRow) -> tuple[bool, bool]:
-    """Sorts rows that name a type before patterns, and among them rows that name a reason first."""
+def _breadth(row: RuleRow) -> tuple[bool, bool, bool]:
+    """Sorts rows that name a type before patterns, those for every type last, and among them rows
+    that name a reason first."""
     assert isinstance(row, ConditionRow)
-    return row.is_pattern, row.reason == "*"
+    return row.is_pattern, row.type == "*", row.reason == "*"
 
 
 def _read_file(path: Path, where: str) -> str:
@@ -531,6 +576,7 @@ def _check_signals(own: Mapping[str, RuleRow], shipped: Mapping[str, RuleRow], w
 def _check_classes(tables: Mapping[str, Mapping[str, RuleRow]], where: str) -> None:
     classes = tables["xid_classes"]
     assert UNCLASSIFIED in classes
+    assert UNKNOWN_XID in classes
     for table in ("xids", "recoveries"):
         for row in tables[table].values():
             assert isinstance(row, XidRow | RecoveryRow)

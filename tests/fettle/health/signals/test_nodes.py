@@ -39,7 +39,8 @@ from tests.fettle.health.signals.reading import NODE, only, report
         ("SysLogsSXIDError", "False", "True", "SysLogsSXIDErrorIsNotHealthy", Family.LINK, 0.75),
         ("SysLogsGPUFallenOff", "False", "True", "x", Family.BUS, 1.0),
         ("NVSwitchDown", "False", "True", "NVSwitchDownIsNotHealthy", Family.LINK, 0.75),
-        ("DCGMError", "False", "True", "DCGMErrorIsNotHealthy", Family.DRIVER, 0.3),
+        ("XID74Reg3Bit18Set", "False", "True", "XID74Reg3Bit18SetIsNotHealthy", Family.LINK, 0.75),
+        ("MultipleRemediations", "False", "True", "x", Family.DRIVER, 0.75),
         ("CSPMaintenance", "False", "True", "CSPMaintenanceIsNotHealthy", Family.NODE, 0.5),
         ("RepeatedXIDErrorOnSameGPU", "False", "True", "x", Family.DRIVER, 0.75),
         ("SomeNewWatch", "False", "True", "SomeNewWatchIsNotHealthy", Family.DRIVER, 0.5),
@@ -49,7 +50,12 @@ from tests.fettle.health.signals.reading import NODE, only, report
         ("AcceleratedHardwareReady", "True", "False", "NvidiaXID79Error", Family.BUS, 1.0),
         ("AcceleratedHardwareReady", "True", "False", "NvidiaXID63Error", Family.MEMORY, 0.1),
         ("AcceleratedHardwareReady", "True", "False", "NeuronDMAError", Family.DRIVER, 0.75),
-        ("KernelReady", "True", "False", "SoftLockup", Family.NODE, 0.5),
+        ("AcceleratedHardwareReady", "True", "False", "DCGMHealthCode48", Family.DRIVER, 0.75),
+        ("KernelReady", "True", "False", "ForkFailedOutOfPIDs", Family.NODE, 0.5),
+        ("NetworkingReady", "True", "False", "InterfaceNotUp", Family.NODE, 0.5),
+        ("ContainerRuntimeReady", "True", "False", "PodStuckTerminating", Family.NODE, 0.0),
+        # GKE
+        ("XidCriticalError", "False", "True", "{}", Family.DRIVER, 0.5),
         # AKS, Nebius, AMD, GCM
         ("GPUMissing", "False", "True", "GPUMissing", Family.BUS, 0.5),
         ("GPUClockThrottling", "False", "True", "GPUClockThrottling", Family.THERMAL, 0.5),
@@ -309,6 +315,7 @@ def test_a_condition_that_no_rule_names_is_no_evidence_but_is_listed() -> None:
     assert said.unknown_conditions == (
         UnknownCondition("GpuBurnIn", "Failed [2J"),
         UnknownCondition("EtcdIsVoter", "True"),
+        UnknownCondition("AcceleratedHardwareReady (SomethingNew)", "False"),
     )
     assert "GpuBurnIn" not in str(said.evidence)
 

@@ -182,3 +182,13 @@ def test_xid_154_is_read_down_to_its_recovery_action() -> None:
 def test_an_entry_without_a_text_has_its_code_and_its_advice(message: str, text: str) -> None:
     said = report(condition("GpuMemWatch", "True", "GpuMemWatchIsNotHealthy", message))
     assert text in [evidence.text for evidence in said.evidence]
+
+
+def test_an_xid_of_nvlink_is_read_with_the_part_that_nvsentinel_decoded() -> None:
+    message = (
+        f"ErrorCode:149.NETIR_LINK_EVT PCI:0008:01:00 GPU_UUID:{UUID} NVRM: Xid (PCI:0008:01:00): "
+        "149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 Recommended Action=COMPONENT_RESET;"
+    )
+    said = only(report(condition("SysLogsXIDError", "True", "x", message)))
+    assert (said.family, said.weight) == (Family.LINK, 0.75)
+    assert said.text.startswith("XID 149: NVLink: NETIR error")

@@ -41,22 +41,24 @@ def test_every_family_has_a_half_life() -> None:
 @pytest.mark.parametrize(
     ("codes", "kind", "weight"),
     [
-        ((79, 151), EvidenceKind.LATCHED, 1.0),
+        ((79, 151, 167, 169, 172, 173), EvidenceKind.LATCHED, 1.0),
         (
-            (46, 48, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
+            (46, 48, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158, 171),
             EvidenceKind.LATCHED,
             1.0,
         ),
-        ((54, 142), EvidenceKind.LATCHED, 1.0),
-        ((74, *range(144, 151)), EvidenceKind.LEVEL, 0.5),
-        ((8, 11, 13, 25, 31, 32, 45, 68, 99, 105, 126, 135, 139), EvidenceKind.LEVEL, 0.0),
+        ((54, 123, 142), EvidenceKind.LATCHED, 1.0),
+        ((163,), EvidenceKind.LEVEL, 1.0),  # 162 says when it is over
+        ((74, *range(144, 151), 166), EvidenceKind.LEVEL, 0.5),
+        ((8, 11, 13, 25, 31, 32, 45, 68, 99, 105, 126, 135, 139, 170), EvidenceKind.LEVEL, 0.0),
         (
-            (37, 38, 43, 44, 66, 67, 78, 93, 106, 107, 137, 141, 152, 153, 159),
+            (37, 38, 43, 44, 66, 67, 78, 93, 106, 107, 137, 141, 152, 153, 159, 162),
             EvidenceKind.LEVEL,
             0.0,
         ),
-        ((63, 92, 94, 121, 157, 160, 161), EvidenceKind.LEVEL, 0.1),
-        ((154, 9999), EvidenceKind.LEVEL, 0.5),
+        ((63, 92, 94, 121, 157, 160, 161, 164, 165, 168), EvidenceKind.LEVEL, 0.1),
+        ((154,), EvidenceKind.LEVEL, 0.5),
+        ((6, 185, 9999), EvidenceKind.LEVEL, 0.1),
     ],
 )
 def test_xids_mean_what_the_catalog_advises(
@@ -67,6 +69,10 @@ def test_xids_mean_what_the_catalog_advises(
         xid = rules.xid(str(code))
         assert (xid.kind, xid.weight) == (kind, weight), code
         assert xid.text.startswith(f"XID {code}")
+
+
+def test_an_xid_without_a_row_is_an_unknown_fault_and_says_so() -> None:
+    assert load_rules().xid("185").text == "XID 185: unknown fault (not in the table)"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +133,9 @@ def test_a_condition_of_a_known_type_is_found_before_patterns() -> None:
     assert found("KernelDeadlock", "DockerHung") == "npd-kernel-deadlock"
     assert found("FrequentContainerdRestart", "FrequentContainerdRestart") == "npd-restarts"
     assert found("AcceleratedHardwareReady", "NvidiaXID79Error") == "eks-xid"
-    assert found("AcceleratedHardwareReady", "NeuronDMAError") == "eks-accelerator"
+    assert found("AcceleratedHardwareReady", "NeuronDMAError") == "eks-neuron-dma"
+    assert found("AcceleratedHardwareReady", "SomethingNew") == "eks-accelerator"
+    assert found("XID74Reg4ECCError", "XID74Reg4ECCErrorIsNotHealthy") == "nvsentinel-xid-74"
     assert found("NewCheck", "NewCheckIsNotHealthy") == "nvsentinel-any"
     # good is True here, whatever NVSentinel's reasons look like
     assert found("GpuReady", "GpuIsHealthy") is None
@@ -247,6 +255,21 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
             "conditions: [{name: c, type: T, faulty: true, family: bus, weight: 0, "
             "format: morse, source: s}]",
             "row 'c': format",
+        ),
+        (
+            "conditions: [{name: c, type: T, faulty: true, family: bus, weight: 0, source: s,"
+            " xid: 'Xid (?P<pci>.*) (.*)'}]",
+            "row 'c': xid: .*has a group pci, so it needs a group xid too",
+        ),
+        (
+            "conditions: [{name: c, type: T, faulty: true, family: bus, weight: 0, source: s,"
+            " boot: 'boot .*'}]",
+            "row 'c': boot: .*must have 1 group",
+        ),
+        (
+            "conditions: [{name: c, type: T, faulty: true, family: bus, weight: 0, source: s,"
+            " message: '('}]",
+            "row 'c': message: .*regular expression",
         ),
     ],
 )

@@ -22,7 +22,7 @@ LATCHED, LEVEL, UNKNOWN = EvidenceKind.LATCHED, EvidenceKind.LEVEL, EvidenceKind
         (NV, f"{NV}/xid", "74", "NoSchedule", Family.LINK, LEVEL, 0.5),
         (NV, f"{NV}/xid", "31", "None", Family.DRIVER, LEVEL, 0.0),
         (NV, f"{NV}/xid", "109", "None", Family.DRIVER, LATCHED, 1.0),
-        (NV, f"{NV}/xid", "777", "NoSchedule", Family.DRIVER, LEVEL, 0.5),
+        (NV, f"{NV}/xid", "777", "NoSchedule", Family.DRIVER, LEVEL, 0.1),
         (NV, f"{NV}/xid", "odd", "NoSchedule", Family.DRIVER, LEVEL, 0.5),
         (NV, f"{NV}/gpu-lost", "", "NoSchedule", Family.BUS, LATCHED, 1.0),
         (NV, f"{NV}/unmonitored", "", "None", Family.DRIVER, UNKNOWN, 0.0),

@@ -1,0 +1,99 @@
+"""How drivers and monitors write NVIDIA XIDs: finds all of them in a text, each with the address of
+its GPU where one is given. Knows nothing of what they mean, nor of SXIDs, which are an NVSwitch's.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from typing import NamedTuple
+
+from fettle.health.signals import gpu_names
+
+ANY_FORM = "any"
+"""As the `xid` of a rule: every form that is known here."""
+
+_WORD = r"xid(?:(?<![a-z]xid)|(?<=nvidiaxid)|(?<=gpuxid)|(?-i:(?<=[a-rt-z]X[Ii][Dd])))"
+"""`NvidiaXID`, and not `SXid` or `taxid`."""
+_SIGNS = r"""[\s:=_#\-"'(\[<\\]{0,6}"""
+_NUMBER = r"0*(?P<{}>[1-9][0-9]{{0,2}})(?![0-9]|\.[0-9]|:[0-9a-f]{{2}}(?![a-z])|:[0-9a-f]$)"
+_IS_COUNT = r"\s{0,2}(?:times|occurrences|gpus?\b|devices\b|%|of\s[0-9])"
+_LISTED = r"[1-9][0-9]{0,2}"
+_ANY_FORM = re.compile(
+    rf"{_WORD}(?:"
+    # the kernel's log: `NVRM: Xid (PCI:0000:c1:00 GPU-I:05): 79, pid=…`
+    r"\s?:?\s?\((?P<where>[^()\n]{0,60})\)\s{0,3}[:,]?\s{0,3}"
+    rf"{_NUMBER.format('logged')}"
+    # `XIDs: 48, 63`, `xid codes 48 and 63`
+    rf"|(?:s|s?[ _-]?codes){_SIGNS}"
+    rf"(?P<list>{_LISTED}(?:(?:\W{{0,2}}[,/&]\W{{0,2}}|\sand\s|\s){_LISTED})*)"
+    rf"(?![0-9a-z.:]|{_IS_COUNT}|\sin\s)"
+    # `XID-79`, `NvidiaXID79Error`, `xid=79`, `"xid": 79`, `Xid error code: 79`
+    rf"|(?:[ _-]?(?:error|code|number|event|id)){{0,2}}{_SIGNS}"
+    rf"{_NUMBER.format('named')}(?!{_IS_COUNT}))",
+    re.IGNORECASE,
+)
+_ADDRESS = re.compile(
+    r"(?<![0-9a-f])[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-9a-f])?(?![0-9a-f:])", re.IGNORECASE
+)
+
+
+class XidMention(NamedTuple):
+    """An XID in a text: its number, its GPU's name (`pci:…`) or "", and what was said from there
+    up to the next XID."""
+
+    code: str
+    gpu: str
+    said: str
+
+
+def is_code(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def mentions(form: str, reason: str, message: str) -> tuple[XidMention, ...]:
+    """All XIDs of a condition, in the order in which they were told; of the same XID of the same
+    GPU, the last.
+
+    `form`: ANY_FORM, or a regular expression whose group `xid` (else its last one) is the number,
+    and whose group `pci`, if it has one, the address. The message tells more than the reason, which
+    is that of the newest finding.
+    """
+    told = [*_found(form, message)]
+    for newest in _found(form, reason):
+        same = [one for one in told if one.code == newest.code]
+        if not any(one.gpu for one in same):
+            told = [one for one in told if one not in same] + (
+                same or [newest._replace(said=message)]
+            )
+    latest: dict[object, XidMention] = {}
+    for one in told:
+        key = (one.code, one.gpu) if one.gpu else one
+        latest.pop(key, None)
+        latest[key] = one
+    return tuple(latest.values())
+
+
+def _found(form: str, text: str) -> Iterator[XidMention]:
+    pattern = _ANY_FORM if form == ANY_FORM else re.compile(form)
+    found = [*pattern.finditer(text)]
+    for one, following in zip_longest(found, found[1:]):
+        said = text[one.start() : following.start() if following is not None else None]
+        gpu = _gpu(one)
+        yield from (XidMention(code, gpu, said) for code in _codes(form, one))
+
+
+def _codes(form: str, found: re.Match[str]) -> Iterable[str]:
+    groups = found.groupdict()
+    if form == ANY_FORM:
+        texts = re.findall(_LISTED, groups["list"] or groups["logged"] or groups["named"])
+    else:
+        text = groups["xid"] if "xid" in groups else found[found.re.groups]
+        texts = [text] if text is not None and is_code(text) else []
+    return (text.lstrip("0") or "0" for text in texts)
+
+
+def _gpu(found: re.Match[str]) -> str:
+    groups = found.groupdict()
+    where = groups.get("where") or groups.get("pci") or ""
+    address = _ADDRESS.search(where)
+    return gpu_names.pci(address[0]) if address is not None else ""
