@@ -393,17 +393,24 @@ class Ledger:
         now: float,
     ) -> None:
         """For what stood and is not repeated: it is replaced, over, still latched, or fades."""
-        rebooted = is_rebooted(reporter, report)
         for topic, evidence in reporter.by_weight():
             if topic in current:
                 continue
             if topic.counterpart in current:
                 self._withdraw(reporter, topic)
                 self._replace(evidence, current[topic.counterpart])
-            elif settles(report, topic) or (rebooted and topic.latched):
+            elif settles(report, topic) or self._went_with_a_reboot(report, evidence, now):
                 self._clear(reporter, topic, now)
             else:
                 self._no_longer_reported(reporter, topic, now)
+
+    def _went_with_a_reboot(self, report: SignalReport, evidence: Evidence, now: float) -> bool:
+        """Whether what a Node said before a reboot is gone with it. A monitor may take a condition
+        back only once it runs again."""
+        at = self._reboots.get(report.node) if report.node is not None else None
+        if at is None or at == now:  # rebooted just now: whatever the node's clock says
+            return at is not None
+        return evidence.observed_at <= at and now - at <= fading.REPAIR_SHOWS_S
 
     def _replace(self, old: Evidence, new: Evidence) -> None:
         self._note(old.subject)

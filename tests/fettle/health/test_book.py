@@ -116,8 +116,8 @@ def test_latched_evidence_outlives_silence_and_its_reporter(book: HealthBook) ->
 
 def test_a_reboot_clears_what_is_latched_and_not_said_again(book: HealthBook) -> None:
     latched = (fault(kind=EvidenceKind.LATCHED), fault(NODE, kind=EvidenceKind.LATCHED))
-    book.report(SignalReport("Node gpu-1", latched, boot="b1"), NOW)
-    book.report(SignalReport("Node gpu-1", latched[:1], boot="b2"), NOW + 300)
+    book.report(SignalReport("Node gpu-1", latched, boot="b1", node=NODE), NOW)
+    book.report(SignalReport("Node gpu-1", latched[:1], boot="b2", node=NODE), NOW + 300)
     assert of(book, DEVICE, NOW + 300).state is State.UNHEALTHY
     assert of(book, NODE, NOW + 300).state is State.HEALTHY
 

@@ -331,3 +331,103 @@ def test_a_thermal_and_a_link_fault_weigh_more_than_either(book: HealthBook) -> 
     both = of(book, UnitId("gpu-1", "nvidia.com/gpu", UUID), NOW)
     assert (both.state, both.score) == (State.UNHEALTHY, 0.25)
     assert len(both.evidence) == 2
+
+
+BOOTS = ("6e43a052-e544-467b-a972-63d7cd2ce80a", "7f11a052-e544-467b-a972-63d7cd2ce80b")
+
+
+@pytest.mark.parametrize("xid", [63, 74, 79])
+def test_what_gkes_plugin_said_is_over_with_the_reboot_and_stays_so(
+    book: HealthBook, xid: int
+) -> None:
+    """It removes its condition some minutes after the node is back, and never sets it to False."""
+    said = condition("XidCriticalError", "True", f'{{"{xid}":true}}', BOOTS[0], at=NOW)
+    tell(book, node(said, boot=BOOTS[0]), NOW)
+    assert of(book, NODE, NOW).score < 1.0
+    tell(book, node(said, boot=BOOTS[1]), NOW + HOUR)
+    back = of(book, NODE, NOW + HOUR)
+    assert back.state is State.HEALTHY
+    assert all(w.weight <= 0.05 or "was until recently" in w.evidence.text for w in back.evidence)
+    tell(book, node(boot=BOOTS[1]), NOW + HOUR + 5 * MINUTE)
+    assert of(book, NODE, NOW + HOUR + 5 * MINUTE).state is State.HEALTHY
+
+
+@pytest.mark.parametrize("xid", [74, 79])
+def test_a_condition_that_its_monitor_takes_back_after_a_reboot_is_over(
+    book: HealthBook, xid: int
+) -> None:
+    """The object does not say which boot it is about."""
+    said = condition("XIDErrors", "True", "XIDErrors", f"XID {xid}", at=NOW)
+    tell(book, node(said), NOW)
+    assert of(book, NODE, NOW).state is not State.HEALTHY
+    rebooted = NOW + HOUR
+    tell(book, node(said, boot="boot-2"), rebooted)  # the monitor does not run yet
+    assert of(book, NODE, rebooted).state is not State.HEALTHY
+    tell(book, node(boot="boot-2"), rebooted + 5 * MINUTE)
+    assert of(book, NODE, rebooted + 5 * MINUTE).state is State.HEALTHY
+
+
+def test_a_fault_that_outlasts_a_reboot_is_not_over_when_its_monitor_is_uninstalled(
+    book: HealthBook,
+) -> None:
+    said = condition("XIDErrors", "True", "XIDErrors", "XID 79", at=NOW)
+    tell(book, node(said), NOW)
+    tell(book, node(said, boot="boot-2"), NOW + HOUR)
+    tell(book, node(boot="boot-2"), NOW + 24 * HOUR)
+    assert of(book, NODE, NOW + 24 * HOUR).state is State.UNHEALTHY
+
+
+def test_a_fault_that_came_after_the_reboot_is_not_over_when_its_monitor_is_uninstalled(
+    book: HealthBook,
+) -> None:
+    tell(book, node(), NOW)
+    tell(book, node(boot="boot-2"), NOW + HOUR)
+    at = NOW + HOUR + MINUTE
+    tell(book, node(condition("XIDErrors", "True", "x", "XID 79", at=at), boot="boot-2"), at)
+    tell(book, node(boot="boot-2"), at + MINUTE)
+    assert of(book, NODE, at + MINUTE).state is State.UNHEALTHY
+
+
+def test_a_lighter_xid_after_a_heavy_one_does_not_free_a_node_of_eks(book: HealthBook) -> None:
+    """Without anything remembered: the first thing that is read is the joined message."""
+    message = "detected XID-79 on the instance, review; detected XID-63 on the instance, review"
+    joined = condition("AcceleratedHardwareReady", "False", "NvidiaXID63Error", message)
+    tell(book, node(joined), NOW)
+    lost = of(book, DEVICE, NOW)
+    assert (lost.state, lost.score) == (State.UNHEALTHY, 0.0)
+    assert [w.evidence.text[:6] for w in lost.evidence] == ["XID 79", "XID 63"]
+
+
+def test_power_smoothing_that_is_back_frees_the_gpu_in_whatever_order_it_is_told(
+    book: HealthBook,
+) -> None:
+    """A driver has one taint per key, and a monitor may take the first entry back or not."""
+    xid = "gpu.nvidia.com/xid"
+    book.report(report_of_slice(slice_(taint(xid, "163")), RULES, NOW), NOW)
+    assert of(book, DEVICE, NOW).state is State.UNHEALTHY
+    at = NOW + MINUTE
+    book.report(report_of_slice(slice_(taint(xid, "162")), RULES, at), at)
+    assert of(book, DEVICE, at).state is State.HEALTHY
+
+    gpu = UnitId("gpu-1", "nvidia.com/gpu", UUID)
+    entry = f"ErrorCode:{{}} GPU_UUID:{UUID} x Recommended Action={{}};"
+    gone, back = entry.format(163, "COMPONENT_RESET"), entry.format(162, "NONE")
+    tell(book, node(condition("SysLogsXIDError", "True", "x", gone)), NOW)
+    assert of(book, gpu, NOW).state is State.UNHEALTHY
+    for later, message in enumerate((gone + back, back)):
+        at = NOW + later * MINUTE
+        tell(book, node(condition("SysLogsXIDError", "True", "x", message)), at)
+        assert of(book, gpu, at).state is State.HEALTHY
+
+
+def test_a_monitor_without_its_source_makes_devices_unknown_and_refuses_nothing(
+    book: HealthBook,
+) -> None:
+    tell(book, node(condition("AcceleratedHardwareReady", "False", "DCGMError", "no DCGM")), NOW)
+    found = of(book, DEVICE, NOW)
+    assert (found.state, found.score) == (State.UNKNOWN, 0.75)
+    for policy in BUILT_IN.values():
+        assert complaint(found, policy.placement) is None
+    ready = condition("AcceleratedHardwareReady", "True", "NvidiaGPUIsReady")
+    tell(book, node(ready), NOW + MINUTE)
+    assert of(book, DEVICE, NOW + MINUTE).state is State.HEALTHY
