@@ -1,5 +1,5 @@
-"""Keeps the taints that go with holds: each held node and DRA device has its taint, and none has
-one for longer than it is held.
+"""Keeps the taints that go with holds: each held node and DRA device has its taint, and so has each
+part of a held device; none has one for longer than it is held.
 
 A hold may be recorded by hand, and ends by itself at its time, so `fettle hold` alone cannot do
 this. It needs the rights in `deploy/rbac/optional/hold-taints.yaml`. Without them, holds are obeyed
@@ -8,7 +8,7 @@ only while the scheduler asks Fettle.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Container, Coroutine, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import structlog
@@ -137,7 +137,8 @@ def _due(view: View) -> _Due:
         # Of a node that cannot be read, the hold may be what is not read.
         if not node.unread and needs_taint_change(node.taints, held=NodeId(name) in view.holds):
             nodes.append(name)
-    held_devices = [subject for subject in view.holds if isinstance(subject, DeviceId)]
+    held = {subject: None for subject in view.holds if isinstance(subject, DeviceId)}
+    held_devices = [*dict.fromkeys((*held, *(_parts_of(held, view) if held else ())))]
     names = {rule_name(device) for device in held_devices}
     served = view.served.get("DeviceTaintRule", False)
     return _Due(
@@ -145,3 +146,21 @@ def _due(view: View) -> _Due:
         [d for d in held_devices if served and rule_name(d) not in view.taint_rules],
         [n for n, rule in view.taint_rules.items() if is_our_rule(rule) and n not in names],
     )
+
+
+def _parts_of(held: Container[DeviceId], view: View) -> Iterator[DeviceId]:
+    """Devices that are held because they are parts of held ones: the scheduler does not give a part
+    its whole's taints."""
+    for node in view.nodes.values():
+        pause()
+        for device in (device for pool in node.pools for device in pool.devices):
+            if (
+                device.health.held
+                and device.id not in held
+                and any(
+                    w.evidence.subject in held
+                    for w in device.health.evidence
+                    if isinstance(w.evidence.subject, DeviceId)
+                )
+            ):
+                yield device.id

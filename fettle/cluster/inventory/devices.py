@@ -19,6 +19,7 @@ from fettle.cluster.inventory.gathered_pools import (
     gather,
     pool_of,
 )
+from fettle.cluster.inventory.wholes import Wholes, find_wholes
 from fettle.dra import (
     CURRENT,
     AllocatedDevice,
@@ -295,6 +296,7 @@ class _Pool:
 
     `nodes` are those that slices name; `regions` are those of slices that name none, and of their
     devices. `changed_slices` are the entries of `devices_by_slice` that the last change renewed.
+    `wholes`: which of the devices are parts of others.
     """
 
     def __init__(self) -> None:
@@ -304,6 +306,7 @@ class _Pool:
         self.ids: frozenset[DeviceId] = frozenset()
         self.devices_by_slice: dict[str, SliceDevices] = {}
         self.changed_slices: list[SliceDevices] = []
+        self.wholes: Wholes = {}
         self.seen: dict[Vantage, Gathered | None] = {}
         self._held: dict[str, list[Region]] = {}
 
@@ -332,7 +335,12 @@ class _Pool:
         self.changed_slices = [
             s for s in self.devices_by_slice.values() if s is not before.get(s.slice.name)
         ]
-        self.ids = frozenset().union(*(speech.ids for speech in self.devices_by_slice.values()))
+        spoken = self.devices_by_slice.values()
+        self.ids = frozenset().union(*(speech.ids for speech in spoken))
+        self.wholes = find_wholes(
+            [device for speech in spoken for device in speech.devices],
+            {name: total for slice_ in slices for name, total in slice_.counters},
+        )
         self.seen.clear()
 
     def reach(self) -> frozenset[str] | None:
@@ -392,6 +400,11 @@ class Devices:
             for slice_ in self._pools[pool].slices.values():
                 if slice_.node == node:
                     yield from slice_.devices
+
+    def wholes_in(self, pool: PoolId) -> Wholes:
+        """The parts among the devices of a pool, and what each is a part of."""
+        known = self._pools.get(pool)
+        return known.wholes if known is not None else {}
 
     def is_published(self, device: DeviceId) -> bool:
         pool = self._pools.get(PoolId(device.driver, device.pool))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import starmap
 from operator import itemgetter
 
+import msgspec
 import structlog
 
 from fettle.api import core
@@ -22,6 +23,7 @@ from fettle.cluster.inventory.units import (
     plugin_resources,
     plugin_views,
     unit_healths,
+    worded,
 )
 from fettle.cluster.view import NodeView
 from fettle.dra import CounterId, DeviceView, NodeTarget, PoolView, PublishedDevice
@@ -38,15 +40,18 @@ def pool_view(
     now: float,
 ) -> PoolView:
     """One pool as a node sees it, with each device's health."""
+    wholes = devices.wholes_in(gathered.id)
 
     def device(published: PublishedDevice, here: bool = True, misplaced: str = "") -> DeviceView:
         pause()
+        part_of = wholes.get(published.id, ())
+        health = placing.with_homeless_evidence(
+            book.assess(published.id, _subjects(published, part_of, placing), now)
+        )
         return DeviceView(
             published=published,
             taints=(published.device.taints or ()) + devices.taints.of(published.id),
-            health=placing.with_homeless_evidence(
-                book.assess(published.id, _subjects(published, placing), now)
-            ),
+            health=_with_evidence_of_wholes(health, part_of) if part_of else health,
             allocated=devices.holdings.alone(published.id),
             shares=devices.holdings.shares(published.id),
             consumed=devices.holdings.consumed(published.id),
@@ -80,12 +85,29 @@ def counters_left(gathered: Gathered, holdings: Holdings) -> Mapping[CounterId, 
     return left
 
 
-def _subjects(published: PublishedDevice, placing: UnitPlacement) -> tuple[Subject, ...]:
-    """The subjects whose evidence applies to a device: the device itself and, if it is node-local,
-    its node and units."""
+def _subjects(
+    published: PublishedDevice, part_of: tuple[DeviceId, ...], placing: UnitPlacement
+) -> tuple[Subject, ...]:
+    """The subjects whose evidence applies to a device: the device itself, what it is a part of and,
+    if it is node-local, its node and the units that they are."""
+    these = (published.id, *part_of)
     if not published.local:
-        return (published.id,)
-    return (published.id, *placing.whole, *placing.by_device.get(published.id, ()))
+        return these
+    units = [unit for one in these for unit in placing.by_device.get(one, ())]
+    return (*these, *placing.whole, *dict.fromkeys(units))
+
+
+def _with_evidence_of_wholes(health: Health, part_of: tuple[DeviceId, ...]) -> Health:
+    """The health of a part, in which evidence about its whole says that it is about that."""
+    if not any(w.evidence.subject in part_of for w in health.evidence):
+        return health
+    evidence = tuple(
+        worded(w, f"of {w.evidence.subject.device}, which it is part of")
+        if isinstance(w.evidence.subject, DeviceId) and w.evidence.subject in part_of
+        else w
+        for w in health.evidence
+    )
+    return msgspec.structs.replace(health, evidence=evidence)
 
 
 _LOG = structlog.get_logger(__name__)

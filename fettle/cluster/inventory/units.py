@@ -176,7 +176,12 @@ def _is_absent(unit: UnitId, named: list[tuple[PublishedDevice, frozenset[str]]]
 
 def _worded(weighed: Weighed, unit: UnitId, what: str) -> Weighed:
     """The same evidence, saying which unit it is about."""
-    text = one_line(f"{unit.resource} {unit.unit}, {what}: {weighed.evidence.text}")
+    return worded(weighed, f"{unit.resource} {unit.unit}, {what}")
+
+
+def worded(weighed: Weighed, about: str) -> Weighed:
+    """The same evidence, saying what it is about."""
+    text = one_line(f"{about}: {weighed.evidence.text}")
     evidence = msgspec.structs.replace(weighed.evidence, text=text)
     return msgspec.structs.replace(weighed, evidence=evidence)
 

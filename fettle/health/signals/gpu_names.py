@@ -15,9 +15,9 @@ from fettle.model import UnitId
 _PCI = re.compile(r"(?:[0-9a-f]{4})?([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-9a-f]))?")
 _RANKS = {"pci": 1, "index": 2}
 
-_UUIDS = ("uuid", "parentUUID")
-_ADDRESSES = ("pciBusID", "pcieBusID", "pciAddr", "parentPciAddr")
-"""As gpu.nvidia.com and gpu.amd.com publish them, with and without the domain of Kubernetes."""
+_ADDRESSES = ("parentPciAddr", "pciBusID", "pcieBusID", "pciAddr", "pciAddress")
+"""As gpu.nvidia.com, gpu.amd.com and gpu.intel.com publish them, with and without the domain of
+Kubernetes."""
 
 
 def pci(address: str) -> str:
@@ -44,6 +44,11 @@ def rank(name: str) -> tuple[int, str]:
     return _RANKS.get(name.partition(":")[0], 0), name
 
 
+def is_own(name: str) -> bool:
+    """Whether a name belongs to one device or slot, as an index does not."""
+    return rank(name)[0] < _RANKS["index"]
+
+
 def is_uuid(name: str) -> bool:
     return rank(name)[0] == 0
 
@@ -64,16 +69,40 @@ def joined(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
 
 def published(device: resource.Device) -> Iterator[str]:
     """Names of a DRA device, and of the GPU that it is a part of: a fault of the GPU affects its
-    parts.
+    parts."""
+    if is_part(device) and (uuid := own_uuid(device)):
+        yield uuid
+    yield from of_hardware(device)
+
+
+def of_hardware(device: resource.Device) -> Iterator[str]:
+    """Names of the GPU that a DRA device is, or of which it is a part; the most reliable first.
 
     A part is only known by the index of its parent: its own index is its number within its GPU.
     """
     values = _values(device)
-    yield from (values[name] for name in _UUIDS if name in values)
-    yield from (pci(values[name]) for name in _ADDRESSES if name in values)
-    is_part = values.get("type") == "mig" or any(name.startswith("parent") for name in values)
-    if (number := values.get("parentIndex" if is_part else "index")) is not None:
-        yield index(number)
+    uuid, number = ("parentUUID", "parentIndex") if is_part(device) else ("uuid", "index")
+    if uuid in values:
+        yield values[uuid]
+    yield from dict.fromkeys(pci(values[name]) for name in _ADDRESSES if name in values)
+    if number in values:
+        yield index(values[number])
+
+
+def is_part(device: resource.Device) -> bool:
+    """Whether a device says that it is a part of another one, such as a MIG device of its GPU."""
+    return kind(device) == "mig" or any(
+        name.rpartition("/")[2].startswith("parent") for name in device.attributes or ()
+    )
+
+
+def kind(device: resource.Device) -> str:
+    """The attribute `type`; "" if there is none."""
+    attributes = device.attributes or {}
+    found = attributes.get("type") or next(
+        (value for name, value in attributes.items() if name.endswith("/type")), None
+    )
+    return (found.string or "") if found is not None else ""
 
 
 def own_uuid(device: resource.Device) -> str:
@@ -88,6 +117,13 @@ def _values(device: resource.Device) -> dict[str, str]:
         for name, value in (device.attributes or {}).items()
         if value.string is not None or value.int_ is not None
     }
+
+
+def contradict(names: Iterable[str], others: Iterable[str], shared: str) -> bool:
+    """Whether names that are more reliable than a `shared` one tell two devices apart."""
+    better = {name for name in names if rank(name)[0] < rank(shared)[0]}
+    unlike = {_form(other) for other in others if other not in better}
+    return any(_form(name) in unlike for name in better)
 
 
 def is_other(unit: UnitId, names: Iterable[str]) -> bool:
