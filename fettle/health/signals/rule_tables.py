@@ -54,10 +54,12 @@ class SignalRow(RuleRow, frozen=True, kw_only=True):
 
 
 class XidClassRow(RuleRow, frozen=True, kw_only=True):
-    """What a class of NVIDIA XIDs means for the device."""
+    """What a class of NVIDIA XIDs means for the device. `gone`: the device cannot be asked any more
+    what it needs, so a driver's effect `None` says nothing of it."""
 
     weight: Share
     kind: EvidenceKind = EvidenceKind.LEVEL
+    gone: bool = False
 
 
 class XidRow(RuleRow, frozen=True, kw_only=True):
@@ -158,15 +160,24 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
 
 
 class TaintRow(RuleRow, frozen=True, kw_only=True):
-    """A device taint by driver, key and effect (patterns). `xid`: its value is an XID."""
+    """A device taint by driver, key and effect (patterns), and one of `values` if there are any.
+
+    - `xid`: its value is an XID, whose row says what it weighs: at least `least` and at most
+      `most`.
+    - `remark` is said where one of these bounds counts.
+    """
 
     key: str
     family: Family
     weight: Share
     driver: str = "*"
     effect: str = "*"
+    values: frozenset[str] = frozenset()
     kind: EvidenceKind = EvidenceKind.LEVEL
     xid: bool = False
+    least: Share = 0.0
+    most: Share = 1.0
+    remark: str = ""
 
     def __post_init__(self) -> None:
         _check_foreign("key", self.key)
@@ -176,11 +187,12 @@ class TaintRow(RuleRow, frozen=True, kw_only=True):
         """Whether it matches every key, so it only says what taints mean in general."""
         return self.key == "*"
 
-    def matches(self, driver: str, key: str, effect: str) -> bool:
+    def matches(self, driver: str, key: str, value: str, effect: str) -> bool:
         return (
             fnmatchcase(key, self.key)
             and fnmatchcase(effect, self.effect)
             and fnmatchcase(driver, self.driver)
+            and (not self.values or value in self.values)
         )
 
 
@@ -385,10 +397,10 @@ class SignalRules:
             return any(fnmatchcase(name, row.type) for row in self.device_conditions.values())
         return True  # the others are cleared by the silence of their objects
 
-    def taint(self, driver: str, key: str, effect: str) -> TaintRow | None:
+    def taint(self, driver: str, key: str, value: str, effect: str) -> TaintRow | None:
         """The first row that matches."""
         for row in self.taints.values():
-            if row.matches(driver, key, effect):
+            if row.matches(driver, key, value, effect):
                 return row
         return None
 
@@ -433,6 +445,18 @@ class SignalRules:
             return Xid(Family.DRIVER, class_.kind, class_.weight, text)
         advice = f" ({row.action})" if row.action else ""
         return Xid(row.family, class_.kind, class_.weight, f"XID {code}: {row.text}{advice}")
+
+    def tainting_xid(self, code: str, row: TaintRow) -> Xid:
+        """What an XID means that a driver publishes as a taint of this row."""
+        xid = self.xid(code)
+        known = self.xids.get(code)
+        is_gone = known is not None and self.xid_classes[known.class_].gone
+        weight = max(row.least, xid.weight if is_gone else min(xid.weight, row.most))
+        if weight == xid.weight:
+            return xid
+        kind = xid.kind if weight > xid.weight else EvidenceKind.LEVEL
+        text = f"{xid.text}; {row.remark}" if row.remark else xid.text
+        return Xid(xid.family, kind, weight, text)
 
     def _recovery(self, code: str, number: str) -> Xid:
         row = self.recoveries.get(number)

@@ -56,14 +56,15 @@ def _taint_evidence(
     taint comes from a DeviceTaintRule."""
     if taint.key.startswith(OWN_PREFIX):
         return None
-    row = rules.taint(device.driver, taint.key, taint.effect)
+    value = taint.value.strip()
+    row = rules.taint(device.driver, taint.key, value, taint.effect)
     if row is None:
         return None
     named = TaintRef(taint.key, taint.value, taint.effect)
     shown = f"taint {named}"
     family, kind, weight = row.family, row.kind, row.weight
-    if row.xid and taint.value.strip().isdigit():
-        xid = rules.xid(taint.value.strip())
+    if row.xid and value.isdigit():
+        xid = rules.tainting_xid(value, row)
         family, kind, weight = xid.family, xid.kind, xid.weight
         shown = f"{xid.text}; {shown}"
     return Evidence(

@@ -297,6 +297,21 @@ def test_a_taint_of_the_driver_that_comes_and_goes_is_remembered(
     assert "was until recently" in of(book, DEVICE, at + 1).evidence[0].evidence.text
 
 
+def test_a_driver_that_asks_the_gpu_tells_a_crash_that_needs_a_reset_from_one_that_does_not(
+    book: HealthBook,
+) -> None:
+    """As drivers after v0.5.0 do (dra-driver-nvidia-gpu#1441), whatever the XID."""
+    xid = "gpu.nvidia.com/xid"
+    book.report(report_of_slice(slice_(taint(xid, "119", "None")), RULES, NOW), NOW)
+    assert (of(book, DEVICE, NOW).state, of(book, DEVICE, NOW).score) == (State.HEALTHY, 0.88)
+    at = NOW + MINUTE
+    book.report(report_of_slice(slice_(taint(xid, "31")), RULES, at), at)
+    assert (of(book, DEVICE, at).state, of(book, DEVICE, at).score) == (State.UNHEALTHY, 0.25)
+    at += HOUR
+    book.report(report_of_slice(slice_(), RULES, at), at)
+    assert of(book, DEVICE, at).state is State.HEALTHY
+
+
 def test_a_rule_whose_key_is_known_as_a_fault_is_remembered(book: HealthBook) -> None:
     fault = taint("gaudi.intel.com/unhealthy", "CriticalError", "NoExecute")
     rule = taint_rule({"device": "gpu-0"}, fault)

@@ -22,8 +22,11 @@ from tests.fettle.health.signals.objects import (
 )
 
 KEY = "gpu.nvidia.com/xid"
+WORN = "48", "NoSchedule"
 GPU = UnitId("gpu-1", "nvidia.com/gpu", UUID)
 LATCHED = [xid for xid in RULES.xids if RULES.xid(xid).kind is EvidenceKind.LATCHED]
+GONE = [xid for xid in LATCHED if RULES.xid_classes[RULES.xids[xid].class_].gone]
+"""Those of which a driver's effect `None` says nothing."""
 
 
 def publish(book: HealthBook, at: float, *taints: dict[str, Any]) -> Health:
@@ -103,8 +106,8 @@ def test_a_gpu_that_a_message_no_longer_names_is_clear_while_one_that_it_names_i
 
 
 def test_a_fault_that_is_said_again_is_one_and_reads_as_said(book: HealthBook) -> None:
-    for minute, xid in enumerate(("48", "45", "48")):
-        health = publish(book, NOW + minute * MINUTE, taint(KEY, xid))
+    for minute, (xid, effect) in enumerate((WORN, ("45", "None"), WORN)):
+        health = publish(book, NOW + minute * MINUTE, taint(KEY, xid, effect))
     assert len(health.evidence) == 1
     assert "not cleared" not in texts(health)[0]
 
@@ -151,7 +154,8 @@ def test_what_is_latched_counts_until_its_taint_is_gone_and_takes_bounded_room(
         taints = [taint(KEY, *word)] if word is not None else []
         health = publish(running, at, *taints)
         fresh = publish(HealthBook(HealthSettings(), RULES), at, *taints)
-        latched = latched | {word[0]} & set(LATCHED) if word is not None else set()
+        may_latch = set(GONE if word is not None and word[1] == "None" else LATCHED)
+        latched = latched | {word[0]} & may_latch if word is not None else set()
         kinds = {w.evidence.kind for w in health.evidence}
         assert (EvidenceKind.LATCHED in kinds) == bool(latched)
         assert health.state is State.UNHEALTHY or not latched

@@ -170,7 +170,7 @@ def test_an_operators_new_row_is_tried_before_shipped_catch_alls(tmp_path: Path)
         - {name: ours, key: example.org/slow, family: thermal, weight: 0.4, source: us}
         """,
     )
-    row = load_rules(path).taint("any.driver", "example.org/slow", "NoExecute")
+    row = load_rules(path).taint("any.driver", "example.org/slow", "", "NoExecute")
     assert row is not None
     assert row.name == "ours"
 

@@ -1,5 +1,6 @@
 """What taints in slices and rules say, and attributes by which drivers publish health."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +20,22 @@ LATCHED, LEVEL, UNKNOWN = EvidenceKind.LATCHED, EvidenceKind.LEVEL, EvidenceKind
     [
         (NV, f"{NV}/xid", "79", "NoSchedule", Family.BUS, LATCHED, 1.0),
         (NV, f"{NV}/xid", "48", "NoSchedule", Family.MEMORY, LATCHED, 1.0),
-        (NV, f"{NV}/xid", "74", "NoSchedule", Family.LINK, LEVEL, 0.5),
+        # the driver's effect counts: it asks the GPU whether that needs recovery
+        (NV, f"{NV}/xid", "31", "NoSchedule", Family.DRIVER, LEVEL, 0.75),
+        (NV, f"{NV}/xid", "31", "NoExecute", Family.DRIVER, LEVEL, 1.0),
         (NV, f"{NV}/xid", "31", "None", Family.DRIVER, LEVEL, 0.0),
-        (NV, f"{NV}/xid", "109", "None", Family.DRIVER, LATCHED, 1.0),
-        (NV, f"{NV}/xid", "777", "NoSchedule", Family.DRIVER, LEVEL, 0.1),
-        (NV, f"{NV}/xid", "odd", "NoSchedule", Family.DRIVER, LEVEL, 0.5),
+        (NV, f"{NV}/xid", "63", "NoSchedule", Family.MEMORY, LEVEL, 0.75),
+        (NV, f"{NV}/xid", "63", "None", Family.MEMORY, LEVEL, 0.1),
+        (NV, f"{NV}/xid", "74", "NoSchedule", Family.LINK, LEVEL, 0.75),
+        (NV, f"{NV}/xid", "74", "None", Family.LINK, LEVEL, 0.12),
+        (NV, f"{NV}/xid", "109", "None", Family.DRIVER, LEVEL, 0.12),
+        (NV, f"{NV}/xid", "119", "None", Family.DRIVER, LEVEL, 0.12),
+        (NV, f"{NV}/xid", "119", "NoSchedule", Family.DRIVER, LATCHED, 1.0),
+        # a GPU that is gone cannot be asked
+        (NV, f"{NV}/xid", "79", "None", Family.BUS, LATCHED, 1.0),
+        (NV, f"{NV}/xid", "777", "NoSchedule", Family.DRIVER, LEVEL, 0.75),
+        (NV, f"{NV}/xid", "odd", "NoSchedule", Family.DRIVER, LEVEL, 0.75),
+        (NV, f"{NV}/xid", "odd", "None", Family.DRIVER, LEVEL, 0.12),
         (NV, f"{NV}/gpu-lost", "", "NoSchedule", Family.BUS, LATCHED, 1.0),
         (NV, f"{NV}/unmonitored", "", "None", Family.DRIVER, UNKNOWN, 0.0),
         ("gpu.intel.com", "HealthIssues-memory_power", "", "NoExecute",
@@ -55,6 +67,37 @@ def test_a_taint_is_read_by_its_row(
     assert key in evidence.text
     assert evidence.observed_at == NOW
     assert said.absent_is_clear
+
+
+@pytest.mark.parametrize(
+    ("value", "effect", "remark"),
+    [
+        ("31", "NoSchedule", "the driver says that it needs recovery; taint"),
+        ("63", "NoSchedule", "up to v0.5.0 it says so of each XID that it does not list"),
+        ("119", "None", "it needs no recovery, or was told to ignore this XID"),
+        ("119", "NoSchedule", ""),
+        ("31", "None", ""),
+    ],
+)
+def test_where_an_effect_decides_it_is_said_what_older_drivers_mean_by_it(
+    value: str, effect: str, remark: str
+) -> None:
+    said = report_of_slice(slice_(taint(f"{NV}/xid", value, effect)), RULES, NOW)
+    (evidence,) = said.evidence
+    assert remark in evidence.text
+    assert ("the driver says" in evidence.text) is bool(remark)
+    assert evidence.text.endswith(f"taint {NV}/xid={value}:{effect}")
+
+
+def test_who_knows_that_the_drivers_are_old_can_let_the_xid_alone_decide(tmp_path: Path) -> None:
+    own = tmp_path / "rules.yaml"
+    own.write_text(
+        "taints: [{name: nvidia-xid, key: gpu.nvidia.com/xid, effect: NoSchedule, xid: true,"
+        " family: driver, weight: 0.5, source: ours}]"
+    )
+    rules = load_rules(own)
+    said = report_of_slice(slice_(taint(f"{NV}/xid", "63", "NoSchedule")), rules, NOW)
+    assert [evidence.weight for evidence in said.evidence] == [0.1]
 
 
 def test_our_own_taints_never_come_back_as_evidence() -> None:
