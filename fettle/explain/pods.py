@@ -4,7 +4,7 @@ The dictionaries are what `/explain` and `/policy` answer and what the command l
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.dra import ALL
 from fettle.explain.holds import list_holds
 from fettle.explain.notes import is_cordoned, notes_about
+from fettle.explain.users import Users
 from fettle.explain.wording import describe_kept, plain_reason, texts
 from fettle.model import NO_EFFECT_YET, Health, OnDeviceFailure, Resolved, State, reasons
 from fettle.model.reasons import Reason
@@ -157,9 +158,14 @@ def explain_pod(
     taken = count_taken(view.pods.values()) if resources else {}
     names = _names_of_requests(demand) if demand is not None else {}
     answers: dict[str, Verdict] = {}
+    users: Users | None = None
     for name, answer in sorted(verdicts.items()):
         if (node := view.nodes.get(name)) is not None:
             why = tuple(lacking_units(demand, node, taken)) if demand is not None else ()
+            if any(node.plugins[lacking.resource].withdrawn for lacking in why):
+                users = users or Users(view)
+                held = tuple(_withdrawn_and_held(why, node, users))
+                answer = msgspec.structs.replace(answer, notes=(*held, *answer.notes))
             answers[name] = _completed(answer, why, node)
         pause()
     answers = avoiding(answers, avoided or {})
@@ -241,6 +247,21 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
         case dict():
             return {key: _renamed(each, names) for key, each in value.items()}
     return value
+
+
+def _withdrawn_and_held(
+    lacking: Iterable[reasons.UnitsTaken], node: NodeView, users: Users
+) -> Iterator[reasons.WithdrawnUnitHeld]:
+    """Notes about withdrawn units that pods still hold, where units are lacking."""
+    for one in lacking:
+        plugin = node.plugins[one.resource]
+        for unit in plugin.units:
+            held = users.of_unit(node.name, plugin, unit)
+            if unit.withdrawn and held.in_use:
+                pods = held.certain or held.possible
+                yield reasons.WithdrawnUnitHeld(
+                    one.resource, unit.unit, pods, certain=bool(held.certain)
+                )
 
 
 def _completed(answer: Verdict, why: tuple[Reason, ...], node: NodeView) -> Verdict:

@@ -276,6 +276,16 @@ def _(reason: reasons.UnitsWithdrawn) -> str:
 
 
 @text.register
+def _(reason: reasons.WithdrawnUnitHeld) -> str:
+    pods = ", ".join(reason.pods[:MAX_NAMED])
+    who = pods if reason.certain else f"one of {pods}"
+    return (
+        f"{reason.resource}: the withdrawn {reason.unit} is still held by {who}, and the scheduler "
+        "counts it among those that are left: a sound one is free for a pod once that ends"
+    )
+
+
+@text.register
 def _(reason: reasons.NodeNotWhole) -> str:
     bad = [f"{one.device} is {one.why}" for one in reason.devices[:MAX_NAMED]]
     more = len(reason.devices) - len(bad)

@@ -246,6 +246,19 @@ class UnitsWithdrawn(Reason, frozen=True, gc=False):
     counted: bool = True
 
 
+class WithdrawnUnitHeld(Reason, frozen=True, gc=False):
+    """A note: too few units are left, and a pod still holds one that the device plugin withdrew.
+
+    The scheduler counts it among those that are left. `certain`: all `pods` hold it; else one of
+    them does.
+    """
+
+    resource: str
+    unit: str
+    pods: tuple[str, ...]
+    certain: bool = True
+
+
 class BadDevice(msgspec.Struct, frozen=True, gc=False):
     """A device that whole-node pods cannot get; `why`: withdrawn, held, or its state."""
 

@@ -303,6 +303,42 @@ def test_the_summary_does_not_name_the_evidence_of_a_withdrawn_unit() -> None:
     assert "a fault" in evidence_line
 
 
+@pytest.mark.parametrize(
+    ("holders", "held"),
+    [
+        ({"holder": ["GPU-a"]}, "held by default/holder, and"),
+        ({"holder": ["GPU-b"]}, ""),
+        ({"two": ["GPU-a", "GPU-b"]}, "held by default/two, and"),
+        ({"one": [], "other": []}, "held by one of default/one, default/other, and"),
+    ],
+    ids=["certain", "another unit", "both units", "one of two"],
+)
+def test_where_units_are_lacking_it_is_said_who_still_holds_a_withdrawn_one(
+    holders: dict[str, list[str]], held: str
+) -> None:
+    """As in kubernetes/kubernetes#92592: a sound unit is idle, and the scheduler counts none."""
+    node = b.node(gpus=1, units={"GPU-a": 0.25}, withdrawn=frozenset({"GPU-a"}))
+    pods = [holder_of(name, gpus) for name, gpus in holders.items()]
+    demand = Demand(INFERENCE, units=(Units(b.RESOURCE, 1),))
+    answer = judge(demand, node, Acceptance(demand.policy.placement), Allocator(lambda *_: MATCH))
+    view = b.view(node, pods={pod.metadata.key: pod for pod in pods})
+    resolved = Policies().resolve({}, {}, {}, {})
+    value = explain_pod("ns/p", resolved, demand, {"n": answer}, view)["nodes"]["n"]
+    assert result_word(value) == "no fit"
+    notes = [note for note in value["notes"] if "the withdrawn GPU-a is still" in note]
+    assert [held in note for note in notes] == [True] * bool(held)
+
+
+def holder_of(name: str, gpus: list[str]) -> core.Pod:
+    """A running pod with one GPU, or with those that the kubelet names."""
+    raw = b.gpu_pod(len(gpus) or 1, name=name)
+    raw["spec"]["nodeName"] = "n"
+    said = [{"name": b.RESOURCE, "resources": [{"resourceID": gpu} for gpu in gpus]}]
+    status = [{"allocatedResourcesStatus": said}] if gpus else []
+    raw["status"] = {"phase": "Running", "containerStatuses": status}
+    return b.pod(raw)
+
+
 def test_units_that_a_plugin_no_longer_counts_are_not_counted_as_its_capacity() -> None:
     """A plugin that restarted without a lost GPU has withdrawn none of those it has."""
     before = b.node(gpus=7, units={"GPU-a": 0.25}, withdrawn=frozenset({"GPU-a"}))
