@@ -347,7 +347,10 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
     for text in data["quarantined"].values():
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
     if unheard := data.get("unheard", ()):
-        out.print("conditions that no rule names; a row in `health.rulesFile` makes them count:")
+        out.print(
+            "conditions that no rule names, and labels and annotations of vendors; a row in "
+            "`health.rulesFile` makes them count:"
+        )
         for line in _first([_unheard(one) for one in unheard], MOST_LISTED):
             out.print(f"  {escape(line)}")
 

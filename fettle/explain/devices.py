@@ -5,6 +5,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from heapq import nsmallest
 from itertools import chain
 from typing import Any
 
@@ -17,6 +18,9 @@ from fettle.model import DeviceId, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling import UnitUsers
+
+MOST_STATUSES = 5
+"""A label may have another value on each node."""
 
 
 def list_nodes(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
@@ -67,10 +71,11 @@ def list_network_devices(view: View, *, only_unsound: bool = False) -> list[dict
 
 
 def list_unknown_conditions(view: View) -> list[dict[str, Any]]:
-    """The conditions of nodes with devices that no rule names.
+    """The conditions of nodes with devices that no rule names, and such labels and annotations of
+    known vendors.
 
-    For each status: how many nodes have it, and the first of them. Which status would mean a fault
-    is not known.
+    For each status or value: how many nodes have it, and the first of them. Of many values the
+    rarest. Which one would mean a fault is not known.
     """
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, node in sorted(view.nodes.items()):
@@ -83,7 +88,9 @@ def list_unknown_conditions(view: View) -> list[dict[str, Any]]:
             "condition": type_,
             "statuses": [
                 {"status": status, "nodes": len(names), "first": names[0]}
-                for status, names in sorted(statuses.items(), key=lambda each: len(each[1]))
+                for status, names in nsmallest(
+                    MOST_STATUSES, statuses.items(), key=lambda each: len(each[1])
+                )
             ],
         }
         for type_, statuses in sorted(found.items())

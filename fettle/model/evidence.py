@@ -13,7 +13,8 @@ from fettle.model.subjects import Subject
 
 
 class UnknownCondition(msgspec.Struct, frozen=True, gc=False):
-    """A node condition of a type that no rule names, so Fettle does not know what it means."""
+    """A node condition that no rule names, so Fettle does not know what it means; or `label KEY` or
+    `annotation KEY` of a known vendor."""
 
     type: str
     status: str

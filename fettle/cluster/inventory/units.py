@@ -29,8 +29,18 @@ from fettle.cluster.inventory.unit_counts import (
 )
 from fettle.cluster.view import PluginView, UnitView
 from fettle.dra import PublishedDevice, is_device_resource, units_of
-from fettle.health import DEVICE_STATUS_SOURCE, HOLD_SOURCE, HealthBook, gpu_names, one_line
-from fettle.model import DeviceId, EvidenceKind, Health, NodeId, State, Subject, UnitId, Weighed
+from fettle.health import DEVICE_STATUS_SOURCE, HealthBook, gpu_names, one_line
+from fettle.model import (
+    DeviceId,
+    EvidenceKind,
+    Family,
+    Health,
+    NodeId,
+    State,
+    Subject,
+    UnitId,
+    Weighed,
+)
 
 Gpu = tuple[UnitId, ...]
 """Units that are one GPU, by what is known of its names now; the most reliable name first."""
@@ -326,7 +336,7 @@ class _NodeUnits:
         """Whether the GPU itself is in trouble, and not only as part of its node."""
         health, own = self._known.healths[gpu[0]], self._known.own
         if health.held and not any(
-            isinstance(w.evidence.subject, UnitId) and w.evidence.source != HOLD_SOURCE
+            isinstance(w.evidence.subject, UnitId) and w.evidence.family is not Family.OPERATOR
             for w in health.evidence
         ):
             return False  # an operator's hold says nothing of why a plugin withdraws units

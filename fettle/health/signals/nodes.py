@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.api import core
-from fettle.api.meta import Condition, unix_s
+from fettle.api.meta import Condition, ObjectMeta, rfc3339_at, unix_s
 from fettle.dra import is_device_resource, units_of
 from fettle.health.signals import gpu_names, nvsentinel, xids
 from fettle.health.signals.holds import (
@@ -37,6 +37,12 @@ from fettle.model import (
 )
 
 GAP_SOURCE = "allocatable"
+CORDON = "hami.io/device-cordon"
+"""HAMi's `kubectl cordon` for single GPUs (Project-HAMi/HAMi pkg/device/nvidia/device.go): their
+UUIDs, separated by commas."""
+_CORDONED = f"annotation {CORDON}"
+MOST_UNHEARD = 16
+"""So many labels, and so many annotations, of one Node are listed at most."""
 MISSED_HEARTBEATS = 3
 """How many heartbeats a producer may miss before it counts as silent."""
 _OF_OTHERS = frozenset(("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"))
@@ -62,6 +68,7 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         _of_conditions(node, rules, now),
         _of_labels(node, rules, now),
         _of_gaps(node, rules, now),
+        _of_cordons(node, now),
     )
     name = node.metadata.name
     holds = in_force(holds_on_node(node.metadata), now)
@@ -77,7 +84,7 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         ended_by_reboot=frozenset((NodeId(name), source) for source in refusals_on(node)),
         stale=heaviest(e for part in parts for e in part.stale),
         remediated=parts[0].remediated,
-        unknown_conditions=parts[0].unknown_conditions,
+        unknown_conditions=(*parts[0].unknown_conditions, *_unheard(node.metadata, rules)),
         holds=holds,
         node=NodeId(name),
         repairs=repairs,
@@ -412,7 +419,7 @@ def _of_labels(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
     evidence = tuple(
         _label_evidence(node, row, found, rules, now)
         for row, found in _labels(node, rules)
-        if not row.remediated
+        if not row.remediated and row.counts((node.metadata.labels or {})[found[0]], now)
     )
     return NodeReport(evidence, frozenset(_label_source(row) for row in rules.labels.values()))
 
@@ -443,10 +450,44 @@ def _label_evidence(
         weight=row.weight,
         source=_label_source(row),
         reporter=f"Node {name}",
-        text=one_line(f"label {found[0]}={(node.metadata.labels or {})[found[0]]}"),
+        text=one_line(_label_text(row, found[0], (node.metadata.labels or {})[found[0]])),
         observed_at=now,
         half_life_s=rules.half_life_s(row.family),
     )
+
+
+def _label_text(row: LabelRow, key: str, value: str) -> str:
+    at = row.due_at(value)
+    return f"label {key}={value}" + (f": {rfc3339_at(at)}" if at is not None else "")
+
+
+def _unheard(metadata: ObjectMeta, rules: SignalRules) -> Iterator[UnknownCondition]:
+    """Labels and annotations of known vendors that no rule names, the first of each. An
+    annotation's value may be long, and different on each node."""
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    for key in sorted(filter(rules.is_unheard, labels))[:MOST_UNHEARD]:
+        yield UnknownCondition(f"label {one_line(key)}", one_line(labels[key]))
+    for key in sorted(filter(rules.is_unheard, annotations))[:MOST_UNHEARD]:
+        yield UnknownCondition(f"annotation {one_line(key)}", "set")
+
+
+def _of_cordons(node: core.Node, now: float) -> NodeReport:
+    """GPUs that an operator takes out of use for HAMi, by their UUIDs."""
+    name, uuids = node.metadata.name, (node.metadata.annotations or {}).get(CORDON, "")
+    evidence = tuple(
+        Evidence(
+            subject=UnitId(name, "nvidia.com/gpu", uuid),
+            family=Family.OPERATOR,
+            kind=EvidenceKind.LATCHED,
+            weight=1.0,
+            source=_CORDONED,
+            reporter=f"Node {name}",
+            text=f"cordoned for HAMi (annotation {CORDON})",
+            observed_at=now,
+        )
+        for uuid in dict.fromkeys(filter(None, map(str.strip, uuids.split(","))))
+    )
+    return NodeReport(evidence, frozenset((_CORDONED,)))
 
 
 def _of_gaps(node: core.Node, rules: SignalRules, now: float) -> NodeReport:

@@ -261,7 +261,8 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
 
     - `key`: a regular expression for the whole key. With `resource`, its group is the index of that
       resource's unit.
-    - `value`: a pattern.
+    - `value`: a pattern. Values that match `unless` do not count.
+    - `due_within_s`: the value is a time in Unix seconds, and counts when it is no further away.
     - `remediated`: not a fault, but NVSentinel's statement that what it found has been dealt with.
     """
 
@@ -272,10 +273,40 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
     kind: EvidenceKind = EvidenceKind.LEVEL
     resource: str = ""
     remediated: bool = False
+    unless: str = ""
+    due_within_s: Seconds | None = None
+
+    def matches(self, value: str) -> bool:
+        return fnmatchcase(value, self.value) and not (
+            self.unless and fnmatchcase(value, self.unless)
+        )
+
+    def due_at(self, value: str) -> float | None:
+        """The time that the value is; None if it is none."""
+        is_time = self.due_within_s is not None and re.fullmatch("[0-9]{1,11}", value)
+        return float(value) if is_time else None
+
+    def counts(self, value: str, now: float) -> bool:
+        """Whether the time that the value is has come close enough."""
+        at = self.due_at(value)
+        return at is None or at - (self.due_within_s or 0.0) <= now
 
     def __post_init__(self) -> None:
         _check_foreign("key", self.key.removeprefix("^").replace("\\", ""))
         _check_pattern("key", self.key, groups=1 if self.resource else 0)
+
+
+class VendorRow(RuleRow, frozen=True, kw_only=True):
+    """A vendor whose labels and annotations on Nodes may tell of health (the row's name is their
+    domain, also with a prefix). Keys that match one of the patterns `describes` do not."""
+
+    describes: tuple[str, ...] = ()
+
+    def may_tell(self, key: str) -> bool:
+        domain = key.partition("/")[0]
+        return (domain == self.name or domain.endswith(f".{self.name}")) and not any(
+            fnmatchcase(key, pattern) for pattern in self.describes
+        )
 
 
 def _check_foreign(field: str, pattern: str) -> None:
@@ -340,6 +371,7 @@ class SignalRules:
         attributes: Mapping[str, AttributeRow],
         labels: Mapping[str, LabelRow],
         refusals: Mapping[str, RefusalRow],
+        vendors: Mapping[str, VendorRow],
     ) -> None:
         self.families = families
         self.signals = signals
@@ -353,6 +385,7 @@ class SignalRules:
         self.attributes = attributes
         self.labels = labels
         self.refusals = refusals
+        self.vendors = vendors
         self._by_type: dict[str, list[ConditionRow]] = {}
         for row in conditions.values():
             if not row.is_pattern:
@@ -360,6 +393,7 @@ class SignalRules:
         self._patterns = [row for row in conditions.values() if row.is_pattern]
         self._labels_by_key = lru_cache(maxsize=4096)(self._match_key)
         self._conditions = lru_cache(maxsize=4096)(self._match_condition)
+        self.is_unheard = lru_cache(maxsize=4096)(self._may_tell)
 
     def condition(self, type_: str, reason: str) -> ConditionRow | None:
         """The first row that matches. Rows that name the type come before patterns."""
@@ -425,13 +459,19 @@ class SignalRules:
     def label(self, key: str, value: str) -> tuple[LabelRow, re.Match[str]] | None:
         """The first row that matches, and the match of its key."""
         for row, found in self._labels_by_key(key):
-            if fnmatchcase(value, row.value):
+            if row.matches(value):
                 return row, found
         return None
 
     def _match_key(self, key: str) -> tuple[tuple[LabelRow, re.Match[str]], ...]:
         matches = ((row, re.fullmatch(row.key, key)) for row in self.labels.values())
         return tuple((row, found) for row, found in matches if found is not None)
+
+    def _may_tell(self, key: str) -> bool:
+        """Whether a label or annotation of a Node may tell of health, and no row names it."""
+        return not self._labels_by_key(key) and any(
+            row.may_tell(key) for row in self.vendors.values()
+        )
 
     def xid(self, code: str, message: str = "") -> Xid:
         """What an XID means; one without a row is an unknown, mild fault. `message` is what was
@@ -489,15 +529,18 @@ _TABLES: Mapping[str, type[RuleRow]] = {
     "attributes": AttributeRow,
     "labels": LabelRow,
     "refusals": RefusalRow,
+    "vendors": VendorRow,
 }
 _SHIPPED = (
     "scoring.yaml",
     "xids.yaml",
     "conditions.yaml",
+    "clouds.yaml",
     "taints.yaml",
     "devices.yaml",
     "labels.yaml",
     "refusals.yaml",
+    "vendors.yaml",
 )
 
 

@@ -111,6 +111,17 @@ def test_conditions_that_no_rule_names_are_listed_the_rarest_status_first(
     assert odd == "  [red]Odd: True on ill and 9 more"
 
 
+def test_of_a_label_with_many_values_the_rarest_are_listed() -> None:
+    def with_label(name: str, value: str) -> NodeView:
+        unheard = (UnknownCondition("label nvidia.com/odd", value),)
+        return msgspec.structs.replace(b.node(name, gpus=8), unknown_conditions=unheard)
+
+    many = [with_label(f"n{i}", f"{i % 10}") for i in range(40)]
+    (listed,) = list_unknown_conditions(b.view(*many, with_label("odd", "odd")))
+    assert listed["statuses"][0] == {"status": "odd", "nodes": 1, "first": "odd"}
+    assert len(listed["statuses"]) == 5
+
+
 def test_only_some_of_many_unknown_conditions_are_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

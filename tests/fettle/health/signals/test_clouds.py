@@ -1,0 +1,173 @@
+"""What clouds and their tools say of Nodes, in the forms in which they write it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fettle.api import kinds
+from fettle.health.signals.nodes import MOST_UNHEARD, report_of_node
+from fettle.health.signals.rule_tables import load_rules
+from fettle.model import SOUND, EvidenceKind, Family, UnitId
+from tests.fettle.cluster.inventory.fleets import Fleet
+from tests.fettle.cluster.inventory.test_unit_placement import gpu, mig, slice_
+from tests.fettle.health.incidents import HOUR
+from tests.fettle.health.signals.objects import NOW, condition, node
+from tests.fettle.health.signals.reading import NODE, only, report
+
+RULES = load_rules()
+
+
+@pytest.mark.parametrize(
+    ("type_", "reason", "family", "weight"),
+    [
+        ("NeuronHealth", "NeuronHasError_HBM_UNCORRECTABLE_ERROR", Family.MEMORY, 0.9),
+        ("NeuronHealth", "NeuronHasError_SRAM_UNCORRECTABLE_ERROR", Family.MEMORY, 0.9),
+        ("NeuronHealth", "NeuronHasError_NC_UNCORRECTABLE_ERROR", Family.DRIVER, 0.9),
+        ("NeuronHealth", "NeuronHasError_DMA_ERROR", Family.DRIVER, 0.75),
+        ("NeuronHealth", "NeuronHasError_HANG_ON_COLLECTIVES", Family.LINK, 0.3),
+        ("NeuronHealth", "NeuronHasError_OF_TOMORROW", Family.DRIVER, 0.75),
+        ("HardwareIssuesSuspected", "GPUHealthCheckFailedSoperator", Family.DRIVER, 0.75),
+        ("SoperatorChecksNodeDegraded", "NodeNeedReboot", Family.NODE, 0.75),
+        ("SoperatorChecksNodeMaintenance", "NodeDraining", Family.NODE, 0.5),
+        ("SlurmNodeDrain", "NodeNeedDrain", Family.NODE, 0.5),
+        ("SlurmNodeReboot", "NodeNeedReboot", Family.NODE, 0.5),
+        ("PendingPhaseState", "production-reboot", Family.NODE, 0.5),
+        ("GPUECCRemapFailure", "x", Family.MEMORY, 0.9),
+        ("GPUECCRemapPending", "x", Family.MEMORY, 0.3),
+        ("GPUECCSingleVolatileRate", "x", Family.MEMORY, 0.1),
+        ("GPUThrottle", "x", Family.THERMAL, 0.5),
+        ("NVLinkB200Inactive", "x", Family.LINK, 0.5),
+        ("IBLinkDown", "x", Family.LINK, 0.5),
+        ("RoCELinkIssue", "x", Family.LINK, 0.5),
+        ("XIDError79", "x", Family.BUS, 1.0),
+        ("XIDError63", "x", Family.MEMORY, 0.1),
+        ("GPUDriverProblem", "x", Family.DRIVER, 0.75),
+    ],
+)
+def test_true_is_a_fault_and_false_an_all_clear(
+    type_: str, reason: str, family: Family, weight: float
+) -> None:
+    bad = only(report(condition(type_, "True", reason)))
+    assert (bad.subject, bad.family, bad.weight) == (NODE, family, weight)
+    good = report(condition(type_, "False", "NeuronHasNoError"))
+    assert good.evidence == ()
+    assert f"condition {type_}" in good.settled
+
+
+@pytest.mark.parametrize("type_", ["UnhealthyNvidiaDCGMServices", "DcgmExporterUnavailable"])
+def test_a_monitor_in_trouble_says_only_that_nothing_is_known(type_: str) -> None:
+    assert only(report(condition(type_, "True"))).kind is EvidenceKind.UNKNOWN
+
+
+PREDICTED = "gke.google.com/recommended-to-run-large-training-workload"
+SCHEDULED = "cloud.google.com/scheduled-maintenance-time"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "weight"),
+    [
+        (PREDICTED, "true", None),
+        (PREDICTED, "True", None),
+        (PREDICTED, "false", 0.25),
+        ("gke.io/recommended-to-run-large-training-workload", "False", 0.25),
+        (SCHEDULED, str(int(NOW + 30 * 24 * HOUR)), None),
+        (SCHEDULED, str(int(NOW + 23 * HOUR)), 0.3),
+        (SCHEDULED, str(int(NOW - HOUR)), 0.3),
+        (SCHEDULED, "soon", 0.3),
+        (SCHEDULED, "9" * 40, 0.3),
+        ("cloud.google.com/active-node-maintenance", "ONGOING", 0.75),
+        ("cloud.google.com/active-node-maintenance", "PENDING", None),
+        ("node.coreweave.cloud/state", "production", None),
+        ("node.coreweave.cloud/state", "triage", 0.5),
+    ],
+)
+def test_a_label_counts_by_its_value(key: str, value: str, weight: float | None) -> None:
+    said = report_of_node(node(labels={key: value}), RULES, NOW)
+    assert [evidence.weight for evidence in said.evidence] == ([] if weight is None else [weight])
+    assert said.unknown_conditions == ()
+
+
+def test_of_a_maintenance_it_is_said_when_it_is() -> None:
+    said = report_of_node(node(labels={SCHEDULED: "1733083200"}), RULES, NOW)
+    assert only(said).text == f"label {SCHEDULED}=1733083200: 2024-12-01T20:00:00Z"
+
+
+def cordoning(*uuids: str, apart: str = ",") -> dict[str, Any]:
+    annotations = {"hami.io/device-cordon": apart.join(uuids)}
+    units = {"nvidia.com/gpu": "8"}
+    return {
+        "metadata": {"name": "n", "annotations": annotations},
+        "status": {"capacity": units, "allocatable": units},
+    }
+
+
+def test_a_gpu_that_is_cordoned_for_hami_is_held_and_the_others_are_not() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, cordoning(" GPU-u0", "", "GPU-u2 ", apart=" ,"))
+    seen = fleet.look().nodes["n"]
+    held = {unit.unit: unit for unit in seen.plugins["nvidia.com/gpu"].units}
+    assert {name: unit.health.held for name, unit in held.items()} == {
+        "GPU-u0": True,
+        "GPU-u2": True,
+    }
+    assert not any(unit.withdrawn for unit in held.values())
+    assert seen.health is SOUND
+    fleet.put(kinds.NODE, cordoning())
+    units = fleet.look().nodes["n"].plugins["nvidia.com/gpu"].units
+    assert {unit.health for unit in units} == {SOUND}
+
+
+def test_a_cordon_for_hami_reaches_the_dra_device_and_its_parts() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, cordoning("GPU-u0"))
+    fleet.put(kinds.SLICE, slice_(gpu(0), gpu(1), mig(2, 0), mig(3, 1)))
+    (pool,) = fleet.look().nodes["n"].pools
+    assert [device.health.held for device in pool.devices] == [True, False, True, False]
+
+
+def test_a_cordon_for_hami_names_gpus_of_its_own_node_only() -> None:
+    said = only(report_of_node(node(annotations={"hami.io/device-cordon": "GPU-1"}), RULES, NOW))
+    assert said.subject == UnitId("gpu-1", "nvidia.com/gpu", "GPU-1")
+
+
+@pytest.mark.parametrize(
+    ("labels", "listed"),
+    [
+        ({"nvidia.com/gpu.product": "H100", "nvidia.com/gpu.count": "8"}, []),
+        ({"nvidia.com/cuda.driver.major": "580", "nvidia.com/mig.strategy": "none"}, []),
+        ({"cloud.google.com/gke-nodepool": "a", "kubernetes.azure.com/agentpool": "b"}, []),
+        ({"example.com/gpu-health": "bad", "kubernetes.io/hostname": "n"}, []),
+        ({"nvidia.com/health": "bad"}, ["label nvidia.com/health=bad"]),
+        ({"gpu.nebius.com/state": "odd"}, ["label gpu.nebius.com/state=odd"]),
+        ({"notnvidia.com/health": "bad"}, []),
+        ({"autopilot.ibm.com/dcgm.level.3": "ERR"}, ["label autopilot.ibm.com/dcgm.level.3=ERR"]),
+        # a row names the key, if not this value
+        ({"autopilot.ibm.com/gpuhealth": "PASS"}, []),
+    ],
+)
+def test_labels_of_vendors_that_no_row_names_are_listed_unless_they_only_describe(
+    labels: dict[str, str], listed: list[str]
+) -> None:
+    said = report_of_node(node(labels=labels), RULES, NOW)
+    assert said.evidence == ()
+    assert [f"{one.type}={one.status}" for one in said.unknown_conditions] == listed
+
+
+def test_annotations_of_vendors_are_listed_without_their_values() -> None:
+    annotations = {
+        "nvidia.com/last-fault": "x" * 9000,
+        "hami.io/node-nvidia-register": "[]",
+        "example.com/a": "b",
+    }
+    said = report_of_node(node(annotations=annotations), RULES, NOW)
+    assert [(one.type, one.status) for one in said.unknown_conditions] == [
+        ("annotation nvidia.com/last-fault", "set")
+    ]
+
+
+def test_of_many_such_labels_only_some_are_kept() -> None:
+    labels = {f"nvidia.com/odd-{number:03}": "x" for number in range(200)}
+    said = report_of_node(node(labels=labels), RULES, NOW)
+    assert len(said.unknown_conditions) == MOST_UNHEARD
