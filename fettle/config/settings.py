@@ -328,7 +328,8 @@ class LintSettings(SettingsSection, frozen=True, kw_only=True):
     """Feature gates of Kubernetes that are off in this cluster."""
     watch: tuple[Literal["ResourceQuota", "ComputeDomain"], ...] = ()
     """Kinds to read for the rules that need them (ResourceQuota for FTL055, ComputeDomain for
-    FTL024). The rights for that are in `deploy/rbac/optional/`."""
+    FTL024). The rights for that are in `deploy/rbac/optional/`. A ComputeDomain also says which of
+    its nodes are not ready."""
 
     def __post_init__(self) -> None:
         for name in self.rules:

@@ -8,7 +8,7 @@ clock is an argument.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
-from fettle.api import Bad, DeviceHealth, Pools, complete_node, core, kinds, resource
+from fettle.api import Bad, DeviceHealth, Pools, complete_node, core, kinds, nvidia, resource
 from fettle.api.kinds import Kind, WireObject
 from fettle.api.meta import ObjectMeta, unix_s
 from fettle.cluster.inventory.device_healths import Remembering
@@ -26,6 +26,7 @@ from fettle.health import (
     SignalRules,
     has_device_status,
     report_of_claim,
+    report_of_compute_domain,
     report_of_node,
     report_of_pod,
     report_of_slice,
@@ -66,6 +67,7 @@ class Inventory:
             kinds.TAINT_RULE.name: self._put_taint_rule,
             kinds.CLAIM.name: self._put_claim,
             kinds.POD.name: self._put_pod,
+            kinds.COMPUTE_DOMAIN.name: self._put_compute_domain,
         }
 
     # -- changes in
@@ -288,6 +290,11 @@ class Inventory:
                 if held:
                     self._nodes.dirty.add(node)
 
+    def _put_compute_domain(
+        self, _: nvidia.ComputeDomain | None, new: nvidia.ComputeDomain, now: float
+    ) -> None:
+        self._reports.of_compute_domain(new, now)
+
     def _keeps_pod(self, pod: core.Pod, before: core.Pod | None, now: float) -> bool:
         """Whether a pod is kept. What it says about devices is recorded either way.
 
@@ -487,6 +494,9 @@ class Reports:
         candidates = self._devices.in_pools(self._devices.selected_pools(rule))
         devices = [device for device in candidates if selects_device(rule, device)]
         self.deliver(report_of_taint_rule(rule, devices, self._rules, now), now)
+
+    def of_compute_domain(self, domain: nvidia.ComputeDomain, now: float) -> None:
+        self.deliver(report_of_compute_domain(domain, self._rules, now), now)
 
     def of_claim(
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
