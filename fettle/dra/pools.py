@@ -17,7 +17,8 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False):
 
     `allocated`: a claim holds it alone. `shares` is how many shares of it claims hold; `consumed`
     is what those consume of its capacities, in 1e-9. `here` is false if the device's own node
-    selection excludes this node; `misplaced` is why that is unknown ("" if it is known).
+    selection excludes this node; `misplaced` is why that is unknown ("" if it is known). `part_of`:
+    the devices of which it is a part.
     """
 
     published: PublishedDevice
@@ -28,6 +29,7 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False):
     consumed: Mapping[str, int] = {}
     here: bool = True
     misplaced: str = ""
+    part_of: tuple[DeviceId, ...] = ()
 
     @property
     def id(self) -> DeviceId:

@@ -19,7 +19,7 @@ class Users:
     """The users of devices in one view: pods, as `namespace/name`.
 
     A claim that no pod uses is named as `claim namespace/name`. A pod that only has admin access to
-    a device does not use it.
+    a device does not use it. Who uses a part of a device uses the device.
     """
 
     def __init__(self, view: View) -> None:
@@ -39,13 +39,20 @@ class Users:
                 self._of_device[device].update(users)
                 pause()
             pause()
+        self._parts: dict[DeviceId, set[DeviceId]] = defaultdict(set)
+        for node in view.nodes.values():
+            for part in (device for pool in node.pools for device in pool.devices):
+                for whole in part.part_of:
+                    self._parts[whole].add(part.id)
+            pause()
 
     def on_node(self, node: str) -> list[str]:
         """The pods with devices that are bound to a node."""
         return sorted(pod.metadata.key for pod in self._on_node.get(node, ()))
 
     def of_device(self, device: DeviceId) -> UnitUsers:
-        users = tuple(sorted(self._of_device.get(device, ())))
+        these = (device, *self._parts.get(device, ()))
+        users = tuple(sorted({user for one in these for user in self._of_device.get(one, ())}))
         return UnitUsers(users, in_use=bool(users))
 
     def of_unit(self, node: str, plugin: PluginView, unit: UnitView) -> UnitUsers:

@@ -154,13 +154,5 @@ def _parts_of(held: Container[DeviceId], view: View) -> Iterator[DeviceId]:
     for node in view.nodes.values():
         pause()
         for device in (device for pool in node.pools for device in pool.devices):
-            if (
-                device.health.held
-                and device.id not in held
-                and any(
-                    w.evidence.subject in held
-                    for w in device.health.evidence
-                    if isinstance(w.evidence.subject, DeviceId)
-                )
-            ):
+            if any(whole in held for whole in device.part_of):
                 yield device.id

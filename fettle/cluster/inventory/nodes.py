@@ -57,6 +57,7 @@ def pool_view(
             consumed=devices.holdings.consumed(published.id),
             here=here,
             misplaced=misplaced,
+            part_of=part_of,
         )
 
     made = PoolView(

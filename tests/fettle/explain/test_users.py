@@ -257,3 +257,13 @@ def test_an_unhealthy_node_names_its_pods(capsys: pytest.CaptureFixture[str]) ->
     ill: Health = b.health(0.2)
     lines = shown(seen(b.node(gpus=8, own=ill), pods=(placed("a"),)), capsys)
     assert lines[1].split()[:5] == ["n", "(node)", "0.20", "Unhealthy", "default/a"]
+
+
+def test_who_uses_a_part_of_a_device_uses_the_device() -> None:
+    whole, part, other = b.device("gpu-0"), b.device("mig-0"), b.device("mig-1")
+    parts = [msgspec.structs.replace(one, part_of=(whole.id,)) for one in (part, other)]
+    node = b.node(pools=(b.pool(whole, *parts),))
+    claims = (holding("c", "mig-0", pods=("p",)),)
+    found = users(seen(node, pods=(placed("p"),), claims=claims))
+    assert (found["gpu-0"], found["mig-0"]) == (["default/p"], ["default/p"])
+    assert found["mig-1"] == []

@@ -25,6 +25,7 @@ from tests.fettle.cluster.inventory.test_unit_placement import (
     scores,
     slice_,
 )
+from tests.fettle.health.signals.objects import stamp
 
 MIG_NODE = (gpu(0, type="gpu"), gpu(1, type="gpu"), mig(2, 0), mig(3, 0), mig(4, 1))
 """gpu-0 and gpu-1, two parts of gpu-0 (gpu-2, gpu-3), and one of gpu-1 (gpu-4)."""
@@ -149,6 +150,19 @@ def test_who_tolerates_the_taint_of_a_gpu_tolerates_it_of_its_parts(mig_fleet: F
     accepts = Acceptance(Placement()).tolerating(part, [tolerates])
     assert accepts.health is SOUND
     assert [str(taint) for taint in accepts.taints] == ["gpu.nvidia.com/xid=79:NoSchedule"]
+
+
+def test_a_repair_of_a_gpu_mends_its_parts(mig_fleet: Fleet) -> None:
+    mig_fleet.put(kinds.SLICE, tainted(0, "gpu.nvidia.com/xid", "79"))
+    mig_fleet.look()
+    mig_fleet.now += 600
+    mig_fleet.put(kinds.SLICE, slice_(*MIG_NODE))
+    mig_fleet.look()
+    mig_fleet.now += 600
+    said = f'{{"at": "{stamp(mig_fleet.now)}", "device": "{NVIDIA}/n/gpu-0"}}'
+    mig_fleet.put(kinds.NODE, annotated("fettle.dev/repaired", said))
+    found = healths(mig_fleet.look())
+    assert {found[name].score for name in OF_GPU_0} == {0.95}
 
 
 def counted(name: str, amount: int, **more: Any) -> dict[str, Any]:
