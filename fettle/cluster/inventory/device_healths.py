@@ -190,9 +190,10 @@ def _is_sound(one: StoredSubject) -> bool:
     return one.state is State.HEALTHY and not (one.evidence or one.episodes)
 
 
-def _worst_first(one: StoredSubject) -> tuple[int, float, bool, str]:
+def _worst_first(one: StoredSubject) -> tuple[int, float, bool, bool, str]:
+    """Of equals, those with evidence of their own come before what is ill along with them."""
     of_node = one.unit is None and one.device is None
-    return _WORST_FIRST.index(one.state), one.score, not of_node, name_of(one)
+    return _WORST_FIRST.index(one.state), one.score, not of_node, not one.evidence, name_of(one)
 
 
 def name_of(one: StoredSubject) -> str:

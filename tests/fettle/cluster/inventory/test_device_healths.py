@@ -170,3 +170,42 @@ def test_episodes_are_stored_for_28_days() -> None:
         fleet.look()
         kept = stored(fleet, before=kept)
         assert any(one.episodes for one in kept.status.subjects) is are_stored
+
+
+def divided(gpus: int, parts: int, **gpu: Any) -> Raw:
+    """GPUs, each with as many parts, as NVIDIA's driver publishes all that could be made."""
+    made: Raw = slice_(devices=0)
+    for number in range(gpus):
+        uuid = {"string": f"GPU-{number}"}
+        whole = {"name": f"gpu-{number}", "attributes": {"uuid": uuid}, **gpu}
+        mig = {"type": {"string": "mig"}, "parentUUID": uuid}
+        made["spec"]["devices"] += [
+            whole,
+            *({"name": f"gpu-{number}-mig-{i}", "attributes": mig} for i in range(parts)),
+        ]
+    return made
+
+
+def test_a_part_is_after_a_restart_as_if_there_had_been_none() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, uid(node()))
+    fleet.put(kinds.SLICE, divided(1, 1, **LOST))
+    fleet.look()
+    assert device(fleet, "gpu-0-mig-0").state is State.UNHEALTHY
+    sound = divided(1, 1)
+    again = started(stored(fleet), (kinds.NODE, uid(node())), (kinds.SLICE, sound))
+    fleet.now += 5
+    fleet.put(kinds.SLICE, sound)
+    fleet.look()
+    healths = [device(one, "gpu-0-mig-0") for one in (fleet, again)]
+    assert [health.state for health in healths] == [State.HEALTHY] * 2
+    assert abs(healths[0].score - healths[1].score) < 0.01
+
+
+def test_what_is_ill_along_with_its_whole_displaces_no_evidence_where_not_all_fits() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, uid(node()))
+    fleet.put(kinds.SLICE, divided(8, 100, **LOST))
+    fleet.look()
+    with_evidence = [one for one in stored(fleet).status.subjects if one.evidence]
+    assert len(with_evidence) == 8
