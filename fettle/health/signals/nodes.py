@@ -456,40 +456,6 @@ def _label_evidence(
     )
 
 
-def _label_text(row: LabelRow, key: str, value: str) -> str:
-    at = row.due_at(value)
-    return f"label {key}={value}" + (f": {rfc3339_at(at)}" if at is not None else "")
-
-
-def _unheard(metadata: ObjectMeta, rules: SignalRules) -> Iterator[UnknownCondition]:
-    """Labels and annotations of known vendors that no rule names, the first of each. An
-    annotation's value may be long, and different on each node."""
-    labels, annotations = metadata.labels or {}, metadata.annotations or {}
-    for key in sorted(filter(rules.is_unheard, labels))[:MOST_UNHEARD]:
-        yield UnknownCondition(f"label {one_line(key)}", one_line(labels[key]))
-    for key in sorted(filter(rules.is_unheard, annotations))[:MOST_UNHEARD]:
-        yield UnknownCondition(f"annotation {one_line(key)}", "set")
-
-
-def _of_cordons(node: core.Node, now: float) -> NodeReport:
-    """GPUs that an operator takes out of use for HAMi, by their UUIDs."""
-    name, uuids = node.metadata.name, (node.metadata.annotations or {}).get(CORDON, "")
-    evidence = tuple(
-        Evidence(
-            subject=UnitId(name, "nvidia.com/gpu", uuid),
-            family=Family.OPERATOR,
-            kind=EvidenceKind.LATCHED,
-            weight=1.0,
-            source=_CORDONED,
-            reporter=f"Node {name}",
-            text=f"cordoned for HAMi (annotation {CORDON})",
-            observed_at=now,
-        )
-        for uuid in dict.fromkeys(filter(None, map(str.strip, uuids.split(","))))
-    )
-    return NodeReport(evidence, frozenset((_CORDONED,)))
-
-
 def _of_gaps(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
     """Units that device plugins have withdrawn: mild evidence about the node, by their share."""
     status = node.status
@@ -522,3 +488,37 @@ def _gap_evidence(
         observed_at=now,
         half_life_s=rules.half_life_s(signal.family),
     )
+
+
+def _label_text(row: LabelRow, key: str, value: str) -> str:
+    at = row.due_at(value)
+    return f"label {key}={value}" + (f": {rfc3339_at(at)}" if at is not None else "")
+
+
+def _unheard(metadata: ObjectMeta, rules: SignalRules) -> Iterator[UnknownCondition]:
+    """Labels and annotations of known vendors that no rule names, the first of each. An
+    annotation's value may be long, and different on each node."""
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    for key in sorted(filter(rules.is_unheard, labels))[:MOST_UNHEARD]:
+        yield UnknownCondition(f"label {one_line(key)}", one_line(labels[key]))
+    for key in sorted(filter(rules.is_unheard, annotations))[:MOST_UNHEARD]:
+        yield UnknownCondition(f"annotation {one_line(key)}", "set")
+
+
+def _of_cordons(node: core.Node, now: float) -> NodeReport:
+    """GPUs that an operator takes out of use for HAMi, by their UUIDs."""
+    name, uuids = node.metadata.name, (node.metadata.annotations or {}).get(CORDON, "")
+    evidence = tuple(
+        Evidence(
+            subject=UnitId(name, "nvidia.com/gpu", uuid),
+            family=Family.OPERATOR,
+            kind=EvidenceKind.LATCHED,
+            weight=1.0,
+            source=_CORDONED,
+            reporter=f"Node {name}",
+            text=f"cordoned for HAMi (annotation {CORDON})",
+            observed_at=now,
+        )
+        for uuid in dict.fromkeys(filter(None, map(str.strip, uuids.split(","))))
+    )
+    return NodeReport(evidence, frozenset((_CORDONED,)))

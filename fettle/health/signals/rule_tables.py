@@ -256,6 +256,19 @@ class RefusalRow(RuleRow, frozen=True, kw_only=True):
         _check_pattern("message", self.message)
 
 
+class VendorRow(RuleRow, frozen=True, kw_only=True):
+    """A vendor whose labels and annotations on Nodes may tell of health (the row's name is their
+    domain, also with a prefix). Keys that match one of the patterns `describes` do not."""
+
+    describes: tuple[str, ...] = ()
+
+    def may_tell(self, key: str) -> bool:
+        domain = key.partition("/")[0]
+        return (domain == self.name or domain.endswith(f".{self.name}")) and not any(
+            fnmatchcase(key, pattern) for pattern in self.describes
+        )
+
+
 class LabelRow(RuleRow, frozen=True, kw_only=True):
     """A node label. If it is absent or has another value, that is an all-clear.
 
@@ -294,19 +307,6 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _check_foreign("key", self.key.removeprefix("^").replace("\\", ""))
         _check_pattern("key", self.key, groups=1 if self.resource else 0)
-
-
-class VendorRow(RuleRow, frozen=True, kw_only=True):
-    """A vendor whose labels and annotations on Nodes may tell of health (the row's name is their
-    domain, also with a prefix). Keys that match one of the patterns `describes` do not."""
-
-    describes: tuple[str, ...] = ()
-
-    def may_tell(self, key: str) -> bool:
-        domain = key.partition("/")[0]
-        return (domain == self.name or domain.endswith(f".{self.name}")) and not any(
-            fnmatchcase(key, pattern) for pattern in self.describes
-        )
 
 
 def _check_foreign(field: str, pattern: str) -> None:
@@ -369,9 +369,9 @@ class SignalRules:
         device_conditions: Mapping[str, DeviceConditionRow],
         taints: Mapping[str, TaintRow],
         attributes: Mapping[str, AttributeRow],
+        vendors: Mapping[str, VendorRow],
         labels: Mapping[str, LabelRow],
         refusals: Mapping[str, RefusalRow],
-        vendors: Mapping[str, VendorRow],
     ) -> None:
         self.families = families
         self.signals = signals
@@ -383,9 +383,10 @@ class SignalRules:
         self.device_conditions = device_conditions
         self.taints = taints
         self.attributes = attributes
+        self.vendors = vendors
+        self.is_unheard = lru_cache(maxsize=4096)(self._may_tell)
         self.labels = labels
         self.refusals = refusals
-        self.vendors = vendors
         self._by_type: dict[str, list[ConditionRow]] = {}
         for row in conditions.values():
             if not row.is_pattern:
@@ -393,7 +394,6 @@ class SignalRules:
         self._patterns = [row for row in conditions.values() if row.is_pattern]
         self._labels_by_key = lru_cache(maxsize=4096)(self._match_key)
         self._conditions = lru_cache(maxsize=4096)(self._match_condition)
-        self.is_unheard = lru_cache(maxsize=4096)(self._may_tell)
 
     def condition(self, type_: str, reason: str) -> ConditionRow | None:
         """The first row that matches. Rows that name the type come before patterns."""
@@ -527,9 +527,9 @@ _TABLES: Mapping[str, type[RuleRow]] = {
     "device_conditions": DeviceConditionRow,
     "taints": TaintRow,
     "attributes": AttributeRow,
+    "vendors": VendorRow,
     "labels": LabelRow,
     "refusals": RefusalRow,
-    "vendors": VendorRow,
 }
 _SHIPPED = (
     "scoring.yaml",
@@ -537,10 +537,10 @@ _SHIPPED = (
     "conditions.yaml",
     "clouds.yaml",
     "taints.yaml",
+    "vendors.yaml",
     "devices.yaml",
     "labels.yaml",
     "refusals.yaml",
-    "vendors.yaml",
 )
 
 
