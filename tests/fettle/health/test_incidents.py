@@ -421,7 +421,7 @@ def test_power_smoothing_that_is_back_frees_the_gpu_in_whatever_order_it_is_told
     book.report(report_of_slice(slice_(taint(xid, "163")), RULES, NOW), NOW)
     assert of(book, DEVICE, NOW).state is State.UNHEALTHY
     at = NOW + MINUTE
-    book.report(report_of_slice(slice_(taint(xid, "162")), RULES, at), at)
+    book.report(report_of_slice(slice_(taint(xid, "162", "None")), RULES, at), at)
     assert of(book, DEVICE, at).state is State.HEALTHY
 
     gpu = UnitId("gpu-1", "nvidia.com/gpu", UUID)
