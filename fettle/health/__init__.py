@@ -22,7 +22,12 @@ from fettle.health.signals.holds import (
     written,
 )
 from fettle.health.signals.nodes import report_of_node
-from fettle.health.signals.pods import DEVICE_STATUS_SOURCE, claims_mentioned, report_of_pod
+from fettle.health.signals.pods import (
+    DEVICE_STATUS_SOURCE,
+    claims_mentioned,
+    is_device_refusal,
+    report_of_pod,
+)
 from fettle.health.signals.reports import SignalReport, one_line
 from fettle.health.signals.rule_tables import SignalRules, load_rules
 from fettle.health.signals.slices import report_of_slice, report_of_taint_rule, selects_device
@@ -46,6 +51,7 @@ __all__ = [
     "holds_on_devices",
     "holds_on_node",
     "in_force",
+    "is_device_refusal",
     "known_score",
     "load_rules",
     "name_of_held",

@@ -25,7 +25,7 @@ class Kubelet:
     def __init__(self, api: Api) -> None:
         self._api = api
         self._task: asyncio.Task[None] | None = None
-        self._refusing: dict[str, str] = {}
+        self._refusing: dict[str, Object] = {}
         self._addresses = itertools.count(1)
         self.termination_s = 0.0
         """How long a deleted pod takes to stop."""
@@ -44,7 +44,11 @@ class Kubelet:
 
     def refuse_pods_on(self, node: str, cause: str = _UNHEALTHY) -> None:
         """From now on the node swallows pods: each one bound to it fails admission."""
-        self._refusing[node] = cause
+        self._refusing[node] = _admission_failure(cause)
+
+    def run_out_on(self, node: str, resource: str) -> None:
+        """As above, but by the kubelet's own check: the device plugin is away."""
+        self._refusing[node] = _out_of(resource)
 
     def accept_pods_on(self, node: str) -> None:
         self._refusing.pop(node, None)
@@ -131,10 +135,16 @@ class Kubelet:
             if uid not in self._stopping:
                 self._stopping[uid] = asyncio.create_task(self._let_go(pod))
         elif pod["status"]["phase"] == "Pending":
-            cause = self._refusing.get(pod["spec"]["nodeName"])
-            status = _admission_failure(cause) if cause else _running(pod, next(self._addresses))
+            status = self._took(pod)
             with contextlib.suppress(ApiError):  # gone, or changed: the watch will tell
                 await self._set(name, pod["metadata"]["namespace"], status, uid)
+
+    def _took(self, pod: Object) -> Object:
+        """The status of a pod that was just bound."""
+        node = pod["spec"]["nodeName"]
+        if refusal := self._refusing.get(node):
+            return {**refusal, "startTime": now()}
+        return _running(pod, next(self._addresses))
 
     async def _let_go(self, pod: Object) -> None:
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
@@ -202,6 +212,16 @@ def _admission_failure(cause: str) -> Object:
         "phase": "Failed",
         "reason": "UnexpectedAdmissionError",
         "message": f"Pod was rejected: Allocate failed due to {cause}, which is unexpected",
+        "startTime": now(),
+    }
+
+
+def _out_of(resource: str) -> Object:
+    return {
+        "phase": "Failed",
+        "reason": f"OutOf{resource}",
+        "message": f"Pod was rejected: Node didn't have enough resource: {resource}, requested: 1, "
+        "used: 0, capacity: 0",
         "startTime": now(),
     }
 

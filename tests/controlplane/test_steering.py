@@ -6,6 +6,8 @@ is put: the opposite placement comes first, with Fettle's configuration absent.
 
 from __future__ import annotations
 
+import pytest
+
 from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.conftest import StartFettle
@@ -62,12 +64,20 @@ async def test_a_device_plugin_pod_avoids_refused_nodes_and_takes_the_soundest_o
     assert await waiting.bound(api, "second-best") == "worn"
 
 
+@pytest.mark.parametrize("plugin", ["fails", "is away"])
 async def test_the_node_that_swallows_pods_is_found_out(
-    control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    plugin: str,
 ) -> None:
     await create_node(api, objects.node("swallows", 8, cpu="512"))
     await create_node(api, objects.node("good", 8, cpu="16"))
-    kubelet.refuse_pods_on("swallows")
+    if plugin == "fails":
+        kubelet.refuse_pods_on("swallows")
+    else:
+        kubelet.run_out_on("swallows", "nvidia.com/gpu")
     await control_plane.start_scheduler()
     for i in range(3):
         await api.create(objects.pod(f"lost-{i}", gpus=1, cpu="4"))

@@ -19,12 +19,21 @@ from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.stores import Stores, is_same_object
 from fettle.cluster.inventory.units import node_and_held_units
 from fettle.cluster.view import View
-from fettle.dra import CURRENT, Features, held_devices, unreadable_shares, uses_devices
+from fettle.dra import (
+    CURRENT,
+    Features,
+    device_units,
+    held_devices,
+    units_of,
+    unreadable_shares,
+    uses_devices,
+)
 from fettle.health import (
     HealthBook,
     SignalReport,
     SignalRules,
     has_device_status,
+    is_device_refusal,
     report_of_claim,
     report_of_compute_domain,
     report_of_node,
@@ -48,7 +57,10 @@ class Inventory:
     """Put and remove objects in any order, `refresh`, then take a `view`."""
 
     def __init__(
-        self, book: HealthBook, rules: SignalRules, features: Features = CURRENT.features
+        self,
+        book: HealthBook,
+        rules: SignalRules,
+        features: Features = CURRENT.features,
     ) -> None:
         """`features`: the feature gates of the scheduler, as far as they are set."""
         self._book = book
@@ -59,6 +71,10 @@ class Inventory:
         self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
         self._remembering = Remembering(book, self._devices, self._stores.nodes)
         self._changed_rules: set[str] = set()
+        self._refused: dict[str, tuple[core.Pod, core.Pod | None]] = {}
+        """By key: refused pods of which nothing was said yet, and how they were before."""
+        self._ended: dict[str, str] = {}
+        """The UIDs of pods whose refusal says nothing, by key: they had ended before."""
         self._listed: dict[str, set[str]] = {}
         self._put: dict[str, Callable[[Any, Any, float], None]] = {
             kinds.DEVICE_HEALTH.name: self._put_device_health,
@@ -134,6 +150,8 @@ class Inventory:
         if listed is None:
             return
         store = self._stores.of(kind)
+        if kind is kinds.POD:
+            self._ended = {key: uid for key, uid in self._ended.items() if key in listed}
         for key in (*store, *self._quarantine.keys(kind).difference(store)):
             if key not in listed:
                 self.remove(kind, key, now)
@@ -157,6 +175,10 @@ class Inventory:
             self._reports.of_rule(name, now)
             yield
         self._changed_rules.clear()
+        # Whether live pods hold all units of a node is known once all pods were read.
+        while self._refused:
+            self._hear_refusal(next(iter(self._refused)), now)
+            yield
         self._nodes.mark_dirty(self._remembering.heard_all(now, self._reports.since))
         while self._nodes.dirty:
             self._nodes.refresh_one(now)
@@ -300,15 +322,47 @@ class Inventory:
 
         A pod without devices says nothing, so whatever an earlier pod of its name said is gone.
         """
+        key, uid = pod.metadata.key, pod.metadata.uid
         if not uses_devices(pod):
-            self._reports.vanish(kinds.POD, pod.metadata.key, now)
+            self._reports.vanish(kinds.POD, key, now)
+            self._refused.pop(key, None)
             return False
-        self._reports.of_pod(pod, before, now)
+        if not is_device_refusal(pod):
+            self._reports.of_pod(pod, before, now)
+            if pod.terminal:
+                self._ended[key] = uid
+        elif self._ended.get(key) != uid:
+            # A kubelet that restarts may refuse again what has ended: that is no news.
+            waiting = self._refused.get(key)
+            known = waiting is not None and waiting[0].metadata.uid == uid
+            self._refused[key] = (pod, waiting[1] if waiting is not None and known else before)
         return not pod.terminal
+
+    def _hear_refusal(self, key: str, now: float) -> None:
+        if (refused := self._refused.pop(key, None)) is not None:
+            pod, before = refused
+            if not self._reports.of_pod(pod, before, now, self._is_full):
+                self._ended[key] = pod.metadata.uid  # nor does it later, when units are free again
+
+    def _is_full(self, refused: core.Pod, resource: str) -> bool:
+        """Whether live pods hold so many units that the pod's node has no room for this one."""
+        node = self._stores.nodes.get(refused.node_name)
+        capacity = node.status.capacity if node is not None and node.status is not None else None
+        has = units_of((capacity or {}).get(resource, 0))
+        asked = dict(device_units(refused)).get(resource, 0)
+        held = sum(
+            dict(device_units(pod)).get(resource, 0)
+            for key in self._nodes.pods_on(refused.node_name)
+            if (pod := self._stores.pods.get(key)) is not None and _is_admitted(pod)
+        )
+        return 0 < has < held + asked
 
     def _drop(self, kind: Kind, key: str, now: float, *, vanished: bool) -> None:
         old = self._stores.of(kind).pop(key, None)
         if vanished:
+            if kind is kinds.POD:
+                self._hear_refusal(key, now)
+                self._ended.pop(key, None)
             self._reports.vanish(kind, key, now)
         if old is None:
             return
@@ -375,6 +429,13 @@ class Inventory:
     def _mark_selected_dirty(self, rule: resource.DeviceTaintRule) -> None:
         for pool in self._devices.selected_pools(rule):
             self._nodes.mark_seen_dirty(pool)
+
+
+def _is_admitted(pod: core.Pod) -> bool:
+    """Whether the pod's kubelet has taken it, so that it holds its units."""
+    return pod.status is not None and (
+        pod.status.phase == "Running" or pod.status.start_time is not None
+    )
 
 
 def _replaced(old: core.Node, new: core.Node) -> bool:
@@ -510,10 +571,18 @@ class Reports:
         for pod in self._stores.pods_mentioning(claim):
             self.of_pod(pod, pod, now)
 
-    def of_pod(self, pod: core.Pod, before: core.Pod | None, now: float) -> None:
-        report = report_of_pod(pod, self._rules, now, self._stores.claims.get, before)
+    def of_pod(
+        self,
+        pod: core.Pod,
+        before: core.Pod | None,
+        now: float,
+        is_full: Callable[[core.Pod, str], bool] = lambda *_: False,
+    ) -> bool:
+        """Whether it says that something is amiss."""
+        report = report_of_pod(pod, self._rules, now, self._stores.claims.get, before, is_full)
         evidence = tuple(e for e in report.evidence if not self._happened_to_another(e, now))
         self.deliver(report._replace(evidence=evidence), now)
+        return bool(report.evidence)
 
     def _happened_to_another(self, evidence: Evidence, now: float) -> bool:
         """Whether it is an event that happened to an earlier node of the same name, or to a unit of

@@ -2,7 +2,7 @@
 changed."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import starmap
 from operator import itemgetter
 
@@ -194,6 +194,10 @@ class Nodes:
         pods.discard(key)
         if not pods:
             del self._pods_on[node]
+
+    def pods_on(self, node: str) -> Collection[str]:
+        """The keys of the pods that name this node."""
+        return self._pods_on.get(node, ())
 
     def refresh_one(self, now: float) -> None:
         """Update the record of one dirty node."""

@@ -18,7 +18,9 @@ from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import DeviceId, Evidence, EvidenceKind, NodeId, Subject, UnitId
 
 DEVICE_STATUS_SOURCE = "allocatedResourcesStatus"
-REFUSED = "UnexpectedAdmissionError"
+_UNEXPECTED = "UnexpectedAdmissionError"
+_OUT_OF = "OutOf"
+"""Begins the reason of a refusal for want of a resource, and its name follows."""
 REFUSALS, READMISSIONS = "kubelet refusals", "kubelet refusals of pods that had run"
 _CLAIM = "claim:"
 """Begins the name of an entry about DRA devices: `claim:<claim>/<request>`."""
@@ -26,19 +28,27 @@ _REJECTED = re.compile(r"^Pod (was rejected: )?")
 """What the kubelet writes before its reason."""
 
 FindClaim = Callable[[str], resource.ResourceClaim | None]
+IsFull = Callable[[core.Pod, str], bool]
 
 
 def report_of_pod(
-    pod: core.Pod, rules: SignalRules, now: float, claims: FindClaim, before: core.Pod | None = None
+    pod: core.Pod,
+    rules: SignalRules,
+    now: float,
+    claims: FindClaim,
+    before: core.Pod | None = None,
+    is_full: IsFull = lambda *_: False,
 ) -> SignalReport:
     """What the pod says about devices; most pods say nothing.
 
     `claims` finds a ResourceClaim by `namespace/name`. `before` is the pod as it was last seen.
+    `is_full`: whether live pods hold so many units of a resource that the pod's node has no room
+    for it.
     """
     evidence: list[Evidence] = []
     cleared: set[tuple[Subject, str]] = set()
-    if _is_refused(pod):
-        evidence += _refusal(pod, before, rules, now)
+    if is_device_refusal(pod):
+        evidence += _refusal(pod, before, rules, now, is_full)
     else:
         for subject, health in _healths(pod, claims):
             if health.health == "Healthy":
@@ -68,21 +78,33 @@ def claims_mentioned(pod: core.Pod) -> frozenset[str]:
     )
 
 
-def _is_refused(pod: core.Pod) -> bool:
+def is_device_refusal(pod: core.Pod) -> bool:
+    """Whether a kubelet refused the pod for a reason that may tell of devices."""
     status = pod.status
-    return status is not None and status.phase == "Failed" and status.reason == REFUSED
+    if status is None or status.phase != "Failed":
+        return False
+    return status.reason == _UNEXPECTED or bool(_missed(status))
+
+
+def _missed(status: core.PodStatus) -> str:
+    """The extended resource that a node did not have enough of, by the reason of a refusal; "" if
+    that names none."""
+    name = status.reason.removeprefix(_OUT_OF)
+    return name if name != status.reason and is_device_resource(name) else ""
 
 
 def _refusal(
-    pod: core.Pod, before: core.Pod | None, rules: SignalRules, now: float
+    pod: core.Pod, before: core.Pod | None, rules: SignalRules, now: float, is_full: IsFull
 ) -> Iterator[Evidence]:
     node = pod.spec.node_name if pod.spec is not None else None
     status = pod.status
     if not node or status is None:
         return
     row = rules.refusal(status.message)
+    if row is not None and (row.ignored or (row.unless_full and _is_full(pod, status, is_full))):
+        return
     name, aside = "admission", ""
-    if row is not None:
+    if row is not None and row.provoked is not None:
         name = "provoked" if row.provoked else name
     elif _had_run(pod, before):
         name, aside = "readmission", ", which had run there"
@@ -109,6 +131,12 @@ def _refusal(
     )
 
 
+def _is_full(pod: core.Pod, status: core.PodStatus, is_full: IsFull) -> bool:
+    missed = _missed(status)
+    asked = [missed] if missed else _named(pod, status.message)
+    return any(is_full(pod, resource) for resource in asked)
+
+
 def refusals_of(domain: str, source: str) -> str:
     """The source of refusals of pods that request resources of this domain; "" for several
     domains."""
@@ -131,10 +159,14 @@ def _domain(pod: core.Pod, message: str) -> str:
     requests. It is unknown if these have several domains, or if the pod has claims too.
     """
     asked = {name for name, _ in device_units(pod)}
-    named = {name for name in asked if _names(message, name)} or asked
-    domains = {domain_of(name) for name in named}
+    domains = {domain_of(name) for name in _named(pod, message) or asked}
     claims = pod.spec.resource_claims if pod.spec is not None else None
     return domains.pop() if len(domains) == 1 and not claims else ""
+
+
+def _named(pod: core.Pod, message: str) -> list[str]:
+    """The resources that the pod requests and the kubelet names."""
+    return [name for name, _ in device_units(pod) if _names(message, name)]
 
 
 def _names(message: str, resource: str) -> bool:

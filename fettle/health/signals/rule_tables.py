@@ -245,15 +245,22 @@ class DeviceConditionRow(RuleRow, frozen=True, kw_only=True):
 class RefusalRow(RuleRow, frozen=True, kw_only=True):
     """Whether pods can cause a kubelet's refusal, by its message.
 
-    `message` is a regular expression that is searched for. `provoked`: the pod's own requests can
-    cause it, so it counts as evidence from its namespace; else only the node can.
+    - `message` is a regular expression that is searched for.
+    - `provoked`: true if the pod's own requests can cause it, so it counts as evidence from its
+      namespace; false if only the node can. Without it, that depends on who placed the pod.
+    - `ignored`: it says nothing of devices. `unless_full`: it says nothing while live pods hold all
+      units of the resource on the node.
     """
 
     message: str
-    provoked: bool
+    provoked: bool | None = None
+    ignored: bool = False
+    unless_full: bool = False
 
     def __post_init__(self) -> None:
         _check_pattern("message", self.message)
+        if self.provoked is None and not (self.ignored or self.unless_full):
+            raise ValueError("provoked: missing; set it, or ignored, or unless_full")
 
 
 class VendorRow(RuleRow, frozen=True, kw_only=True):

@@ -228,3 +228,103 @@ def test_a_pod_uses_devices_if_and_only_if_it_needs_units_of_some(init: Any, mai
     spec = {"initContainers": init, "containers": main}
     pod = b.pod({"metadata": {"name": "p"}, "spec": spec})
     assert uses_devices(pod) is bool(list(device_units(pod)))
+
+
+def unit_pod(name: str, phase: str = "Running", **status: Any) -> Any:
+    """One unit on node n; a kubelet that takes a pod sets its startTime."""
+    made = b.gpu_pod(name=name)
+    made["metadata"]["uid"] = f"uid-{name}"
+    made["spec"]["nodeName"] = "n"
+    made["status"] = {"phase": phase, "startTime": "1970-01-12T13:46:40Z", **status}
+    return made
+
+
+def refused_for(name: str, cause: str = "requested number of devices unavailable for {}") -> Any:
+    message = f"Pod was rejected: Allocate failed due to {cause.format(b.RESOURCE)}, which is"
+    return unit_pod(name, "Failed", reason="UnexpectedAdmissionError", message=message)
+
+
+def of_node(fleet: Fleet) -> float:
+    return fleet.look().nodes["n"].health.score
+
+
+@pytest.mark.parametrize("ended", ["Succeeded", "Failed"])
+def test_what_had_ended_is_not_refused_though_a_kubelet_that_restarts_says_so(
+    fleet: Fleet, ended: str
+) -> None:
+    """kubernetes#117955: it takes ended pods up again, and finds no devices for them."""
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.POD, unit_pod("p"))
+    fleet.put(kinds.POD, unit_pod("p", ended))
+    fleet.look()
+    for cause in (
+        "no healthy devices present; cannot allocate unhealthy devices {}",
+        "GPU is lost",
+    ):
+        fleet.put(kinds.POD, refused_for("p", cause))
+        assert of_node(fleet) == 1.0
+    another = refused_for("p", "GPU is lost")
+    another["metadata"]["uid"] = "another"
+    fleet.put(kinds.POD, another)  # of the same name: it has not run
+    assert of_node(fleet) == 0.6
+
+
+def test_a_list_that_lacks_an_ended_pod_forgets_it(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.POD, unit_pod("p", "Succeeded"))
+    fleet.inventory.begin_list(kinds.POD)
+    fleet.put(kinds.POD, unit_pod("q", "Succeeded"))
+    fleet.inventory.end_list(kinds.POD, fleet.now)
+    for name, score in (("q", 1.0), ("p", 0.6)):
+        fleet.put(kinds.POD, refused_for(name, "GPU is lost"))
+        assert of_node(fleet) == score
+
+
+@pytest.mark.parametrize("first", ["the refused", "the others"])
+def test_a_refusal_says_nothing_where_live_pods_hold_all_units_whoever_is_read_first(
+    fleet: Fleet, first: str
+) -> None:
+    fleet.put(kinds.NODE, node(gpus=2))
+    others = [unit_pod("a"), unit_pod("b", "Pending")]
+    refused = [refused_for("p")]
+    for one in (*refused, *others) if first == "the refused" else (*others, *refused):
+        fleet.put(kinds.POD, one)
+    assert of_node(fleet) == 1.0
+    fleet.inventory.remove(kinds.POD, "default/a", fleet.now)
+    fleet.put(kinds.POD, {**refused_for("p"), "metadata": {**refused[0]["metadata"], "labels": {}}})
+    assert of_node(fleet) == 1.0  # nor once a unit is free
+    fleet.put(kinds.POD, refused_for("q"))
+    assert of_node(fleet) == 0.65
+
+
+def test_pods_that_no_kubelet_has_taken_yet_hold_no_units(fleet: Fleet) -> None:
+    """A whole gang is bound to a node that swallows it, one pod after the other."""
+    fleet.put(kinds.NODE, node(gpus=2))
+    for name in ("a", "b"):
+        bound = unit_pod(name, "Pending")
+        del bound["status"]["startTime"]
+        fleet.put(kinds.POD, bound)
+    fleet.put(kinds.POD, refused_for("p"))
+    assert of_node(fleet) == 0.65
+
+
+def test_running_pods_are_no_excuse_where_a_device_is_missing_or_the_plugin_is_away(
+    fleet: Fleet,
+) -> None:
+    """All that are left are held, but the node has more."""
+    fleet.put(kinds.NODE, node(gpus=2, allocatable=0))
+    fleet.put(kinds.POD, unit_pod("a"))
+    fleet.put(kinds.POD, refused_for("p"))
+    assert of_node(fleet) < 0.65
+    fleet.put(kinds.NODE, node("m", gpus=0))
+    on_m = refused_for("q")
+    on_m["spec"]["nodeName"] = "m"
+    fleet.put(kinds.POD, on_m)
+    assert fleet.look().nodes["m"].health.score == 0.65
+
+
+def test_a_refused_pod_that_is_deleted_at_once_was_refused_all_the_same(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.POD, refused_for("p", "GPU is lost"))
+    fleet.inventory.remove(kinds.POD, "default/p", fleet.now)
+    assert of_node(fleet) == 0.6

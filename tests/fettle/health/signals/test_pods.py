@@ -1,5 +1,7 @@
 """What Pods say: their devices' health, and that a kubelet refused them."""
 
+from functools import partial
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -34,6 +36,10 @@ def said(
 ) -> SignalReport:
     known = {c.metadata.key: c for c in claims}
     return report_of_pod(pod, RULES, NOW, known.get, before)
+
+
+def no_claim(_: str) -> None:
+    return None
 
 
 def says_nothing(pod: core.Pod, *claims: resource.ResourceClaim) -> bool:
@@ -204,7 +210,13 @@ def test_without_a_start_a_refusal_dates_from_the_pods_creation() -> None:
     [
         pod(),
         pod(phase="Failed", reason="Evicted"),
-        pod(phase="Failed", reason="TopologyAffinityError"),
+        pod(phase="Failed", reason="TopologyAffinityError"),  # a matter of NUMA nodes
+        pod(phase="Failed", reason="OutOfcpu", message="Pod was rejected: Node didn't have enough"),
+        pod(phase="Failed", reason="OutOfpods"),
+        pod(phase="Failed", reason="OutOfephemeral-storage"),
+        pod(phase="Failed", reason="OutOfhugepages-2Mi"),
+        pod(phase="Failed", reason="OutOf"),
+        pod(phase="Running", reason="OutOfnvidia.com/gpu"),
         pod(phase="Failed", reason="NodeNotReady"),
         pod(phase="Running", reason="UnexpectedAdmissionError"),
         pod(phase="Failed", reason="UnexpectedAdmissionError", node=None),
@@ -301,3 +313,80 @@ def test_a_refusal_is_about_the_device_plugin_of_what_the_pod_asks_for() -> None
     assert asking(longer, "nvidia.com/gpu", "smarter-devices/fuse") == unknown
     assert asking(named, "smarter-devices/fuse", resourceClaims=claims) == unknown
     assert asking(GPU_LOST) == unknown
+
+
+def out_of(resource: str, used: int, capacity: int) -> core.Pod:
+    """As a kubelet's own check leaves a pod, while its device plugin is away."""
+    asked = {"limits": {resource: "1"}}
+    return pod(
+        "p",
+        phase="Failed",
+        reason=f"OutOf{resource}",
+        message=f"Pod was rejected: Node didn't have enough resource: {resource}, requested: 1, "
+        f"used: {used}, capacity: {capacity}",
+        scheduled_at=None,
+        spec={"containers": [{"name": "main", "resources": asked}]},
+    )
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "amd.com/gpu", "vendor.example/fpga-2"])
+def test_a_node_that_is_out_of_an_extended_resource_has_refused_the_pod(resource: str) -> None:
+    domain = resource.partition("/")[0]
+    (told,) = said(out_of(resource, 0, 0)).evidence
+    assert (told.source, told.domain) == (f"kubelet refusals for {domain}", domain)
+    assert (told.witness, told.weight) == ("namespace ml", 0.35)
+    (seen,) = said(out_of(resource, 0, 0), before=waiting_pod("p")).evidence
+    assert (seen.witness, seen.weight) == ("", 0.4)
+
+
+@pytest.mark.parametrize(
+    "refused", [out_of("nvidia.com/gpu", 8, 8), refused_pod("p", NOW, message=NONE_AVAILABLE)]
+)
+def test_a_refusal_says_nothing_while_live_pods_hold_all_units(refused: core.Pod) -> None:
+    """A scheduler placed it that did not know of the others."""
+    asking = msgspec.structs.replace(refused, spec=out_of("nvidia.com/gpu", 8, 8).spec)
+    assert said(asking, before=waiting_pod("p")).evidence
+    full = partial(report_of_pod, asking, RULES, NOW, no_claim, waiting_pod("p"))
+    assert not full(lambda _, resource: resource == "nvidia.com/gpu").evidence
+    assert full(lambda _, resource: resource == "example.com/fuse").evidence
+
+
+def test_that_all_units_are_held_excuses_no_lost_gpu() -> None:
+    refused = msgspec.structs.replace(
+        refused_pod("p", NOW, message=GPU_LOST), spec=out_of("nvidia.com/gpu", 8, 8).spec
+    )
+    assert report_of_pod(refused, RULES, NOW, no_claim, is_full=lambda *_: True).evidence
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "device number not matched",
+        "device number not matched: annotation has 0, request has 1",
+        "no binding pod found on node gpu-1",
+        "empty id from pod annotation",
+        "device request not found",
+    ],
+)
+def test_a_gpu_sharing_scheduler_that_placed_nothing_says_nothing_of_devices(words: str) -> None:
+    message = f"Pod was rejected: Allocate failed due to rpc error: code = Unknown desc = {words}, "
+    refused = refused_pod("p", NOW, message=f"{message}which is unexpected")
+    assert not said(refused, before=waiting_pod("p")).evidence
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "no healthy devices present; cannot allocate unhealthy devices vendor.example/npu",
+        "cannot allocate unregistered device habana.ai/gaudi",
+        "endpoint not found in cache for a registered resource: google.com/tpu",
+        "rpc error: code = Unavailable desc = connection error: desc = transport is closing",
+        "device plugin PreStartContainer rpc failed with err: rpc error: code = Unknown desc = x",
+    ],
+)
+def test_every_device_plugins_refusal_is_heard(cause: str) -> None:
+    """The words of the kubelet's device manager."""
+    message = f"Pod was rejected: Allocate failed due to {cause}, which is unexpected"
+    refused = refused_pod("p", NOW, message=message)
+    (evidence,) = said(refused, before=waiting_pod("p")).evidence
+    assert (evidence.weight, evidence.witness) == (0.4, "")
