@@ -37,6 +37,7 @@ from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, 
 from fettle.api.device_healths import DeviceHealth
 from fettle.api.policies import DevicePolicy
 from fettle.api.salvage import Pools, complete_node, node_and_pools
+from fettle.api.workloads import workload_of
 
 __all__ = [
     "MAX_JSON_DEPTH",
@@ -73,4 +74,5 @@ __all__ = [
     "raw",
     "read_object",
     "resource",
+    "workload_of",
 ]

@@ -117,18 +117,51 @@ class ResourceStatus(Wire, frozen=True, kw_only=True):
     resources: tuple[ResourceHealth, ...] | None = None
 
 
+CANNOT_START = frozenset({"CreateContainerError", "RunContainerError", "StartError"})
+"""Why a container waits that cannot be created or started."""
+START_FAILED = frozenset({"StartError", "ContainerCannotRun"})
+"""Why a container ended that never ran."""
+_LONGEST_MESSAGE = 2048
+
+
+def _keep_message(state: "ContainerStateWaiting | ContainerStateTerminated", needed: bool) -> None:
+    kept = state.message[:_LONGEST_MESSAGE] if needed else ""
+    msgspec.structs.force_setattr(state, "message", kept)
+
+
 class ContainerStateTerminated(Wire, frozen=True, kw_only=True):
+    """`message` only of a container that never ran: what others write as they end can be large, and
+    is their own."""
+
     exit_code: int = 0
     reason: str = ""
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        if self.message:
+            _keep_message(self, self.reason in START_FAILED)
+
+
+class ContainerStateWaiting(Wire, frozen=True, kw_only=True):
+    """`message` only of a container that cannot be created or started."""
+
+    reason: str = ""
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        if self.message:
+            _keep_message(self, self.reason in CANNOT_START)
 
 
 class ContainerState(Wire, frozen=True, kw_only=True):
+    waiting: ContainerStateWaiting | None = None
     terminated: ContainerStateTerminated | None = None
 
 
 class ContainerStatus(Wire, frozen=True, kw_only=True):
     name: str = ""
     state: ContainerState | None = None
+    last_state: ContainerState | None = None
     allocated_resources_status: tuple[ResourceStatus, ...] | None = None
 
 
@@ -197,6 +230,22 @@ class Pod(Wire, frozen=True, kw_only=True):
         if self.status is not None:
             yield from self.status.container_statuses or ()
             yield from self.status.init_container_statuses or ()
+
+
+class ObjectReference(Wire, frozen=True, kw_only=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class PodEvent(Wire, frozen=True, kw_only=True):
+    """An Event about a Pod."""
+
+    metadata: ObjectMeta
+    involved_object: ObjectReference = msgspec.field(default_factory=ObjectReference)
+    reason: str = ""
+    message: str = ""
 
 
 class Namespace(Wire, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ WireObject = (
     | policies.DevicePolicy
     | device_healths.DeviceHealth
     | core.ResourceQuota
+    | core.PodEvent
     | nvidia.ComputeDomain
     | admission.WebhookConfiguration
 )
@@ -36,7 +37,7 @@ class Kind(NamedTuple):
     """One kind. `group` is "" for the core group; a cluster may lack `optional` kinds.
 
     `older`: versions with the same fields, newest first, for clusters that do not serve `version`.
-    `only`: the name of the one object to read; "" for all.
+    `only`: the name of the one object to read; "" for all. `fields`: a selector of those to read.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Kind(NamedTuple):
     optional: bool = False
     older: tuple[str, ...] = ()
     only: str = ""
+    fields: str = ""
 
     @property
     def api_version(self) -> str:
@@ -72,7 +74,8 @@ class Kind(NamedTuple):
     @property
     def selection(self) -> dict[str, str]:
         """Further query parameters of a list or watch."""
-        return {"fieldSelector": f"metadata.name={self.only}"} if self.only else {}
+        fields = f"metadata.name={self.only}" if self.only else self.fields
+        return {"fieldSelector": fields} if fields else {}
 
     @property
     def is_probed(self) -> bool:
@@ -141,6 +144,18 @@ ON_DEMAND = (QUOTA, COMPUTE_DOMAIN)
 """Kinds that are read only if the settings name them. Single lint rules need them, and each needs a
 right of its own. Nothing waits for them to sync."""
 
+PREPARE_FAILED = "FailedPrepareDynamicResources"
+"""The reason of a kubelet's Event about a pod whose DRA driver does not prepare its devices."""
+EVENT = Kind(
+    "Event",
+    "",
+    "v1",
+    "events",
+    core.PodEvent,
+    fields=f"involvedObject.kind=Pod,reason={PREPARE_FAILED}",
+)
+"""Heard, but not kept. Nothing waits for it to sync."""
+
 _ADMISSION = "admissionregistration.k8s.io"
 WEBHOOK_CONFIGURATIONS = tuple(
     Kind(name, _ADMISSION, "v1", f"{name.lower()}s", admission.WebhookConfiguration)
@@ -148,7 +163,7 @@ WEBHOOK_CONFIGURATIONS = tuple(
 )
 """Fettle keeps its own webhook configurations up to date. They are not part of a view."""
 
-BY_NAME = {kind.name: kind for kind in (*KINDS, *ON_DEMAND)}
+BY_NAME = {kind.name: kind for kind in (*KINDS, *ON_DEMAND, EVENT)}
 
 _DECODERS: dict[str, Any] = {
     kind.name: msgspec.json.Decoder(kind.struct, strict=False)

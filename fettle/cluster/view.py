@@ -18,6 +18,7 @@ import msgspec
 
 from fettle.api import DeviceHealth, core, nvidia, resource
 from fettle.dra import PoolView
+from fettle.health import FailedStart
 from fettle.model import Health, Hold, Policy, Subject, UnknownCondition
 
 
@@ -123,6 +124,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     - `served`: by kind, whether the cluster serves it.
     - `holds`: what operators hold now. `taint_rules` are by name.
     - `device_healths` are as stored, which may be older than the nodes' health here.
+    - `failed_starts`: by pod, which need not be in `pods` any more.
     - `quotas` are by namespace, `compute_domains` by UID; None where they are not read.
     """
 
@@ -144,6 +146,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     quotas: Mapping[str, tuple[core.ResourceQuota, ...]] | None = None
     compute_domains: Mapping[str, nvidia.ComputeDomain] | None = None
     device_healths: Mapping[str, DeviceHealth] = {}
+    failed_starts: Mapping[str, FailedStart] = {}
 
 
 EMPTY = View(

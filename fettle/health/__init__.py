@@ -31,20 +31,32 @@ from fettle.health.signals.pods import (
 from fettle.health.signals.reports import SignalReport, one_line
 from fettle.health.signals.rule_tables import SignalRules, load_rules
 from fettle.health.signals.slices import report_of_slice, report_of_taint_rule, selects_device
+from fettle.health.signals.starts import (
+    AWAITED_S,
+    FailedStart,
+    awaited_since,
+    failed_start,
+    start_evidence,
+    starts_of,
+)
 from fettle.health.states import START
 
 __all__ = [
+    "AWAITED_S",
     "CLOCKS_APART_S",
     "DEVICE_STATUS_SOURCE",
     "DIGITS",
     "HOLD_SOURCE",
     "START",
+    "FailedStart",
     "HealthBook",
     "SignalReport",
     "SignalRules",
     "assess",
+    "awaited_since",
     "claims_mentioned",
     "describe_hold",
+    "failed_start",
     "gpu_names",
     "has_device_status",
     "hold_time",
@@ -65,5 +77,7 @@ __all__ = [
     "report_of_taint_rule",
     "selects_device",
     "source_of",
+    "start_evidence",
+    "starts_of",
     "written",
 ]

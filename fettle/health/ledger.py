@@ -392,13 +392,17 @@ class Ledger:
         current: dict[EvidenceTopic, Evidence],
         now: float,
     ) -> None:
-        """For what stood and is not repeated: it is replaced, over, still latched, or fades."""
+        """For what stood and is not repeated: it is replaced, was wrong, is over, is still latched,
+        or fades."""
         for topic, evidence in reporter.by_weight():
             if topic in current:
                 continue
             if topic.counterpart in current:
                 self._withdraw(reporter, topic)
                 self._replace(evidence, current[topic.counterpart])
+            elif topic.subject in report.retracted:
+                self._withdraw(reporter, topic)
+                self._note(topic.subject)
             elif settles(report, topic) or self._went_with_a_reboot(report, evidence, now):
                 self._clear(reporter, topic, now)
             else:

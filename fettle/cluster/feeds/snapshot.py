@@ -40,7 +40,7 @@ from fettle.model import SnapshotError
 LARGEST_BYTES = 256 * 1024 * 1024
 _CONTACT_EVERY_S = 5.0
 _SUFFIXES = (".yaml", ".yml", ".json")
-_NAMESPACED = (kinds.POD, kinds.CLAIM, kinds.TEMPLATE, *kinds.ON_DEMAND)
+_NAMESPACED = (kinds.POD, kinds.CLAIM, kinds.TEMPLATE, kinds.EVENT, *kinds.ON_DEMAND)
 _MOST_CLASHES = 20
 _MOST_PROBLEMS = 3
 """Problems of one file that are described one by one."""

@@ -16,6 +16,7 @@ from fettle.cluster.inventory.devices import Devices, SliceChange, SliceDevices
 from fettle.cluster.inventory.gathered_pools import pool_of
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.quarantine import Quarantine
+from fettle.cluster.inventory.starts import Starts, Told
 from fettle.cluster.inventory.stores import Stores, is_same_object
 from fettle.cluster.inventory.units import node_and_held_units
 from fettle.cluster.view import View
@@ -49,6 +50,8 @@ _QUARANTINED = "quarantined"
 """Stands for the quarantine among the kinds of which a view may show something new."""
 _HELD = "held"
 """Stands for holds among them."""
+_STARTS = "starts"
+"""Stands for failed starts among them."""
 _GRANULARITY_S = 1.0
 """Times of the API are whole seconds."""
 
@@ -61,8 +64,10 @@ class Inventory:
         book: HealthBook,
         rules: SignalRules,
         features: Features = CURRENT.features,
+        on_failed_start: Told = lambda *_: None,
     ) -> None:
-        """`features`: the feature gates of the scheduler, as far as they are set."""
+        """`features`: the feature gates of the scheduler, as far as they are set.
+        `on_failed_start` is called before a view shows it, and each second while it lasts."""
         self._book = book
         self._stores = Stores()
         self._devices = Devices(features)
@@ -70,6 +75,7 @@ class Inventory:
         self._nodes = Nodes(self._stores, self._devices, book, self._quarantine)
         self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
         self._remembering = Remembering(book, self._devices, self._stores.nodes)
+        self._starts = Starts(rules, self._stores.pods, on_failed_start)
         self._changed_rules: set[str] = set()
         self._refused: dict[str, tuple[core.Pod, core.Pod | None]] = {}
         """By key: refused pods of which nothing was said yet, and how they were before."""
@@ -89,9 +95,13 @@ class Inventory:
     # -- changes in
 
     def put(self, kind: Kind, new: WireObject, now: float) -> None:
-        """An object as it is now. Pods that use no devices are not kept."""
+        """An object as it is now. Pods that use no devices are not kept, nor are Events."""
         key = new.metadata.key
         self._note_listed(kind, key)
+        if isinstance(new, core.PodEvent):
+            if new.reason == kinds.PREPARE_FAILED:
+                self._starts.hear(new, now)
+            return
         released = self._release(kind, key, now)
         store = self._stores.of(kind)
         old = store.get(key)
@@ -167,6 +177,7 @@ class Inventory:
     def age(self, now: float) -> None:
         """Mark as dirty what time alone has changed."""
         self._reports.end_holds(now)
+        self._starts.age(now)
         self._nodes.mark_dirty(self._book.changed_by_time(now))
 
     def refresh(self, now: float) -> Iterator[None]:
@@ -179,6 +190,11 @@ class Inventory:
         while self._refused:
             self._hear_refusal(next(iter(self._refused)), now)
             yield
+        for report in self._starts.reports():
+            self._reports.deliver(report, now)
+            yield
+        if self._starts.changed:
+            self._stores.touched.add(_STARTS)
         self._nodes.mark_dirty(self._remembering.heard_all(now, self._reports.since))
         while self._nodes.dirty:
             self._nodes.refresh_one(now)
@@ -209,6 +225,7 @@ class Inventory:
             quotas=stores.quotas(previous, served),
             compute_domains=stores.compute_domains(previous, served),
             device_healths=stores.device_healths.shown(),
+            failed_starts=self._starts.shown(),
         )
 
     def _quarantined(self, previous: View) -> Mapping[str, str]:
@@ -303,6 +320,7 @@ class Inventory:
         """A node's record depends on a pod only for the units that it holds by name, and their
         health."""
         self._stores.index_pod(old, new)
+        self._starts.note_running(old, new)
         before, after = node_and_held_units(old), node_and_held_units(new)
         if before == after:
             return
@@ -326,7 +344,9 @@ class Inventory:
         if not uses_devices(pod):
             self._reports.vanish(kinds.POD, key, now)
             self._refused.pop(key, None)
+            self._starts.gone(key, now)
             return False
+        self._starts.put(pod, now)
         if not is_device_refusal(pod):
             self._reports.of_pod(pod, before, now)
             if pod.terminal:
@@ -363,6 +383,7 @@ class Inventory:
             if kind is kinds.POD:
                 self._hear_refusal(key, now)
                 self._ended.pop(key, None)
+                self._starts.gone(key, now)
             self._reports.vanish(kind, key, now)
         if old is None:
             return
@@ -385,6 +406,7 @@ class Inventory:
             self._reports.of_pods_with(key, now)
         elif isinstance(old, core.Pod):
             self._stores.index_pod(old, None)
+            self._starts.note_running(old, None)
             node, held = node_and_held_units(old)
             if node:
                 self._nodes.pod_left(node, key)

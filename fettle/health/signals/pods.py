@@ -3,7 +3,8 @@
 The kubelet writes both. The `allocatedResourcesStatus` of a live pod stands as long as it is
 reported. For a pod that has ended it is the last report: a fault fades, and an all-clear counts
 only if the pod was seen to end. A refusal is an event, counted once per pod. If a tenant could have
-caused it, it counts as evidence from its namespace.
+caused it, it counts as evidence from its namespace. What a pod says that does not start is in
+`starts.py`.
 """
 
 import re
@@ -22,6 +23,7 @@ _UNEXPECTED = "UnexpectedAdmissionError"
 _OUT_OF = "OutOf"
 """Begins the reason of a refusal for want of a resource, and its name follows."""
 REFUSALS, READMISSIONS = "kubelet refusals", "kubelet refusals of pods that had run"
+STARTS = "pods that do not start"
 _CLAIM = "claim:"
 """Begins the name of an entry about DRA devices: `claim:<claim>/<request>`."""
 _REJECTED = re.compile(r"^Pod (was rejected: )?")
@@ -113,7 +115,7 @@ def _refusal(
     signal = rules.signals[name]
     provoked = name == "provoked"
     message = _REJECTED.sub("", status.message)
-    domain = _domain(pod, message)
+    domain = domain_of_pod(pod, message)
     yield Evidence(
         subject=NodeId(node),
         family=signal.family,
@@ -138,21 +140,21 @@ def _is_full(pod: core.Pod, status: core.PodStatus, is_full: IsFull) -> bool:
 
 
 def refusals_of(domain: str, source: str) -> str:
-    """The source of refusals of pods that request resources of this domain; "" for several
-    domains."""
+    """The source of refusals or failed starts of pods that request resources of this domain; ""
+    for several domains."""
     return f"{source} for {domain}" if domain else source
 
 
 def refusals_on(node: core.Node) -> Iterator[str]:
-    """All sources that refusals on this node can have."""
+    """All sources that refusals and failed starts on this node can have."""
     capacity = (node.status.capacity if node.status is not None else None) or {}
     domains = {domain_of(name) for name in capacity if is_device_resource(name)}
     for domain in ("", *sorted(domains)):
-        for source in (REFUSALS, READMISSIONS):
+        for source in (REFUSALS, READMISSIONS, STARTS):
             yield refusals_of(domain, source)
 
 
-def _domain(pod: core.Pod, message: str) -> str:
+def domain_of_pod(pod: core.Pod, message: str) -> str:
     """The domain of the device plugin that took part in a refusal; "" if that is unknown.
 
     It is the domain of the resource that the kubelet names, else of all resources that the pod

@@ -37,6 +37,8 @@ class SignalReport(NamedTuple):
     - `settled`: sources about which this report is complete. What this reporter said earlier under
       such a source, and does not repeat, is over. `absent_is_clear`: true of all sources.
     - Otherwise silence is not an all-clear: a level fault that is no longer reported decays.
+    - `retracted`: subjects of which this reporter was wrong. What it said of them, and does not
+      repeat, is gone without a trace.
     - `stale`: level faults whose producer fell silent. They decay from their `observed_at`.
     - `uid`: a reporter with another UID is another object of the same name.
     - `boot`: a changed boot id clears what was latched and is not repeated, and each (subject,
@@ -53,6 +55,7 @@ class SignalReport(NamedTuple):
     cleared: frozenset[tuple[Subject, str]] = frozenset()
     absent_is_clear: bool = False
     settled: frozenset[str] = frozenset()
+    retracted: frozenset[Subject] = frozenset()
     uid: str = ""
     boot: str = ""
     ended_by_reboot: frozenset[tuple[Subject, str]] = frozenset()

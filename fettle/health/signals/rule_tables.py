@@ -276,6 +276,19 @@ class VendorRow(RuleRow, frozen=True, kw_only=True):
         )
 
 
+class StartRow(RuleRow, frozen=True, kw_only=True):
+    """Whether a pod that does not start is kept from it by devices, by what is said of it.
+
+    `message` is a regular expression that is searched for. `ignored`: it says nothing of devices.
+    """
+
+    message: str
+    ignored: bool = False
+
+    def __post_init__(self) -> None:
+        _check_pattern("message", self.message)
+
+
 class LabelRow(RuleRow, frozen=True, kw_only=True):
     """A node label. If it is absent or has another value, that is an all-clear.
 
@@ -379,6 +392,7 @@ class SignalRules:
         vendors: Mapping[str, VendorRow],
         labels: Mapping[str, LabelRow],
         refusals: Mapping[str, RefusalRow],
+        starts: Mapping[str, StartRow],
     ) -> None:
         self.families = families
         self.signals = signals
@@ -394,6 +408,7 @@ class SignalRules:
         self.is_unheard = lru_cache(maxsize=4096)(self._may_tell)
         self.labels = labels
         self.refusals = refusals
+        self.starts = starts
         self._by_type: dict[str, list[ConditionRow]] = {}
         for row in conditions.values():
             if not row.is_pattern:
@@ -462,6 +477,13 @@ class SignalRules:
             if re.search(row.message, message):
                 return row
         return None
+
+    def keeps_from_starting(self, message: str) -> bool:
+        """Whether devices keep a pod from starting of which this is said."""
+        for row in self.starts.values():
+            if re.search(row.message, message):
+                return not row.ignored
+        return False
 
     def label(self, key: str, value: str) -> tuple[LabelRow, re.Match[str]] | None:
         """The first row that matches, and the match of its key."""
@@ -537,6 +559,7 @@ _TABLES: Mapping[str, type[RuleRow]] = {
     "vendors": VendorRow,
     "labels": LabelRow,
     "refusals": RefusalRow,
+    "starts": StartRow,
 }
 _SHIPPED = (
     "scoring.yaml",
@@ -548,6 +571,7 @@ _SHIPPED = (
     "devices.yaml",
     "labels.yaml",
     "refusals.yaml",
+    "starts.yaml",
 )
 
 

@@ -6,6 +6,8 @@ from fettle.api import core
 from fettle.health import HealthBook
 from fettle.health.signals.claims import report_of_claim
 from fettle.health.signals.pods import report_of_pod
+from fettle.health.signals.reports import SignalReport
+from fettle.health.signals.starts import failed_start, start_evidence, starts_of
 from fettle.model import BUILT_IN, DeviceId, Health, Placement, State
 from tests.fettle.building import refusal
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
@@ -204,3 +206,51 @@ def test_a_tenants_broken_claims_never_take_a_device_from_the_others(book: Healt
         book.report(report_of_claim(said, RULES, at), at)
         assert of(book, nic, at).score >= 0.65
         assert of(book, nic, at).state is State.HEALTHY
+
+
+def failing(namespace: str, name: str = "p") -> SignalReport:
+    """A pod that cannot start, since its image asks for what the node does not have."""
+    said = "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=99.0"
+    waiting = {"waiting": {"reason": "RunContainerError", "message": said}}
+    made = pod(name, namespace=namespace, phase="Pending", status=container(waiting))
+    start = failed_start(made, RULES, NOW)
+    assert start is not None
+    who = f"Pod {namespace}/{name}"
+    return SignalReport(starts_of(who), (start_evidence([start], RULES, "gpu-1", who),))
+
+
+def container(state: object) -> dict[str, object]:
+    return {"containerStatuses": [{"name": "main", "state": state}]}
+
+
+def test_failed_starts_and_refusals_together_are_bounded_and_refuse_nothing(
+    book: HealthBook,
+) -> None:
+    """Whoever may create pods can have both, as often as they like, in all their namespaces."""
+    for number in range(20):
+        for name in "abc":
+            book.report(failing(f"ns-{number}", name), NOW)
+            refused = refused_pod(name, NOW, message=NONE_AVAILABLE, namespace=f"ns-{number}")
+            book.report(report_of_pod(refused, RULES, NOW, lambda _: None), NOW)
+        health = of(book, NODE, NOW)
+        assert health.score == (0.65 if number == 0 else 0.4225 if number == 1 else 0.4)
+        assert (health.state, health.proven) == (State.HEALTHY, 1.0)
+
+
+def test_what_was_said_in_error_goes_without_a_trace(book: HealthBook) -> None:
+    book.report(failing("ml"), NOW)
+    assert of(book, NODE, NOW).score == 0.65
+    wrong = failing("ml")._replace(evidence=(), retracted=frozenset({NODE}))
+    assert book.report(wrong, NOW + MINUTE) == {NODE}
+    assert not of(book, NODE, NOW + MINUTE).evidence
+    book.report(failing("ml"), NOW + MINUTE)  # it fails again after all
+    assert of(book, NODE, NOW + MINUTE).score == 0.65
+
+
+def test_a_reboot_ends_what_failed_starts_left(book: HealthBook) -> None:
+    tell(book, node(), NOW)
+    book.report(failing("ml"), NOW)
+    book.vanish(failing("ml").reporter, NOW)
+    assert of(book, NODE, NOW).score == 0.65
+    tell(book, node(boot="boot-2"), NOW + MINUTE)
+    assert of(book, NODE, NOW + MINUTE).score > 0.9

@@ -21,11 +21,14 @@ class Fleet:
     """An inventory with a clock, and the view that its last change led to."""
 
     def __init__(
-        self, book: HealthBook | None = None, features: Features = CURRENT.features
+        self,
+        book: HealthBook | None = None,
+        features: Features = CURRENT.features,
+        **more: Any,
     ) -> None:
         self.now = 1_000_000.0
         book = book or HealthBook(HealthSettings(), RULES)
-        self.inventory = Inventory(book, RULES, features)
+        self.inventory = Inventory(book, RULES, features, **more)
         self.view: View = EMPTY
         self.changed: frozenset[str] = frozenset()
 

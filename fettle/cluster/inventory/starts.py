@@ -1,0 +1,282 @@
+"""Which workloads' pods do not start, and where: what is the node's fault, and what the workload's.
+
+A start that fails speaks against its node, as the word of its namespace. A workload that fails on
+several nodes and runs on none is the likelier cause: then it speaks against none of them, except
+where pods of other namespaces fail, too (decision 0054).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from heapq import heappop, heappush
+
+import msgspec
+from cachetools import LRUCache
+
+from fettle.api import core, workload_of
+from fettle.api.meta import OwnerReference
+from fettle.health import (
+    AWAITED_S,
+    FailedStart,
+    SignalReport,
+    SignalRules,
+    awaited_since,
+    failed_start,
+    start_evidence,
+    starts_of,
+)
+from fettle.model import NodeId
+
+KEEP_S = 600.0
+"""How long a failed start counts once its pod is over or gone. Then what it said of its node
+fades."""
+SEVERAL = 2
+"""On so many nodes a workload has to fail before it is the likelier cause."""
+_MOST_EVENTS = 5000
+
+Told = Callable[[OwnerReference, str, float], None]
+"""Called with a workload and a node on which it does not start, and when that was last so."""
+
+
+class _Here(msgspec.Struct, gc=False):
+    """The failed starts of one workload on one node: those of pods that are there, and the latest,
+    with the time when there last was one."""
+
+    last: FailedStart
+    at: float
+    living: dict[str, FailedStart] = {}
+
+
+class _Failing(msgspec.Struct, gc=False):
+    """A workload, the nodes on which it fails, and those on which it started after all."""
+
+    workload: OwnerReference
+    namespace: str
+    nodes: dict[str, _Here] = {}
+    recovered: set[str] = set()
+    blamed: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.workload.kind} {self.namespace}/{self.workload.name}"
+
+
+class Starts:
+    """Follows all pods with devices. `pods` are those that have not ended, by key.
+
+    `changed`: whether `shown` would show something new.
+    """
+
+    def __init__(
+        self, rules: SignalRules, pods: Mapping[str, core.Pod], told: Told = lambda *_: None
+    ) -> None:
+        self._rules = rules
+        self._pods = pods
+        self._told = told
+        self._failing: dict[str, _Failing] = {}
+        """By the workload's UID."""
+        self._on: defaultdict[str, set[str]] = defaultdict(set)
+        """By node: the workloads that fail there."""
+        self._running: Counter[str] = Counter()
+        """By workload: how many of its pods run."""
+        self._dirty: set[str] = set()
+        self._failed: dict[str, FailedStart] = {}
+        """By pod, as long as it counts."""
+        self._events: LRUCache[str, core.PodEvent] = LRUCache(_MOST_EVENTS)
+        """By pod: the last one."""
+        self._due: list[tuple[float, str]] = []
+        """When to look again at pods that wait: a heap."""
+        self._awaited: dict[str, float] = {}
+        """By pod: its time in the heap."""
+        self._shown: Mapping[str, FailedStart] = {}
+        self.changed = False
+
+    def put(self, pod: core.Pod, now: float) -> None:
+        """A pod as it is now."""
+        key = pod.metadata.key
+        if pod.metadata.deletion_timestamp is not None:
+            self.gone(key, now)  # it will not start any more, and may take long to end
+            return
+        before = self._failed.get(key)
+        start = failed_start(pod, self._rules, now, self._said_of(key, pod.metadata.uid))
+        if before is not None and (start is None or not _is_same(pod, before)):
+            started = start is None and not pod.terminal and _is_same(pod, before)
+            self._leave(key, before, now, started=started)
+            before = None
+        if start is None:
+            self._await(key, pod, now)
+        elif not start.is_over or now - start.at < KEEP_S:
+            self._fail(key, start, before, now)
+
+    def note_running(self, old: core.Pod | None, new: core.Pod | None) -> None:
+        """A pod that is kept comes, changes, or goes. A workload that runs is not to blame."""
+        for pod, change in ((old, -1), (new, 1)):
+            if pod is None or not _runs(pod) or (workload := workload_of(pod)) is None:
+                continue
+            self._running[workload.uid] += change
+            if not self._running[workload.uid]:
+                del self._running[workload.uid]
+            if workload.uid in self._failing:
+                self._dirty.add(workload.uid)
+
+    def gone(self, key: str, now: float) -> None:
+        """A pod was deleted."""
+        self._awaited.pop(key, None)
+        if (before := self._failed.get(key)) is not None:
+            self._leave(key, before, now, started=False)
+
+    def hear(self, event: core.PodEvent, now: float) -> None:
+        """What the kubelet says of a pod whose devices it cannot prepare."""
+        about = event.involved_object
+        key = f"{about.namespace}/{about.name}"
+        self._events[key] = event
+        if (pod := self._pods.get(key)) is not None:
+            self.put(pod, now)
+
+    def age(self, now: float) -> None:
+        """Look at pods that have waited for long, and forget starts that failed long ago."""
+        while self._due and self._due[0][0] <= now:
+            due, key = heappop(self._due)
+            if self._awaited.get(key) == due:
+                del self._awaited[key]
+                if (pod := self._pods.get(key)) is not None:
+                    self.put(pod, now)
+        for uid, failing in [*self._failing.items()]:
+            for node, here in [*failing.nodes.items()]:
+                if here.living:
+                    here.at = now
+                    self._tell(here, now)
+                elif now - here.at >= KEEP_S:
+                    self._forget(uid, node)
+        for key, one in [*self._failed.items()]:
+            if one.is_over and now - one.at >= KEEP_S:
+                del self._failed[key]
+                self.changed = True
+
+    def reports(self) -> Iterator[SignalReport]:
+        """What is to be said anew of nodes, one workload at a time."""
+        while self._dirty:
+            uid = self._dirty.pop()
+            failing = self._failing[uid]
+            suspect = len(failing.nodes) >= SEVERAL and not self._running[uid]
+            blamed = tuple(sorted(failing.nodes)) if suspect else ()
+            self.changed |= blamed != failing.blamed
+            failing.blamed = blamed
+            counting = {
+                node: here
+                for node, here in failing.nodes.items()
+                if not blamed or self._is_corroborated(node, failing.namespace)
+            }
+            spared = (failing.nodes.keys() | failing.recovered) - counting.keys()
+            failing.recovered = set()
+            if not failing.nodes:
+                del self._failing[uid]
+            yield SignalReport(
+                reporter=starts_of(failing.name),
+                evidence=tuple(
+                    start_evidence(
+                        [*here.living.values()] or [here.last], self._rules, node, failing.name
+                    )
+                    for node, here in counting.items()
+                ),
+                retracted=frozenset(map(NodeId, spared)),
+                uid=failing.workload.uid,
+            )
+
+    def shown(self) -> Mapping[str, FailedStart]:
+        """The failed starts that count, by pod."""
+        if self.changed:
+            self.changed = False
+            self._shown = {
+                key: msgspec.structs.replace(one, blamed=failing.blamed)
+                for key, one in self._failed.items()
+                if (failing := self._failing.get(one.workload.uid)) is not None
+            }
+        return self._shown
+
+    def _fail(self, key: str, start: FailedStart, before: FailedStart | None, now: float) -> None:
+        if before is not None:
+            start = msgspec.structs.replace(start, at=before.at)
+        self._failed[key] = start
+        if before is not None and (before.message, before.is_over) == (
+            start.message,
+            start.is_over,
+        ):
+            return
+        uid, node = start.workload.uid, start.node
+        failing = self._failing.setdefault(uid, _Failing(start.workload, start.namespace))
+        at = start.at if start.is_over else now
+        here = failing.nodes.get(node)
+        if here is None:
+            here = failing.nodes[node] = _Here(start, at)
+            self._mark(node)
+            self._on[node].add(uid)
+        here.last, here.at = start, max(here.at, at)
+        if start.is_over:
+            here.living.pop(key, None)
+        else:
+            here.living[key] = start
+        self._tell(here, here.at)
+        self._dirty.add(uid)
+        self.changed = True
+
+    def _tell(self, here: _Here, at: float) -> None:
+        workload, pod = here.last.workload, here.last.pod
+        if workload.uid != pod.metadata.uid:  # no other pod is like one that is alone
+            self._told(workload, here.last.node, at)
+
+    def _leave(self, key: str, before: FailedStart, now: float, *, started: bool) -> None:
+        """The pod has started after all, or it will not any more."""
+        del self._failed[key]
+        self.changed = True
+        uid, node = before.workload.uid, before.node
+        failing = self._failing.get(uid)
+        here = failing.nodes.get(node) if failing is not None else None
+        if failing is None or here is None:
+            return
+        if here.living.pop(key, None) is not None:
+            here.at = now
+        if started and not here.living:
+            failing.recovered.add(node)
+            self._forget(uid, node)
+        self._dirty.add(uid)
+
+    def _forget(self, uid: str, node: str) -> None:
+        del self._failing[uid].nodes[node]
+        self._on[node].discard(uid)
+        self._dirty.add(uid)
+        self._mark(node)
+        if not self._on[node]:
+            del self._on[node]
+
+    def _mark(self, node: str) -> None:
+        """Who fails on a node has changed, so the others there may count now, or no more."""
+        self._dirty |= self._on[node]
+
+    def _said_of(self, key: str, uid: str) -> str:
+        """What the kubelet said last of preparing a pod's devices; "" if nothing."""
+        event = self._events.get(key)
+        if event is None or event.involved_object.uid not in ("", uid):
+            return ""
+        return event.message
+
+    def _await(self, key: str, pod: core.Pod, now: float) -> None:
+        since = awaited_since(pod, now)
+        if since is None:
+            self._awaited.pop(key, None)
+        elif self._awaited.get(key) != (due := since + AWAITED_S):
+            self._awaited[key] = due
+            heappush(self._due, (due, key))
+
+    def _is_corroborated(self, node: str, namespace: str) -> bool:
+        """Whether pods of another namespace fail on the node, too."""
+        return any(self._failing[uid].namespace != namespace for uid in self._on[node])
+
+
+def _is_same(pod: core.Pod, before: FailedStart) -> bool:
+    return (pod.metadata.uid, pod.node_name) == (before.pod.metadata.uid, before.node)
+
+
+def _runs(pod: core.Pod) -> bool:
+    """Whether its containers run: while they are restarted, its phase is Running, too."""
+    conditions = (pod.status.conditions if pod.status is not None else None) or ()
+    return any(c.type == "Ready" and c.status == "True" for c in conditions)

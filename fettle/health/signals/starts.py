@@ -1,0 +1,143 @@
+"""What pods say that are bound and do not start: the container runtime or a DRA driver fails.
+
+A container's status carries the runtime's words. What a driver says is only in the kubelet's Event
+FailedPrepareDynamicResources; without that, a pod with claims shows by its conditions that it
+waits, which volumes and the network can cause, too. All of it is the word of the pod's namespace,
+since a claim's configuration or an image can be the cause.
+"""
+
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from fettle.api import core, workload_of
+from fettle.api.meta import Condition, OwnerReference, unix_s
+from fettle.health.signals.pods import STARTS, domain_of_pod, refusals_of
+from fettle.health.signals.reports import one_line
+from fettle.health.signals.rule_tables import SignalRules
+from fettle.model import Evidence, EvidenceKind, NodeId
+
+AWAITED_S = 600.0
+"""After so long a pod with claims that still waits has failed to start. Preparing devices and
+mounting volumes takes seconds, or a few minutes."""
+
+
+class FailedStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """That a pod does not start on its node, since `at`.
+
+    - `workload`: what it is part of; the pod itself if it is alone.
+    - `message`: what is said of it; "" if it only waits.
+    - `blamed`: the nodes on which its workload fails, if that makes the workload the likely cause.
+    """
+
+    pod: core.Pod
+    workload: OwnerReference
+    message: str
+    at: float
+    blamed: tuple[str, ...] = ()
+
+    @property
+    def node(self) -> str:
+        return self.pod.node_name
+
+    @property
+    def namespace(self) -> str:
+        return self.pod.metadata.namespace
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the pod has ended, so it will not start any more."""
+        return self.pod.terminal
+
+
+def failed_start(
+    pod: core.Pod, rules: SignalRules, now: float, prepare_error: str = ""
+) -> FailedStart | None:
+    """Whether devices keep the pod from starting. `prepare_error`: the text of its Event
+    FailedPrepareDynamicResources, if there was one."""
+    if not pod.node_name:
+        return None
+    for said in _said_of_containers(pod):
+        if rules.keeps_from_starting(said):
+            at = _ready_changed_at(pod, now) if pod.terminal else now
+            return _failed(pod, one_line(said), at)
+    since = awaited_since(pod, now)
+    if since is None:
+        return None
+    if prepare_error and rules.keeps_from_starting(prepare_error):
+        return _failed(pod, one_line(prepare_error), since)
+    return _failed(pod, "", since) if now - since >= AWAITED_S else None
+
+
+def awaited_since(pod: core.Pod, now: float) -> float | None:
+    """Since when the kubelet makes ready what the containers of a pod with claims need; None if it
+    does not, or is done."""
+    status = pod.status
+    if status is None or status.phase != "Pending" or not pod.resource_claims or not pod.node_name:
+        return None
+    for condition in status.conditions or ():
+        if condition.type == "PodReadyToStartContainers":
+            return _possible(condition, now) if condition.status == "False" else None
+    return None
+
+
+def start_evidence(
+    starts: Collection[FailedStart], rules: SignalRules, node: str, workload: str
+) -> Evidence:
+    """What the failed starts of one workload say of a node."""
+    worst = max(starts, key=lambda one: (bool(one.message), one.at))
+    signal = rules.signals["start-failed" if worst.message else "start-awaited"]
+    pods = f"{len(starts)} pods of {workload} do" if len(starts) > 1 else f"{workload} does"
+    domain = domain_of_pod(worst.pod, worst.message)
+    return Evidence(
+        subject=NodeId(node),
+        family=signal.family,
+        kind=EvidenceKind.LEVEL,
+        weight=signal.weight,
+        source=refusals_of(domain, STARTS),
+        reporter=starts_of(workload),
+        text=one_line(f"{pods} not start: {worst.message or 'its devices may not be prepared'}"),
+        observed_at=min(one.at for one in starts),
+        half_life_s=rules.half_life_s(signal.family),
+        cap=signal.cap,
+        witness=f"namespace {worst.namespace}",
+        together=signal.together,
+        domain=domain,
+    )
+
+
+def starts_of(workload: str) -> str:
+    """Who reports failed starts."""
+    return f"starts of {workload}"
+
+
+def _failed(pod: core.Pod, message: str, at: float) -> FailedStart:
+    metadata = pod.metadata
+    alone = OwnerReference(kind="Pod", name=metadata.name, uid=metadata.uid)
+    return FailedStart(pod=pod, workload=workload_of(pod) or alone, message=message, at=at)
+
+
+def _said_of_containers(pod: core.Pod) -> Iterator[str]:
+    """What is said of containers that cannot be created or started."""
+    for container in pod.container_statuses():
+        state = container.state
+        if state is None:
+            continue
+        ended = state.terminated
+        if state.waiting is not None:
+            if state.waiting.reason in core.CANNOT_START:
+                yield state.waiting.message
+            ended = container.last_state.terminated if container.last_state is not None else None
+        if ended is not None and ended.reason in core.START_FAILED:
+            yield ended.message
+
+
+def _ready_changed_at(pod: core.Pod, now: float) -> float:
+    conditions = (pod.status.conditions if pod.status is not None else None) or ()
+    ready = next((c for c in conditions if c.type == "Ready"), None)
+    return _possible(ready, now) if ready is not None else now
+
+
+def _possible(condition: Condition, now: float) -> float:
+    """When it changed, by its node's clock as far as that is possible."""
+    return min(unix_s(condition.last_transition_time, now), now)
