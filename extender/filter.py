@@ -136,7 +136,8 @@ class Filter:
             names = [name for name, _ in args.nodes or ()]
         self._refusals.answered(args.pod)
         avoided = self._refusals.nodes_for(args.pod)
-        if demand.mode is Mode.STEER and args.node_names is not None and not avoided:
+        scores_alike = not self._refusals.shares_for(args.pod)
+        if demand.mode is Mode.STEER and args.node_names is not None and scores_alike:
             uid = args.pod.metadata.uid
             self._next_prioritize.prepare(demand, body, names, edition, uid)
         self._recorder.judged(args.pod, demand, names, avoided)
@@ -159,7 +160,8 @@ class Filter:
         self._answers.answered(done.demand, done.pod)
         self._refusals.answered(done.pod)
         uid, passed = done.pod.metadata.uid, done.narrowed.passed
-        self._next_prioritize.prepare(done.demand, done.body, passed, done.edition, uid)
+        if not self._refusals.shares_for(done.pod):
+            self._next_prioritize.prepare(done.demand, done.body, passed, done.edition, uid)
         self._recorder.filtered_before_prioritize(done.pod, done.table, done.narrowed)
 
     async def _filter_later(self, pod: core.Pod, demand: Demand, names: list[str]) -> bytes:

@@ -1,7 +1,7 @@
 """prioritize: the score of each node for a pod."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from extender.http.replies import Replies
@@ -56,17 +56,19 @@ class Prioritize:
         raise_unless_ready(self._problem(), "prioritize", self._metrics)
         table = self._answers.at_once(demand, names)
         asyncio.get_running_loop().call_soon(self._recorder.prioritized, args.pod, demand, names)
-        avoided = self._refusals.nodes_for(args.pod).keys()
+        shares = self._refusals.shares_for(args.pod)
         if table is None:
-            return self._score_later(demand, names, avoided)
-        return self._scored(table, names, avoided)
+            return self._score_later(demand, names, shares)
+        return self._scored(table, names, shares)
 
-    async def _score_later(self, demand: Demand, names: list[str], avoided: Set[str]) -> bytes:
+    async def _score_later(
+        self, demand: Demand, names: list[str], shares: Mapping[str, float]
+    ) -> bytes:
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_WITHIN_S + self._answers.wait_s):
                 await self._answers.judged(demand, names)
-        return self._scored(self._answers.table(demand), names, avoided)
+        return self._scored(self._answers.table(demand), names, shares)
 
-    def _scored(self, table: Table, names: list[str], avoided: Set[str]) -> bytes:
+    def _scored(self, table: Table, names: list[str], shares: Mapping[str, float]) -> bytes:
         self._metrics.decided("prioritize", "passed")
-        return self._replies.scores(table, names, avoided)
+        return self._replies.scores(table, names, shares)

@@ -6,7 +6,7 @@ cycle, so `compact` bodies leave out of long lists what it reads the same withou
 while some node is left (decision 0024), and scores that most nodes have (decision 0023).
 """
 
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Literal
 
@@ -45,11 +45,14 @@ class Replies:
         short = len(narrowed.names) <= SHORT or not narrowed.passed
         return narrowed.refused if short or not self.compact else ()
 
-    def scores(self, table: Table, names: list[str], avoided: Set[str] = frozenset()) -> bytes:
-        """HostPriorityList, in the order of the names; `avoided` ones get 0 if there are others."""
-        if avoided and not avoided >= set(names):
+    def scores(
+        self, table: Table, names: list[str], shares: Mapping[str, float] | None = None
+    ) -> bytes:
+        """HostPriorityList, in the order of the names. Nodes in `shares` keep that share of their
+        score, unless all would lose all."""
+        if shares and any(shares.get(name, 1.0) for name in names):
             return wire.prioritize_reply(
-                wire.host_priority(name, 0 if name in avoided else table.score_of(name))
+                wire.host_priority(name, round(shares.get(name, 1.0) * table.score_of(name)))
                 for name in names
             )
         if len(names) > SHORT and self.compact:

@@ -127,10 +127,19 @@ def _(reason: reasons.NodeHeld | reasons.NodeUnhealthy | reasons.NodeDegraded) -
 
 @text.register
 def _(reason: reasons.KubeletRefusedWorkload) -> str:
+    return f"its kubelet refused a pod of {reason.workload} {_avoided(reason)}"
+
+
+@text.register
+def _(reason: reasons.PodsDoNotStart) -> str:
+    return f"a pod of {reason.workload} did not start there {_avoided(reason)}"
+
+
+def _avoided(reason: reasons.KubeletRefusedWorkload | reasons.PodsDoNotStart) -> str:
     at, until = (f"{datetime.fromtimestamp(t, UTC):%H:%M}" for t in (reason.at, reason.until))
     return (
-        f"its kubelet refused a pod of {reason.workload} at {at} UTC: until {until} UTC the pods "
-        f"of {reason.workload} go elsewhere, while another node is left"
+        f"at {at} UTC: until {until} UTC the pods of {reason.workload} go elsewhere, while another "
+        f"node is left"
     )
 
 

@@ -73,6 +73,17 @@ class KubeletRefusedWorkload(Reason, frozen=True, gc=False):
     until: float
 
 
+class PodsDoNotStart(Reason, frozen=True, gc=False):
+    """Devices kept a pod of the same workload from starting there, last `at` that Unix time.
+
+    Until `until` the workload's pods go elsewhere; a note if no other node is left.
+    """
+
+    workload: str
+    at: float
+    until: float
+
+
 class DeviceRefusal(Reason, frozen=True, gc=False):
     """A device that a claim holds (`allocated`) or would get is not acceptable.
 

@@ -1,39 +1,46 @@
-"""Which nodes' kubelets refused pods of a workload, for the next pods of that workload.
+"""Which nodes do not suit a workload: their kubelets refused its pods, or the pods do not start.
 
 A kubelet that refuses one pod of a Job or ReplicaSet usually refuses the next one too, and that one
-comes at once. Until the node's health shows it, the workload's own pods go elsewhere. They are only
-its own word, so they count for its own pods and nobody else's (decisions 0010 and 0040).
+comes at once. Whether or not the node's health shows it, the workload's own pods go elsewhere. They
+are only its own word, so they count for its own pods and nobody else's (decisions 0010, 0040 and
+0054).
 """
 
 import time
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import msgspec
 from cachetools import LRUCache, TTLCache
 
-from fettle.api import core
+from fettle.api import core, workload_of
 from fettle.api.kinds import WireObject
 from fettle.api.meta import OwnerReference, unix_s
-from fettle.model.reasons import KubeletRefusedWorkload, Reason
+from fettle.model.reasons import KubeletRefusedWorkload, PodsDoNotStart, Reason
 from fettle.scheduling.judge.verdicts import Verdict
 
 KEEP_S = 600.0
-"""How long a refusal counts: a Job pauses up to six minutes before it tries again."""
+"""How long a node is avoided: a Job pauses up to six minutes before it tries again. Also the
+half-life of what it loses of its score, from all of it at first."""
+NEGLIGIBLE = 0.05
+"""The share of a score that is not worth the trouble."""
 ANSWERED_S = 60.0
 """How long after an answer the kubelet's word on that pod is awaited."""
 MOST_OWNERS = 2000
 MOST_NODES = 100
 """How many nodes are remembered for one owner: the last ones."""
-_OUTLIVING = {
-    "jobset.sigs.k8s.io/jobset-name": "JobSet",
-    "leaderworkerset.sigs.k8s.io/name": "LeaderWorkerSet",
-}
-"""Labels that name on each pod a workload that outlives the pod's controller, and its kind: to try
-again, it makes a new Job or StatefulSet."""
 _NONE: Mapping[str, Reason] = {}
+_ALL: Mapping[str, float] = {}
 _REFUSED = "UnexpectedAdmissionError"
 _REJECTED = "Pod was rejected"
 """Begins the message of every refusal of a kubelet since Kubernetes 1.28."""
+
+
+class _Last(NamedTuple):
+    """When a node last refused or failed a workload, and which of the two it was."""
+
+    at: float
+    reason: type[KubeletRefusedWorkload | PodsDoNotStart]
 
 
 class OwnerRefusals:
@@ -41,44 +48,69 @@ class OwnerRefusals:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._refused: LRUCache[str, dict[str, float]] = LRUCache(MOST_OWNERS)
-        """For each owner, when each node last refused a pod of its; the last node comes last."""
+        self._refused: LRUCache[str, dict[str, _Last]] = LRUCache(MOST_OWNERS)
+        """For each owner, what each node last did to a pod of its; the last node comes last."""
         self._answered: TTLCache[str, None] = TTLCache(MOST_OWNERS, ANSWERED_S)
 
     def put(self, new: WireObject) -> None:
         """An object as it is now, before a view shows it."""
         if not isinstance(new, core.Pod) or not is_refused(new):
             return
-        now, owner = self._clock(), _owner_of(new)
-        at = _refused_at(new, now)
-        if owner is None or now - at >= KEEP_S:
+        if (owner := workload_of(new)) is not None:
+            at = _refused_at(new, self._clock())
+            self._note(owner, new.node_name, _Last(at, KubeletRefusedWorkload))
+
+    def does_not_start(self, workload: OwnerReference, node: str, at: float) -> None:
+        """A pod of the workload did not start on the node."""
+        self._note(workload, node, _Last(at, PodsDoNotStart))
+
+    def _note(self, owner: OwnerReference, node: str, last: _Last) -> None:
+        if self._clock() - last.at >= KEEP_S:
             return
         nodes = self._refused.setdefault(owner.uid, {})
-        nodes[new.node_name] = max(at, nodes.pop(new.node_name, at))
+        nodes[node] = max(last, nodes.pop(node, last), key=lambda one: one.at)
         if len(nodes) > MOST_NODES:
             del nodes[next(iter(nodes))]
 
     def nodes_for(self, pod: core.Pod) -> Mapping[str, Reason]:
-        """The nodes whose kubelets lately refused a pod of this pod's owner, each as a reason."""
-        if not self._refused or (owner := _owner_of(pod)) is None:
-            return _NONE
-        if not (nodes := self._refused.get(owner.uid)):
+        """The nodes that lately refused or failed a pod of this pod's owner, each as a reason."""
+        owner, nodes = self._about(pod)
+        if owner is None or not nodes:
             return _NONE
         since = self._clock() - KEEP_S
         return {
-            name: KubeletRefusedWorkload(f"{owner.kind}/{owner.name}", at, at + KEEP_S)
-            for name, at in nodes.items()
-            if at > since
+            name: last.reason(f"{owner.kind}/{owner.name}", last.at, last.at + KEEP_S)
+            for name, last in nodes.items()
+            if last.at > since
         }
+
+    def shares_for(self, pod: core.Pod) -> Mapping[str, float]:
+        """What each such node keeps of its score: nothing as long as it is avoided, then more and
+        more. Nodes that are not listed keep all."""
+        _, nodes = self._about(pod)
+        if not nodes:
+            return _ALL
+        now = self._clock()
+        lost = {name: 2 ** ((last.at - now) / KEEP_S) for name, last in nodes.items()}
+        return {
+            name: 0.0 if share > 0.5 else 1.0 - share
+            for name, share in lost.items()
+            if share > NEGLIGIBLE
+        }
+
+    def _about(self, pod: core.Pod) -> tuple[OwnerReference | None, Mapping[str, _Last]]:
+        if not self._refused or (owner := workload_of(pod)) is None:
+            return None, {}
+        return owner, self._refused.get(owner.uid) or {}
 
     def answered(self, pod: core.Pod) -> None:
         """A node was found for this pod, so soon its kubelet may refuse it."""
-        if (owner := _owner_of(pod)) is not None:
+        if (owner := workload_of(pod)) is not None:
             self._answered[owner.uid] = None
 
     def may_follow(self, pod: core.Pod) -> bool:
         """Whether this pod may be in the place of one that was answered a moment ago."""
-        return (owner := _owner_of(pod)) is not None and owner.uid in self._answered
+        return (owner := workload_of(pod)) is not None and owner.uid in self._answered
 
 
 def avoiding(verdicts: dict[str, Verdict], avoided: Mapping[str, Reason]) -> dict[str, Verdict]:
@@ -111,14 +143,3 @@ def _refused_at(pod: core.Pod, now: float) -> float:
     created = unix_s(pod.metadata.creation_timestamp, 0.0)
     started = pod.status.start_time if pod.status is not None else None
     return min(max(created, unix_s(started, created)), now)
-
-
-def _owner_of(pod: core.Pod) -> OwnerReference | None:
-    """A workload that outlives the pod's controller, else that; None if the pod is alone."""
-    metadata = pod.metadata
-    for label, kind in _OUTLIVING.items():
-        # A tenant may write a label, but only its own namespace can be meant by it.
-        if name := metadata.label(label):
-            uid = f"{metadata.namespace}/{kind}/{name}"
-            return OwnerReference(kind=kind, name=name, uid=uid)
-    return metadata.controller

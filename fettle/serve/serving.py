@@ -25,7 +25,7 @@ from extender import (
     RecentPods,
     make_connections,
 )
-from fettle.api.kinds import WireObject, read_with
+from fettle.api.kinds import EVENT, WireObject, read_with
 from fettle.cel import SelectorEngine
 from fettle.client import EventRecorder, Session, follow_server_version, identity
 from fettle.cluster import Inventory, Publisher, readiness
@@ -198,7 +198,7 @@ class Runtime:
             fates = PodFates(answers, recorder)
             on_put += [callers.misconfiguration.unasked.put, fates.put]
             self._tasks.keep("fates of pods", fates.run())
-        inventory = self._make_inventory(rule_table, answers)
+        inventory = self._make_inventory(rule_table, answers, refusals)
         writer = self._make_writer(inventory, on_put)
         self._resources.push_async_callback(engine.close)
         await engine.start()
@@ -255,7 +255,7 @@ class Runtime:
         return recorder
 
     async def _open_source(self) -> _Source:
-        kinds = read_with(self._settings.lint.watch)
+        kinds = (*read_with(self._settings.lint.watch), EVENT)
         if self._options.snapshot is None:
             session = await self._open_session()
             return _Source(session, ClusterFeed(session, kinds=kinds).run)
@@ -280,9 +280,12 @@ class Runtime:
         self._resources.push_async_callback(session.close)
         return session
 
-    def _make_inventory(self, rule_table: SignalRules, answers: Answers) -> Inventory:
+    def _make_inventory(
+        self, rule_table: SignalRules, answers: Answers, refusals: OwnerRefusals
+    ) -> Inventory:
         book = HealthBook(self._settings.health, rule_table)
-        return Inventory(book, rule_table, answers.profile.features)
+        features = answers.profile.features
+        return Inventory(book, rule_table, features, on_failed_start=refusals.does_not_start)
 
     def _make_writer(
         self, inventory: Inventory, on_put: Collection[Callable[[WireObject], None]]
@@ -290,7 +293,7 @@ class Runtime:
         return Writer(
             inventory,
             self._publisher,
-            watched=read_with(self._settings.lint.watch),
+            watched=(*read_with(self._settings.lint.watch), EVENT),
             on_put=on_put,
             on_view=(log_health_changes,),
         )

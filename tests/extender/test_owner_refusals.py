@@ -1,6 +1,7 @@
 """Pods go elsewhere than where a kubelet refused an earlier pod of their owner."""
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from extender import freshness
 from extender.browse import Browse
 from fettle.api import core, kinds
 from fettle.cluster import NodeView
+from fettle.scheduling.owner_refusals import KEEP_S
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 
@@ -63,6 +65,17 @@ async def test_an_owner_is_refused_no_node_if_no_other_is_left(three: Extender) 
     assert (await three.prioritize(owned(), *"ab")) == {"a": 10, "b": 10}
     three.show(b.node("a", gpus=8), b.node("b", gpus=8), b.node("c", gpus=8, own=b.health(0.1)))
     assert (await three.filter(owned("q"), *"abc"))["NodeNames"] == ["a", "b"]
+
+
+async def test_a_node_that_refused_a_pod_of_the_owner_a_while_ago_is_only_scored_lower(
+    three: Extender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three.refusals.put(refused_on("a"))
+    since = time.time()
+    monkeypatch.setattr(three.refusals, "_clock", lambda: since + KEEP_S + 1)
+    assert (await three.filter(owned(), *"abc"))["NodeNames"] == ["a", "b", "c"]
+    assert (await three.prioritize(owned(), *"abc")) == {"a": 5, "b": 10, "c": 10}
+    assert (await three.prioritize(owned(owner="job-2"), *"abc"))["a"] == 10
 
 
 async def test_whole_nodes_are_answered_alike(three: Extender) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from fettle.api import core
 from fettle.api.meta import ObjectMeta, OwnerReference
-from fettle.model.reasons import KubeletRefusedWorkload
+from fettle.model.reasons import KubeletRefusedWorkload, PodsDoNotStart
 from fettle.scheduling import owner_refusals
 from fettle.scheduling.owner_refusals import KEEP_S, MOST_NODES, OwnerRefusals, is_refused
 
@@ -46,6 +46,7 @@ def refused(
     [
         (refused("n"), True),
         (refused("n", "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu"), True),
+        (refused("n", "TopologyAffinityError", "Pod was rejected: Resources cannot be"), True),
         (refused("n", "Evicted", "The node was low on resource: memory."), False),
         (refused("n", ""), False),
         (refused(""), False),
@@ -138,3 +139,43 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         metadata = msgspec.structs.replace(pod.metadata, owner_references=reference)
         few.put(msgspec.structs.replace(pod, metadata=metadata))
     assert not few.nodes_for(NEXT)
+
+
+def test_a_node_on_which_its_pods_do_not_start_is_avoided_from_when_that_was_last_so() -> None:
+    clock = Clock()
+    refusals = OwnerRefusals(clock)
+    refusals.does_not_start(OwnerReference(kind="Job", name="train", uid="o"), "n", NOW)
+    (reason,) = refusals.nodes_for(NEXT).values()
+    assert isinstance(reason, PodsDoNotStart)
+    assert (reason.at, reason.until) == (NOW, NOW + KEEP_S)
+    clock.now += KEEP_S - 1
+    refusals.does_not_start(OwnerReference(kind="Job", name="train", uid="o"), "n", clock.now)
+    clock.now += KEEP_S - 1
+    assert refusals.nodes_for(NEXT).keys() == {"n"}
+    clock.now += 1
+    assert not refusals.nodes_for(NEXT)
+
+
+def test_the_latest_of_what_a_node_did_is_the_reason() -> None:
+    clock = Clock()
+    refusals = OwnerRefusals(clock)
+    refusals.put(refused("n"))
+    refusals.does_not_start(OwnerReference(uid="o"), "n", NOW - 60)
+    assert isinstance(refusals.nodes_for(NEXT)["n"], KubeletRefusedWorkload)
+    clock.now += 60
+    refusals.does_not_start(OwnerReference(uid="o"), "n", clock.now)
+    assert isinstance(refusals.nodes_for(NEXT)["n"], PodsDoNotStart)
+
+
+def test_a_node_gets_its_score_back_little_by_little() -> None:
+    clock = Clock()
+    refusals = OwnerRefusals(clock)
+    assert not refusals.shares_for(NEXT)
+    refusals.put(refused("n"))
+    shares = []
+    for _ in range(6):
+        shares.append(round(refusals.shares_for(NEXT).get("n", 1.0), 2))
+        clock.now += KEEP_S
+    assert shares == [0.0, 0.5, 0.75, 0.88, 0.94, 1.0]
+    alone = msgspec.structs.replace(NEXT, metadata=ObjectMeta(name="alone"))
+    assert not refusals.shares_for(alone)
