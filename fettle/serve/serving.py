@@ -25,6 +25,7 @@ from extender import (
     RecentPods,
     make_connections,
 )
+from fettle.api import core
 from fettle.api.kinds import EVENT, WireObject, read_with
 from fettle.cel import SelectorEngine
 from fettle.client import EventRecorder, Session, follow_server_version, identity
@@ -79,6 +80,7 @@ from fettle.steward import (
     PreemptorNudge,
     RefusalEvents,
     RiskEvents,
+    StartEvents,
     Steward,
     WakeUps,
     Waking,
@@ -482,6 +484,10 @@ class Runtime:
         )
         self._readiness.notes.append(healths.notes)
         namespace = self._settings.namespace or session.namespace
+
+        def writes_about(pod: core.Pod) -> bool:
+            return answers.mode_of(pod) is not Mode.OBSERVE
+
         steward = Steward(
             session,
             namespace=namespace,
@@ -492,9 +498,8 @@ class Runtime:
                 *(one.keep for one in self._waking(session, namespace, answers, metrics)),
                 events.run,
                 RefusalEvents(answers, self._publisher, events.record, refusals).run,
-                RiskEvents(
-                    at_risk, events, lambda pod: answers.mode_of(pod) is not Mode.OBSERVE
-                ).keep,
+                RiskEvents(at_risk, events, writes_about).keep,
+                StartEvents(self._publisher, events, writes_about).keep,
                 HoldTaints(
                     session,
                     self._publisher,

@@ -17,6 +17,7 @@ from fettle.steward.preemptors import (
 )
 from fettle.steward.refusal_events import RefusalEvents
 from fettle.steward.risk_events import RiskEvents
+from fettle.steward.start_events import StartEvents
 from fettle.steward.steward import STEWARD, Steward
 from fettle.steward.wake_ups import Nudge, WakeUps, waiting
 from fettle.steward.waking import Waking
@@ -34,6 +35,7 @@ __all__ = [
     "PreemptorNudge",
     "RefusalEvents",
     "RiskEvents",
+    "StartEvents",
     "Steward",
     "WakeUps",
     "Waking",

@@ -64,7 +64,7 @@ class RiskEvents:
             worst, pod = placed.worst, placed.pod
             if worst is None or not self._is_due(placed, now):
                 continue
-            name = _name(pod, worst)
+            name = once_name(pod, worst.code)
             if self._recorder.record(risk_event(placed, worst, name)):
                 self._told.setdefault(pod.metadata.uid, set()).add(name)
             else:
@@ -80,7 +80,7 @@ class RiskEvents:
             return False
         if now < self._full.get(metadata.namespace, 0.0) or not self._writes_about(placed.pod):
             return False
-        return _name(placed.pod, worst) not in self._told.get(metadata.uid, ())
+        return once_name(placed.pod, worst.code) not in self._told.get(metadata.uid, ())
 
 
 def risk_event(placed: PlacedPod, worst: Reason, name: str) -> Event:
@@ -101,7 +101,8 @@ def risk_event(placed: PlacedPod, worst: Reason, name: str) -> Event:
     )
 
 
-def _name(pod: core.Pod, worst: Reason) -> str:
-    """As clients name Events: the object's name, and digits."""
-    digits = hashlib.sha256(f"{pod.metadata.uid} {worst.code}".encode()).hexdigest()[:16]
+def once_name(pod: core.Pod, code: str) -> str:
+    """The name of the one Event about a pod with this code. As clients name Events: the object's
+    name, and digits."""
+    digits = hashlib.sha256(f"{pod.metadata.uid} {code}".encode()).hexdigest()[:16]
     return f"{pod.metadata.name[: _LONGEST_NAME - 17]}.{digits}"

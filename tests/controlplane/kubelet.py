@@ -26,6 +26,8 @@ class Kubelet:
         self._api = api
         self._task: asyncio.Task[None] | None = None
         self._refusing: dict[str, Object] = {}
+        self._preparing_nothing: dict[str, str] = {}
+        self._starting_nothing: dict[str, str] = {}
         self._addresses = itertools.count(1)
         self.termination_s = 0.0
         """How long a deleted pod takes to stop."""
@@ -52,6 +54,14 @@ class Kubelet:
 
     def accept_pods_on(self, node: str) -> None:
         self._refusing.pop(node, None)
+
+    def prepare_nothing_on(self, node: str, cause: str) -> None:
+        """From now on the node's DRA driver fails: pods with claims are bound to it, and wait."""
+        self._preparing_nothing[node] = cause
+
+    def start_nothing_of(self, workload: str, cause: str) -> None:
+        """The container runtime cannot start this workload's containers, on whatever node."""
+        self._starting_nothing[workload] = cause
 
     async def fail_admission(
         self, pod: str, cause: str = _UNHEALTHY, namespace: str = "default"
@@ -135,15 +145,23 @@ class Kubelet:
             if uid not in self._stopping:
                 self._stopping[uid] = asyncio.create_task(self._let_go(pod))
         elif pod["status"]["phase"] == "Pending":
-            status = self._took(pod)
+            if pod["status"].get("startTime"):
+                return  # it waits, as it was told to
+            status = await self._took(pod)
             with contextlib.suppress(ApiError):  # gone, or changed: the watch will tell
                 await self._set(name, pod["metadata"]["namespace"], status, uid)
 
-    def _took(self, pod: Object) -> Object:
+    async def _took(self, pod: Object) -> Object:
         """The status of a pod that was just bound."""
         node = pod["spec"]["nodeName"]
         if refusal := self._refusing.get(node):
             return {**refusal, "startTime": now()}
+        if (cause := self._preparing_nothing.get(node)) and pod["spec"].get("resourceClaims"):
+            await self._api.create(_prepare_failed(pod, cause))
+            return _not_started(pod, "ContainerCreating")
+        for workload, cause in self._starting_nothing.items():
+            if pod["metadata"]["name"].startswith(f"{workload}-"):
+                return _not_started(pod, "RunContainerError", cause)
         return _running(pod, next(self._addresses))
 
     async def _let_go(self, pod: Object) -> None:
@@ -196,6 +214,52 @@ def _running(pod: Object, address: int) -> Object:
             }
             for container in pod["spec"]["containers"]
         ],
+    }
+
+
+def _not_started(pod: Object, reason: str, message: str = "") -> Object:
+    waiting = {"reason": reason} | ({"message": message} if message else {})
+    return {
+        "phase": "Pending",
+        "startTime": now(),
+        "conditions": _conditions(ready=False, reason="ContainersNotReady"),
+        "containerStatuses": [
+            {
+                "name": container["name"],
+                "image": container["image"],
+                "imageID": "",
+                "ready": False,
+                "started": False,
+                "restartCount": 0,
+                "state": {"waiting": waiting},
+            }
+            for container in pod["spec"]["containers"]
+        ],
+    }
+
+
+def _prepare_failed(pod: Object, cause: str) -> Object:
+    """The Event that the kubelet records."""
+    at, metadata = now(), pod["metadata"]
+    said = "Failed to prepare dynamic resources: prepare dynamic resources"
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{metadata['name']}.1", "namespace": metadata["namespace"]},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        },
+        "type": "Warning",
+        "reason": "FailedPrepareDynamicResources",
+        "message": f"{said}: {cause}",
+        "source": {"component": "kubelet", "host": pod["spec"]["nodeName"]},
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
     }
 
 

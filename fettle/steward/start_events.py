@@ -1,0 +1,81 @@
+"""Events on pods whose workload starts on none of several nodes, so that `kubectl describe pod`
+says that the workload is the likely cause.
+
+One Event for each pod, named as those on pods at risk. Nothing is said of the nodes.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from fettle.api import core
+from fettle.client import Event, EventRecorder, Regarding
+from fettle.cluster import Publisher
+from fettle.health import FailedStart
+from fettle.steward.risk_events import once_name
+
+EVERY_S = 5.0
+REASON = "WorkloadDoesNotStart"
+"""The Events' reason, an interface."""
+_MOST_NODES = 5
+
+_LOG = structlog.get_logger(__name__)
+
+
+class StartEvents:
+    """`writes_about` says whether anything may be written about a pod."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        recorder: EventRecorder,
+        writes_about: Callable[[core.Pod], bool] = lambda _: True,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._publisher = publisher
+        self._recorder = recorder
+        self._writes_about = writes_about
+        self._every_s = every_s
+        self._told: set[str] = set()
+        """Names of Events on pods that still fail."""
+
+    async def keep(self) -> None:
+        """Never returns."""
+        while True:
+            try:
+                self._tell_all()
+            except Exception:
+                _LOG.exception("pods that do not start cannot be told")
+            await asyncio.sleep(self._every_s)
+
+    def _tell_all(self) -> None:
+        named = {
+            once_name(start.pod, REASON): start
+            for start in self._publisher.view.failed_starts.values()
+            if start.blamed
+        }
+        self._told &= named.keys()
+        for name in named.keys() - self._told:
+            start = named[name]
+            if self._writes_about(start.pod) and self._recorder.record(_event(start, name)):
+                self._told.add(name)
+
+
+def _event(start: FailedStart, name: str) -> Event:
+    metadata, workload = start.pod.metadata, start.workload
+    nodes = ", ".join(start.blamed[:_MOST_NODES])
+    more = f" and {len(start.blamed) - _MOST_NODES} more" if start.blamed[_MOST_NODES:] else ""
+    said = f": {start.message}" if start.message else ""
+    return Event(
+        regarding=Regarding("v1", "Pod", metadata.name, metadata.namespace, metadata.uid),
+        reason=REASON,
+        action="Observe",
+        note=(
+            f"pods of {workload.kind} {workload.name} start on none of {len(start.blamed)} nodes "
+            f"({nodes}{more}), so the cause is likely their own image, configuration or claims; "
+            f"Fettle holds it against no node{said}"
+        ),
+        type="Warning",
+        name=name,
+    )
