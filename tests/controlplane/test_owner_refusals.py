@@ -1,6 +1,6 @@
 """A workload loses one pod to a node that swallows pods, and no second one.
 
-Health does not lead the next pod away: what a tenant could have provoked leaves that node the
+Health does not lead the next pod away: what the pods brought about themselves leaves that node the
 better one of two, and it has the most idle processors. So the last check of each test is that a pod
 of nobody's still goes there.
 """
@@ -19,7 +19,7 @@ from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.mutating import NAMED, installed
 
 PROVOKED = "maximum request size for shared resources is 1; found 2"
-"""What a pod can bring about itself: the word of its namespace, which refuses no node."""
+"""What a pod brings about itself: it says nothing of the node."""
 
 ONE_LOST = [("Failed", "swallows"), ("Running", "good")]
 

@@ -256,9 +256,6 @@ NO_PROCESSORS = (
         (NONE_AVAILABLE, CREATED_THERE, "namespace ml"),
         (NONE_AVAILABLE, None, "namespace ml"),  # read after a restart of ours
         (NONE_AVAILABLE, ANOTHER, "namespace ml"),
-        # what a pod can bring about wherever it is put
-        (SHARED, BOUND, "namespace ml"),
-        (NO_PROCESSORS, BOUND, "namespace ml"),
     ],
 )
 def test_a_refusal_that_a_tenant_could_provoke_is_no_more_than_its_namespaces_word(
@@ -351,6 +348,11 @@ def test_a_refusal_says_nothing_while_live_pods_hold_all_units(refused: core.Pod
     assert full(lambda _, resource: resource == "example.com/fuse").evidence
 
 
+@pytest.mark.parametrize("message", [SHARED, NO_PROCESSORS])
+def test_what_a_pod_brings_about_wherever_it_is_put_says_nothing_of_the_node(message: str) -> None:
+    assert not said(refused_pod("p", NOW, message=message), before=BOUND).evidence
+
+
 def test_that_all_units_are_held_excuses_no_lost_gpu() -> None:
     refused = msgspec.structs.replace(
         refused_pod("p", NOW, message=GPU_LOST), spec=out_of("nvidia.com/gpu", 8, 8).spec
@@ -366,6 +368,7 @@ def test_that_all_units_are_held_excuses_no_lost_gpu() -> None:
         "no binding pod found on node gpu-1",
         "empty id from pod annotation",
         "device request not found",
+        "failed to find gpu id",
     ],
 )
 def test_a_gpu_sharing_scheduler_that_placed_nothing_says_nothing_of_devices(words: str) -> None:

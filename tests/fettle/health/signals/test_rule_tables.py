@@ -29,6 +29,7 @@ def test_every_shipped_row_says_where_it_is_from() -> None:
         rules.attributes,
         rules.labels,
         rules.refusals,
+        rules.starts,
         rules.recoveries,
     )
     assert all(row.source for table in (*tables, *matched) for row in table.values())
@@ -175,6 +176,26 @@ def test_an_operators_new_row_is_tried_before_shipped_catch_alls(tmp_path: Path)
     assert row.name == "ours"
 
 
+def test_an_operators_rows_say_what_refusals_and_failed_starts_mean(tmp_path: Path) -> None:
+    rules = load_rules(
+        write(
+            tmp_path,
+            "refusals:\n"
+            "  - {name: ours, message: 'FPGA is busy', provoked: true, source: our plugin}\n"
+            "starts:\n"
+            "  - {name: npu, message: 'npu-hook:', source: our runtime}\n"
+            "  - {name: nvidia, message: 'nvidia-container-cli: ld', ignored: true, source: us}\n",
+        )
+    )
+    row = rules.refusal("Allocate failed due to FPGA is busy")
+    assert row is not None
+    assert (row.name, row.provoked) == ("ours", True)
+    assert rules.keeps_from_starting("npu-hook: no such device")
+    assert not rules.keeps_from_starting("nvidia-container-cli: ldcache error")
+    assert not rules.keeps_from_starting("nvidia-container-cli: device error")
+    assert rules.keeps_from_starting("NodePrepareResources: timeout")
+
+
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     ours, shipped = load_rules(write(tmp_path, "")), load_rules()
     assert ours.conditions == shipped.conditions
@@ -232,6 +253,9 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
             "refusals: [{name: r, message: '(', provoked: false, source: s}]",
             "row 'r': message: .*regular expression",
         ),
+        ("refusals: [{name: r, message: x, source: s}]", "row 'r': provoked: missing"),
+        ("starts: [{name: r, message: '(', source: s}]", "row 'r': message: .*regular expression"),
+        ("starts: [{name: r, source: s}]", "row 'r': .*message"),
         ("attributes: [{name: a, family: bus, weight: 0, source: s}]", "row 'a': .*driver"),
         (
             "signals: [{name: gapp, family: driver, weight: 0.9, source: s}]",
