@@ -71,14 +71,14 @@ async def test_the_next_pods_of_a_job_leave_a_node_whose_dra_driver_prepares_not
     ((node, first),) = await placed(api, "train", 1, "Pending")
     assert node == "hole"
     await probe(api, **of_job)
-    await until_said(fettle, "hole", "does not start: Failed to prepare")
+    await until_said(fettle, "hole", "does not start: DRA driver gpu")
     (told,) = await api.list("events", "default", fields=kinds.EVENT.fields)
     assert told["involvedObject"]["name"] == first
 
     await fettle.stop()
     fettle.start()
     await fettle.ready()
-    await until_said(fettle, "hole", "does not start: Failed to prepare")
+    await until_said(fettle, "hole", "does not start: DRA driver gpu")
 
     await api.patch("jobs", "train", {"spec": {"parallelism": 4}})
     running = await placed(api, "train", 3, "Running")
@@ -100,7 +100,7 @@ async def test_a_workload_that_starts_on_no_node_is_told_so_and_takes_none_from_
     await api.create(objects.job("broken", completions=2, parallelism=1, gpus=1))
     ((first, one),) = await placed(api, "broken", 1, "Pending")
     await probe(api, gpus=1)
-    await until_said(fettle, first, "does not start: failed to")
+    await until_said(fettle, first, "does not start: nvidia-container-cli")
     await api.patch("jobs", "broken", {"spec": {"parallelism": 2}})
     both = await placed(api, "broken", 2, "Pending")
     assert [node for node, _ in both] == ["a", "b"]

@@ -478,12 +478,13 @@ class SignalRules:
                 return row
         return None
 
-    def keeps_from_starting(self, message: str) -> bool:
-        """Whether devices keep a pod from starting of which this is said."""
+    def said_of_start(self, message: str) -> str:
+        """What the message says of devices that keep a pod from starting, without what a runtime
+        wrote before it; "" if nothing."""
         for row in self.starts.values():
-            if re.search(row.message, message):
-                return not row.ignored
-        return False
+            if (found := re.search(row.message, message)) is not None:
+                return "" if row.ignored else message[found.start() :]
+        return ""
 
     def label(self, key: str, value: str) -> tuple[LabelRow, re.Match[str]] | None:
         """The first row that matches, and the match of its key."""

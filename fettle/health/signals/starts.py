@@ -26,7 +26,7 @@ class FailedStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """That a pod does not start on its node, since `at`.
 
     - `workload`: what it is part of; the pod itself if it is alone.
-    - `message`: what is said of it; "" if it only waits.
+    - `message`: what is said of its devices; "" if it only waits.
     - `blamed`: the nodes on which its workload fails, if that makes the workload the likely cause.
     """
 
@@ -58,14 +58,14 @@ def failed_start(
     if not pod.node_name:
         return None
     for said in _said_of_containers(pod):
-        if rules.keeps_from_starting(said):
+        if why := rules.said_of_start(said):
             at = _ready_changed_at(pod, now) if pod.terminal else now
-            return _failed(pod, one_line(said), at)
+            return _failed(pod, one_line(why), at)
     since = awaited_since(pod, now)
     if since is None:
         return None
-    if prepare_error and rules.keeps_from_starting(prepare_error):
-        return _failed(pod, one_line(prepare_error), since)
+    if why := rules.said_of_start(prepare_error):
+        return _failed(pod, one_line(why), since)
     return _failed(pod, "", since) if now - since >= AWAITED_S else None
 
 
