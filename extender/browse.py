@@ -17,7 +17,10 @@ from fettle.api import core
 from fettle.cluster import View, readiness
 from fettle.explain import (
     JSON_VERSION,
+    Foresight,
     describe_modes,
+    explain_device,
+    explain_node,
     explain_pod,
     explain_policy,
     list_holds,
@@ -54,13 +57,17 @@ MOST_DECISIONS = 2000
 """Decisions in one answer."""
 
 
+ExplainHealth = Callable[[str, View, Foresight, float], dict[str, Any]]
+
+
 class Browse:
     """Handlers over the newest view.
 
     `recent` are pods that the extender was asked about. `extra_problems` are what keeps other parts
     of the process from being ready, and `notes` what else `/readyz?verbose` shows. `schedulers` are
     the names of those that ask. `at_risk` knows where pods are, `finished` those that have ended,
-    `recorder` what was decided, `refusals` which nodes a pod's owner avoids.
+    `recorder` what was decided, `refusals` which nodes a pod's owner avoids, `foresight` when
+    something is Healthy again.
     """
 
     def __init__(
@@ -77,6 +84,7 @@ class Browse:
         finished: FinishedPods | None = None,
         recorder: Recorder | None = None,
         refusals: OwnerRefusals | None = None,
+        foresight: Foresight | None = None,
     ) -> None:
         self._answers = answers
         self._registry = registry
@@ -89,6 +97,7 @@ class Browse:
         self._finished = finished or FinishedPods(answers.publisher)
         self._recorder = recorder
         self._refusals = refusals or OwnerRefusals()
+        self._foresight = foresight
         ReadyMetrics(registry, lambda: not self._problems(time.monotonic()))
 
     def make_app(self) -> web.Application:
@@ -111,12 +120,19 @@ class Browse:
 
         A pod that has or had a node is explained as if one more like it were to be placed. `placed`
         says what it holds itself, and what its policy says of that; None if it has no node now.
+
+        ?node=NAME, ?device=NAME: its health, each piece of evidence, who uses it, and what has to
+        happen for it to be Healthy again.
         """
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
+        for what, explain in (("node", explain_node), ("device", explain_device)):
+            if name := request.query.get(what, ""):
+                return await self._explain_health(explain, name)
         key = request.query.get("pod", "")
         if key.count("/") != 1:
-            return _json({"error": "specify a pod: /explain?pod=NAMESPACE/NAME"}, 400)
+            how = "/explain?pod=NAMESPACE/NAME, ?node=NAME or ?device=NAME"
+            return _json({"error": f"specify a pod, a node or a device: {how}"}, 400)
         pod = self._pod(key)
         if pod is None:
             return self._unknown_pod(key)
@@ -151,6 +167,16 @@ class Browse:
                 "decisions": (await self._decisions(0.0, pod=key))[:MOST_EXPLAINED],
             }
         )
+
+    async def _explain_health(self, explain: ExplainHealth, name: str) -> web.Response:
+        foresight, view, now = self._foresight, self._answers.view, time.time()
+        if foresight is None:
+            return _json({"error": "this process does not follow the health of devices"}, 404)
+        try:
+            explained = await run_within(None, lambda: explain(name, view, foresight, now))
+        except BadInput as error:
+            return _json({"error": "; ".join([str(error), *self._unready()])}, error.status)
+        return _json({**explained, "problems": self._unready()})
 
     async def pods(self, request: web.Request) -> web.Response:
         """Pods with devices that have a node, at most `MOST_PODS`, of `total`. ?at-risk=true: only

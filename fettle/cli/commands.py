@@ -119,7 +119,7 @@ _OUTPUT = click.option(
 
 @main.group()
 def explain() -> None:
-    """Explain the decisions of a running Fettle."""
+    """Explain what a running Fettle decides, and why."""
 
 
 _NAMESPACE = click.option("--namespace", "-n", default="", help="Of a pod named without one.")
@@ -155,6 +155,31 @@ def pod(name: str, namespace: str, server: str, output: str) -> None:
     from fettle.cli import printing
 
     printing.explain_pod(server, _pod_name(name, namespace), output)
+
+
+@explain.command()
+@click.argument("name")
+@_SERVER
+@_OUTPUT
+def node(name: str, server: str, output: str) -> None:
+    """A node's health: each piece of evidence, who uses it, and when it is Healthy again."""
+    from fettle.cli import explaining
+
+    explaining.explain_node(server, name, output)
+
+
+@explain.command()
+@click.argument("name", metavar="DRIVER/POOL/DEVICE | NODE/RESOURCE/UNIT | UUID")
+@_SERVER
+@_OUTPUT
+def device(name: str, server: str, output: str) -> None:
+    """A device's health: each piece of evidence, who uses it, and when it is Healthy again.
+
+    Any shorter name will do that only one device has, such as POOL/DEVICE or a PCI address.
+    """
+    from fettle.cli import explaining
+
+    explaining.explain_device(server, name, output)
 
 
 @explain.command()

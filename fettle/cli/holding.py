@@ -8,11 +8,9 @@ import asyncio
 import hashlib
 import json
 import math
-import re
 import time
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -25,10 +23,9 @@ from fettle.api.kinds import Kind
 from fettle.cli.tables import console, new_table
 from fettle.client import Session
 from fettle.dra import is_device_resource, units_of
-from fettle.explain import is_held_by_rule
+from fettle.explain import is_held_by_rule, near, unit_called
 from fettle.health import (
     describe_hold,
-    gpu_names,
     hold_time,
     holds_on_devices,
     holds_on_node,
@@ -276,7 +273,7 @@ async def _node(session: Session, name: str) -> core.Node:
         return found
     except NotFound:
         names = [one.metadata.name async for one in _objects(session, kinds.NODE)]
-        raise BadInput(f"there is no node {name}{_near(name, names)}") from None
+        raise BadInput(f"there is no node {name}{near(name, names)}") from None
 
 
 async def _find(session: Session, node: core.Node, given: str) -> Subject:
@@ -292,40 +289,17 @@ async def _find(session: Session, node: core.Node, given: str) -> Subject:
     status = node.status
     capacity = (status.capacity if status is not None else None) or {}
     units = {r: units_of(q) for r, q in capacity.items() if is_device_resource(r) and units_of(q)}
-    if (unit := _unit(name, given, units)) is not None:
+    if (unit := unit_called(name, given, units)) is not None:
         return unit
     names = [one.device for one in published]
     known = [*dict.fromkeys(names), *(f"units of {r}, such as {r}/index:0" for r in sorted(units))]
     some = ", ".join(known[:_FEW]) + (", …" if len(known) > _FEW else "")
     has = f"; it has {some}" if known else "; it has no devices"
-    raise BadInput(f"node {name} has no device {given!r}{_near(given, names)}{has}")
+    raise BadInput(f"node {name} has no device {given!r}{near(given, names)}{has}")
 
 
 def _forms(device: DeviceId) -> tuple[str, str, str]:
     return device.device, f"{device.pool}/{device.device}", str(device)
-
-
-def _unit(node: str, given: str, resources: dict[str, int]) -> UnitId | None:
-    """A unit by the name that Fettle gives it, alone or after its resource; raises BadInput."""
-    at = [r for r in resources if given.startswith((f"{r}/", f"{r} "))]
-    unit = given[len(at[0]) + 1 :].strip() if at else given
-    if unit.isdecimal():
-        unit = gpu_names.index(int(unit))
-    kind, _, number = unit.partition(":")
-    is_named = kind in ("index", "pci") and number
-    if not is_named and not re.fullmatch(r"[A-Za-z]+-[\w-]{8,}", unit):
-        return None
-    found = at or sorted(resources)
-    if len(found) > 1:
-        forms = ", ".join(f"{node}/{r}/{unit}" for r in found)
-        raise BadInput(f"{node} has several resources: write one of {forms}")
-    for one in found:
-        count = resources[one]
-        whole = kind == "index" and number.isdecimal() and "mig-" not in one
-        if whole and int(number) >= count:
-            raise BadInput(f"{one} has {count} units on {node}: index:0 to index:{count - 1}")
-        return UnitId(node, one, gpu_names.normal(unit))
-    return None
 
 
 def _named(where: str, device: str, holds: Iterable[Hold]) -> Subject | None:
@@ -345,11 +319,6 @@ def _named(where: str, device: str, holds: Iterable[Hold]) -> Subject | None:
 def _unit_forms(unit: UnitId) -> tuple[str, ...]:
     names = (unit.unit, unit.unit.removeprefix("index:"))
     return (*names, *(f"{unit.resource}{gap}{name}" for gap in "/ " for name in names))
-
-
-def _near(name: str, names: Iterable[str]) -> str:
-    near = get_close_matches(name, sorted(set(names)))
-    return f"; near: {', '.join(near)}" if near else ""
 
 
 async def _devices(session: Session, node: str) -> list[DeviceId]:

@@ -4,8 +4,10 @@ Stands beside the answer in *watch → inventory → health → verdict → answ
 """
 
 from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_conditions
+from fettle.explain.finding import find_device, find_node, near, unit_called
 from fettle.explain.holds import is_held_by_rule, list_holds
 from fettle.explain.modes import describe_modes
+from fettle.explain.outlooks import Foresight, explain_device, explain_node
 from fettle.explain.placed import plain_placed
 from fettle.explain.pods import (
     JSON_VERSION,
@@ -18,18 +20,25 @@ from fettle.explain.wording import plain_reason, text, texts
 
 __all__ = [
     "JSON_VERSION",
+    "Foresight",
     "describe_modes",
+    "explain_device",
+    "explain_node",
     "explain_pod",
     "explain_policy",
+    "find_device",
+    "find_node",
     "is_held_by_rule",
     "list_holds",
     "list_network_devices",
     "list_nodes",
     "list_unknown_conditions",
+    "near",
     "plain_placed",
     "plain_reason",
     "result_word",
     "summary",
     "text",
     "texts",
+    "unit_called",
 ]

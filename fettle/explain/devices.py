@@ -32,8 +32,10 @@ def list_nodes(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]
     """
     listed, users = [], Users(view)
     for _, node in sorted(view.nodes.items()):
-        if (one := _node(node, users, only_unsound=only_unsound)) is not None:
-            listed.append(one)
+        if not only_unsound or _is_unsound(node):
+            one = plain_node(node, users, only_unsound=only_unsound)
+            if one["devices"] or one["resources"] or is_noteworthy(node.health):
+                listed.append(one)
         pause()
     return listed
 
@@ -132,38 +134,50 @@ def _unit(one: UnitView, plugin: PluginView, users: UnitUsers) -> dict[str, Any]
     return {**plain_unit(one, plugin), **plain_users(users), "allocated": users.in_use}
 
 
-def _node(node: NodeView, users: Users, *, only_unsound: bool) -> dict[str, Any] | None:
-    listed = [
-        {
-            "device": str(device.id),
-            "allocated": device.allocated,
-            **_why(withheld),
-            **plain_users(users.of_device(device.id)),
-            **plain_health(device.health),
-        }
-        for device, withheld in _published(node, local=True, only_unsound=only_unsound)
-    ]
-    resources = [
-        {
-            "resource": plugin.resource,
-            "capacity": plugin.capacity,
-            "allocatable": plugin.allocatable,
-            "units": [
-                _unit(one, plugin, users.of_unit(node.name, plugin, one)) for one in plugin.units
-            ],
-        }
-        for plugin in node.plugins.values()
-    ]
-    if not listed and not resources and not is_noteworthy(node.health):
-        return None
-    noteworthy = is_noteworthy(node.health) or listed or any(r["units"] for r in resources)
-    if only_unsound and not noteworthy:
-        return None
+def plain_node(node: NodeView, users: Users, *, only_unsound: bool = False) -> dict[str, Any]:
+    """A node with its resources and its own devices."""
     return {
         "node": node.name,
         "usedBy": users.on_node(node.name),
         **plain_health(node.health),
-        "resources": resources,
-        "devices": listed,
+        "resources": [
+            {
+                "resource": plugin.resource,
+                "capacity": plugin.capacity,
+                "allocatable": plugin.allocatable,
+                "units": [
+                    _unit(one, plugin, users.of_unit(node.name, plugin, one))
+                    for one in plugin.units
+                ],
+            }
+            for plugin in node.plugins.values()
+        ],
+        "devices": [
+            plain_device(device, users, withheld)
+            for device, withheld in _published(node, local=True, only_unsound=only_unsound)
+        ],
         "quarantined": list(node.quarantined),
     }
+
+
+def plain_device(device: DeviceView, users: Users, withheld: Reason | None) -> dict[str, Any]:
+    """A DRA device, with its users and why it is withheld, if it is."""
+    return {
+        "device": str(device.id),
+        "allocated": device.allocated,
+        **_why(withheld),
+        **plain_users(users.of_device(device.id)),
+        **plain_health(device.health),
+    }
+
+
+def withheld_from(node: NodeView, device: DeviceView) -> Reason | None:
+    """Why a device cannot be allocated on a node now; None if it can."""
+    pools = (pool for pool in node.pools if device in pool.withheld)
+    return next((_withheld(pool, node) for pool in pools), None)
+
+
+def _is_unsound(node: NodeView) -> bool:
+    if is_noteworthy(node.health) or any(plugin.units for plugin in node.plugins.values()):
+        return True
+    return any(_published(node, local=True, only_unsound=True))

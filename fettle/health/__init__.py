@@ -5,8 +5,9 @@ clock is an argument.
 """
 
 from fettle.health.book import HealthBook, assess
-from fettle.health.fading import source_of
+from fettle.health.fading import LATCHED, source_of
 from fettle.health.memory import CLOCKS_APART_S
+from fettle.health.recovering import Awaited, Outlook
 from fettle.health.score import DIGITS, known_score, proven_evidence
 from fettle.health.signals import gpu_names
 from fettle.health.signals.claims import has_device_status, report_of_claim
@@ -47,9 +48,12 @@ __all__ = [
     "DEVICE_STATUS_SOURCE",
     "DIGITS",
     "HOLD_SOURCE",
+    "LATCHED",
     "START",
     "FailedStart",
+    "Awaited",
     "HealthBook",
+    "Outlook",
     "SignalReport",
     "SignalRules",
     "assess",

@@ -19,7 +19,8 @@ from fettle.api.meta import unix_s
 from fettle.config import HealthSettings
 from fettle.health import memory, states
 from fettle.health.fading import Fading, Past, is_trace
-from fettle.health.ledger import Ledger
+from fettle.health.ledger import MILD, Ledger
+from fettle.health.recovering import Awaited, Outlook, Prospect, healthy_at
 from fettle.health.score import (
     DIGITS,
     is_held,
@@ -35,6 +36,7 @@ from fettle.health.states import START, Stay, afresh
 from fettle.model import (
     SOUND,
     UNKNOWN_SCORE,
+    Evidence,
     EvidenceKind,
     Health,
     NodeId,
@@ -58,6 +60,7 @@ class HealthBook:
 
     def __init__(self, settings: HealthSettings, rules: SignalRules) -> None:
         self._settings = settings
+        self._rules = rules
         self._ledger = Ledger(rules, settings.orphan_half_life_seconds)
         self._memory: dict[Subject, Remembered] = {}
         self._swept_at = 0.0
@@ -181,6 +184,58 @@ class HealthBook:
         )
         return health
 
+    def outlook(self, key: Subject, now: float) -> Outlook:
+        """How healthy a key is now, and what has to happen for it to be Healthy again."""
+        remembered = self._memory.get(key)
+        if remembered is None:
+            return Outlook(SOUND, now)
+        subjects = remembered.subjects
+        health, stay, *_ = self._reassess(remembered, subjects, now)
+        awaited = [w.evidence for w in health.evidence if w.evidence.kind is EvidenceKind.UNKNOWN]
+        standing = [
+            one.evidence
+            for one in proven_evidence(health.evidence)
+            if one.weight > 0.0
+            and one.evidence.kind in (EvidenceKind.LATCHED, EvidenceKind.LEVEL)
+            and not is_trace(one.evidence)
+        ]
+        standing.sort(key=lambda e: e.kind is not EvidenceKind.LATCHED)
+        while (at := self._healthy_at(stay, subjects, awaited, now)) is None and standing:
+            awaited.append(standing.pop(0))
+        return Outlook(
+            health,
+            now if at is None else at,
+            tuple(Awaited(e, self._rules.clear_status(e.source)) for e in awaited),
+        )
+
+    def _healthy_at(
+        self, stay: Stay, subjects: tuple[Subject, ...], over: list[Evidence], now: float
+    ) -> float | None:
+        """When a stay ends in Healthy, if this evidence is over now."""
+
+        def left(at: float) -> tuple[Weighed, ...]:
+            found = proven_evidence(self._weighed(subjects, at))
+            return tuple(w for w in found if w.evidence not in over)
+
+        def foresee(at: float) -> Prospect:
+            found = left(at)
+            restless = (one.restless_until(past) for one, past in self._fading(subjects, at))
+            return Prospect(known_score(found), is_latched(found), max(restless, default=-math.inf))
+
+        if any(e.weight > MILD and e.kind is not EvidenceKind.UNKNOWN for e in over):
+            score, latched, restless_until = foresee(now)
+            stay = states.following(
+                stay,
+                score,
+                latched,
+                self._settings,
+                now,
+                fact_at=now,
+                but_for_traces=_but_for_traces(left(now)),
+                restless_until=restless_until,
+            )
+        return healthy_at(stay, foresee, self._settings, now)
+
     def changed_by_time(self, now: float) -> set[Subject]:
         """Keys whose health has changed since their assessment by time alone, or about which
         nothing is left to say."""
@@ -225,9 +280,7 @@ class HealthBook:
     ) -> Assessment:
         """It is an all-clear too if evidence about one of the subjects now applies to another
         key, or a repair now to a trace."""
-        evidence = ordered(
-            w for s in subjects for w in self._ledger.weighed(s, now, self._past_of(s, subjects))
-        )
+        evidence = self._weighed(subjects, now)
         restless_until = mended_at = -math.inf
         for one, past in self._fading(subjects, now):
             restless_until = max(restless_until, one.restless_until(past))
@@ -247,6 +300,11 @@ class HealthBook:
             restless_until=restless_until,
         )
         return assessed._replace(mended_at=mended_at)
+
+    def _weighed(self, subjects: tuple[Subject, ...], now: float) -> tuple[Weighed, ...]:
+        return ordered(
+            w for s in subjects for w in self._ledger.weighed(s, now, self._past_of(s, subjects))
+        )
 
     def _due_at(
         self, assessed: Assessment, shown: Health, subjects: tuple[Subject, ...], now: float

@@ -191,8 +191,11 @@ class Runtime:
         at_risk, finished = AtRisk(answers), FinishedPods(self._publisher)
         refusals = OwnerRefusals()
         callers = self._make_callers(answers, recent) if "extender" in options.roles else None
+        inventory = self._make_inventory(rule_table, answers, refusals)
         # Browse listens first: it answers probes while the rest starts.
-        await self._open_browse(browse_at, answers, recent, at_risk, finished, recorder, refusals)
+        await self._open_browse(
+            browse_at, answers, recent, at_risk, finished, recorder, refusals, inventory
+        )
 
         source = await self._open_source()
         on_put = [predictions.put, finished.put, refusals.put]
@@ -200,7 +203,6 @@ class Runtime:
             fates = PodFates(answers, recorder)
             on_put += [callers.misconfiguration.unasked.put, fates.put]
             self._tasks.keep("fates of pods", fates.run())
-        inventory = self._make_inventory(rule_table, answers, refusals)
         writer = self._make_writer(inventory, on_put)
         self._resources.push_async_callback(engine.close)
         await engine.start()
@@ -327,6 +329,7 @@ class Runtime:
         finished: FinishedPods,
         recorder: Recorder,
         refusals: OwnerRefusals,
+        inventory: Inventory,
     ) -> None:
         browse = Browse(
             answers,
@@ -340,6 +343,7 @@ class Runtime:
             finished=finished,
             recorder=recorder,
             refusals=refusals,
+            foresight=inventory,
         )
         # Probes and people mean one process, so no other may answer on the same port.
         listener = AppListener("browse", address, None, browse.make_app(), shares_port=False)

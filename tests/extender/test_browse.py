@@ -9,13 +9,14 @@ from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry
 
 from extender.browse import MOST_PODS, Browse
-from fettle.api import core
+from fettle.api import core, kinds
 from fettle.cel import SelectorEngine
 from fettle.cli import printing
 from fettle.cluster import Publisher, SourceStatus
 from fettle.config import Settings
 from fettle.scheduling import Answers, FinishedPods
 from tests.fettle import building as b
+from tests.fettle.cluster.inventory import fleets, saying
 
 UNREADABLE = {
     "Pod stealth/secret-project": "Pod stealth/secret-project: limits are no amounts",
@@ -322,3 +323,41 @@ async def test_a_finished_pod_is_explained_by_how_it_ended() -> None:
     again = {**ended, "status": {"phase": "Pending"}}
     finished.put(b.pod(again))
     assert finished.get("default/done") is None
+
+
+# Nodes and devices
+
+
+async def explained(query: str, caller: str = "127.0.0.1") -> tuple[int, Any]:
+    """What is answered about a node whose kubelet refused pods."""
+    fleet = fleets.Fleet()
+    fleet.put(kinds.NODE, fleets.node("n"))
+    for name in ("a", "b", "c"):
+        fleet.put(kinds.POD, saying.refused(name))
+    publisher = Publisher()
+    publisher.publish(fleet.look(), frozenset())
+    answers = Answers(publisher, SelectorEngine(), Settings())
+    browse = Browse(answers, CollectorRegistry(), {}, 300.0, foresight=fleet.inventory)
+    request: Any = make_mocked_request("GET", f"/explain?{query}").clone(remote=caller)
+    reply = await browse.explain(request)
+    assert isinstance(reply.body, bytes)
+    return reply.status, msgspec.json.decode(reply.body)
+
+
+async def test_a_node_and_a_device_are_explained_to_callers_on_this_host() -> None:
+    status, found = await explained("node=n")
+    assert (status, found["version"], found["node"]) == (200, 1, "n")
+    assert found["healthyAgain"]["text"].startswith("Healthy again by itself")
+    status, found = await explained(f"device=n/{b.RESOURCE}/0")
+    assert (status, found["name"]) == (200, f"n/{b.RESOURCE}/index:0")
+    assert (await explained("node=n", "192.0.2.7"))[0] == 403
+
+
+async def test_what_is_not_there_is_answered_with_names_that_are_near() -> None:
+    assert await explained("node=n1") == (404, {"error": "there is no node 'n1'; near: n"})
+    status, found = await explained("device=n/x")
+    assert status == 404
+    assert "there is no device 'n/x'" in found["error"]
+    status, found = await explained("node=")
+    assert status == 400
+    assert "?node=NAME or ?device=NAME" in found["error"]

@@ -31,6 +31,7 @@ from fettle.dra import (
 )
 from fettle.health import (
     HealthBook,
+    Outlook,
     SignalReport,
     SignalRules,
     has_device_status,
@@ -248,6 +249,13 @@ class Inventory:
     ) -> Iterator[DeviceHealth]:
         """What is to be stored of each pool that is on no node."""
         return self._remembering.recall_pools(before, now)
+
+    def outlook(self, node: str, resource: str, unit: str, now: float) -> Outlook:
+        """How healthy a node or a unit of it ("": the node) is, and when it is Healthy again."""
+        return self._book.outlook(self._nodes.key_of(node, resource, unit), now)
+
+    def outlook_of_device(self, device: DeviceId, now: float) -> Outlook:
+        return self._book.outlook(device, now)
 
     # -- folding, by kind
 

@@ -15,7 +15,7 @@ from fettle.cluster.inventory.fingerprints import mark_unclear, with_fingerprint
 from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.stores import LayeredDict, Stores
-from fettle.cluster.inventory.unit_counts import Peers
+from fettle.cluster.inventory.unit_counts import Peers, whole_device
 from fettle.cluster.inventory.units import (
     NodeFacts,
     UnitPlacement,
@@ -25,10 +25,19 @@ from fettle.cluster.inventory.units import (
     unit_healths,
     worded,
 )
-from fettle.cluster.view import NodeView
+from fettle.cluster.view import NodeView, PluginView
 from fettle.dra import CounterId, DeviceView, NodeTarget, PoolView, PublishedDevice
 from fettle.health import HealthBook
-from fettle.model import UNKNOWN_SCORE, DeviceId, Health, State, Subject, UnitId, UnknownCondition
+from fettle.model import (
+    UNKNOWN_SCORE,
+    DeviceId,
+    Health,
+    NodeId,
+    State,
+    Subject,
+    UnitId,
+    UnknownCondition,
+)
 from fettle.pacing import pause
 
 
@@ -223,13 +232,7 @@ class Nodes:
     def _record(self, node: core.Node, now: float) -> NodeView:
         name, labels = node.metadata.name, node.metadata.labels or {}
         resources = plugin_resources(node)
-        placing = place_units(
-            name,
-            self._book.units(name),
-            self._named.get(name, frozenset()),
-            {one.resource for one in resources if one.capacity},
-            self._devices.published_by(name),
-        )
+        placing = self._placing(name, resources)
         own = self._book.assess(placing.node, (placing.node,), now)
         healths = unit_healths(placing, self._book, now)
         health = healths[placing.homeless[0]] if placing.homeless else own
@@ -251,6 +254,26 @@ class Nodes:
             unread=name in self.partial,
             unknown_conditions=self._unknown_conditions.get(name, ()),
         )
+
+    def _placing(self, name: str, resources: Iterable[PluginView]) -> UnitPlacement:
+        return place_units(
+            name,
+            self._book.units(name),
+            self._named.get(name, frozenset()),
+            {one.resource for one in resources if one.capacity},
+            self._devices.published_by(name),
+        )
+
+    def key_of(self, name: str, resource: str = "", unit: str = "") -> Subject:
+        """What the health book calls a node, or a unit of it as the view names that."""
+        node = self._stores.nodes.get(name)
+        if node is None:
+            return NodeId(name)
+        placing = self._placing(name, plugin_resources(node))
+        if not unit:
+            return placing.homeless[0] if placing.homeless else placing.node
+        gpus = (gpu[0] for gpu in placing.by_resource.get(resource, ()))
+        return next((gpu for gpu in gpus if whole_device(gpu.unit) == unit), placing.node)
 
     def _pools(
         self, place: NodeTarget, placing: UnitPlacement, now: float

@@ -440,6 +440,13 @@ class SignalRules:
         named = (row.type for row in self._patterns if row.type != "*")
         return type_ in self._by_type or any(fnmatchcase(type_, each) for each in named)
 
+    def clear_status(self, source: str) -> str:
+        """The status of a node condition that says that its fault is over; "" for other sources."""
+        what, _, name = source.partition(" ")
+        rows = (*self._by_type.get(name, ()), *self._patterns) if what == "condition" else ()
+        row = next((row for row in rows if fnmatchcase(name, row.type)), None)
+        return "" if row is None else "False" if row.faulty else "True"
+
     def may_latch(self, source: str) -> bool:
         """Whether a row can still be about this source. What a row that is gone once latched would
         otherwise be remembered with nothing to clear it."""

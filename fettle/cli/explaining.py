@@ -1,0 +1,137 @@
+"""Prints one node or device for people: `fettle explain node` and `fettle explain device`."""
+
+import json
+from typing import Any
+
+import click
+
+from fettle.cli.calling import fetch
+from fettle.cli.printing import MOST_NAMED, device_table, has_news, print_holds
+from fettle.cli.tables import console, new_table, shown_time
+
+_AGES = {"latched": "until it is cleared", "level": "while it stands", "unknown": "while it lasts"}
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def explain_node(server: str, name: str, output: str) -> None:
+    """Print a node's health, and its devices that are not sound."""
+    data = fetch(server, "/explain", {"node": name})
+    if output == "json":
+        click.echo(json.dumps(data, indent=2))
+        return
+    print_node(data)
+
+
+def explain_device(server: str, name: str, output: str) -> None:
+    """Print the health of a device or unit."""
+    data = fetch(server, "/explain", {"device": name})
+    if output == "json":
+        click.echo(json.dumps(data, indent=2))
+        return
+    print_device(data)
+
+
+def print_node(data: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    out = console()
+    _print_health(out, f"node {data['node']}", data)
+    if data["usedBy"]:
+        out.print(f"pods with devices here: {escape(_named(data['usedBy']))}")
+    for one in data["resources"]:
+        out.print(escape(f"{one['resource']}: {one['allocatable']} of {one['capacity']} offered"))
+    for text in data["quarantined"]:
+        out.print(f"[yellow]cannot be read: {escape(text)}[/]")
+    _print_evidence(out, data)
+    units = [unit for one in data["resources"] for unit in one["units"]]
+    own = {**data, "evidence": [], "state": "Healthy"}  # the node was shown above
+    if any(map(has_news, (*units, *data["devices"]))):
+        out.print("\nits devices (`fettle explain device` shows each):")
+        out.print(device_table({"nodes": [own], "network": []}, everything=False))
+    if data["unheard"]:
+        said = (f"{one['condition']} is {one['statuses'][0]['status']}" for one in data["unheard"])
+        out.print(escape(f"conditions that no rule names: {', '.join(said)}"))
+
+
+def print_device(data: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    out = console()
+    _print_health(out, data["name"], data)
+    where = f"on node {data['node']}" if data["node"] else "of the network"
+    about = "; ".join(filter(None, (where, data.get("about"), data.get("withheld"))))
+    out.print(escape(about))
+    out.print(escape(f"used by: {_users(data)}"))
+    _print_evidence(out, data)
+
+
+def _print_health(out: Any, what: str, data: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    since = f" since {shown_time(data['since'])}" if data["since"] else ""
+    proven = (
+        f" ({data['proven']:.2f} without what tenants could cause)"
+        if data["proven"] != data["score"]
+        else ""
+    )
+    out.print(f"[bold]{escape(what)}[/]  {data['state']} {data['score']:.2f}{proven}{since}")
+    for problem in data["problems"]:
+        out.print(f"[yellow]{escape(problem)}[/]")
+    if data["kept"]:
+        out.print(escape(data["kept"]))
+    if again := data["healthyAgain"]:
+        if len(again["awaits"]) > 1:
+            out.print(escape(again["text"].partition(": ")[0] + ":"))
+            for one in again["awaits"]:
+                out.print(f"  {escape(one['text'])}")
+        else:
+            out.print(escape(again["text"]))
+
+
+def _print_evidence(out: Any, data: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    if data["evidence"]:
+        out.print()
+        table = new_table("WEIGHT", "AGE", "COUNTS", "EVIDENCE", "FROM")
+        for one in data["evidence"]:
+            half_life = one["halfLifeSeconds"]
+            counts = f"halves every {span_of(half_life)}" if half_life else _AGES[one["kind"]]
+            by = f"{one['source']}, {one['reporter']}"
+            if one["witness"]:
+                by += f"; only by {one['witness']}: lowers the score, refuses nothing"
+            cells = (f"-{one['weight']:.2f}", span_of(one["ageSeconds"]), counts, one["text"], by)
+            table.add_row(*map(escape, cells))
+        out.print(table)
+    else:
+        out.print("no evidence is against it")
+    if data["episodes"]:
+        out.print("\nin the last 28 days:")
+    for one in data["episodes"]:
+        end = shown_time(one["end"]) if one["end"] is not None else "now"
+        said = f": {one['text']}" if one["text"] else ""
+        line = f"{one['state']} {one['score']:.2f} {shown_time(one['start'])} to {end}{said}"
+        out.print(f"  {escape(line)}")
+    print_holds(out, data["holds"])
+
+
+def _users(data: dict[str, Any]) -> str:
+    if data["use"] == "nobody":
+        return "nobody"
+    possible = f"possibly {_named(data['possiblyUsedBy'])}" if data["possiblyUsedBy"] else ""
+    return ", ".join(filter(None, (_named(data["usedBy"]), possible)))
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join([*names[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
+
+
+def span_of(seconds: float) -> str:
+    """As 3 d 4 h, 12 min or 40 s: at most two parts."""
+    parts, left = [], round(seconds)
+    for size, unit in _UNITS:
+        if left >= size:
+            parts.append(f"{left // size} {unit}")
+            left %= size
+    return " ".join(parts[:2]) or "0 s"

@@ -1,0 +1,212 @@
+"""One node or device as `fettle explain node` and `fettle explain device` show it: its health, each
+piece of evidence, who uses it, and what has to happen for it to be Healthy again. Pure.
+"""
+
+import math
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from fettle.api.device_healths import NOTHING_KNOWN, name_of_pool
+from fettle.cluster import View, whole_device
+from fettle.explain.devices import (
+    list_unknown_conditions,
+    plain_device,
+    plain_node,
+    withheld_from,
+)
+from fettle.explain.finding import find_device, find_node
+from fettle.explain.holds import list_holds
+from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit
+from fettle.explain.users import Users, plain_users
+from fettle.health import LATCHED, Awaited, Outlook
+from fettle.model import (
+    DeviceId,
+    EvidenceKind,
+    Family,
+    Health,
+    NodeId,
+    PoolRef,
+    State,
+    Subject,
+    UnitId,
+)
+
+
+class Foresight(Protocol):
+    """The inventory, as far as it says when something is Healthy again."""
+
+    def outlook(self, node: str, resource: str, unit: str, now: float) -> Outlook: ...
+
+    def outlook_of_device(self, device: DeviceId, now: float) -> Outlook: ...
+
+
+def explain_node(name: str, view: View, foresight: Foresight, now: float) -> dict[str, Any]:
+    """A node, with all its resources and devices. Raises BadInput."""
+    node = find_node(view, name)
+    outlook = foresight.outlook(node.name, "", "", now)
+    about = msgspec.structs.replace(view, nodes={node.name: node})
+    return {
+        "version": JSON_VERSION,
+        **plain_node(node, Users(view)),
+        **_outlook(node.health, outlook, now),
+        "holds": _holds(view, NodeId(node.name)),
+        "episodes": _episodes(view, node.name, NodeId(node.name)),
+        "unheard": list_unknown_conditions(about),
+    }
+
+
+def explain_device(given: str, view: View, foresight: Foresight, now: float) -> dict[str, Any]:
+    """A DRA device (`device`), or a unit of a device plugin (`resource` and `unit`). Raises
+    BadInput."""
+    found, users = find_device(view, given), Users(view)
+    node, device, plugin, unit = found.node, found.device, found.plugin, found.unit
+    about: dict[str, Any]
+    subject: Subject
+    if device is not None:
+        subject, health, local = device.id, device.health, bool(device.published.local)
+        outlook = foresight.outlook_of_device(device.id, now)
+        why = withheld_from(node, device)
+        about = {"node": node.name if local else None, **plain_device(device, users, why)}
+    else:
+        assert plugin is not None
+        assert unit is not None
+        subject, health, local = UnitId(node.name, plugin.resource, unit.unit), unit.health, True
+        outlook = foresight.outlook(node.name, plugin.resource, unit.unit, now)
+        about = {
+            "node": node.name,
+            "resource": plugin.resource,
+            **plain_unit(unit, plugin),
+            **plain_users(users.of_unit(node.name, plugin, unit)),
+        }
+        if unit not in plugin.units:
+            about["about"] = "nothing names it, so it is as healthy as its node"
+    return {
+        "version": JSON_VERSION,
+        "name": found.name,
+        **about,
+        **_outlook(health, outlook, now),
+        "holds": _holds(view, subject, NodeId(node.name)),
+        "episodes": _episodes(view, node.name, subject, local=local),
+    }
+
+
+def _outlook(shown: Health, outlook: Outlook, now: float) -> dict[str, Any]:
+    """Health as verdicts go by it, with what its evidence weighs now."""
+    weights = {w.evidence: w.weight for w in outlook.health.evidence}
+    plain = plain_health(shown)
+    for one, weighed in zip(plain["evidence"], shown.evidence, strict=True):
+        evidence = weighed.evidence
+        one["weight"] = round(weights.get(evidence, weighed.weight), 4)
+        one["halfLifeSeconds"] = (
+            evidence.half_life_s if evidence.kind is EvidenceKind.DECAYING else None
+        )
+        one["ageSeconds"] = round(max(0.0, now - evidence.observed_at), 3)
+    return {**plain, "healthyAgain": _healthy_again(shown, outlook, now)}
+
+
+def _healthy_again(shown: Health, outlook: Outlook, now: float) -> dict[str, Any] | None:
+    """What has to happen; None if it is Healthy."""
+    if shown.state is State.HEALTHY:
+        return None
+    awaits = [_awaited(one) for one in outlook.awaited]
+    return {
+        "at": outlook.at,
+        "awaits": awaits,
+        "text": _sentence(outlook.at, [one["text"] for one in awaits], now),
+    }
+
+
+def _awaited(one: Awaited) -> dict[str, Any]:
+    evidence = one.evidence
+    return {
+        "text": all_clear_of(one),
+        "evidence": evidence.text,
+        "source": evidence.source,
+        "reporter": evidence.reporter,
+        "subject": str(evidence.subject),
+    }
+
+
+def _sentence(at: float, awaits: list[str], now: float) -> str:
+    later = at > now + 1.0
+    when = f"at about {_clock(at, now)}" if later else "at once"
+    if not awaits:
+        return f"Healthy again by itself {when}, if nothing more is reported"
+    all_of = "all of this has happened" if len(awaits) > 1 else "this has happened"
+    earliest = f", not before about {_clock(at, now)}" if later else ""
+    return f"Healthy again when {all_of}{earliest}: {'; '.join(awaits)}"
+
+
+def _clock(at: float, now: float) -> str:
+    whole_minute = 60.0 * math.ceil(at / 60.0)
+    form = "%H:%M UTC" if at - now < 86_400 / 2 else "%Y-%m-%d %H:%M UTC"
+    return f"{datetime.fromtimestamp(whole_minute, UTC):{form}}"
+
+
+def all_clear_of(one: Awaited) -> str:
+    """What ends a piece of evidence that stands, in words."""
+    evidence = one.evidence
+    what, _, name = evidence.source.partition(" ")
+    if evidence.kind is EvidenceKind.UNKNOWN:
+        return f"{evidence.reporter} reports again what is known ({evidence.source})"
+    if evidence.text.endswith(LATCHED):
+        return (
+            f"it is said to be mended: nobody reports {evidence.source} any more, so annotate the "
+            "node with fettle.dev/repaired, or reboot it"
+        )
+    if evidence.family is Family.OPERATOR:
+        return f"the hold ends (`fettle release`): {evidence.text}"
+    match what:
+        case "condition":
+            named = "" if isinstance(evidence.subject, NodeId) else ", or no longer names it"
+            reboot = ", or the node is rebooted" if evidence.kind is EvidenceKind.LATCHED else ""
+            return f"condition {name} of {evidence.reporter} turns {one.clear}{named}{reboot}"
+        case "taint":
+            return f"taint {name} is removed ({evidence.reporter})"
+        case "attribute":
+            return f"the driver publishes another {name} ({evidence.reporter})"
+        case "label" | "annotation":
+            return f"{evidence.reporter} no longer has it: {evidence.text}"
+        case "allocatable":
+            return f"the device plugin offers all units again ({evidence.text})"
+        case "allocatedResourcesStatus":
+            return f"the kubelet calls it Healthy ({evidence.reporter})"
+    return f"{evidence.reporter} no longer says it ({evidence.source})"
+
+
+def _holds(view: View, *subjects: Subject) -> list[dict[str, Any]]:
+    names = set(map(str, subjects))
+    return [one for one in list_holds(view) if one["subject"] in names]
+
+
+def _is_about(stored: Subject, subject: Subject) -> bool:
+    """A view calls a unit by one of its names, and by the resource that it counts for."""
+    if isinstance(stored, UnitId) and isinstance(subject, UnitId):
+        return subject.unit in map(whole_device, stored.names)
+    return stored == subject
+
+
+def _episodes(
+    view: View, node: str, subject: Subject, *, local: bool = True
+) -> list[dict[str, Any]]:
+    """When it was Degraded or Unhealthy in the last 28 days, as far as that is stored."""
+    name = node
+    if isinstance(subject, DeviceId) and not local:
+        name = name_of_pool(PoolRef(subject.driver, subject.pool))
+    status = view.device_healths[name].status if name in view.device_healths else NOTHING_KNOWN
+    found = (one for one in status.subjects if _is_about(one.subject(node), subject))
+    stored = next(found, None)
+    if stored is None:
+        return []
+    return [
+        {
+            "state": str(one.state),
+            "start": one.start.timestamp(),
+            "end": one.end.timestamp() if one.end is not None else None,
+            "score": one.score,
+            "text": one.message,
+        }
+        for one in stored.episodes
+    ]

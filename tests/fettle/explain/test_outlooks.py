@@ -1,0 +1,149 @@
+"""One node or device: all that is known, and what has to happen for it to be Healthy again."""
+
+from typing import Any
+
+import pytest
+
+from fettle.api import kinds
+from fettle.cli import explaining
+from fettle.explain import explain_device, explain_node
+from tests.fettle import building as b
+from tests.fettle.cluster.inventory import saying
+from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
+from tests.fettle.health.signals.objects import condition
+
+UUID = "GPU-1a2b3c4d-0000-1111-2222-333344445555"
+
+
+def explained_node(fleet: Fleet, name: str = "n") -> dict[str, Any]:
+    view = fleet.look()
+    return {**explain_node(name, view, fleet.inventory, fleet.now), "problems": []}
+
+
+def explained_device(fleet: Fleet, name: str) -> dict[str, Any]:
+    view = fleet.look()
+    return {**explain_device(name, view, fleet.inventory, fleet.now), "problems": []}
+
+
+def with_conditions(*conditions: Any, **more: Any) -> Any:
+    raw = node("n", **more)
+    raw["status"]["conditions"] = list(conditions)
+    return raw
+
+
+def again(explained: dict[str, Any]) -> str:
+    text: str = explained["healthyAgain"]["text"]
+    return text
+
+
+def test_a_latched_condition_says_which_status_clears_it_or_a_reboot() -> None:
+    fleet = Fleet()
+    lost = condition("AcceleratedHardwareReady", "False", "NvidiaXID79Error", at=fleet.now - 60)
+    fleet.put(kinds.NODE, with_conditions(lost))
+    found = explained_node(fleet)
+    assert (found["state"], found["score"]) == ("Unhealthy", 0.0)
+    assert again(found) == (
+        "Healthy again when this has happened: condition AcceleratedHardwareReady of Node n turns "
+        "True, or the node is rebooted"
+    )
+    (evidence,) = found["evidence"]
+    assert evidence["ageSeconds"] == 60
+    assert evidence["halfLifeSeconds"] is None
+    (awaited,) = found["healthyAgain"]["awaits"]
+    assert awaited["source"] == "condition AcceleratedHardwareReady"
+
+
+def test_a_taint_a_hold_and_a_monitor_that_is_gone_each_say_what_ends_them() -> None:
+    fleet = Fleet()
+    taint = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}
+    held = with_conditions()
+    held["metadata"]["annotations"] = {"fettle.dev/hold": "fan swap"}
+    fleet.put(kinds.NODE, held)
+    fleet.put(kinds.SLICE, slice_(devices=1, taints=[taint]))
+    text = again(explained_device(fleet, "gpu-0"))
+    assert "all of this has happened" in text
+    assert "the hold ends (`fettle release`): held by an operator: fan swap" in text
+    assert "taint gpu.nvidia.com/xid is removed (ResourceSlice n-slice)" in text
+
+    gone = Fleet()
+    lost = condition("AcceleratedHardwareReady", "False", "NvidiaXID79Error", at=gone.now - 60)
+    gone.put(kinds.NODE, with_conditions(lost))
+    gone.look()
+    gone.put(kinds.NODE, with_conditions())
+    assert "annotate the node with fettle.dev/repaired, or reboot it" in again(explained_node(gone))
+
+
+def test_what_fades_says_when_it_is_healthy_again_by_itself() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, node("n"))
+    for name in ("a", "b"):
+        fleet.put(kinds.POD, saying.refused(name))
+    found = explained_node(fleet)
+    assert found["state"] != "Healthy"
+    assert found["evidence"][0]["halfLifeSeconds"] == 3600
+    assert again(found).startswith("Healthy again by itself at about ")
+    assert again(found).endswith(" UTC, if nothing more is reported")
+    fleet.now = found["healthyAgain"]["at"] - 120
+    assert explained_node(fleet)["state"] != "Healthy"
+
+
+def test_what_is_unknown_waits_for_its_reporter() -> None:
+    fleet = Fleet()
+    silent = condition("Ready", "Unknown", "NodeStatusUnknown", at=fleet.now - 60)
+    fleet.put(kinds.NODE, with_conditions(silent))
+    found = explained_node(fleet)
+    assert found["state"] == "Unknown"
+    assert "Node n reports again what is known (condition Ready)" in again(found)
+
+
+def test_a_healthy_node_with_its_devices_has_nothing_to_wait_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, with_conditions(condition("Strange", "True")))
+    fleet.put(kinds.SLICE, slice_(devices=2))
+    found = explained_node(fleet)
+    assert (found["state"], found["healthyAgain"]) == ("Healthy", None)
+    assert len(found["devices"]) == 2
+    explaining.print_node(found)
+    printed = capsys.readouterr().out
+    assert "node n  Healthy 1.00" in printed
+    assert "conditions that no rule names: Strange is True" in printed
+
+
+def test_a_unit_that_nothing_names_is_as_its_node(capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, node("n"))
+    for name in ("a", "b", "c"):
+        fleet.put(kinds.POD, saying.refused(name))
+    found = explained_device(fleet, f"n/{b.RESOURCE}/2")
+    assert found["about"] == "nothing names it, so it is as healthy as its node"
+    assert (found["node"], found["resource"], found["unit"]) == ("n", b.RESOURCE, "index:2")
+    assert found["state"] == explained_node(fleet)["state"]
+    explaining.print_device(found)
+    printed = capsys.readouterr().out
+    assert f"n/{b.RESOURCE}/index:2  Unhealthy" in printed
+    assert "halves every 1 h" in printed
+    assert "used by: nobody" in printed
+
+
+def test_a_unit_that_a_pod_holds_names_the_pod_and_its_episodes() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, node("n"))
+    fleet.put(kinds.POD, saying.unit_said_ill())
+    found = explained_device(fleet, "GPU-1")
+    assert found["usedBy"] == ["default/unit"]
+    assert "the kubelet calls it Healthy (Pod default/unit)" in again(found)
+    stored = fleet.inventory.recall("n", None, fleet.now)
+    assert stored is not None
+    fleet.inventory.put(kinds.DEVICE_HEALTH, stored, fleet.now)
+    (episode,) = explained_device(fleet, "GPU-1")["episodes"]
+    assert (episode["state"], episode["end"]) == (found["state"], None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.2, "0 s"), (59, "59 s"), (3600, "1 h"), (93_784, "1 d 2 h"), (604_800, "7 d")],
+)
+def test_spans_have_two_parts_at_most(seconds: float, said: str) -> None:
+    assert explaining.span_of(seconds) == said

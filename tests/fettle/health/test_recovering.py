@@ -1,0 +1,150 @@
+"""When something is Healthy again, and what must be said first."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.config import HealthSettings
+from fettle.health import HealthBook
+from fettle.health.signals.reports import SignalReport
+from fettle.model import DeviceId, Evidence, EvidenceKind, State, Subject
+from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
+from tests.fettle.health.signals.objects import NOW, condition, node
+from tests.fettle.health.test_fading import GPU, MESSAGE, a_book, flap
+from tests.fettle.health.test_properties import KEY, SUBJECTS, T0, assess, reports, told, waits
+
+fades = reports([EvidenceKind.DECAYING])
+anything = reports()
+
+
+def watched(
+    book: HealthBook,
+    since: float,
+    until: float,
+    key: Subject = KEY,
+    subjects: tuple[Subject, ...] = SUBJECTS,
+) -> State:
+    """The state at a time, if the book is looked at whenever time may have changed something."""
+    now = since
+    while now < until:
+        due_at = book._memory[key].due_at if key in book._memory else until
+        now = min(until, max(due_at, now + 1.0))
+        if key in book.changed_by_time(now):
+            book.assess(key, subjects, now)
+    return book.assess(key, subjects, until).state
+
+
+@given(st.one_of(fades, anything), st.lists(waits, max_size=3), st.integers(0, 4))
+def test_with_nothing_new_it_is_healthy_again_at_that_time_and_not_a_minute_before(
+    said: list[SignalReport], later: list[float], gone: int
+) -> None:
+    book, now = told(said), T0
+    assess(book)
+    for wait in later:
+        now += wait
+        book.vanish(f"r{gone}", now)
+        book.changed_by_time(now)
+        assess(book, now)
+    outlook = book.outlook(KEY, now)
+    if outlook.awaited or outlook.at == now:
+        return
+    if outlook.at - now > 2 * MINUTE:
+        assert watched(book, now, outlook.at - MINUTE) is not State.HEALTHY
+    assert watched(book, max(now, outlook.at - MINUTE), outlook.at + 15) is State.HEALTHY
+
+
+@given(anything, st.lists(waits, max_size=3))
+def test_what_is_awaited_stands_in_the_way_and_only_then_is_anything_awaited(
+    said: list[SignalReport], later: list[float]
+) -> None:
+    book, now = told(said), T0
+    assess(book)
+    for wait in later:
+        now += wait
+        book.changed_by_time(now)
+        assess(book, now)
+    outlook = book.outlook(KEY, now)
+    shown = {w.evidence for w in outlook.health.evidence}
+    assert {one.evidence for one in outlook.awaited} <= shown
+    ten_years = now + 3650 * 86_400.0
+    for _ in range(3):
+        ten_years += 86_400.0
+        book.changed_by_time(ten_years)
+        state = assess(book, ten_years).state
+    assert (state is State.HEALTHY) is (outlook.awaited == ())
+
+
+def test_a_condition_is_awaited_with_the_status_that_clears_it() -> None:
+    book = a_book()
+    lost = condition("AcceleratedHardwareReady", "False", "NvidiaXID79Error", at=NOW)
+    tell(book, node(lost), NOW)
+    of(book, NODE, NOW)
+    (awaited,) = book.outlook(NODE, NOW + HOUR).awaited
+    assert awaited.evidence.source == "condition AcceleratedHardwareReady"
+    assert awaited.clear == "True"
+    assert book.outlook(NODE, NOW + HOUR).at == NOW + HOUR
+
+
+def test_what_weighs_too_little_to_matter_is_not_awaited() -> None:
+    book = a_book()
+    restarts = condition("FrequentKubeletRestart", "True", at=NOW)
+    bad = condition("GpuNvlinkWatch", "True", "x", MESSAGE.format("X"), at=NOW)
+    gap = {"nvidia.com/gpu": "8"}, {"nvidia.com/gpu": "7"}
+    ill = node(bad, restarts, capacity=gap[0], allocatable=gap[1])
+    tell(book, ill, NOW)
+    health = of(book, GPU, NOW)
+    assert len(health.evidence) > 1
+    awaited = book.outlook(GPU, NOW).awaited
+    assert awaited[0].evidence.source == "condition GpuNvlinkWatch"
+    assert "allocatable" not in [a.evidence.source for a in awaited]
+
+
+def test_what_kept_coming_back_is_awaited_until_it_was_quiet() -> None:
+    book = a_book()
+    at = flap(book, [NOW, NOW + 30 * MINUTE, NOW + HOUR])
+    assert of(book, GPU, at).state is not State.HEALTHY
+    outlook = book.outlook(GPU, at)
+    assert outlook.awaited == ()
+    assert outlook.at >= at + 30 * MINUTE
+    gpu = GPU, (GPU, NODE)
+    assert watched(book, at, outlook.at - MINUTE, *gpu) is State.DEGRADED
+    assert watched(book, outlook.at - MINUTE, outlook.at + 2, *gpu) is State.HEALTHY
+
+
+def test_the_dwell_and_the_hysteresis_are_counted_in() -> None:
+    book = a_book()
+    event = Evidence(
+        subject=KEY,
+        family=RULES.xid("79").family,
+        kind=EvidenceKind.DECAYING,
+        weight=0.21,
+        source="a",
+        reporter="x",
+        text="text",
+        observed_at=NOW,
+        half_life_s=60.0,
+    )
+    book.report(SignalReport("x", (event,)), NOW)
+    assert assess(book, NOW).state is State.DEGRADED
+    settings = HealthSettings()
+    # 0.90 would be reached in little more than a minute; the dwell is longer
+    assert book.outlook(KEY, NOW).at == pytest.approx(NOW + settings.min_dwell_seconds, abs=2)
+    slow = told([SignalReport("x", (event,))], NOW)
+    assert assess(slow, NOW).state is State.DEGRADED
+
+
+def test_what_is_sound_is_healthy_now() -> None:
+    outlook = a_book().outlook(DeviceId("d", "p", "x"), NOW)
+    assert (outlook.health.score, outlook.at, outlook.awaited) == (1.0, NOW, ())
+
+
+def test_asking_changes_nothing() -> None:
+    book, same = a_book(), a_book()
+    for each in (book, same):
+        at = flap(each, [NOW, NOW + HOUR])
+    book.outlook(GPU, at)
+    for later in (at, at + HOUR, at + 9 * HOUR):
+        for each in (book, same):
+            each.changed_by_time(later)
+        assert of(book, GPU, later) == of(same, GPU, later)
+        book.outlook(GPU, later)
