@@ -362,6 +362,8 @@ def lint(
 ) -> None:
     """Find claims and workloads that can never work, in files, folders or standard input (-).
 
+    Also checks rules files for health.rulesFile.
+
     Exits with 0 if nothing was found, 1 on findings at or above --fail-on, 2 on bad input.
     """
     from fettle.cli.linting import running

@@ -19,7 +19,7 @@ KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 def fit(names: Sequence[str], kubeconfig: Path | None, settings: Path | None) -> None:
     """Print the configurations in these files, fitted to the cluster, as YAML."""
-    documents, problems, _ = read(names)
+    documents, _, problems, _ = read(names)
     if problems:
         raise SnapshotError("; ".join(problems))
     configurations = [d.object for d in documents if d.object["kind"] in KINDS]

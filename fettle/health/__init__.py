@@ -30,6 +30,7 @@ from fettle.health.signals.pods import (
     report_of_pod,
 )
 from fettle.health.signals.reports import SignalReport, one_line
+from fettle.health.signals.rule_checks import is_rules_file, rule_mistakes
 from fettle.health.signals.rule_tables import SignalRules, load_rules
 from fettle.health.signals.slices import report_of_slice, report_of_taint_rule, selects_device
 from fettle.health.signals.starts import (
@@ -68,6 +69,7 @@ __all__ = [
     "holds_on_node",
     "in_force",
     "is_device_refusal",
+    "is_rules_file",
     "known_score",
     "load_rules",
     "name_of_held",
@@ -79,6 +81,7 @@ __all__ = [
     "report_of_pod",
     "report_of_slice",
     "report_of_taint_rule",
+    "rule_mistakes",
     "selects_device",
     "source_of",
     "start_evidence",

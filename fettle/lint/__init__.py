@@ -11,6 +11,7 @@ from fettle.lint import workload_kinds
 from fettle.lint.checks import (
     ANNOTATION_IGNORED,
     CHECKS,
+    INVALID_RULES,
     compile_expressions,
     has_expressions,
     ineffective_settings,
@@ -37,6 +38,7 @@ __all__ = [
     "ANNOTATION_IGNORED",
     "CHECKS",
     "DEFAULT_LEVELS",
+    "INVALID_RULES",
     "RULES",
     "Check",
     "Evaluator",

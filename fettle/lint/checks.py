@@ -98,6 +98,15 @@ UNKNOWN_ANNOTATION = Check(
     "An annotation `fettle.dev/...` that Fettle does not have.",
     "It is ignored; the webhook warns.",
 )
+INVALID_RULES = Check(
+    "FTL110",
+    "invalid-rules-file",
+    Severity.DENY,
+    "A file for `health.rulesFile` with a row that cannot be read, or that never counts since an "
+    "earlier one matches all that it does.",
+    "Fettle does not use settings with a file that cannot be read. A row that never counts has no "
+    "effect.",
+)
 CHECKS = (
     IGNORED,
     INVALID_POLICY,
@@ -108,6 +117,7 @@ CHECKS = (
     NO_EFFECT,
     PREFERS_IN_VAIN,
     UNKNOWN_ANNOTATION,
+    INVALID_RULES,
 )
 IDS = frozenset({*(rule.id for rule in RULES), *(check.id for check in CHECKS)})
 """Ids of rules and checks, which policies and the settings can name."""

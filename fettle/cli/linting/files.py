@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from fettle.cluster.feeds import LocatedObject, objects_of_json, objects_of_yaml
+from fettle.health import is_rules_file
 from fettle.lint import below
 from fettle.model import SnapshotError
 
@@ -40,9 +41,11 @@ class Document(NamedTuple):
 
 
 class ReadManifests(NamedTuple):
-    """`problems` are sentences about files that cannot be read, `notes` about skipped ones."""
+    """`rules` are files for `health.rulesFile`. `problems` are sentences about files that cannot be
+    read, `notes` about skipped ones."""
 
     documents: list[Document]
+    rules: list[Document]
     problems: list[str]
     notes: list[str]
 
@@ -51,11 +54,12 @@ def read(names: Iterable[str], *, skip_others: bool = False) -> ReadManifests:
     """All Kubernetes objects in these files.
 
     Of a folder, all YAML and JSON files in it are read; `-` is standard input. A file that is named
-    twice is read once. A document without a kind is a problem in a file that is named, unless
-    `skip_others`; in a folder it is skipped, such as a Helm chart's values. So are the chart's
+    twice is read once. A document without a kind may be a rules file. Else it is a problem in a
+    file that is named, unless `skip_others`; in a folder it is skipped, such as a Helm chart's
+    values. So are the chart's
     templates, which only Helm can read.
     """
-    into = ReadManifests([], [], [])
+    into = ReadManifests([], [], [], [])
     templates: Counter[str] = Counter()
     seen: set[str] = set()
     names = tuple(names)
@@ -114,6 +118,8 @@ def _read_file(name: str, into: ReadManifests, *, named: bool) -> None:
             into.notes.append(f"skipped, since it is not a Kubernetes object: {place}")
         elif isinstance(each.value.get("kind"), str):
             into.documents.append(Document(file, each.where, text, each.value))
+        elif is_rules_file(each.value, certainly=not named):
+            into.rules.append(Document(file, each.where, text, each.value))
         elif named:
             into.problems.append(
                 f"{file}: {each.where}: it has no kind, so it is not checked: write apiVersion and "

@@ -13,7 +13,9 @@ from fettle.cli.linting import known_objects, reports
 from fettle.cli.linting.files import Document, line_of, read
 from fettle.cli.linting.reports import LintReport
 from fettle.config import Settings, load_settings
+from fettle.health import rule_mistakes
 from fettle.lint import (
+    INVALID_RULES,
     Linter,
     Manifest,
     Severity,
@@ -23,7 +25,7 @@ from fettle.lint import (
     run_checks,
     workload_kinds,
 )
-from fettle.model import Validation
+from fettle.model import RuleSeverity, Validation
 from fettle.pacing import run_within
 
 CLEAN, FOUND, UNUSABLE = 0, 1, 2
@@ -60,15 +62,16 @@ def run(options: LintOptions) -> int:
     """
     settings = load_settings(options.settings)
     check_settings(settings)
-    documents, problems, notes = read(options.files, skip_others=options.skip_others)
+    documents, rules, problems, notes = read(options.files, skip_others=options.skip_others)
     found, more, unchecked = asyncio.run(_lint(options, settings, documents))
+    found += _of_rules(rules, settings.lint.levels)
     problems += unchecked
     if found or options.output != "text":
         click.echo(reports.FORMATS[options.output](found))
     for sentence in (*notes, *more, *problems):
         click.echo(f"fettle: {sentence}", err=True)
     if options.output == "text":
-        click.echo(_summary(found, documents), err=True)
+        click.echo(_summary(found, [*documents, *rules]), err=True)
     if problems:
         return UNUSABLE
     failing = FAILING[options.fail_on]
@@ -127,6 +130,30 @@ async def _lint(
                 for finding in findings
             ]
     return found, known.notes, [*known.problems, *unchecked]
+
+
+def _of_rules(files: Sequence[Document], levels: Validation) -> list[LintReport]:
+    """The mistakes in rules files."""
+    level = levels.rules.get(INVALID_RULES.id)
+    if level is RuleSeverity.OFF:
+        return []
+    severity = INVALID_RULES.severity if level is None else Severity(level.value)
+    return [
+        LintReport(
+            rule=INVALID_RULES.id,
+            severity=severity,
+            file=document.file,
+            line=line_of(document, mistake.path),
+            kind="row",
+            namespace=mistake.path.partition("[")[0].partition(".")[0],
+            name=mistake.row,
+            path=mistake.path,
+            message=mistake.problem,
+            fix=mistake.fix,
+        )
+        for document in files
+        for mistake in rule_mistakes(document.text.decode(errors="replace"), document.file)
+    ]
 
 
 def _summary(found: Sequence[LintReport], documents: Sequence[Document]) -> str:

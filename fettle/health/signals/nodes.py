@@ -23,7 +23,7 @@ from fettle.health.signals.holds import (
 from fettle.health.signals.pods import refusals_on
 from fettle.health.signals.repairs import REPAIRED_SOURCE, repairs_on_node
 from fettle.health.signals.reports import Fault, SignalReport, heaviest, one_line
-from fettle.health.signals.rule_tables import ConditionRow, LabelRow, SignalRules
+from fettle.health.signals.rule_tables import AnnotationRow, ConditionRow, LabelRow, SignalRules
 from fettle.model import (
     OWN_PREFIX,
     UNKNOWN_SCORE,
@@ -67,6 +67,7 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
     parts = (
         _of_conditions(node, rules, now),
         _of_labels(node, rules, now),
+        _of_annotations(node, rules, now),
         _of_gaps(node, rules, now),
         _of_cordons(node, now),
     )
@@ -454,6 +455,44 @@ def _label_evidence(
         observed_at=now,
         half_life_s=rules.half_life_s(row.family),
     )
+
+
+def _of_annotations(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
+    """What annotations say, of the node or of units that they name. Each look at a Node settles
+    all of them."""
+    if not rules.annotations:
+        return NodeReport((), frozenset())
+    found = tuple(
+        evidence
+        for key, value in (node.metadata.annotations or {}).items()
+        if not key.startswith(OWN_PREFIX) and (row := rules.annotation(key, value)) is not None
+        for evidence in _annotation_evidence(node.metadata.name, key, value, row, rules, now)
+    )
+    return NodeReport(found, frozenset(f"annotation {name}" for name in rules.annotations))
+
+
+def _annotation_evidence(
+    name: str, key: str, value: str, row: AnnotationRow, rules: SignalRules, now: float
+) -> Iterator[Evidence]:
+    units = re.findall(row.units, value) if row.units else ()
+    named = (
+        gpu_names.index(unit) if unit.isdecimal() else gpu_names.normal(unit) for unit in units
+    )
+    subjects = (
+        (UnitId(name, row.resource, unit) for unit in named) if row.units else (NodeId(name),)
+    )
+    for subject in subjects:
+        yield Evidence(
+            subject=subject,
+            family=row.family,
+            kind=row.kind,
+            weight=row.weight,
+            source=f"annotation {row.name}",
+            reporter=f"Node {name}",
+            text=one_line(f"annotation {key}={value}"),
+            observed_at=now,
+            half_life_s=rules.half_life_s(row.family),
+        )
 
 
 def _of_gaps(node: core.Node, rules: SignalRules, now: float) -> NodeReport:

@@ -329,6 +329,30 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
         _check_pattern("key", self.key, groups=1 if self.resource else 0)
 
 
+class AnnotationRow(RuleRow, frozen=True, kw_only=True):
+    """A node annotation. If it is absent or has another value, that is an all-clear.
+
+    - `key`: a regular expression for the whole key. `value`: a pattern.
+    - With `resource`, it is about units of that resource: those that `units`, a regular expression
+      with one group, finds in the value. Each is a UUID, an index or `pci:ADDRESS`.
+    """
+
+    key: str
+    value: str
+    weight: Share
+    family: Family = Family.NODE
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    resource: str = ""
+    units: str = ""
+
+    def __post_init__(self) -> None:
+        _check_foreign("key", self.key.removeprefix("^").replace("\\", ""))
+        _check_pattern("key", self.key)
+        if bool(self.resource) != bool(self.units):
+            raise ValueError("resource and units are needed together")
+        _check_pattern("units", self.units, groups=1 if self.units else 0)
+
+
 def _check_foreign(field: str, pattern: str) -> None:
     if pattern.startswith(OWN_PREFIX):
         raise ValueError(
@@ -388,6 +412,7 @@ class SignalRules:
         conditions: Mapping[str, ConditionRow],
         device_conditions: Mapping[str, DeviceConditionRow],
         taints: Mapping[str, TaintRow],
+        annotations: Mapping[str, AnnotationRow],
         attributes: Mapping[str, AttributeRow],
         vendors: Mapping[str, VendorRow],
         labels: Mapping[str, LabelRow],
@@ -403,6 +428,7 @@ class SignalRules:
         self.conditions = conditions
         self.device_conditions = device_conditions
         self.taints = taints
+        self.annotations = annotations
         self.attributes = attributes
         self.vendors = vendors
         self.is_unheard = lru_cache(maxsize=4096)(self._may_tell)
@@ -416,6 +442,7 @@ class SignalRules:
         self._patterns = [row for row in conditions.values() if row.is_pattern]
         self._labels_by_key = lru_cache(maxsize=4096)(self._match_key)
         self._conditions = lru_cache(maxsize=4096)(self._match_condition)
+        self._annotations_by_key = lru_cache(maxsize=4096)(self._match_annotation)
 
     def condition(self, type_: str, reason: str) -> ConditionRow | None:
         """The first row that matches. Rows that name the type come before patterns."""
@@ -455,6 +482,8 @@ class SignalRules:
             return self.names_condition(name)
         if what == "label":
             return name in self.labels
+        if what == "annotation":
+            return name in self.annotations or name.startswith(OWN_PREFIX)
         if source.startswith("claim condition "):
             name = source.removeprefix("claim condition ")
             return any(fnmatchcase(name, row.type) for row in self.device_conditions.values())
@@ -506,9 +535,17 @@ class SignalRules:
 
     def _may_tell(self, key: str) -> bool:
         """Whether a label or annotation of a Node may tell of health, and no row names it."""
-        return not self._labels_by_key(key) and any(
+        named = self._labels_by_key(key) or self._annotations_by_key(key)
+        return not named and any(
             row.may_tell(key) for row in self.vendors.values()
         )
+
+    def annotation(self, key: str, value: str) -> AnnotationRow | None:
+        """The first row that matches."""
+        return next((r for r in self._annotations_by_key(key) if fnmatchcase(value, r.value)), None)
+
+    def _match_annotation(self, key: str) -> tuple[AnnotationRow, ...]:
+        return tuple(row for row in self.annotations.values() if re.fullmatch(row.key, key))
 
     def xid(self, code: str, message: str = "") -> Xid:
         """What an XID means; one without a row is an unknown, mild fault. `message` is what was
@@ -553,7 +590,7 @@ class SignalRules:
         return row.half_life_s if row is not None else DEFAULT_HALF_LIFE_S
 
 
-_TABLES: Mapping[str, type[RuleRow]] = {
+TABLES: Mapping[str, type[RuleRow]] = {
     "families": FamilyRow,
     "signals": SignalRow,
     "xid_classes": XidClassRow,
@@ -563,6 +600,7 @@ _TABLES: Mapping[str, type[RuleRow]] = {
     "conditions": ConditionRow,
     "device_conditions": DeviceConditionRow,
     "taints": TaintRow,
+    "annotations": AnnotationRow,
     "attributes": AttributeRow,
     "vendors": VendorRow,
     "labels": LabelRow,
@@ -583,14 +621,15 @@ _SHIPPED = (
 )
 
 
-def load_rules(path: str | Path | None = None) -> SignalRules:
+def load_rules(path: str | Path | None = None, text: str | None = None) -> SignalRules:
     """The shipped rules, with the rows of an operator's file. SettingsError names file, row and
-    field."""
+    field. `text`: what the file holds, if it was read already."""
     tables = dict(_shipped())
     if path is not None:
         where = f"rules file {path}"
-        own: dict[str, dict[str, RuleRow]] = {table: {} for table in _TABLES}
-        for table, row in _read_rows(_read_file(Path(path), where), where):
+        own: dict[str, dict[str, RuleRow]] = {table: {} for table in TABLES}
+        text = _read_file(Path(path), where) if text is None else text
+        for table, row in _read_rows(text, where):
             own[table][row.name] = row
         _check_signals(own["signals"], tables["signals"], where)
         tables = {table: _over(own[table], shipped) for table, shipped in tables.items()}
@@ -604,7 +643,7 @@ def load_rules(path: str | Path | None = None) -> SignalRules:
 
 @cache
 def _shipped() -> Mapping[str, dict[str, RuleRow]]:
-    tables: dict[str, dict[str, RuleRow]] = {table: {} for table in _TABLES}
+    tables: dict[str, dict[str, RuleRow]] = {table: {} for table in TABLES}
     for name in _SHIPPED:
         text = resources.files(__package__).joinpath("rules", name).read_text(encoding="utf-8")
         for table, row in _read_rows(text, f"rules file {name}"):
@@ -643,29 +682,30 @@ def _read_rows(text: str, where: str) -> Iterator[tuple[str, RuleRow]]:
         return
     if not isinstance(data, dict):
         raise SettingsError(
-            f"{where}: expected tables ({', '.join(_TABLES)}), not a {_type_name(data)}"
+            f"{where}: expected tables ({', '.join(TABLES)}), not a {type_name(data)}"
         )
     for table, entries in data.items():
-        if table not in _TABLES:
+        if table not in TABLES:
             raise SettingsError(
-                f"{where}: unknown table {table!r}; expected one of {', '.join(_TABLES)}"
+                f"{where}: unknown table {table!r}; expected one of {', '.join(TABLES)}"
             )
         if not isinstance(entries, list):
             raise SettingsError(
-                f"{where}: {table}: expected a list of rows, not a {_type_name(entries)}"
+                f"{where}: {table}: expected a list of rows, not a {type_name(entries)}"
             )
         for position, entry in enumerate(entries, start=1):
-            yield table, _read_row(table, entry, position, where)
+            yield table, read_row(table, entry, position, where)
 
 
-def _read_row(table: str, entry: Any, position: int, where: str) -> RuleRow:
+def read_row(table: str, entry: Any, position: int, where: str) -> RuleRow:
+    """One row of a file; raises SettingsError."""
     if not isinstance(entry, dict) or "name" not in entry:
         raise SettingsError(f"{where}: {table}, row {position}: a row needs a name")
     name = str(entry["name"])  # YAML reads an XID as a number
     try:
-        return msgspec.convert({**entry, "name": name}, _TABLES[table])
+        return msgspec.convert({**entry, "name": name}, TABLES[table])
     except msgspec.ValidationError as error:
-        problem = describe_error(error, _TABLES[table])
+        problem = describe_error(error, TABLES[table])
         raise SettingsError(f"{where}: {table}, row {name!r}: {problem}") from error
 
 
@@ -693,5 +733,5 @@ def _check_classes(tables: Mapping[str, Mapping[str, RuleRow]], where: str) -> N
                 )
 
 
-def _type_name(value: object) -> str:
+def type_name(value: object) -> str:
     return "list" if isinstance(value, list) else type(value).__name__

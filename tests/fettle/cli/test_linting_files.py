@@ -110,3 +110,47 @@ def test_a_huge_file_is_refused_by_its_size(tmp_path: Path) -> None:
         file.truncate(LARGEST_BYTES * 8)
     ran = fettle(str(huge))
     assert (ran.returncode, "larger than" in ran.stderr) == (2, True), ran.stderr
+
+
+RULES = """\
+# what our own monitors say
+conditions:
+  - name: burn-in
+    type: GpuBurnIn
+    family: memory
+    weight: 0.5
+    source: our burn-in job
+"""
+
+
+def test_a_rules_file_is_checked_and_each_mistake_has_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULES)
+    ran = fettle(str(file))
+    assert ran.returncode == 1
+    assert f"{file}:3: Deny FTL110 invalid-rules-file: row conditions/burn-in" in ran.stdout
+    assert "conditions[0]: faulty is missing" in ran.stdout
+    assert "fix: say which status means a fault" in ran.stdout
+    assert fettle("-", stdin=RULES).returncode == 1
+    (found,) = findings(str(file))
+    assert (found["rule"], found["line"], found["name"]) == ("FTL110", 3, "burn-in")
+    file.write_text(f"{RULES}    faulty: true\n")
+    assert fettle(str(file)).returncode == 0
+    assert fettle(str(file), "--skip-others").returncode == 0
+
+
+def test_in_a_folder_only_what_is_nothing_else_is_a_rules_file(folder: Path) -> None:
+    (folder / "rules.yaml").write_text(RULES)
+    (folder / "values.yaml").write_text("labels: {app: x}\ntaints: []\nreplicas: 2\n")
+    ran = fettle(str(folder))
+    assert ran.stdout.count("FTL110") == 1
+    assert "values.yaml" not in ran.stdout + ran.stderr
+
+
+def test_the_level_of_a_wrong_rules_file_can_be_set(tmp_path: Path) -> None:
+    settings, file = tmp_path / "settings.yaml", tmp_path / "rules.yaml"
+    file.write_text(RULES)
+    for level, code, said in (("Warn", 0, "Warn FTL110"), ("Off", 0, "")):
+        settings.write_text(f"lint: {{rules: {{FTL110: {level}}}}}\n")
+        ran = fettle(str(file), "--settings", str(settings))
+        assert (ran.returncode, said in ran.stdout) == (code, True), ran.stderr

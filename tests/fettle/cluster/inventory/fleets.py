@@ -11,7 +11,7 @@ from fettle.cluster.view import EMPTY, View
 from fettle.config import HealthSettings
 from fettle.dra import CURRENT, Features
 from fettle.health import HealthBook
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.rule_tables import SignalRules, load_rules
 from tests.fettle import building as b
 
 RULES = load_rules()
@@ -24,11 +24,12 @@ class Fleet:
         self,
         book: HealthBook | None = None,
         features: Features = CURRENT.features,
+        rules: SignalRules = RULES,
         **more: Any,
     ) -> None:
         self.now = 1_000_000.0
-        book = book or HealthBook(HealthSettings(), RULES)
-        self.inventory = Inventory(book, RULES, features, **more)
+        book = book or HealthBook(HealthSettings(), rules)
+        self.inventory = Inventory(book, rules, features, **more)
         self.view: View = EMPTY
         self.changed: frozenset[str] = frozenset()
 

@@ -1,0 +1,251 @@
+"""All mistakes in an operator's rules file, for people: each with its row, and what to do. Pure."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fettle.config import parse_yaml
+from fettle.health.signals.rule_tables import (
+    TABLES,
+    RuleRow,
+    SignalRules,
+    load_rules,
+    read_row,
+    type_name,
+)
+from fettle.model import Family, SettingsError
+
+
+class RuleMistake(NamedTuple):
+    """`path` is that of the field, such as `conditions[0].weight`; `row` its name."""
+
+    path: str
+    row: str
+    problem: str
+    fix: str
+
+
+def is_rules_file(value: Any, *, certainly: bool = False) -> bool:
+    """Whether a document holds rule tables. `certainly`: it can be nothing else."""
+    if not isinstance(value, dict) or "kind" in value or not value:
+        return False
+    if not certainly:
+        tables = [table in TABLES for table in value]
+        rows = (isinstance(value[table], list) for table in value if table in TABLES)
+        return all(tables) or any(rows)
+    return all(
+        table in TABLES
+        and isinstance(entries, list)
+        and entries
+        and all(isinstance(entry, dict) and "name" in entry for entry in entries)
+        for table, entries in value.items()
+    )
+
+
+def rule_mistakes(text: str, file: str) -> list[RuleMistake]:
+    """All that is wrong with a rules file that holds this text."""
+    try:
+        data: Any = parse_yaml(text)
+    except ValueError as error:
+        return [RuleMistake("", "", f"invalid YAML: {error}", "")]
+    if data is None:
+        return []
+    if not isinstance(data, dict):
+        problem = f"expected tables, not a {type_name(data)}"
+        return [RuleMistake("", "", problem, f"write tables: {', '.join(TABLES)}")]
+    found = list(_in_rows(data))
+    if found:
+        return found
+    try:
+        rules = load_rules(file, text)
+    except SettingsError as error:
+        return [_across_rows(str(error).removeprefix(f"rules file {file}: "), data)]
+    return list(_never_matched(rules, data))
+
+
+def _in_rows(data: Mapping[Any, Any]) -> Iterator[RuleMistake]:
+    for table, entries in data.items():
+        if table not in TABLES:
+            near = get_close_matches(str(table), TABLES, 1)
+            fix = f"write {near[0]}" if near else f"write one of {', '.join(TABLES)}"
+            yield RuleMistake(str(table), "", f"unknown table {table!r}", fix)
+        elif not isinstance(entries, list):
+            problem = f"expected a list of rows, not a {type_name(entries)}"
+            yield RuleMistake(table, "", problem, "begin each row with `- name: …`")
+        else:
+            names: set[str] = set()
+            for at, entry in enumerate(entries):
+                yield from _in_row(table, at, entry)
+                name = _name(entry)
+                if name and name in names:
+                    yield RuleMistake(
+                        f"{table}[{at}].name",
+                        name,
+                        "a row above has the same name, and would be lost",
+                        "give each row a name of its own",
+                    )
+                names.add(name)
+
+
+def _name(entry: Any) -> str:
+    return str(entry.get("name", "")) if isinstance(entry, dict) else ""
+
+
+def _in_row(table: str, at: int, entry: Any) -> Iterator[RuleMistake]:
+    where = f"{table}[{at}]"
+    if not isinstance(entry, dict) or "name" not in entry:
+        fix = "begin it with `- name: …`: a shipped row of the same name is replaced"
+        yield RuleMistake(where, "", f"row {at + 1} needs a name", fix)
+        return
+    known = {field.encode_name: field for field in msgspec.structs.fields(TABLES[table])}
+    near = {f: get_close_matches(str(f), known, 1) for f in entry if f not in known}
+    for field, meant in near.items():
+        fix = f"write {meant[0]}" if meant else f"its fields are {', '.join(known)}"
+        yield RuleMistake(f"{where}.{field}", _name(entry), f"unknown field {field!r}", fix)
+    missing = {name for name, field in known.items() if field.required and name not in entry}
+    for name in sorted(missing.difference(*near.values())):
+        fix = _MISSING.get(name, f"write {name}: …")
+        yield RuleMistake(where, _name(entry), f"{name} is missing", fix)
+    left = {f: v for f, v in entry.items() if f in known} | {f: _stand_in(f) for f in missing}
+    for _ in known:
+        try:
+            read_row(table, left, at + 1, "")
+            return
+        except SettingsError as error:
+            said = str(error).split(f"{entry['name']!s}': ", 1)[-1]
+        field = _field_of(said, known)
+        fix = _wanted(field, said)
+        yield RuleMistake(f"{where}.{field}" if field else where, _name(entry), said, fix)
+        if not field or left[field] == _stand_in(field):
+            return
+        left[field] = _stand_in(field)
+
+
+def _stand_in(field: str) -> Any:
+    """Stands for a value that is wrong, so that the next mistake is found."""
+    return _STAND_INS.get(field, "x")
+
+
+_STAND_INS: Mapping[str, Any] = {
+    "family": "bus",
+    "kind": "level",
+    "faulty": True,
+    "provoked": False,
+    **dict.fromkeys(("weight", "cap", "together", "least"), 0.0),
+    **dict.fromkeys(("half_life_s", "heartbeat_s"), 1.0),
+    **dict.fromkeys(("format", "xid", "units", "resource"), ""),
+}
+_MISSING = {
+    "faulty": "say which status means a fault: `faulty: true` if True does, `faulty: false` if "
+    "False does",
+    "source": "say where the rule comes from, such as `source: our burn-in job`",
+    "family": f"write one of {', '.join(Family)}",
+    "weight": "write the share of the score that it takes, 0 to 1; 0 is heard and has no effect",
+    "provoked": "say whether a pod's own requests can cause it: then it refuses nobody else",
+}
+
+
+def _field_of(said: str, known: Mapping[str, Any]) -> str:
+    """The field that an error is about; "" if it does not say."""
+    found = re.search(r"`\$\.(\w+)", said) or re.match(r"(\w+):", said)
+    return found[1] if found is not None and found[1] in known else ""
+
+
+def _wanted(field: str, said: str) -> str:
+    match field:
+        case "weight" | "cap" | "together" | "least":
+            return "write a number from 0 to 1 without quotation marks"
+        case "faulty":
+            return _MISSING["faulty"]
+        case "heartbeat_s" | "half_life_s":
+            return "write a number of seconds above 0"
+    if "regular expression" in said:
+        return "write `\\.` for a dot, and close each bracket"
+    if "is not a valid Family" in said:
+        return f"a row of families is named {', '.join(Family)}"
+    if "Expected `str`" in said:
+        return "quote it, since YAML reads it as something else, as with 'true' and '79'"
+    return "write true or false without quotation marks" if "Expected `bool`" in said else ""
+
+
+def _across_rows(said: str, data: Mapping[str, Any]) -> RuleMistake:
+    """What is wrong with a row in view of others, as `load_rules` says it: `TABLE, row 'NAME'`."""
+    found = re.match(r"(\w+), row '(.*?)': ", said)
+    if found is None:
+        return RuleMistake("", "", said, "")
+    table, name = found[1], found[2]
+    rows = [_name(entry) for entry in data.get(table, ())]
+    path = f"{table}[{rows.index(name)}]" if name in rows else table
+    return RuleMistake(path, name, said[found.end() :], "")
+
+
+# --- rows that are never reached, since an earlier one matches all that they match
+
+Covers = Callable[[Any, Any], bool]
+
+
+def _pattern_covers(wide: str, narrow: str) -> bool:
+    """Whether a pattern matches all that another one does, as far as that can be told."""
+    if wide in ("*", narrow):
+        return True
+    return not re.search(r"[?\[]", wide) and fnmatchcase(narrow, wide)
+
+
+def _regex_covers(wide: str, narrow: str) -> bool:
+    literal = re.sub(r"\\([^\w\s])", r"\1", narrow)
+    is_literal = re.escape(literal).replace("\\-", "-") == re.sub(r"(?<!\\)\.", ".", narrow)
+    return wide == narrow or (is_literal and re.fullmatch(wide, literal) is not None)
+
+
+def _same(wide: object, narrow: object) -> bool:
+    return wide == narrow
+
+
+_FIRST_WINS: Mapping[str, Mapping[str, Covers]] = {
+    "conditions": {"type": _pattern_covers, "reason": _pattern_covers},
+    "device_conditions": {
+        "driver": _pattern_covers,
+        "type": _pattern_covers,
+        "reason": _pattern_covers,
+    },
+    "taints": {"driver": _pattern_covers, "key": _pattern_covers, "effect": _pattern_covers},
+    "labels": {"key": _regex_covers, "value": _pattern_covers},
+    "annotations": {"key": _regex_covers, "value": _pattern_covers},
+    "refusals": {"message": _same},
+    "starts": {"message": _same},
+}
+"""Tables of which the first row that matches counts, and what is compared."""
+
+
+def _never_matched(rules: SignalRules, data: Mapping[str, Any]) -> Iterator[RuleMistake]:
+    for table, entries in data.items():
+        fields = _FIRST_WINS.get(table)
+        if fields is None:
+            continue
+        rows: Sequence[RuleRow] = tuple(getattr(rules, table).values())
+        own = {_name(entry): at for at, entry in enumerate(entries)}
+        for at, row in enumerate(rows):
+            if row.name not in own:
+                continue
+            before = next((one for one in rows[:at] if _covers(one, row, fields)), None)
+            if before is not None:
+                whose = "of this file" if before.name in own else "that is shipped"
+                yield RuleMistake(
+                    f"{table}[{own[row.name]}]",
+                    row.name,
+                    f"it never counts: row {before.name!r} {whose} comes first, and matches all "
+                    "that it does",
+                    "put it first, or make the other one narrower"
+                    if before.name in own
+                    else f"name it {before.name!r} to replace that row",
+                )
+
+
+def _covers(wide: RuleRow, narrow: RuleRow, fields: Mapping[str, Covers]) -> bool:
+    return all(
+        covers(getattr(wide, field), getattr(narrow, field)) for field, covers in fields.items()
+    )

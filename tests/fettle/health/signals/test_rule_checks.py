@@ -1,0 +1,160 @@
+"""All mistakes in a rules file, each with its row and what to do."""
+
+import pytest
+import yaml
+
+from fettle.health import is_rules_file, rule_mistakes
+from fettle.health.signals.rule_checks import RuleMistake
+
+
+def mistakes(text: str) -> list[RuleMistake]:
+    return rule_mistakes(text, "rules.yaml")
+
+
+def condition(**changes: object) -> str:
+    row = {"name": "c", "type": "T", "faulty": True, "family": "bus", "weight": 0.5, "source": "s"}
+    kept = {field: value for field, value in {**row, **changes}.items() if value is not None}
+    return yaml.safe_dump({"conditions": [kept]})
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "problem", "fix"),
+    [
+        (condition(faulty=None), "conditions[0]", "faulty is missing", "`faulty: true` if True"),
+        (condition(source=None), "conditions[0]", "source is missing", "where the rule comes from"),
+        (condition(weight=1.5), "conditions[0].weight", "<= 1.0", "a number from 0 to 1"),
+        (condition(weight="0.5"), "conditions[0].weight", "got `str`", "without quotation marks"),
+        (condition(family="sun"), "conditions[0].family", "expected one of memory, link", ""),
+        (condition(faulty="True"), "conditions[0].faulty", "got `str`", "`faulty: true` if True"),
+        (condition(kind="lached"), "conditions[0].kind", "expected one of latched", ""),
+        (condition(heartbeat_s=0), "conditions[0].heartbeat_s", "> 0", "seconds above 0"),
+        (condition(hearbeat_s=9), "conditions[0].hearbeat_s", "unknown", "write heartbeat_s"),
+        (condition(colour="red"), "conditions[0].colour", "unknown field", "its fields are name"),
+        (condition(xid="("), "conditions[0].xid", "regular expression", "close each bracket"),
+        (condition(type="fettle.dev/X"), "conditions[0].type", "Fettle's own", ""),
+        (condition(name=None), "conditions[0]", "row 1 needs a name", "`- name: …`"),
+        ("condition: []", "condition", "unknown table 'condition'", "write conditions"),
+        ("weather: []", "weather", "unknown table 'weather'", "write one of families"),
+        ("conditions: {a: b}", "conditions", "a list of rows, not a dict", "`- name: …`"),
+        ("[1, 2]", "", "expected tables, not a list", "write tables: families"),
+        ("a: [", "", "invalid YAML: line 1", ""),
+        (
+            "families: [{name: moon, half_life_s: 1, source: s}]",
+            "families[0]",
+            "'moon' is not a valid Family",
+            "a row of families is named memory",
+        ),
+        (
+            "signals: [{name: gapp, weight: 0.1, source: s}]",
+            "signals[0]",
+            "unknown signal; expected one of gap",
+            "",
+        ),
+        (
+            "xids: [{name: 7, class: bad, family: bus, text: t, source: s}]",
+            "xids[0]",
+            "class: unknown class 'bad'; expected one of lost",
+            "",
+        ),
+        (
+            "labels: [{name: l, key: k, value: true, source: s}]",
+            "labels[0].value",
+            "Expected `str`, got `bool`",
+            "quote it",
+        ),
+        (
+            "annotations: [{name: a, key: k, value: v, weight: 1, source: s, resource: r/g}]",
+            "annotations[0]",
+            "resource and units are needed together",
+            "",
+        ),
+    ],
+)
+def test_a_mistake_has_its_field_and_what_to_do(
+    text: str, path: str, problem: str, fix: str
+) -> None:
+    (found,) = mistakes(text)
+    assert found.path == path
+    assert problem in found.problem
+    assert fix in found.fix
+
+
+def test_all_mistakes_are_found_at_once_also_several_of_one_row() -> None:
+    found = mistakes(
+        """
+        conditions:
+          - {name: a, type: A, faulty: maybe, family: sun, weight: 7, source: s}
+          - {name: b, typ: B, faulty: true, family: bus, weight: 1, source: s}
+        labels:
+          - {name: l, key: "(", value: v, source: s}
+        """
+    )
+    assert [(one.row, one.path) for one in found] == [
+        ("a", "conditions[0].faulty"),
+        ("a", "conditions[0].family"),
+        ("a", "conditions[0].weight"),
+        ("b", "conditions[1].typ"),
+        ("l", "labels[0].key"),
+    ]
+
+
+ROW = "faulty: true, family: bus, weight: 0.5, source: s"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"conditions: [{{name: wide, type: 'Gpu*', {ROW}}}, {{name: never, type: 'GpuX*', {ROW}}}]",
+        f"conditions: [{{name: wide, type: X, {ROW}}}, {{name: never, type: X, {ROW}}}]",
+        f"conditions: [{{name: wide, type: X, reason: 'a*', {ROW}}},"
+        f" {{name: never, type: X, reason: ab, {ROW}}}]",
+        r"labels: [{name: wide, key: 'x\.y/.*', value: '*', source: s},"
+        r" {name: never, key: 'x\.y/z', value: bad, source: s}]",
+        "taints: [{name: wide, key: 'a/*', family: bus, weight: 0, source: s},"
+        " {name: never, key: a/b, family: bus, weight: 1, source: s}]",
+        "annotations: [{name: wide, key: a, value: '*', weight: 0, source: s},"
+        " {name: never, key: a, value: v, weight: 1, source: s}]",
+    ],
+)
+def test_a_row_that_an_earlier_one_hides_is_found(text: str) -> None:
+    (found,) = mistakes(text)
+    assert found.row == "never"
+    assert "it never counts: row 'wide' of this file comes first" in found.problem
+    assert found.fix == "put it first, or make the other one narrower"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"conditions: [{{name: a, type: GpuX, {ROW}}}, {{name: b, type: 'Gpu*', {ROW}}}]",
+        f"conditions: [{{name: b, type: 'Gpu*', {ROW}}}, {{name: a, type: GpuX, {ROW}}}]",
+        f"conditions: [{{name: a, type: X, reason: 'a?', {ROW}}},"
+        f" {{name: b, type: X, reason: 'a*', {ROW}}}]",
+        "labels: [{name: a, key: 'x.*', value: 'a', source: s},"
+        " {name: b, key: 'x/y', value: b, source: s}]",
+        "labels: [{name: a, key: 'x|y', value: '*', source: s},"
+        " {name: b, key: 'x|z', value: '*', source: s}]",
+        "",
+    ],
+)
+def test_rows_that_count_are_no_mistakes(text: str) -> None:
+    assert mistakes(text) == []
+
+
+def test_a_row_above_of_the_same_name_would_be_lost() -> None:
+    (found,) = mistakes(f"conditions: [{{name: a, type: A, {ROW}}}, {{name: a, type: B, {ROW}}}]")
+    assert "a row above has the same name" in found.problem
+
+
+def test_a_rules_file_is_known_by_its_tables() -> None:
+    rows = {"labels": [{"name": "a"}]}
+    assert is_rules_file(rows)
+    assert is_rules_file(rows, certainly=True)
+    assert is_rules_file({"labels": {"app": "x"}})
+    assert is_rules_file({**rows, "condition": []})
+    assert not is_rules_file({"labels": {"app": "x"}, "replicas": 1})
+    assert not is_rules_file({"labels": {"app": "x"}}, certainly=True)
+    assert not is_rules_file({"taints": []}, certainly=True)
+    assert not is_rules_file({**rows, "replicas": 1}, certainly=True)
+    assert not is_rules_file({"kind": "Pod", **rows})
+    assert not is_rules_file([rows])
