@@ -113,7 +113,8 @@ class StoredSubject(Wire, frozen=True, kw_only=True):
     """A unit of a device plugin, a DRA device, or the node as a whole if neither is named.
 
     `score` and `state` also count what is said of the node; `evidence` is only about the subject
-    itself. `proven_score`: without what tenants could cause, where that differs.
+    itself. `proven_score`: without what tenants could cause, where that differs. `faults`: when
+    grave faults of the last 28 days were over.
     """
 
     unit: StoredUnit | None = None
@@ -124,6 +125,7 @@ class StoredSubject(Wire, frozen=True, kw_only=True):
     since: datetime | None = None
     evidence: tuple[StoredEvidence, ...] = ()
     episodes: tuple[Episode, ...] = ()
+    faults: tuple[datetime, ...] = ()
 
     def subject(self, node: str) -> Subject:
         if self.unit is not None:

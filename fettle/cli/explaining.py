@@ -9,7 +9,13 @@ from fettle.cli.calling import fetch
 from fettle.cli.printing import MOST_NAMED, device_table, has_news, print_holds
 from fettle.cli.tables import console, new_table, shown_time
 
-_AGES = {"latched": "until it is cleared", "level": "while it stands", "unknown": "while it lasts"}
+_AGES = {
+    "latched": "until it is cleared",
+    "level": "while it stands",
+    "decaying": "28 days",
+    "unknown": "while it lasts",
+}
+"""What does not halve: of what decays, that is the record of 28 days."""
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 

@@ -20,7 +20,7 @@ from fettle.explain.finding import find_device, find_node
 from fettle.explain.holds import list_holds
 from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit
 from fettle.explain.users import Users, plain_users
-from fettle.health import LATCHED, Awaited, Outlook
+from fettle.health import LATCHED, RECORD_SOURCE, Awaited, Outlook
 from fettle.model import (
     DeviceId,
     EvidenceKind,
@@ -99,9 +99,8 @@ def _outlook(shown: Health, outlook: Outlook, now: float) -> dict[str, Any]:
     for one, weighed in zip(plain["evidence"], shown.evidence, strict=True):
         evidence = weighed.evidence
         one["weight"] = round(weights.get(evidence, weighed.weight), 4)
-        one["halfLifeSeconds"] = (
-            evidence.half_life_s if evidence.kind is EvidenceKind.DECAYING else None
-        )
+        fades = evidence.kind is EvidenceKind.DECAYING and evidence.source != RECORD_SOURCE
+        one["halfLifeSeconds"] = evidence.half_life_s if fades else None
         one["ageSeconds"] = round(max(0.0, now - evidence.observed_at), 3)
     return {**plain, "healthyAgain": _healthy_again(shown, outlook, now)}
 

@@ -5,7 +5,7 @@ clock is an argument.
 """
 
 from fettle.health.book import HealthBook, assess
-from fettle.health.fading import LATCHED, source_of
+from fettle.health.fading import LATCHED, RECORD_SOURCE, source_of
 from fettle.health.memory import CLOCKS_APART_S
 from fettle.health.recovering import Awaited, Outlook
 from fettle.health.score import DIGITS, known_score, proven_evidence
@@ -50,6 +50,7 @@ __all__ = [
     "DIGITS",
     "HOLD_SOURCE",
     "LATCHED",
+    "RECORD_SOURCE",
     "START",
     "FailedStart",
     "Awaited",

@@ -17,8 +17,8 @@ import msgspec
 from fettle.api.device_healths import StoredSubject
 from fettle.api.meta import unix_s
 from fettle.config import HealthSettings
-from fettle.health import memory, states
-from fettle.health.fading import Fading, Past, is_trace
+from fettle.health import memory, probation, states
+from fettle.health.fading import Fading, Past, is_past
 from fettle.health.ledger import MILD, Ledger
 from fettle.health.recovering import Awaited, Outlook, Prospect, healthy_at
 from fettle.health.score import (
@@ -29,6 +29,7 @@ from fettle.health.score import (
     known_score,
     ordered,
     proven_evidence,
+    stating_evidence,
 )
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rule_tables import SignalRules
@@ -102,10 +103,11 @@ class HealthBook:
     def recall(self, key: Subject, now: float) -> StoredSubject | None:
         """All that is known of a key, as it is stored; None if it is sound."""
         remembered, evidence = self._memory.get(key), tuple(self._ledger.recall(key, now))
-        if remembered is None and not evidence:
+        faults = self._ledger.faults([key], now)
+        if remembered is None and not evidence and not faults:
             return None
         health = remembered.health if remembered is not None else SOUND
-        return memory.stored_subject(key, health, evidence)
+        return memory.stored_subject(key, health, evidence, faults)
 
     def recall_remediated(self, reporter: str) -> tuple[str, ...]:
         """Faults of a reporter that a remediation has dealt with."""
@@ -135,6 +137,7 @@ class HealthBook:
         process follows its evidence. What is said from now on are news, all-clears too.
         """
         changed = self._ledger.adopt(key, stored.evidence, observed_at, now, starting=starting)
+        changed |= self._ledger.adopt_faults(key, memory.faults_of(stored), now)
         since = unix_s(stored.since, 0.0)
         if starting and key in changed and 0 < since <= now + memory.CLOCKS_APART_S:
             stay = Stay(stored.state, min(since, now))
@@ -165,7 +168,11 @@ class HealthBook:
         remembered = self._memory.get(key)
         if remembered is not None and remembered.adopted:
             remembered.all_clears = dict.fromkeys(subjects, 0)
-        if remembered is None and not any(self._ledger.knows(s) for s in subjects):
+        if (
+            remembered is None
+            and not any(self._ledger.knows(s) for s in subjects)
+            and len(self._ledger.faults(subjects, now)) < 2
+        ):
             return SOUND
         assessed = self._reassess(remembered, subjects, now)
         if not assessed.health.evidence and assessed.stay.state is State.HEALTHY:
@@ -194,10 +201,8 @@ class HealthBook:
         awaited = [w.evidence for w in health.evidence if w.evidence.kind is EvidenceKind.UNKNOWN]
         standing = [
             one.evidence
-            for one in proven_evidence(health.evidence)
-            if one.weight > 0.0
-            and one.evidence.kind in (EvidenceKind.LATCHED, EvidenceKind.LEVEL)
-            and not is_trace(one.evidence)
+            for one in stating_evidence(health.evidence)
+            if one.weight > 0.0 and one.evidence.kind in (EvidenceKind.LATCHED, EvidenceKind.LEVEL)
         ]
         standing.sort(key=lambda e: e.kind is not EvidenceKind.LATCHED)
         while (at := self._healthy_at(stay, subjects, awaited, now)) is None and standing:
@@ -214,7 +219,7 @@ class HealthBook:
         """When a stay ends in Healthy, if this evidence is over now."""
 
         def left(at: float) -> tuple[Weighed, ...]:
-            found = proven_evidence(self._weighed(subjects, at))
+            found = stating_evidence(self._weighed(subjects, at))
             return tuple(w for w in found if w.evidence not in over)
 
         def foresee(at: float) -> Prospect:
@@ -272,6 +277,8 @@ class HealthBook:
         """Whether nothing is said of a unit, and no past evidence holds its state."""
         if not isinstance(key, UnitId) or self._ledger.knows(key):
             return False
+        if len(self._ledger.faults(remembered.subjects, now)) > 1:
+            return False
         assessed = self._reassess(remembered, remembered.subjects, now)
         return assessed.stay.state is afresh(assessed.score, assessed.latched, self._settings)
 
@@ -302,14 +309,20 @@ class HealthBook:
         return assessed._replace(mended_at=mended_at)
 
     def _weighed(self, subjects: tuple[Subject, ...], now: float) -> tuple[Weighed, ...]:
-        return ordered(
+        found = [
             w for s in subjects for w in self._ledger.weighed(s, now, self._past_of(s, subjects))
-        )
+        ]
+        if faults := self._ledger.faults(subjects, now):
+            record = probation.weighed(subjects[0], faults, self._rules.signals["record"])
+            found += [record] if record is not None else []
+        return ordered(found)
 
     def _due_at(
         self, assessed: Assessment, shown: Health, subjects: tuple[Subject, ...], now: float
     ) -> float:
-        return due_at(assessed, shown, self._fading(subjects, now), self._settings, now)
+        lighter_at = probation.lighter_at(self._ledger.faults(subjects, now))
+        due = due_at(assessed, shown, self._fading(subjects, now), self._settings, now)
+        return min(due, max(lighter_at, now))
 
     def _fading(self, subjects: tuple[Subject, ...], now: float) -> Iterator[tuple[Fading, Past]]:
         for subject in subjects:
@@ -340,8 +353,8 @@ class Remembered(msgspec.Struct, gc=False):
 
 
 class Assessment(NamedTuple):
-    """One assessment. The stay follows from `score` and `latched`, which only use proven
-    evidence."""
+    """One assessment. The stay follows from `score` and `latched`, which use neither what a tenant
+    could cause nor the record of 28 days."""
 
     health: Health
     stay: Stay
@@ -361,22 +374,24 @@ def assess(
 ) -> Assessment:
     """Health from the evidence, following a stay in a state.
 
-    What a tenant could cause lowers the score, but does not change the state.
+    What a tenant could cause, and the record of 28 days, lower the score, but do not change the
+    state.
     """
-    proven = proven_evidence(evidence)
-    score, latched = known_score(proven), is_latched(proven)
-    shown = score if len(proven) == len(evidence) else known_score(evidence)
+    proven, stating = proven_evidence(evidence), stating_evidence(evidence)
+    score, latched = known_score(stating), is_latched(stating)
+    most = score if len(stating) == len(proven) else known_score(proven)
+    shown = most if len(proven) == len(evidence) else known_score(evidence)
     after = states.following(
         stay,
         score,
         latched,
         settings,
         now,
-        fact_at=max((w.evidence.observed_at for w in proven if w.weight > 0), default=now),
-        but_for_traces=_but_for_traces(proven) if all_clear else None,
+        fact_at=max((w.evidence.observed_at for w in stating if w.weight > 0), default=now),
+        but_for_traces=_but_for_traces(stating) if all_clear else None,
         restless_until=restless_until,
     )
-    state, since, most = after.state, after.since, score
+    state, since = after.state, after.since
     if is_unknown(evidence):
         shown, most = min(shown, UNKNOWN_SCORE), min(most, UNKNOWN_SCORE)
         if state is State.HEALTHY:
@@ -391,7 +406,7 @@ def assess(
 
 
 def _but_for_traces(evidence: tuple[Weighed, ...]) -> float:
-    return known_score(w for w in evidence if not is_trace(w.evidence))
+    return known_score(w for w in evidence if not is_past(w.evidence))
 
 
 def is_same_health(old: Health, new: Health) -> bool:

@@ -226,6 +226,15 @@ def is_trace(evidence: Evidence) -> bool:
     return evidence.source.endswith(_LATELY)
 
 
+RECORD_SOURCE = "record of 28 days"
+"""The source of what is held against something for how often it failed lately."""
+
+
+def is_past(evidence: Evidence) -> bool:
+    """Whether it is about what is over."""
+    return is_trace(evidence) or evidence.source == RECORD_SOURCE
+
+
 def source_of(evidence: Evidence) -> str:
     """The rule or field that evidence comes from; of a trace, that of the fault that is over."""
     return evidence.source.removesuffix(_LATELY)

@@ -14,7 +14,7 @@ import msgspec
 
 from fettle.api.device_healths import StoredEvidence, StoredReport
 from fettle.api.meta import rfc3339_at, unix_s
-from fettle.health import fading, memory
+from fettle.health import fading, memory, probation
 from fettle.health.fading import Fading, Past, Repair
 from fettle.health.fading_sums import FadingSums, SumKey, sum_key
 from fettle.health.reporters import (
@@ -30,7 +30,16 @@ from fettle.health.reporters import (
 from fettle.health.score import weigh
 from fettle.health.signals.reports import SignalReport, StatedRepair
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId, Weighed
+from fettle.model import (
+    DeviceId,
+    Evidence,
+    EvidenceKind,
+    Family,
+    NodeId,
+    Subject,
+    UnitId,
+    Weighed,
+)
 
 MILD = 0.10
 """The all-clear of something that weighs no more than this does not change a state."""
@@ -50,6 +59,8 @@ class Ledger:
         self._standing, self._events = EvidenceIndex(), EvidenceIndex()
         self._fading = FadingSums()
         self._all_clears: dict[Subject, int] = {}
+        self._faults: dict[Subject, tuple[float, ...]] = {}
+        """When grave faults of the last 28 days were over."""
         self._units: dict[str, set[UnitId]] = defaultdict(set)
         self._changed: set[Subject] = set()
         self._with_trace: set[tuple[Subject, str, Family]] = set()
@@ -132,6 +143,7 @@ class Ledger:
             self._reboots.pop(subject, None)
             self._remediations.pop(subject, None)
             gone |= self._units.pop(subject.node, set())
+            self._forget_faults(subject.node)
         for one in gone:
             self._all_clears.pop(one, None)
             self._fading.forget(one)
@@ -177,6 +189,12 @@ class Ledger:
     def fading(self, subject: Subject, now: float) -> Iterator[Fading]:
         return (one for _, one in self._fading.of(subject, now))
 
+    def faults(self, subjects: Iterable[Subject], now: float) -> tuple[float, ...]:
+        """When distinct grave faults of the last 28 days of something with these names were
+        over."""
+        times = [at for s in subjects if s in self._faults for at in self._faults[s]]
+        return probation.faults(times, now) if times else ()
+
     def all_clears(self, subject: Subject) -> int:
         """How many all-clears that matter there have been about a subject."""
         return self._all_clears.get(subject, 0)
@@ -193,6 +211,9 @@ class Ledger:
         Also forget what reporters that are gone have latched, if nobody follows its subject.
         """
         self._fading.sweep(now)
+        for subject, times in list(self._faults.items()):
+            if not probation.faults(times, now):
+                del self._faults[subject]
         for reporter in list(self._reporters.values()):
             reporter.orphaned = {s for s in reporter.orphaned if self._fading.about(s)}
             for topic, event in list(reporter.events.items()):
@@ -291,6 +312,24 @@ class Ledger:
         if self._fading.replace(subject, sums, now) or starting:
             self._note_change(subject)
         return self._changed
+
+    def adopt_faults(self, subject: Subject, times: Iterable[float], now: float) -> set[Subject]:
+        """The record that another process, or the one before, knew of. Returns the subject if that
+        is news."""
+        before = self._faults.get(subject, ())
+        found = probation.faults((*before, *times), now, memory.CLOCKS_APART_S)
+        if len(found) == len(before):
+            return set()
+        self._faults[subject] = found
+        if len(found) > 1 and isinstance(subject, UnitId):
+            self._units[subject.node].add(subject)
+        return {subject}
+
+    def _forget_faults(self, node: str) -> None:
+        """The node is another one, and so are its devices: drivers name their pools after it."""
+        for subject in list(self._faults):
+            if (subject.pool if isinstance(subject, DeviceId) else subject.node) == node:
+                del self._faults[subject]
 
     def _is_still_a_rule(self, evidence: Evidence) -> bool:
         return evidence.kind is not EvidenceKind.LATCHED or self._rules.may_latch(evidence.source)
@@ -474,6 +513,8 @@ class Ledger:
         if evidence.weight > MILD and evidence.kind is not EvidenceKind.UNKNOWN:
             self._count_all_clear(evidence)
         if evidence.weight > 0.0 and self._is_recovery(evidence):
+            if probation.is_on_record(evidence):
+                self.adopt_faults(evidence.subject, (now,), now)
             row = self._rules.signals["trace"]
             half_life_s = self._rules.half_life_s(evidence.family)
             self._fade(fading.trace(evidence, row.weight, row.cap, half_life_s, now), now)

@@ -122,7 +122,10 @@ def sum_of(stored: StoredEvidence, evidence: Evidence, now: float) -> Fading:
 
 
 def stored_subject(
-    key: Subject, health: Health, evidence: tuple[StoredEvidence, ...]
+    key: Subject,
+    health: Health,
+    evidence: tuple[StoredEvidence, ...],
+    faults: tuple[float, ...] = (),
 ) -> StoredSubject:
     unit = device = None
     if isinstance(key, UnitId):
@@ -137,4 +140,10 @@ def stored_subject(
         state=health.state,
         since=time_of(health.since),
         evidence=evidence,
+        faults=tuple(datetime.fromtimestamp(round(at), UTC) for at in faults),
     )
+
+
+def faults_of(stored: StoredSubject) -> tuple[float, ...]:
+    """When grave faults of the last 28 days were over."""
+    return tuple(unix_s(at, 0.0) for at in stored.faults)

@@ -1,7 +1,8 @@
 """The score: `Π (1 − worst weight of the family)` over all families of evidence.
 
 Unknown evidence lowers a score to 0.75 and no further. Of the traces of past faults only the
-heaviest counts, since a reboot or a repair shows in several families. Evidence with a witness is
+heaviest counts, since a reboot or a repair shows in several families; the record of the last 28
+days is one of them. Evidence with a witness is
 corroborated by other witnesses, within a bound that holds across families too: what tenants could
 cause takes no more than that from the rest of the score.
 """
@@ -9,7 +10,7 @@ cause takes no more than that from the rest of the score.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from fettle.health.fading import is_trace
+from fettle.health.fading import RECORD_SOURCE, is_past
 from fettle.model import UNKNOWN_SCORE, Evidence, EvidenceKind, Family, Weighed
 
 DIGITS = 4
@@ -44,7 +45,7 @@ def known_score(weighed: Iterable[Weighed]) -> float:
         if evidence.witness:
             witnessed[evidence.family, evidence.source].append(one)
         else:
-            of_kind = traces if is_trace(evidence) else worst
+            of_kind = traces if is_past(evidence) else worst
             of_kind[evidence.family] = max(of_kind[evidence.family], one.weight)
     over = [(weight, family) for family, weight in traces.items() if weight > worst[family]]
     if over:
@@ -62,6 +63,13 @@ def known_score(weighed: Iterable[Weighed]) -> float:
 def proven_evidence(weighed: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
     """Evidence that no tenant could have caused."""
     return tuple(one for one in weighed if not one.evidence.witness)
+
+
+def stating_evidence(weighed: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
+    """Evidence that the state follows from: what is proven, but for the record of 28 days."""
+    return tuple(
+        one for one in weighed if not one.evidence.witness and one.evidence.source != RECORD_SOURCE
+    )
 
 
 def _left(worst: Mapping[Family, float]) -> float:

@@ -30,6 +30,11 @@ SHOWN_WITHIN_S = 10.0
 _COLLECTION = kinds.DEVICE_HEALTH.path
 _SEVERITY = {State.UNHEALTHY: 3, State.DEGRADED: 2, State.UNKNOWN: 1, State.HEALTHY: 0}
 
+_DROPPED = (
+    "the API server drops fields that it does not know, or somebody changes what is written: apply "
+    "deploy/crds/ of this version"
+)
+
 log = structlog.get_logger(__name__)
 
 
@@ -79,11 +84,15 @@ class HealthRecords:
         """Write the most urgent; false if that is refused."""
         for name in pending.most_urgent(max(1, round(self._writes_per_s * LOOK_S))):
             try:
-                pending.written(name, await self._write(name, pending.wanted(name)))
+                stored = await self._write(name, pending.wanted(name))
             except ClusterError as error:
                 self._note(str(error))
                 return not isinstance(error, Forbidden | NotServed)
+            pending.written(name, stored)
             self._metrics.wrote_health()
+            if stored is not None and not stored.is_ours:
+                self._note(_DROPPED)
+                return False
             self._note("")
         return True
 

@@ -183,11 +183,11 @@ _SOUND = StoredSubject(state=State.HEALTHY, score=1.0)
 
 
 def _sound(one: StoredSubject) -> StoredSubject:
-    return msgspec.structs.replace(_SOUND, unit=one.unit, device=one.device)
+    return msgspec.structs.replace(_SOUND, unit=one.unit, device=one.device, faults=one.faults)
 
 
 def _is_sound(one: StoredSubject) -> bool:
-    return one.state is State.HEALTHY and not (one.evidence or one.episodes)
+    return one.state is State.HEALTHY and not (one.evidence or one.episodes or one.faults)
 
 
 def _worst_first(one: StoredSubject) -> tuple[int, float, bool, bool, str]:
@@ -224,7 +224,8 @@ def _with_episodes(
             )
         episodes.append(last)
     recent = tuple(e for e in episodes if e.end is None or e.end > at - EPISODES_FOR)
-    return msgspec.structs.replace(one, episodes=recent)
+    faults = tuple(at_ for at_ in one.faults if at_ > at - EPISODES_FOR)
+    return msgspec.structs.replace(one, episodes=recent, faults=faults)
 
 
 def _message(worst_first: Iterable[StoredSubject]) -> str:
@@ -287,4 +288,5 @@ def _limited(one: StoredSubject, evidence: int, more: int) -> StoredSubject:
             for e in sorted(one.evidence, key=_heft, reverse=True)[:evidence]
         ),
         episodes=one.episodes[-more:],
+        faults=one.faults[-more:],
     )
