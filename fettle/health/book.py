@@ -64,7 +64,7 @@ class HealthBook:
         self._rules = rules
         self._ledger = Ledger(rules, settings.orphan_half_life_seconds)
         self._memory: dict[Subject, Remembered] = {}
-        self._swept_at = 0.0
+        self._swept_at = self._looked_at = 0.0
         self._past = Past(
             settings.quiet_half_life_seconds,
             settings.restless_seconds,
@@ -245,6 +245,9 @@ class HealthBook:
         """Keys whose health has changed since their assessment by time alone, or about which
         nothing is left to say."""
         moved: set[Subject] = set()
+        if now < self._looked_at:
+            self._set_back(now)
+        self._looked_at = now
         if not 0 <= now - self._swept_at < SWEEP_EVERY_S:  # the clock may be set back
             self._swept_at = now
             moved |= self._sweep(now)
@@ -259,6 +262,14 @@ class HealthBook:
             else:
                 moved.add(key)
         return moved
+
+    def _set_back(self, now: float) -> None:
+        """The clock was ahead: what it led to is looked at again, and no state began later than
+        now."""
+        for remembered in self._memory.values():
+            remembered.due_at = now
+            if remembered.stay.since > now:
+                remembered.stay = remembered.stay._replace(since=now)
 
     def _sweep(self, now: float) -> set[UnitId]:
         """Forget what has faded, and units that would be the same without it.

@@ -17,6 +17,7 @@ from fettle.api import DeviceHealth, kinds
 from fettle.api.device_healths import NOTHING_KNOWN, DeviceHealthStatus
 from fettle.client import Session, decoded
 from fettle.cluster import Publisher, View
+from fettle.health import CLOCKS_APART_S
 from fettle.model import ClusterError, Forbidden, NotFound, NotServed, State
 from fettle.observing import StewardMetrics
 from fettle.pacing import pause, run_within
@@ -130,6 +131,14 @@ class HealthRecords:
         self.problem = problem
 
 
+def _is_ahead(stored: DeviceHealth | None, now: float) -> bool:
+    """Whether it was stored by a clock that was ahead, so nobody believes it yet."""
+    if stored is None:
+        return False
+    at = stored.status.observed_time
+    return at is not None and at.timestamp() > now + CLOCKS_APART_S
+
+
 _FIELDS = {field.encode_name for field in msgspec.structs.fields(DeviceHealthStatus)}
 
 
@@ -145,9 +154,13 @@ class PendingWrites:
         """Since when each object that we wrote is not shown."""
         self._wanted: dict[str, DeviceHealth | None] = {}
         self.basis = -1
+        self._looked_at = 0.0
 
     def look(self, view: View, changed: Iterable[str] | None, now: float) -> None:
         """Take a view. `changed` are the nodes that differ since the last look; None if all may."""
+        if now < self._looked_at:  # the clock was set back: see `_is_ahead`
+            changed = None
+        self._looked_at = now
         names = {*self._take(view.device_healths), *(view.nodes if changed is None else changed)}
         names.update(self._forget_deleted(now))
         if self.basis != view.basis or names:
@@ -185,7 +198,7 @@ class PendingWrites:
 
     def _compare(self, name: str, wanted: DeviceHealth | None) -> None:
         stored = self._stored.get(name)
-        if is_as_good(stored, wanted):
+        if is_as_good(stored, wanted) and not _is_ahead(stored, self._looked_at):
             self._wanted.pop(name, None)
         else:
             self._wanted[name] = wanted

@@ -35,6 +35,7 @@ from fettle.health import (
     SignalReport,
     SignalRules,
     has_device_status,
+    holds_on_node,
     is_device_refusal,
     report_of_claim,
     report_of_compute_domain,
@@ -83,6 +84,7 @@ class Inventory:
         self._ended: dict[str, str] = {}
         """The UIDs of pods whose refusal says nothing, by key: they had ended before."""
         self._listed: dict[str, set[str]] = {}
+        self._aged_at = 0.0
         self._put: dict[str, Callable[[Any, Any, float], None]] = {
             kinds.DEVICE_HEALTH.name: self._put_device_health,
             kinds.NODE.name: self._put_node,
@@ -176,7 +178,10 @@ class Inventory:
     # -- views out
 
     def age(self, now: float) -> None:
-        """Mark as dirty what time alone has changed."""
+        """Mark as dirty what time alone has changed, also by a clock that was set back."""
+        if now < self._aged_at:
+            self._reports.read_holds_again(now)
+        self._aged_at = now
         self._reports.end_holds(now)
         self._starts.age(now)
         self._nodes.mark_dirty(self._book.changed_by_time(now))
@@ -517,6 +522,17 @@ class Reports:
                 self.of_node(found, now)
             else:
                 self._of_slices(self._devices.slices_of(found), now)
+
+    def read_holds_again(self, now: float) -> None:
+        """The clock was ahead, so a hold may have ended too early."""
+        for node in self._stores.nodes.values():
+            if holds_on_node(node.metadata):
+                self.of_node(node, now)
+            pause()
+        for slice_ in self._stores.of(kinds.SLICE).values():
+            if slice_.metadata.annotations:
+                self._of_slices(self._devices.slices_of(slice_), now)
+            pause()
 
     def renew_holds(self, devices: Set[DeviceId], now: float) -> None:
         """These devices have come or gone, and with them who may hold them: see `_of_its_own`."""
