@@ -176,7 +176,9 @@ class Browse:
             explained = await run_within(None, lambda: explain(name, view, foresight, now))
         except BadInput as error:
             return _json({"error": "; ".join([str(error), *self._unready()])}, error.status)
-        return _json({**explained, "problems": self._unready()})
+        sources = {one["source"] for one in explained["evidence"]}
+        set_aside = [plain_reason(one) for one in self._answers.set_aside() if one.rule in sources]
+        return _json({**explained, "setAside": set_aside, "problems": self._unready()})
 
     async def pods(self, request: web.Request) -> web.Response:
         """Pods with devices that have a node, at most `MOST_PODS`, of `total`. ?at-risk=true: only

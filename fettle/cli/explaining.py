@@ -83,6 +83,8 @@ def _print_health(out: Any, what: str, data: dict[str, Any]) -> None:
     out.print(f"[bold]{escape(what)}[/]  {data['state']} {data['score']:.2f}{proven}{since}")
     for problem in data["problems"]:
         out.print(f"[yellow]{escape(problem)}[/]")
+    for one in data["setAside"]:
+        out.print(f"[bold red]{escape(one['text'])}[/]")
     if data["kept"]:
         out.print(escape(data["kept"]))
     if again := data["healthyAgain"]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +15,10 @@ from tests.controlplane import objects, predictions, waiting
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
-from tests.controlplane.fettle_process import FettleProcess
-from tests.controlplane.fleet import create_dra_node
+from tests.controlplane.fettle_process import REPOSITORY, FettleProcess
+from tests.controlplane.fleet import create_dra_node, create_node
+from tests.controlplane.installed import register_extender
+from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.objects import DRIVER
 from tests.controlplane.predictions import foretold
 
@@ -165,3 +172,85 @@ async def test_another_pod_like_one_that_runs_shares_a_claim_that_it_names(
     await waiting.refused(api, "elsewhere", saying="1 resourceclaim not available on the node")
     await api.create(objects.pod("beside", claims={"gpu": "c"}))
     assert await waiting.bound(api, "beside") == node
+
+
+# One node or device
+
+
+async def told(fettle: FettleProcess, **what: str) -> Any:
+    status, answer = await fettle.browse("/explain", **what)
+    assert status == 200, answer
+    return answer
+
+
+async def printed(fettle: FettleProcess, *arguments: str) -> str:
+    """What `fettle` prints, as people call it."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "fettle", *arguments, "--server", fettle.browse_url),
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    return out.decode()
+
+
+async def test_a_device_says_who_uses_it_and_what_makes_it_healthy_and_that_does(
+    api: Api, fettle: FettleProcess
+) -> None:
+    await api.create(objects.claim("c"))
+    await api.create(objects.pod("trains", claims={"gpu": "c"}))
+    assert await waiting.bound(api, "trains") == "n"
+    lost = objects.gpu_devices(2, taints={0: [objects.taint("gpu.nvidia.com/gpu-lost")]})
+    await api.apply(objects.resource_slice("n", lost, generation=2))
+    name = f"{DRIVER}/n/gpu-0"
+    found = await waiting.wait_until(
+        lambda: told(fettle, device=name), lambda d: d["state"] == "Unhealthy", what="it is lost"
+    )
+    assert found["usedBy"] == ["default/trains"]
+    (awaited,) = found["healthyAgain"]["awaits"]
+    assert awaited["text"].startswith("taint gpu.nvidia.com/gpu-lost is removed (ResourceSlice ")
+    said = await printed(fettle, "explain", "device", "n/gpu-0")
+    assert f"{name}  Unhealthy 0.00" in said
+    assert "Healthy again when this has happened: taint gpu.nvidia.com/gpu-lost is removed" in said
+    assert "used by: default/trains" in said
+    assert f"{name}   0.00  Unhealthy" in await printed(fettle, "explain", "node", "n")
+    near = await printed(fettle, "explain", "device", "n/gpu-O")
+    assert near.startswith("fettle: there is no device 'n/gpu-O'; near: n/gpu-0")
+
+    await api.apply(objects.resource_slice("n", objects.gpu_devices(2), generation=3))
+    well = await waiting.wait_until(
+        lambda: told(fettle, device=name), lambda d: d["state"] == "Healthy", what="it is back"
+    )
+    assert well["healthyAgain"] is None
+
+
+async def test_what_fades_is_healthy_again_when_it_was_told_to_be(
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    tmp_path: Path,
+) -> None:
+    """With half-lives of seconds, since nobody waits for hours."""
+    rules, settings = tmp_path / "rules.yaml", tmp_path / "settings.yaml"
+    rules.write_text("families: [{name: admission, half_life_s: 8, source: impatience}]\n")
+    settings.write_text(f"health: {{rulesFile: {rules}, minDwellSeconds: 3}}\n")
+    await create_node(api, objects.node("gpu-1", 8))
+    fettle = await start_fettle("extender", settings=settings)
+    await register_extender(control_plane, fettle)
+    kubelet.refuse_pods_on("gpu-1")
+    for i in range(2):
+        await api.create(objects.pod(f"p{i}", gpus=1))
+        await waiting.in_phase(api, f"p{i}", "Failed")
+    found = await waiting.wait_until(
+        lambda: told(fettle, node="gpu-1"),
+        lambda n: n["state"] != "Healthy" and "by itself" in n["healthyAgain"]["text"],
+        what="the node is worse",
+    )
+    at = found["healthyAgain"]["at"]
+    assert 5 < at - time.time() < 60
+    await asyncio.sleep(max(0.0, at - 3 - time.time()))
+    assert (await told(fettle, node="gpu-1"))["state"] != "Healthy"
+    await asyncio.sleep(max(0.0, at + 2 - time.time()))
+    assert (await told(fettle, node="gpu-1"))["state"] == "Healthy"

@@ -17,12 +17,16 @@ UUID = "GPU-1a2b3c4d-0000-1111-2222-333344445555"
 
 def explained_node(fleet: Fleet, name: str = "n") -> dict[str, Any]:
     view = fleet.look()
-    return {**explain_node(name, view, fleet.inventory, fleet.now), "problems": []}
+    return {**explain_node(name, view, fleet.inventory, fleet.now), "problems": [], "setAside": []}
 
 
 def explained_device(fleet: Fleet, name: str) -> dict[str, Any]:
     view = fleet.look()
-    return {**explain_device(name, view, fleet.inventory, fleet.now), "problems": []}
+    return {
+        **explain_device(name, view, fleet.inventory, fleet.now),
+        "problems": [],
+        "setAside": [],
+    }
 
 
 def with_conditions(*conditions: Any, **more: Any) -> Any:
