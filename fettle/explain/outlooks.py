@@ -20,11 +20,10 @@ from fettle.explain.finding import find_device, find_node
 from fettle.explain.holds import list_holds
 from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit
 from fettle.explain.users import Users, plain_users
-from fettle.health import LATCHED, RECORD_SOURCE, Awaited, Outlook
+from fettle.health import HOLD_SOURCE, LATCHED, RECORD_SOURCE, Awaited, Outlook
 from fettle.model import (
     DeviceId,
     EvidenceKind,
-    Family,
     Health,
     NodeId,
     PoolRef,
@@ -155,7 +154,7 @@ def all_clear_of(one: Awaited) -> str:
             f"it is said to be mended: nobody reports {evidence.source} any more, so annotate the "
             "node with fettle.dev/repaired, or reboot it"
         )
-    if evidence.family is Family.OPERATOR:
+    if evidence.source == HOLD_SOURCE:
         return f"the hold ends (`fettle release`): {evidence.text}"
     match what:
         case "condition":
@@ -168,6 +167,8 @@ def all_clear_of(one: Awaited) -> str:
             return f"the driver publishes another {name} ({evidence.reporter})"
         case "label" | "annotation":
             return f"{evidence.reporter} no longer has it: {evidence.text}"
+        case "metric":
+            return f"the query of {name} no longer gives it ({evidence.reporter})"
         case "allocatable":
             return f"the device plugin offers all units again ({evidence.text})"
         case "allocatedResourcesStatus":

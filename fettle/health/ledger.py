@@ -313,24 +313,6 @@ class Ledger:
             self._note_change(subject)
         return self._changed
 
-    def adopt_faults(self, subject: Subject, times: Iterable[float], now: float) -> set[Subject]:
-        """The record that another process, or the one before, knew of. Returns the subject if that
-        is news."""
-        before = self._faults.get(subject, ())
-        found = probation.faults((*before, *times), now, memory.CLOCKS_APART_S)
-        if len(found) == len(before):
-            return set()
-        self._faults[subject] = found
-        if len(found) > 1 and isinstance(subject, UnitId):
-            self._units[subject.node].add(subject)
-        return {subject}
-
-    def _forget_faults(self, node: str) -> None:
-        """The node is another one, and so are its devices: drivers name their pools after it."""
-        for subject in list(self._faults):
-            if (subject.pool if isinstance(subject, DeviceId) else subject.node) == node:
-                del self._faults[subject]
-
     def _is_still_a_rule(self, evidence: Evidence) -> bool:
         return evidence.kind is not EvidenceKind.LATCHED or self._rules.may_latch(evidence.source)
 
@@ -395,6 +377,24 @@ class Ledger:
         if rebooted or before != (self._remediations.get(node), report.repairs):
             for subject in (node, *self._units.get(node.node, ())):
                 self._note_change(subject)
+
+    def adopt_faults(self, subject: Subject, times: Iterable[float], now: float) -> set[Subject]:
+        """The record that another process, or the one before, knew of. Returns the subject if that
+        is news."""
+        before = self._faults.get(subject, ())
+        found = probation.faults((*before, *times), now, memory.CLOCKS_APART_S)
+        if len(found) == len(before):
+            return set()
+        self._faults[subject] = found
+        if len(found) > 1 and isinstance(subject, UnitId):
+            self._units[subject.node].add(subject)
+        return {subject}
+
+    def _forget_faults(self, node: str) -> None:
+        """The node is another one, and so are its devices: drivers name their pools after it."""
+        for subject in list(self._faults):
+            if (subject.pool if isinstance(subject, DeviceId) else subject.node) == node:
+                del self._faults[subject]
 
     def recall_repairs(self, node: NodeId) -> tuple[datetime | None, datetime | None]:
         """When a node was last rebooted, and first said to be remediated."""

@@ -216,7 +216,8 @@ async def test_a_device_says_who_uses_it_and_what_makes_it_healthy_and_that_does
     assert "used by: default/trains" in said
     assert f"{name}   0.00  Unhealthy" in await printed(fettle, "explain", "node", "n")
     near = await printed(fettle, "explain", "device", "n/gpu-O")
-    assert near.startswith("fettle: there is no device 'n/gpu-O'; near: n/gpu-0")
+    assert near.startswith("fettle: there is no device 'n/gpu-O'; near: ")
+    assert "n/gpu-0" in near
 
     await api.apply(objects.resource_slice("n", objects.gpu_devices(2), generation=3))
     well = await waiting.wait_until(

@@ -17,7 +17,7 @@ from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.test_memory import define
 
 TENANTS = ("evil-a", "evil-b", "evil-c", "evil-d")
-NODE, GPU_0 = "gpu-1", "gpu.example.com/gpu-1/gpu-0"
+NODE, GPU_0 = "gpu-1", f"{objects.DRIVER}/gpu-1/gpu-0"
 STRICT = {"fettle.dev/policy": "training"}
 LOST: Object = {
     "type": "AcceleratedHardwareReady",
@@ -63,21 +63,15 @@ async def what_the_api_server_refuses(mallory: Api) -> None:
     tainted = objects.resource_slice(
         NODE, objects.gpu_devices(1, taints={0: [objects.taint("gpu.nvidia.com/xid", value="79")]})
     )
-    rule = {
-        "apiVersion": "resource.k8s.io/v1beta2",
-        "kind": "DeviceTaintRule",
-        "metadata": {"name": "mine"},
-        "spec": {
-            "deviceSelector": {"driver": "gpu.example.com"},
-            "taint": {"key": "gaudi.intel.com/unhealthy", "effect": "NoExecute"},
-        },
-    }
+    rule = objects.device_taint_rule(
+        "mine", "gaudi.intel.com/unhealthy", "NoExecute", driver=objects.DRIVER
+    )
     failed = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "GPU is lost"}
     statuses = [
         {"name": "nvidia.com/gpu", "resources": [{"resourceID": "G", "health": "Unhealthy"}]}
     ]
     ill = {"containerStatuses": [{"name": "main", "allocatedResourcesStatus": statuses}]}
-    attempts = [
+    attempts: list[Any] = [
         mallory.patch_status("nodes", NODE, condition, form="strategic"),
         mallory.patch("nodes", NODE, annotated),
         mallory.patch("nodes", NODE, labelled),
@@ -117,7 +111,7 @@ async def ask_for_what_the_driver_cannot_prepare(mallory: Api, api: Api) -> None
     """Its configuration is wrong, so the driver says that the device does not get ready."""
     for namespace in TENANTS:
         await mallory.create(objects.claim("bad", namespace=namespace))
-        result = {"request": "gpu", "driver": "gpu.example.com", "pool": NODE, "device": "gpu-0"}
+        result = {"request": "gpu", "driver": objects.DRIVER, "pool": NODE, "device": "gpu-0"}
         not_ready = {
             "type": "Ready",
             "status": "False",

@@ -15,7 +15,6 @@ from fettle.health.signals.rule_tables import (
     SignalRules,
     load_rules,
     read_row,
-    type_name,
 )
 from fettle.model import Family, SettingsError
 
@@ -55,7 +54,7 @@ def rule_mistakes(text: str, file: str) -> list[RuleMistake]:
     if data is None:
         return []
     if not isinstance(data, dict):
-        problem = f"expected tables, not a {type_name(data)}"
+        problem = f"expected tables, not a {type(data).__name__}"
         return [RuleMistake("", "", problem, f"write tables: {', '.join(TABLES)}")]
     found = list(_in_rows(data))
     if found:
@@ -74,7 +73,7 @@ def _in_rows(data: Mapping[Any, Any]) -> Iterator[RuleMistake]:
             fix = f"write {near[0]}" if near else f"write one of {', '.join(TABLES)}"
             yield RuleMistake(str(table), "", f"unknown table {table!r}", fix)
         elif not isinstance(entries, list):
-            problem = f"expected a list of rows, not a {type_name(entries)}"
+            problem = f"expected a list of rows, not a {type(entries).__name__}"
             yield RuleMistake(table, "", problem, "begin each row with `- name: …`")
         else:
             names: set[str] = set()
@@ -245,7 +244,19 @@ def _never_matched(rules: SignalRules, data: Mapping[str, Any]) -> Iterator[Rule
                 )
 
 
+_MEANING = frozenset(
+    ("name", "source", "family", "weight", "kind", "faulty", "xid", "heartbeat_s", "unknown_counts")
+) | {"format", "provoked", "remediated", "resource", "units"}
+"""Fields that say what a row means, and not what it matches."""
+
+
 def _covers(wide: RuleRow, narrow: RuleRow, fields: Mapping[str, Covers]) -> bool:
-    return all(
+    """A row with any other condition may match less than it seems."""
+    others = (
+        each
+        for each in msgspec.structs.fields(type(wide))
+        if each.encode_name not in _MEANING and each.encode_name not in fields
+    )
+    return all(getattr(wide, each.name) == each.default for each in others) and all(
         covers(getattr(wide, field), getattr(narrow, field)) for field, covers in fields.items()
     )

@@ -214,6 +214,30 @@ class AttributeRow(RuleRow, frozen=True, kw_only=True):
         return fnmatchcase(value, self.value)
 
 
+class AnnotationRow(RuleRow, frozen=True, kw_only=True):
+    """A node annotation. If it is absent or has another value, that is an all-clear.
+
+    - `key`: a regular expression for the whole key. `value`: a pattern.
+    - With `resource`, it is about units of that resource: those that `units`, a regular expression
+      with one group, finds in the value. Each is a UUID, an index or `pci:ADDRESS`.
+    """
+
+    key: str
+    value: str
+    weight: Share
+    family: Family = Family.NODE
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    resource: str = ""
+    units: str = ""
+
+    def __post_init__(self) -> None:
+        _check_foreign("key", self.key.removeprefix("^").replace("\\", ""))
+        _check_pattern("key", self.key)
+        if bool(self.resource) != bool(self.units):
+            raise ValueError("resource and units are needed together")
+        _check_pattern("units", self.units, groups=1 if self.units else 0)
+
+
 class DeviceConditionRow(RuleRow, frozen=True, kw_only=True):
     """A condition of an allocated device (`status.devices` of a claim) and its polarity.
 
@@ -329,30 +353,6 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
         _check_pattern("key", self.key, groups=1 if self.resource else 0)
 
 
-class AnnotationRow(RuleRow, frozen=True, kw_only=True):
-    """A node annotation. If it is absent or has another value, that is an all-clear.
-
-    - `key`: a regular expression for the whole key. `value`: a pattern.
-    - With `resource`, it is about units of that resource: those that `units`, a regular expression
-      with one group, finds in the value. Each is a UUID, an index or `pci:ADDRESS`.
-    """
-
-    key: str
-    value: str
-    weight: Share
-    family: Family = Family.NODE
-    kind: EvidenceKind = EvidenceKind.LEVEL
-    resource: str = ""
-    units: str = ""
-
-    def __post_init__(self) -> None:
-        _check_foreign("key", self.key.removeprefix("^").replace("\\", ""))
-        _check_pattern("key", self.key)
-        if bool(self.resource) != bool(self.units):
-            raise ValueError("resource and units are needed together")
-        _check_pattern("units", self.units, groups=1 if self.units else 0)
-
-
 def _check_foreign(field: str, pattern: str) -> None:
     if pattern.startswith(OWN_PREFIX):
         raise ValueError(
@@ -440,9 +440,9 @@ class SignalRules:
             if not row.is_pattern:
                 self._by_type.setdefault(row.type, []).append(row)
         self._patterns = [row for row in conditions.values() if row.is_pattern]
-        self._labels_by_key = lru_cache(maxsize=4096)(self._match_key)
         self._conditions = lru_cache(maxsize=4096)(self._match_condition)
         self._annotations_by_key = lru_cache(maxsize=4096)(self._match_annotation)
+        self._labels_by_key = lru_cache(maxsize=4096)(self._match_key)
 
     def condition(self, type_: str, reason: str) -> ConditionRow | None:
         """The first row that matches. Rows that name the type come before patterns."""
@@ -480,10 +480,10 @@ class SignalRules:
         what, _, name = source.partition(" ")
         if what == "condition":
             return self.names_condition(name)
-        if what == "label":
-            return name in self.labels
         if what == "annotation":
             return name in self.annotations or name.startswith(OWN_PREFIX)
+        if what == "label":
+            return name in self.labels
         if source.startswith("claim condition "):
             name = source.removeprefix("claim condition ")
             return any(fnmatchcase(name, row.type) for row in self.device_conditions.values())
@@ -506,6 +506,13 @@ class SignalRules:
     def attributes_of(self, driver: str) -> tuple[AttributeRow, ...]:
         """The rows about a driver's attributes."""
         return tuple(r for r in self.attributes.values() if fnmatchcase(driver, r.driver))
+
+    def annotation(self, key: str, value: str) -> AnnotationRow | None:
+        """The first row that matches."""
+        return next((r for r in self._annotations_by_key(key) if fnmatchcase(value, r.value)), None)
+
+    def _match_annotation(self, key: str) -> tuple[AnnotationRow, ...]:
+        return tuple(row for row in self.annotations.values() if re.fullmatch(row.key, key))
 
     def refusal(self, message: str) -> RefusalRow | None:
         """The first row that matches the message of a kubelet's refusal."""
@@ -539,13 +546,6 @@ class SignalRules:
         return not named and any(
             row.may_tell(key) for row in self.vendors.values()
         )
-
-    def annotation(self, key: str, value: str) -> AnnotationRow | None:
-        """The first row that matches."""
-        return next((r for r in self._annotations_by_key(key) if fnmatchcase(value, r.value)), None)
-
-    def _match_annotation(self, key: str) -> tuple[AnnotationRow, ...]:
-        return tuple(row for row in self.annotations.values() if re.fullmatch(row.key, key))
 
     def xid(self, code: str, message: str = "") -> Xid:
         """What an XID means; one without a row is an unknown, mild fault. `message` is what was
@@ -682,7 +682,7 @@ def _read_rows(text: str, where: str) -> Iterator[tuple[str, RuleRow]]:
         return
     if not isinstance(data, dict):
         raise SettingsError(
-            f"{where}: expected tables ({', '.join(TABLES)}), not a {type_name(data)}"
+            f"{where}: expected tables ({', '.join(TABLES)}), not a {_type_name(data)}"
         )
     for table, entries in data.items():
         if table not in TABLES:
@@ -691,7 +691,7 @@ def _read_rows(text: str, where: str) -> Iterator[tuple[str, RuleRow]]:
             )
         if not isinstance(entries, list):
             raise SettingsError(
-                f"{where}: {table}: expected a list of rows, not a {type_name(entries)}"
+                f"{where}: {table}: expected a list of rows, not a {_type_name(entries)}"
             )
         for position, entry in enumerate(entries, start=1):
             yield table, read_row(table, entry, position, where)
@@ -733,5 +733,5 @@ def _check_classes(tables: Mapping[str, Mapping[str, RuleRow]], where: str) -> N
                 )
 
 
-def type_name(value: object) -> str:
+def _type_name(value: object) -> str:
     return "list" if isinstance(value, list) else type(value).__name__
