@@ -46,7 +46,7 @@ def find_device(view: View, given: str) -> FoundDevice:
             found[one.name] = one
         elif not wanted.isdisjoint(parents):
             by_parent[one.name] = one
-        names += (one.name, *forms)
+        names += (one.name, *(form for form in forms if "/" in form))
         pause()
     found = found or by_parent
     if len(found) > 1:

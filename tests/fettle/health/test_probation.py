@@ -127,14 +127,17 @@ def test_it_follows_the_gpu_by_all_its_names_and_counts_a_fault_told_twice_once(
 
 def test_it_never_makes_a_state_worse_and_holds_none() -> None:
     """Beside other light evidence too: the state is as if there were no record."""
-    rows = "signals: [{name: record, weight: 0, source: none}]"
-    without = HealthBook(HealthSettings(), load_rules("rules.yaml", rows))
-    book, scores = a_book(), []
-    gap = node(capacity={"nvidia.com/gpu": "8"}, allocatable={"nvidia.com/gpu": "7"})
+    row = "name: w, type: Warm, faulty: true, family: thermal, weight: 0.05, source: s"
+    warm = f"conditions: [{{{row}}}]"
+    none = "signals: [{name: record, weight: 0, source: none}]"
+    with_record, without_any = (load_rules("r", warm), load_rules("r", f"{warm}\n{none}"))
+    book, without = (HealthBook(HealthSettings(), r) for r in (with_record, without_any))
+    scores = []
     for day in (0, 3, 6, 9):
         for each in (book, without):
             over = fail(each, NOW + day * DAY)
-            tell(each, gap, over + 1)
+            said = report_of_node(node(condition("Warm", "True", at=over)), with_record, over + 1)
+            each.report(said, over + 1)
         for later in (1, HOUR, 3 * HOUR, 9 * HOUR, 40 * HOUR):
             for each in (book, without):
                 each.changed_by_time(over + later)
@@ -142,7 +145,22 @@ def test_it_never_makes_a_state_worse_and_holds_none() -> None:
             assert (one.state, one.since, one.kept) == (other.state, other.since, other.kept)
             assert book.outlook(GPU, over + later).at == without.outlook(GPU, over + later).at
             scores.append((one.score, other.score))
-    assert scores[-1] == (0.91, 0.9221)
+    assert scores[-1][0] < 0.87 < scores[-1][1]
+    at = over + 5 * DAY  # and what fades leaves its state at the same time
+    slow = condition("GpuSmWatch", "True", "x", MESSAGE.format("X"), at=at)
+    for each in (book, without):
+        for there in (node(slow, condition("Warm", "True", at=over)), node()):
+            each.report(report_of_node(there, with_record, at), at)
+            of(each, GPU, at)
+    states = []
+    for minute in range(0, 12 * 60, 5):
+        for each in (book, without):
+            each.changed_by_time(at + 60 * minute)
+        one, other = of(book, GPU, at + 60 * minute), of(without, GPU, at + 60 * minute)
+        assert one.state is other.state
+        states.append(one.state)
+    assert states[0] is not State.HEALTHY
+    assert states[-1] is State.HEALTHY
 
 
 def test_a_restart_keeps_the_record() -> None:

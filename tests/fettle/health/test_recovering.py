@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.config import HealthSettings
-from fettle.health import HealthBook
+from fettle.health import HealthBook, load_rules, report_of_node
 from fettle.health.signals.reports import SignalReport
 from fettle.model import DeviceId, Evidence, EvidenceKind, State, Subject
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
@@ -109,6 +109,26 @@ def test_what_kept_coming_back_is_awaited_until_it_was_quiet() -> None:
     gpu = GPU, (GPU, NODE)
     assert watched(book, at, outlook.at - MINUTE, *gpu) is State.DEGRADED
     assert watched(book, outlook.at - MINUTE, outlook.at + 2, *gpu) is State.HEALTHY
+
+
+def test_a_fault_that_kept_coming_back_is_waited_for_though_its_score_is_well() -> None:
+    rows = (
+        "conditions: [{name: f, type: Flaps, faulty: true, family: link, weight: 0.24, source: s}]"
+    )
+    rules = load_rules("rules.yaml", rows)
+    book, at = HealthBook(HealthSettings(), rules), NOW
+    for i in range(3):
+        for status, after in (("True", 0.0), ("False", MINUTE)):
+            at = NOW + 2 * i * HOUR + after
+            book.report(report_of_node(node(condition("Flaps", status, at=at)), rules, at), at)
+            health = of(book, NODE, at)
+    assert health.state is State.DEGRADED
+    outlook = book.outlook(NODE, at)
+    assert outlook.at == pytest.approx(at + 2 * HOUR, abs=2)
+    here = NODE, (NODE,)
+    assert watched(book, at, outlook.at - MINUTE, *here) is State.DEGRADED
+    assert of(book, NODE, outlook.at - MINUTE).score >= HealthSettings().degraded_until
+    assert watched(book, outlook.at - MINUTE, outlook.at + 2, *here) is State.HEALTHY
 
 
 def test_the_dwell_and_the_hysteresis_are_counted_in() -> None:
