@@ -216,16 +216,27 @@ class HealthBook:
     def _healthy_at(
         self, stay: Stay, subjects: tuple[Subject, ...], over: list[Evidence], now: float
     ) -> float | None:
-        """When a stay ends in Healthy, if this evidence is over now."""
+        """When a stay ends in Healthy, if this evidence is over now, and leaves its traces."""
+        traces = [
+            (trace, self._past_of(trace.evidence.subject, subjects))
+            for trace in self._ledger.foreseen_traces(over, now)
+        ]
+        marks = {(one.evidence.subject, one.evidence.source) for one, _ in traces}
 
         def left(at: float) -> tuple[Weighed, ...]:
-            found = stating_evidence(self._weighed(subjects, at))
-            return tuple(w for w in found if w.evidence not in over)
+            found = (
+                w
+                for w in self._weighed(subjects, at)
+                if w.evidence not in over and (w.evidence.subject, w.evidence.source) not in marks
+            )
+            then = (one.weighed(at, past) for one, past in traces)
+            return stating_evidence((*found, *then))
 
         def foresee(at: float) -> Prospect:
             found = left(at)
-            restless = (one.restless_until(past) for one, past in self._fading(subjects, at))
-            return Prospect(known_score(found), is_latched(found), max(restless, default=-math.inf))
+            fading = (*self._fading(subjects, at), *traces)
+            restless = max((one.restless_until(past) for one, past in fading), default=-math.inf)
+            return Prospect(known_score(found), is_latched(found), restless)
 
         if any(e.weight > MILD and e.kind is not EvidenceKind.UNKNOWN for e in over):
             score, latched, restless_until = foresee(now)

@@ -7,7 +7,8 @@ stood fades, and what was latched stays. Knows nothing of scores and states.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from copy import copy
 from datetime import datetime
 
 import msgspec
@@ -194,6 +195,28 @@ class Ledger:
         over."""
         times = [at for s in subjects if s in self._faults for at in self._faults[s]]
         return probation.faults(times, now) if times else ()
+
+    def foreseen_traces(self, over: Collection[Evidence], now: float) -> list[Fading]:
+        """The traces that there will be if this evidence is over, with those that are there."""
+        found: dict[SumKey, Fading] = {}
+        for one in over:
+            standing = self._standing.of(one.subject).values()
+            still = any(
+                topic_of(e).cause == topic_of(one).cause and e not in over for e in standing
+            )
+            if one.weight > 0.0 and not still and leaves_trace(one):
+                left = self._trace_of(one, now)
+                there = dict(self._fading.of(one.subject, now)).get(sum_key(left))
+                trace = fading.starting(left, now) if there is None else copy(there)
+                if there is not None:
+                    trace.add(left, now)
+                found.setdefault(sum_key(left), trace)
+        return list(found.values())
+
+    def _trace_of(self, cleared: Evidence, now: float) -> Evidence:
+        row = self._rules.signals["trace"]
+        half_life_s = self._rules.half_life_s(cleared.family)
+        return fading.trace(cleared, row.weight, row.cap, half_life_s, now)
 
     def all_clears(self, subject: Subject) -> int:
         """How many all-clears that matter there have been about a subject."""
@@ -515,19 +538,14 @@ class Ledger:
         if evidence.weight > 0.0 and self._is_recovery(evidence):
             if probation.is_on_record(evidence):
                 self.adopt_faults(evidence.subject, (now,), now)
-            row = self._rules.signals["trace"]
-            half_life_s = self._rules.half_life_s(evidence.family)
-            self._fade(fading.trace(evidence, row.weight, row.cap, half_life_s, now), now)
+            self._fade(self._trace_of(evidence, now), now)
 
     def _is_recovery(self, cleared: Evidence) -> bool:
-        """Whether a trace is due: one per recovery, when the last reporter of the fault stops.
-
-        A planned state is not a fault to recover from.
-        """
+        """Whether a trace is due: one per recovery, when the last reporter of the fault stops."""
         cause = (cleared.source, cleared.family)
         mark = (cleared.subject, *cause)
         others = self._standing.of(cleared.subject)
-        if cleared.family is Family.OPERATOR or cleared.planned or mark in self._with_trace:
+        if not leaves_trace(cleared) or mark in self._with_trace:
             return False
         unknown = cleared.kind is EvidenceKind.UNKNOWN
         if any(
@@ -619,6 +637,11 @@ class Ledger:
             self._reporters.pop(reporter.name, None)
         else:
             self._reporters[reporter.name] = reporter
+
+
+def leaves_trace(cleared: Evidence) -> bool:
+    """A planned state is not a fault to recover from."""
+    return cleared.family is not Family.OPERATOR and not cleared.planned
 
 
 REBOOT, REMEDIATION = "a reboot", "the monitor's remediation"

@@ -15,6 +15,8 @@ from tests.fettle.health.test_properties import KEY, SUBJECTS, T0, assess, repor
 
 fades = reports([EvidenceKind.DECAYING])
 anything = reports()
+LOOK_S = 30.0
+"""How often the book is looked at, at most: a change is seen so much late."""
 
 
 def watched(
@@ -28,7 +30,7 @@ def watched(
     now = since
     while now < until:
         due_at = book._memory[key].due_at if key in book._memory else until
-        now = min(until, max(due_at, now + 1.0))
+        now = min(until, max(due_at, now + LOOK_S))
         if key in book.changed_by_time(now):
             book.assess(key, subjects, now)
     return book.assess(key, subjects, until).state
@@ -50,7 +52,7 @@ def test_with_nothing_new_it_is_healthy_again_at_that_time_and_not_a_minute_befo
         return
     if outlook.at - now > 2 * MINUTE:
         assert watched(book, now, outlook.at - MINUTE) is not State.HEALTHY
-    assert watched(book, max(now, outlook.at - MINUTE), outlook.at + 15) is State.HEALTHY
+    assert watched(book, max(now, outlook.at - MINUTE), outlook.at + 3 * LOOK_S) is State.HEALTHY
 
 
 @given(anything, st.lists(waits, max_size=3))
@@ -72,6 +74,43 @@ def test_what_is_awaited_stands_in_the_way_and_only_then_is_anything_awaited(
         book.changed_by_time(ten_years)
         state = assess(book, ten_years).state
     assert (state is State.HEALTHY) is (outlook.awaited == ())
+
+
+@given(anything, st.lists(waits, max_size=2))
+def test_once_what_is_awaited_is_over_it_is_healthy_when_it_was_said_to_be_at_the_earliest(
+    said: list[SignalReport], later: list[float]
+) -> None:
+    book, now = told(said), T0
+    assess(book)
+    for wait in later:
+        now += wait
+        book.changed_by_time(now)
+        assess(book, now)
+    outlook = book.outlook(KEY, now)
+    over = [one.evidence for one in outlook.awaited]
+    if not over:
+        return
+    for report in said:
+        left = tuple(e for e in report.evidence if e not in over)
+        book.report(report._replace(evidence=left, absent_is_clear=True), now)
+    assess(book, now)
+    if outlook.at - now > 2 * MINUTE:
+        assert watched(book, now, outlook.at - MINUTE) is not State.HEALTHY
+    assert watched(book, max(now, outlook.at - MINUTE), outlook.at + 3 * LOOK_S) is State.HEALTHY
+
+
+def test_after_the_third_time_the_all_clear_is_not_enough() -> None:
+    book = a_book()
+    flap(book, [NOW, NOW + 30 * MINUTE])
+    at = NOW + HOUR
+    tell(book, node(condition("GpuNvlinkWatch", "True", "x", MESSAGE.format("X"), at=at)), at)
+    of(book, GPU, at)
+    outlook = book.outlook(GPU, at)
+    assert len(outlook.awaited) == 1
+    assert outlook.at > at + HOUR
+    tell(book, node(condition("GpuNvlinkWatch", "False", "x", at=at)), at)
+    of(book, GPU, at)
+    assert book.outlook(GPU, at).at == pytest.approx(outlook.at, abs=5)
 
 
 def test_a_condition_is_awaited_with_the_status_that_clears_it() -> None:
@@ -108,7 +147,7 @@ def test_what_kept_coming_back_is_awaited_until_it_was_quiet() -> None:
     assert outlook.at >= at + 30 * MINUTE
     gpu = GPU, (GPU, NODE)
     assert watched(book, at, outlook.at - MINUTE, *gpu) is State.DEGRADED
-    assert watched(book, outlook.at - MINUTE, outlook.at + 2, *gpu) is State.HEALTHY
+    assert watched(book, outlook.at - MINUTE, outlook.at + 3 * LOOK_S, *gpu) is State.HEALTHY
 
 
 def test_a_fault_that_kept_coming_back_is_waited_for_though_its_score_is_well() -> None:
@@ -128,7 +167,7 @@ def test_a_fault_that_kept_coming_back_is_waited_for_though_its_score_is_well() 
     here = NODE, (NODE,)
     assert watched(book, at, outlook.at - MINUTE, *here) is State.DEGRADED
     assert of(book, NODE, outlook.at - MINUTE).score >= HealthSettings().degraded_until
-    assert watched(book, outlook.at - MINUTE, outlook.at + 2, *here) is State.HEALTHY
+    assert watched(book, outlook.at - MINUTE, outlook.at + 3 * LOOK_S, *here) is State.HEALTHY
 
 
 def test_the_dwell_and_the_hysteresis_are_counted_in() -> None:
