@@ -202,7 +202,8 @@ class HealthBook:
         standing = [
             one.evidence
             for one in stating_evidence(health.evidence)
-            if one.weight > 0.0 and one.evidence.kind in (EvidenceKind.LATCHED, EvidenceKind.LEVEL)
+            if one.evidence.kind is EvidenceKind.LATCHED
+            or (one.evidence.kind is EvidenceKind.LEVEL and one.weight > 0.0)
         ]
         standing.sort(key=lambda e: e.kind is not EvidenceKind.LATCHED)
         while (at := self._healthy_at(stay, subjects, awaited, now)) is None and standing:
