@@ -543,9 +543,7 @@ class SignalRules:
     def _may_tell(self, key: str) -> bool:
         """Whether a label or annotation of a Node may tell of health, and no row names it."""
         named = self._labels_by_key(key) or self._annotations_by_key(key)
-        return not named and any(
-            row.may_tell(key) for row in self.vendors.values()
-        )
+        return not named and any(row.may_tell(key) for row in self.vendors.values())
 
     def xid(self, code: str, message: str = "") -> Xid:
         """What an XID means; one without a row is an unknown, mild fault. `message` is what was
