@@ -6,7 +6,7 @@ for a moment to load it.
 """
 
 from certs import authority, issuing
-from certs.modes import extender_tls, webhook_tls
+from certs.modes import alerts_tls, extender_tls, webhook_tls
 from certs.secrets import SecretStore
 from certs.serving import CertificateWarnings, ListenerTLS
 
@@ -14,6 +14,7 @@ __all__ = [
     "CertificateWarnings",
     "ListenerTLS",
     "SecretStore",
+    "alerts_tls",
     "authority",
     "extender_tls",
     "issuing",

@@ -78,6 +78,24 @@ async def webhook_tls(
     return await self_signed_webhook(address, settings, session)
 
 
+async def alerts_tls(address: ListenAddress, settings: Settings) -> ListenerTLS:
+    """As `alertmanager.tls` says; plain HTTP without files.
+
+    Raises SettingsError if anybody could call, and CertificateError.
+    """
+    own = settings.alertmanager
+    if not address.loopback and not (own.bearer_token_file or own.tls.client_ca_file):
+        raise SettingsError(
+            f"alertmanager.listen {address} is not loopback: set bearerTokenFile or "
+            "tls.clientCaFile, since whoever may call decides what is called ill"
+        )
+    if own.tls.certificate_file is None:
+        if own.tls.client_ca_file is not None:
+            raise SettingsError("alertmanager.tls.clientCaFile needs certificateFile and keyFile")
+        return ListenerTLS(None)
+    return FileCertificate("alerts", own.tls).tls()
+
+
 async def self_signed_extender(
     address: ListenAddress,
     settings: Settings,

@@ -37,6 +37,7 @@ from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, 
 from fettle.api.device_healths import DeviceHealth
 from fettle.api.policies import DevicePolicy
 from fettle.api.salvage import Pools, complete_node, node_and_pools
+from fettle.api.samples import Finding, Measured, Sample, Unmeasured
 from fettle.api.workloads import workload_of
 
 __all__ = [
@@ -47,13 +48,17 @@ __all__ = [
     "Contact",
     "DeviceHealth",
     "DevicePolicy",
+    "Finding",
     "Gone",
     "ListEnded",
     "ListStarted",
     "Lost",
+    "Measured",
     "Pools",
     "Put",
+    "Sample",
     "Sink",
+    "Unmeasured",
     "Unserved",
     "admission",
     "bad_object",

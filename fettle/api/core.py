@@ -41,11 +41,16 @@ class NodeSystemInfo(Wire, frozen=True, kw_only=True):
     kubelet_version: str = ""
 
 
+class NodeAddress(Wire, frozen=True, kw_only=True):
+    address: str = ""
+
+
 class NodeStatus(Wire, frozen=True, kw_only=True):
     capacity: Quantities | None = None
     allocatable: Quantities | None = None
     conditions: tuple[Condition, ...] | None = None
     node_info: NodeSystemInfo | None = None
+    addresses: tuple[NodeAddress, ...] | None = None
 
 
 class Node(Wire, frozen=True, kw_only=True):

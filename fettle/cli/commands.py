@@ -213,6 +213,17 @@ _OPERATOR = click.option(
 
 
 @main.command()
+@click.option("--prometheus", is_flag=True, required=True, help="As alerting rules of Prometheus.")
+@click.option("--settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
+def rules(prometheus: bool, settings: Path | None) -> None:
+    """Print the rules about metrics, for Prometheus to evaluate and Alertmanager to send back."""
+    from fettle.cli import alerting
+
+    assert prometheus
+    click.echo(alerting.rules_file(settings), nl=False)
+
+
+@main.command()
 @click.argument("where", metavar="NODE[/DEVICE]")
 @click.option("--reason", required=True, help="Why, for whoever finds the hold.")
 @click.option(

@@ -1,5 +1,5 @@
-"""The only code that talks to the API server: connection, session, reflector, leader election,
-Events, discovery. It judges no health and does not decide what to write.
+"""The only code that talks to the API server and to Prometheus: connection, session, reflector,
+leader election, Events, discovery, queries. It judges no health and does not decide what to write.
 """
 
 from fettle.client.discovery import (
@@ -10,15 +10,19 @@ from fettle.client.discovery import (
 )
 from fettle.client.event_recorder import Event, EventRecorder, Regarding
 from fettle.client.key_files import key_file
-from fettle.client.leader_election import identity, lead
+from fettle.client.leader_election import LeaseLook, identity, lead
+from fettle.client.prometheus import Answer, Prometheus
 from fettle.client.reflector import Reflector
 from fettle.client.responses import decoded
 from fettle.client.session import Session
 from fettle.client.watch_streams import Streams
 
 __all__ = [
+    "Answer",
     "Event",
     "EventRecorder",
+    "LeaseLook",
+    "Prometheus",
     "Reflector",
     "Regarding",
     "ServedKind",

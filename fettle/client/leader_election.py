@@ -91,6 +91,28 @@ def read_lease(body: bytes) -> Lease:
     return lease | {"spec": spec}
 
 
+class LeaseLook:
+    """Whether somebody holds a lease, for a process that does not stand for election."""
+
+    def __init__(self, session: Session, namespace: str, name: str, duration_s: float) -> None:
+        self._session = session
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+        self._duration_s = duration_s
+        self._seen: Spec = {}
+        self._seen_at = 0.0
+
+    async def is_held(self) -> bool:
+        """Look. A lease that cannot be read is held by nobody that we could rely on."""
+        now = asyncio.get_running_loop().time()
+        try:
+            spec = read_lease(await self._session.get(self._path))["spec"]
+        except (ClusterError, ValueError):
+            return False
+        if spec != self._seen:
+            self._seen, self._seen_at = spec, now
+        return bool(spec.get("holderIdentity")) and now - self._seen_at < self._duration_s
+
+
 class LeaderElector:
     """One replica's view of the lease: its spec as last seen, and when that changed by our clock.
 

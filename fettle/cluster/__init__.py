@@ -13,6 +13,7 @@ from fettle.cluster.inventory.fingerprints import (
     attributes_read,
 )
 from fettle.cluster.inventory.inventory import Inventory
+from fettle.cluster.inventory.measuring import Measuring
 from fettle.cluster.inventory.stores import changed_keys
 from fettle.cluster.inventory.unit_counts import whole_device
 from fettle.cluster.view import EMPTY, NodeView, PluginView, Publisher, SourceStatus, UnitView, View
@@ -23,6 +24,7 @@ __all__ = [
     "Attribute",
     "AttributeFingerprints",
     "Inventory",
+    "Measuring",
     "NodeView",
     "PluginView",
     "Publisher",

@@ -3,10 +3,12 @@
 from fettle.config.addresses import ListenAddress
 from fettle.config.files import load_settings, parse_yaml
 from fettle.config.settings import (
+    AlertmanagerSettings,
     BreakerSettings,
     ExtenderSettings,
     HealthSettings,
     LintSettings,
+    PrometheusSettings,
     Settings,
     StewardSettings,
     TLSSettings,
@@ -15,11 +17,13 @@ from fettle.config.settings import (
 )
 
 __all__ = [
+    "AlertmanagerSettings",
     "BreakerSettings",
     "ExtenderSettings",
     "HealthSettings",
     "LintSettings",
     "ListenAddress",
+    "PrometheusSettings",
     "Settings",
     "StewardSettings",
     "TLSSettings",

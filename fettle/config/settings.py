@@ -7,6 +7,7 @@ each setting is its entry there. `fettle/config/files.py` reads the settings fro
 import re
 from math import inf
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -28,6 +29,7 @@ _POLICY_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")
 """What the API server accepts as an object name and as the value of a namespace's label."""
 _SCHEDULER_NAME = re.compile(r"\S{1,253}")
 """Neither the API server nor kube-scheduler requires more."""
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LONGEST_LABEL, _LONGEST_NAME = 63, 253
 BOOKMARKS_S = 60.0
@@ -394,6 +396,121 @@ class StewardSettings(SettingsSection, frozen=True, kw_only=True):
         _check_name("steward: wakePod", self.wake_pod)
 
 
+class PrometheusSettings(SettingsSection, frozen=True, kw_only=True):
+    """Metrics as evidence: a Prometheus, or what answers as one, is asked by the rules of the table
+    `metrics`. Off without a `url`."""
+
+    url: str = ""
+    """Its address, such as `http://prometheus.monitoring:9090`. `/api/v1/query` is added."""
+    interval_seconds: float = 30.0
+    """How often it is asked. A fault that it shows counts at most so much later."""
+    timeout_seconds: float = 10.0
+    """How long one query may take."""
+    max_mebibytes: int = 32
+    """The largest answer to one query. 40,000 series take about 12."""
+    exporter_namespaces: tuple[str, ...] = (
+        "gpu-operator",
+        "nvidia-gpu-operator",
+        "dcgm-exporter",
+        "kube-amd-gpu",
+        "amd-gpu-operator",
+        "monitoring",
+        "prometheus",
+        "observability",
+        "openshift-monitoring",
+        "gke-managed-system",
+        "amazon-cloudwatch",
+        "kube-system",
+    )
+    """The namespaces (the label `namespace`) of exporters; patterns such as `gpu-*`. What series of
+    other namespaces say is the word of those: it lowers scores, within bounds, and refuses nothing.
+    Series without that label count in full."""
+    bearer_token_file: str = ""
+    """A file with a bearer token. Files with credentials are read again in each round."""
+    username_file: str = ""
+    """A file with the user's name, for basic authentication."""
+    password_file: str = ""
+    """A file with that user's password."""
+    certificate_file: str = ""
+    """Our client certificate (PEM), for mTLS."""
+    key_file: str = ""
+    """The key of that certificate."""
+    ca_file: str = ""
+    """Certificates (PEM) to trust the server by, instead of the system's."""
+    headers: dict[str, str] = {}
+    """Further headers of each request, such as `X-Scope-OrgID`."""
+
+    def __post_init__(self) -> None:
+        for setting, must in self._rules():
+            _check("prometheus", setting, must)
+
+    def _rules(self) -> tuple[tuple[bool, str], ...]:
+        parts = urlsplit(self.url)
+        return (
+            (
+                not self.url or (parts.scheme in ("http", "https") and bool(parts.hostname)),
+                f"url {self.url[:_LONGEST_NAME]!r} must be such as http://prometheus:9090",
+            ),
+            (
+                not (parts.username or parts.password),
+                "url must hold no credentials; name usernameFile and passwordFile",
+            ),
+            (not parts.query and not parts.fragment, "url must end with a path, if any"),
+            (1 <= self.interval_seconds <= 3600, "intervalSeconds must be 1 s to an hour"),
+            (0 < self.timeout_seconds <= 300, "timeoutSeconds must be more than 0, at most 300"),
+            (1 <= self.max_mebibytes <= 512, "maxMebibytes must be 1 to 512"),
+            (
+                bool(self.username_file) == bool(self.password_file),
+                "usernameFile and passwordFile are needed together",
+            ),
+            (
+                not (self.bearer_token_file and self.username_file),
+                "bearerTokenFile and usernameFile are mutually exclusive",
+            ),
+            (
+                bool(self.certificate_file) == bool(self.key_file),
+                "certificateFile and keyFile are needed together",
+            ),
+            (
+                all(_HEADER.fullmatch(n) and v.isprintable() for n, v in self.headers.items()),
+                "headers must be names of headers and printable text",
+            ),
+            (
+                not any(name.lower() == "authorization" for name in self.headers),
+                "headers must not hold credentials; name bearerTokenFile",
+            ),
+        )
+
+
+class AlertmanagerSettings(SettingsSection, frozen=True, kw_only=True):
+    """Alerts as evidence: a listener for Alertmanager's webhook (`POST /alerts`). Off without
+    `listen`."""
+
+    listen: str = ""
+    """Where to listen, such as `:8094`."""
+    bearer_token_file: str = ""
+    """A file with the token that Alertmanager must present. Off loopback, this or
+    `tls.clientCaFile` is needed."""
+    tls: TLSSettings = TLSSettings()
+    """TLS files. `tls.clientCaFile` says who may call."""
+    stale_after_seconds: float = 21600.0
+    """An alert that is neither repeated nor resolved for so long fades. It must be longer than
+    Alertmanager's `repeat_interval` (4 hours by default)."""
+
+    def __post_init__(self) -> None:
+        self.tls.check("alertmanager", "files")
+        _check(
+            "alertmanager",
+            not self.listen or self.listen.rpartition(":")[2].isdecimal(),
+            f"listen {self.listen[:_LONGEST_NAME]!r} must be HOST:PORT, such as :8094",
+        )
+        _check(
+            "alertmanager",
+            60 <= self.stale_after_seconds < inf,
+            "staleAfterSeconds must be at least 60",
+        )
+
+
 class Settings(SettingsSection, frozen=True, kw_only=True):
     """All settings. Each has a default, so the file may be empty or missing."""
 
@@ -418,6 +535,8 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
     lint: LintSettings = LintSettings()
     records: RecordSettings = RecordSettings()
     steward: StewardSettings = StewardSettings()
+    prometheus: PrometheusSettings = PrometheusSettings()
+    alertmanager: AlertmanagerSettings = AlertmanagerSettings()
 
     def __post_init__(self) -> None:
         if self.namespace is not None:

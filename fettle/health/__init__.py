@@ -9,7 +9,7 @@ from fettle.health.fading import LATCHED, RECORD_SOURCE, source_of
 from fettle.health.memory import CLOCKS_APART_S
 from fettle.health.recovering import Awaited, Outlook
 from fettle.health.score import DIGITS, known_score, proven_evidence
-from fettle.health.signals import gpu_names
+from fettle.health.signals import gpu_names, metrics
 from fettle.health.signals.claims import has_device_status, report_of_claim
 from fettle.health.signals.compute_domains import report_of_compute_domain
 from fettle.health.signals.holds import (
@@ -73,6 +73,7 @@ __all__ = [
     "is_rules_file",
     "known_score",
     "load_rules",
+    "metrics",
     "name_of_held",
     "one_line",
     "proven_evidence",

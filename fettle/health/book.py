@@ -8,7 +8,7 @@ the answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from datetime import datetime
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from fettle.health import memory, probation, states
 from fettle.health.fading import Fading, Past, is_past
 from fettle.health.ledger import MILD, Ledger
 from fettle.health.recovering import Awaited, Outlook, Prospect, healthy_at
+from fettle.health.reporters import EvidenceTopic
 from fettle.health.score import (
     DIGITS,
     is_held,
@@ -97,6 +98,34 @@ class HealthBook:
         if gone:
             for key in [k for k, m in self._memory.items() if not gone.isdisjoint(m.subjects)]:
                 del self._memory[key]
+
+    # -- metrics
+
+    def polls(self, polls: bool) -> None:
+        """Whether this process asks for metrics itself, from now on. If not, it follows what
+        another stores of them."""
+        self._ledger.polls = polls
+
+    def polled_on(self, node: str) -> list[str]:
+        """The reporters of metrics that say something of one node."""
+        return self._ledger.polled_on(node)
+
+    def polled(self) -> Mapping[str, Set[str]]:
+        """By rule, the reporters of metrics that say something, or did lately."""
+        return self._ledger.polled()
+
+    def unmeasured(self, node: str, named: Set[Subject], now: float) -> set[Subject]:
+        """The one that asks for metrics has stored all that they say on this node: nothing of what
+        is not `named`. Returns the subjects whose evidence changed."""
+        return self._ledger.unmeasured(node, named, now)
+
+    def told(self, reporter: str) -> set[Subject]:
+        """What a reporter said something of, and no all-clear since."""
+        return self._ledger.told(reporter)
+
+    def standing(self, reporter: str) -> Mapping[EvidenceTopic, Evidence]:
+        """What a reporter says stands."""
+        return self._ledger.standing(reporter)
 
     # -- memory, out and in
 

@@ -7,7 +7,7 @@ stood fades, and what was latched stays. Knows nothing of scores and states.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from datetime import datetime
 
@@ -29,6 +29,7 @@ from fettle.health.reporters import (
     topic_of,
 )
 from fettle.health.score import weigh
+from fettle.health.signals.metrics import is_polled, rule_and_node
 from fettle.health.signals.reports import SignalReport, StatedRepair
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import (
@@ -73,6 +74,11 @@ class Ledger:
         self._reboots: dict[NodeId, float] = {}
         self._remediations: dict[NodeId, float] = {}
         """When we first heard that a monitor's remediation of the node had succeeded."""
+        self._polled: dict[str, set[str]] = defaultdict(set)
+        """By rule, reporters that only the process that asks for metrics hears. The others follow
+        it."""
+        self.polls = False
+        """Whether this process asks for metrics itself."""
         self._unheard: set[str] = set()
         """Reporters of what was remembered, which may be gone meanwhile."""
 
@@ -116,6 +122,8 @@ class Ledger:
         self._keep(reporter)
         for repair in report.repairs:
             self._end_unreported(repair, now)
+        if rebooted and report.node is not None:
+            self._end_unmeasured(report.node.node, now)
         return self._changed
 
     def vanish(self, name: str, now: float) -> set[Subject]:
@@ -317,6 +325,9 @@ class Ledger:
         what stood: the objects that said so are read next, and `heard_all` ends what nobody says.
         """
         self._begin(now)
+        stored = tuple(stored)
+        if not starting and not self.polls:
+            self._follow(subject, stored, now)
         noted_at = self._noted_at.get(subject)
         if noted_at is not None and (starting or noted_at >= observed_at):
             return self._changed
@@ -336,6 +347,60 @@ class Ledger:
             self._note_change(subject)
         return self._changed
 
+    def _follow(self, subject: Subject, stored: Iterable[StoredEvidence], now: float) -> None:
+        """What metrics say stands is the word of the one that asks for them, and over by it."""
+        said: dict[tuple[str, EvidenceTopic], StoredEvidence] = {}
+        for one in stored:
+            if one.reports and not memory.is_fading(one) and memory.is_possible(one, now):
+                evidence = memory.evidence_of(one, subject)
+                if is_polled(evidence.reporter):
+                    said[evidence.reporter, topic_of(evidence)] = one
+        for name, topic in [key for key in self._standing.of(subject) if is_polled(key[0])]:
+            if (name, topic) not in said:
+                reporter = self._reporters[name]
+                ended = self._withdraw(reporter, topic)
+                self._keep(reporter)
+                if ended is not None and ended.weight > MILD:
+                    self._count_all_clear(ended)
+                self._note_change(subject)
+        for (name, topic), one in said.items():
+            evidence = memory.evidence_of(one, subject)
+            before = self._standing.of(subject).get((name, topic))
+            if before is None or not is_same_evidence(before, evidence):
+                self._adopt_standing(one, evidence, topic)
+                self._note_change(subject)
+
+    def unmeasured(self, node: str, named: Set[Subject], now: float) -> set[Subject]:
+        """Whoever asks for metrics stored all that they say on a node: nothing but of those that
+        are `named`."""
+        self._begin(now)
+        if not self.polls:
+            said = [self._reporters[name] for name in self.polled_on(node)]
+            for subject in {topic.subject for each in said for topic in each.standing} - named:
+                self._follow(subject, (), now)
+        return self._changed
+
+    def polled_on(self, node: str) -> list[str]:
+        """The reporters of metrics on one node."""
+        ends = f" on {node}"
+        return [name for known in self._polled.values() for name in known if name.endswith(ends)]
+
+    def polled(self) -> Mapping[str, Set[str]]:
+        """By rule, the reporters of metrics of which something stands or has been left."""
+        return self._polled
+
+    def told(self, name: str) -> set[Subject]:
+        """What a reporter said something of, and no all-clear since."""
+        reporter = self._reporters.get(name)
+        if reporter is None:
+            return set()
+        return {topic.subject for topic in (*reporter.standing, *reporter.orphaned)}
+
+    def standing(self, name: str) -> Mapping[EvidenceTopic, Evidence]:
+        """What a reporter says stands."""
+        reporter = self._reporters.get(name)
+        return reporter.standing if reporter is not None else {}
+
     def _is_still_a_rule(self, evidence: Evidence) -> bool:
         return evidence.kind is not EvidenceKind.LATCHED or self._rules.may_latch(evidence.source)
 
@@ -346,7 +411,9 @@ class Ledger:
         reporter.absent_is_clear, reporter.gone = stored.silence_clears, stored.gone
         reporter.standing[topic] = evidence
         self._standing.put(reporter, topic, evidence)
-        if not stored.gone:
+        if is_polled(reporter.name):
+            self._polled[rule_and_node(reporter.name)[0]].add(reporter.name)
+        elif not stored.gone:
             self._unheard.add(reporter.name)
 
     def _adopt_report(
@@ -444,6 +511,15 @@ class Ledger:
                     self._keep(reporter)
             for one in self._fading.pop_unreported(subject, repair.at):
                 self._after_clear(one.evidence, now)
+
+    def _end_unmeasured(self, node: str, now: float) -> None:
+        """A reboot ends what metrics latched, if it mends that and they do not show it any more."""
+        for reporter in [self._reporters[name] for name in self.polled_on(node)]:
+            for topic, evidence in reporter.by_weight():
+                is_mended = topic.family in self._mended_by_reboot
+                if is_mended and evidence.text.endswith(fading.LATCHED):
+                    self._clear(reporter, topic, now)
+            self._keep(reporter)
 
     # -- one piece of evidence
 
@@ -637,6 +713,9 @@ class Ledger:
             self._reporters.pop(reporter.name, None)
         else:
             self._reporters[reporter.name] = reporter
+        if is_polled(reporter.name):
+            of_rule = self._polled[rule_and_node(reporter.name)[0]]
+            (of_rule.discard if reporter.is_over() else of_rule.add)(reporter.name)
 
 
 def leaves_trace(cleared: Evidence) -> bool:

@@ -119,6 +119,8 @@ def is_same_evidence(one: Evidence, other: Evidence) -> bool:
 
 def settles(report: SignalReport, about: EvidenceTopic) -> bool:
     """Whether it is over if the report no longer mentions it."""
+    if about.subject in report.silent:
+        return False
     return (
         report.absent_is_clear
         or about.source in report.settled

@@ -7,6 +7,7 @@
     ├── CertificateError     a key or certificate is missing, unreadable or does not match
     │   └── AuthorityError   the Secret that holds our authority cannot be used, until it is mended
     ├── WorkerError          a worker process cannot be started, or died
+    ├── PrometheusError      Prometheus refused a query, or cannot be reached
     └── ClusterError         the API server
         ├── Unreachable      no answer, or a 5xx
         │   └── Silent       a stream that said nothing for too long
@@ -61,6 +62,18 @@ class AuthorityError(CertificateError):
 
 class WorkerError(FettleError):
     """A worker process cannot be started, or died."""
+
+
+class PrometheusError(FettleError):
+    """Prometheus refused a query, or gave no answer that can be used.
+
+    `reason` is one word for metrics. `whole`: other queries would fare no better now.
+    """
+
+    def __init__(self, message: str, *, reason: str, whole: bool = False) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.whole = whole
 
 
 class ClusterError(FettleError):

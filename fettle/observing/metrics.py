@@ -234,6 +234,66 @@ class StewardMetrics:
         self._healths.inc()
 
 
+_POLL_FAILURES = (
+    "unreachable",
+    "timeout",
+    "unavailable",
+    "credentials",
+    "redirect",
+    "not_prometheus",
+    "query",
+    "too_large",
+    "partial",
+)
+
+
+class PrometheusMetrics:
+    """How metrics are asked for: `Poller` counts here. All zero where another replica asks."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._rounds = Counter(
+            "fettle_prometheus_rounds",
+            "Rounds of queries to Prometheus by result (complete, incomplete).",
+            ["result"],
+            registry=registry,
+        )
+        self._failures = Counter(
+            "fettle_prometheus_failures",
+            f"Queries without a full answer by reason ({', '.join(_POLL_FAILURES)}).",
+            ["reason"],
+            registry=registry,
+        )
+        self._samples = Counter(
+            "fettle_prometheus_samples",
+            "Samples read by what they are (firing, odd: without a usable number).",
+            ["kind"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "fettle_prometheus_round_seconds",
+            "Time of a round, waiting for Prometheus included.",
+            buckets=(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+            registry=registry,
+        )
+        for result in ("complete", "incomplete"):
+            self._rounds.labels(result)
+        for reason in _POLL_FAILURES:
+            self._failures.labels(reason)
+        for kind in ("firing", "odd"):
+            self._samples.labels(kind)
+
+    def round_ended(self, seconds: float, *, complete: bool) -> None:
+        self._rounds.labels("complete" if complete else "incomplete").inc()
+        self._seconds.observe(seconds)
+
+    def failed(self, reason: str) -> None:
+        self._failures.labels(reason).inc()
+
+    def read(self, samples: int, odd: int) -> None:
+        self._samples.labels("firing").inc(samples)
+        self._samples.labels("odd").inc(odd)
+
+
 class CertificateMetrics:
     """When certificates of listeners and their client CAs expire; none for plain HTTP."""
 

@@ -44,6 +44,11 @@ class Listener(ABC):
     shares_port = True
     """Whether another process of the same user may listen there, too, as a successor does."""
 
+    @property
+    def set_by(self) -> str:
+        """What sets its address."""
+        return "alertmanager.listen" if self.name == "alerts" else f"--{self.name}-listen"
+
     def __init__(self, name: str, address: ListenAddress, context: ssl.SSLContext | None) -> None:
         self.name = name
         self.address = address
@@ -59,7 +64,7 @@ class Listener(ABC):
             await self.stop()
             raise SettingsError(
                 f"cannot listen on {self.address} for the {self.name} listener: "
-                f"{_reason(error).lower()}; set another address with --{self.name}-listen"
+                f"{_reason(error).lower()}; set another address with {self.set_by}"
             ) from error
         scheme = "http" if self.context is None else "https"
         bound = [ListenAddress(*each.getsockname()[:2]) for each in self.sockets]

@@ -16,7 +16,7 @@ import structlog
 import uvloop
 from aiohttp import web
 
-from certs import ListenerTLS, extender_tls, webhook_tls
+from certs import ListenerTLS, alerts_tls, extender_tls, webhook_tls
 from extender import (
     AlwaysFresh,
     Browse,
@@ -26,13 +26,13 @@ from extender import (
     make_connections,
 )
 from fettle.api import core
-from fettle.api.kinds import EVENT, WireObject, read_with
+from fettle.api.kinds import DEVICE_HEALTH, EVENT, WireObject, read_with
 from fettle.cel import SelectorEngine
-from fettle.client import EventRecorder, Session, follow_server_version, identity
+from fettle.client import EventRecorder, LeaseLook, Session, follow_server_version, identity
 from fettle.cluster import Inventory, Publisher, readiness
-from fettle.cluster.feeds import ClusterFeed, FeedFreshness, SnapshotFeed, Writer
+from fettle.cluster.feeds import Alerts, ClusterFeed, FeedFreshness, Poller, SnapshotFeed, Writer
 from fettle.config import ListenAddress, Settings, load_settings
-from fettle.health import HealthBook, SignalRules, load_rules
+from fettle.health import HealthBook, SignalRules, load_rules, metrics
 from fettle.lint import Linter, check_settings, configured_drivers
 from fettle.model import Mode, NoCluster
 from fettle.observing import (
@@ -43,6 +43,7 @@ from fettle.observing import (
     OverlookedMetrics,
     PolicyMetrics,
     PredictionMetrics,
+    PrometheusMetrics,
     ReloadMetrics,
     RiskMetrics,
     SelectorMetrics,
@@ -217,8 +218,15 @@ class Runtime:
             self._tasks.open("webhook", opening)
             stored = StoredPolicyRules(self._publisher, self._registry)
             self._tasks.keep("stored policies", stored.run())
+        steward = None
         if "steward" in options.roles:
-            self._start_steward(source, answers, inventory, at_risk, refusals)
+            steward = self._start_steward(source, answers, inventory, at_risk, refusals)
+        turn = self._polling_turn(source, steward)
+        if settings.prometheus.url:
+            poller = self._make_poller(rule_table, writer, inventory)
+            self._tasks.keep("metrics", poller.keep(turn))
+        if settings.alertmanager.listen:
+            self._open_alerts(rule_table, writer, inventory, turn)
         self._readiness.opening = ""
         self._prepare_succession()
 
@@ -288,8 +296,14 @@ class Runtime:
         self, rule_table: SignalRules, answers: Answers, refusals: OwnerRefusals
     ) -> Inventory:
         book = HealthBook(self._settings.health, rule_table)
-        features = answers.profile.features
-        return Inventory(book, rule_table, features, on_failed_start=refusals.does_not_start)
+        return Inventory(
+            book,
+            rule_table,
+            answers.profile.features,
+            on_failed_start=refusals.does_not_start,
+            prometheus=self._settings.prometheus,
+            alerts=bool(self._settings.alertmanager.listen),
+        )
 
     def _make_writer(
         self, inventory: Inventory, on_put: Collection[Callable[[WireObject], None]]
@@ -301,6 +315,56 @@ class Runtime:
             on_put=on_put,
             on_view=(log_health_changes,),
         )
+
+    def _make_poller(self, rule_table: SignalRules, writer: Writer, inventory: Inventory) -> Poller:
+        poller = Poller(
+            self._settings.prometheus,
+            metrics.queries(rule_table),
+            writer.find,
+            self._publisher,
+            inventory.measuring,
+            PrometheusMetrics(self._registry),
+        )
+        self._readiness.notes.append(poller.notes)
+        return poller
+
+    def _open_alerts(
+        self,
+        rule_table: SignalRules,
+        writer: Writer,
+        inventory: Inventory,
+        turn: Callable[[], Awaitable[bool]],
+    ) -> None:
+        settings = self._settings.alertmanager
+        address = ListenAddress.parse(settings.listen, "alertmanager.listen")
+        alerts = Alerts(settings, rule_table, writer.find, inventory.measuring, turn)
+        self._readiness.notes.append(alerts.notes)
+        opening = self._listeners.open_with_certificate(
+            "alerts",
+            partial(alerts_tls, address, self._settings),
+            lambda context: AppListener("alerts", address, context, alerts.make_app()),
+        )
+        self._tasks.open("alerts", opening)
+        self._tasks.keep("turn of alerts", alerts.keep())
+
+    def _polling_turn(
+        self, source: _Source, steward: Steward | None
+    ) -> Callable[[], Awaitable[bool]]:
+        """Whether it is this process that asks for metrics: the leader, whom the others follow
+        through what it stores; every process where there is no leader, or nothing is stored."""
+        session, settings = source.session, self._settings.steward
+        look = None
+        if session is not None:
+            namespace = self._settings.namespace or session.namespace
+            look = LeaseLook(session, namespace, settings.lease, settings.lease_seconds)
+
+        async def is_ours() -> bool:
+            stored = self._publisher.view.served.get(DEVICE_HEALTH.name)
+            if look is None or not stored or not settings.health_writes_per_second:
+                return True
+            return (steward is not None and steward.leads) or not await look.is_held()
+
+        return is_ours
 
     def _keep_answers_current(self, source: _Source, writer: Writer, answers: Answers) -> None:
         self._readiness.notes.append(answers.allocator_notes)
@@ -472,11 +536,11 @@ class Runtime:
         inventory: Inventory,
         at_risk: AtRisk,
         refusals: OwnerRefusals,
-    ) -> None:
+    ) -> Steward | None:
         session = source.session
         if session is None:
             _LOG.info("the steward has nothing to write to when a snapshot is served")
-            return
+            return None
         metrics = StewardMetrics(self._registry)
         events = EventRecorder(session, STEWARD, identity(), metrics.recorded)
         healths = HealthRecords(
@@ -513,6 +577,7 @@ class Runtime:
             ],
         )
         self._tasks.keep("steward", steward.run(), early=True)
+        return steward
 
     def _waking(
         self, session: Session, namespace: str, answers: Answers, metrics: StewardMetrics

@@ -33,6 +33,7 @@ class Steward:
         self._settings = settings
         self._metrics = metrics
         self._keeping = keeping
+        self.leads = False
 
     async def run(self) -> None:
         """Never returns: stands for election, and works while leading."""
@@ -47,7 +48,11 @@ class Steward:
 
     async def work(self) -> None:
         """What the leader does."""
-        with self._metrics.leading():
-            async with asyncio.TaskGroup() as group:
-                for keep in self._keeping:
-                    group.create_task(keep())
+        self.leads = True
+        try:
+            with self._metrics.leading():
+                async with asyncio.TaskGroup() as group:
+                    for keep in self._keeping:
+                        group.create_task(keep())
+        finally:
+            self.leads = False

@@ -12,12 +12,18 @@ import pytest
 from cryptography import x509
 
 from certs import files, issuing, rotating
-from certs.modes import extender_tls, self_signed_extender, self_signed_webhook, webhook_tls
+from certs.modes import (
+    alerts_tls,
+    extender_tls,
+    self_signed_extender,
+    self_signed_webhook,
+    webhook_tls,
+)
 from certs.serving import ListenerTLS
 from fettle.api.kinds import WEBHOOK_CONFIGURATIONS
 from fettle.cli import certificates
 from fettle.client import Session
-from fettle.config import ListenAddress, Settings
+from fettle.config import AlertmanagerSettings, ListenAddress, Settings, TLSSettings
 from fettle.model import CertificateError, ClusterError, SettingsError
 from tests.certs.replicas import Clock
 from tests.fettle.client.fake_api import FakeApi
@@ -278,3 +284,15 @@ async def test_a_certificate_that_expires_unrenewed_is_a_problem_that_names_the_
             while served.notes():
                 await asyncio.sleep(0.01)
         assert served.problem() == ""
+
+
+async def test_alerts_are_taken_from_nobody_in_particular_on_loopback_only(clients: Path) -> None:
+    open_to_all = Settings(alertmanager=AlertmanagerSettings(listen=":8094"))
+    assert (await alerts_tls(LOOPBACK, open_to_all)).context is None
+    with pytest.raises(SettingsError, match=r"set bearerTokenFile or\s+tls\.clientCaFile"):
+        await alerts_tls(ANYWHERE, open_to_all)
+    by_token = AlertmanagerSettings(listen=":8094", bearer_token_file="/etc/fettle/token")
+    assert (await alerts_tls(ANYWHERE, Settings(alertmanager=by_token))).context is None
+    half = AlertmanagerSettings(listen=":8094", tls=TLSSettings(client_ca_file=str(clients)))
+    with pytest.raises(SettingsError, match="needs certificateFile and keyFile"):
+        await alerts_tls(ANYWHERE, Settings(alertmanager=half))

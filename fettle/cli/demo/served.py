@@ -31,13 +31,14 @@ _PR_SET_PDEATHSIG = 1
 class Served:
     """`fettle serve` on a snapshot folder; it runs while the context is entered."""
 
-    def __init__(self, snapshot: Path, log: Path) -> None:
+    def __init__(self, snapshot: Path, log: Path, settings: str = SETTINGS) -> None:
         extender, webhook, browse = _free_ports(3)
         self.extender = f"http://127.0.0.1:{extender}"
         self.webhook = f"http://127.0.0.1:{webhook}"
         self.browse = f"http://127.0.0.1:{browse}"
         self._log = log
         self._settings = log.with_suffix(".settings.yaml")
+        self._text = settings
         self._command = [
             *(sys.executable, "-m", "fettle.cli.demo.served", str(os.getpid())),
             *("serve", "extender", "webhook"),
@@ -48,7 +49,7 @@ class Served:
         ]
 
     def __enter__(self) -> Self:
-        self._settings.write_text(SETTINGS, encoding="utf-8")
+        self._settings.write_text(self._text, encoding="utf-8")
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stderr=log, stdout=log)  # noqa: S603 (our own program)
         try:

@@ -4,15 +4,19 @@ Every feed sends the same changes (`fettle.api.changes`), so serving from a snap
 from a cluster differ in nothing but the source.
 """
 
+from fettle.cluster.feeds.alerts import Alerts
 from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness
 from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
+from fettle.cluster.feeds.prometheus import Poller
 from fettle.cluster.feeds.snapshot import SnapshotFeed, SnapshotFolder
 from fettle.cluster.feeds.writer import Writer
 
 __all__ = [
+    "Alerts",
     "ClusterFeed",
     "FeedFreshness",
     "LocatedObject",
+    "Poller",
     "SnapshotFeed",
     "SnapshotFolder",
     "Writer",

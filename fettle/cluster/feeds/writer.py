@@ -8,7 +8,7 @@ follows if time alone has changed something.
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -19,11 +19,14 @@ from fettle.api import (
     Bad,
     Change,
     Contact,
+    Finding,
     Gone,
     ListEnded,
     ListStarted,
     Lost,
+    Measured,
     Put,
+    Unmeasured,
     Unserved,
     kinds,
     node_and_pools,
@@ -63,7 +66,7 @@ class Writer:
         self._inventory = inventory
         self._publisher = publisher
         self._clock = clock
-        self._queue: asyncio.Queue[list[Change]] = asyncio.Queue(MAX_WAITING)
+        self._queue: asyncio.Queue[list[Change] | list[Finding]] = asyncio.Queue(MAX_WAITING)
         self._unshown = False
         """Whether changes were folded that no view shows yet."""
         self._hurried = asyncio.Event()
@@ -78,6 +81,10 @@ class Writer:
     async def send(self, changes: list[Change]) -> None:
         """Take changes in order; waits while the queue is full."""
         await self._queue.put(changes)
+
+    async def find(self, found: Finding) -> None:
+        """Take what metrics show; waits while the queue is full."""
+        await self._queue.put([found])
 
     @property
     def stale(self) -> bool:
@@ -120,7 +127,7 @@ class Writer:
 
     async def _fold_changes(self, *, wait: bool = True) -> None:
         """Fold all changes that are there; if there are none, wait for some, at most a tick."""
-        first: list[Change] = []
+        first: Sequence[Change | Finding] = []
         if wait and self._queue.empty():
             try:
                 async with asyncio.timeout(TICK_S):
@@ -163,7 +170,7 @@ class Writer:
             if not shown.done():  # the caller may have given up
                 shown.set_result(None)
 
-    def _fold(self, changes: list[Change]) -> None:
+    def _fold(self, changes: Sequence[Change | Finding]) -> None:
         # All that wait are one piece of work: many short ones in a row would never end a slice.
         self._apply_each(changes)
         while not self._queue.empty():
@@ -171,7 +178,7 @@ class Writer:
         self._wait_for_view += self._wait_for_next
         self._wait_for_next = []
 
-    def _apply_each(self, changes: list[Change]) -> None:
+    def _apply_each(self, changes: Sequence[Change | Finding]) -> None:
         for change in changes:
             self._apply(change)
             pause()
@@ -180,7 +187,7 @@ class Writer:
         for _ in self._inventory.refresh(now):
             pause()
 
-    def _apply(self, change: Change) -> None:
+    def _apply(self, change: Change | Finding) -> None:
         now = self._clock()
         match change:
             case Put(kind, new):
@@ -201,6 +208,10 @@ class Writer:
                 self._lost(kind, note)
             case Unserved(kind, note):
                 self._unserved(kind, note, now)
+            case Measured() as found:
+                self._inventory.measuring.measure(found, now)
+            case Unmeasured(rule):
+                self._inventory.measuring.unmeasure(rule, now)
 
     def _put(self, kind: Kind, new: WireObject, now: float) -> None:
         """Fold an object in; a failure on one must not affect the others."""

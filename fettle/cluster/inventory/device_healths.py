@@ -78,6 +78,8 @@ class Remembering:
         for one in status.subjects:
             key = one.subject(status.node_name)
             changed |= self._book.adopt(key, one, observed_at, now, starting=self._starting)
+        if not self._starting and status.node_name:
+            changed |= self._book.unmeasured(status.node_name, subjects, now)
         return changed
 
     def is_same_node(self, node: core.Node) -> bool | None:
@@ -93,11 +95,11 @@ class Remembering:
             return set(came)
         return set(came).difference(*(subjects for _, subjects in self._adopted.values()))
 
-    def heard_all(self, now: float, since: Callable[[str, float], float]) -> set[Subject]:
+    def heard_all(self, now: float, since: Callable[[str, float], float]) -> set[Subject] | None:
         """Every kind has been read once. What does not exist any more is forgotten. Events from
-        before `since` happened to an earlier node of a name."""
+        before `since` happened to an earlier node of a name. None if it was heard before."""
         if not self._starting:
-            return set()
+            return None
         self._starting = False
         changed = self._book.heard_all(now)
         for status, subjects in self._adopted.values():

@@ -14,12 +14,14 @@ from fettle.api.meta import ObjectMeta, unix_s
 from fettle.cluster.inventory.device_healths import Remembering
 from fettle.cluster.inventory.devices import Devices, SliceChange, SliceDevices
 from fettle.cluster.inventory.gathered_pools import pool_of
+from fettle.cluster.inventory.measuring import Measuring
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.starts import Starts, Told
 from fettle.cluster.inventory.stores import Stores, is_same_object
 from fettle.cluster.inventory.units import node_and_held_units
 from fettle.cluster.view import View
+from fettle.config import PrometheusSettings
 from fettle.dra import (
     CURRENT,
     Features,
@@ -37,6 +39,7 @@ from fettle.health import (
     has_device_status,
     holds_on_node,
     is_device_refusal,
+    metrics,
     report_of_claim,
     report_of_compute_domain,
     report_of_node,
@@ -67,9 +70,15 @@ class Inventory:
         rules: SignalRules,
         features: Features = CURRENT.features,
         on_failed_start: Told = lambda *_: None,
+        prometheus: PrometheusSettings | None = None,
+        *,
+        alerts: bool = False,
     ) -> None:
         """`features`: the feature gates of the scheduler, as far as they are set.
-        `on_failed_start` is called before a view shows it, and each second while it lasts."""
+        `on_failed_start` is called before a view shows it, and each second while it lasts.
+        `prometheus`: without a URL, metrics are not asked for. `alerts`: whether Alertmanager's
+        are taken."""
+        prometheus = prometheus or PrometheusSettings()
         self._book = book
         self._stores = Stores()
         self._devices = Devices(features)
@@ -78,6 +87,15 @@ class Inventory:
         self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
         self._remembering = Remembering(book, self._devices, self._stores.nodes)
         self._starts = Starts(rules, self._stores.pods, on_failed_start)
+        self.measuring = Measuring(
+            book,
+            self._stores,
+            self._devices,
+            self._reports.deliver,
+            (metrics.alert_queries(rules) if alerts else {})
+            | (metrics.queries(rules) if prometheus.url else {}),
+            metrics.MetricEvidence(rules, prometheus.exporter_namespaces),
+        )
         self._changed_rules: set[str] = set()
         self._refused: dict[str, tuple[core.Pod, core.Pod | None]] = {}
         """By key: refused pods of which nothing was said yet, and how they were before."""
@@ -201,7 +219,9 @@ class Inventory:
             yield
         if self._starts.changed:
             self._stores.touched.add(_STARTS)
-        self._nodes.mark_dirty(self._remembering.heard_all(now, self._reports.since))
+        if (heard := self._remembering.heard_all(now, self._reports.since)) is not None:
+            self._nodes.mark_dirty(heard)
+            self.measuring.forget_all(now)
         while self._nodes.dirty:
             self._nodes.refresh_one(now)
             yield
@@ -645,6 +665,8 @@ class Reports:
         """The Node was deleted, and what it said goes with it. What others say of it waits for its
         return."""
         self.vanish(kinds.NODE, name, now)
+        for reporter in self._book.polled_on(name):  # its devices are others, if it comes again
+            self._nodes.mark_dirty(self._book.vanish(reporter, now))
         self.node_came(name, now)
 
     def since(self, name: str, now: float) -> float:

@@ -39,6 +39,7 @@ class SignalReport(NamedTuple):
     - Otherwise silence is not an all-clear: a level fault that is no longer reported decays.
     - `retracted`: subjects of which this reporter was wrong. What it said of them, and does not
       repeat, is gone without a trace.
+    - `silent`: subjects of which nothing is known now: what was said of them is not over.
     - `stale`: level faults whose producer fell silent. They decay from their `observed_at`.
     - `uid`: a reporter with another UID is another object of the same name.
     - `boot`: a changed boot id clears what was latched and is not repeated, and each (subject,
@@ -65,6 +66,7 @@ class SignalReport(NamedTuple):
     holds: tuple[Hold, ...] = ()
     node: NodeId | None = None
     repairs: tuple[StatedRepair, ...] = ()
+    silent: frozenset[Subject] = frozenset()
 
     @property
     def units(self) -> frozenset[UnitId]:

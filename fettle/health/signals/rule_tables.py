@@ -11,12 +11,13 @@ from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import msgspec
 
 from fettle.api import describe_error
 from fettle.config import parse_yaml
+from fettle.health.signals import promql
 from fettle.model import OWN_PREFIX, EvidenceKind, Family, SettingsError
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -353,6 +354,169 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
         _check_pattern("key", self.key, groups=1 if self.resource else 0)
 
 
+class ExporterRow(RuleRow, frozen=True, kw_only=True):
+    """An exporter: by which labels its series name devices, each with all names it has had.
+
+    - `resource`: the extended resource that its devices are units of. Without one, its series are
+      about the node as a whole; with `pod`, about the devices that a pod holds.
+    - `uuid`, `pci`, `index`, `node`, `pod`, `namespace`, `model`: names of labels.
+    - `aliases`: other names that a metric has had, by the one that queries use.
+    - `series`: a metric that each healthy device has. A device that had it within a day and has it
+      no more is Unknown. `identity`: the labels that say which device that is.
+    """
+
+    resource: str = ""
+    uuid: tuple[str, ...] = ()
+    pci: tuple[str, ...] = ()
+    index: tuple[str, ...] = ()
+    node: tuple[str, ...] = ()
+    pod: tuple[str, ...] = ()
+    namespace: tuple[str, ...] = ("namespace",)
+    model: tuple[str, ...] = ()
+    aliases: Mapping[str, tuple[str, ...]] = {}
+    series: str = ""
+    identity: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if bool(self.series) != bool(self.identity):
+            raise ValueError("series and identity are needed together")
+        for field in ("uuid", "pci", "index", "node", "pod", "namespace", "model", "identity"):
+            for label in getattr(self, field):
+                if not _LABEL_NAME.fullmatch(label):
+                    raise ValueError(f"{field}: {label!r} is not the name of a label")
+        if not (self.node or self.pod or self.uuid):
+            raise ValueError("node: labels that name a node, a pod or a device's UUID are needed")
+
+    @property
+    def of_pods(self) -> bool:
+        """Whether a series is about what a pod holds."""
+        return bool(self.pod) and not (self.resource or self.node)
+
+    @property
+    def device(self) -> tuple[str, ...]:
+        """All labels that say which device a series is about, and whose word it is."""
+        return (
+            *(*self.uuid, *self.pci, *self.index, *self.node),
+            *(*self.pod, *self.model, *self.namespace),
+        )
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """The labels that devices of one kind have in common. Those of another namespace are no
+        peers: a tenant must not shift what is usual."""
+        return (*self.model, *self.namespace)
+
+
+class MetricRow(RuleRow, frozen=True, kw_only=True):
+    """A query of PromQL whose series are evidence, each about the device that its labels name.
+
+    - `exporter`: names an ExporterRow. `$device` and `$peers` in the query stand for its labels.
+    - `query`: gives only series that are a fault, so that few travel.
+    - `weight`, or `graded`: two values with the weight that each has; between them it grows evenly.
+    - `text`: what people read; `{value}` and `{percent}` stand for the value, a label's name for
+      the label's.
+    - `compared`: `above` or `below`: only series that are so, far from their `peers` (labels that
+      these have in common), are a fault. Its value is by what share of the median. `least`: what is
+      not above this is no fault.
+    - `xid`: the label with the XID, or `value`. Then the table of XIDs says what it means.
+    - `until`: of a latched fault: it is over when this query does not give the device any more.
+    - `metrics`: the names of the metrics that must be there, if the query does not show them.
+    - `gone_is_over`: its series exist only while the fault does, as those of alerts do.
+    - `provoked`: a tenant can cause it, so it counts as evidence from the series' namespace.
+    """
+
+    exporter: str
+    query: str
+    family: Family
+    weight: Share = 0.0
+    graded: Mapping[float, Share] = {}
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    text: str = ""
+    compared: Literal["", "above", "below"] = ""
+    peers: tuple[str, ...] = ()
+    least: float = 0.0
+    xid: str = ""
+    until: str = ""
+    metrics: tuple[str, ...] = ()
+    half_life_s: Seconds | None = None
+    gone_is_over: bool = False
+    provoked: bool = False
+
+    def __post_init__(self) -> None:
+        if not _RULE_NAME.fullmatch(self.name):
+            raise ValueError(f"name: {self.name!r} must be letters, digits, '-', '_' and '.'")
+        if not self.query.strip():
+            raise ValueError("query: must not be empty")
+        for field, query in (("query", self.query), ("until", self.until)):
+            if why := promql.complaint(query):
+                raise ValueError(f"{field}: {why}")
+        if self.kind is EvidenceKind.DECAYING:
+            raise ValueError("kind: the fault of a metric stands: level, latched or unknown")
+        if self.graded and (len(self.graded) != 2 or self.weight):
+            raise ValueError("graded: two values with their weights, and no weight beside it")
+        if self.until and not (self.kind is EvidenceKind.LATCHED or self.xid):
+            raise ValueError("until: only what is latched can last longer than its query")
+        if (self.peers or self.least) and not self.compared:
+            raise ValueError("compared: it is needed with peers or least: above or below")
+        if self.is_provoked and self.kind is EvidenceKind.LATCHED:
+            raise ValueError("provoked: what a tenant can cause cannot be latched")
+
+    @property
+    def is_provoked(self) -> bool:
+        """A straggler is mostly software, which is a tenant's."""
+        return self.provoked or self.family is Family.STRAGGLER
+
+    def weighs(self, value: float) -> float:
+        """The weight of a value, in steps of 0.05 where it is graded."""
+        if not self.graded:
+            return self.weight
+        (low, light), (high, heavy) = sorted(self.graded.items())
+        share = min(1.0, max(0.0, (value - low) / (high - low)))
+        return round((light + share * (heavy - light)) * 20) / 20
+
+    def says(self, value: float, labels: Mapping[str, str]) -> str:
+        known = {**labels, "value": f"{value:.3g}", "percent": f"{value:.0%}"}
+        return _HOLE.sub(lambda hole: known.get(hole[1], ""), self.text or self.name)
+
+
+class AlertRow(RuleRow, frozen=True, kw_only=True):
+    """Alerts of Alertmanager that are evidence, about the device that their labels name.
+
+    `alert` is a pattern for `alertname`. `exporter` says by which labels devices are named. The
+    rest is as in a MetricRow; without a `text`, people read the alert's summary.
+    """
+
+    alert: str
+    exporter: str
+    family: Family
+    weight: Share
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    text: str = "alert {alertname}: {summary}"
+    provoked: bool = False
+
+    def __post_init__(self) -> None:
+        self.as_metric()
+
+    def as_metric(self) -> MetricRow:
+        return MetricRow(
+            name=self.name,
+            source=self.source,
+            exporter=self.exporter,
+            query="ALERTS",
+            family=self.family,
+            weight=self.weight,
+            kind=self.kind,
+            text=self.text,
+            gone_is_over=True,
+            provoked=self.provoked,
+        )
+
+
+_LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOLE = re.compile(r"\{(\w+)\}")
+_RULE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
 def _check_foreign(field: str, pattern: str) -> None:
     if pattern.startswith(OWN_PREFIX):
         raise ValueError(
@@ -418,6 +582,9 @@ class SignalRules:
         labels: Mapping[str, LabelRow],
         refusals: Mapping[str, RefusalRow],
         starts: Mapping[str, StartRow],
+        exporters: Mapping[str, ExporterRow],
+        metrics: Mapping[str, MetricRow],
+        alerts: Mapping[str, AlertRow],
     ) -> None:
         self.families = families
         self.signals = signals
@@ -435,6 +602,9 @@ class SignalRules:
         self.labels = labels
         self.refusals = refusals
         self.starts = starts
+        self.exporters = exporters
+        self.metrics = metrics
+        self.alerts = alerts
         self._by_type: dict[str, list[ConditionRow]] = {}
         for row in conditions.values():
             if not row.is_pattern:
@@ -484,6 +654,8 @@ class SignalRules:
             return name in self.annotations or name.startswith(OWN_PREFIX)
         if what == "label":
             return name in self.labels
+        if what == "metric":
+            return name in self.metrics or name in self.alerts
         if source.startswith("claim condition "):
             name = source.removeprefix("claim condition ")
             return any(fnmatchcase(name, row.type) for row in self.device_conditions.values())
@@ -604,6 +776,9 @@ TABLES: Mapping[str, type[RuleRow]] = {
     "labels": LabelRow,
     "refusals": RefusalRow,
     "starts": StartRow,
+    "exporters": ExporterRow,
+    "metrics": MetricRow,
+    "alerts": AlertRow,
 }
 _SHIPPED = (
     "scoring.yaml",
@@ -616,6 +791,7 @@ _SHIPPED = (
     "labels.yaml",
     "refusals.yaml",
     "starts.yaml",
+    "metrics.yaml",
 )
 
 
@@ -634,6 +810,7 @@ def load_rules(path: str | Path | None = None, text: str | None = None) -> Signa
     else:
         where = "shipped rules"
     _check_classes(tables, where)
+    _check_exporters(tables, where)
     conditions = tables["conditions"].values()
     tables["conditions"] = {r.name: r for r in sorted(conditions, key=_breadth)}
     return SignalRules(**cast(dict[str, Any], tables))
@@ -729,6 +906,20 @@ def _check_classes(tables: Mapping[str, Mapping[str, RuleRow]], where: str) -> N
                     f"{where}: {table}, row {row.name!r}: class: unknown class {row.class_!r}; "
                     f"expected one of {', '.join(classes)}"
                 )
+
+
+def _check_exporters(tables: Mapping[str, Mapping[str, RuleRow]], where: str) -> None:
+    exporters = tables["exporters"]
+    for table in ("metrics", "alerts"):
+        for row in tables[table].values():
+            assert isinstance(row, MetricRow | AlertRow)
+            if row.exporter not in exporters:
+                raise SettingsError(
+                    f"{where}: {table}, row {row.name!r}: exporter: unknown exporter "
+                    f"{row.exporter!r}; expected one of {', '.join(exporters)}"
+                )
+    for name in tables["alerts"].keys() & tables["metrics"].keys():
+        raise SettingsError(f"{where}: alerts, row {name!r}: a row of metrics has that name too")
 
 
 def _type_name(value: object) -> str:

@@ -1,0 +1,330 @@
+"""Metrics, folded in: finds the device of each series that fires, and reports to the health book
+for each rule and node.
+
+A device that nothing fires for is well only if its series are there. If they are not, what was said
+of it stays, and it is Unknown.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Set
+
+from fettle.api import Measured, Sample
+from fettle.cluster.inventory.devices import Devices
+from fettle.cluster.inventory.stores import Stores
+from fettle.dra import held_devices
+from fettle.health import HealthBook, SignalReport, gpu_names, metrics
+from fettle.model import Evidence, Subject, UnitId
+from fettle.pacing import pause
+
+HYSTERESIS = 0.1
+"""A graded weight that changed by less stays as it is: each change is written and read."""
+_ROUNDING = 1e-9
+
+
+class Measuring:
+    """`asked`: the rules; none where metrics are not asked for."""
+
+    def __init__(
+        self,
+        book: HealthBook,
+        stores: Stores,
+        devices: Devices,
+        deliver: Callable[[SignalReport, float], None],
+        asked: Mapping[str, metrics.MetricQuery],
+        evidence: metrics.MetricEvidence,
+    ) -> None:
+        self._book = book
+        self._asked = asked
+        self._deliver = deliver
+        self._evidence = evidence
+        self._places = KnownPlaces(stores, devices)
+        self._unplaced: dict[str, tuple[int, str]] = {}
+        """By rule, how many series name no device that is known, and one of them."""
+        self._foreign: dict[str, set[str]] = {}
+        """By rule, the namespaces of series that would count in full from an exporter's."""
+        self._located: dict[str, tuple[tuple[Sample, ...], list[Place]]] = {}
+        """By rule, what the series that fire now are about."""
+
+    def begin(self, *, polls: bool, now: float) -> None:
+        """This process asks for metrics from now on, or does no more."""
+        self._book.polls(polls)
+        if polls:
+            self._leave(lambda rule: rule not in self._asked, now)
+
+    def forget_all(self, now: float) -> None:
+        """Nobody asks for metrics: what was remembered of them fades."""
+        if not self._asked:
+            self._leave(lambda _: True, now)
+
+    def rules_that_told(self) -> list[str]:
+        """The rules by which something was said that is not over."""
+        return [rule for rule, names in self._book.polled().items() if names]
+
+    def latched(self, rule: str) -> bool:
+        """Whether something that the rule said is latched."""
+        return any(
+            topic.latched for name in self._reporters(rule) for topic in self._book.standing(name)
+        )
+
+    def measure(self, found: Measured, now: float) -> None:
+        asked = self._asked.get(found.rule)
+        if asked is None:
+            return
+        said_by, unplaced = self._by_reporter(asked, found.samples, now)
+        kept, odd = self._placed(asked, found.kept), self._placed(asked, found.odd)
+        present = self._placed(asked, found.present or ())
+        over = self._placed(asked, found.over)
+        self._unplaced.pop(found.rule, None)
+        if unplaced:
+            self._unplaced[found.rule] = len(unplaced), _shown(unplaced[0])
+        source = metrics.source_of_metric(found.rule)
+        for reporter in sorted(said_by.keys() | self._reporters(found.rule)):
+            pause()
+            node = metrics.rule_and_node(reporter)[1]
+            stays: Set[Subject] = kept.get(node, _NOTHING)
+            if not found.complete:
+                stays = self._book.told(reporter) - over.get(node, _NOTHING)
+            said = self._with_kept(
+                asked, reporter, said_by.get(reporter, {}), stays, latched_only=found.complete
+            )
+            if self._is_said(reporter, said):
+                continue
+            silent = odd.get(node, _NOTHING)
+            if found.present is not None:
+                silent |= self._book.told(reporter) - present.get(node, _NOTHING)
+            self._deliver(
+                SignalReport(
+                    reporter=reporter,
+                    evidence=tuple(said.values()),
+                    cleared=frozenset((each, source) for each in over.get(node, ())),
+                    settled=frozenset((source,)) if found.complete else frozenset(),
+                    silent=silent,
+                ),
+                now,
+            )
+
+    def ended(self, rule: str, samples: tuple[Sample, ...]) -> frozenset[Subject]:
+        """What the rule told of, and tells of no more by these samples."""
+        told = {subject for name in self._reporters(rule) for subject in self._book.told(name)}
+        if told:
+            for _, subjects in self._locate(self._asked[rule], samples):
+                told.difference_update(subjects)
+        return frozenset(told)
+
+    def _locate(self, asked: metrics.MetricQuery, samples: tuple[Sample, ...]) -> "list[Place]":
+        """What each series is about."""
+        known = self._located.get(asked.row.name)
+        if known is not None and known[0] is samples:
+            return known[1]
+        self._places.refresh()
+        found = []
+        for sample in samples:
+            pause()
+            found.append(metrics.place(sample, asked.exporter, self._places))
+        self._located[asked.row.name] = samples, found
+        return found
+
+    def unmeasure(self, rule: str, now: float) -> None:
+        """What stood by the rule fades, and what was latched stays."""
+        self._unplaced.pop(rule, None)
+        self._leave(lambda name: name == rule, now)
+
+    def notes(self) -> list[str]:
+        """For `/readyz?verbose`."""
+        foreign = sorted(set().union(*self._foreign.values()))
+        bounded = [
+            f"faults by series of {', '.join(foreign[:5])} only lower scores; if exporters are "
+            "there, name it in prometheus.exporterNamespaces"
+        ]
+        return (bounded if foreign else []) + [
+            f"{number} series of rule {rule} name no device that is known here, such as {one}"
+            for rule, (number, one) in sorted(self._unplaced.items())
+        ]
+
+    def _reporters(self, rule: str) -> list[str]:
+        return list(self._book.polled().get(rule, ()))
+
+    def _leave(self, concerns: Callable[[str], bool], now: float) -> None:
+        for rule in [rule for rule in self._book.polled() if concerns(rule)]:
+            for name in sorted(self._reporters(rule)):
+                pause()
+                self._deliver(SignalReport(reporter=name, evidence=()), now)
+
+    def _by_reporter(
+        self, asked: metrics.MetricQuery, samples: tuple[Sample, ...], now: float
+    ) -> tuple[dict[str, dict[Subject, Evidence]], list[Sample]]:
+        """By reporter, the heaviest evidence about each subject; and samples of unknown devices."""
+        found: dict[str, dict[Subject, Evidence]] = defaultdict(dict)
+        foreign: set[str] = set()
+        unplaced = []
+        placed = self._locate(asked, samples)
+        self._located.pop(asked.row.name, None)
+        for sample, (node, subjects) in zip(samples, placed, strict=True):
+            pause()
+            if not subjects:
+                unplaced.append(sample)
+            for subject in subjects:
+                one = self._evidence.of(asked, sample, subject, node, now)
+                if one is None:
+                    continue
+                if one.witness and not asked.row.is_provoked:
+                    foreign.add(one.witness)
+                said = found[one.reporter]
+                if subject not in said or said[subject].weight < one.weight:
+                    said[subject] = one
+        self._foreign[asked.row.name] = foreign
+        return found, unplaced
+
+    def _placed(
+        self, asked: metrics.MetricQuery, samples: Iterable[Sample]
+    ) -> dict[str, frozenset[Subject]]:
+        found: dict[str, set[Subject]] = defaultdict(set)
+        for sample in samples:
+            pause()
+            node, subjects = metrics.place(sample, asked.exporter, self._places)
+            found[node].update(subjects)
+        return {node: frozenset(subjects) for node, subjects in found.items()}
+
+    def _is_said(self, reporter: str, said: Mapping[Subject, Evidence]) -> bool:
+        """Whether it stands already, and nothing else that the reporter said is left."""
+        standing = self._book.standing(reporter).values()
+        return (
+            len(standing) == len(said)
+            and all(said.get(before.subject) is before for before in standing)
+            and self._book.told(reporter) == said.keys()
+        )
+
+    def _with_kept(
+        self,
+        asked: metrics.MetricQuery,
+        reporter: str,
+        said: Mapping[Subject, Evidence],
+        stays: Set[Subject],
+        *,
+        latched_only: bool,
+    ) -> dict[Subject, Evidence]:
+        """What is said, in the words that stand where it hardly changed; and what stood and is not
+        over yet."""
+        found = dict(said)
+        for topic, before in self._book.standing(reporter).items():
+            now = found.get(before.subject)
+            if now is None:
+                if before.subject in stays and (topic.latched or not latched_only):
+                    found[before.subject] = before
+            elif _is_hardly_changed(before, now, exactly=bool(asked.row.xid)):
+                found[before.subject] = before
+        return found
+
+
+_NOTHING: frozenset[Subject] = frozenset()
+Place = tuple[str, tuple[Subject, ...]]
+"""A node, and what on it is meant."""
+
+
+def _is_hardly_changed(before: Evidence, now: Evidence, *, exactly: bool) -> bool:
+    """Whether it says the same, but for a number that is a little different."""
+    if before.kind is not now.kind or before.family is not now.family:
+        return False
+    if before.weight != now.weight and (
+        exactly or abs(now.weight - before.weight) > HYSTERESIS - _ROUNDING
+    ):
+        return False
+    return before.text == now.text or (not exactly and _words(before.text) == _words(now.text))
+
+
+_NUMBER = re.compile(r"[\d.]+(e[+-]?\d+)?")
+
+
+def _words(text: str) -> str:
+    return _NUMBER.sub("", text)
+
+
+def _shown(sample: Sample) -> str:
+    return "{" + ", ".join(f'{k}="{v}"' for k, v in sorted(sample.labels.items())) + "}"
+
+
+class KnownPlaces:
+    """Finds nodes by their names, and devices by theirs."""
+
+    def __init__(self, stores: Stores, devices: Devices) -> None:
+        self._stores = stores
+        self._devices = devices
+        self._hosts: dict[str, str] = {}
+        self._gpus: dict[str, str] | None = None
+        self._pods: dict[str, tuple[str, tuple[Subject, ...]]] = {}
+
+    def refresh(self) -> None:
+        """What is known now."""
+        self._hosts.clear()
+        self._gpus = None
+        self._pods.clear()
+
+    def node(self, name: str) -> str:
+        if name in self._stores.nodes:
+            return name
+        if not self._hosts:
+            self._hosts = self._by_host()
+        return self._hosts.get(name.lower()) or self._hosts.get(_without_port(name), "")
+
+    def node_of_gpu(self, name: str) -> str:
+        if not gpu_names.is_uuid(name):
+            return ""
+        if self._gpus is None:
+            self._gpus = {}
+            for node in self._stores.nodes:
+                pause()
+                for published in self._devices.published_by(node):
+                    for each in gpu_names.published(published.device):
+                        if gpu_names.is_uuid(each):
+                            self._gpus[each] = node
+        return self._gpus.get(name, "")
+
+    def devices_of_pod(self, key: str) -> tuple[str, tuple[Subject, ...]]:
+        if key not in self._pods:
+            self._pods[key] = self._held(key)
+        return self._pods[key]
+
+    def _held(self, key: str) -> tuple[str, tuple[Subject, ...]]:
+        pod = self._stores.pods.get(key)
+        if pod is None or not (node := pod.node_name):
+            return "", ()
+        held: list[Subject] = []
+        statuses = (pod.status.resource_claim_statuses if pod.status is not None else None) or ()
+        names = {s.name: s.resource_claim_name for s in statuses}
+        for entry in pod.resource_claims:
+            name = names.get(entry.name) or entry.resource_claim_name
+            claim = self._stores.claims.get(f"{pod.metadata.namespace}/{name}")
+            held += [
+                one.device for one in (held_devices(claim) if claim is not None else None) or ()
+            ]
+        for container in pod.container_statuses():
+            for status in container.allocated_resources_status or ():
+                if not status.name.startswith("claim:"):
+                    held += [
+                        UnitId(node, status.name, one.resource_id)
+                        for one in status.resources or ()
+                        if one.resource_id
+                    ]
+        extended = self._stores.extended.get(pod.metadata.uid)
+        if extended is not None:
+            held += [one.device for one in held_devices(extended) or ()]
+        return node, tuple(dict.fromkeys(held))
+
+    def _by_host(self) -> dict[str, str]:
+        """Nodes by host name and address, as far as these name only one."""
+        found: dict[str, str] = {"": ""}
+        for name, node in self._stores.nodes.items():
+            pause()
+            hosts = {name.lower(), (node.metadata.labels or {}).get("kubernetes.io/hostname", "")}
+            addresses = (node.status.addresses if node.status is not None else None) or ()
+            hosts.update(each.address for each in addresses)
+            for host in hosts - {""}:
+                found[host] = name if found.get(host, name) == name else ""
+        return found
+
+
+def _without_port(name: str) -> str:
+    """The host of `10.0.0.3:9100`, `[fd00::3]:9100` or a name with a port."""
+    host, _, port = name.rpartition(":")
+    return host.strip("[]").lower() if host and port.isdecimal() else name.strip("[]").lower()

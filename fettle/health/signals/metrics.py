@@ -1,0 +1,267 @@
+"""What metrics say: which device each series is about, and what that weighs.
+
+Rows of the table `metrics` are made into queries here, and their samples into evidence. What an
+exporter says counts in full. What comes from a tenant's namespace, or a tenant can cause, is the
+word of that namespace.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import NamedTuple, Protocol
+
+from fettle.api import Sample
+from fettle.health.signals import gpu_names, promql
+from fettle.health.signals.reports import one_line
+from fettle.health.signals.rule_tables import ExporterRow, MetricRow, SignalRules
+from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
+
+POLLED = "Prometheus "
+"""Begins the name of each reporter that only the process that asks Prometheus hears."""
+MISSING = "-missing"
+"""Ends the name of the rule for devices of which an exporter says nothing any more."""
+
+
+class MetricQuery(NamedTuple):
+    """What to ask for one rule. `names`: the metrics that it needs, each by all its names. A device
+    that has those of `vital` and for which nothing fires is well."""
+
+    row: MetricRow
+    exporter: ExporterRow
+    query: str
+    until: str
+    names: tuple[frozenset[str], ...]
+    vital: tuple[frozenset[str], ...]
+
+    def of_devices(self, subjects: Iterable[Subject]) -> str:
+        """Asks for the series of these devices, and perhaps of some more."""
+        units = [subject for subject in subjects if isinstance(subject, UnitId)]
+        label, values = "", [""]
+        for labels, kind in (
+            (self.exporter.uuid, gpu_names.is_uuid),
+            (self.exporter.index, _is_index),
+        ):
+            named = [next(filter(kind, unit.names), "") for unit in units]
+            if len(labels) == 1 and units and all(named):
+                label, values = labels[0], [name.removeprefix("index:") for name in named]
+                break
+        return promql.of_devices(self.vital, ", ".join(self.exporter.device), label, values)
+
+
+def _is_index(name: str) -> bool:
+    return name.startswith("index:")
+
+
+class Places(Protocol):
+    """Where things are, as far as names tell."""
+
+    def node(self, name: str) -> str:
+        """The node of this name, host name or address; "" if there is none."""
+
+    def node_of_gpu(self, name: str) -> str:
+        """The only node on which a device of this name is published; "" if there is none."""
+
+    def devices_of_pod(self, key: str) -> tuple[str, tuple[Subject, ...]]:
+        """The node of a pod (`namespace/name`), and what it holds there."""
+
+
+def queries(rules: SignalRules) -> dict[str, MetricQuery]:
+    """By the name of the rule. Those for missing devices come first: whoever is missing is neither
+    ill nor well."""
+    found = [_missing(one) for one in rules.exporters.values() if one.series]
+    rows = [*found, *rules.metrics.values()]
+    return {row.name: _query(row, rules.exporters[row.exporter]) for row in rows}
+
+
+def alert_queries(rules: SignalRules) -> dict[str, MetricQuery]:
+    """What alerts stand for, by the name of the rule: rows of `alerts`, and of `metrics` that
+    somebody has evaluated as alerting rules."""
+    rows = [*(row.as_metric() for row in rules.alerts.values()), *rules.metrics.values()]
+    return {row.name: _query(row, rules.exporters[row.exporter]) for row in rows}
+
+
+RULE_LABEL = "fettleRule"
+"""Names the rule of an alerting rule that `fettle rules` printed."""
+
+
+def rule_of_alert(rules: SignalRules, labels: Mapping[str, str]) -> str:
+    """The rule that an alert stands for; "" if none does."""
+    if (named := labels.get(RULE_LABEL, "")) in rules.metrics:
+        return named
+    name = labels.get("alertname", "")
+    return next((r.name for r in rules.alerts.values() if fnmatchcase(name, r.alert)), "")
+
+
+def alerting_rules(rules: SignalRules) -> dict[str, object]:
+    """The rows of `metrics` as a file of Prometheus' alerting rules."""
+    listed = [
+        {
+            "alert": f"Fettle{''.join(part.capitalize() for part in re.split('[-_.]', row.name))}",
+            "expr": one.query,
+            "labels": {RULE_LABEL: row.name, "family": str(row.family)},
+            "annotations": {
+                "summary": _HOLE.sub(_template, row.text) or row.name,
+                "value": "{{ $value }}",
+                "source": row.source,
+            },
+        }
+        for row in rules.metrics.values()
+        for one in [_query(row, rules.exporters[row.exporter])]
+    ]
+    return {"groups": [{"name": "fettle", "rules": listed}]}
+
+
+_HOLE = re.compile(r"\{(\w+)\}")
+
+
+def _template(hole: re.Match[str]) -> str:
+    known = {"value": "{{ $value }}", "percent": "{{ $value | humanizePercentage }}"}
+    return known.get(hole[1], f"{{{{ $labels.{hole[1]} }}}}")
+
+
+def _missing(exporter: ExporterRow) -> MetricRow:
+    names = (exporter.series, *exporter.aliases.get(exporter.series, ()))
+    identity = ", ".join(exporter.identity)
+    return MetricRow(
+        name=f"{exporter.name}{MISSING}",
+        source="derived",
+        exporter=exporter.name,
+        query=promql.gone(names, "$device", identity),
+        family=Family.DRIVER,
+        kind=EvidenceKind.UNKNOWN,
+        text=f"no {exporter.series} of it for some minutes: it is gone, or its exporter is",
+        metrics=(exporter.series,),
+        gone_is_over=True,
+    )
+
+
+def _query(row: MetricRow, exporter: ExporterRow) -> MetricQuery:
+    labels = {"device": exporter.device, "peers": exporter.peers}
+
+    def written(query: str) -> str:
+        return promql.with_labels(query, labels)
+
+    query = written(row.query)
+    names = row.metrics or sorted(promql.metric_names(query))
+    if row.compared:
+        peers = ", ".join(row.peers) or written("$peers")
+        query = promql.apart_from_peers(
+            query, peers, above=row.compared == "above", least=row.least
+        )
+    vital = sorted(promql.metric_names(row.until)) if row.until else names
+    return MetricQuery(
+        row,
+        exporter,
+        promql.for_all_names(query, exporter.aliases),
+        promql.for_all_names(written(row.until), exporter.aliases) if row.until else "",
+        _by_all_names(names, exporter),
+        _by_all_names(vital, exporter),
+    )
+
+
+def _by_all_names(names: Iterable[str], exporter: ExporterRow) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset((name, *exporter.aliases.get(name, ()))) for name in names)
+
+
+def presence(names: Iterable[str]) -> str:
+    """Asks which of these metrics there are."""
+    return promql.presence(names)
+
+
+def reporter_of(rule: str, node: str, namespace: str = "") -> str:
+    """Who reports: a rule, for each node by itself, and for each namespace whose word it is."""
+    word = f"by namespace {namespace} " if namespace else ""
+    return f"{POLLED}{rule} {word}on {node}"
+
+
+def is_polled(reporter: str) -> bool:
+    return reporter.startswith(POLLED)
+
+
+def rule_and_node(reporter: str) -> tuple[str, str]:
+    rule, _, _ = reporter.removeprefix(POLLED).partition(" ")
+    return rule, reporter.rpartition(" on ")[2]
+
+
+def source_of_metric(rule: str) -> str:
+    return f"metric {rule}"
+
+
+def place(sample: Sample, exporter: ExporterRow, places: Places) -> tuple[str, tuple[Subject, ...]]:
+    """The node of a series, and what on it the series is about; () if that is not known."""
+    labels = sample.labels
+    if exporter.of_pods:
+        namespace, pod = _first(labels, exporter.namespace), _first(labels, exporter.pod)
+        return places.devices_of_pod(f"{namespace}/{pod}") if namespace and pod else ("", ())
+    names = tuple(_names(labels, exporter))
+    node = next(filter(None, (places.node(labels[x]) for x in exporter.node if labels.get(x))), "")
+    if not node and names:
+        node = places.node_of_gpu(names[0])
+    if not node:
+        return "", ()
+    if not exporter.resource:
+        return node, (NodeId(node),)
+    return node, (UnitId(node, exporter.resource, names[0], names[1:]),) if names else ()
+
+
+def _names(labels: Mapping[str, str], exporter: ExporterRow) -> Iterator[str]:
+    """The most reliable first, as `gpu_names` ranks them."""
+    if uuid := _first(labels, exporter.uuid):
+        yield uuid
+    if address := _first(labels, exporter.pci):
+        yield gpu_names.pci(address)
+    if number := _first(labels, exporter.index):
+        yield gpu_names.index(number)
+
+
+def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
+    for name in names:
+        if found := labels.get(name):
+            return found
+    return ""
+
+
+class MetricEvidence:
+    """Makes evidence of samples. `trusted`: patterns for the namespaces of exporters."""
+
+    def __init__(self, rules: SignalRules, trusted: Iterable[str]) -> None:
+        self._rules = rules
+        self._trusted = tuple(trusted)
+
+    def of(
+        self, asked: MetricQuery, sample: Sample, subject: Subject, node: str, now: float
+    ) -> Evidence | None:
+        """None where it does not count, as a tenant's word that a device is Unknown."""
+        row, exporter = asked.row, asked.exporter
+        namespace = _first(sample.labels, exporter.namespace)
+        provoked = row.is_provoked or not self._is_exporter(namespace)
+        family, kind = row.family, row.kind
+        weight, text = row.weighs(sample.value), row.says(sample.value, sample.labels)
+        if row.xid:
+            code = sample.labels.get(row.xid, "") if row.xid != "value" else f"{sample.value:.0f}"
+            family, kind, weight, text = self._rules.xid(code)
+        cap = together = 1.0
+        if provoked:
+            bound = self._rules.signals["provoked-metric"]
+            if kind is EvidenceKind.UNKNOWN:
+                return None
+            kind, weight = EvidenceKind.LEVEL, min(weight, bound.weight)
+            cap, together = bound.cap, bound.together
+            text = f"{text} (by series of namespace {namespace or 'unknown'})"
+        return Evidence(
+            subject=subject,
+            family=family,
+            kind=kind,
+            weight=weight,
+            source=source_of_metric(row.name),
+            reporter=reporter_of(row.name, node, (namespace or "unknown") if provoked else ""),
+            text=one_line(f"metrics: {text}"),
+            observed_at=now,
+            half_life_s=row.half_life_s or self._rules.half_life_s(family),
+            cap=cap,
+            together=together,
+            witness=f"namespace {namespace or 'unknown'}" if provoked else "",
+        )
+
+    def _is_exporter(self, namespace: str) -> bool:
+        return not namespace or any(fnmatchcase(namespace, each) for each in self._trusted)

@@ -1,0 +1,127 @@
+"""PromQL of the rules, put together from a row and its exporter's. Pure text, nothing is evaluated.
+
+`$device` in a query stands for the labels by which the exporter names a device, `$peers` for those
+that devices of one kind have in common. A metric that has had several names is written by one of
+them; each query is asked for all.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import product
+
+PEERS_AT_LEAST = 5
+LEAST_EFFECT = 0.1
+"""A device that differs less than this from the median of its peers is like them."""
+LEAST_Z = 3.5
+_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"' r"|'(?:[^'\\]|\\.)*'" r"|`[^`]*`")
+_ASIDE = re.compile(
+    r"\{[^{}]*\}|\[[^\[\]]*\]|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*\)"
+    r"|\b(?:offset|@)\s*-?[\w.]+"
+)
+_IDENTIFIER = re.compile(r"(?<![\w:$.])([A-Za-z_:][\w:]*)(?!\s*\()(?![\w:])")
+_WORDS = frozenset(
+    ("and", "or", "unless", "bool", "by", "without", "on", "ignoring", "offset", "inf", "nan")
+)
+
+
+_PAIRS = {")": "(", "]": "[", "}": "{"}
+_HOLES = ("device", "peers")
+
+
+def complaint(query: str) -> str:
+    """Why this can be no query, as far as that shows without Prometheus; "" if it may be one."""
+    plain = _STRINGS.sub("", query)
+    opened: list[str] = []
+    for sign in plain:
+        if sign in _PAIRS.values():
+            opened.append(sign)
+        elif sign in _PAIRS and (not opened or opened.pop() != _PAIRS[sign]):
+            return f"there is a {sign} too many"
+    if opened:
+        return f"{opened[-1]} is not closed"
+    if any(quote in plain for quote in "\"'`"):
+        return "a string is not closed"
+    for hole in re.findall(r"\$(\w*)", plain):
+        if hole not in _HOLES:
+            return f"${hole} stands for nothing; $device and $peers are known"
+    return ""
+
+
+def with_labels(query: str, labels: Mapping[str, Iterable[str]]) -> str:
+    """`$device` and the like replaced by lists of labels."""
+    for name, listed in labels.items():
+        query = re.sub(rf"\${name}\b", ", ".join(dict.fromkeys(listed)), query)
+    return query
+
+
+def metric_names(query: str) -> frozenset[str]:
+    """The names of metrics in a query, as far as they are written as such."""
+    plain = _STRINGS.sub(" ", query)
+    while (less := _ASIDE.sub(" ", plain)) != plain:
+        plain = less
+    return frozenset(n for n in _IDENTIFIER.findall(plain) if n.lower() not in _WORDS)
+
+
+def for_all_names(query: str, aliases: Mapping[str, Iterable[str]]) -> str:
+    """The query for each name that its metrics have had, as one query."""
+    used = sorted(metric_names(query) & aliases.keys())
+    if not used:
+        return query
+    wanted = re.compile(rf"(?<![\w:$])(?:{'|'.join(map(re.escape, used))})(?![\w:])")
+    variants = []
+    for names in product(*((name, *aliases[name]) for name in used)):
+        chosen = dict(zip(used, names, strict=True))
+        variants.append(f"({wanted.sub(partial(_chosen, chosen), query)})")
+    return " or ".join(variants)
+
+
+def _chosen(names: Mapping[str, str], found: re.Match[str]) -> str:
+    return names[found[0]]
+
+
+def apart_from_peers(query: str, peers: str, *, above: bool, least: float = 0.0) -> str:
+    """Those of the query's series that are far above or below their peers, which have the labels
+    `peers` in common; by what share of the peers' median.
+
+    Far is both: more than 10 % (of the larger of the two), and 3.5 times as far as series usually
+    are, by the median absolute deviation. With fewer than five peers nothing is.
+    """
+    # Prometheus evaluates each mention of the query anew, so there are as few as possible.
+    one = f"({query})"
+    ratio = f"{one} / on ({peers}) group_left () quantile by ({peers}) (0.5, {one})"
+    apart = f"({ratio} - 1)" if above else f"(1 - {ratio})"
+    effect = 1 / (1 - LEAST_EFFECT) - 1 if above else LEAST_EFFECT
+    usual = f"{LEAST_Z / 0.6745:.4f} * quantile by ({peers}) (0.5, abs({apart}))"
+    far = f"{apart} > on ({peers}) group_left () clamp_min({usual}, {effect:.4f})"
+    enough = f"on ({peers}) (count by ({peers}) {one} >= {PEERS_AT_LEAST})"
+    found = f"({far}) and {enough}"
+    return f"{found} and ({one} > {least})" if least else found
+
+
+def gone(names: Iterable[str], device: str, identity: str) -> str:
+    """The devices that had a series of one of these names within a day, and have none now."""
+    series = f'{{__name__=~"{"|".join(names)}"}}'
+    before = " or ".join(
+        f"group by ({device}) ({series} offset {ago})" for ago in ("10m", "1h", "3h", "12h", "1d")
+    )
+    return f"({before}) unless on ({identity}) group by ({identity}) ({series})"
+
+
+def of_devices(
+    groups: Iterable[Iterable[str]], device: str, label: str, values: Iterable[str]
+) -> str:
+    """The devices that have a series of each of these groups of names, of those that have one of
+    these values of a label (of all without a label)."""
+    only = ""
+    if label:
+        only = f", {label}=~{json.dumps('|'.join(map(re.escape, sorted(values))))}"
+    found = (f'group by ({device}) ({{__name__=~"{"|".join(sorted(g))}"{only}}})' for g in groups)
+    return " and ".join(found)
+
+
+def presence(names: Iterable[str]) -> str:
+    """How many series each of these metrics has."""
+    listed = "|".join(sorted(names))
+    return f'count by (__name__) ({{__name__=~"{listed}"}})'

@@ -1,0 +1,246 @@
+"""Alertmanager's webhook as evidence: one message after the other."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from aiohttp.test_utils import TestClient, TestServer
+
+from fettle.api import Finding, Measured, Sample, kinds
+from fettle.cluster import EMPTY, Inventory
+from fettle.cluster.feeds import Alerts
+from fettle.config import AlertmanagerSettings, HealthSettings
+from fettle.health import HealthBook, load_rules, metrics
+from fettle.model import BadInput, Health, SettingsError, State
+
+ROWS = """
+alerts:
+  - name: gpu-burns
+    alert: GPU*Hot
+    exporter: dcgm
+    family: thermal
+    weight: 0.5
+    source: our alerting rules
+"""
+LABELS = {"alertname": "GPUTooHot", "UUID": "GPU-1", "hostname": "n1", "gpu": "1"}
+NOW = 1_790_000_000.0
+
+
+class Desk:
+    """A node with GPUs, and the process that takes alerts about it."""
+
+    def __init__(self, folder: Path, *, ours: bool = True, token: str = "") -> None:
+        rows = folder / "rules.yaml"
+        rows.write_text(ROWS)
+        self.rules = load_rules(rows)
+        book = HealthBook(HealthSettings(), self.rules)
+        self.inventory = Inventory(book, self.rules, alerts=True)
+        self.now = 0.0
+        self.put_node("1")
+        settings = AlertmanagerSettings(listen="127.0.0.1:0", bearer_token_file=token)
+
+        async def is_ours() -> bool:
+            return ours
+
+        self.alerts = Alerts(
+            settings, self.rules, self.hear, self.inventory.measuring, is_ours, lambda: self.now
+        )
+
+    def put_node(self, uid: str, boot: str = "a") -> None:
+        node = {
+            "metadata": {"name": "n1", "uid": uid},
+            "status": {
+                "nodeInfo": {"bootID": boot},
+                "capacity": {"nvidia.com/gpu": "8"},
+                "allocatable": {"nvidia.com/gpu": "8"},
+            },
+        }
+        raw = msgspec.json.encode(node)
+        self.inventory.put(kinds.NODE, kinds.NODE.decode(raw), NOW + self.now)
+
+    async def hear(self, found: Finding) -> None:
+        if isinstance(found, Measured):
+            self.inventory.measuring.measure(found, NOW + self.now)
+        else:
+            self.inventory.measuring.unmeasure(found.rule, NOW + self.now)
+
+    def say(self, *alerts: dict[str, Any]) -> dict[str, int]:
+        return asyncio.run(self.alerts.take(json.dumps(message(*alerts)).encode()))
+
+    def states(self) -> dict[str, State]:
+        self.health()
+        view = self.inventory.view(EMPTY, synced=True, served={})
+        assert view is not None
+        units = view.nodes["n1"].plugins["nvidia.com/gpu"].units
+        return {unit.unit: unit.health.state for unit in units}
+
+    def health(self) -> Health | None:
+        list(self.inventory.refresh(NOW + self.now))
+        view = self.inventory.view(EMPTY, synced=True, served={})
+        assert view is not None
+        units = view.nodes["n1"].plugins["nvidia.com/gpu"].units
+        return units[0].health if units else None
+
+
+def alert(status: str = "firing", **labels: str) -> dict[str, Any]:
+    return {
+        "status": status,
+        "labels": {**LABELS, **labels},
+        "annotations": {"summary": "the GPU is at 99 degrees"},
+        "startsAt": "2026-09-01T10:00:00Z",
+        "fingerprint": "f00",
+    }
+
+
+def message(*alerts: dict[str, Any], version: str = "4") -> dict[str, Any]:
+    return {"version": version, "status": "firing", "receiver": "fettle", "alerts": alerts}
+
+
+def test_an_alert_is_evidence_until_it_is_resolved(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk.say(alert()) == {"counted": 1, "unknown": 0}
+    hot = desk.health()
+    assert hot is not None
+    assert (hot.score, hot.state) == (0.5, State.DEGRADED)
+    assert "alert GPUTooHot: the GPU is at 99 degrees" in hot.evidence[0].evidence.text
+    desk.say(alert())
+    assert desk.health() == hot
+    desk.say(alert("resolved"))
+    cool = desk.health()
+    assert cool is not None
+    assert (cool.state, cool.score > 0.85) == (State.HEALTHY, True)
+
+
+def test_an_alert_about_one_gpu_ends_no_alert_about_another(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.say(alert())
+    desk.say(alert(UUID="GPU-2", gpu="2"))
+    desk.say(alert("resolved", UUID="GPU-2", gpu="2"))
+    still = desk.health()
+    assert still is not None
+    assert still.score == 0.5
+    assert "no longer reported" not in str(still.evidence)
+
+
+def test_an_alert_that_no_row_names_counts_for_nothing_and_is_listed(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk.say(alert(alertname="Watchdog")) == {"counted": 0, "unknown": 1}
+    assert desk.health() is None
+    assert "Watchdog (1)" in desk.alerts.notes()[0]
+
+
+def test_an_alert_of_a_tenants_namespace_refuses_nothing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.say(alert(namespace="tenant"))
+    found = desk.health()
+    assert found is not None
+    assert (found.proven, found.state) == (1.0, State.HEALTHY)
+
+
+def test_a_rule_that_fettle_printed_counts_as_that_rule_with_its_value(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    printed = alert(alertname="FettleDcgmThermalViolation", fettleRule="dcgm-thermal-violation")
+    printed["annotations"]["value"] = "0.6"
+    desk.say(printed)
+    found = desk.health()
+    assert found is not None
+    assert found.score == 0.4
+    assert "throttled by heat 60% of the time" in found.evidence[0].evidence.text
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"<html>", "not a message of Alertmanager's webhook"),
+        (b"{}", "version '' of Alertmanager's webhook is not known"),
+        (json.dumps(message(version="5")).encode(), "version '5'"),
+        (b'{"version":"4","alerts":[{"labels":7}]}', "Expected `object`"),
+    ],
+)
+def test_what_is_no_message_is_refused_with_a_reason(tmp_path: Path, body: bytes, why: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        asyncio.run(Desk(tmp_path).alerts.take(body))
+    assert why in str(raised.value)
+
+
+def test_only_who_presents_the_token_may_tell_and_only_the_leader_takes_it(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+
+    async def statuses(desk: Desk) -> list[int]:
+        found = []
+        async with TestClient(TestServer(desk.alerts.make_app())) as client:
+            keeping = asyncio.create_task(desk.alerts.keep())
+            await asyncio.sleep(0.05)
+            for headers in ({}, {"Authorization": "Bearer no"}, {"Authorization": "Bearer s3cret"}):
+                reply = await client.post("/alerts", json=message(alert()), headers=headers)
+                found.append(reply.status)
+            keeping.cancel()
+        return found
+
+    leader, follower = (Desk(tmp_path, ours=ours, token=str(token)) for ours in (True, False))
+    assert asyncio.run(statuses(leader)) == [401, 401, 200]
+    assert asyncio.run(statuses(follower)) == [401, 401, 503]
+    assert (leader.health() is None, follower.health() is None) == (False, True)
+
+
+def test_an_alert_that_is_not_repeated_for_hours_fades(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    async def hours(number: int) -> None:
+        for _ in range(number):
+            desk.now += 3600
+            await desk.alerts._look()
+
+    asyncio.run(hours(1))
+    desk.say(alert())
+    asyncio.run(hours(5))
+    assert (found := desk.health()) is not None
+    assert found.score == 0.5
+    asyncio.run(hours(3))
+    assert (found := desk.health()) is not None
+    assert found.score > 0.6
+    assert "no longer reported" in found.evidence[0].evidence.text
+
+
+def test_a_row_that_names_an_unknown_exporter_is_refused(tmp_path: Path) -> None:
+    rows = tmp_path / "rules.yaml"
+    rows.write_text(ROWS.replace("exporter: dcgm", "exporter: dgcm"))
+    with pytest.raises(SettingsError, match="unknown exporter 'dgcm'; expected one of dcgm, amd"):
+        load_rules(rows)
+
+
+def test_every_rule_is_printed_as_an_alerting_rule(tmp_path: Path) -> None:
+    rules = load_rules()
+    text = yaml.safe_dump(metrics.alerting_rules(rules))
+    (group,) = yaml.safe_load(text)["groups"]
+    assert [r["labels"]["fettleRule"] for r in group["rules"]] == list(rules.metrics)
+    assert {r["alert"] for r in group["rules"]} >= {"FettleDcgmXid", "FettleNodeTemperature"}
+
+
+def test_another_node_of_the_same_name_inherits_nothing(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.say(alert(fettleRule="dcgm-row-remap-failed"))
+    assert (found := desk.health()) is not None
+    assert found.state is State.UNHEALTHY
+    desk.now = 60.0
+    desk.put_node("2")
+    assert desk.health() is None
+
+
+def test_a_reboot_ends_what_was_latched_of_a_gpu_that_metrics_do_not_show_any_more(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path)
+    for code in (79.0, 48.0):  # off the bus, which a reboot mends; a memory error, which it may not
+        lost = Sample({**LABELS, "UUID": f"GPU-{code:.0f}", "gpu": f"{code:.0f}"}, code)
+        asyncio.run(desk.hear(Measured("dcgm-xid", (lost,), complete=False)))
+    asyncio.run(desk.hear(Measured("dcgm-xid", (), present=())))
+    assert desk.states() == {"GPU-79": State.UNHEALTHY, "GPU-48": State.UNHEALTHY}
+    desk.now = 60.0
+    desk.put_node("1", boot="b")
+    assert desk.states() == {"GPU-79": State.HEALTHY, "GPU-48": State.UNHEALTHY}

@@ -1,0 +1,192 @@
+"""What metrics show, folded in: of one replica that asks, and of one that follows it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from fettle.api import DeviceHealth, Measured, Sample, kinds
+from fettle.cluster import EMPTY, Inventory
+from fettle.config import HealthSettings, PrometheusSettings
+from fettle.health import HealthBook, load_rules
+from fettle.model import SOUND, Health, State
+from tests.prometheus.fleets import slice_of
+
+RULES = load_rules()
+NOW = 1_790_000_000.0
+HEAT = "dcgm-thermal-violation"
+LATCHED = "dcgm-row-remap-failed"
+
+
+def sample(value: float, gpu: int = 1) -> Sample:
+    return Sample({"UUID": f"GPU-{gpu}", "hostname": "n1", "gpu": str(gpu)}, value)
+
+
+class Replica:
+    """One process that knows the node n1 and its GPUs."""
+
+    def __init__(self, *, asks: bool) -> None:
+        self.inventory = Inventory(
+            HealthBook(HealthSettings(), RULES),
+            RULES,
+            prometheus=PrometheusSettings(url="http://prometheus"),
+        )
+        self.now = NOW
+        node = {
+            "metadata": {"name": "n1", "uid": "1"},
+            "status": {
+                "capacity": {"nvidia.com/gpu": "8"},
+                "allocatable": {"nvidia.com/gpu": "8"},
+            },
+        }
+        self.inventory.put(kinds.NODE, kinds.NODE.decode(msgspec.json.encode(node)), NOW)
+        self.healths()
+        if asks:
+            self.inventory.measuring.begin(polls=True, now=NOW)
+
+    def measure(self, found: Measured) -> None:
+        self.inventory.measuring.measure(found, self.now)
+
+    def healths(self) -> dict[str, Health]:
+        list(self.inventory.refresh(self.now))
+        view = self.inventory.view(EMPTY, synced=True, served={})
+        assert view is not None
+        units = view.nodes["n1"].plugins["nvidia.com/gpu"].units
+        return {unit.unit: unit.health for unit in units}
+
+    def health(self, gpu: int = 1) -> Health:
+        return self.healths().get(f"GPU-{gpu}", SOUND)
+
+    def stored(self, before: DeviceHealth | None = None) -> DeviceHealth:
+        self.healths()
+        made = self.inventory.recall("n1", before, self.now)
+        assert made is not None
+        decoded = kinds.DEVICE_HEALTH.decode(msgspec.json.encode(made))
+        assert isinstance(decoded, DeviceHealth)
+        return decoded
+
+    def read(self, stored: DeviceHealth) -> None:
+        self.inventory.put(kinds.DEVICE_HEALTH, stored, self.now)
+
+
+def test_a_number_that_hardly_changes_is_not_said_anew() -> None:
+    asking = Replica(asks=True)
+    asking.measure(Measured(HEAT, (sample(0.35),)))
+    said = asking.health()
+    assert "35% of the time" in said.evidence[0].evidence.text
+    asking.now += 60
+    asking.measure(Measured(HEAT, (sample(0.38),)))
+    assert asking.health() is said
+    asking.measure(Measured(HEAT, (sample(0.6),)))
+    assert "60% of the time" in asking.health().evidence[0].evidence.text
+
+
+def test_of_what_is_no_number_the_evidence_stays_as_it_was() -> None:
+    asking = Replica(asks=True)
+    asking.measure(Measured(LATCHED, (sample(1),)))
+    asking.measure(Measured(LATCHED, (), odd=(sample(float("nan")),), present=(sample(1),)))
+    assert asking.health().state is State.UNHEALTHY
+    asking.measure(Measured(LATCHED, (), present=(sample(0),)))
+    assert asking.health().state is State.HEALTHY
+
+
+def test_a_replica_that_does_not_ask_has_the_scores_of_the_one_that_does() -> None:
+    asking, following = Replica(asks=True), Replica(asks=False)
+    asking.measure(Measured(HEAT, (sample(0.6), sample(0.2, gpu=2))))
+    first = asking.stored()
+    following.read(first)
+    assert {u: h.score for u, h in following.healths().items()} == {"GPU-1": 0.4, "GPU-2": 0.7}
+
+    for each in (asking, following):
+        each.now += 600
+    asking.measure(Measured(HEAT, (sample(0.2, gpu=2),), present=(sample(0.0),)))
+    second = asking.stored(first)
+    following.read(second)
+    assert following.health(2).score == 0.7
+    assert following.health(1).score == asking.health(1).score > 0.85
+    assert following.health(1).state is State.HEALTHY
+    assert "was until recently" in str(following.health(1).evidence)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_only_who_does_not_ask_ends_what_the_stored_object_does_not_have(*, asks: bool) -> None:
+    replica = Replica(asks=True)
+    replica.measure(Measured(LATCHED, (sample(1),)))
+    stored = replica.stored()
+    other = Replica(asks=False)
+    other.read(stored)
+    assert other.health().state is State.UNHEALTHY
+    other.inventory.measuring.begin(polls=asks, now=NOW)
+    empty = msgspec.structs.replace(
+        stored.status, subjects=(), observed_time=datetime.fromtimestamp(NOW + 1, UTC)
+    )
+    empty = msgspec.structs.replace(empty, checksum=empty.true_checksum)
+    other.read(msgspec.structs.replace(stored, status=empty))
+    assert (other.health().state is State.UNHEALTHY) is asks
+
+
+def test_the_next_leader_ends_what_it_took_over_by_its_first_complete_answer() -> None:
+    first, second = Replica(asks=True), Replica(asks=False)
+    first.measure(Measured(LATCHED, (sample(1),)))
+    second.read(first.stored())
+    second.inventory.measuring.begin(polls=True, now=NOW)
+    assert second.inventory.measuring.ended(LATCHED, ()) != frozenset()
+    second.measure(Measured(LATCHED, (), present=(), complete=True))
+    assert second.health().state is State.UNHEALTHY  # it has no series now
+    second.measure(Measured(LATCHED, (), present=(sample(0),), complete=True))
+    assert second.health().state is State.HEALTHY
+
+
+def test_a_process_that_starts_without_prometheus_lets_fade_what_was_stored_of_it() -> None:
+    asking = Replica(asks=True)
+    asking.measure(Measured(HEAT, (sample(0.6),)))
+    stored = asking.stored()
+    for url, fades in (("", True), ("http://prometheus", False)):
+        started = Inventory(
+            HealthBook(HealthSettings(), RULES), RULES, prometheus=PrometheusSettings(url=url)
+        )
+        started.put(kinds.DEVICE_HEALTH, stored, NOW)
+        raw = {
+            "metadata": {"name": "n1", "uid": "1"},
+            "status": {k: {"nvidia.com/gpu": "8"} for k in ("capacity", "allocatable")},
+        }
+        started.put(kinds.NODE, kinds.NODE.decode(msgspec.json.encode(raw)), NOW)
+        list(started.refresh(NOW))
+        view = started.view(EMPTY, synced=True, served={})
+        assert view is not None
+        (unit,) = view.nodes["n1"].plugins["nvidia.com/gpu"].units
+        assert unit.health.score == 0.4
+        assert ("no longer reported" in unit.health.evidence[0].evidence.text) is fades
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"UUID": "GPU-dra-2", "hostname": "dra"},
+        {"UUID": "GPU-dra-2", "hostname": "the exporter's pod"},
+        {"pci_bus_id": "00000000:12:00.0", "hostname": "dra"},
+        {"gpu": "2", "hostname": "dra"},
+        {"gpu": "2", "instance": "10.1.2.3:9400"},
+        {"UUID": "GPU-dra-2", "hostname": "dra", "GPU_I_ID": "3", "GPU_I_PROFILE": "1g.10gb"},
+    ],
+    ids=str,
+)
+def test_a_series_finds_its_dra_device_by_whatever_names_it(named: dict[str, str]) -> None:
+    replica = Replica(asks=True)
+    node = {
+        "metadata": {"name": "dra", "uid": "2"},
+        "status": {"addresses": [{"type": "InternalIP", "address": "10.1.2.3"}]},
+    }
+    published = msgspec.json.encode(slice_of("dra", 4))
+    replica.inventory.put(kinds.NODE, kinds.NODE.decode(msgspec.json.encode(node)), NOW)
+    replica.inventory.put(kinds.SLICE, kinds.SLICE.decode(published), NOW)
+    replica.measure(Measured(HEAT, (Sample(named, 0.6),)))
+    list(replica.inventory.refresh(NOW))
+    view = replica.inventory.view(EMPTY, synced=True, served={})
+    assert view is not None
+    (pool,) = view.nodes["dra"].pools
+    scores = {one.id.device: one.health.score for one in pool.devices}
+    assert scores == {"gpu-0": 1.0, "gpu-1": 1.0, "gpu-2": 0.4, "gpu-3": 1.0}
+    assert replica.inventory.measuring.notes() == []

@@ -1,0 +1,120 @@
+"""Rows about metrics in a rules file: mistakes are named with their row and field."""
+
+from pathlib import Path
+
+import pytest
+
+from fettle.api import Sample
+from fettle.health import load_rules, metrics
+from fettle.model import SettingsError, UnitId
+
+ROW = {
+    "name": "hot",
+    "exporter": "dcgm",
+    "query": "max by ($device) (x) > 1",
+    "family": "thermal",
+    "weight": "0.3",
+    "source": "us",
+}
+
+
+def rules_with(folder: Path, **changed: str) -> Path:
+    file = folder / "rules.yaml"
+    row = "".join(f"    {key}: {value}\n" for key, value in (ROW | changed).items() if value)
+    file.write_text("metrics:\n  -" + row[3:])
+    return file
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"query": "'max by ($device) (x > 1'"}, "query: ( is not closed"),
+        ({"query": "'x[5m]) > 1'"}, "query: there is a ) too many"),
+        ({"query": "'x{a=\"b} > 1'"}, "query: "),
+        ({"query": "'max by ($gpu) (x)'"}, "query: $gpu stands for nothing; $device and $peers"),
+        ({"query": ""}, "missing required field `query`"),
+        ({"exporter": "dcmg"}, "unknown exporter 'dcmg'; expected one of dcgm, amd, node-exporter"),
+        ({"kind": "decaying"}, "kind: the fault of a metric stands: level, latched or unknown"),
+        ({"kind": "lached"}, "expected one of latched, level, decaying, unknown"),
+        ({"graded": "{1: 0.1}", "weight": ""}, "graded: two values with their weights"),
+        ({"graded": "{1: 0.1, 2: 0.3}"}, "graded: two values with their weights, and no weight"),
+        ({"graded": "{1: 0.1, 2: 3}", "weight": ""}, "<= 1.0"),
+        ({"weight": "1.5"}, "<= 1.0"),
+        ({"until": "x > 0"}, "until: only what is latched can last longer"),
+        ({"peers": "[job]"}, "compared: it is needed with peers or least"),
+        ({"compared": "over"}, "expected one of"),
+        ({"family": "straggler", "kind": "latched"}, "provoked: what a tenant can cause cannot"),
+        ({"name": "too hot"}, "name: 'too hot' must be letters, digits"),
+        ({"thresold": "3"}, "unknown field `thresold`"),
+    ],
+)
+def test_a_mistake_in_a_row_is_named(tmp_path: Path, changed: dict[str, str], why: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load_rules(rules_with(tmp_path, **changed))
+    assert why in str(raised.value)
+    assert f"rules file {tmp_path}/rules.yaml: metrics" in str(raised.value)
+
+
+def test_a_row_of_a_shipped_name_replaces_it(tmp_path: Path) -> None:
+    rules = load_rules(rules_with(tmp_path, name="dcgm-temperature"))
+    assert rules.metrics["dcgm-temperature"].weight == 0.3
+    assert metrics.queries(rules)["dcgm-temperature"].names == (frozenset({"x"}),)
+
+
+def test_a_graded_weight_grows_evenly_between_its_two_values() -> None:
+    row = load_rules().metrics["dcgm-thermal-violation"]
+    weights = [row.weighs(value) for value in (0.0, 0.1, 0.35, 0.6, 0.99)]
+    assert weights == [0.25, 0.25, 0.4, 0.6, 0.6]
+
+
+class Somewhere:
+    """Three nodes, by name, host name or address."""
+
+    def node(self, name: str) -> str:
+        return {"n1": "n1", "10.0.0.1:9400": "n1"}.get(name, "")
+
+    def node_of_gpu(self, name: str) -> str:
+        return "n2" if name == "GPU-2" else ""
+
+    def devices_of_pod(self, key: str) -> tuple[str, tuple[UnitId, ...]]:
+        return ("n3", (UnitId("n3", "nvidia.com/gpu", "GPU-3"),)) if key == "ml/a" else ("", ())
+
+
+@pytest.mark.parametrize(
+    ("exporter", "labels", "found"),
+    [
+        (
+            "dcgm",
+            {"UUID": "GPU-1", "gpu": "3", "pci_bus_id": "00000000:C4:00.0", "Hostname": "n1"},
+            UnitId("n1", "nvidia.com/gpu", "GPU-1", ("pci:0000:c4:00.0", "index:3")),
+        ),
+        ("dcgm", {"gpu": "3", "hostname": "n1"}, UnitId("n1", "nvidia.com/gpu", "index:3")),
+        # Old exporters have the name of their pod there.
+        (
+            "dcgm",
+            {"UUID": "GPU-1", "Hostname": "dcgm-x7f", "instance": "10.0.0.1:9400"},
+            UnitId("n1", "nvidia.com/gpu", "GPU-1"),
+        ),
+        (
+            "dcgm",
+            {"UUID": "GPU-2", "Hostname": "dcgm-x7f"},
+            UnitId("n2", "nvidia.com/gpu", "GPU-2"),
+        ),
+        ("dcgm", {"UUID": "GPU-9", "Hostname": "dcgm-x7f"}, None),
+        ("dcgm", {"hostname": "n1"}, None),
+        ("amd", {"gpu_id": "0", "hostname": "n1"}, UnitId("n1", "amd.com/gpu", "index:0")),
+        ("pods", {"namespace": "ml", "pod": "a"}, UnitId("n3", "nvidia.com/gpu", "GPU-3")),
+        (
+            "pods",
+            {"exported_namespace": "ml", "exported_pod": "a"},
+            UnitId("n3", "nvidia.com/gpu", "GPU-3"),
+        ),
+        ("pods", {"namespace": "ml", "pod": "gone"}, None),
+    ],
+)
+def test_a_series_is_about_the_device_that_its_labels_name(
+    exporter: str, labels: dict[str, str], found: UnitId | None
+) -> None:
+    row = load_rules().exporters[exporter]
+    _, subjects = metrics.place(Sample(labels, 1.0), row, Somewhere())
+    assert subjects == ((found,) if found is not None else ())

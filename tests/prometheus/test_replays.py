@@ -1,0 +1,321 @@
+"""Faults as fleets see them, replayed from hours of series: what Fettle says of the device, and
+when."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fettle.health import load_rules
+from fettle.model import State
+from tests.prometheus.fleets import labels, node, slice_of
+from tests.prometheus.replaying import Replay, Told
+from tests.prometheus.server import Recording, every, load, needs_prometheus, running
+
+pytestmark = [needs_prometheus, pytest.mark.prometheus]
+MINUTE, HOUR = 60.0, 3600.0
+BEGIN = 1_790_000_000.0
+SCRAPE_S = 30.0
+
+Shape = Callable[[float], float | None]
+"""A value by the seconds since BEGIN; None: no sample."""
+
+
+def steady(value: float) -> Shape:
+    return lambda _: value
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Callable[..., AbstractContextManager[Replay]]:
+    @contextmanager
+    def recording(hours: float, series: Mapping[tuple[str, int, str], Shape]) -> Iterator[Replay]:
+        """By node, number and metric."""
+        made = Recording()
+        times = every(SCRAPE_S, BEGIN, BEGIN + hours * HOUR)
+        for (name, number, metric), shape in series.items():
+            points = [(at, value) for at in times if (value := shape(at - BEGIN)) is not None]
+            made.add(metric, labels(name, number), points)
+        load(made, tmp_path)
+        nodes = {name for name, _, _ in series}
+        objects = [each for name in sorted(nodes) for each in (node(name), slice_of(name))]
+        with running(tmp_path) as url:
+            yield Replay(url, *objects, at=BEGIN)
+
+    return recording
+
+
+def alive(name: str, numbers: int = 8) -> dict[tuple[str, int, str], Shape]:
+    return {(name, i, "DCGM_FI_DEV_GPU_TEMP"): steady(60) for i in range(numbers)}
+
+
+def first(told: list[Told], state: State) -> float:
+    """How long after the beginning a state is said for the first time."""
+    return next(one.at - BEGIN for one in told if one.health.state is state)
+
+
+def states(told: list[Told]) -> set[State]:
+    return {one.health.state for one in told}
+
+
+def test_throttling_by_heat_that_comes_and_goes_for_hours_degrades_and_never_refuses_for_good(
+    record: Callable[..., AbstractContextManager[Replay]],
+) -> None:
+    def throttled_ns(s: float) -> float:
+        """A quarter of each second half of an hour, for six hours from the second on."""
+        total = 0.0
+        for hour in range(2, 8):
+            begins = (hour + 0.5) * HOUR
+            total += 0.5e9 * min(max(0.0, s - begins), 0.5 * HOUR)
+        return total
+
+    series = {**alive("n1"), ("n1", 3, "DCGM_FI_DEV_THERMAL_VIOLATION"): throttled_ns}
+    series |= {("n1", i, "DCGM_FI_DEV_THERMAL_VIOLATION"): steady(1e12) for i in (0, 1, 2)}
+    with record(14, series) as replay:
+        told = replay.rounds("n1", "gpu-3", every(5 * MINUTE, BEGIN + HOUR, BEGIN + 14 * HOUR))
+        calm = replay.health("n1", "gpu-0")
+    assert states(told) == {State.HEALTHY, State.DEGRADED}
+    assert 2.5 * HOUR < first(told, State.DEGRADED) < 2.75 * HOUR
+    # From the third time on it is not believed to be over as soon as it is quiet.
+    restless = [one for one in told if 5.1 * HOUR < one.at - BEGIN < 8 * HOUR]
+    assert states(restless) == {State.DEGRADED}
+    assert told[-1].health.state is State.HEALTHY
+    assert calm.state is State.HEALTHY
+    assert "throttled by heat 5" in max(told, key=lambda one: one.health.score * -1).text
+
+
+def test_a_row_to_be_remapped_degrades_until_the_reset_and_leaves_a_light_trace(
+    record: Callable[..., AbstractContextManager[Replay]],
+) -> None:
+    pending = {("n1", 2, "DCGM_FI_DEV_ROW_REMAP_PENDING"): lambda s: float(HOUR < s < 5 * HOUR)}
+    with record(7, {**alive("n1"), **pending}) as replay:
+        told = replay.rounds("n1", "gpu-2", every(5 * MINUTE, BEGIN + MINUTE, BEGIN + 7 * HOUR))
+    assert HOUR <= first(told, State.DEGRADED) <= HOUR + 5 * MINUTE
+    during = [one for one in told if HOUR + 5 * MINUTE < one.at - BEGIN < 5 * HOUR]
+    assert {one.health.score for one in during} == {0.5}
+    after = told[-1]
+    assert after.health.state is State.HEALTHY
+    assert 0.85 < after.health.score < 1.0
+    assert "was until recently" in after.text
+
+
+def test_a_storm_of_corrected_errors_weighs_by_its_rate_and_an_uncorrectable_one_refuses(
+    record: Callable[..., AbstractContextManager[Replay]],
+) -> None:
+    series = alive("n1")
+    for i in range(8):
+        series["n1", i, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"] = lambda s: s // 600
+        series["n1", i, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"] = steady(0)
+    series["n1", 5, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"] = lambda s: max(0.0, s - HOUR) * 2
+    # A reset sets both counts back.
+    series["n1", 5, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"] = lambda s: float(3 * HOUR < s < 8 * HOUR)
+    with record(10, series) as replay:
+        told = replay.rounds("n1", "gpu-5", every(5 * MINUTE, BEGIN + HOUR, BEGIN + 10 * HOUR))
+        peer = replay.health("n1", "gpu-4")
+    storm = [one for one in told if 2.2 * HOUR < one.at - BEGIN < 3 * HOUR]
+    assert all("corrected memory errors in an hour" in one.text for one in storm)
+    assert all(0.6 < one.health.score < 0.9 for one in storm)
+    assert 3 * HOUR <= first(told, State.UNHEALTHY) <= 3 * HOUR + 10 * MINUTE
+    # The count grew only once, hours ago, and still the GPU was not reset.
+    assert {o.health.state for o in told if 4 * HOUR < o.at - BEGIN < 8 * HOUR} == {State.UNHEALTHY}
+    assert told[-1].health.state is not State.UNHEALTHY
+    assert peer.score == 1.0
+
+
+def test_a_link_that_flaps_is_told_by_its_growth_and_not_by_its_count(
+    record: Callable[..., AbstractContextManager[Replay]],
+) -> None:
+    name = "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL"
+
+    def replays(s: float) -> float:
+        bursts = sum(3 for begins in (2, 4, 6) if s > begins * HOUR)
+        return 500.0 + bursts if s < 9 * HOUR else 0.0  # the GPU is reset
+
+    series = {**alive("n1"), ("n1", 1, name): replays, ("n1", 0, name): steady(90_000)}
+    with record(11, series) as replay:
+        told = replay.rounds("n1", "gpu-1", every(2 * MINUTE, BEGIN + HOUR, BEGIN + 11 * HOUR))
+        other = replay.health("n1", "gpu-0")
+    assert 2 * HOUR < first(told, State.DEGRADED) < 2 * HOUR + 5 * MINUTE
+    assert other.score == 1.0
+    assert State.UNHEALTHY not in states(told)
+    # It came back twice, so it is not believed to be over as soon as it is quiet.
+    assert states([o for o in told if 6.1 * HOUR < o.at - BEGIN < 8 * HOUR]) == {State.DEGRADED}
+    assert (told[-1].health.state, told[-1].health.score > 0.9) == (State.HEALTHY, True)
+    restart = [o for o in told if 9 * HOUR < o.at - BEGIN < 9.2 * HOUR]
+    assert not any("NVLink replays within" in o.text.split("was until")[0] for o in restart)
+
+
+def test_a_gpu_that_is_lost_takes_its_series_along_and_stays_lost(
+    record: Callable[..., AbstractContextManager[Replay]],
+) -> None:
+    """XID 79: a moment later its exporter has nothing of it to export."""
+    gone_at = HOUR + 2 * MINUTE
+
+    def xid(s: float) -> float | None:
+        return None if s > gone_at else 79.0 if s > HOUR else 31.0
+
+    series = {**alive("n1"), ("n1", 6, "DCGM_FI_DEV_XID_ERRORS"): xid}
+    series["n1", 6, "DCGM_FI_DEV_GPU_TEMP"] = lambda s: None if s > gone_at else 50.0
+    series |= {("n1", i, "DCGM_FI_DEV_XID_ERRORS"): steady(31) for i in range(6)}
+    with record(4, series) as replay:
+        told = replay.rounds("n1", "gpu-6", every(30, BEGIN + 50 * MINUTE, BEGIN + 90 * MINUTE))
+        later = replay.rounds("n1", "gpu-6", every(HOUR, BEGIN + 2 * HOUR, BEGIN + 4 * HOUR))
+        peer = replay.health("n1", "gpu-0")
+    assert HOUR <= first(told, State.UNHEALTHY) <= HOUR + MINUTE
+    assert states(later) == {State.UNHEALTHY}
+    assert "XID 79: GPU has fallen off the bus" in later[-1].text
+    assert "no DCGM_FI_DEV_GPU_TEMP of it" in later[0].text
+    # XID 31 stands in the gauge since before the beginning: that tells of no fault now.
+    assert peer.evidence == ()
+
+
+def test_an_exporter_that_is_away_makes_its_devices_unknown_and_ends_no_fault(
+    record: Callable[..., AbstractContextManager[Replay]],
+) -> None:
+    def away(shape: Shape) -> Shape:
+        return lambda s: None if HOUR < s < 2 * HOUR else shape(s)
+
+    series = {key: away(steady(50)) for key in alive("n1")} | alive("n2")
+    series["n1", 0, "DCGM_FI_DEV_ROW_REMAP_PENDING"] = away(steady(1))
+    series["n2", 0, "DCGM_FI_DEV_ROW_REMAP_PENDING"] = steady(0)
+    with record(3, series) as replay:
+        replay.round(BEGIN + 50 * MINUTE)
+        assert replay.health("n1", "gpu-0").score == 0.5
+        assert replay.health("n1", "gpu-1").state is State.HEALTHY
+        replay.round(BEGIN + HOUR + 15 * MINUTE)
+        assert (replay.health("n1", "gpu-0").state, replay.health("n1", "gpu-0").score) == (
+            State.DEGRADED,
+            0.5,
+        )
+        assert (replay.health("n1", "gpu-1").state, replay.health("n1", "gpu-1").score) == (
+            State.UNKNOWN,
+            0.75,
+        )
+        assert replay.health("n2", "gpu-1").score == 1.0
+        replay.round(BEGIN + 2 * HOUR + 15 * MINUTE)
+        assert replay.health("n1", "gpu-1").state is State.HEALTHY
+        assert replay.health("n1", "gpu-0").score == 0.5
+
+
+def straggling(slow: Mapping[str, set[str]]) -> dict[str, dict[str, float]]:
+    """By job, the seconds that each rank computes a step."""
+    return {
+        job: {f"rank-{i}": 1.5 if f"rank-{i}" in ranks else 1.0 + i / 1000 for i in range(8)}
+        for job, ranks in slow.items()
+    }
+
+
+def holder(namespace: str, name: str, device: str) -> list[dict[str, Any]]:
+    """A rank, and the claim by which it holds a device."""
+    result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "n1", "device": device}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": namespace, "uid": f"{namespace}-{name}"},
+            "spec": {
+                "nodeName": "n1",
+                "containers": [{"name": "c"}],
+                "resourceClaims": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}],
+            },
+        },
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": f"{name}-gpu", "namespace": namespace, "uid": f"c-{name}"},
+            "spec": {"devices": {"requests": [{"name": "gpu"}]}},
+            "status": {"allocation": {"devices": {"results": [result]}}},
+        },
+    ]
+
+
+STEPS = """
+metrics:
+  - name: step-time
+    exporter: pods
+    query: avg by (namespace, pod, job_name) (train_compute_seconds)
+    compared: above
+    peers: [namespace, job_name]
+    graded: {0.1: 0.15, 0.3: 0.35}
+    family: straggler
+    text: "a rank of job {job_name} computes {percent} longer than its peers"
+    source: our trainers
+"""
+
+
+def test_a_straggler_that_is_software_is_bounded_and_a_second_tenant_corroborates(
+    tmp_path: Path,
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(STEPS)
+    made = Recording()
+    for namespace, ranks in straggling({"team-a": {"rank-3"}, "team-b": {"rank-3"}}).items():
+        for rank, seconds in ranks.items():
+            named = {"namespace": namespace, "pod": rank, "job_name": f"{namespace}-job"}
+            begins = BEGIN if namespace == "team-a" else BEGIN + HOUR
+            points = [(at, seconds) for at in every(SCRAPE_S, begins, BEGIN + 2 * HOUR)]
+            made.add("train_compute_seconds", named, points)
+    load(made, tmp_path)
+    holders = [
+        each
+        for namespace in ("team-a", "team-b")
+        for i in range(8)
+        for each in holder(namespace, f"rank-{i}", f"gpu-{i}")
+    ]
+    with running(tmp_path) as url:
+        replay = Replay(
+            url, node("n1"), slice_of("n1"), *holders, at=BEGIN, rules=load_rules(rules)
+        )
+        replay.round(BEGIN + 30 * MINUTE)
+        one = replay.health("n1", "gpu-3")
+        assert (one.score, one.proven, one.state) == (0.65, 1.0, State.HEALTHY)
+        assert "a rank of job team-a-job computes 49% longer than its peers" in str(one.evidence)
+        assert replay.health("n1", "gpu-2").evidence == ()
+        replay.round(BEGIN + 90 * MINUTE)
+        both = replay.health("n1", "gpu-3")
+        assert 0.4 <= both.score < 0.5
+        assert (both.proven, both.state) == (1.0, State.HEALTHY)
+
+
+def test_what_tenants_export_about_a_device_refuses_nothing(tmp_path: Path) -> None:
+    """A pod of a tenant serves a page like an exporter's, about a GPU of somebody else."""
+    made = Recording()
+    times = every(SCRAPE_S, BEGIN, BEGIN + HOUR)
+    framed = {
+        "DCGM_FI_DEV_ROW_REMAP_FAILURE": 1.0,
+        "DCGM_FI_DEV_XID_ERRORS": 79.0,
+        "DCGM_EXP_GPU_HEALTH_STATUS": 20.0,
+    }
+    for name, value in framed.items():
+        named = labels("n1", 0, namespace="tenant", pod="evil", job="pods")
+        made.add(name, named, [(at, value if at > BEGIN + 600 else 0.0) for at in times])
+        made.add(name, labels("n1", 0, namespace="gpu-operator"), [(at, 0.0) for at in times])
+    # A thousand GPUs that do not exist would shift what is usual among the real ones.
+    for i in range(50):
+        named = labels("n1", 100 + i, namespace="tenant", pod="evil")
+        made.add("DCGM_FI_DEV_SM_CLOCK", named, [(at, 9000.0) for at in times])
+        made.add("DCGM_FI_DEV_GPU_UTIL", named, [(at, 99.0) for at in times])
+    for i in range(8):
+        named = labels("n1", i, namespace="gpu-operator")
+        made.add("DCGM_FI_DEV_SM_CLOCK", named, [(at, 1900.0) for at in times])
+        made.add("DCGM_FI_DEV_GPU_UTIL", named, [(at, 99.0) for at in times])
+    # It pretends that a GPU was there, and then no more.
+    gone = labels("n1", 5, namespace="tenant", pod="evil")
+    made.add("DCGM_FI_DEV_GPU_TEMP", gone, [(at, 40.0) for at in times if at < BEGIN + 600])
+    load(made, tmp_path)
+    with running(tmp_path) as url:
+        replay = Replay(url, node("n1"), slice_of("n1"), at=BEGIN)
+        replay.round(BEGIN + 13 * MINUTE)
+        framed_one = replay.health("n1", "gpu-0")
+        assert (framed_one.proven, framed_one.state) == (1.0, State.HEALTHY)
+        assert 0.4 <= framed_one.score < 1.0
+        assert "by series of namespace tenant" in str(framed_one.evidence)
+        others = [replay.health("n1", f"gpu-{i}") for i in range(1, 8)]
+        assert {(one.score, one.state) for one in others} == {(1.0, State.HEALTHY)}
+
+        trusting = Replay(
+            url, node("n1"), slice_of("n1"), at=BEGIN, exporter_namespaces=("tenant",)
+        )
+        trusting.round(BEGIN + 13 * MINUTE)
+        assert trusting.health("n1", "gpu-0").state is State.UNHEALTHY
