@@ -10,7 +10,7 @@ import msgspec
 
 from fettle.api import kinds
 from fettle.cluster import EMPTY, Inventory, View
-from fettle.config import HealthSettings
+from fettle.config import HealthSettings, PrometheusSettings
 from fettle.health import HealthBook
 from fettle.health.signals.rule_tables import load_rules
 from tests.bench import fleets
@@ -93,9 +93,14 @@ def view(devices: Devices, nodes: int = fleets.NODES) -> View:
     return look(of_nodes(devices, nodes), EMPTY)
 
 
-def of_nodes(devices: Devices, nodes: int = fleets.NODES, racks: int = 0) -> Inventory:
+def of_nodes(
+    devices: Devices,
+    nodes: int = fleets.NODES,
+    racks: int = 0,
+    prometheus: PrometheusSettings | None = None,
+) -> Inventory:
     """Where there are racks, each has a fabric with devices that its nodes share."""
-    inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
+    inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES, prometheus=prometheus)
     for number in range(nodes):
         name = fleets.name_of(number)
         labels = {"rack": str(number % racks)} if racks else {}
