@@ -6,7 +6,7 @@ READY := .venv/.ready
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 # One worker per processor. A whole run has a control plane in each, which takes memory.
-QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long"
+QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long and not prometheus"
 WHOLE := -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: help demo demo-cluster quick test check format bench goodput controlplane lock clean
@@ -15,8 +15,8 @@ WHOLE := -n auto --maxprocesses 4 --dist worksteal
 help:
 	@echo "make demo          Fettle on an embedded fleet with faults: no cluster; the network only to install"
 	@echo "make demo-cluster  the same story on a real control plane (needs Go)"
-	@echo "make quick         tests without the control plane, the oracle and long properties: three minutes on two cores"
-	@echo "make test          all tests; the control-plane suite needs Go and says so if skipped"
+	@echo "make quick         tests without the control plane, Prometheus, the oracle and long properties: three minutes on two cores"
+	@echo "make test          all tests; those that need Go or Prometheus say so if skipped"
 	@echo "make check         format, lint, types, layers"
 	@echo "make bench         benchmarks, a table and build/bench.json (needs Go)"
 	@echo "make goodput       what a fleet gets done by who minds its health: simulated, then on a real kube-scheduler (Go)"

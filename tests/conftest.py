@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fettle.client import Session
+from tests import prometheus
 from tests.controlplane.building import SKIPPED
 from tests.fettle.client.fake_api import FakeApi, fake_api
 
@@ -33,8 +34,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     because the process that reports for parallel workers loads only this conftest."""
     yield
     skipped = terminalreporter.stats.get("skipped", [])
-    if any(SKIPPED in str(report.longrepr) for report in skipped):
-        terminalreporter.write_line(SKIPPED, yellow=True)
+    for reason in (SKIPPED, prometheus.SKIPPED):
+        if any(reason in str(report.longrepr) for report in skipped):
+            terminalreporter.write_line(reason, yellow=True)
 
 
 @pytest.fixture
