@@ -51,7 +51,7 @@ from fettle.model import (
     is_tainted_as_held,
 )
 from fettle.records import seconds_of
-from fettle.steward import holding
+from fettle.steward import holding, taint_rules
 from fettle.steward.holding import RawNode
 
 _PAGE = 500
@@ -230,7 +230,7 @@ async def _release(
 
 async def _remove_rule(session: Session, name: str) -> list[str]:
     try:
-        await holding.delete_rule(session, name)
+        await taint_rules.delete_rule(session, name)
     except ClusterError as error:
         return [f"DeviceTaintRule {name} is left for Fettle's steward to remove: {error}"]
     return []

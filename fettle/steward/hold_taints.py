@@ -21,13 +21,13 @@ from fettle.steward.holding import (
     RawNode,
     change_node,
     create_rule,
-    delete_rule,
     is_node_held,
     is_our_rule,
     needs_taint_change,
     rule_name,
     taints_changed,
 )
+from fettle.steward.taint_rules import delete_rule
 
 _EVERY_S = 1.0
 _RETRY_S = 30.0

@@ -5,7 +5,6 @@ Ours is what has the value or the label that we give it; anything else is left a
 device plugins have no taints.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -13,16 +12,17 @@ from urllib.parse import quote
 
 import msgspec
 
-from fettle.api import kinds, resource
+from fettle.api import resource
 from fettle.api.meta import ObjectMeta
-from fettle.client import Session, served_kinds
+from fettle.client import Session
 from fettle.health import holds_on_node, in_force
-from fettle.model import HOLD, Conflict, DeviceId, NodeId, NotFound, TaintLike, is_tainted_as_held
+from fettle.model import HOLD, Conflict, DeviceId, NodeId, TaintLike, is_tainted_as_held
+from fettle.steward import taint_rules
 
 TAINT_VALUE = "annotated"
 """Marks a taint that comes and goes with the annotation. One of another value is an operator's."""
 EFFECT = "NoSchedule"
-OWN_LABELS = {"app.kubernetes.io/managed-by": "fettle"}
+_TAINT = resource.DeviceTaint(key=HOLD, value=TAINT_VALUE, effect=EFFECT)
 _RULE_PREFIX = "fettle-hold-"
 _ATTEMPTS = 10
 """How often a Node is read again because somebody else wrote first."""
@@ -36,8 +36,7 @@ def is_ours(taint: TaintLike) -> bool:
 
 
 def is_our_rule(rule: resource.DeviceTaintRule) -> bool:
-    labels = rule.metadata.labels or {}
-    return is_ours(rule.spec.taint) and labels.items() >= OWN_LABELS.items()
+    return is_ours(rule.spec.taint) and taint_rules.has_our_labels(rule)
 
 
 def needs_taint_change(taints: Iterable[TaintLike], *, held: bool) -> bool:
@@ -98,40 +97,9 @@ async def change_node(
 
 
 def rule_name(device: DeviceId) -> str:
-    return _RULE_PREFIX + hashlib.sha256(str(device).encode()).hexdigest()[:12]
+    return taint_rules.rule_name(_RULE_PREFIX, device)
 
 
 async def create_rule(session: Session, device: DeviceId) -> bool:
     """Have the scheduler obey the hold on a device. False if no DeviceTaintRules are served."""
-    path = await _rules_path(session)
-    if path is None:
-        return False
-    rule = {
-        "apiVersion": path.removeprefix("/apis/").rpartition("/")[0],
-        "kind": kinds.TAINT_RULE.name,
-        "metadata": {"name": rule_name(device), "labels": OWN_LABELS},
-        "spec": {
-            "deviceSelector": {
-                "driver": device.driver,
-                "pool": device.pool,
-                "device": device.device,
-            },
-            "taint": {"key": HOLD, "value": TAINT_VALUE, "effect": EFFECT},
-        },
-    }
-    with suppress(Conflict):  # it is there already
-        await session.create(path, rule)
-    return True
-
-
-async def delete_rule(session: Session, name: str) -> None:
-    if (path := await _rules_path(session)) is not None:
-        with suppress(NotFound):
-            await session.delete(f"{path}/{quote(name, safe='')}")
-
-
-async def _rules_path(session: Session) -> str | None:
-    """The path of the newest version of DeviceTaintRules that is served; None if none is."""
-    kind = kinds.TAINT_RULE
-    served = {s.version for s in await served_kinds(session, kind.group) if s.kind == kind.name}
-    return next((path for path in kind.paths if path.split("/")[3] in served), None)
+    return await taint_rules.create_rule(session, rule_name(device), device, _TAINT)
