@@ -15,6 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from fettle.api import core
 from fettle.cluster import View, readiness
+from fettle.config import DeviceTaintSettings
 from fettle.explain import (
     JSON_VERSION,
     Foresight,
@@ -26,6 +27,7 @@ from fettle.explain import (
     list_holds,
     list_network_devices,
     list_nodes,
+    list_taints,
     list_unknown_conditions,
     plain_placed,
     plain_reason,
@@ -43,8 +45,12 @@ from fettle.scheduling import (
     OwnerRefusals,
     PlacedPod,
     Preemption,
+    TaintPlan,
+    as_if_on,
     copy_to_place,
+    plan_for,
     resolve_policy,
+    why_in_vain,
     worst_first,
 )
 
@@ -85,6 +91,7 @@ class Browse:
         recorder: Recorder | None = None,
         refusals: OwnerRefusals | None = None,
         foresight: Foresight | None = None,
+        device_taints: DeviceTaintSettings | None = None,
     ) -> None:
         self._answers = answers
         self._registry = registry
@@ -98,6 +105,7 @@ class Browse:
         self._recorder = recorder
         self._refusals = refusals or OwnerRefusals()
         self._foresight = foresight
+        self._device_taints = device_taints or DeviceTaintSettings()
         ReadyMetrics(registry, lambda: not self._problems(time.monotonic()))
 
     def make_app(self) -> web.Application:
@@ -290,13 +298,14 @@ class Browse:
     async def devices(self, request: web.Request) -> web.Response:
         """Every node with its devices, and the devices of the network. ?unsound=true: only those
         with evidence against them, or that are not Healthy. `problems` say why answers may be
-        incomplete, `unheard` which conditions no rule names, `nodesWithDevices` how many nodes have
-        devices, sound or not.
+        incomplete, `unheard` which conditions no rule names, `taints` which devices Fettle taints
+        or would taint, `nodesWithDevices` how many nodes have devices, sound or not.
         """
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
         unsound = request.query.get("unsound", "") in ("true", "1")
-        view = self._answers.view
+        view, taints = self._answers.view, self._device_taints
+        plan = await plan_for(self._answers, as_if_on(taints), time.time(), steers=True)
         listed = await run_within(
             None,
             lambda: {
@@ -309,6 +318,13 @@ class Browse:
                 "nodes": list_nodes(view, only_unsound=unsound),
                 "network": list_network_devices(view, only_unsound=unsound),
                 "holds": list_holds(view),
+                "taints": list_taints(
+                    plan or TaintPlan({}),
+                    view,
+                    taints,
+                    self._answers.policies.mode,
+                    why_in_vain(self._answers),
+                ),
                 "quarantined": dict(view.quarantined),
                 "unheard": list_unknown_conditions(view),
             },

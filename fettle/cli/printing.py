@@ -344,6 +344,7 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
         sound = "no evidence concerns any device: all are sound"
         out.print(sound if data.get("nodesWithDevices", 1) else "no node has devices")
     print_holds(out, data.get("holds", ()))
+    _print_taints(out, data.get("taints", ()))
     for text in data["quarantined"].values():
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
     if unheard := data.get("unheard", ()):
@@ -370,6 +371,26 @@ def print_holds(out: Any, holds: Sequence[dict[str, Any]]) -> None:
     lines = [f"{one['subject']}: {one['text']}  [{_OBEYED[one['obeyedBy']]}]" for one in holds]
     for line in _first(lines, MOST_LISTED):
         out.print(f"  {escape(line)}")
+
+
+def _print_taints(out: Any, taints: Sequence[dict[str, Any]]) -> None:
+    """The taints that devices have by their health, and those that they lack, with the reason."""
+    from rich.markup import escape
+
+    lines = []
+    lacking: dict[str, int] = {}
+    for one in taints:
+        if one["there"] is None:
+            lacking[one["whyNot"]] = lacking.get(one["whyNot"], 0) + 1
+        else:
+            wants = f" ({one['effect']}: {one['whyNot']})" if one["whyNot"] else ""
+            lines.append(f"{one['device']}: {one['key']}:{one['there']}{wants}")
+    if lines:
+        out.print("tainted by Fettle, so the scheduler itself keeps pods off:")
+    for line in _first(lines, MOST_LISTED):
+        out.print(f"  {escape(line)}")
+    for why, count in lacking.items():
+        out.print(f"[dim]{count} more would be tainted: {escape(why)}[/]")
 
 
 def _unheard(condition: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from fettle.config.files import load_settings, parse_yaml
 from fettle.config.settings import (
     AlertmanagerSettings,
     BreakerSettings,
+    DeviceTaintSettings,
     ExtenderSettings,
     HealthSettings,
     LintSettings,
@@ -19,6 +20,7 @@ from fettle.config.settings import (
 __all__ = [
     "AlertmanagerSettings",
     "BreakerSettings",
+    "DeviceTaintSettings",
     "ExtenderSettings",
     "HealthSettings",
     "LintSettings",

@@ -16,6 +16,7 @@ from fettle.dra import parse_feature_gates, parse_git_version
 from fettle.model import (
     BUILT_IN,
     INFERENCE,
+    Degraded,
     Mode,
     Policies,
     Policy,
@@ -365,6 +366,39 @@ class RecordSettings(SettingsSection, frozen=True, kw_only=True):
         _check("records", 1 <= self.max_mebibytes <= 1024, "maxMebibytes must be 1 to 1024")
 
 
+class DeviceTaintSettings(SettingsSection, frozen=True, kw_only=True):
+    """Taints that the steward puts on DRA devices by their health, as DeviceTaintRules. The
+    scheduler itself obeys them, so no pod gets such a device, whatever else happens. Off until set.
+    Written only with `mode: enforce`, and with the rights in
+    `deploy/rbac/optional/health-taints.yaml`."""
+
+    unhealthy: Literal["None", "NoSchedule", "NoExecute"] | None = None
+    """The effect of the taint `fettle.dev/unhealthy` on Unhealthy devices, once they are
+    confirmed. `None` only informs. `NoSchedule` keeps new pods off. `NoExecute` also ends the pods
+    that have the device: at once, and not by eviction, so no PodDisruptionBudget protects them."""
+    degraded: Literal["None", "NoSchedule"] | None = None
+    """The effect of the taint `fettle.dev/degraded` on Degraded devices, once they are confirmed.
+    With `NoSchedule`, claims of policies with `tolerations.degradedAsFallback` get them only where
+    no sound device is left, and all other claims never. It stays `None` while a dry run does not
+    show that the webhook gives claims that fallback."""
+    confirm_seconds: float = 120.0
+    """How long a device must have been Unhealthy or Degraded. Until then the effect is `None`."""
+    max_share: float = 0.20
+    """The largest share (0 to 1) of the devices of one driver that get such a taint. As with the
+    breaker, pools on fewer than `breaker.minNodes` nodes have no such limit."""
+    writes_per_second: float = 10.0
+    """How many DeviceTaintRules are written a second, at most."""
+
+    def __post_init__(self) -> None:
+        _check("deviceTaints", 0 <= self.confirm_seconds < inf, "confirmSeconds must be 0 or more")
+        _check("deviceTaints", 0 <= self.max_share <= 1, "maxShare must be 0 to 1")
+        _check(
+            "deviceTaints",
+            1 <= self.writes_per_second <= 1000,
+            "writesPerSecond must be 1 to 1000",
+        )
+
+
 class StewardSettings(SettingsSection, frozen=True, kw_only=True):
     """The steward: the one replica that writes to the cluster."""
 
@@ -537,6 +571,7 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
     steward: StewardSettings = StewardSettings()
     prometheus: PrometheusSettings = PrometheusSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
+    device_taints: DeviceTaintSettings = DeviceTaintSettings()
 
     def __post_init__(self) -> None:
         if self.namespace is not None:
@@ -568,6 +603,21 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
             found.append(
                 f"sources.silentAfterSeconds {seconds:g} is less than the {BOOKMARKS_S:g} s between"
                 " bookmarks of an API server: while nothing changes there, Fettle is not ready"
+            )
+        if self.device_taints.unhealthy == "NoExecute":
+            found.append(
+                "deviceTaints.unhealthy NoExecute: pods on devices that become Unhealthy are "
+                "deleted at once, and no PodDisruptionBudget protects them"
+            )
+        default = self.all_policies().by_name[self.default_policy]
+        if (
+            self.device_taints.degraded == "NoSchedule"
+            and default.placement.degraded is not Degraded.REFUSE
+            and not default.tolerations.degraded_as_fallback
+        ):
+            found.append(
+                f"deviceTaints.degraded NoSchedule: policy {default.name}, the default, has no "
+                "tolerations.degradedAsFallback, so its claims never get Degraded devices"
             )
         for name, policy in sorted(self.all_policies().by_name.items()):
             if vain := prefers_in_vain(policy.placement, self.health.degraded_below):

@@ -16,6 +16,7 @@ from fettle.explain.pods import (
     result_word,
     summary,
 )
+from fettle.explain.taints import list_taints
 from fettle.explain.wording import plain_reason, text, texts
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "list_holds",
     "list_network_devices",
     "list_nodes",
+    "list_taints",
     "list_unknown_conditions",
     "near",
     "plain_placed",

@@ -161,7 +161,10 @@ def _device(reason: reasons.DeviceRefusal | reasons.DeviceRequirementNotMet) -> 
 def _passed_over(reason: reasons.DeviceRefusal) -> str:
     if not reason.passed_over:
         return ""
-    rule = ": a DeviceTaintRule with effect NoSchedule keeps it off those that are refused"
+    rule = (
+        ": a DeviceTaintRule with effect NoSchedule keeps it off those that are refused "
+        "(the setting deviceTaints lets Fettle write it)"
+    )
     return f"; {_PASSED_OVER}{rule if reason.taint_would_help else ''}"
 
 

@@ -45,11 +45,13 @@ from fettle.model.health import SOUND, UNKNOWN_SCORE, Health, Kept, State, Weigh
 from fettle.model.holds import Hold, TaintLike, is_tainted_as_held
 from fettle.model.modes import Mode, labelled_mode, wrong_label
 from fettle.model.policy import (
+    ASSESSED,
     BUILT_IN,
     DEGRADED_TAINT,
     DEVICE_FAILED,
     INFERENCE,
     NO_EFFECT_YET,
+    UNHEALTHY_TAINT,
     Aggregate,
     Degraded,
     Failure,
@@ -73,6 +75,7 @@ from fettle.model.subjects import SOME_DRIVER, SOME_POOL, DeviceId, NodeId, Pool
 __all__ = [
     "ANNOTATION",
     "ANNOTATIONS",
+    "ASSESSED",
     "BUILT_IN",
     "DEGRADED_TAINT",
     "DEVICE_FAILED",
@@ -89,6 +92,7 @@ __all__ = [
     "SOME_DRIVER",
     "SOME_POOL",
     "SOUND",
+    "UNHEALTHY_TAINT",
     "UNKNOWN_SCORE",
     "WOKEN_AT",
     "Aggregate",

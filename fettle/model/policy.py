@@ -22,6 +22,11 @@ DEVICE_FAILED = "fettle.dev/DeviceFailed"
 time."""
 DEGRADED_TAINT = "fettle.dev/degraded"
 """The taint of degraded devices. Only claims that tolerate it get such a device."""
+UNHEALTHY_TAINT = "fettle.dev/unhealthy"
+"""The taint of unhealthy devices."""
+ASSESSED = "assessed"
+"""The value of these taints if Fettle sets them by what it knows of a device's health. Taints of
+another value are somebody else's."""
 
 MAX_EXPRESSION = 4096
 """Maximum length of a requirement's expression, in characters."""

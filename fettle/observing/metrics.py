@@ -213,6 +213,11 @@ class StewardMetrics:
             "Times that a DeviceHealth was written.",
             registry=registry,
         )
+        self._taints = Counter(
+            "fettle_steward_taint_writes",
+            "Times that a DeviceTaintRule was written, changed or removed by a device's health.",
+            registry=registry,
+        )
 
     def recorded(self, result: str) -> None:
         """As `EventRecorder` counts."""
@@ -232,6 +237,9 @@ class StewardMetrics:
 
     def wrote_health(self) -> None:
         self._healths.inc()
+
+    def wrote_taint(self) -> None:
+        self._taints.inc()
 
 
 _POLL_FAILURES = (

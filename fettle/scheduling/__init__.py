@@ -33,6 +33,15 @@ from fettle.scheduling.owner_refusals import OwnerRefusals, avoiding
 from fettle.scheduling.predictions import Predictions
 from fettle.scheduling.preemption import Preemption, preemptible_pods
 from fettle.scheduling.tables import Narrowed, Table
+from fettle.scheduling.taint_plans import (
+    PlannedTaint,
+    TaintPlan,
+    as_if_on,
+    is_assessed,
+    plan_for,
+    plan_taints,
+    why_in_vain,
+)
 from fettle.scheduling.waits import bound_at
 
 __all__ = [
@@ -50,25 +59,32 @@ __all__ = [
     "Narrowed",
     "OwnerRefusals",
     "PlacedPod",
+    "PlannedTaint",
     "PluginUse",
     "Predictions",
     "Preemption",
     "Table",
+    "TaintPlan",
     "Taken",
     "UnitUsers",
     "Units",
     "Verdict",
     "allocatable_units",
+    "as_if_on",
     "avoiding",
     "bound_at",
     "copy_to_place",
     "count_taken",
     "demand_of",
+    "is_assessed",
     "is_certain",
     "is_usable",
     "lacking_units",
     "nodes_lacking_units",
+    "plan_for",
+    "plan_taints",
     "preemptible_pods",
     "resolve_policy",
+    "why_in_vain",
     "worst_first",
 ]

@@ -321,6 +321,18 @@ class Breaker:
         self.set_aside: SetAside = {}
         self.set_aside_for_all: SetAside = {}
 
+    @property
+    def has_counted(self) -> bool:
+        """Whether any pool was counted yet."""
+        return bool(self._tallies)
+
+    def devices(self, pool: str) -> int | None:
+        """How many devices a pool has; None if it is too small to have a breaker."""
+        tally = self._tallies.get(pool)
+        if tally is None or tally.nodes < self._settings.min_nodes:
+            return None
+        return tally.devices
+
     def judge(self) -> bool:
         """Judge by the newest tallies; true if that set other causes aside."""
         if self._tallies is self._census.tallies:

@@ -74,6 +74,7 @@ from fettle.steward import (
     WOKEN_FOR_S,
     AllowedNodes,
     HealthRecords,
+    HealthTaints,
     HoldTaints,
     Nudge,
     PatienceEnds,
@@ -408,6 +409,7 @@ class Runtime:
             recorder=recorder,
             refusals=refusals,
             foresight=inventory,
+            device_taints=self._settings.device_taints,
         )
         # Probes and people mean one process, so no other may answer on the same port.
         listener = AppListener("browse", address, None, browse.make_app(), shares_port=False)
@@ -551,6 +553,8 @@ class Runtime:
             metrics,
         )
         self._readiness.notes.append(healths.notes)
+        taints = HealthTaints(session, answers, self._settings, metrics)
+        self._readiness.notes.append(taints.notes)
         namespace = self._settings.namespace or session.namespace
 
         def writes_about(pod: core.Pod) -> bool:
@@ -574,6 +578,7 @@ class Runtime:
                     adds=lambda: self._settings.mode is not Mode.OBSERVE,
                 ).keep,
                 healths.keep,
+                taints.keep,
             ],
         )
         self._tasks.keep("steward", steward.run(), early=True)

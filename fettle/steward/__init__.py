@@ -4,9 +4,10 @@ except `fettle hold`, by the same means (`holding`) and with the rights of who c
 May import the view and the session, but neither extender nor webhook.
 """
 
-from fettle.steward import holding
+from fettle.steward import holding, taint_rules
 from fettle.steward.allowed_nodes import AllowedNodes
 from fettle.steward.device_healths import HealthRecords
+from fettle.steward.health_taints import HealthTaints
 from fettle.steward.hold_taints import HoldTaints
 from fettle.steward.patience_ends import PatienceEnds
 from fettle.steward.preemptors import (
@@ -28,6 +29,7 @@ __all__ = [
     "WOKEN_FOR_S",
     "AllowedNodes",
     "HealthRecords",
+    "HealthTaints",
     "HoldTaints",
     "Nudge",
     "PatienceEnds",
@@ -40,5 +42,6 @@ __all__ = [
     "WakeUps",
     "Waking",
     "holding",
+    "taint_rules",
     "waiting",
 ]

@@ -95,14 +95,18 @@ def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
     written = [r for r in cluster_wide if set(r["verbs"]) - {"get", "list", "watch"}]
     read = [set(r["verbs"]) for r in cluster_wide if r not in written]
     assert read
-    assert all(verbs == {"list", "watch"} for verbs in read)
+    # The owner of what that same role lets write.
+    assert [verbs for verbs in read if verbs != {"list", "watch"}] == [{"get"}]
     own = [rule for rule in written if rule["apiGroups"] == ["fettle.dev"]]
     assert [(r["resources"], set(r["verbs"])) for r in own] == [
         (["devicehealths"], {"create", "patch", "delete"})
     ]
     others = [rule for rule in written if rule not in own]
-    events, tainting, rules, waking = [rule for rule in others if not rule.get("resourceNames")]
-    # The last three are optional.
+    unnamed = [rule for rule in others if not rule.get("resourceNames")]
+    # All but the first are optional.
+    events, by_health, tainting, rules, waking = unnamed
+    assert by_health["resources"] == ["devicetaintrules"]
+    assert set(by_health["verbs"]) == {"create", "patch", "delete"}
     assert tainting["resources"] == waking["resources"] == ["nodes"]
     assert set(tainting["verbs"]) == {"get", "patch"}
     assert rules["resources"] == ["devicetaintrules"]

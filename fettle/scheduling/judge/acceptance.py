@@ -24,6 +24,7 @@ from fettle.model import (
     EvidenceKind,
     Family,
     Health,
+    NodeId,
     Placement,
     State,
     TaintRef,
@@ -94,6 +95,13 @@ class Acceptance(msgspec.Struct, frozen=True):
         if len(left) == len(health.evidence):
             return health
         return _judged_afresh(left, self.thresholds)
+
+    def own_fault(self, device: DeviceId, health: Health) -> Health:
+        """What of a device's health may be a reason to refuse, and is said of the device itself,
+        neither of its node nor by an operator."""
+        own = self.refuses_by(health, device.driver)
+        left = tuple(w for w in own.evidence if _is_fault_of_device(w.evidence))
+        return own if len(left) == len(own.evidence) else _judged_afresh(left, self.thresholds)
 
     def counted(self, health: Health) -> float:
         """A score as it counts towards the policy's minimum.
@@ -188,6 +196,10 @@ def _cause(evidence: Evidence) -> Cause:
     refused = evidence.family is Family.ADMISSION and not evidence.witness
     hard = refused or evidence.kind is EvidenceKind.LATCHED
     return Cause(source_of(evidence), hard)
+
+
+def _is_fault_of_device(evidence: Evidence) -> bool:
+    return not isinstance(evidence.subject, NodeId) and evidence.family is not Family.OPERATOR
 
 
 # Evidence of tolerated taints

@@ -102,6 +102,21 @@ def verdict_rows(nodes: dict[str, Any]) -> list[list[str]]:
     return [list(row) for row in zip(*(column.cells for column in table.columns), strict=True)]
 
 
+def test_taints_are_listed_and_those_that_are_missing_are_counted_with_the_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    off = "deviceTaints.degraded is not set"
+    taints = [
+        {"device": "d/n/a", "key": "k", "effect": "NoSchedule", "there": there, "whyNot": why}
+        for there, why in (("NoSchedule", None), ("None", "due"), (None, off), (None, off))
+    ]
+    data = {"nodes": [], "network": [], "quarantined": {}, "taints": taints}
+    printing.print_devices(data, everything=True)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "d/n/a: k:NoSchedule d/n/a: k:None (NoSchedule: due)" in said
+    assert f"2 more would be tainted: {off}" in said
+
+
 def test_nodes_that_fit_come_first_by_score_and_equal_ones_are_one_row() -> None:
     nodes = {f"n{i:02}": verdict(9, told) for i, told in enumerate(upgraded(57).values())}
     nodes["n57"] = verdict(0, health(0.1, State.UNHEALTHY, "XID 79"), allowed=False, refusals=["x"])

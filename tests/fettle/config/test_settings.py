@@ -255,6 +255,15 @@ def test_only_the_default_scheduler_asks_unless_others_are_named(tmp_path: Path)
             "policy scavenger",
         ),
         ("sources: {silentAfterSeconds: 59}", "sources.silentAfterSeconds"),
+        ("deviceTaints: {unhealthy: NoSchedule, degraded: None}", ""),
+        ("deviceTaints: {unhealthy: NoExecute}", "no PodDisruptionBudget protects them"),
+        ("deviceTaints: {degraded: NoSchedule}", "policy inference, the default, has no"),
+        ("{defaultPolicy: training, deviceTaints: {degraded: NoSchedule}}", ""),
+        (
+            "policies: [{name: inference, tolerations: {degradedAsFallback: true}}]\n"
+            "deviceTaints: {degraded: NoSchedule}",
+            "",
+        ),
     ],
 )
 def test_what_is_allowed_and_hardly_meant_is_remarked(tmp_path: Path, text: str, says: str) -> None:

@@ -44,7 +44,8 @@ def test_the_first_device_in_the_allocators_order_is_judged() -> None:
     assert tuple(texts(answer.refusals)) == (
         "gpu/r would get gpu.example.com/n/a, which is Degraded (0.50): a fault; acceptable "
         "devices exist here, but the scheduler would not take them: a DeviceTaintRule with effect "
-        "NoSchedule keeps it off those that are refused",
+        "NoSchedule keeps it off those that are refused (the setting deviceTaints lets Fettle "
+        "write it)",
     )
 
 

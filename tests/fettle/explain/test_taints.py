@@ -1,0 +1,66 @@
+"""What people are told of the taints that devices have by their health."""
+
+from __future__ import annotations
+
+import pytest
+
+from fettle.api.meta import ObjectMeta
+from fettle.api.resource import (
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintSelector,
+)
+from fettle.config import DeviceTaintSettings
+from fettle.explain import list_taints
+from fettle.model import SOUND, DeviceId, Mode
+from fettle.scheduling import PlannedTaint, TaintPlan
+from tests.fettle import building as b
+
+DEVICE = DeviceId("driver", "pool", "gpu-0")
+ON = DeviceTaintSettings(unhealthy="NoSchedule", degraded="NoSchedule")
+
+
+def told(
+    key: str,
+    effect: str,
+    there: str | None = None,
+    settings: DeviceTaintSettings = ON,
+    mode: Mode = Mode.ENFORCE,
+    *,
+    in_vain: str = "",
+) -> tuple[str | None, str | None]:
+    """What effect there is, and why it is not the one that there should be."""
+    planned = PlannedTaint(DEVICE, DeviceTaint(key=key, value="assessed", effect=effect), SOUND, 0)
+    rules = {}
+    if there is not None:
+        selector = DeviceTaintSelector(driver="driver", pool="pool", device="gpu-0")
+        taint = DeviceTaint(key=key, value="assessed", effect=there)
+        spec = DeviceTaintRuleSpec(device_selector=selector, taint=taint)
+        rules["r"] = DeviceTaintRule(metadata=ObjectMeta(name="r"), spec=spec)
+    view = b.view(taint_rules=rules)
+    (one,) = list_taints(TaintPlan({DEVICE: planned}), view, settings, mode, in_vain)
+    assert one["device"] == "driver/pool/gpu-0"
+    return one["there"], one["whyNot"]
+
+
+UNHEALTHY, DEGRADED = "fettle.dev/unhealthy", "fettle.dev/degraded"
+
+
+def test_a_taint_that_is_there_needs_no_reason() -> None:
+    assert told(UNHEALTHY, "NoSchedule", "NoSchedule") == ("NoSchedule", None)
+
+
+@pytest.mark.parametrize("key", [UNHEALTHY, DEGRADED])
+def test_it_says_how_to_switch_on_what_is_off(key: str) -> None:
+    setting = f"deviceTaints.{key.partition('/')[2]} is not set"
+    assert told(key, "NoSchedule", settings=DeviceTaintSettings()) == (None, setting)
+
+
+def test_it_says_what_keeps_a_taint_from_being_written() -> None:
+    assert told(UNHEALTHY, "NoSchedule", mode=Mode.OBSERVE)[1] == "mode observe"
+    assert told(UNHEALTHY, "NoSchedule", in_vain="no rules")[1] == "no rules"
+    there, why = told(DEGRADED, "NoSchedule", "None")
+    assert there == "None"
+    assert "fallback" in str(why)
+    assert "due" in str(told(UNHEALTHY, "NoSchedule", "None")[1])
