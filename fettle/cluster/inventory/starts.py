@@ -98,8 +98,12 @@ class Starts:
             return
         before = self._failed.get(key)
         start = failed_start(pod, self._rules, now, self._said_of(key, pod.metadata.uid))
-        if before is not None and (start is None or not _is_same(pod, before)):
-            started = start is None and not pod.terminal and _is_same(pod, before)
+        is_same = before is not None and _is_same(pod, before)
+        # A controller may adopt a pod, or let it go.
+        if before is not None and not (
+            is_same and start is not None and start.workload.uid == before.workload.uid
+        ):
+            started = start is None and not pod.terminal and is_same
             self._leave(key, before, now, started=started)
             before = None
         if start is None:

@@ -256,6 +256,17 @@ def test_events_may_be_read_before_their_pods_and_concern_no_other_pod_of_the_na
     assert scores(fleet) == {"n": 0.65}
 
 
+def test_a_pod_that_another_workload_adopts_speaks_for_that_alone(fleet: Fleet) -> None:
+    fleet.put(kinds.POD, started("p", job="train"))
+    fleet.put(kinds.POD, started("p", job="other"))
+    assert [start.workload.name for start in fleet.look().failed_starts.values()] == ["other"]
+    fleet.put(kinds.POD, running("p", job="other"))
+    fleet.now += KEEP_S + 1
+    fleet.look()
+    fleet.now += 1e6
+    assert scores(fleet) == {}
+
+
 def test_pods_that_belong_to_nobody_each_speak_for_themselves(fleet: Fleet) -> None:
     for name, on in (("p", "n"), ("q", "m"), ("r", "m")):
         fleet.put(kinds.POD, started(name, on, job=""))
