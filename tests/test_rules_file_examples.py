@@ -22,6 +22,7 @@ _KINDS: dict[str, Kind] = {
     "Pod": kinds.POD,
     "ResourceSlice": kinds.SLICE,
     "ResourceClaim": kinds.CLAIM,
+    "Event": kinds.EVENT,
 }
 GPUS = {"nvidia.com/gpu": "8"}
 NODE = {"metadata": {"name": "gpu-7"}, "status": {"capacity": GPUS, "allocatable": GPUS}}
@@ -72,4 +73,4 @@ def test_each_example_says_what_the_page_says(
 def test_every_kind_of_object_that_may_speak_has_an_example() -> None:
     shown = {table for example in examples() for table in yaml.safe_load(example.rules)}
     assert shown >= {"conditions", "labels", "annotations", "taints", "attributes"}
-    assert shown >= {"device_conditions", "refusals", "xids"}
+    assert shown >= {"device_conditions", "refusals", "starts", "events", "xids"}

@@ -244,13 +244,22 @@ class ObjectReference(Wire, frozen=True, kw_only=True):
     uid: str = ""
 
 
-class PodEvent(Wire, frozen=True, kw_only=True):
-    """An Event about a Pod."""
+class EventSource(Wire, frozen=True, kw_only=True):
+    component: str = ""
+
+
+class HeardEvent(Wire, frozen=True, kw_only=True):
+    """An Event about a Pod or Node. `last_timestamp`: when it was last seen, if its writer
+    counts."""
 
     metadata: ObjectMeta
     involved_object: ObjectReference = msgspec.field(default_factory=ObjectReference)
     reason: str = ""
     message: str = ""
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+    source: EventSource = msgspec.field(default_factory=EventSource)
+    reporting_component: str = ""
 
 
 class Namespace(Wire, frozen=True, kw_only=True):

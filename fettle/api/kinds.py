@@ -27,7 +27,7 @@ WireObject = (
     | policies.DevicePolicy
     | device_healths.DeviceHealth
     | core.ResourceQuota
-    | core.PodEvent
+    | core.HeardEvent
     | nvidia.ComputeDomain
     | admission.WebhookConfiguration
 )
@@ -151,10 +151,13 @@ EVENT = Kind(
     "",
     "v1",
     "events",
-    core.PodEvent,
+    core.HeardEvent,
     fields=f"involvedObject.kind=Pod,reason={PREPARE_FAILED}",
 )
 """Heard, but not kept. Nothing waits for it to sync."""
+NODE_EVENT = EVENT._replace(name="Event on a Node", fields="involvedObject.kind=Node")
+"""Kept as far as a rule names its reason. Nothing waits for it to sync."""
+EVENTS = (EVENT, NODE_EVENT)
 
 _ADMISSION = "admissionregistration.k8s.io"
 WEBHOOK_CONFIGURATIONS = tuple(
@@ -167,7 +170,7 @@ BY_NAME = {kind.name: kind for kind in (*KINDS, *ON_DEMAND, EVENT)}
 
 _DECODERS: dict[str, Any] = {
     kind.name: msgspec.json.Decoder(kind.struct, strict=False)
-    for kind in (*BY_NAME.values(), *WEBHOOK_CONFIGURATIONS)
+    for kind in (*BY_NAME.values(), NODE_EVENT, *WEBHOOK_CONFIGURATIONS)
 }
 
 

@@ -12,6 +12,7 @@ from fettle.health.score import DIGITS, known_score, proven_evidence
 from fettle.health.signals import gpu_names, metrics
 from fettle.health.signals.claims import has_device_status, report_of_claim
 from fettle.health.signals.compute_domains import report_of_compute_domain
+from fettle.health.signals.events import report_of_event
 from fettle.health.signals.holds import (
     HOLD_SOURCE,
     describe_hold,
@@ -79,6 +80,7 @@ __all__ = [
     "proven_evidence",
     "report_of_claim",
     "report_of_compute_domain",
+    "report_of_event",
     "report_of_node",
     "report_of_pod",
     "report_of_slice",

@@ -26,7 +26,7 @@ from extender import (
     make_connections,
 )
 from fettle.api import core
-from fettle.api.kinds import DEVICE_HEALTH, EVENT, WireObject, read_with
+from fettle.api.kinds import DEVICE_HEALTH, EVENTS, WireObject, read_with
 from fettle.cel import SelectorEngine
 from fettle.client import EventRecorder, LeaseLook, Session, follow_server_version, identity
 from fettle.cluster import Inventory, Publisher, readiness
@@ -268,7 +268,7 @@ class Runtime:
         return recorder
 
     async def _open_source(self) -> _Source:
-        kinds = (*read_with(self._settings.lint.watch), EVENT)
+        kinds = (*read_with(self._settings.lint.watch), *EVENTS)
         if self._options.snapshot is None:
             session = await self._open_session()
             return _Source(session, ClusterFeed(session, kinds=kinds).run)
@@ -312,7 +312,7 @@ class Runtime:
         return Writer(
             inventory,
             self._publisher,
-            watched=(*read_with(self._settings.lint.watch), EVENT),
+            watched=(*read_with(self._settings.lint.watch), *EVENTS),
             on_put=on_put,
             on_view=(log_health_changes,),
         )

@@ -67,6 +67,34 @@ async def test_pods_avoid_what_monitors_tell_in_whatever_form(
     }
 
 
+async def test_a_warning_that_is_an_event_sends_pods_elsewhere_and_refuses_nothing(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+) -> None:
+    await create_node(api, objects.node("hot", 1, cpu="512"))
+    await create_node(api, objects.node("good", 1, cpu="16"))
+    warning = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "hot.1", "namespace": "default"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": "hot"},
+        "reason": "NvidiaThermalError",
+        "message": "GPU 0 is too hot",
+        "type": "Warning",
+        "source": {"component": "eks-node-monitoring-agent"},
+    }
+    await api.create(warning)
+    await control_plane.start_scheduler()
+    await api.create(objects.pod("before", gpus=1, cpu="4"))
+    assert await waiting.bound(api, "before") == "hot"
+    await api.delete("pods", "before", grace_s=0)
+
+    fettle = await start_fettle("extender")
+    await register_extender(control_plane, fettle)
+    for name, expected in (("first", "good"), ("second", "hot")):
+        await api.create(objects.pod(name, gpus=1, cpu="4", annotations=STRICT))
+        assert await waiting.bound(api, name) == expected
+
+
 async def test_what_gkes_plugin_said_before_a_reboot_is_over_though_it_still_stands_there(
     control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
 ) -> None:

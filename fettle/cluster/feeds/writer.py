@@ -75,7 +75,7 @@ class Writer:
         self._wait_for_view: list[asyncio.Future[None]] = []
         """Callers that wait for the next view."""
         for kind in watched:
-            needed = kind not in (*kinds.ON_DEMAND, kinds.DEVICE_HEALTH, kinds.EVENT)
+            needed = kind not in (*kinds.ON_DEMAND, kinds.DEVICE_HEALTH, *kinds.EVENTS)
             publisher.sources[kind.name] = SourceStatus(kind.name, False, True, 0.0, needed=needed)
 
     async def send(self, changes: list[Change]) -> None:

@@ -42,6 +42,7 @@ from fettle.health import (
     metrics,
     report_of_claim,
     report_of_compute_domain,
+    report_of_event,
     report_of_node,
     report_of_pod,
     report_of_slice,
@@ -116,12 +117,11 @@ class Inventory:
     # -- changes in
 
     def put(self, kind: Kind, new: WireObject, now: float) -> None:
-        """An object as it is now. Pods that use no devices are not kept, nor are Events."""
+        """An object as it is now. Pods that use no devices are not kept, nor are most Events."""
         key = new.metadata.key
         self._note_listed(kind, key)
-        if isinstance(new, core.PodEvent):
-            if new.reason == kinds.PREPARE_FAILED:
-                self._starts.hear(new, now)
+        if isinstance(new, core.HeardEvent):
+            self._put_event(kind, new, now)
             return
         released = self._release(kind, key, now)
         store = self._stores.of(kind)
@@ -136,6 +136,17 @@ class Inventory:
         self._stores.touch(kind)
         if (fold := self._put.get(kind.name)) is not None:
             fold(old, new, now)
+
+    def _put_event(self, kind: Kind, new: core.HeardEvent, now: float) -> None:
+        """Of a Pod, the word of its kubelet; of a Node, what a rule names."""
+        key = new.metadata.key
+        if new.involved_object.kind == kinds.NODE.name:
+            if self._reports.of_event(kind, new, now):
+                self._stores.of(kind)[key] = new
+            elif key in self._stores.of(kind):
+                self._drop(kind, key, now, vanished=True)
+        elif new.reason == kinds.PREPARE_FAILED:
+            self._starts.hear(new, now)
 
     def remove(self, kind: Kind, key: str, now: float) -> None:
         """An object was deleted."""
@@ -600,6 +611,14 @@ class Reports:
         self._nodes.note_unknown_conditions(node.metadata.name, report.unknown_conditions)
         self._note_holds(kinds.NODE, node.metadata.name, report.holds)
         self.deliver(report, now)
+
+    def of_event(self, kind: Kind, event: core.HeardEvent, now: float) -> bool:
+        """An Event about a Node. Returns whether a rule names it."""
+        name = f"{kind.name} {event.metadata.key}"
+        if (report := report_of_event(event, name, self._rules, now)) is None:
+            return False
+        self.deliver(report, now)
+        return True
 
     def of_slices(self, changed: resource.ResourceSlice, now: float) -> None:
         """What all changed slices of a pool say now. An older generation speaks only for devices

@@ -81,7 +81,7 @@ class Starts:
         self._dirty: set[str] = set()
         self._failed: dict[str, FailedStart] = {}
         """By pod, as long as it counts."""
-        self._events: LRUCache[str, core.PodEvent] = LRUCache(_MOST_EVENTS)
+        self._events: LRUCache[str, core.HeardEvent] = LRUCache(_MOST_EVENTS)
         """By pod: the last one."""
         self._due: list[tuple[float, str]] = []
         """When to look again at pods that wait: a heap."""
@@ -128,7 +128,7 @@ class Starts:
         if (before := self._failed.get(key)) is not None:
             self._leave(key, before, now, started=False)
 
-    def hear(self, event: core.PodEvent, now: float) -> None:
+    def hear(self, event: core.HeardEvent, now: float) -> None:
         """What the kubelet says of a pod whose devices it cannot prepare."""
         about = event.involved_object
         key = f"{about.namespace}/{about.name}"

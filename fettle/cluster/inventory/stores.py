@@ -161,6 +161,7 @@ class Stores:
         self.extended: LayeredDict[resource.ResourceClaim] = LayeredDict()
         self.rules: LayeredDict[resource.DeviceTaintRule] = LayeredDict()
         self._of: dict[str, MutableMapping[str, Any]] = {name: {} for name in kinds.BY_NAME} | {
+            kinds.NODE_EVENT.name: {},
             kinds.DEVICE_HEALTH.name: self.device_healths,
             kinds.NODE.name: self.nodes,
             kinds.POD.name: self.pods,

@@ -301,6 +301,29 @@ class VendorRow(RuleRow, frozen=True, kw_only=True):
         )
 
 
+class EventRow(RuleRow, frozen=True, kw_only=True):
+    """An Event about a Node, by `reason` and `component` (patterns; who reports it).
+
+    `format` and `xid` as for conditions. It counts as long as the Event is there: an hour after it
+    was last seen. Whoever may write in its namespace can write it, so it is the word of that.
+    """
+
+    reason: str
+    family: Family
+    weight: Share
+    component: str = "*"
+    format: str = ""
+    xid: str = ""
+
+    def __post_init__(self) -> None:
+        if self.format not in ("", "nvsentinel"):
+            raise ValueError(f'format must be "nvsentinel" or unset, not {self.format!r}')
+        _check_pattern("xid", self.xid)
+
+    def matches(self, reason: str, component: str) -> bool:
+        return fnmatchcase(reason, self.reason) and fnmatchcase(component, self.component)
+
+
 class StartRow(RuleRow, frozen=True, kw_only=True):
     """Whether a pod that does not start is kept from it by devices, by what is said of it.
 
@@ -582,6 +605,7 @@ class SignalRules:
         labels: Mapping[str, LabelRow],
         refusals: Mapping[str, RefusalRow],
         starts: Mapping[str, StartRow],
+        events: Mapping[str, EventRow],
         exporters: Mapping[str, ExporterRow],
         metrics: Mapping[str, MetricRow],
         alerts: Mapping[str, AlertRow],
@@ -602,6 +626,7 @@ class SignalRules:
         self.labels = labels
         self.refusals = refusals
         self.starts = starts
+        self.events = events
         self.exporters = exporters
         self.metrics = metrics
         self.alerts = alerts
@@ -701,6 +726,10 @@ class SignalRules:
                 return "" if row.ignored else message[found.start() :]
         return ""
 
+    def event(self, reason: str, component: str) -> EventRow | None:
+        """The first row that matches."""
+        return next((r for r in self.events.values() if r.matches(reason, component)), None)
+
     def label(self, key: str, value: str) -> tuple[LabelRow, re.Match[str]] | None:
         """The first row that matches, and the match of its key."""
         for row, found in self._labels_by_key(key):
@@ -776,6 +805,7 @@ TABLES: Mapping[str, type[RuleRow]] = {
     "labels": LabelRow,
     "refusals": RefusalRow,
     "starts": StartRow,
+    "events": EventRow,
     "exporters": ExporterRow,
     "metrics": MetricRow,
     "alerts": AlertRow,
@@ -791,6 +821,7 @@ _SHIPPED = (
     "labels.yaml",
     "refusals.yaml",
     "starts.yaml",
+    "events.yaml",
     "metrics.yaml",
 )
 

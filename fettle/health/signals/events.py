@@ -1,0 +1,94 @@
+"""What Events about Nodes say: warnings of monitors that make no condition.
+
+An Event is kept for an hour after it was last seen, and stands as long. Whoever may write Events in
+its namespace can write it, so it is evidence from that namespace.
+"""
+
+from collections.abc import Iterator
+
+from fettle.api import core
+from fettle.api.meta import unix_s
+from fettle.health.signals import nvsentinel, xids
+from fettle.health.signals.reports import SignalReport, heaviest, one_line
+from fettle.health.signals.rule_tables import EventRow, SignalRules
+from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
+
+KEPT_S = 3600.0
+"""How long an API server keeps an Event (`--event-ttl`)."""
+
+
+def report_of_event(
+    event: core.HeardEvent, reporter: str, rules: SignalRules, now: float
+) -> SignalReport | None:
+    """What an Event about a Node says; None if no rule names its reason."""
+    component = event.source.component or event.reporting_component
+    row = rules.event(event.reason, component)
+    if row is None or not event.involved_object.name:
+        return None
+    at = unix_s(event.last_timestamp or event.event_time, 0.0) or unix_s(
+        event.metadata.creation_timestamp, now
+    )
+    evidence = heaviest(
+        _evidence(event, reporter, row, rules, min(at, now), *found)
+        for found in _findings(event, row, rules)
+    )
+    stands = now - at < KEPT_S
+    return SignalReport(
+        reporter,
+        evidence if stands else (),
+        stale=() if stands else evidence,
+        uid=event.metadata.uid,
+    )
+
+
+def _findings(
+    event: core.HeardEvent, row: EventRow, rules: SignalRules
+) -> Iterator[tuple[Subject, Family, float, str]]:
+    """What it says of which device or node, how much that weighs, and the XID in words."""
+    name = event.involved_object.name
+    node = NodeId(name)
+    if row.format:
+        for entry in nvsentinel.parse(event.message).entries:
+            codes = [code for code in entry.codes if row.xid and xids.is_code(code)]
+            meanings = [rules.xid(code, entry.text) for code in codes]
+            for subject in nvsentinel.unit_ids(name, entry, {}) or (node,):
+                yield subject, row.family, row.weight, ""
+                for xid in meanings:
+                    yield subject, xid.family, xid.weight, xid.text
+        return
+    mentioned = xids.mentions(row.xid, event.reason, event.message) if row.xid else ()
+    for one in mentioned:
+        xid = rules.xid(one.code, one.said)
+        subject = UnitId(name, nvsentinel.RESOURCE, one.gpu) if one.gpu else node
+        yield subject, xid.family, max(row.weight, xid.weight), xid.text
+    if not mentioned:
+        yield node, row.family, row.weight, ""
+
+
+def _evidence(
+    event: core.HeardEvent,
+    reporter: str,
+    row: EventRow,
+    rules: SignalRules,
+    at: float,
+    subject: Subject,
+    family: Family,
+    weight: float,
+    said: str,
+) -> Evidence:
+    bound = rules.signals["provoked"]
+    told = f"Event {event.reason}: {event.message}"
+    return Evidence(
+        subject=subject,
+        family=family,
+        kind=EvidenceKind.LEVEL,
+        weight=min(weight, bound.cap),
+        source=f"event {row.name}",
+        reporter=reporter,
+        text=one_line(f"{said}; {told}" if said else told),
+        observed_at=at,
+        half_life_s=rules.half_life_s(family),
+        cap=bound.cap,
+        witness=f"namespace {event.metadata.namespace}",
+        together=bound.together,
+    )

@@ -1,0 +1,119 @@
+"""Events about Nodes: warnings of monitors that make no condition."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.api import kinds
+from fettle.api.meta import rfc3339_at
+from fettle.model import State
+from tests.fettle.cluster.inventory.fleets import Fleet, node
+
+UUID = "GPU-11111111-2222-3333-4444-555555555555"
+GPUS = {"nvidia.com/gpu": "8"}
+HOUR = 3600.0
+
+
+def event(
+    reason: str,
+    message: str = "",
+    *,
+    at: float,
+    on: str = "n",
+    name: str = "n.1",
+    namespace: str = "default",
+) -> Any:
+    return {
+        "metadata": {"namespace": namespace, "name": name, "creationTimestamp": rfc3339_at(at)},
+        "involvedObject": {"kind": "Node", "name": on},
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": rfc3339_at(at),
+    }
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    fleet = Fleet()
+    for name in "nm":
+        fleet.put(kinds.NODE, node(name, status={"capacity": GPUS, "allocatable": GPUS}))
+    return fleet
+
+
+def score(fleet: Fleet, name: str = "n") -> float:
+    return fleet.look().nodes[name].health.score
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "expected"),
+    [
+        ("NvidiaThermalError", "hot", 0.7),
+        ("NvidiaXID31Warning", "XID 31 on GPU 3", 0.9),
+        ("NvidiaXID79Warning", "XID-79", 0.65),  # no more than its namespace may take
+        ("Starting", "Starting kubelet.", 1.0),
+        ("GpuThermalWatchIsHealthy", "No Health Failures", 1.0),
+    ],
+)
+def test_a_warning_that_a_rule_names_lowers_its_node_within_bounds(
+    fleet: Fleet, reason: str, message: str, expected: float
+) -> None:
+    fleet.put(kinds.NODE_EVENT, event(reason, message, at=fleet.now))
+    assert score(fleet) == expected
+    health = fleet.view.nodes["n"].health
+    assert (health.proven, health.state, score(fleet, "m")) == (1.0, State.HEALTHY, 1.0)
+
+
+def test_nvsentinels_warning_is_about_the_device_that_it_names(fleet: Fleet) -> None:
+    said = f"ErrorCode:DCGM_FR_PCI_REPLAY_RATE GPU_UUID:{UUID} replays Recommended Action=NONE;"
+    fleet.put(kinds.NODE_EVENT, event("GpuPcieWatchIsNotHealthy", said, at=fleet.now))
+    assert score(fleet) == 1.0
+    (unit,) = fleet.view.nodes["n"].plugins["nvidia.com/gpu"].units
+    assert (unit.unit, unit.health.score) == (UUID, 0.85)
+
+
+def test_it_counts_once_however_often_it_is_repeated_and_fades_once_it_is_gone(
+    fleet: Fleet,
+) -> None:
+    for _ in range(20):
+        fleet.now += 300.0
+        fleet.put(kinds.NODE_EVENT, event("NvidiaThermalError", at=fleet.now))
+    assert score(fleet) == 0.7
+    fleet.inventory.remove(kinds.NODE_EVENT, "default/n.1", fleet.now)
+    fleet.now += HOUR
+    assert 0.7 < score(fleet) < 1.0
+    fleet.now += 400 * HOUR
+    assert score(fleet) == 1.0
+
+
+def test_one_that_a_new_list_does_not_name_is_gone(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE_EVENT, event("NvidiaThermalError", at=fleet.now))
+    fleet.inventory.begin_list(kinds.NODE_EVENT)
+    fleet.inventory.end_list(kinds.NODE_EVENT, fleet.now)
+    fleet.now += 400 * HOUR
+    assert score(fleet) == 1.0
+
+
+def test_an_old_one_in_a_snapshot_has_faded_by_its_age(fleet: Fleet) -> None:
+    fleet.put(kinds.EVENT, event("NvidiaThermalError", at=fleet.now - 3 * HOUR))
+    assert 0.7 < score(fleet) < 1.0
+
+
+def test_two_of_one_namespace_are_one_word(fleet: Fleet) -> None:
+    for number, reason in enumerate(("NvidiaThermalError", "NvidiaPCIeError")):
+        fleet.put(kinds.NODE_EVENT, event(reason, at=fleet.now, name=f"n.{number}"))
+    assert score(fleet) >= 0.4
+
+
+@given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=80), st.booleans()), max_size=8))
+def test_whatever_an_event_says_nothing_breaks_and_nothing_is_proven(
+    said: list[tuple[str, str, bool]],
+) -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, node("n"))
+    for number, (reason, message, known) in enumerate(said):
+        reason = "NvidiaXID79Warning" if known else reason
+        fleet.put(kinds.NODE_EVENT, event(reason, message, at=fleet.now, name=f"n.{number}"))
+    assert score(fleet) >= 0.4 - 1e-9
+    assert fleet.view.nodes["n"].health.proven == 1.0
