@@ -107,7 +107,8 @@ async def test_every_shipped_object_is_taken_by_the_api_server(
     await define_workloads(api)
     await define_cert_manager(api)
     await shipped.apply_rbac(api)
-    await control_plane.create_namespace("scavengers")  # where a sample lives
+    for namespace in ("scavengers", "fettle-dry-run"):  # where shipped objects live
+        await control_plane.create_namespace(namespace)
     for namespace in ("kube-system", shipped.NAMESPACE):  # else no pod is taken there
         metadata = {"name": "default", "namespace": namespace}
         await api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})

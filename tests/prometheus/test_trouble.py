@@ -136,10 +136,15 @@ TROUBLES: dict[str, tuple[Reply, str, str]] = {
         "2 series have no usable number",
         'samples_total{kind="odd"}',
     ),
+    "no number, though all was answered": (
+        firing((labels(NODES[0], 0), "NaN")),
+        "1 series have no usable number",
+        'rounds_total{result="complete"}',
+    ),
     "a clock an hour off": (
         firing((labels("elsewhere", 0), "1"), off_s=3600.0),
         "3600 s ahead of ours",
-        'rounds_total{result="incomplete"}',
+        'rounds_total{result="complete"}',
     ),
     "an unknown device": (
         firing((labels("elsewhere", 0), "1")),

@@ -10,6 +10,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -165,11 +166,11 @@ def _read(body: bytes) -> _Message:
 
 
 def _sample(alert: Alert) -> Sample:
-    """An alert has no number, but the rules that we print put it into an annotation."""
-    try:
+    """An alert has no number, but the rules that we print put it into an annotation. Without it the
+    value is NaN, which weighs as little as the rule allows."""
+    value = math.nan
+    with suppress(ValueError):
         value = float(alert.annotations.get("value", ""))
-    except ValueError:
-        value = 1.0
     summary = alert.annotations.get("summary") or alert.annotations.get("description", "")
     labels = {**alert.labels, "summary": summary}
-    return Sample(labels, value if math.isfinite(value) else 1.0)
+    return Sample(labels, value if math.isfinite(value) else math.nan)

@@ -116,9 +116,10 @@ class Poller:
         """Ask for every rule once; `at` another time than now."""
         began = self._elapsed()
         problems: dict[str, str] = {}
+        remarks: dict[str, str] = {}
         try:
             async with Prometheus(self._settings) as prometheus:
-                await self._ask(_Round(prometheus, at, problems, self._counted))
+                await self._ask(_Round(prometheus, at, problems, remarks, self._counted))
         except PrometheusError as error:
             self._counted.failed(error.reason)
             problems[""] = str(error)
@@ -126,7 +127,7 @@ class Poller:
             _LOG.exception("a round of queries failed")
             problems[""] = f"a round of queries failed: {error!r}"
         await self._leave_stale()
-        self._note(problems)
+        self._note(remarks | problems)
         self._counted.round_ended(self._elapsed() - began, complete=not problems)
 
     async def _ask(self, asking: "_Round") -> None:
@@ -183,7 +184,7 @@ class Poller:
             self._answered_at[rule] = self._elapsed()
         self._counted.read(len(answer.samples), len(answer.odd))
         if answer.odd:
-            asking.problems[rule] = (
+            asking.remarks[rule] = (
                 f"{len(answer.odd)} series have no usable number, such as NaN; they count as "
                 "neither a fault nor its end"
             )
@@ -201,7 +202,7 @@ class Poller:
         apart_s = answer.at - self._clock()
         if asking.at is None and answer.at and abs(apart_s) > CLOCKS_APART_S:
             how = "ahead of" if apart_s > 0 else "behind"
-            asking.problems["clock"] = (
+            asking.remarks["clock"] = (
                 f"the clock of {self._settings.url} is {round(abs(apart_s), -1):.0f} s {how} ours"
             )
 
@@ -241,11 +242,12 @@ class Poller:
 
 
 class _Round(NamedTuple):
-    """One round's queries, and what went wrong in it, by rule."""
+    """One round's queries, and by rule what went wrong in it, and what else people should know."""
 
     prometheus: Prometheus
     at: float | None
     problems: dict[str, str]
+    remarks: dict[str, str]
     counted: PollMetrics
 
     async def present(self, expression: str) -> frozenset[str]:

@@ -270,15 +270,20 @@ class KnownPlaces:
     def node_of_gpu(self, name: str) -> str:
         if not gpu_names.is_uuid(name):
             return ""
-        if self._gpus is None:
-            self._gpus = {}
-            for node in self._stores.nodes:
-                pause()
-                for published in self._devices.published_by(node):
-                    for each in gpu_names.published(published.device):
-                        if gpu_names.is_uuid(each):
-                            self._gpus[each] = node
-        return self._gpus.get(name, "")
+        # Other rules look while this one pauses, and objects come and go.
+        if (gpus := self._gpus) is None:
+            gpus = self._gpus = self._by_gpu()
+        return gpus.get(name, "")
+
+    def _by_gpu(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for node in [*self._stores.nodes]:
+            pause()
+            for published in self._devices.published_by(node):
+                for each in gpu_names.published(published.device):
+                    if gpu_names.is_uuid(each):
+                        found[each] = node
+        return found
 
     def devices_of_pod(self, key: str) -> tuple[str, tuple[Subject, ...]]:
         if key not in self._pods:
@@ -314,7 +319,7 @@ class KnownPlaces:
     def _by_host(self) -> dict[str, str]:
         """Nodes by host name and address, as far as these name only one."""
         found: dict[str, str] = {"": ""}
-        for name, node in self._stores.nodes.items():
+        for name, node in [*self._stores.nodes.items()]:
             pause()
             hosts = {name.lower(), (node.metadata.labels or {}).get("kubernetes.io/hostname", "")}
             addresses = (node.status.addresses if node.status is not None else None) or ()

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, Protocol
 
 from fettle.api import Sample
-from fettle.health.signals import gpu_names, promql
+from fettle.health.signals import gpu_names, promql, xids
 from fettle.health.signals.reports import one_line
 from fettle.health.signals.rule_tables import ExporterRow, MetricRow, SignalRules
 from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
@@ -204,14 +204,17 @@ def place(sample: Sample, exporter: ExporterRow, places: Places) -> tuple[str, t
     return node, (UnitId(node, exporter.resource, names[0], names[1:]),) if names else ()
 
 
+_NAME = re.compile(r"[!-~]{1,100}")
+
+
 def _names(labels: Mapping[str, str], exporter: ExporterRow) -> Iterator[str]:
-    """The most reliable first, as `gpu_names` ranks them."""
-    if uuid := _first(labels, exporter.uuid):
+    """The most reliable first, as `gpu_names` ranks them; none that could be no name of a GPU."""
+    if (uuid := _first(labels, exporter.uuid)) and _NAME.fullmatch(uuid):
         yield uuid
-    if address := _first(labels, exporter.pci):
+    if (address := _first(labels, exporter.pci)) and _NAME.fullmatch(address):
         yield gpu_names.pci(address)
-    if number := _first(labels, exporter.index):
-        yield gpu_names.index(number)
+    if (number := _first(labels, exporter.index)) and xids.is_code(number):
+        yield gpu_names.index(int(number))
 
 
 def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
@@ -238,7 +241,9 @@ class MetricEvidence:
         family, kind = row.family, row.kind
         weight, text = row.weighs(sample.value), row.says(sample.value, sample.labels)
         if row.xid:
-            code = sample.labels.get(row.xid, "") if row.xid != "value" else f"{sample.value:.0f}"
+            code = sample.labels.get(row.xid, "") if row.xid != "value" else f"{sample.value:g}"
+            if not xids.is_code(code) or int(code) > xids.LARGEST:
+                return None  # such as DCGM's values for "not supported"
             family, kind, weight, text = self._rules.xid(code)
         cap = together = 1.0
         if provoked:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib import resources
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
@@ -490,7 +491,7 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
         return self.provoked or self.family is Family.STRAGGLER
 
     def weighs(self, value: float) -> float:
-        """The weight of a value, in steps of 0.05 where it is graded."""
+        """The weight of a value, in steps of 0.05 where it is graded; of NaN, the lightest."""
         if not self.graded:
             return self.weight
         (low, light), (high, heavy) = sorted(self.graded.items())
@@ -498,7 +499,12 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
         return round((light + share * (heavy - light)) * 20) / 20
 
     def says(self, value: float, labels: Mapping[str, str]) -> str:
-        known = {**labels, "value": f"{value:.3g}", "percent": f"{value:.0%}"}
+        is_known = isfinite(value)
+        known = {
+            **labels,
+            "value": f"{value:.3g}" if is_known else "an unknown number of",
+            "percent": f"{value:.0%}" if is_known else "for an unknown share",
+        }
         return _HOLE.sub(lambda hole: known.get(hole[1], ""), self.text or self.name)
 
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from fettle.health.signals import gpu_names
 
+LARGEST = 999
+"""What is larger is no XID: they have three digits at most."""
 ANY_FORM = "any"
 """As the `xid` of a rule: every form that is known here."""
 
@@ -16,7 +18,7 @@ _WORD = r"xid(?:(?<![a-z]xid)|(?<=nvidiaxid)|(?<=gpuxid)|(?-i:(?<=[a-rt-z]X[Ii][
 """`NvidiaXID`, and not `SXid` or `taxid`."""
 _SIGNS = r"""[\s:=_#\-"'(\[<\\]{0,6}"""
 _NUMBER = r"0*(?P<{}>[1-9][0-9]{{0,2}})(?![0-9]|\.[0-9]|:[0-9a-f]{{2}}(?![a-z])|:[0-9a-f]$)"
-_IS_COUNT = r"\s{0,2}(?:times|occurrences|gpus?\b|devices\b|%|of\s[0-9])"
+_IS_COUNT = r"\s{0,2}(?:times|occurrences|gpus\b|devices\b|%|of\s[0-9])"
 _LISTED = r"[1-9][0-9]{0,2}"
 _ANY_FORM = re.compile(
     rf"{_WORD}(?:"

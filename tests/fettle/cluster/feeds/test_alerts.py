@@ -244,3 +244,17 @@ def test_a_reboot_ends_what_was_latched_of_a_gpu_that_metrics_do_not_show_any_mo
     desk.now = 60.0
     desk.put_node("1", boot="b")
     assert desk.states() == {"GPU-79": State.HEALTHY, "GPU-48": State.UNHEALTHY}
+
+
+@pytest.mark.parametrize("value", ["", "NaN", "many"])
+def test_an_alert_without_a_number_weighs_as_little_as_its_rule_allows(
+    tmp_path: Path, value: str
+) -> None:
+    desk = Desk(tmp_path)
+    hot = alert(fettleRule="dcgm-thermal-violation")
+    hot["annotations"]["value"] = value
+    assert desk.say(hot) == {"counted": 1, "unknown": 0}
+    health = desk.health()
+    assert health is not None
+    assert health.score == 0.75
+    assert "an unknown share" in health.evidence[0].evidence.text

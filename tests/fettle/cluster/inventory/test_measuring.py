@@ -190,3 +190,19 @@ def test_a_series_finds_its_dra_device_by_whatever_names_it(named: dict[str, str
     scores = {one.id.device: one.health.score for one in pool.devices}
     assert scores == {"gpu-0": 1.0, "gpu-1": 1.0, "gpu-2": 0.4, "gpu-3": 1.0}
     assert replica.inventory.measuring.notes() == []
+
+
+@pytest.mark.parametrize("blank", [2147483632.0, 140737488355328.0, -79.0, 79.5, 0.5])
+def test_what_can_be_no_xid_says_nothing(blank: float) -> None:
+    asking = Replica(asks=True)
+    asking.measure(Measured("dcgm-xid", (sample(blank),)))
+    assert asking.health() is SOUND
+    asking.measure(Measured("dcgm-xid", (sample(79.0),)))
+    assert asking.health().score == 0.0
+
+
+def test_labels_that_no_gpu_can_have_name_none() -> None:
+    asking = Replica(asks=True)
+    odd = {"UUID": "G" * 20_000, "hostname": "n1", "gpu": "6\u001b[31m\u202e"}
+    asking.measure(Measured(HEAT, (Sample(odd, 0.9),)))
+    assert not any(len(name) > 100 or "\u001b" in name for name in asking.healths())

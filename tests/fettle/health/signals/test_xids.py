@@ -21,6 +21,8 @@ def codes(message: str, reason: str = "", form: str = ANY_FORM) -> list[str]:
         ("NVRM: Xid (PCI:0000:c1:00 GPU-I:05): 94, pid=7, Contained", [("94", GPU)]),
         ("NVRM: Xid: 92, High single-bit ECC error rate", [("92", "")]),
         ("detected XID-79 on the instance; detected XID-63", [("79", ""), ("63", "")]),
+        ("XID-63 x; XID-79 GPU has fallen off the bus", [("63", ""), ("79", "")]),
+        ("Xid 79 GPU 3", [("79", "")]),
         ("Caught XID error, Xid=48", [("48", "")]),
         ('{"xid":79}', [("79", "")]),
         ('{\\"xid\\": \\"79\\"}', [("79", "")]),
