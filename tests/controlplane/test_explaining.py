@@ -205,7 +205,9 @@ async def test_a_device_says_who_uses_it_and_what_makes_it_healthy_and_that_does
     await api.apply(objects.resource_slice("n", lost, generation=2))
     name = f"{DRIVER}/n/gpu-0"
     found = await waiting.wait_until(
-        lambda: told(fettle, device=name), lambda d: d["state"] == "Unhealthy", what="it is lost"
+        lambda: told(fettle, device=name),
+        lambda d: d["state"] == "Unhealthy" and d["usedBy"],
+        what="it is lost, and the pod is seen there",
     )
     assert found["usedBy"] == ["default/trains"]
     (awaited,) = found["healthyAgain"]["awaits"]

@@ -48,7 +48,8 @@ async def test_a_pod_that_is_placed_without_asking_and_a_node_that_is_full_are_t
         lambda answer: answer[0] == 200,
         what="the waiting pod is seen",
     )
-    assert late["notes"] == []
+    (note,) = late["reasons"]["notes"]  # the node that is held is refused
+    assert note["code"] == "PatienceLasts"
     full = late["nodes"]["full"]
     assert (full["allowed"], full["fits"]) == (True, False)
     assert full["unfit"][0].startswith(f"{objects.GPU}: 1 of 1 are taken by pods, 1 requested")
