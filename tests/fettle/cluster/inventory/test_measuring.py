@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
 
 from fettle.api import DeviceHealth, Measured, Sample, kinds
+from fettle.api.kinds import Kind
 from fettle.cluster import EMPTY, Inventory
 from fettle.config import HealthSettings, PrometheusSettings
 from fettle.health import HealthBook, load_rules
 from fettle.model import SOUND, Health, State
-from tests.prometheus.fleets import slice_of
+from fettle.pacing import pausing, run_within
+from tests.prometheus.fleets import node, slice_of, uuid
 
 RULES = load_rules()
 NOW = 1_790_000_000.0
@@ -206,3 +210,27 @@ def test_labels_that_no_gpu_can_have_name_none() -> None:
     odd = {"UUID": "G" * 20_000, "hostname": "n1", "gpu": "6\u001b[31m\u202e"}
     asking.measure(Measured(HEAT, (Sample(odd, 0.9),)))
     assert not any(len(name) > 100 or "\u001b" in name for name in asking.healths())
+
+
+async def test_rules_that_are_looked_at_together_each_find_all_their_devices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By UUID alone, which takes a look at all that is published, with a rest at each pause."""
+    monkeypatch.setattr(pausing, "SLICE_S", 0.0)
+    asking = Replica(asks=True)
+    names = [f"n{number}" for number in range(40)]
+    for name in names:
+        put(asking, kinds.NODE, node(name))
+        put(asking, kinds.SLICE, slice_of(name, 4))
+    series = tuple(Sample({"UUID": uuid(name, 0)}, 79.0) for name in names)
+    measuring = asking.inventory.measuring
+
+    async def measure(rule: str) -> None:
+        await run_within(None, lambda: measuring.measure(Measured(rule, series), NOW))
+
+    await asyncio.gather(*map(measure, (HEAT, LATCHED, "dcgm-xid")))
+    assert not any("no device that is known" in note for note in measuring.notes())
+
+
+def put(replica: Replica, kind: Kind, raw: dict[str, Any]) -> None:
+    replica.inventory.put(kind, kind.decode(msgspec.json.encode(raw)), NOW)
