@@ -51,6 +51,8 @@ class PodFates:
         self._clock = clock
         self._unasked: FIFOCache[str, core.Pod] = FIFOCache(MOST_UNASKED)
         """Pods without a node that no scheduler has asked about yet, by UID."""
+        self._bound_unasked: FIFOCache[str, core.Pod] = FIFOCache(MOST_UNASKED)
+        """Pods that were bound unasked and are about to be decided on, as they are now, by UID."""
 
     def put(self, new: WireObject) -> None:
         """An object as it is now."""
@@ -61,6 +63,8 @@ class PodFates:
         if decision is not None:
             self._unasked.pop(uid, None)
             self._follow(decision, new)
+        elif uid in self._bound_unasked:
+            self._bound_unasked[uid] = new
         elif uid in self._unasked:
             if new.node_name:
                 self._seen(self._unasked.pop(uid), new)
@@ -90,13 +94,18 @@ class PodFates:
         if pod is not None and self._recorder.of_pod(uid) is None:
             self._recorder.later(lambda: self._observe(pod))
 
-    def _seen(self, before: core.Pod, now: core.Pod) -> None:
+    def _seen(self, before: core.Pod, bound: core.Pod) -> None:
         """A pod was bound; `before` is how it was while it waited."""
+        uid = bound.metadata.uid
+        self._bound_unasked[uid] = bound
 
         async def observe() -> None:
-            await self._observe(before, now)
-            if (decision := self._recorder.of_pod(now.metadata.uid)) is not None:
-                self._follow(decision, self._answers.view.pods.get(now.metadata.key, now))
+            try:
+                await self._observe(before, bound)
+            finally:
+                now = self._bound_unasked.pop(uid, bound)
+            if (decision := self._recorder.of_pod(uid)) is not None:
+                self._follow(decision, now)
 
         self._recorder.later(observe)
 

@@ -127,6 +127,17 @@ async def test_a_pod_that_no_scheduler_asks_about_is_decided_on_only_where_it_is
         assert watch.only.placed.reasons[0] == "NodeUnhealthy"
 
 
+async def test_one_that_ends_before_it_is_decided_on_is_followed_to_its_end() -> None:
+    """Its end arrives before the task that decides on it runs, and is told once."""
+    watch = Watch("observe")
+    await watch.put(pod())
+    watch.fates.put(pod("bad"))
+    watch.fates.put(pod("bad", "Running"))
+    await watch.put(pod("bad", "Succeeded"))
+    assert watch.only.became is Became.SUCCEEDED
+    assert watch.only.placed.node == "bad"
+
+
 async def test_one_that_waits_unasked_is_decided_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fates_module, "ASKED_WITHIN_S", 0.01)
     watch = Watch("observe")
