@@ -72,7 +72,7 @@ def decision_line(one: dict[str, Any]) -> str:
 
 def decided(one: dict[str, Any]) -> str:
     """What was decided, of how many nodes, and how often."""
-    word = one["decided"]
+    word = "would write" if one["decided"] == "wouldWrite" else one["decided"]
     if one.get("mode") in _WOULD and word in ("refused", "narrowed", "denied", "injected"):
         steers = one["mode"] == "steer" and word == "injected"
         word = word if steers else f"would be {word}"
@@ -86,7 +86,7 @@ def decided(one: dict[str, Any]) -> str:
 
 
 def why(one: dict[str, Any]) -> str:
-    """The commonest reasons by code, or what was preferred."""
+    """The commonest reasons by code, or what was preferred; what the steward wrote, and why."""
     counts = sorted((one.get("reasons") or {}).items(), key=lambda item: -item[1])
     shown = [f"{code} ×{n}" if n > 1 else code for code, n in counts[:MOST_REASONS]]
     if len(counts) > MOST_REASONS:
@@ -97,12 +97,14 @@ def why(one: dict[str, Any]) -> str:
     if best and not counts:
         score = next(iter(best.values()))
         shown.append(f"best: {', '.join(best)} ({score} of 10)")
+    if one.get("verb") == "steward":
+        return f"{', '.join(shown)}: {one['why']}"
     return ", ".join(shown) or one.get("why", "")
 
 
 def became(one: dict[str, Any]) -> str:
     """What became of the pod, and why it ended."""
-    if one["verb"] in ("mutate", "validate"):
+    if one["verb"] in ("mutate", "validate", "steward"):
         return ""
     end = f": {one['end']}" if one.get("end") else ""
     on = (one.get("placed") or {}).get("reasons")

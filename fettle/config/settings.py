@@ -416,6 +416,9 @@ class StewardSettings(SettingsSection, frozen=True, kw_only=True):
     health_writes_per_second: float = 20.0
     """How many DeviceHealth objects are written a second, at most. With 0 none is written, and a
     restart forgets how long states have lasted and what is no longer reported."""
+    dry_run: bool = False
+    """Write nothing because of a device's health, on pods, nodes and devices: `fettle decisions`
+    shows what would have been written. Events, wake-ups and DeviceHealths are not concerned."""
 
     def __post_init__(self) -> None:
         _check("steward", 1 <= self.lease_seconds <= 3600, "leaseSeconds must be 1 s to an hour")
@@ -595,6 +598,10 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
     def disabled_features(self) -> frozenset[str]:
         """Feature gates that the settings turn off, in the API server or the scheduler."""
         return self.scheduler.disabled | set(self.lint.disabled_features)
+
+    def writes(self, mode: Mode) -> bool:
+        """Whether the steward acts on devices' health by writing, where this mode counts."""
+        return mode is Mode.ENFORCE and not self.steward.dry_run
 
     def remarks(self) -> list[str]:
         """Settings that are allowed but probably not intended, one sentence each, for the log."""

@@ -4,7 +4,7 @@ Stands after the answer in *watch → inventory → health → verdict → answe
 """
 
 from fettle.records.ages import seconds_of
-from fettle.records.decisions import Became, Decided, Decision, Placed, Verb
+from fettle.records.decisions import Act, Became, Decided, Decision, Placed, Verb
 from fettle.records.fates import PodFates
 from fettle.records.journal import Journal
 from fettle.records.log import DecisionLog
@@ -13,6 +13,7 @@ from fettle.records.report import make_report
 from fettle.records.summaries import Counted, Summaries
 
 __all__ = [
+    "Act",
     "Became",
     "Counted",
     "Decided",

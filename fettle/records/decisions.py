@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Hashable
 from enum import StrEnum
 from itertools import count
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,6 +24,7 @@ class Verb(StrEnum):
     SEEN = "seen"
     MUTATE = "mutate"
     VALIDATE = "validate"
+    STEWARD = "steward"
 
 
 PLACING = frozenset((Verb.FILTER, Verb.PRIORITIZE, Verb.SEEN))
@@ -31,13 +33,32 @@ PLACING = frozenset((Verb.FILTER, Verb.PRIORITIZE, Verb.SEEN))
 
 class Decided(StrEnum):
     """What Fettle said; in mode `observe`, and for refusals and denials in `steer`, what it would
-    have said."""
+    have said. Of the steward: whether it wrote."""
 
     PASSED = "passed"
     NARROWED = "narrowed"
     REFUSED = "refused"
     INJECTED = "injected"
     DENIED = "denied"
+    WROTE = "wrote"
+    WOULD_WRITE = "wouldWrite"
+
+
+class Act(NamedTuple):
+    """One thing that the steward writes about an object, or would write.
+
+    `what`: a stable code, such as `Evict`. `why`: in words. `key`: `namespace/name`, or the name of
+    what has no namespace. `owner`: the controller, such as `Job/train`.
+    """
+
+    what: str
+    why: str
+    kind: str
+    key: str
+    uid: str = ""
+    owner: str = ""
+    policy: str = ""
+    mode: Mode = Mode.ENFORCE
 
 
 class Became(StrEnum):
@@ -84,7 +105,8 @@ class Decision(Recorded, kw_only=True, gc=False):
     - `owner`: the controller, such as `Job/train`.
     - `count`: how often this was said from `first` to `last`; numbers of nodes are the last ones.
     - `nodes`: how many were asked about; `reasons`: how many of them were refused by which code,
-      or, of the webhook, findings by rule. `why`: one of the reasons in words.
+      or, of the webhook, findings by rule, of the steward, what it wrote. `why`: one of the
+      reasons in words.
     - `refused_nodes`: the names of some. `preferred`: some with the best score, and that score.
     - `ranked`: how often prioritize was asked.
     - `undecided`: what could not be judged, by code, with numbers of nodes.

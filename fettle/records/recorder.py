@@ -21,7 +21,7 @@ from fettle.model import Mode
 from fettle.model.reasons import Reason
 from fettle.observing import DecisionMetrics
 from fettle.pacing import pause, run_within
-from fettle.records.decisions import Decided, Decision, Verb, new_id
+from fettle.records.decisions import Act, Decided, Decision, Verb, new_id
 from fettle.records.journal import Journal
 from fettle.records.log import DecisionLog
 from fettle.records.summaries import (
@@ -294,6 +294,28 @@ class Recorder:
             last=now,
             reasons={rule: rules.count(rule) for rule in dict.fromkeys(rules)},
             why=why,
+        )
+        self.log.note(decision)
+
+    # --- what the steward writes
+
+    def acted(self, act: Act, *, written: bool) -> None:
+        """The steward wrote something about an object, or would have."""
+        now = self._clock()
+        decision = Decision(
+            id=new_id(),
+            verb=Verb.STEWARD,
+            kind=act.kind,
+            key=act.key,
+            uid=act.uid,
+            owner=act.owner,
+            policy=act.policy,
+            mode=act.mode,
+            decided=Decided.WROTE if written else Decided.WOULD_WRITE,
+            first=now,
+            last=now,
+            reasons={act.what: 1},
+            why=act.why,
         )
         self.log.note(decision)
 

@@ -19,6 +19,8 @@ from fettle.cli.report_pages import duration
         ({"decided": "passed", "mode": "observe", "nodes": 3}, "passed 3 of 3 nodes"),
         ({"decided": "injected", "mode": "steer"}, "injected"),
         ({"decided": "denied", "mode": "steer"}, "would be denied"),
+        ({"decided": "wrote", "count": 2}, "wrote ×2"),
+        ({"decided": "wouldWrite", "mode": "observe"}, "would write"),
     ],
 )
 def test_what_was_decided_says_whether_it_was_done(one: dict[str, Any], said: str) -> None:
@@ -29,6 +31,8 @@ def test_the_commonest_reasons_come_first_and_else_what_was_preferred() -> None:
     assert why({"reasons": {"A": 1, "B": 5, "C": 2, "D": 1}}) == "B ×5, C ×2, A, and 1 more"
     assert why({"preferred": {"w1": 10, "w2": 10}}) == "best: w1, w2 (10 of 10)"
     assert why({"why": "FTL010 too many"}) == "FTL010 too many"
+    evicted = {"verb": "steward", "reasons": {"Evict": 1}, "why": "XID 79"}
+    assert why(evicted) == "Evict: XID 79"
 
 
 def test_an_end_says_why_and_what_fettle_said_of_the_node() -> None:

@@ -9,7 +9,7 @@ from fettle.cluster import Publisher
 from fettle.config import Settings
 from fettle.model import Mode
 from fettle.observing import DecisionMetrics
-from fettle.records import Decided, DecisionLog, Journal, Recorder, Verb
+from fettle.records import Act, Decided, DecisionLog, Journal, Recorder, Verb
 from fettle.scheduling import Answers
 from tests.fettle.records.building import decision
 
@@ -88,3 +88,15 @@ async def test_a_review_is_recorded_under_the_kind_and_name_of_its_object() -> N
         )
     (found,) = one.select(0.0, pod="team/gpus")
     assert (found.kind, found.count, found.reasons) == ("ResourceClaim", 2, {"FTL010": 1})
+
+
+async def test_what_the_steward_writes_is_a_decision_of_its_own_about_the_pod() -> None:
+    one = recorder(None)
+    act = Act("Evict", "XID 79", kind="Pod", key="team/p", uid="u", policy="training")
+    one.acted(act, written=False)
+    one.acted(act, written=False)
+    one.acted(act, written=True)
+    wrote, would = one.select(0.0, pod="team/p")
+    assert (wrote.decided, wrote.count, wrote.why) == (Decided.WROTE, 1, "XID 79")
+    assert (would.decided, would.count, would.reasons) == (Decided.WOULD_WRITE, 2, {"Evict": 1})
+    assert one.of_pod("u") is None  # it says nothing of where the pod goes
