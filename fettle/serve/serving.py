@@ -552,9 +552,10 @@ class Runtime:
             self._settings.steward.health_writes_per_second,
             metrics,
         )
-        self._readiness.notes.append(healths.notes)
         taints = HealthTaints(session, answers, self._settings, metrics)
-        self._readiness.notes.append(taints.notes)
+        holds = HoldTaints(
+            session, self._publisher, adds=lambda: self._settings.mode is not Mode.OBSERVE
+        )
         namespace = self._settings.namespace or session.namespace
 
         def writes_about(pod: core.Pod) -> bool:
@@ -572,15 +573,13 @@ class Runtime:
                 RefusalEvents(answers, self._publisher, events.record, refusals).run,
                 RiskEvents(at_risk, events, writes_about).keep,
                 StartEvents(self._publisher, events, writes_about).keep,
-                HoldTaints(
-                    session,
-                    self._publisher,
-                    adds=lambda: self._settings.mode is not Mode.OBSERVE,
-                ).keep,
+                holds.keep,
                 healths.keep,
                 taints.keep,
             ],
+            notes=[healths.notes, holds.notes, taints.notes],
         )
+        self._readiness.notes.append(steward.notes)
         self._tasks.keep("steward", steward.run(), early=True)
         return steward
 

@@ -11,21 +11,20 @@ from functools import partial
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from fettle.api import DeviceHealth, kinds
 from fettle.api.device_healths import NOTHING_KNOWN, DeviceHealthStatus
 from fettle.client import Session, decoded
 from fettle.cluster import Publisher, View
 from fettle.health import CLOCKS_APART_S
-from fettle.model import ClusterError, Forbidden, NotFound, NotServed, State
+from fettle.model import NotFound, NotServed, State
 from fettle.observing import StewardMetrics
 from fettle.pacing import pause, run_within
+from fettle.steward.paced_writes import PacedWrites
 
 NOTICEABLE = 0.05
 """A smaller change of scores alone is not written: readers can tell how evidence fades."""
 LOOK_S = 1.0
-_RETRY_S = 30.0
 SHOWN_WITHIN_S = 10.0
 """What was written and is not shown for so long was deleted before the watch could show it."""
 _COLLECTION = kinds.DEVICE_HEALTH.path
@@ -35,8 +34,6 @@ _DROPPED = (
     "the API server drops fields that it does not know, or somebody changes what is written: apply "
     "deploy/crds/ of this version"
 )
-
-log = structlog.get_logger(__name__)
 
 
 class Recall(Protocol):
@@ -50,7 +47,7 @@ class Recall(Protocol):
 
 
 class HealthRecords:
-    """`keep` while leading. `problem`: why nothing can be written; "" if it can."""
+    """`keep` while leading."""
 
     def __init__(
         self,
@@ -64,40 +61,35 @@ class HealthRecords:
         self._session = session
         self._publisher = publisher
         self._inventory = inventory
-        self._writes_per_s = writes_per_s
-        self._metrics = metrics
+        self._is_on = writes_per_s > 0
         self._clock = clock
-        self.problem = ""
+        self._writes = PacedWrites(
+            "memory: health cannot be stored",
+            per_s=max(1.0, writes_per_s),
+            wrote=metrics.wrote_health,
+        )
+        self.notes = self._writes.notes
 
     async def keep(self) -> None:
         """Until cancelled."""
         pending = PendingWrites(self._inventory)
         while True:
             view = self._publisher.view
-            if view.served.get(kinds.DEVICE_HEALTH.name) and self._writes_per_s > 0:
+            if view.served.get(kinds.DEVICE_HEALTH.name) and self._is_on:
                 changed = self._publisher.changed_since(pending.basis)
                 await run_within(None, partial(pending.look, view, changed, self._clock()))
-                if not await self._write_some(pending):
-                    await asyncio.sleep(_RETRY_S)
+                await self._writes.do(
+                    partial(self._write, pending, name) for name in pending.most_urgent()
+                )
             await asyncio.sleep(LOOK_S)
 
-    async def _write_some(self, pending: "PendingWrites") -> bool:
-        """Write the most urgent; false if that is refused."""
-        for name in pending.most_urgent(max(1, round(self._writes_per_s * LOOK_S))):
-            try:
-                stored = await self._write(name, pending.wanted(name))
-            except ClusterError as error:
-                self._note(str(error))
-                return not isinstance(error, Forbidden | NotServed)
-            pending.written(name, stored)
-            self._metrics.wrote_health()
-            if stored is not None and not stored.is_ours:
-                self._note(_DROPPED)
-                return False
-            self._note("")
-        return True
+    async def _write(self, pending: "PendingWrites", name: str) -> None:
+        stored = await self._put(name, pending.wanted(name))
+        pending.written(name, stored)
+        if stored is not None and not stored.is_ours:
+            raise NotServed(_DROPPED)
 
-    async def _write(self, name: str, wanted: DeviceHealth | None) -> DeviceHealth | None:
+    async def _put(self, name: str, wanted: DeviceHealth | None) -> DeviceHealth | None:
         """Write one object, whatever it is now; returns it as it is then."""
         path = f"{_COLLECTION}/{name}"
         if wanted is None:
@@ -120,15 +112,6 @@ class HealthRecords:
                 },
             )
         return decoded(body, DeviceHealth, f"DeviceHealth {name}")
-
-    def notes(self) -> list[str]:
-        """For `/readyz?verbose`."""
-        return [f"memory: health cannot be stored: {self.problem}"] if self.problem else []
-
-    def _note(self, problem: str) -> None:
-        if problem and problem != self.problem:
-            log.warning("health cannot be stored", reason=problem)
-        self.problem = problem
 
 
 def _is_ahead(stored: DeviceHealth | None, now: float) -> bool:
@@ -213,9 +196,9 @@ class PendingWrites:
         else:
             self._stored[name] = stored
 
-    def most_urgent(self, most: int) -> list[str]:
-        """Names of what to write first: what became worse, then what changed most."""
-        return sorted(self._wanted, key=self._urgency)[:most]
+    def most_urgent(self) -> list[str]:
+        """Names of what to write, first what became worse, then what changed most."""
+        return sorted(self._wanted, key=self._urgency)
 
     def _urgency(self, name: str) -> tuple[int, float, str]:
         wanted, stored = self._wanted[name], self._stored.get(name)

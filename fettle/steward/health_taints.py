@@ -7,9 +7,9 @@ Without them the extender alone keeps pods off.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from math import inf
 from typing import Any, NamedTuple
 
@@ -23,17 +23,16 @@ from fettle.cluster import View
 from fettle.config import Settings
 from fettle.model import (
     DEGRADED_TAINT,
-    ClusterError,
     DeviceId,
     Forbidden,
     Mode,
     NotFound,
     TaintRef,
-    Unreachable,
 )
 from fettle.observing import StewardMetrics
-from fettle.pacing import Backoff, pause, run_within
+from fettle.pacing import pause, run_within
 from fettle.scheduling import Answers, PlannedTaint, TaintPlan, is_assessed, plan_for, why_in_vain
+from fettle.steward.paced_writes import PacedWrites, Write
 from fettle.steward.soft_steering import EVERY_S, SoftSteering
 from fettle.steward.taint_rules import (
     change_rule,
@@ -44,7 +43,6 @@ from fettle.steward.taint_rules import (
 )
 
 LOOK_S = 1.0
-LONGEST_RETRY_S = 30.0
 ROLE = "fettle-health-taints"
 """The ClusterRole that allows all this. It owns the rules, so they go when it is deleted."""
 RIGHTS = "deploy/rbac/optional/health-taints.yaml grants the rights"
@@ -123,14 +121,15 @@ class HealthTaints:
         self._session = session
         self._answers = answers
         self._settings = settings
-        self._metrics = metrics
         self._clock = clock
         self._steering = SoftSteering(session)
-        self._backoff = Backoff(LOOK_S, LONGEST_RETRY_S)
+        self._writing = PacedWrites(
+            "device taints: they cannot be written",
+            RIGHTS,
+            per_s=settings.device_taints.writes_per_second,
+            wrote=metrics.wrote_taint,
+        )
         self._notes: list[str] = []
-        self._failure = ""
-        self._retry_at = -inf
-        """Before this loop time nothing is tried again."""
         self._would: dict[DeviceId, TaintRef] = {}
         """What was told that would be written, in a mode in which nothing is."""
 
@@ -138,19 +137,16 @@ class HealthTaints:
         """Never returns. Looks at each view, at most once a second, and when time changes
         something."""
         loop = asyncio.get_running_loop()
-        try:
-            while True:
-                view = self._answers.view
-                again_s = await self._look(view) if view.synced else None
-                await asyncio.sleep(LOOK_S)
-                until = None if again_s is None else loop.time() + max(0.0, again_s - LOOK_S)
-                await self._answers.publisher.newer_than(view.generation, until)
-        finally:
-            self._notes = []
+        while True:
+            view = self._answers.view
+            again_s = await self._look(view) if view.synced else None
+            await asyncio.sleep(LOOK_S)
+            until = None if again_s is None else loop.time() + max(0.0, again_s - LOOK_S)
+            await self._answers.publisher.newer_than(view.generation, until)
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""
-        return [f"device taints: {text}" for text in self._notes]
+        return [*self._writing.notes(), *(f"device taints: {text}" for text in self._notes)]
 
     async def _look(self, view: View) -> float | None:
         """Write what is due; returns after how many seconds to look again, even if no view is
@@ -163,19 +159,14 @@ class HealthTaints:
         wanted = plan.taints if writes and not in_vain else {}
         due = await run_within(None, lambda: due_writes(view, wanted))
         self._tell_unwritten({} if writes else plan.taints)
-        if any(due) and self._pause_s() <= 0:
-            await self._write(due)
+        await self._writing.do(*self._writes(due))
         self._note(self._describe(plan, in_vain))
         if any(due):
-            return max(LOOK_S, self._pause_s())
+            return max(LOOK_S, self._writing.pause_s())
         again_s = plan.due - self._clock()
         if self._needs_steering(plan):
             again_s = min(again_s, EVERY_S)
         return again_s if again_s < inf else None
-
-    def _pause_s(self) -> float:
-        """How long to wait until the next try, after a failure."""
-        return self._retry_at - asyncio.get_running_loop().time()
 
     # --- what should be there
 
@@ -200,32 +191,10 @@ class HealthTaints:
 
     # --- writing
 
-    async def _write(self, due: DueWrites) -> None:
-        """Write some of it. Without the right or the API server, the rest is not tried."""
-        most = round(self._settings.device_taints.writes_per_second * LOOK_S)
-        failure = ""
-        for write in islice(self._writes(due), most):
-            try:
-                await write()
-            except ClusterError as error:
-                failure = str(error)
-                if isinstance(error, Forbidden | Unreachable):
-                    break
-            else:
-                self._metrics.wrote_taint()
-        if failure:
-            self._retry_at = asyncio.get_running_loop().time() + self._backoff.next_s()
-        else:
-            self._backoff.succeeded()
-        self._failure = failure
-
-    def _writes(self, due: DueWrites) -> Iterator[Callable[[], Coroutine[None, None, None]]]:
-        for name in due.removed:
-            yield partial(self._remove, name)
-        for name, planned in due.changed.items():
-            yield partial(self._change, name, planned)
-        for name, planned in due.new.items():
-            yield partial(self._create, name, planned)
+    def _writes(self, due: DueWrites) -> Iterator[Iterator[Write]]:
+        yield (partial(self._remove, name) for name in due.removed)
+        yield (partial(self._change, *one) for one in due.changed.items())
+        yield (partial(self._create, *one) for one in due.new.items())
 
     async def _remove(self, name: str) -> None:
         await delete_rule(self._session, name)
@@ -260,8 +229,6 @@ class HealthTaints:
         found = []
         if in_vain and plan.taints:
             found.append(f"the extender alone keeps pods off: {in_vain}")
-        if self._failure:
-            found.append(f"they cannot be written ({RIGHTS}): {self._failure}")
         if plan.taints and self._settings.mode is not Mode.ENFORCE:
             found.append(
                 f"in mode {self._settings.mode} none is written: `fettle devices` lists them"

@@ -8,14 +8,15 @@ only while the scheduler asks Fettle.
 
 import asyncio
 import time
-from collections.abc import Callable, Container, Coroutine, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Container, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import structlog
 
 from fettle.client import Session
 from fettle.cluster import Publisher, View
-from fettle.model import ClusterError, DeviceId, Forbidden, NodeId, Unreachable
+from fettle.model import DeviceId, NodeId
 from fettle.pacing import pause, run_within
 from fettle.steward.holding import (
     RawNode,
@@ -27,13 +28,13 @@ from fettle.steward.holding import (
     rule_name,
     taints_changed,
 )
+from fettle.steward.paced_writes import LONGEST_PAUSE_S, PacedWrites
 from fettle.steward.taint_rules import delete_rule
 
 _EVERY_S = 1.0
-_RETRY_S = 30.0
+_WRITES_PER_S = 20.0
 RIGHTS = "deploy/rbac/optional/hold-taints.yaml grants the rights"
 
-_T = TypeVar("_T")
 _LOG = structlog.get_logger(__name__)
 
 
@@ -55,14 +56,19 @@ class HoldTaints:
         *,
         adds: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.time,
-        retry_s: float = _RETRY_S,
+        longest_pause_s: float = LONGEST_PAUSE_S,
     ) -> None:
         self._session = session
         self._publisher = publisher
         self._adds = adds
         self._clock = clock
-        self._retry_s = retry_s
-        self._warned = ""
+        self._writes = PacedWrites(
+            "holds are not kept as taints",
+            RIGHTS,
+            per_s=_WRITES_PER_S,
+            longest_pause_s=longest_pause_s,
+        )
+        self.notes = self._writes.notes
 
     async def keep(self) -> None:
         """Never returns. Looks at each view, at most once a second."""
@@ -70,43 +76,19 @@ class HoldTaints:
         while True:
             done = not view.synced or await self._reconcile(view)
             await asyncio.sleep(_EVERY_S)
-            retry_at = None if done else asyncio.get_running_loop().time() + self._retry_s
+            retry_at = None
+            if not done:
+                retry_at = asyncio.get_running_loop().time() + self._writes.pause_s()
             view = await self._publisher.newer_than(view.generation, retry_at)
 
     async def _reconcile(self, view: View) -> bool:
-        """False if something could not be written."""
+        """False if something is left to write."""
         due = await run_within(None, lambda: _due(view))
-        if not self._adds():
-            due = due._replace(devices=[])
-        written = [
-            await self._each(due.nodes, self._renew_taint),
-            await self._each(due.devices, self._taint_device),
-            await self._each(due.rules, self._remove_rule),
-        ]
-        if all(written):
-            self._warned = ""
-        return all(written)
-
-    async def _each(
-        self, found: Iterable[_T], write: Callable[[_T], Coroutine[Any, Any, None]]
-    ) -> bool:
-        """False if something could not be written. Without the right or the API server, the rest is
-        not tried."""
-        well = True
-        for one in found:
-            try:
-                await write(one)
-            except ClusterError as error:
-                well = False
-                self._warn(error)
-                if isinstance(error, Forbidden | Unreachable):
-                    break
-        return well
-
-    def _warn(self, error: ClusterError) -> None:
-        if str(error) != self._warned:
-            self._warned = str(error)
-            _LOG.warning("holds are not kept as taints", reason=self._warned, remedy=RIGHTS)
+        return await self._writes.do(
+            (partial(self._renew_taint, name) for name in due.nodes),
+            (partial(self._taint_device, one) for one in due.devices if self._adds()),
+            (partial(self._remove_rule, name) for name in due.rules),
+        )
 
     async def _renew_taint(self, name: str) -> None:
         # The view may be older than what an operator has just written.

@@ -25,14 +25,17 @@ class Steward:
         settings: StewardSettings,
         metrics: StewardMetrics,
         keeping: Collection[Callable[[], Coroutine[None, None, None]]],
+        notes: Collection[Callable[[], list[str]]] = (),
     ) -> None:
-        """`keeping`: what the leader keeps doing; none of it returns."""
+        """`keeping`: what the leader keeps doing; none of it returns. `notes`: what is amiss with
+        it."""
         self._session = session
         self._namespace = namespace
         self._identity = identity
         self._settings = settings
         self._metrics = metrics
         self._keeping = keeping
+        self._notes = notes
         self.leads = False
 
     async def run(self) -> None:
@@ -45,6 +48,10 @@ class Steward:
             self._settings.lease_seconds,
             self.work,
         )
+
+    def notes(self) -> list[str]:
+        """For `/readyz?verbose`: those of the leader only."""
+        return [note for notes in self._notes for note in notes()] if self.leads else []
 
     async def work(self) -> None:
         """What the leader does."""

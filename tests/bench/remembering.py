@@ -25,9 +25,9 @@ async def measure(_: House) -> list[Figure]:
     view = inventories.look(inventory, EMPTY)
     pending = PendingWrites(inventory)
     all_of_it = _look_ms(pending, view)
-    stored = _write_all(pending)
+    _write_all(pending)
     at_rest = _look_ms(pending, view)
-    rest_writes = len(pending.most_urgent(len(stored)))
+    rest_writes = len(pending.most_urgent())
     for number in range(fleets.NODES):
         name = fleets.name_of(number)
         status = {"conditions": [{"type": fleets.FAULT, "status": "True"}]}
@@ -57,7 +57,7 @@ def _look_ms(pending: PendingWrites, view: View) -> float:
 
 def _write_all(pending: PendingWrites) -> list[DeviceHealth]:
     written = []
-    for name in pending.most_urgent(10**6):
+    for name in pending.most_urgent():
         one = pending.wanted(name)
         assert one is not None
         pending.written(name, one)

@@ -106,9 +106,9 @@ def test_what_was_deleted_before_the_watch_showed_it_is_written_again() -> None:
     pending.written("n", pending.wanted("n"))
     pending.look(view, (), 101.0)
     pending.look(view, (), 101.0 + SHOWN_WITHIN_S)
-    assert pending.most_urgent(9) == []
+    assert pending.most_urgent() == []
     pending.look(view, (), 102.0 + SHOWN_WITHIN_S)
-    assert pending.most_urgent(9) == ["n"]
+    assert pending.most_urgent() == ["n"]
 
 
 async def test_the_worst_is_written_first_and_the_rest_at_a_bounded_rate(

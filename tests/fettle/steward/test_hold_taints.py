@@ -73,7 +73,7 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
 async def keeping(cluster: Cluster, folder: Path, *, adds: bool = True) -> AsyncIterator[None]:
     async with await Session.open(cluster.api.kubeconfig(folder)) as session:
         made = HoldTaints(
-            session, cluster.publisher, adds=lambda: adds, clock=lambda: NOW, retry_s=0.02
+            session, cluster.publisher, adds=lambda: adds, clock=lambda: NOW, longest_pause_s=0.02
         )
         task = asyncio.create_task(made.keep())
         try:

@@ -293,3 +293,28 @@ async def test_a_pod_that_cannot_be_judged_does_not_keep_others_waiting(
     cluster.publisher.publish(view, frozenset())
     async with steward(cluster, tmp_path, allowed):
         await cluster.wrote(1)
+
+
+async def test_only_who_leads_says_what_is_amiss(tmp_path: Path) -> None:
+    async def keep() -> None:
+        await asyncio.Event().wait()
+
+    async with (
+        fake_api() as api,
+        await Session.open(api.kubeconfig(tmp_path)) as session,
+    ):
+        made = Steward(
+            session,
+            namespace="fettle-system",
+            identity="one",
+            metrics=StewardMetrics(CollectorRegistry()),
+            settings=StewardSettings(),
+            keeping=[keep],
+            notes=[lambda: ["holds are not kept as taints"]],
+        )
+        assert made.notes() == []
+        task = asyncio.create_task(made.work())
+        await until(lambda: made.notes() == ["holds are not kept as taints"])
+        task.cancel()
+        await asyncio.wait([task])
+        assert made.notes() == []

@@ -83,11 +83,11 @@ def test_what_was_stored_with_a_time_in_the_future_is_stored_again() -> None:
     fleet.inventory.put(kinds.DEVICE_HEALTH, read(ahead), fleet.now)
     fleet.now -= HOUR - 5
     pending.look(fleet.look(), (), fleet.now)
-    assert pending.most_urgent(9) == ["n"]
+    assert pending.most_urgent() == ["n"]
     again = pending.wanted("n")
     assert again is not None
     restarted = started(read(again), (kinds.NODE, uid(node())), after_s=15)
     assert state(restarted) is State.UNHEALTHY
     pending.written("n", read(again))
     pending.look(fleet.look(), None, fleet.now + 1)
-    assert pending.most_urgent(9) == []
+    assert pending.most_urgent() == []
