@@ -7,7 +7,7 @@ from math import inf
 
 from fettle.api.meta import rfc3339_at
 from fettle.health.fading import RECORD_SOURCE
-from fettle.health.signals.rule_tables import SignalRow
+from fettle.health.signals.rule_rows import SignalRow
 from fettle.model import Evidence, EvidenceKind, Family, Subject, Weighed
 
 RECORD_S, APART_S = 28 * 86_400.0, 86_400.0

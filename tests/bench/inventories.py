@@ -11,8 +11,7 @@ import msgspec
 from fettle.api import kinds
 from fettle.cluster import EMPTY, Inventory, View
 from fettle.config import HealthSettings, PrometheusSettings
-from fettle.health import HealthBook
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health import HealthBook, load_rules
 from tests.bench import fleets
 from tests.controlplane.api import Object
 from tests.controlplane.objects import DRIVER, device_class, node

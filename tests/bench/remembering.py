@@ -10,8 +10,7 @@ import msgspec
 from fettle.api import DeviceHealth, kinds
 from fettle.cluster import EMPTY, Inventory, View
 from fettle.config import HealthSettings, Settings
-from fettle.health import HealthBook
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health import HealthBook, load_rules
 from fettle.steward.device_healths import PendingWrites
 from tests.bench import fleets, inventories
 from tests.bench.figures import Figure

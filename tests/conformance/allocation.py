@@ -38,8 +38,7 @@ from fettle.dra.allocator import DeviceResult, allocate
 from fettle.dra.claims import claim_of_spec
 from fettle.dra.quantities import MAX_INT64
 from fettle.explain.wording import texts
-from fettle.health import HealthBook
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health import HealthBook, load_rules
 from fettle.model import BadInput, DeviceId, NodeId
 
 GATES = {

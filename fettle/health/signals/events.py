@@ -10,7 +10,8 @@ from fettle.api import core
 from fettle.api.meta import unix_s
 from fettle.health.signals import nvsentinel, xids
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
-from fettle.health.signals.rule_tables import EventRow, SignalRules
+from fettle.health.signals.rule_rows import EventRow
+from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
 
 KEPT_S = 3600.0

@@ -23,7 +23,8 @@ from fettle.health.signals.holds import (
 from fettle.health.signals.pods import refusals_on
 from fettle.health.signals.repairs import REPAIRED_SOURCE, repairs_on_node
 from fettle.health.signals.reports import Fault, SignalReport, heaviest, one_line
-from fettle.health.signals.rule_tables import AnnotationRow, ConditionRow, LabelRow, SignalRules
+from fettle.health.signals.rule_rows import AnnotationRow, ConditionRow, LabelRow
+from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import (
     OWN_PREFIX,
     UNKNOWN_SCORE,

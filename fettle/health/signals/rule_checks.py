@@ -9,13 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fettle.config import parse_yaml
-from fettle.health.signals.rule_tables import (
-    TABLES,
-    RuleRow,
-    SignalRules,
-    load_rules,
-    read_row,
-)
+from fettle.health.signals.rule_files import TABLES, load_rules, read_row
+from fettle.health.signals.rule_rows import RuleRow
+from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import Family, SettingsError
 
 

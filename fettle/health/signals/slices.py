@@ -12,7 +12,8 @@ from fettle.api import resource
 from fettle.api.meta import unix_s
 from fettle.health.signals.holds import evidence_of_holds, holds_on_devices, in_force
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
-from fettle.health.signals.rule_tables import AttributeRow, SignalRules
+from fettle.health.signals.rule_rows import AttributeRow
+from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import OWN_PREFIX, DeviceId, Evidence, TaintRef
 
 

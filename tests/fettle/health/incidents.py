@@ -3,7 +3,7 @@
 from fettle.api import core
 from fettle.health import HealthBook
 from fettle.health.signals.nodes import report_of_node
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.rule_files import load_rules
 from fettle.model import DeviceId, Health, NodeId, Subject
 
 RULES = load_rules()

@@ -8,7 +8,7 @@ from fettle.health import HealthBook
 from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.pods import report_of_pod
 from fettle.health.signals.reports import SignalReport
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.rule_files import load_rules
 from fettle.model import (
     SOUND,
     DeviceId,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.reports import SignalReport, heaviest
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.rule_files import load_rules
 from fettle.model import (
     SOUND,
     UNKNOWN_SCORE,

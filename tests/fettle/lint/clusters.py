@@ -13,8 +13,7 @@ from fettle.cel.language.compiler import Prepared, judge, prepare
 from fettle.cel.misses.nearest import nearest
 from fettle.cluster import EMPTY, Inventory, View
 from fettle.config import HealthSettings
-from fettle.health import HealthBook
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health import HealthBook, load_rules
 from fettle.lint.drivers import NO_DRIVERS, Drivers
 from fettle.lint.findings import Finding
 from fettle.lint.linter import DEFAULT_LEVELS, Linter

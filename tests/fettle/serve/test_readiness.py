@@ -11,8 +11,7 @@ import pytest
 from fettle.cluster import Inventory, Publisher, SourceStatus
 from fettle.cluster.feeds import SnapshotFeed, Writer
 from fettle.config import HealthSettings
-from fettle.health import HealthBook
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health import HealthBook, load_rules
 from fettle.serve.readiness import Readiness
 from tests.fettle.cluster.feeds.manifests import node, write
 

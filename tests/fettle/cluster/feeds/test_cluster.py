@@ -18,8 +18,7 @@ from fettle.cluster.feeds import cluster, writer
 from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness
 from fettle.cluster.feeds.writer import Writer
 from fettle.config import HealthSettings
-from fettle.health import HealthBook
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health import HealthBook, load_rules
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import Recorder
 

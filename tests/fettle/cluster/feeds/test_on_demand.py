@@ -12,8 +12,7 @@ from fettle.cluster import Inventory, Publisher, View, readiness
 from fettle.cluster.feeds.snapshot import SnapshotFeed
 from fettle.cluster.feeds.writer import Writer
 from fettle.config import HealthSettings
-from fettle.health import HealthBook
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health import HealthBook, load_rules
 
 RULES = load_rules()
 QUOTA = b'{"metadata": {"name": "q", "namespace": "team"}, "spec": {"hard": {"x": "2"}}}'

@@ -29,8 +29,7 @@ from fettle.cluster import Inventory, Publisher, SourceStatus, View
 from fettle.cluster.feeds import writer
 from fettle.cluster.feeds.writer import Follow, Writer
 from fettle.config import HealthSettings
-from fettle.health import HealthBook, SignalReport
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health import HealthBook, SignalReport, load_rules
 from fettle.model import State, Subject
 from fettle.pacing import pausing as slicing
 from tests.fettle import building as b

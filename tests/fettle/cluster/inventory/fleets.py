@@ -10,8 +10,8 @@ from fettle.cluster.inventory.inventory import Inventory
 from fettle.cluster.view import EMPTY, View
 from fettle.config import HealthSettings
 from fettle.dra import CURRENT, Features
-from fettle.health import HealthBook
-from fettle.health.signals.rule_tables import SignalRules, load_rules
+from fettle.health import HealthBook, load_rules
+from fettle.health.signals.rule_tables import SignalRules
 from tests.fettle import building as b
 
 RULES = load_rules()

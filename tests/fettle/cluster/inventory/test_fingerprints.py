@@ -19,8 +19,7 @@ from fettle.cluster.inventory.fingerprints import (
 from fettle.cluster.inventory.inventory import Inventory
 from fettle.cluster.view import EMPTY, NodeView
 from fettle.config import HealthSettings
-from fettle.health import HealthBook
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health import HealthBook, load_rules
 from fettle.model import Health, State
 
 TABLE = load_rules()

@@ -2,7 +2,7 @@
 
 from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.reports import SignalReport
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.rule_files import load_rules
 from fettle.model import Evidence, NodeId
 from tests.fettle.health.signals.objects import NOW, node
 

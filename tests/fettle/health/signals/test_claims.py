@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fettle.health.signals.claims import has_device_status, report_of_claim
 from fettle.health.signals.reports import one_line
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.rule_files import load_rules
 from fettle.model import DeviceId, EvidenceKind, Family, SettingsError
 from tests.fettle.health.signals.objects import NOW, claim, condition
 

@@ -8,7 +8,7 @@ import pytest
 
 from fettle.api import kinds
 from fettle.health.signals.nodes import MOST_UNHEARD, report_of_node
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.rule_files import load_rules
 from fettle.model import SOUND, EvidenceKind, Family, UnitId
 from tests.fettle.cluster.inventory.fleets import Fleet
 from tests.fettle.cluster.inventory.test_unit_placement import gpu, mig, slice_

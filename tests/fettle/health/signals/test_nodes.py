@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fettle.health.signals.nodes import report_of_node
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.rule_files import load_rules
 from fettle.model import EvidenceKind, Family, UnitId, UnknownCondition
 from tests.fettle.health.signals.objects import NOW, condition, node
 from tests.fettle.health.signals.reading import NODE, only, report

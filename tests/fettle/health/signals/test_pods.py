@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fettle.api import core, resource
 from fettle.health.signals.pods import report_of_pod
 from fettle.health.signals.reports import SignalReport
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.rule_files import load_rules
 from fettle.model import DeviceId, EvidenceKind, Family, NodeId, Subject, UnitId
 from tests.fettle.health.signals.objects import (
     GPU_LOST,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.rule_files import load_rules
 from fettle.health.signals.slices import report_of_slice, report_of_taint_rule, selects_device
 from fettle.model import DeviceId, EvidenceKind, Family
 from tests.fettle.health.signals.objects import NOW, slice_, taint, taint_rule

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fettle.api import core
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.rule_files import load_rules
 from fettle.health.signals.starts import AWAITED_S, FailedStart, failed_start, start_evidence
 from fettle.model import EvidenceKind, NodeId
 from tests.fettle.health.signals.objects import NOW, condition, pod

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.reports import SignalReport
-from fettle.health.signals.rule_tables import load_rules
+from fettle.health.signals.rule_files import load_rules
 from fettle.model import EvidenceKind, Family, Subject, UnitId, UnknownCondition
 from tests.fettle.health.signals.objects import NOW, UUID, condition, node
 from tests.fettle.health.signals.reading import NODE, RULES, only, report

@@ -16,10 +16,9 @@ from fettle.cluster import EMPTY, Inventory, NodeView, Publisher, UnitView, View
 from fettle.config import HealthSettings
 from fettle.explain.pods import plain_health, plain_verdict, summary
 from fettle.explain.wording import text, texts
-from fettle.health import START, HealthBook
+from fettle.health import START, HealthBook, load_rules
 from fettle.health.book import assess
 from fettle.health.score import ordered, weigh
-from fettle.health.signals.rule_tables import load_rules
 from fettle.model import BUILT_IN, DeviceId, Evidence, Family, Health, Policies, State, TaintRef
 from fettle.model import EvidenceKind as EvidenceKind
 from fettle.scheduling.answers import Answers

@@ -1,0 +1,559 @@
+"""The rows of the rule tables: what each may hold, and what it matches.
+
+Every row has a `name` and a `source` that says where it comes from. `weight` is the share (0..1) of
+the score that the fact takes.
+"""
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from math import isfinite
+from typing import Annotated, Literal
+
+import msgspec
+
+from fettle.health.signals import promql
+from fettle.model import OWN_PREFIX, EvidenceKind, Family
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0.0)]
+
+
+class RuleRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all rows."""
+
+    name: str
+    source: str
+
+
+class FamilyRow(RuleRow, frozen=True, kw_only=True):
+    """How fast evidence of a family (the row's name) is forgotten, and whether a reboot mends its
+    faults."""
+
+    half_life_s: Seconds
+    mended_by_reboot: bool = True
+
+    def __post_init__(self) -> None:
+        Family(self.name)
+
+
+class SignalRow(RuleRow, frozen=True, kw_only=True):
+    """Weight and cap of evidence that Fettle derives itself, by the name of the signal.
+
+    Each witness counts at most `cap`, all witnesses together at most `together`.
+    """
+
+    weight: Share
+    cap: Share = 1.0
+    together: Share = 1.0
+    family: Family = Family.DRIVER
+
+
+class XidClassRow(RuleRow, frozen=True, kw_only=True):
+    """What a class of NVIDIA XIDs means for the device. `gone`: the device cannot be asked any more
+    what it needs, so a driver's effect `None` says nothing of it."""
+
+    weight: Share
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    gone: bool = False
+
+
+class XidRow(RuleRow, frozen=True, kw_only=True):
+    """One XID (the row's name). `class_` names an XidClassRow; `action` is the first step that
+    NVIDIA recommends.
+
+    `recovery`: if its message names a recovery action, the row of that action applies instead.
+    `ends`: XIDs of the same device that are over once this one was logged after them.
+    """
+
+    class_: str = msgspec.field(name="class")
+    family: Family
+    text: str
+    action: str = ""
+    recovery: bool = False
+    ends: tuple[str, ...] = ()
+
+
+class RecoveryRow(RuleRow, frozen=True, kw_only=True):
+    """A GPU recovery action, by its number in NVML (the row's name). `class_` as for an XID."""
+
+    class_: str = msgspec.field(name="class")
+    family: Family
+    text: str
+
+
+class ActionRow(RuleRow, frozen=True, kw_only=True):
+    """An NVSentinel recommended action (the row's name). A device that needs it weighs at least
+    `least`."""
+
+    least: Share
+
+
+BOOT_ID = r"(?i)boot[ _-]?id\W{1,4}([0-9a-f][0-9a-f-]{30,})"
+"""How a message states the boot that it is about."""
+
+
+class ConditionRow(RuleRow, frozen=True, kw_only=True):
+    """A node condition and its polarity.
+
+    - `type`, `reason`: patterns (`*` matches anything; `{type}` in a reason is the type itself).
+    - `faulty`: the status that means a fault.
+    - `message`: a regular expression. If it is found in the message, the row applies beside the one
+      that matches the reason: monitors join findings, and the reason is that of the last.
+    - `format: nvsentinel`: read devices from the message.
+    - `xid`: how to find all XIDs in reason and message: `any` for every form in which the driver
+      and monitors write them, `ErrorCode` for NVSentinel's error codes, or a regular expression
+      whose group is the number. With groups `xid` and `pci` it also finds the GPU's address.
+    - `concludes`: whatever XIDs it names, a fault weighs at least what the row weighs. Otherwise
+      the XIDs' own weights replace that of the row.
+    - `boot`: a regular expression whose group in the message is a boot id. If it is another one
+      than the node's, the fault is from before a reboot, and over.
+    - `listed`: stands for reasons that no row names. A fault with such a reason is listed with the
+      conditions that no rule names.
+    - `unknown_counts`: status Unknown means that nothing reliable is known about the node.
+    - `heartbeat_s`: the producer renews the condition at least this often. After three times as
+      long without a renewal, the status counts as Unknown, and a fault fades.
+    """
+
+    type: str
+    faulty: bool
+    family: Family
+    weight: Share
+    reason: str = "*"
+    message: str = ""
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    format: str = ""
+    xid: str = ""
+    concludes: bool = False
+    boot: str = BOOT_ID
+    listed: bool = False
+    unknown_counts: bool = False
+    heartbeat_s: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        if self.format not in ("", "nvsentinel"):
+            raise ValueError(f'format must be "nvsentinel" or unset, not {self.format!r}')
+        _check_foreign("type", self.type)
+        _check_pattern("xid", self.xid)
+        _check_pattern("message", self.message)
+        _check_pattern("boot", self.boot, groups=1)
+        if "pci" in (groups := re.compile(self.xid).groupindex) and "xid" not in groups:
+            raise ValueError(f"xid: {self.xid!r} has a group pci, so it needs a group xid too")
+
+    @property
+    def is_pattern(self) -> bool:
+        return any(c in self.type for c in "*?[")
+
+    def matches(self, type_: str, reason: str) -> bool:
+        return (type_ == self.type or fnmatchcase(type_, self.type)) and (
+            self.reason == "*" or fnmatchcase(reason, self.reason.replace("{type}", type_))
+        )
+
+    def stated_boot(self, message: str) -> str:
+        """The boot id that a message states; "" if none."""
+        found = re.search(self.boot, message)
+        return found[1] if found is not None else ""
+
+
+class TaintRow(RuleRow, frozen=True, kw_only=True):
+    """A device taint by driver, key and effect (patterns), and one of `values` if there are any.
+
+    - `xid`: its value is an XID, whose row says what it weighs: at least `least` and at most
+      `most`.
+    - `remark` is said where one of these bounds counts.
+    """
+
+    key: str
+    family: Family
+    weight: Share
+    driver: str = "*"
+    effect: str = "*"
+    values: frozenset[str] = frozenset()
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    xid: bool = False
+    least: Share = 0.0
+    most: Share = 1.0
+    remark: str = ""
+
+    def __post_init__(self) -> None:
+        _check_foreign("key", self.key)
+
+    @property
+    def is_catch_all(self) -> bool:
+        """Whether it matches every key, so it only says what taints mean in general."""
+        return self.key == "*"
+
+    def matches(self, driver: str, key: str, value: str, effect: str) -> bool:
+        return (
+            fnmatchcase(key, self.key)
+            and fnmatchcase(effect, self.effect)
+            and fnmatchcase(driver, self.driver)
+            and (not self.values or value in self.values)
+        )
+
+
+class AttributeRow(RuleRow, frozen=True, kw_only=True):
+    """An attribute by which a driver publishes that a device is faulty.
+
+    `driver` and `value` are patterns. `attribute` is a name without the driver's domain. A boolean
+    reads as `true` or `false`.
+    """
+
+    driver: str
+    attribute: str
+    value: str
+    family: Family
+    weight: Share
+    kind: EvidenceKind = EvidenceKind.LEVEL
+
+    def matches(self, value: str) -> bool:
+        return fnmatchcase(value, self.value)
+
+
+class AnnotationRow(RuleRow, frozen=True, kw_only=True):
+    """A node annotation. If it is absent or has another value, that is an all-clear.
+
+    - `key`: a regular expression for the whole key. `value`: a pattern.
+    - With `resource`, it is about units of that resource: those that `units`, a regular expression
+      with one group, finds in the value. Each is a UUID, an index or `pci:ADDRESS`.
+    """
+
+    key: str
+    value: str
+    weight: Share
+    family: Family = Family.NODE
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    resource: str = ""
+    units: str = ""
+
+    def __post_init__(self) -> None:
+        _check_foreign("key", self.key.removeprefix("^").replace("\\", ""))
+        _check_pattern("key", self.key)
+        if bool(self.resource) != bool(self.units):
+            raise ValueError("resource and units are needed together")
+        _check_pattern("units", self.units, groups=1 if self.units else 0)
+
+
+class DeviceConditionRow(RuleRow, frozen=True, kw_only=True):
+    """A condition of an allocated device (`status.devices` of a claim) and its polarity.
+
+    `type`, `reason` and `driver` are patterns; `faulty` is the status that means a fault.
+    `provoked`: the claim's own requests can cause it, so it counts as evidence from its namespace.
+    """
+
+    type: str
+    faulty: bool
+    family: Family
+    weight: Share
+    reason: str = "*"
+    driver: str = "*"
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    provoked: bool = False
+
+    def __post_init__(self) -> None:
+        if self.provoked and self.kind is not EvidenceKind.LEVEL:
+            raise ValueError(f"provoked: only rows of kind level can be provoked, not {self.kind}")
+
+    def matches(self, driver: str, type_: str, reason: str) -> bool:
+        return (
+            fnmatchcase(type_, self.type)
+            and fnmatchcase(reason, self.reason)
+            and fnmatchcase(driver, self.driver)
+        )
+
+
+class RefusalRow(RuleRow, frozen=True, kw_only=True):
+    """Whether pods can cause a kubelet's refusal, by its message.
+
+    - `message` is a regular expression that is searched for.
+    - `provoked`: true if the pod's own requests can cause it, so it counts as evidence from its
+      namespace; false if only the node can. Without it, that depends on who placed the pod.
+    - `ignored`: it says nothing of devices. `unless_full`: it says nothing while live pods hold all
+      units of the resource on the node.
+    """
+
+    message: str
+    provoked: bool | None = None
+    ignored: bool = False
+    unless_full: bool = False
+
+    def __post_init__(self) -> None:
+        _check_pattern("message", self.message)
+        if self.provoked is None and not (self.ignored or self.unless_full):
+            raise ValueError("provoked: missing; set it, or ignored, or unless_full")
+
+
+class VendorRow(RuleRow, frozen=True, kw_only=True):
+    """A vendor whose labels and annotations on Nodes may tell of health (the row's name is their
+    domain, also with a prefix). Keys that match one of the patterns `describes` do not."""
+
+    describes: tuple[str, ...] = ()
+
+    def may_tell(self, key: str) -> bool:
+        domain = key.partition("/")[0]
+        return (domain == self.name or domain.endswith(f".{self.name}")) and not any(
+            fnmatchcase(key, pattern) for pattern in self.describes
+        )
+
+
+class EventRow(RuleRow, frozen=True, kw_only=True):
+    """An Event about a Node, by `reason` and `component` (patterns; who reports it).
+
+    `format` and `xid` as for conditions. It counts as long as the Event is there: an hour after it
+    was last seen. Whoever may write in its namespace can write it, so it is the word of that.
+    """
+
+    reason: str
+    family: Family
+    weight: Share
+    component: str = "*"
+    format: str = ""
+    xid: str = ""
+
+    def __post_init__(self) -> None:
+        if self.format not in ("", "nvsentinel"):
+            raise ValueError(f'format must be "nvsentinel" or unset, not {self.format!r}')
+        _check_pattern("xid", self.xid)
+
+    def matches(self, reason: str, component: str) -> bool:
+        return fnmatchcase(reason, self.reason) and fnmatchcase(component, self.component)
+
+
+class StartRow(RuleRow, frozen=True, kw_only=True):
+    """Whether a pod that does not start is kept from it by devices, by what is said of it.
+
+    `message` is a regular expression that is searched for. `ignored`: it says nothing of devices.
+    """
+
+    message: str
+    ignored: bool = False
+
+    def __post_init__(self) -> None:
+        _check_pattern("message", self.message)
+
+
+class LabelRow(RuleRow, frozen=True, kw_only=True):
+    """A node label. If it is absent or has another value, that is an all-clear.
+
+    - `key`: a regular expression for the whole key. With `resource`, its group is the index of that
+      resource's unit.
+    - `value`: a pattern. Values that match `unless` do not count.
+    - `due_within_s`: the value is a time in Unix seconds, and counts when it is no further away.
+    - `remediated`: not a fault, but NVSentinel's statement that what it found has been dealt with.
+    """
+
+    key: str
+    value: str
+    family: Family = Family.NODE
+    weight: Share = 0.0
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    resource: str = ""
+    remediated: bool = False
+    unless: str = ""
+    due_within_s: Seconds | None = None
+
+    def matches(self, value: str) -> bool:
+        return fnmatchcase(value, self.value) and not (
+            self.unless and fnmatchcase(value, self.unless)
+        )
+
+    def due_at(self, value: str) -> float | None:
+        """The time that the value is; None if it is none."""
+        is_time = self.due_within_s is not None and re.fullmatch("[0-9]{1,11}", value)
+        return float(value) if is_time else None
+
+    def counts(self, value: str, now: float) -> bool:
+        """Whether the time that the value is has come close enough."""
+        at = self.due_at(value)
+        return at is None or at - (self.due_within_s or 0.0) <= now
+
+    def __post_init__(self) -> None:
+        _check_foreign("key", self.key.removeprefix("^").replace("\\", ""))
+        _check_pattern("key", self.key, groups=1 if self.resource else 0)
+
+
+class ExporterRow(RuleRow, frozen=True, kw_only=True):
+    """An exporter: by which labels its series name devices, each with all names it has had.
+
+    - `resource`: the extended resource that its devices are units of. Without one, its series are
+      about the node as a whole; with `pod`, about the devices that a pod holds.
+    - `uuid`, `pci`, `index`, `node`, `pod`, `namespace`, `model`: names of labels.
+    - `aliases`: other names that a metric has had, by the one that queries use.
+    - `series`: a metric that each healthy device has. A device that had it within a day and has it
+      no more is Unknown. `identity`: the labels that say which device that is.
+    """
+
+    resource: str = ""
+    uuid: tuple[str, ...] = ()
+    pci: tuple[str, ...] = ()
+    index: tuple[str, ...] = ()
+    node: tuple[str, ...] = ()
+    pod: tuple[str, ...] = ()
+    namespace: tuple[str, ...] = ("namespace",)
+    model: tuple[str, ...] = ()
+    aliases: Mapping[str, tuple[str, ...]] = {}
+    series: str = ""
+    identity: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if bool(self.series) != bool(self.identity):
+            raise ValueError("series and identity are needed together")
+        for field in ("uuid", "pci", "index", "node", "pod", "namespace", "model", "identity"):
+            for label in getattr(self, field):
+                if not _LABEL_NAME.fullmatch(label):
+                    raise ValueError(f"{field}: {label!r} is not the name of a label")
+        if not (self.node or self.pod or self.uuid):
+            raise ValueError("node: labels that name a node, a pod or a device's UUID are needed")
+
+    @property
+    def of_pods(self) -> bool:
+        """Whether a series is about what a pod holds."""
+        return bool(self.pod) and not (self.resource or self.node)
+
+    @property
+    def device(self) -> tuple[str, ...]:
+        """All labels that say which device a series is about, and whose word it is."""
+        return (
+            *(*self.uuid, *self.pci, *self.index, *self.node),
+            *(*self.pod, *self.model, *self.namespace),
+        )
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """The labels that devices of one kind have in common. Those of another namespace are no
+        peers: a tenant must not shift what is usual."""
+        return (*self.model, *self.namespace)
+
+
+class MetricRow(RuleRow, frozen=True, kw_only=True):
+    """A query of PromQL whose series are evidence, each about the device that its labels name.
+
+    - `exporter`: names an ExporterRow. `$device` and `$peers` in the query stand for its labels.
+    - `query`: gives only series that are a fault, so that few travel.
+    - `weight`, or `graded`: two values with the weight that each has; between them it grows evenly.
+    - `text`: what people read; `{value}` and `{percent}` stand for the value, a label's name for
+      the label's.
+    - `compared`: `above` or `below`: only series that are so, far from their `peers` (labels that
+      these have in common), are a fault. Its value is by what share of the median. `least`: what is
+      not above this is no fault.
+    - `xid`: the label with the XID, or `value`. Then the table of XIDs says what it means.
+    - `until`: of a latched fault: it is over when this query does not give the device any more.
+    - `metrics`: the names of the metrics that must be there, if the query does not show them.
+    - `gone_is_over`: its series exist only while the fault does, as those of alerts do.
+    - `provoked`: a tenant can cause it, so it counts as evidence from the series' namespace.
+    """
+
+    exporter: str
+    query: str
+    family: Family
+    weight: Share = 0.0
+    graded: Mapping[float, Share] = {}
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    text: str = ""
+    compared: Literal["", "above", "below"] = ""
+    peers: tuple[str, ...] = ()
+    least: float = 0.0
+    xid: str = ""
+    until: str = ""
+    metrics: tuple[str, ...] = ()
+    half_life_s: Seconds | None = None
+    gone_is_over: bool = False
+    provoked: bool = False
+
+    def __post_init__(self) -> None:
+        if not _RULE_NAME.fullmatch(self.name):
+            raise ValueError(f"name: {self.name!r} must be letters, digits, '-', '_' and '.'")
+        if not self.query.strip():
+            raise ValueError("query: must not be empty")
+        for field, query in (("query", self.query), ("until", self.until)):
+            if why := promql.complaint(query):
+                raise ValueError(f"{field}: {why}")
+        if self.kind is EvidenceKind.DECAYING:
+            raise ValueError("kind: the fault of a metric stands: level, latched or unknown")
+        if self.graded and (len(self.graded) != 2 or self.weight):
+            raise ValueError("graded: two values with their weights, and no weight beside it")
+        if self.until and not (self.kind is EvidenceKind.LATCHED or self.xid):
+            raise ValueError("until: only what is latched can last longer than its query")
+        if (self.peers or self.least) and not self.compared:
+            raise ValueError("compared: it is needed with peers or least: above or below")
+        if self.is_provoked and self.kind is EvidenceKind.LATCHED:
+            raise ValueError("provoked: what a tenant can cause cannot be latched")
+
+    @property
+    def is_provoked(self) -> bool:
+        """A straggler is mostly software, which is a tenant's."""
+        return self.provoked or self.family is Family.STRAGGLER
+
+    def weighs(self, value: float) -> float:
+        """The weight of a value, in steps of 0.05 where it is graded; of NaN, the lightest."""
+        if not self.graded:
+            return self.weight
+        (low, light), (high, heavy) = sorted(self.graded.items())
+        share = min(1.0, max(0.0, (value - low) / (high - low)))
+        return round((light + share * (heavy - light)) * 20) / 20
+
+    def says(self, value: float, labels: Mapping[str, str]) -> str:
+        is_known = isfinite(value)
+        known = {
+            **labels,
+            "value": f"{value:.3g}" if is_known else "an unknown number of",
+            "percent": f"{value:.0%}" if is_known else "for an unknown share",
+        }
+        return _HOLE.sub(lambda hole: known.get(hole[1], ""), self.text or self.name)
+
+
+class AlertRow(RuleRow, frozen=True, kw_only=True):
+    """Alerts of Alertmanager that are evidence, about the device that their labels name.
+
+    `alert` is a pattern for `alertname`. `exporter` says by which labels devices are named. The
+    rest is as in a MetricRow; without a `text`, people read the alert's summary.
+    """
+
+    alert: str
+    exporter: str
+    family: Family
+    weight: Share
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    text: str = "alert {alertname}: {summary}"
+    provoked: bool = False
+
+    def __post_init__(self) -> None:
+        self.as_metric()
+
+    def as_metric(self) -> MetricRow:
+        return MetricRow(
+            name=self.name,
+            source=self.source,
+            exporter=self.exporter,
+            query="ALERTS",
+            family=self.family,
+            weight=self.weight,
+            kind=self.kind,
+            text=self.text,
+            gone_is_over=True,
+            provoked=self.provoked,
+        )
+
+
+_LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOLE = re.compile(r"\{(\w+)\}")
+_RULE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+def _check_foreign(field: str, pattern: str) -> None:
+    if pattern.startswith(OWN_PREFIX):
+        raise ValueError(
+            f"{field}: names that begin with {OWN_PREFIX} are Fettle's own and never evidence, so "
+            f"this row would never count; use a name in a domain of your own"
+        )
+
+
+def _check_pattern(field: str, pattern: str, groups: int | None = None) -> None:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(
+            f"{field}: {pattern!r} is not a valid regular expression: {error}"
+        ) from error
+    if groups is not None and compiled.groups != groups:
+        raise ValueError(f"{field}: {pattern!r} must have {groups} group(s)")
