@@ -37,11 +37,13 @@ from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, 
 from fettle.api.device_healths import DeviceHealth
 from fettle.api.policies import DevicePolicy
 from fettle.api.salvage import Pools, complete_node, node_and_pools
-from fettle.api.samples import Finding, Measured, Sample, Unmeasured
+from fettle.api.samples import Alert, Alerted, Finding, Measured, Sample, Unmeasured
 from fettle.api.workloads import workload_of
 
 __all__ = [
     "MAX_JSON_DEPTH",
+    "Alert",
+    "Alerted",
     "Bad",
     "Batches",
     "Change",

@@ -1,4 +1,4 @@
-"""What a feed of metrics delivers: samples of series that fire, by the rule that asked for them."""
+"""What feeds of metrics and alerts deliver: samples of series that fire, by the rule."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -20,9 +20,8 @@ class Measured(NamedTuple):
     - `odd`: series without a usable number. They are neither a fault nor an all-clear.
     - `present`: series, whether they fire or not, of the devices for which the rule fired before.
       None: a device that has none is well.
-    - `over`: series that are said to fire no more.
     - `complete`: Prometheus answered in full, so what does not fire and is present is well. If not,
-      only what is `over` is.
+      nothing is.
     """
 
     rule: str
@@ -30,14 +29,33 @@ class Measured(NamedTuple):
     kept: tuple[Sample, ...] = ()
     odd: tuple[Sample, ...] = ()
     present: tuple[Sample, ...] | None = None
-    over: tuple[Sample, ...] = ()
     complete: bool = True
 
 
-class Unmeasured(NamedTuple):
-    """A rule has had no answer for so long that what it said no longer stands."""
+class Alert(NamedTuple):
+    """What Alertmanager says of one alert of a rule: whether it `fires`, or is over.
+
+    `fingerprint`: Alertmanager's name for the alert's labels.
+    """
 
     rule: str
+    fingerprint: str
+    sample: Sample
+    fires: bool
 
 
-Finding = Measured | Unmeasured
+class Alerted(NamedTuple):
+    """The alerts of one message."""
+
+    alerts: tuple[Alert, ...]
+
+
+class Unmeasured(NamedTuple):
+    """A rule has had no answer for so long that what it said no longer stands; or one alert of the
+    rule, by its fingerprint, was not repeated."""
+
+    rule: str
+    alert: str = ""
+
+
+Finding = Measured | Alerted | Unmeasured

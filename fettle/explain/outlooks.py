@@ -150,10 +150,7 @@ def all_clear_of(one: Awaited) -> str:
     if evidence.kind is EvidenceKind.UNKNOWN:
         return f"{evidence.reporter} reports again what is known ({evidence.source})"
     if evidence.text.endswith(LATCHED):
-        return (
-            f"it is said to be mended: nobody reports {evidence.source} any more, so annotate the "
-            "node with fettle.dev/repaired, or reboot it"
-        )
+        return _mended(evidence)
     if evidence.source == HOLD_SOURCE:
         return f"the hold ends (`fettle release`): {evidence.text}"
     match what:
@@ -169,11 +166,28 @@ def all_clear_of(one: Awaited) -> str:
             return f"{evidence.reporter} no longer has it: {evidence.text}"
         case "metric":
             return f"the query of {name} no longer gives it ({evidence.reporter})"
+        case "alert":
+            return f"the alert is resolved ({evidence.reporter})"
         case "allocatable":
             return f"the device plugin offers all units again ({evidence.text})"
         case "allocatedResourcesStatus":
             return f"the kubelet calls it Healthy ({evidence.reporter})"
     return f"{evidence.reporter} no longer says it ({evidence.source})"
+
+
+def _mended(evidence: Evidence) -> str:
+    """What ends what is latched and not reported any more."""
+    said = "annotate the node with fettle.dev/repaired"
+    what, _, name = evidence.source.partition(" ")
+    if what == "metric":
+        return (
+            f"Prometheus, which is silent about it, gives its series again, and not for {name} "
+            f"({evidence.reporter}); if it was mended meanwhile, {said}"
+        )
+    return (
+        f"it is said to be mended: nobody reports {evidence.source} any more, so {said}, or reboot "
+        "it if that mends it"
+    )
 
 
 def _holds(view: View, *subjects: Subject) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ from fettle.health.score import (
     proven_evidence,
     stating_evidence,
 )
+from fettle.health.signals.metrics import Teller
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.health.states import START, Stay, afresh
@@ -106,13 +107,13 @@ class HealthBook:
         another stores of them."""
         self._ledger.polls = polls
 
-    def polled_on(self, node: str) -> list[str]:
-        """The reporters of metrics that say something of one node."""
-        return self._ledger.polled_on(node)
+    def followed_on(self, node: str) -> list[str]:
+        """The reporters of metrics and alerts that say something of one node."""
+        return self._ledger.followed_on(node)
 
-    def polled(self) -> Mapping[str, Set[str]]:
-        """By rule, the reporters of metrics that say something, or did lately."""
-        return self._ledger.polled()
+    def followed(self) -> Mapping[Teller, Set[str]]:
+        """By rule or alert, the reporters that say something, or did lately."""
+        return self._ledger.followed()
 
     def unmeasured(self, node: str, named: Set[Subject], now: float) -> set[Subject]:
         """The one that asks for metrics has stored all that they say on this node: nothing of what

@@ -29,7 +29,7 @@ from fettle.health.reporters import (
     topic_of,
 )
 from fettle.health.score import weigh
-from fettle.health.signals.metrics import is_polled, rule_and_node
+from fettle.health.signals.metrics import Teller, is_followed, teller_of
 from fettle.health.signals.reports import SignalReport, StatedRepair
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import (
@@ -74,9 +74,9 @@ class Ledger:
         self._reboots: dict[NodeId, float] = {}
         self._remediations: dict[NodeId, float] = {}
         """When we first heard that a monitor's remediation of the node had succeeded."""
-        self._polled: dict[str, set[str]] = defaultdict(set)
-        """By rule, reporters that only the process that asks for metrics hears. The others follow
-        it."""
+        self._followed: dict[Teller, set[str]] = defaultdict(set)
+        """By rule or alert, reporters that only the process that asks for metrics hears. The others
+        follow it."""
         self.polls = False
         """Whether this process asks for metrics itself."""
         self._unheard: set[str] = set()
@@ -353,9 +353,9 @@ class Ledger:
         for one in stored:
             if one.reports and not memory.is_fading(one) and memory.is_possible(one, now):
                 evidence = memory.evidence_of(one, subject)
-                if is_polled(evidence.reporter):
+                if is_followed(evidence.reporter):
                     said[evidence.reporter, topic_of(evidence)] = one
-        for name, topic in [key for key in self._standing.of(subject) if is_polled(key[0])]:
+        for name, topic in [key for key in self._standing.of(subject) if is_followed(key[0])]:
             if (name, topic) not in said:
                 reporter = self._reporters[name]
                 ended = self._withdraw(reporter, topic)
@@ -375,19 +375,19 @@ class Ledger:
         are `named`."""
         self._begin(now)
         if not self.polls:
-            said = [self._reporters[name] for name in self.polled_on(node)]
+            said = [self._reporters[name] for name in self.followed_on(node)]
             for subject in {topic.subject for each in said for topic in each.standing} - named:
                 self._follow(subject, (), now)
         return self._changed
 
-    def polled_on(self, node: str) -> list[str]:
-        """The reporters of metrics on one node."""
+    def followed_on(self, node: str) -> list[str]:
+        """The reporters of metrics and alerts on one node."""
         ends = f" on {node}"
-        return [name for known in self._polled.values() for name in known if name.endswith(ends)]
+        return [name for known in self._followed.values() for name in known if name.endswith(ends)]
 
-    def polled(self) -> Mapping[str, Set[str]]:
-        """By rule, the reporters of metrics of which something stands or has been left."""
-        return self._polled
+    def followed(self) -> Mapping[Teller, Set[str]]:
+        """By rule or alert, the reporters of which something stands or has been left."""
+        return self._followed
 
     def told(self, name: str) -> set[Subject]:
         """What a reporter said something of, and no all-clear since."""
@@ -411,8 +411,8 @@ class Ledger:
         reporter.absent_is_clear, reporter.gone = stored.silence_clears, stored.gone
         reporter.standing[topic] = evidence
         self._standing.put(reporter, topic, evidence)
-        if is_polled(reporter.name):
-            self._polled[rule_and_node(reporter.name)[0]].add(reporter.name)
+        if is_followed(reporter.name):
+            self._followed[teller_of(reporter.name)].add(reporter.name)
         elif not stored.gone:
             self._unheard.add(reporter.name)
 
@@ -514,7 +514,7 @@ class Ledger:
 
     def _end_unmeasured(self, node: str, now: float) -> None:
         """A reboot ends what metrics latched, if it mends that and they do not show it any more."""
-        for reporter in [self._reporters[name] for name in self.polled_on(node)]:
+        for reporter in [self._reporters[name] for name in self.followed_on(node)]:
             for topic, evidence in reporter.by_weight():
                 is_mended = topic.family in self._mended_by_reboot
                 if is_mended and evidence.text.endswith(fading.LATCHED):
@@ -713,9 +713,17 @@ class Ledger:
             self._reporters.pop(reporter.name, None)
         else:
             self._reporters[reporter.name] = reporter
-        if is_polled(reporter.name):
-            of_rule = self._polled[rule_and_node(reporter.name)[0]]
-            (of_rule.discard if reporter.is_over() else of_rule.add)(reporter.name)
+        if is_followed(reporter.name):
+            self._keep_followed(reporter)
+
+    def _keep_followed(self, reporter: Reporter) -> None:
+        teller = teller_of(reporter.name)
+        if not reporter.is_over():
+            self._followed[teller].add(reporter.name)
+        elif teller in self._followed:
+            self._followed[teller].discard(reporter.name)
+            if not self._followed[teller]:
+                del self._followed[teller]
 
 
 def leaves_trace(cleared: Evidence) -> bool:

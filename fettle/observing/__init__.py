@@ -4,6 +4,7 @@ from fettle.observing import logs
 from fettle.observing.health_changes import log_health_changes
 from fettle.observing.last_requests import LastRequests
 from fettle.observing.metrics import (
+    AlertMetrics,
     BreakerMetrics,
     CertificateMetrics,
     DecisionMetrics,
@@ -22,6 +23,7 @@ from fettle.observing.metrics import (
 )
 
 __all__ = [
+    "AlertMetrics",
     "BreakerMetrics",
     "CertificateMetrics",
     "DecisionMetrics",

@@ -255,6 +255,26 @@ _POLL_FAILURES = (
 )
 
 
+class AlertMetrics:
+    """What Alertmanager's alerts are about: `Alerts` counts here. All zero where another replica
+    takes them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._alerts = Counter(
+            "fettle_alerts",
+            "Alerts taken from Alertmanager, by whether they are about a known device (placed, "
+            "unplaced), or no rule names them (unknown).",
+            ["result"],
+            registry=registry,
+        )
+        for result in ("placed", "unplaced", "unknown"):
+            self._alerts.labels(result)
+
+    def heard(self, *, placed: int, unplaced: int, unknown: int) -> None:
+        for result, number in (("placed", placed), ("unplaced", unplaced), ("unknown", unknown)):
+            self._alerts.labels(result).inc(number)
+
+
 class PrometheusMetrics:
     """How metrics are asked for: `Poller` counts here. All zero where another replica asks."""
 

@@ -36,6 +36,7 @@ from fettle.health import HealthBook, SignalRules, load_rules, metrics
 from fettle.lint import Linter, check_settings, configured_drivers
 from fettle.model import Mode, NoCluster
 from fettle.observing import (
+    AlertMetrics,
     BreakerMetrics,
     CertificateMetrics,
     DecisionMetrics,
@@ -338,7 +339,8 @@ class Runtime:
     ) -> None:
         settings = self._settings.alertmanager
         address = ListenAddress.parse(settings.listen, "alertmanager.listen")
-        alerts = Alerts(settings, rule_table, writer.find, inventory.measuring, turn)
+        counted = AlertMetrics(self._registry)
+        alerts = Alerts(settings, rule_table, writer.find, inventory.measuring, turn, counted)
         self._readiness.notes.append(alerts.notes)
         opening = self._listeners.open_with_certificate(
             "alerts",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fettle.api import Finding, Measured, kinds
+from fettle.api import Finding, Measured, Unmeasured, kinds
 from fettle.cluster import EMPTY, Inventory, Publisher, View
 from fettle.cluster.feeds import Poller
 from fettle.config import HealthSettings, PrometheusSettings
@@ -70,8 +70,8 @@ class Replay:
         self.heard.append(found)
         if isinstance(found, Measured):
             self.inventory.measuring.measure(found, self.now)
-        else:
-            self.inventory.measuring.unmeasure(found.rule, self.now)
+        elif isinstance(found, Unmeasured):
+            self.inventory.measuring.unmeasure(found.rule, found.alert, self.now)
 
     def round(self, at: float) -> None:
         self.now = at

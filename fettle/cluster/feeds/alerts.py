@@ -1,46 +1,60 @@
 """Takes Alertmanager's webhook: alerts that fire are evidence by the rows of the table `alerts`, or
 by the rule of ours that they were made from.
 
-What Alertmanager does not repeat stands until it says that it is resolved, or for some hours.
+An alert stands until Alertmanager says that it is resolved; if it is not repeated, for some hours.
 """
 
 import asyncio
 import hmac
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import structlog
 from aiohttp import web
 
-from fettle.api import Finding, Measured, Sample, Unmeasured
+from fettle.api import Alert, Alerted, Finding, Sample, Unmeasured
 from fettle.cluster import Measuring
 from fettle.config import AlertmanagerSettings
 from fettle.health import SignalRules, metrics
 from fettle.model import BadInput
+from fettle.pacing import run_within
 
 MOST_BYTES = 8 * 2**20
 LOOK_S = 2.0
+SEEK_S = 30.0
+"""How often the devices of alerts are looked for that were not known yet."""
 _BEARER = "Bearer "
 
 _LOG = structlog.get_logger(__name__)
 
 
-class Alert(msgspec.Struct, frozen=True, rename="camel"):
+class _SentAlert(msgspec.Struct, frozen=True, rename="camel"):
     """One alert, as far as it is read."""
 
     status: str = ""
+    fingerprint: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
 
 class _Message(msgspec.Struct, frozen=True, rename="camel"):
     version: str = ""
-    alerts: tuple[Alert, ...] = ()
+    alerts: tuple[_SentAlert, ...] = ()
+
+
+class AlertCounts(Protocol):
+    """What is counted."""
+
+    def heard(self, *, placed: int, unplaced: int, unknown: int) -> None: ...
 
 
 class Alerts:
@@ -53,6 +67,7 @@ class Alerts:
         send: Callable[[Finding], Awaitable[None]],
         measuring: Measuring,
         is_ours: Callable[[], Awaitable[bool]],
+        counted: AlertCounts,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
@@ -60,9 +75,11 @@ class Alerts:
         self._send = send
         self._measuring = measuring
         self._is_ours = is_ours
+        self._counted = counted
         self._elapsed = elapsed
         self._takes = False
-        self._heard_at: dict[str, float] = {}
+        self._heard_at: dict[metrics.Teller, float] = {}
+        self._sought_at = elapsed()
         self._unknown: Counter[str] = Counter()
 
     async def keep(self) -> None:
@@ -77,37 +94,46 @@ class Alerts:
     async def _look(self) -> None:
         self._turn(takes=await self._is_ours())
         before = self._elapsed() - self._settings.stale_after_seconds
-        for rule in [rule for rule, at in self._heard_at.items() if at < before]:
-            del self._heard_at[rule]
-            await self._send(Unmeasured(rule))
+        for told in [told for told, at in self._heard_at.items() if at < before]:
+            del self._heard_at[told]
+            await self._send(Unmeasured(told.rule, told.alert))
+        if self._elapsed() - self._sought_at >= SEEK_S and (lost := self._measuring.lost_alerts()):
+            self._sought_at = self._elapsed()
+            await self._send(Alerted(lost))
 
     def _turn(self, *, takes: bool) -> None:
         if takes is not self._takes:
             self._takes = takes
             self._measuring.begin(polls=takes, now=time.time())
             # What was stored of alerts fades too, if nobody repeats it.
-            told = self._measuring.rules_that_told() if takes else ()
+            told = self._measuring.alerts_that_told() if takes else ()
             self._heard_at = dict.fromkeys(told, self._elapsed())
 
     async def take(self, body: bytes) -> dict[str, int]:
-        """One message; how many alerts of it count, and how many no row names. Raises BadInput."""
-        firing: dict[str, list[Sample]] = {}
-        over: dict[str, list[Sample]] = {}
+        """One message; how many of its alerts are about devices that are known (`placed`) or not
+        (`unplaced`), and how many no row names (`unknown`). Raises BadInput."""
+        alerts = []
         unknown = 0
-        for alert in _read(body).alerts:
-            rule = metrics.rule_of_alert(self._rules, alert.labels)
+        for sent in _read(body).alerts:
+            rule = metrics.rule_of_alert(self._rules, sent.labels)
             if not rule:
                 unknown += 1
-                self._unknown[alert.labels.get("alertname", "")[:100]] += 1
+                self._unknown[sent.labels.get("alertname", "")[:100]] += 1
                 continue
-            into = over if alert.status == "resolved" else firing
-            into.setdefault(rule, []).append(_sample(alert))
-        for rule in sorted(firing.keys() | over.keys()):
-            self._heard_at[rule] = self._elapsed()
-            fires, ends = tuple(firing.get(rule, ())), tuple(over.get(rule, ()))
-            await self._send(Measured(rule, fires, over=ends, complete=False))
-        counted = sum(map(len, [*firing.values(), *over.values()]))
-        return {"counted": counted, "unknown": unknown}
+            fires = sent.status != "resolved"
+            alert = Alert(rule, _fingerprint(sent), _sample(sent), fires)
+            told = metrics.Teller(rule, alert.fingerprint)
+            if fires:
+                self._heard_at[told] = self._elapsed()
+            else:
+                self._heard_at.pop(told, None)
+            alerts.append(alert)
+        placed = await run_within(None, partial(self._measuring.are_placed, alerts))
+        if alerts:
+            await self._send(Alerted(tuple(alerts)))
+        found = {"placed": placed, "unplaced": len(alerts) - placed, "unknown": unknown}
+        self._counted.heard(**found)
+        return found
 
     def make_app(self) -> web.Application:
         app = web.Application(client_max_size=MOST_BYTES)
@@ -146,10 +172,13 @@ class Alerts:
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""
-        if not self._unknown:
-            return []
-        names = ", ".join(f"{name} ({n})" for name, n in self._unknown.most_common(5))
-        return [f"alerts that no row of the table alerts names, so they count for nothing: {names}"]
+        found = [f"alerts: {note}" for note in self._measuring.notes(alerts=True)]
+        if self._unknown:
+            names = ", ".join(f"{name} ({n})" for name, n in self._unknown.most_common(5))
+            found.append(
+                f"alerts that no row of the table alerts names, so they count for nothing: {names}"
+            )
+        return found
 
 
 def _read(body: bytes) -> _Message:
@@ -165,7 +194,18 @@ def _read(body: bytes) -> _Message:
     return message
 
 
-def _sample(alert: Alert) -> Sample:
+_FINGERPRINT = re.compile(r"[0-9A-Za-z_-]{1,64}")
+
+
+def _fingerprint(alert: _SentAlert) -> str:
+    """Alertmanager's name for the labels of an alert; others may send none."""
+    if _FINGERPRINT.fullmatch(alert.fingerprint):
+        return alert.fingerprint
+    labels = msgspec.json.encode(alert.labels, order="sorted")
+    return blake2b(labels, digest_size=8).hexdigest()
+
+
+def _sample(alert: _SentAlert) -> Sample:
     """An alert has no number, but the rules that we print put it into an annotation. Without it the
     value is NaN, which weighs as little as the rule allows."""
     value = math.nan

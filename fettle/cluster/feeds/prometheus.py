@@ -232,7 +232,7 @@ class Poller:
             f"metrics: {f'rule {rule}: ' if rule in self._asked else ''}{why}"
             for rule, why in sorted(self._problems.items())
         ]
-        found += [f"metrics: {note}" for note in self._measuring.notes()]
+        found += [f"metrics: {note}" for note in self._measuring.notes(alerts=False)]
         if self._absent:
             found.append(
                 f"metrics: no series for {', '.join(self._absent)}: what these would tell is not "

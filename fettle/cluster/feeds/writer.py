@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from fettle.api import (
+    Alerted,
     Bad,
     Change,
     Contact,
@@ -210,8 +211,10 @@ class Writer:
                 self._unserved(kind, note, now)
             case Measured() as found:
                 self._inventory.measuring.measure(found, now)
-            case Unmeasured(rule):
-                self._inventory.measuring.unmeasure(rule, now)
+            case Alerted(alerts):
+                self._inventory.measuring.hear(alerts, now)
+            case Unmeasured(rule, alert):
+                self._inventory.measuring.unmeasure(rule, alert, now)
 
     def _put(self, kind: Kind, new: WireObject, now: float) -> None:
         """Fold an object in; a failure on one must not affect the others."""

@@ -93,8 +93,8 @@ class Inventory:
             self._stores,
             self._devices,
             self._reports.deliver,
-            (metrics.alert_queries(rules) if alerts else {})
-            | (metrics.queries(rules) if prometheus.url else {}),
+            metrics.queries(rules) if prometheus.url else {},
+            metrics.alert_queries(rules) if alerts else {},
             metrics.MetricEvidence(rules, prometheus.exporter_namespaces),
         )
         self._changed_rules: set[str] = set()
@@ -684,7 +684,7 @@ class Reports:
         """The Node was deleted, and what it said goes with it. What others say of it waits for its
         return."""
         self.vanish(kinds.NODE, name, now)
-        for reporter in self._book.polled_on(name):  # its devices are others, if it comes again
+        for reporter in self._book.followed_on(name):  # its devices are others, if it comes again
             self._nodes.mark_dirty(self._book.vanish(reporter, now))
         self.node_came(name, now)
 

@@ -1,5 +1,5 @@
-"""Metrics, folded in: finds the device of each series that fires, and reports to the health book
-for each rule and node.
+"""Metrics and alerts, folded in: finds the device of each series that fires, and reports to the
+health book for each rule or alert, and node.
 
 A device that nothing fires for is well only if its series are there. If they are not, what was said
 of it stays, and it is Unknown.
@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 
-from fettle.api import Measured, Sample
+from fettle.api import Alert, Measured, Sample
 from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.stores import Stores
 from fettle.dra import held_devices
@@ -23,7 +23,8 @@ _ROUNDING = 1e-9
 
 
 class Measuring:
-    """`asked`: the rules; none where metrics are not asked for."""
+    """`asked`: the rules that Prometheus is asked by, `alerted`: those that alerts may stand for;
+    none where that is switched off."""
 
     def __init__(
         self,
@@ -32,59 +33,70 @@ class Measuring:
         devices: Devices,
         deliver: Callable[[SignalReport, float], None],
         asked: Mapping[str, metrics.MetricQuery],
+        alerted: Mapping[str, metrics.MetricQuery],
         evidence: metrics.MetricEvidence,
     ) -> None:
         self._book = book
         self._asked = asked
+        self._alerted = alerted
         self._deliver = deliver
         self._evidence = evidence
         self._places = KnownPlaces(stores, devices)
         self._unplaced: dict[str, tuple[int, str]] = {}
         """By rule, how many series name no device that is known, and one of them."""
-        self._foreign: dict[str, set[str]] = {}
-        """By rule, the namespaces of series that would count in full from an exporter's."""
+        self._lost: dict[metrics.Teller, Alert] = {}
+        """Alerts that fire and name no device that is known."""
+        self._foreign: dict[metrics.Teller, set[str]] = {}
+        """The namespaces of series that would count in full from an exporter's."""
         self._located: dict[str, tuple[tuple[Sample, ...], list[Place]]] = {}
         """By rule, what the series that fire now are about."""
 
     def begin(self, *, polls: bool, now: float) -> None:
-        """This process asks for metrics from now on, or does no more."""
+        """This process asks for metrics and takes alerts from now on, or does no more."""
         self._book.polls(polls)
         if polls:
-            self._leave(lambda rule: rule not in self._asked, now)
+            self._leave(lambda teller: not self._is_asked(teller), now)
+        else:
+            self._lost.clear()
 
     def forget_all(self, now: float) -> None:
         """Nobody asks for metrics: what was remembered of them fades."""
-        if not self._asked:
+        if not (self._asked or self._alerted):
             self._leave(lambda _: True, now)
 
-    def rules_that_told(self) -> list[str]:
-        """The rules by which something was said that is not over."""
-        return [rule for rule, names in self._book.polled().items() if names]
+    def _is_asked(self, teller: metrics.Teller) -> bool:
+        return teller.rule in (self._alerted if teller.alert else self._asked)
+
+    def alerts_that_told(self) -> list[metrics.Teller]:
+        """The alerts by which something was said that is not over."""
+        return [teller for teller in self._book.followed() if teller.alert]
 
     def latched(self, rule: str) -> bool:
         """Whether something that the rule said is latched."""
-        return any(
-            topic.latched for name in self._reporters(rule) for topic in self._book.standing(name)
-        )
+        return any(self._latched_by(name) for name in self._reporters(metrics.Teller(rule)))
+
+    def _latched_by(self, reporter: str) -> bool:
+        return any(topic.latched for topic in self._book.standing(reporter))
 
     def measure(self, found: Measured, now: float) -> None:
-        asked = self._asked.get(found.rule)
+        asked, teller = self._asked.get(found.rule), metrics.Teller(found.rule)
         if asked is None:
             return
-        said_by, unplaced = self._by_reporter(asked, found.samples, now)
+        self._foreign.pop(teller, None)
+        placed = self._locate(asked, found.samples)
+        self._located.pop(found.rule, None)
+        said_by, unplaced = self._by_reporter(asked, teller, found.samples, placed, now)
         kept, odd = self._placed(asked, found.kept), self._placed(asked, found.odd)
         present = self._placed(asked, found.present or ())
-        over = self._placed(asked, found.over)
         self._unplaced.pop(found.rule, None)
         if unplaced:
             self._unplaced[found.rule] = len(unplaced), _shown(unplaced[0])
-        source = metrics.source_of_metric(found.rule)
-        for reporter in sorted(said_by.keys() | self._reporters(found.rule)):
+        for reporter in sorted(said_by.keys() | self._reporters(teller)):
             pause()
-            node = metrics.rule_and_node(reporter)[1]
+            node = metrics.node_of(reporter)
             stays: Set[Subject] = kept.get(node, _NOTHING)
             if not found.complete:
-                stays = self._book.told(reporter) - over.get(node, _NOTHING)
+                stays = self._book.told(reporter)
             said = self._with_kept(
                 asked, reporter, said_by.get(reporter, {}), stays, latched_only=found.complete
             )
@@ -97,16 +109,62 @@ class Measuring:
                 SignalReport(
                     reporter=reporter,
                     evidence=tuple(said.values()),
-                    cleared=frozenset((each, source) for each in over.get(node, ())),
-                    settled=frozenset((source,)) if found.complete else frozenset(),
+                    settled=frozenset((teller.source,)) if found.complete else frozenset(),
                     silent=silent,
                 ),
                 now,
             )
 
+    def hear(self, alerts: Iterable[Alert], now: float) -> None:
+        """What Alertmanager says. An alert that fires says all that it knows, and one that is over
+        ends what it said, and nothing that another alert says."""
+        self._places.refresh()
+        for alert in alerts:
+            pause()
+            if (asked := self._alerted.get(alert.rule)) is not None:
+                self._hear(asked, metrics.Teller(alert.rule, alert.fingerprint), alert, now)
+
+    def _hear(
+        self, asked: metrics.MetricQuery, teller: metrics.Teller, alert: Alert, now: float
+    ) -> None:
+        self._lost.pop(teller, None)
+        self._foreign.pop(teller, None)
+        said_by: Mapping[str, Mapping[Subject, Evidence]] = {}
+        if alert.fires:
+            place = metrics.place(alert.sample, asked.exporter, self._places)
+            said_by, lost = self._by_reporter(asked, teller, (alert.sample,), (place,), now)
+            if lost:
+                self._lost[teller] = alert
+                return  # what it said before, while its device was known, stands
+        for reporter in sorted(said_by.keys() | self._reporters(teller)):
+            said = self._with_kept(asked, reporter, said_by.get(reporter, {}), _NOTHING)
+            if self._is_said(reporter, said):
+                continue
+            # A query that gives a device no more does not say that it was repaired.
+            ends = asked.row.gone_is_over or said or not self._latched_by(reporter)
+            settled = frozenset((teller.source,)) if ends else frozenset()
+            self._deliver(SignalReport(reporter, tuple(said.values()), settled=settled), now)
+
+    def are_placed(self, alerts: Iterable[Alert]) -> int:
+        """How many of them name devices that are known, or have said something."""
+        self._places.refresh()
+        found = 0
+        for alert in alerts:
+            pause()
+            asked = self._alerted.get(alert.rule)
+            known = asked is not None and metrics.place(alert.sample, asked.exporter, self._places)
+            told = self._reporters(metrics.Teller(alert.rule, alert.fingerprint))
+            found += bool(told or (known and known[1]))
+        return found
+
+    def lost_alerts(self) -> tuple[Alert, ...]:
+        """Those that fire and name no device that is known: it may come yet."""
+        return tuple(self._lost.values())
+
     def ended(self, rule: str, samples: tuple[Sample, ...]) -> frozenset[Subject]:
         """What the rule told of, and tells of no more by these samples."""
-        told = {subject for name in self._reporters(rule) for subject in self._book.told(name)}
+        reporters = self._reporters(metrics.Teller(rule))
+        told = {subject for name in reporters for subject in self._book.told(name)}
         if told:
             for _, subjects in self._locate(self._asked[rule], samples):
                 told.difference_update(subjects)
@@ -125,47 +183,62 @@ class Measuring:
         self._located[asked.row.name] = samples, found
         return found
 
-    def unmeasure(self, rule: str, now: float) -> None:
-        """What stood by the rule fades, and what was latched stays."""
+    def unmeasure(self, rule: str, alert: str, now: float) -> None:
+        """What stood by the rule, or by one alert of it, fades, and what was latched stays."""
+        teller = metrics.Teller(rule, alert)
         self._unplaced.pop(rule, None)
-        self._leave(lambda name: name == rule, now)
+        self._lost.pop(teller, None)
+        self._leave(lambda each: each == teller, now)
 
-    def notes(self) -> list[str]:
-        """For `/readyz?verbose`."""
-        foreign = sorted(set().union(*self._foreign.values()))
+    def notes(self, *, alerts: bool) -> list[str]:
+        """For `/readyz?verbose`: of alerts, or of series that Prometheus was asked for."""
+        of_them = (said for teller, said in self._foreign.items() if bool(teller.alert) is alerts)
+        foreign = sorted(set().union(*of_them))
+        what = "alerts" if alerts else "series"
         bounded = [
-            f"faults by series of {', '.join(foreign[:5])} only lower scores; if exporters are "
+            f"faults by {what} of {', '.join(foreign[:5])} only lower scores; if exporters are "
             "there, name it in prometheus.exporterNamespaces"
         ]
+        unplaced = self._lost_by_rule() if alerts else self._unplaced
         return (bounded if foreign else []) + [
-            f"{number} series of rule {rule} name no device that is known here, such as {one}"
-            for rule, (number, one) in sorted(self._unplaced.items())
+            f"{number} {what} of rule {rule} name no device that is known here, such as {one}"
+            for rule, (number, one) in sorted(unplaced.items())
         ]
 
-    def _reporters(self, rule: str) -> list[str]:
-        return list(self._book.polled().get(rule, ()))
+    def _lost_by_rule(self) -> dict[str, tuple[int, str]]:
+        found: dict[str, tuple[int, str]] = {}
+        for alert in self._lost.values():
+            number, one = found.get(alert.rule, (0, _shown(alert.sample)))
+            found[alert.rule] = number + 1, one
+        return found
 
-    def _leave(self, concerns: Callable[[str], bool], now: float) -> None:
-        for rule in [rule for rule in self._book.polled() if concerns(rule)]:
-            for name in sorted(self._reporters(rule)):
+    def _reporters(self, teller: metrics.Teller) -> list[str]:
+        return list(self._book.followed().get(teller, ()))
+
+    def _leave(self, concerns: Callable[[metrics.Teller], bool], now: float) -> None:
+        for teller in [teller for teller in self._book.followed() if concerns(teller)]:
+            for name in sorted(self._reporters(teller)):
                 pause()
                 self._deliver(SignalReport(reporter=name, evidence=()), now)
 
     def _by_reporter(
-        self, asked: metrics.MetricQuery, samples: tuple[Sample, ...], now: float
+        self,
+        asked: metrics.MetricQuery,
+        teller: metrics.Teller,
+        samples: Iterable[Sample],
+        placed: "Iterable[Place]",
+        now: float,
     ) -> tuple[dict[str, dict[Subject, Evidence]], list[Sample]]:
         """By reporter, the heaviest evidence about each subject; and samples of unknown devices."""
         found: dict[str, dict[Subject, Evidence]] = defaultdict(dict)
         foreign: set[str] = set()
         unplaced = []
-        placed = self._locate(asked, samples)
-        self._located.pop(asked.row.name, None)
         for sample, (node, subjects) in zip(samples, placed, strict=True):
             pause()
             if not subjects:
                 unplaced.append(sample)
             for subject in subjects:
-                one = self._evidence.of(asked, sample, subject, node, now)
+                one = self._evidence.of(asked, sample, subject, node, now, teller)
                 if one is None:
                     continue
                 if one.witness and not asked.row.is_provoked:
@@ -173,7 +246,8 @@ class Measuring:
                 said = found[one.reporter]
                 if subject not in said or said[subject].weight < one.weight:
                     said[subject] = one
-        self._foreign[asked.row.name] = foreign
+        if foreign:
+            self._foreign[teller] = foreign
         return found, unplaced
 
     def _placed(
@@ -202,7 +276,7 @@ class Measuring:
         said: Mapping[Subject, Evidence],
         stays: Set[Subject],
         *,
-        latched_only: bool,
+        latched_only: bool = True,
     ) -> dict[Subject, Evidence]:
         """What is said, in the words that stand where it hardly changed; and what stood and is not
         over yet."""

@@ -17,8 +17,9 @@ from fettle.health.signals.rule_rows import ExporterRow, MetricRow
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
 
-POLLED = "Prometheus "
-"""Begins the name of each reporter that only the process that asks Prometheus hears."""
+POLLED, ALERTED = "Prometheus ", "Alertmanager "
+"""Begin the names of reporters that only one process hears: the one that asks Prometheus, and takes
+alerts. The others follow it."""
 MISSING = "-missing"
 """Ends the name of the rule for devices of which an exporter says nothing any more."""
 
@@ -169,23 +170,38 @@ def presence(names: Iterable[str]) -> str:
     return promql.presence(names)
 
 
-def reporter_of(rule: str, node: str, namespace: str = "") -> str:
-    """Who reports: a rule, for each node by itself, and for each namespace whose word it is."""
+class Teller(NamedTuple):
+    """Who tells: a rule that Prometheus is asked by, or one `alert` of a rule, by its
+    fingerprint."""
+
+    rule: str
+    alert: str = ""
+
+    @property
+    def source(self) -> str:
+        return f"{'alert' if self.alert else 'metric'} {self.rule}"
+
+
+def reporter_of(teller: Teller, node: str, namespace: str = "") -> str:
+    """Who reports: a rule or an alert, for each node by itself, and for each namespace whose word
+    it is."""
+    who = f"{ALERTED}{teller.rule} {teller.alert}" if teller.alert else f"{POLLED}{teller.rule}"
     word = f"by namespace {namespace} " if namespace else ""
-    return f"{POLLED}{rule} {word}on {node}"
+    return f"{who} {word}on {node}"
 
 
-def is_polled(reporter: str) -> bool:
-    return reporter.startswith(POLLED)
+def is_followed(reporter: str) -> bool:
+    """Whether only one process hears it, and the others follow that."""
+    return reporter.startswith((POLLED, ALERTED))
 
 
-def rule_and_node(reporter: str) -> tuple[str, str]:
-    rule, _, _ = reporter.removeprefix(POLLED).partition(" ")
-    return rule, reporter.rpartition(" on ")[2]
+def teller_of(reporter: str) -> Teller:
+    _, rule, alert = f"{reporter}  ".split(" ", 3)[:3]
+    return Teller(rule, alert if reporter.startswith(ALERTED) else "")
 
 
-def source_of_metric(rule: str) -> str:
-    return f"metric {rule}"
+def node_of(reporter: str) -> str:
+    return reporter.rpartition(" on ")[2]
 
 
 def place(sample: Sample, exporter: ExporterRow, places: Places) -> tuple[str, tuple[Subject, ...]]:
@@ -233,7 +249,13 @@ class MetricEvidence:
         self._trusted = tuple(trusted)
 
     def of(
-        self, asked: MetricQuery, sample: Sample, subject: Subject, node: str, now: float
+        self,
+        asked: MetricQuery,
+        sample: Sample,
+        subject: Subject,
+        node: str,
+        now: float,
+        teller: Teller,
     ) -> Evidence | None:
         """None where it does not count, as a tenant's word that a device is Unknown."""
         row, exporter = asked.row, asked.exporter
@@ -259,9 +281,9 @@ class MetricEvidence:
             family=family,
             kind=kind,
             weight=weight,
-            source=source_of_metric(row.name),
-            reporter=reporter_of(row.name, node, (namespace or "unknown") if provoked else ""),
-            text=one_line(f"metrics: {text}"),
+            source=teller.source,
+            reporter=reporter_of(teller, node, (namespace or "unknown") if provoked else ""),
+            text=one_line(f"{_heard_as(sample, teller)}: {text}"),
             observed_at=now,
             half_life_s=row.half_life_s or self._rules.half_life_s(family),
             cap=cap,
@@ -271,3 +293,7 @@ class MetricEvidence:
 
     def _is_exporter(self, namespace: str) -> bool:
         return not namespace or any(fnmatchcase(namespace, each) for each in self._trusted)
+
+
+def _heard_as(sample: Sample, teller: Teller) -> str:
+    return f"alert {sample.labels.get('alertname', '')}".strip() if teller.alert else "metrics"

@@ -514,7 +514,7 @@ class AlertRow(RuleRow, frozen=True, kw_only=True):
     family: Family
     weight: Share
     kind: EvidenceKind = EvidenceKind.LEVEL
-    text: str = "alert {alertname}: {summary}"
+    text: str = "{summary}"
     provoked: bool = False
 
     def __post_init__(self) -> None:

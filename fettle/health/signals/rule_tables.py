@@ -149,7 +149,7 @@ class SignalRules:
             return name in self.annotations or name.startswith(OWN_PREFIX)
         if what == "label":
             return name in self.labels
-        if what == "metric":
+        if what in ("metric", "alert"):
             return name in self.metrics or name in self.alerts
         if source.startswith("claim condition "):
             name = source.removeprefix("claim condition ")

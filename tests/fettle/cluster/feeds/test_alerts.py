@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,16 @@ import msgspec
 import pytest
 import yaml
 from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import CollectorRegistry
 
-from fettle.api import Finding, Measured, Sample, kinds
+from fettle.api import Alerted, Finding, Measured, Sample, Unmeasured, kinds
 from fettle.cluster import EMPTY, Inventory
 from fettle.cluster.feeds import Alerts
-from fettle.config import AlertmanagerSettings, HealthSettings
-from fettle.health import HealthBook, load_rules, metrics
+from fettle.config import AlertmanagerSettings, HealthSettings, PrometheusSettings
+from fettle.explain.outlooks import all_clear_of
+from fettle.health import Awaited, HealthBook, load_rules, metrics
 from fettle.model import BadInput, Health, SettingsError, State
+from fettle.observing import AlertMetrics
 
 ROWS = """
 alerts:
@@ -28,17 +32,22 @@ alerts:
 """
 LABELS = {"alertname": "GPUTooHot", "UUID": "GPU-1", "hostname": "n1", "gpu": "1"}
 NOW = 1_790_000_000.0
+PLACED = {"placed": 1, "unplaced": 0, "unknown": 0}
 
 
 class Desk:
     """A node with GPUs, and the process that takes alerts about it."""
 
-    def __init__(self, folder: Path, *, ours: bool = True, token: str = "") -> None:
+    def __init__(
+        self, folder: Path, *, ours: bool = True, token: str = "", polled: str = ""
+    ) -> None:
         rows = folder / "rules.yaml"
         rows.write_text(ROWS)
         self.rules = load_rules(rows)
         book = HealthBook(HealthSettings(), self.rules)
-        self.inventory = Inventory(book, self.rules, alerts=True)
+        self.inventory = Inventory(
+            book, self.rules, prometheus=PrometheusSettings(url=polled), alerts=True
+        )
         self.now = 0.0
         self.put_node("1")
         settings = AlertmanagerSettings(listen="127.0.0.1:0", bearer_token_file=token)
@@ -46,13 +55,20 @@ class Desk:
         async def is_ours() -> bool:
             return ours
 
+        self.counted = AlertMetrics(CollectorRegistry())
         self.alerts = Alerts(
-            settings, self.rules, self.hear, self.inventory.measuring, is_ours, lambda: self.now
+            settings,
+            self.rules,
+            self.hear,
+            self.inventory.measuring,
+            is_ours,
+            self.counted,
+            lambda: self.now,
         )
 
-    def put_node(self, uid: str, boot: str = "a") -> None:
+    def put_node(self, uid: str, boot: str = "a", name: str = "n1") -> None:
         node = {
-            "metadata": {"name": "n1", "uid": uid},
+            "metadata": {"name": name, "uid": uid},
             "status": {
                 "nodeInfo": {"bootID": boot},
                 "capacity": {"nvidia.com/gpu": "8"},
@@ -63,19 +79,23 @@ class Desk:
         self.inventory.put(kinds.NODE, kinds.NODE.decode(raw), NOW + self.now)
 
     async def hear(self, found: Finding) -> None:
-        if isinstance(found, Measured):
-            self.inventory.measuring.measure(found, NOW + self.now)
-        else:
-            self.inventory.measuring.unmeasure(found.rule, NOW + self.now)
+        measuring, now = self.inventory.measuring, NOW + self.now
+        match found:
+            case Measured():
+                measuring.measure(found, now)
+            case Alerted(alerts):
+                measuring.hear(alerts, now)
+            case Unmeasured(rule, one):
+                measuring.unmeasure(rule, one, now)
 
     def say(self, *alerts: dict[str, Any]) -> dict[str, int]:
         return asyncio.run(self.alerts.take(json.dumps(message(*alerts)).encode()))
 
-    def states(self) -> dict[str, State]:
+    def states(self, node: str = "n1") -> dict[str, State]:
         self.health()
         view = self.inventory.view(EMPTY, synced=True, served={})
         assert view is not None
-        units = view.nodes["n1"].plugins["nvidia.com/gpu"].units
+        units = view.nodes[node].plugins["nvidia.com/gpu"].units
         return {unit.unit: unit.health.state for unit in units}
 
     def health(self) -> Health | None:
@@ -92,7 +112,7 @@ def alert(status: str = "firing", **labels: str) -> dict[str, Any]:
         "labels": {**LABELS, **labels},
         "annotations": {"summary": "the GPU is at 99 degrees"},
         "startsAt": "2026-09-01T10:00:00Z",
-        "fingerprint": "f00",
+        "fingerprint": f"{zlib.crc32(repr(sorted(labels.items())).encode()):016x}",
     }
 
 
@@ -102,7 +122,7 @@ def message(*alerts: dict[str, Any], version: str = "4") -> dict[str, Any]:
 
 def test_an_alert_is_evidence_until_it_is_resolved(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    assert desk.say(alert()) == {"counted": 1, "unknown": 0}
+    assert desk.say(alert()) == PLACED
     hot = desk.health()
     assert hot is not None
     assert (hot.score, hot.state) == (0.5, State.DEGRADED)
@@ -126,9 +146,99 @@ def test_an_alert_about_one_gpu_ends_no_alert_about_another(tmp_path: Path) -> N
     assert "no longer reported" not in str(still.evidence)
 
 
+def test_of_two_alerts_about_one_gpu_each_stands_until_it_is_resolved_itself(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path)
+    desk.say(alert())
+    desk.say(alert(severity="page"))
+    desk.say(alert("resolved"))
+    still = desk.health()
+    assert still is not None
+    assert still.score == 0.5
+    assert not [w for w in still.evidence if w.weight == 0.5 and "recently" in w.evidence.text]
+    desk.say(alert("resolved", severity="page"))
+    cool = desk.health()
+    assert cool is not None
+    assert cool.state is State.HEALTHY
+
+
+def test_an_alert_of_a_shipped_rule_stands_whatever_prometheus_answers(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, polled="http://p")
+    rule = "dcgm-thermal-violation"
+    hot = alert(fettleRule=rule)
+    hot["annotations"]["value"] = "0.6"
+    desk.say(hot)
+    asyncio.run(desk.hear(Measured(rule, (), present=(Sample(LABELS, 0.0),))))
+    found = desk.health()
+    assert found is not None
+    assert found.score == 0.4
+    asyncio.run(desk.hear(Measured(rule, (Sample(LABELS, 0.6),))))
+    desk.say(hot | {"status": "resolved"})
+    found = desk.health()
+    assert found is not None
+    assert found.score == 0.4
+    asyncio.run(desk.hear(Measured(rule, (), present=(Sample(LABELS, 0.0),))))
+    found = desk.health()
+    assert found is not None
+    assert found.state is State.HEALTHY
+
+
+def test_that_an_alert_is_resolved_does_not_say_that_what_needs_a_reset_was_repaired(
+    tmp_path: Path,
+) -> None:
+    """The series of a GPU that fell off the bus end, and so does the alert."""
+    desk = Desk(tmp_path)
+    lost = alert(alertname="FettleDcgmXid", fettleRule="dcgm-xid")
+    lost["annotations"]["value"] = "79"
+    desk.say(lost)
+    desk.say(lost | {"status": "resolved"})
+    assert desk.states() == {"GPU-1": State.UNHEALTHY}
+    desk.now = 60.0
+    desk.put_node("1", boot="b")
+    assert desk.states() == {"GPU-1": State.HEALTHY}
+
+
+def test_an_alert_about_a_device_that_is_not_known_is_counted_listed_and_tried_again(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path)
+    early = alert(hostname="n2")
+    assert desk.say(early) == {"placed": 0, "unplaced": 1, "unknown": 0}
+    (note,) = desk.alerts.notes()
+    assert "alerts: 1 alerts of rule gpu-burns name no device that is known here, such as" in note
+    assert 'hostname="n2"' in note
+    desk.put_node("2", name="n2")
+    desk.now = 31.0
+    asyncio.run(desk.alerts._look())
+    assert desk.states("n2") == {"GPU-1": State.DEGRADED}
+    assert desk.alerts.notes() == []
+    desk.say(early | {"status": "resolved"})
+    assert desk.states("n2") == {"GPU-1": State.HEALTHY}
+
+
+def test_people_read_that_an_alert_is_to_be_resolved(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.say(alert())
+    found = desk.health()
+    assert found is not None
+    (heaviest, *_) = found.evidence
+    assert heaviest.evidence.source == "alert gpu-burns"
+    words = all_clear_of(Awaited(heaviest.evidence, ""))
+    assert words.startswith("the alert is resolved (Alertmanager gpu-burns ")
+    assert words.endswith(" on n1)")
+
+
+def test_an_alert_without_a_fingerprint_is_known_by_its_labels(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    for status, severity in (("firing", "a"), ("firing", "b"), ("resolved", "a")):
+        desk.say(alert(status, severity=severity) | {"fingerprint": ""})
+    assert desk.states() == {"GPU-1": State.DEGRADED}
+
+
 def test_an_alert_that_no_row_names_counts_for_nothing_and_is_listed(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    assert desk.say(alert(alertname="Watchdog")) == {"counted": 0, "unknown": 1}
+    assert desk.say(alert(alertname="Watchdog")) == {"placed": 0, "unplaced": 0, "unknown": 1}
     assert desk.health() is None
     assert "Watchdog (1)" in desk.alerts.notes()[0]
 
@@ -235,7 +345,7 @@ def test_another_node_of_the_same_name_inherits_nothing(tmp_path: Path) -> None:
 def test_a_reboot_ends_what_was_latched_of_a_gpu_that_metrics_do_not_show_any_more(
     tmp_path: Path,
 ) -> None:
-    desk = Desk(tmp_path)
+    desk = Desk(tmp_path, polled="http://p")
     for code in (79.0, 48.0):  # off the bus, which a reboot mends; a memory error, which it may not
         lost = Sample({**LABELS, "UUID": f"GPU-{code:.0f}", "gpu": f"{code:.0f}"}, code)
         asyncio.run(desk.hear(Measured("dcgm-xid", (lost,), complete=False)))
@@ -253,7 +363,7 @@ def test_an_alert_without_a_number_weighs_as_little_as_its_rule_allows(
     desk = Desk(tmp_path)
     hot = alert(fettleRule="dcgm-thermal-violation")
     hot["annotations"]["value"] = value
-    assert desk.say(hot) == {"counted": 1, "unknown": 0}
+    assert desk.say(hot) == PLACED
     health = desk.health()
     assert health is not None
     assert health.score == 0.75
