@@ -23,6 +23,7 @@ from fettle.explain.users import Users, plain_users
 from fettle.health import HOLD_SOURCE, LATCHED, RECORD_SOURCE, Awaited, Outlook
 from fettle.model import (
     DeviceId,
+    Evidence,
     EvidenceKind,
     Health,
     NodeId,

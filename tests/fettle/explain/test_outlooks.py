@@ -7,6 +7,9 @@ import pytest
 from fettle.api import kinds
 from fettle.cli import explaining
 from fettle.explain import explain_device, explain_node
+from fettle.explain.outlooks import all_clear_of
+from fettle.health import LATCHED, Awaited
+from fettle.model import Evidence, EvidenceKind, Family, UnitId
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import saying
 from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
@@ -151,3 +154,37 @@ def test_a_unit_that_a_pod_holds_names_the_pod_and_its_episodes() -> None:
 )
 def test_spans_have_two_parts_at_most(seconds: float, said: str) -> None:
     assert explaining.span_of(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("source", "reporter", "says"),
+    [
+        (
+            "metric dcgm-xid",
+            "Prometheus dcgm-xid on n",
+            "Prometheus, which is silent about it, gives its series again, and not for dcgm-xid "
+            "(Prometheus dcgm-xid on n); if it was mended meanwhile, annotate the node with "
+            "fettle.dev/repaired",
+        ),
+        (
+            "alert dcgm-xid",
+            "Alertmanager dcgm-xid f00 on n",
+            "it is said to be mended: nobody reports alert dcgm-xid any more, so annotate the node "
+            "with fettle.dev/repaired, or reboot it if that mends it",
+        ),
+    ],
+)
+def test_of_a_latched_fault_of_which_its_source_is_silent_that_is_said_first(
+    source: str, reporter: str, says: str
+) -> None:
+    silent = Evidence(
+        subject=UnitId("n", "nvidia.com/gpu", UUID),
+        family=Family.BUS,
+        kind=EvidenceKind.LATCHED,
+        weight=1.0,
+        source=source,
+        reporter=reporter,
+        text=f"metrics: XID 79{LATCHED}",
+        observed_at=0.0,
+    )
+    assert all_clear_of(Awaited(silent, "")) == says

@@ -90,8 +90,11 @@ def test_once_what_is_awaited_is_over_it_is_healthy_when_it_was_said_to_be_at_th
     over = [one.evidence for one in outlook.awaited]
     if not over or any(e.weight <= 0.1 for e in over):  # a mild all-clear does not end a dwell
         return
+    sources = {(e.subject, e.source) for e in over}
     for report in said:
         left = tuple(e for e in report.evidence if e not in over)
+        if any((e.subject, e.source) in sources for e in left):
+            return  # what the same source says next displaces what is latched, and ends it not
         book.report(report._replace(evidence=left, absent_is_clear=True), now)
     assess(book, now)
     if outlook.at - now > 2 * MINUTE:
