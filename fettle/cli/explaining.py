@@ -56,7 +56,7 @@ def print_node(data: dict[str, Any]) -> None:
         out.print(device_table({"nodes": [own], "network": []}, everything=False))
     if data["unheard"]:
         said = (f"{one['condition']} is {one['statuses'][0]['status']}" for one in data["unheard"])
-        out.print(escape(f"conditions that no rule names: {', '.join(said)}"))
+        out.print(escape(f"what no rule names: {', '.join(said)}"))
 
 
 def print_device(data: dict[str, Any]) -> None:

@@ -349,8 +349,8 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
     if unheard := data.get("unheard", ()):
         out.print(
-            "conditions that no rule names, and labels and annotations of vendors; a row in "
-            "`health.rulesFile` makes them count:"
+            "what no rule names (conditions, reasons, XIDs, labels and annotations of vendors); a "
+            "row in `health.rulesFile` makes it count:"
         )
         for line in _first([_unheard(one) for one in unheard], MOST_LISTED):
             out.print(f"  {escape(line)}")

@@ -3,6 +3,7 @@
 `usedBy` are the pods that certainly use a node, device or unit, `possiblyUsedBy` those that may.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from heapq import nsmallest
@@ -14,7 +15,8 @@ from fettle.dra import DeviceView, PoolView
 from fettle.explain.pods import is_noteworthy, plain_health, plain_unit
 from fettle.explain.users import Users, plain_users
 from fettle.explain.wording import plain_reason, why_withheld
-from fettle.model import DeviceId, reasons
+from fettle.health import UNKNOWN_FAULT
+from fettle.model import DeviceId, UnknownCondition, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling import UnitUsers
@@ -82,7 +84,7 @@ def list_unknown_conditions(view: View) -> list[dict[str, Any]]:
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, node in sorted(view.nodes.items()):
         if node.plugins or node.pools:
-            for one in node.unknown_conditions:
+            for one in (*node.unknown_conditions, *_unknown_xids(node)):
                 found[one.type][one.status].append(name)
         pause()
     return [
@@ -97,6 +99,20 @@ def list_unknown_conditions(view: View) -> list[dict[str, Any]]:
         }
         for type_, statuses in sorted(found.items())
     ]
+
+
+_UNKNOWN_XID = re.compile(rf"(XID \d+): {re.escape(UNKNOWN_FAULT)}")
+
+
+def _unknown_xids(node: NodeView) -> Iterator[UnknownCondition]:
+    """XIDs without a row that others than the Node's conditions tell of."""
+    units = (unit.health for plugin in node.plugins.values() for unit in plugin.units)
+    devices = (one.health for pool in node.pools for one in (*pool.devices, *pool.withheld))
+    evidence = {w.evidence for health in chain(units, devices) for w in health.evidence}
+    for one in evidence:
+        if not one.source.startswith("condition "):
+            for xid in _UNKNOWN_XID.findall(one.text):
+                yield UnknownCondition(f"{one.source}: {xid}", "set")
 
 
 def _published(

@@ -33,7 +33,7 @@ from fettle.health.signals.pods import (
 from fettle.health.signals.reports import SignalReport, one_line
 from fettle.health.signals.rule_checks import is_rules_file, rule_mistakes
 from fettle.health.signals.rule_files import load_rules
-from fettle.health.signals.rule_tables import SignalRules
+from fettle.health.signals.rule_tables import UNKNOWN_FAULT, SignalRules
 from fettle.health.signals.slices import report_of_slice, report_of_taint_rule, selects_device
 from fettle.health.signals.starts import (
     AWAITED_S,
@@ -54,6 +54,7 @@ __all__ = [
     "LATCHED",
     "RECORD_SOURCE",
     "START",
+    "UNKNOWN_FAULT",
     "Awaited",
     "FailedStart",
     "HealthBook",

@@ -5,7 +5,7 @@ Polarity and weights come from the rules. NVSentinel's conditions are read down 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -297,7 +297,9 @@ class _ConditionReader:
     def _by_text(self, condition: Condition, row: ConditionRow) -> Iterator[_Finding]:
         """All XIDs, each about its GPU if its address is given; else what the row says, and the
         rows of further findings."""
-        found = xids.mentions(row.xid, condition.reason, condition.message) if row.xid else ()
+        # Where a row is for types that differ in a number, that may be the XID.
+        reason = f"{condition.type} {condition.reason}" if row.is_pattern else condition.reason
+        found = xids.mentions(row.xid, reason, condition.message) if row.xid else ()
         subjects: dict[Subject, None] = {}
         for one in found:
             subject = self._unit(one.gpu) if one.gpu else self._node
@@ -418,10 +420,11 @@ class _ConditionReader:
 
 def _of_labels(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
     """What health tools say in labels. Each look at a Node settles all label sources."""
+    labels = node.metadata.labels or {}
     evidence = tuple(
         _label_evidence(node, row, found, rules, now)
         for row, found in _labels(node, rules)
-        if not row.remediated and row.counts((node.metadata.labels or {})[found[0]], now)
+        if not row.remediated and row.counts(labels, labels[found[0]], now)
     )
     return NodeReport(evidence, frozenset(_label_source(row) for row in rules.labels.values()))
 
@@ -536,18 +539,34 @@ def _label_text(row: LabelRow, key: str, value: str) -> str:
 
 
 def _unheard(metadata: ObjectMeta, rules: SignalRules) -> Iterator[UnknownCondition]:
-    """Labels and annotations of known vendors that no rule names, the first of each. An
-    annotation's value may be long, and different on each node."""
+    """Labels and annotations of known vendors that no rule names, or whose value no rule can read;
+    the first of each. An annotation's value may be long, and different on each node."""
     labels, annotations = metadata.labels or {}, metadata.annotations or {}
-    for key in sorted(filter(rules.is_unheard, labels))[:MOST_UNHEARD]:
+    unread = [
+        key
+        for key, value in labels.items()
+        if rules.is_unheard(key) or ((row := rules.label(key, value)) and not row[0].is_read(value))
+    ]
+    for key in sorted(unread)[:MOST_UNHEARD]:
         yield UnknownCondition(f"label {one_line(key)}", one_line(labels[key]))
     for key in sorted(filter(rules.is_unheard, annotations))[:MOST_UNHEARD]:
         yield UnknownCondition(f"annotation {one_line(key)}", "set")
+    if not all(map(_GPU_UUID.fullmatch, _cordoned(annotations))):
+        yield UnknownCondition(f"annotation {CORDON}", "names more than UUIDs of NVIDIA GPUs")
+
+
+_GPU_UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,100}")
+
+
+def _cordoned(annotations: Mapping[str, str]) -> dict[str, None]:
+    """What HAMi's cordon names, as HAMi reads it."""
+    names = annotations.get(CORDON, "").split(",")
+    return dict.fromkeys(filter(None, map(str.strip, names)))
 
 
 def _of_cordons(node: core.Node, now: float) -> NodeReport:
     """GPUs that an operator takes out of use for HAMi, by their UUIDs."""
-    name, uuids = node.metadata.name, (node.metadata.annotations or {}).get(CORDON, "")
+    name, uuids = node.metadata.name, _cordoned(node.metadata.annotations or {})
     evidence = tuple(
         Evidence(
             subject=UnitId(name, "nvidia.com/gpu", uuid),
@@ -559,6 +578,6 @@ def _of_cordons(node: core.Node, now: float) -> NodeReport:
             text=f"cordoned for HAMi (annotation {CORDON})",
             observed_at=now,
         )
-        for uuid in dict.fromkeys(filter(None, map(str.strip, uuids.split(","))))
+        for uuid in filter(_GPU_UUID.fullmatch, uuids)
     )
     return NodeReport(evidence, frozenset((_CORDONED,)))

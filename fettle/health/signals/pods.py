@@ -11,9 +11,12 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
+import msgspec
+
 from fettle.api import core, resource
 from fettle.api.meta import unix_s
 from fettle.dra import device_units, domain_of, is_device_resource
+from fettle.health.signals import xids
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import DeviceId, Evidence, EvidenceKind, NodeId, Subject, UnitId
@@ -56,7 +59,8 @@ def report_of_pod(
             if health.health == "Healthy":
                 cleared.add((subject, DEVICE_STATUS_SOURCE))
             else:
-                evidence.append(_evidence(pod, before, subject, health, rules, now))
+                ill = _evidence(pod, before, subject, health, rules, now)
+                evidence += ill, *_of_xids(ill, health, rules)
     if pod.terminal:
         evidence = [e for e in evidence if e.kind is not EvidenceKind.UNKNOWN]
         if not _was_alive(pod, before):
@@ -248,6 +252,23 @@ def _evidence(
         half_life_s=rules.half_life_s(signal.family),
         cap=signal.weight if unhealthy else 1.0,
     )
+
+
+def _of_xids(ill: Evidence, health: core.ResourceHealth, rules: SignalRules) -> Iterator[Evidence]:
+    """What the XIDs mean that a driver or plugin gives as the reason."""
+    if ill.kind is not EvidenceKind.LEVEL:
+        return
+    for one in xids.mentions(xids.ANY_FORM, "", health.message or ""):
+        xid = rules.xid(one.code, one.said)
+        yield msgspec.structs.replace(
+            ill,
+            family=xid.family,
+            kind=xid.kind if xid.weight > ill.weight else EvidenceKind.LEVEL,
+            weight=xid.weight,
+            text=one_line(f"{xid.text}; {ill.text}"),
+            half_life_s=rules.half_life_s(xid.family),
+            cap=1.0,
+        )
 
 
 def _healths(pod: core.Pod, claims: FindClaim) -> Iterator[tuple[Subject, core.ResourceHealth]]:

@@ -6,6 +6,8 @@ the score that the fact takes.
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from math import isfinite
 from typing import Annotated, Literal
@@ -338,7 +340,9 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
     - `key`: a regular expression for the whole key. With `resource`, its group is the index of that
       resource's unit.
     - `value`: a pattern. Values that match `unless` do not count.
-    - `due_within_s`: the value is a time in Unix seconds, and counts when it is no further away.
+    - `due_within_s`: the value is a time, in Unix seconds or by ISO 8601, and counts when it is no
+      further away, before or after.
+    - `below`: the key of another label. The value counts if it is a smaller number than that.
     - `remediated`: not a fault, but NVSentinel's statement that what it found has been dealt with.
     """
 
@@ -351,6 +355,7 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
     remediated: bool = False
     unless: str = ""
     due_within_s: Seconds | None = None
+    below: str = ""
 
     def matches(self, value: str) -> bool:
         return fnmatchcase(value, self.value) and not (
@@ -359,13 +364,30 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
 
     def due_at(self, value: str) -> float | None:
         """The time that the value is; None if it is none."""
-        is_time = self.due_within_s is not None and re.fullmatch("[0-9]{1,11}", value)
-        return float(value) if is_time else None
+        if self.due_within_s is None:
+            return None
+        if re.fullmatch("[0-9]{1,11}", value):
+            return float(value)
+        with suppress(ValueError, OverflowError):
+            at = datetime.fromisoformat(value)
+            return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+        return None
 
-    def counts(self, value: str, now: float) -> bool:
-        """Whether the time that the value is has come close enough."""
+    def is_read(self, value: str) -> bool:
+        """Whether the value is of the kind that the row expects."""
+        if self.below:
+            return value.isascii() and value.isdigit()
+        return self.due_within_s is None or self.due_at(value) is not None
+
+    def counts(self, labels: Mapping[str, str], value: str, now: float) -> bool:
+        """Whether a value that matches is a fault now, beside the node's other `labels`."""
+        if not self.is_read(value):
+            return False
+        if self.below:
+            other = labels.get(self.below, "")
+            return other.isascii() and other.isdigit() and int(value) < int(other)
         at = self.due_at(value)
-        return at is None or at - (self.due_within_s or 0.0) <= now
+        return at is None or abs(at - now) <= (self.due_within_s or 0.0)
 
     def __post_init__(self) -> None:
         _check_foreign("key", self.key.removeprefix("^").replace("\\", ""))

@@ -33,6 +33,7 @@ UNCLASSIFIED = "unclassified"
 """The class of a recovery action that has no row."""
 UNKNOWN_XID = "unknown"
 """The class of an XID that has no row."""
+UNKNOWN_FAULT = "unknown fault (not in the table)"
 DEFAULT_HALF_LIFE_S = 3600.0
 MOST_CACHED = 256
 """Characters. What producers write has no limit."""
@@ -224,7 +225,7 @@ class SignalRules:
             return self._recovery(code, str(int(found[1], 16)))
         class_ = self.xid_classes[row.class_ if row is not None else UNKNOWN_XID]
         if row is None:
-            text = f"XID {code}: unknown fault (not in the table)"
+            text = f"XID {code}: {UNKNOWN_FAULT}"
             return Xid(Family.DRIVER, class_.kind, class_.weight, text)
         advice = f" ({row.action})" if row.action else ""
         return Xid(row.family, class_.kind, class_.weight, f"XID {code}: {row.text}{advice}")

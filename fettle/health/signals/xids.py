@@ -30,7 +30,7 @@ _ANY_FORM = re.compile(
     rf"(?P<list>{_LISTED}(?:(?:\W{{0,2}}[,/&]\W{{0,2}}|\sand\s|\s){_LISTED})*)"
     rf"(?![0-9a-z.:]|{_IS_COUNT}|\sin\s)"
     # `XID-79`, `NvidiaXID79Error`, `xid=79`, `"xid": 79`, `Xid error code: 79`
-    rf"|(?:[ _-]?(?:error|code|number|event|id)){{0,2}}{_SIGNS}"
+    rf"|(?:[ _-]?(?:err(?:or)?|code|number|event|id|critical)){{0,2}}{_SIGNS}"
     rf"{_NUMBER.format('named')}(?!{_IS_COUNT}))",
     re.IGNORECASE,
 )

@@ -105,10 +105,20 @@ def test_conditions_that_no_rule_names_are_listed_the_rarest_status_first(
     }
     print_devices(data, everything=False)
     _, heading, burn_in, odd = capsys.readouterr().out.splitlines()
-    assert heading.startswith("conditions that no rule names")
+    assert heading.startswith("what no rule names (conditions, reasons, XIDs,")
     assert "health.rulesFile" in heading
     assert burn_in == "  GpuBurnIn: True on ill, False on n0 and 8 more"
     assert odd == "  [red]Odd: True on ill and 9 more"
+
+
+def test_an_xid_without_a_row_is_listed_whoever_tells_of_it() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, node("n"))
+    xid = {"key": "gpu.nvidia.com/xid", "value": "998", "effect": "NoSchedule"}
+    fleet.put(kinds.SLICE, slice_("s", {"name": "gpu-0", "taints": [xid]}, nodeName="n"))
+    listed = list_unknown_conditions(fleet.look())
+    assert [one["condition"] for one in listed] == ["taint gpu.nvidia.com/xid: XID 998"]
+    assert listed[0]["statuses"] == [{"status": "set", "nodes": 1, "first": "n"}]
 
 
 def test_of_a_label_with_many_values_the_rarest_are_listed() -> None:

@@ -115,7 +115,7 @@ def test_a_healthy_node_with_its_devices_has_nothing_to_wait_for(
     explaining.print_node(found)
     printed = capsys.readouterr().out
     assert "node n  Healthy 1.00" in printed
-    assert "conditions that no rule names: Strange is True" in printed
+    assert "what no rule names: Strange is True" in printed
 
 
 def test_a_unit_that_nothing_names_is_as_its_node(capsys: pytest.CaptureFixture[str]) -> None:

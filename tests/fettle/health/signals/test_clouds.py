@@ -43,6 +43,8 @@ RULES = load_rules()
         ("RoCELinkIssue", "x", Family.LINK, 0.5),
         ("XIDError79", "x", Family.BUS, 1.0),
         ("XIDError63", "x", Family.MEMORY, 0.1),
+        ("XIDError119", "x", Family.DRIVER, 1.0),
+        ("XIDError31", "XID_ERR_31", Family.DRIVER, 0.0),
         ("GPUDriverProblem", "x", Family.DRIVER, 0.75),
     ],
 )
@@ -62,6 +64,7 @@ def test_a_monitor_in_trouble_says_only_that_nothing_is_known(type_: str) -> Non
 
 
 PREDICTED = "gke.google.com/recommended-to-run-large-training-workload"
+HYPERPOD = "sagemaker.amazonaws.com/node-health-status"
 SCHEDULED = "cloud.google.com/scheduled-maintenance-time"
 
 
@@ -75,12 +78,21 @@ SCHEDULED = "cloud.google.com/scheduled-maintenance-time"
         (SCHEDULED, str(int(NOW + 30 * 24 * HOUR)), None),
         (SCHEDULED, str(int(NOW + 23 * HOUR)), 0.3),
         (SCHEDULED, str(int(NOW - HOUR)), 0.3),
-        (SCHEDULED, "soon", 0.3),
-        (SCHEDULED, "9" * 40, 0.3),
+        (SCHEDULED, str(int(NOW - 25 * HOUR)), None),
+        (SCHEDULED, "2026-09-21T20", 0.3),
+        (SCHEDULED, "20260921T200000Z", 0.3),
+        (SCHEDULED, "20261221T200000Z", None),
         ("cloud.google.com/active-node-maintenance", "ONGOING", 0.75),
         ("cloud.google.com/active-node-maintenance", "PENDING", None),
         ("node.coreweave.cloud/state", "production", None),
         ("node.coreweave.cloud/state", "triage", 0.5),
+        ("node.coreweave.cloud/state", "", None),
+        (HYPERPOD, "Schedulable", None),
+        (HYPERPOD, "Unschedulable", 0.5),
+        (HYPERPOD, "UnschedulablePendingReboot", 0.9),
+        (HYPERPOD, "UnschedulablePendingReplacement", 1.0),
+        ("sagemaker.amazonaws.com/deep-health-check-status", "Passed", None),
+        ("sagemaker.amazonaws.com/deep-health-check-status", "Failed", 0.9),
     ],
 )
 def test_a_label_counts_by_its_value(key: str, value: str, weight: float | None) -> None:
@@ -89,8 +101,39 @@ def test_a_label_counts_by_its_value(key: str, value: str, weight: float | None)
     assert said.unknown_conditions == ()
 
 
+@pytest.mark.parametrize("value", ["nan", "soon", "", "9" * 40, "-1", "1e9", "99999-01-01"])
+def test_a_time_that_cannot_be_read_counts_for_nothing_and_is_listed(value: str) -> None:
+    said = report_of_node(node(labels={SCHEDULED: value}), RULES, NOW)
+    assert said.evidence == ()
+    (listed,) = said.unknown_conditions
+    assert (listed.type, listed.status) == (f"label {SCHEDULED}", value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "current", "expected", "weight"),
+    [
+        ("gpu", "7", "8", 0.1),
+        ("gpu", "8", "8", None),
+        ("gpu", "9", "8", None),
+        ("gpu", "10", "9", None),
+        ("gpu", "7", None, None),
+        ("gpu", "seven", "8", None),
+        ("nic", "7", "8", 0.3),
+    ],
+)
+def test_fewer_devices_than_nvsentinel_expects_count(
+    kind: str, current: str, expected: str | None, weight: float | None
+) -> None:
+    key = f"nvsentinel.dgxc.nvidia.com/{kind}.count"
+    labels = {f"{key}.current": current}
+    if expected is not None:
+        labels[f"{key}.expected"] = expected
+    said = report_of_node(node(labels=labels), RULES, NOW)
+    assert [evidence.weight for evidence in said.evidence] == ([] if weight is None else [weight])
+
+
 def test_of_a_maintenance_it_is_said_when_it_is() -> None:
-    said = report_of_node(node(labels={SCHEDULED: "1733083200"}), RULES, NOW)
+    said = report_of_node(node(labels={SCHEDULED: "1733083200"}), RULES, 1733080000.0)
     assert only(said).text == f"label {SCHEDULED}=1733083200: 2024-12-01T20:00:00Z"
 
 
@@ -117,6 +160,15 @@ def test_a_gpu_that_is_cordoned_for_hami_is_held_and_the_others_are_not() -> Non
     fleet.put(kinds.NODE, cordoning())
     units = fleet.look().nodes["n"].plugins["nvidia.com/gpu"].units
     assert {unit.health for unit in units} == {SOUND}
+
+
+@pytest.mark.parametrize(
+    "value", ['["GPU-u0", "GPU-u2"]', '{"GPU-u0": true}', "Ascend910B-0", "0,1", "all"]
+)
+def test_what_hami_cannot_read_as_uuids_of_gpus_is_no_unit_and_is_listed(value: str) -> None:
+    said = report_of_node(node(annotations={"hami.io/device-cordon": value}), RULES, NOW)
+    assert said.evidence == ()
+    assert [one.type for one in said.unknown_conditions] == ["annotation hami.io/device-cordon"]
 
 
 def test_a_cordon_for_hami_reaches_the_dra_device_and_its_parts() -> None:

@@ -116,6 +116,17 @@ def test_what_the_kubelet_says_of_a_running_pod_is_of_now(health_: str) -> None:
     assert evidence.observed_at == NOW
 
 
+def test_an_xid_in_the_kubelets_message_counts_as_that_xid() -> None:
+    """As NVIDIA's driver gives it (kubernetes-sigs/dra-driver-nvidia-gpu#1243)."""
+    resources = [health("nvidia.com/gpu", UUID, "Unhealthy", "XID 79; XID_ERR_31")]
+    driver, bus = sorted(said(pod(resources=resources)).evidence, key=lambda e: e.weight)
+    assert (bus.family, bus.kind, bus.weight) == (Family.BUS, EvidenceKind.LATCHED, 1.0)
+    assert "fallen off the bus" in bus.text
+    assert (driver.family, driver.kind, driver.weight) == (Family.DRIVER, EvidenceKind.LEVEL, 0.75)
+    fine = [health("nvidia.com/gpu", UUID, "Healthy", "XID 79 is over")]
+    assert said(pod(resources=fine)).evidence == ()
+
+
 def test_a_pod_that_has_ended_leaves_its_last_word_to_fade() -> None:
     resources = [health("nvidia.com/gpu", UUID, "Unhealthy", "XID 48")]
     (evidence,) = said(pod(resources=resources, phase="Failed")).evidence

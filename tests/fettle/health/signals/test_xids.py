@@ -32,6 +32,9 @@ def codes(message: str, reason: str = "", form: str = ANY_FORM) -> list[str]:
         ("XID 79 errors on this node", [("79", "")]),
         ("gpu_xid_048", [("48", "")]),
         ("GPU XID 79: fallen off", [("79", "")]),
+        ("XID_ERR_79", [("79", "")]),
+        ("XIDError119", [("119", "")]),
+        ("XidCriticalError 79", [("79", "")]),
     ],
 )
 def test_every_form_of_an_xid_is_found(message: str, found: list[tuple[str, str]]) -> None:
@@ -53,6 +56,8 @@ def test_an_xid_in_a_reason_is_found(reason: str) -> None:
         "XIDs: 13 in the last hour",
         "XID 13 times",
         "XID 3 of 8",
+        "XID errors: 8",
+        "XID errors 8",
         "NVRM: Xid (PCI:0001:01",
         "NVRM: Xid (PCI:0001:01:00): ",
         "Xid (0001:0",
