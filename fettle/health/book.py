@@ -100,6 +100,11 @@ class HealthBook:
             for key in [k for k, m in self._memory.items() if not gone.isdisjoint(m.subjects)]:
                 del self._memory[key]
 
+    def named_units(self, node: str) -> list[UnitId]:
+        """The units of which somebody says something now, and gives them more than one name."""
+        units = self._ledger.units(node)
+        return [unit for unit in units if unit.others and self._ledger.stands(unit)]
+
     # -- metrics
 
     def polls(self, polls: bool) -> None:

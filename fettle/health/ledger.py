@@ -174,6 +174,10 @@ class Ledger:
     def knows(self, subject: Subject) -> bool:
         return subject in self._standing or subject in self._fading
 
+    def stands(self, subject: Subject) -> bool:
+        """Whether anybody says something of it now."""
+        return subject in self._standing
+
     def weighed(self, subject: Subject, now: float, past: Past) -> Iterator[Weighed]:
         """All that counts about a subject."""
         standing = self._standing.of(subject)

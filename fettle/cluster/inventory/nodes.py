@@ -259,7 +259,7 @@ class Nodes:
         return place_units(
             name,
             self._book.units(name),
-            self._named.get(name, frozenset()),
+            (self._book.named_units(name), self._named.get(name, ())),
             {one.resource for one in resources if one.capacity},
             self._devices.published_by(name),
         )

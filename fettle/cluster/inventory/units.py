@@ -94,14 +94,15 @@ class UnitPlacement(NamedTuple):
 def place_units(
     node: str,
     units: Collection[UnitId],
-    named: Collection[UnitId],
+    named: Iterable[Iterable[UnitId]],
     resources: Collection[str],
     devices: Iterable[PublishedDevice],
 ) -> UnitPlacement:
     """Finds the device of each unit.
 
-    `units` are those that evidence is about, `named` those that the Node names now, `resources`
-    those of which a device plugin has units, `devices` the node's own.
+    `units` are those that evidence is about, `named` those that anybody names now, each with all
+    its names, whom to believe most last. `resources` are those of which a device plugin has units,
+    `devices` the node's own.
     """
     if not units:
         return UnitPlacement(NodeId(node))
@@ -110,7 +111,14 @@ def place_units(
     homeless: Gpu = ()
     absent: Gpu = ()
     published = [(one, frozenset(gpu_names.published(one.device))) for one in devices]
-    known = _known(named)
+    hardware = [
+        UnitId(node, resource, names[0], names[1:])
+        for resource in {plain_resource(unit.resource) for unit in units}
+        for one, _ in published
+        if gpu_names.is_same_vendor(resource, one.id.driver)
+        and (names := tuple(gpu_names.of_hardware(one.device)))
+    ]
+    known = _known((*named, hardware))
     homes: dict[UnitId, tuple[str, ...]] = {}
     for unit in sorted(units, key=_order):
         resource, name = plain_resource(unit.resource), whole_device(unit.unit)
@@ -141,11 +149,12 @@ def _order(unit: UnitId) -> tuple[str, tuple[int, str], tuple[str, ...]]:
     return unit.resource, gpu_names.rank(unit.unit), unit.others
 
 
-def _known(named: Iterable[UnitId]) -> dict[tuple[str, str], tuple[str, ...]]:
+def _known(named: Iterable[Iterable[UnitId]]) -> dict[tuple[str, str], tuple[str, ...]]:
     """By resource and name, all names of that GPU, the most reliable first."""
     groups: dict[str, list[tuple[str, ...]]] = defaultdict(list)
-    for unit in sorted(named, key=_order):
-        groups[unit.resource].append(unit.names)
+    for unit in (unit for together in named for unit in sorted(together, key=_order)):
+        names = (whole_device(unit.unit), *unit.others)
+        groups[plain_resource(unit.resource)].append(names)
     return {
         (resource, name): names
         for resource, together in groups.items()

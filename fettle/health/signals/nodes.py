@@ -5,7 +5,7 @@ Polarity and weights come from the rules. NVSentinel's conditions are read down 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from fettle.api import core
 from fettle.api.meta import Condition, ObjectMeta, rfc3339_at, unix_s
 from fettle.dra import is_device_resource, units_of
-from fettle.health.signals import gpu_names, nvsentinel, xids
+from fettle.health.signals import gpu_names, hami, nvsentinel, xids
 from fettle.health.signals.holds import (
     HOLD_SOURCE,
     evidence_of_holds,
@@ -38,10 +38,7 @@ from fettle.model import (
 )
 
 GAP_SOURCE = "allocatable"
-CORDON = "hami.io/device-cordon"
-"""HAMi's `kubectl cordon` for single GPUs (Project-HAMi/HAMi pkg/device/nvidia/device.go): their
-UUIDs, separated by commas."""
-_CORDONED = f"annotation {CORDON}"
+_CORDONED = f"annotation {hami.CORDON}"
 MOST_UNHEARD = 16
 """So many labels, and so many annotations, of one Node are listed at most."""
 MISSED_HEARTBEATS = 3
@@ -90,6 +87,10 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         holds=holds,
         node=NodeId(name),
         repairs=repairs,
+        named=frozenset(
+            UnitId(name, nvsentinel.RESOURCE, uuid, (index,))
+            for uuid, index in hami.names(node.metadata.annotations or {})
+        ),
     )
 
 
@@ -551,33 +552,24 @@ def _unheard(metadata: ObjectMeta, rules: SignalRules) -> Iterator[UnknownCondit
         yield UnknownCondition(f"label {one_line(key)}", one_line(labels[key]))
     for key in sorted(filter(rules.is_unheard, annotations))[:MOST_UNHEARD]:
         yield UnknownCondition(f"annotation {one_line(key)}", "set")
-    if not all(map(_GPU_UUID.fullmatch, _cordoned(annotations))):
-        yield UnknownCondition(f"annotation {CORDON}", "names more than UUIDs of NVIDIA GPUs")
-
-
-_GPU_UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,100}")
-
-
-def _cordoned(annotations: Mapping[str, str]) -> dict[str, None]:
-    """What HAMi's cordon names, as HAMi reads it."""
-    names = annotations.get(CORDON, "").split(",")
-    return dict.fromkeys(filter(None, map(str.strip, names)))
+    if not hami.cordoned(annotations)[1]:
+        yield UnknownCondition(f"annotation {hami.CORDON}", "names more than UUIDs of NVIDIA GPUs")
 
 
 def _of_cordons(node: core.Node, now: float) -> NodeReport:
     """GPUs that an operator takes out of use for HAMi, by their UUIDs."""
-    name, uuids = node.metadata.name, _cordoned(node.metadata.annotations or {})
+    name, (uuids, _) = node.metadata.name, hami.cordoned(node.metadata.annotations or {})
     evidence = tuple(
         Evidence(
-            subject=UnitId(name, "nvidia.com/gpu", uuid),
+            subject=UnitId(name, nvsentinel.RESOURCE, uuid),
             family=Family.OPERATOR,
             kind=EvidenceKind.LATCHED,
             weight=1.0,
             source=_CORDONED,
             reporter=f"Node {name}",
-            text=f"cordoned for HAMi (annotation {CORDON})",
+            text=f"cordoned for HAMi (annotation {hami.CORDON})",
             observed_at=now,
         )
-        for uuid in filter(_GPU_UUID.fullmatch, uuids)
+        for uuid in uuids
     )
     return NodeReport(evidence, frozenset((_CORDONED,)))

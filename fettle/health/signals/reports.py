@@ -48,6 +48,7 @@ class SignalReport(NamedTuple):
       the object mentions no remediation.
     - `unknown_conditions`: conditions that no rule names.
     - `node`: the node that it speaks for. `repairs`: what an operator says was mended on it.
+    - `named`: units of which it says nothing but their names.
     - `holds`: an operator's holds that are in force. Their evidence is among the rest.
     """
 
@@ -67,13 +68,14 @@ class SignalReport(NamedTuple):
     node: NodeId | None = None
     repairs: tuple[StatedRepair, ...] = ()
     silent: frozenset[Subject] = frozenset()
+    named: frozenset[UnitId] = frozenset()
 
     @property
     def units(self) -> frozenset[UnitId]:
         """The units that it names."""
         remediated = (fault.evidence for fault in self.remediated or ())
         said = (one.subject for one in (*self.evidence, *self.stale, *remediated))
-        return frozenset(subject for subject in said if isinstance(subject, UnitId))
+        return self.named.union(subject for subject in said if isinstance(subject, UnitId))
 
 
 def heaviest(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:

@@ -66,11 +66,12 @@ class Desk:
             lambda: self.now,
         )
 
-    def put_node(self, uid: str, boot: str = "a", name: str = "n1") -> None:
+    def put_node(self, uid: str, boot: str = "a", name: str = "n1", conditions: Any = ()) -> None:
         node = {
             "metadata": {"name": name, "uid": uid},
             "status": {
                 "nodeInfo": {"bootID": boot},
+                "conditions": conditions,
                 "capacity": {"nvidia.com/gpu": "8"},
                 "allocatable": {"nvidia.com/gpu": "8"},
             },
@@ -215,6 +216,21 @@ def test_an_alert_about_a_device_that_is_not_known_is_counted_listed_and_tried_a
     assert desk.alerts.notes() == []
     desk.say(early | {"status": "resolved"})
     assert desk.states("n2") == {"GPU-1": State.HEALTHY}
+
+
+def test_what_an_alert_says_of_a_gpu_joins_what_the_node_says_of_its_index(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    bad = {
+        "type": "GpuMemWatch",
+        "status": "True",
+        "message": "ErrorCode:DCGM_FR_X GPU:1 bad Recommended Action=NONE;",
+    }
+    desk.put_node("1", conditions=[bad])
+    assert desk.states() == {"index:1": State.UNHEALTHY}
+    desk.say(alert())
+    assert desk.states() == {"GPU-1": State.UNHEALTHY}
+    desk.say(alert("resolved"))
+    assert desk.states()["index:1"] is State.UNHEALTHY
 
 
 def test_people_read_that_an_alert_is_to_be_resolved(tmp_path: Path) -> None:

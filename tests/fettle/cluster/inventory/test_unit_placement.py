@@ -1,5 +1,6 @@
 """Where evidence about named GPUs counts: on their devices, on the node, or nowhere."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -240,6 +241,48 @@ def test_one_gpu_that_two_objects_name_is_one_unit(fleet: Fleet) -> None:
     assert by_device == {"gpu-0": pytest.approx(0.25 * 0.25), "gpu-1": 1.0}
 
 
+HAMI = "hami.io/node-nvidia-register"
+IN_JSON = [{"id": "GPU-u1"}, {"id": "GPU-u0", "index": 1, "health": True}]
+IN_TEXT = "GPU-u1,10,98304,100,NVIDIA-H20,0,true,0,mig:GPU-u0,10,98304,100,NVIDIA-H20,0,true,1,mig:"
+
+
+@pytest.mark.parametrize(
+    ("register", "units"),
+    [
+        (json.dumps(IN_JSON), {"GPU-u0"}),
+        (IN_TEXT, {"GPU-u0"}),
+        # which is which is not clear
+        (json.dumps([{"id": "GPU-u0"}, {"id": "GPU-u1"}]), {"GPU-u0", "index:1"}),
+        ("GPU-u1,10,98304,100,NVIDIA-H20,0,true:GPU-u0,10", {"GPU-u0", "index:1"}),
+        ("[{", {"GPU-u0", "index:1"}),
+        ('[7, {"id": 7}, {"id": "GPU-u0", "index": "1"}]', {"GPU-u0", "index:1"}),
+        ("", {"GPU-u0", "index:1"}),
+    ],
+)
+def test_hamis_register_tells_which_index_a_uuid_has(
+    fleet: Fleet, register: str, units: set[str]
+) -> None:
+    said = node("GPU:1", gpus=8)
+    said["metadata"]["annotations"] = {HAMI: register}
+    fleet.put(kinds.NODE, said)
+    fleet.put(kinds.POD, speaking("p", "n", "nvidia.com/gpu", "GPU-u0"))
+    found = fleet.look().nodes["n"].plugins["nvidia.com/gpu"].units
+    assert {unit.unit for unit in found} == units
+    assert len({unit.health.score for unit in found}) == 1  # 0.25, or both together
+    assert found[0].health.score == pytest.approx(0.25 if len(units) > 1 else 0.25 * 0.25)
+
+
+def test_a_driver_that_publishes_index_and_uuid_joins_units_of_a_device_plugin(
+    fleet: Fleet,
+) -> None:
+    fleet.put(kinds.SLICE, slice_(gpu(0, index=0), gpu(1, index=1)))
+    fleet.put(kinds.NODE, node("GPU:1", gpus=8))
+    fleet.put(kinds.POD, speaking("p", "n", "nvidia.com/gpu", "GPU-u1"))
+    (unit,) = fleet.look().nodes["n"].plugins["nvidia.com/gpu"].units
+    assert unit.unit == "GPU-u1"
+    assert unit.health.score == pytest.approx(0.25 * 0.25)
+
+
 def test_a_unit_is_found_by_the_other_names_that_its_node_gives_it(fleet: Fleet) -> None:
     """The kubelet knows only its UUID, the driver only its address, the monitor both."""
     fleet.put(kinds.SLICE, slice_({PCI: "0000:c0:00.0"}, {PCI: "0000:c1:00.0"}))
@@ -311,7 +354,7 @@ def test_a_unit_that_is_no_longer_named_leaves_other_units_unchanged(
 
     def placed(about: set[UnitId]) -> tuple[object, ...]:
         """Of `units`, where each counts, and with which it is one."""
-        found = place_units("n", about, named, resources, fleet)
+        found = place_units("n", about, (named,), resources, fleet)
         gpus = [frozenset(units.intersection(gpu)) for gpu in found.gpus]
         devices = {id_: units.intersection(gpu) for id_, gpu in found.by_device.items()}
         return (
@@ -337,7 +380,7 @@ def test_no_unit_is_lost_and_none_is_two_gpus(
     units: set[UnitId], named: set[UnitId], plugin: bool
 ) -> None:
     resources = {"nvidia.com/gpu"} if plugin else set()
-    placed = place_units("n", units, named, resources, ())
+    placed = place_units("n", units, (named,), resources, ())
     assert sorted(u for gpu in placed.gpus for u in gpu) == sorted(units)
     counted = [u for gpu in placed.by_resource.get("nvidia.com/gpu", ()) for u in gpu]
     assert sorted([*counted, *placed.homeless]) == sorted(units)
