@@ -4,6 +4,7 @@ add. Timestamps stay text, as our structs expect them. Pure; knows nothing of ki
 
 import json
 import re
+from contextlib import suppress
 from functools import lru_cache
 from math import isfinite
 from typing import Any, NamedTuple, NoReturn
@@ -71,6 +72,18 @@ def _with_any_numbers(text: bytes) -> Any:
 
 def objects_of_yaml(text: bytes) -> list[LocatedObject]:
     """The objects of all documents of a YAML file; raises SnapshotError with line and reason."""
+    try:
+        return _objects_of_yaml(text)
+    except SnapshotError:
+        if not text.lstrip().startswith((b"{", b"[")):
+            raise
+        # JSON is YAML but for its escapes of surrogate pairs, which are no YAML.
+        with suppress(SnapshotError):
+            return objects_of_json(text)
+        raise
+
+
+def _objects_of_yaml(text: bytes) -> list[LocatedObject]:
     builder = _Builder()
     try:
         for event in yaml.parse(text, Loader=_Parser):

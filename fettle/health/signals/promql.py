@@ -15,38 +15,15 @@ PEERS_AT_LEAST = 5
 LEAST_EFFECT = 0.1
 """A device that differs less than this from the median of its peers is like them."""
 LEAST_Z = 3.5
-_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"' r"|'(?:[^'\\]|\\.)*'" r"|`[^`]*`")
-_ASIDE = re.compile(
+STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"' r"|'(?:[^'\\]|\\.)*'" r"|`[^`]*`")
+ASIDE = re.compile(
     r"\{[^{}]*\}|\[[^\[\]]*\]|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*\)"
-    r"|\b(?:offset|@)\s*-?[\w.]+"
+    r"|(?:\boffset|@)\s*-?[\w.]+"
 )
 _IDENTIFIER = re.compile(r"(?<![\w:$.])([A-Za-z_:][\w:]*)(?!\s*\()(?![\w:])")
-_WORDS = frozenset(
+WORDS = frozenset(
     ("and", "or", "unless", "bool", "by", "without", "on", "ignoring", "offset", "inf", "nan")
 )
-
-
-_PAIRS = {")": "(", "]": "[", "}": "{"}
-_HOLES = ("device", "peers")
-
-
-def complaint(query: str) -> str:
-    """Why this can be no query, as far as that shows without Prometheus; "" if it may be one."""
-    plain = _STRINGS.sub("", query)
-    opened: list[str] = []
-    for sign in plain:
-        if sign in _PAIRS.values():
-            opened.append(sign)
-        elif sign in _PAIRS and (not opened or opened.pop() != _PAIRS[sign]):
-            return f"there is a {sign} too many"
-    if opened:
-        return f"{opened[-1]} is not closed"
-    if any(quote in plain for quote in "\"'`"):
-        return "a string is not closed"
-    for hole in re.findall(r"\$(\w*)", plain):
-        if hole not in _HOLES:
-            return f"${hole} stands for nothing; $device and $peers are known"
-    return ""
 
 
 def with_labels(query: str, labels: Mapping[str, Iterable[str]]) -> str:
@@ -58,10 +35,10 @@ def with_labels(query: str, labels: Mapping[str, Iterable[str]]) -> str:
 
 def metric_names(query: str) -> frozenset[str]:
     """The names of metrics in a query, as far as they are written as such."""
-    plain = _STRINGS.sub(" ", query)
-    while (less := _ASIDE.sub(" ", plain)) != plain:
+    plain = STRINGS.sub(" ", query)
+    while (less := ASIDE.sub(" ", plain)) != plain:
         plain = less
-    return frozenset(n for n in _IDENTIFIER.findall(plain) if n.lower() not in _WORDS)
+    return frozenset(n for n in _IDENTIFIER.findall(plain) if n.lower() not in WORDS)
 
 
 def for_all_names(query: str, aliases: Mapping[str, Iterable[str]]) -> str:

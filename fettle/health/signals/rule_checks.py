@@ -9,9 +9,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fettle.config import parse_yaml
-from fettle.health.signals.rule_files import TABLES, load_rules, read_row
+from fettle.health.signals.rule_files import (
+    TABLES,
+    across_rows,
+    by_table,
+    make_rules,
+    name_of,
+    read_row,
+)
 from fettle.health.signals.rule_rows import RuleRow
-from fettle.health.signals.rule_tables import SignalRules
+from fettle.health.signals.rule_tables import UNKNOWN_XID, SignalRules
 from fettle.model import Family, SettingsError
 
 
@@ -52,72 +59,92 @@ def rule_mistakes(text: str, file: str) -> list[RuleMistake]:
     if not isinstance(data, dict):
         problem = f"expected tables, not a {type(data).__name__}"
         return [RuleMistake("", "", problem, f"write tables: {', '.join(TABLES)}")]
-    found = list(_in_rows(data))
-    if found:
-        return found
-    try:
-        rules = load_rules(file, text)
-    except SettingsError as error:
-        return [_across_rows(str(error).removeprefix(f"rules file {file}: "), data)]
-    return list(_never_matched(rules, data))
-
-
-def _in_rows(data: Mapping[Any, Any]) -> Iterator[RuleMistake]:
+    found: list[RuleMistake] = []
+    sound, mended = [], []
+    places: dict[tuple[str, str], str] = {}
     for table, entries in data.items():
-        if table not in TABLES:
-            near = get_close_matches(str(table), TABLES, 1)
-            fix = f"write {near[0]}" if near else f"write one of {', '.join(TABLES)}"
-            yield RuleMistake(str(table), "", f"unknown table {table!r}", fix)
-        elif not isinstance(entries, list):
-            problem = f"expected a list of rows, not a {type(entries).__name__}"
-            yield RuleMistake(table, "", problem, "begin each row with `- name: …`")
-        else:
-            names: set[str] = set()
-            for at, entry in enumerate(entries):
-                yield from _in_row(table, at, entry)
-                name = _name(entry)
-                if name and name in names:
-                    yield RuleMistake(
-                        f"{table}[{at}].name",
-                        name,
-                        "a row above has the same name, and would be lost",
-                        "give each row a name of its own",
-                    )
-                names.add(name)
+        if (why := _no_table(table, entries)) is not None:
+            found.append(why)
+            continue
+        names: set[str] = set()
+        for at, entry in enumerate(entries):
+            row, mistakes = _in_row(table, at, entry)
+            if (name := name_of(entry)) in names and name:
+                mistakes.append(_given_twice(table, at, name))
+            names.add(name)
+            found += mistakes
+            if row is not None:
+                places[table, row.name] = f"{table}[{at}]"
+                mended.append((table, row))
+                sound += [] if mistakes else [(table, row)]
+    odd = [*across_rows(by_table(mended))]
+    found += (RuleMistake(places[t, name], name, problem, "") for t, name, problem in odd)
+    wrong = {(table, name) for table, name, _ in odd}
+    rules = make_rules(by_table(one for one in sound if (one[0], one[1].name) not in wrong))
+    return [*found, *_never_matched(rules, data)]
 
 
-def _name(entry: Any) -> str:
-    return str(entry.get("name", "")) if isinstance(entry, dict) else ""
+def _no_table(table: Any, entries: Any) -> RuleMistake | None:
+    if table not in TABLES:
+        near = get_close_matches(str(table), TABLES, 1)
+        fix = f"write {near[0]}" if near else f"write one of {', '.join(TABLES)}"
+        return RuleMistake(str(table), "", f"unknown table {table!r}", fix)
+    if not isinstance(entries, list):
+        problem = f"expected a list of rows, not a {type(entries).__name__}"
+        return RuleMistake(table, "", problem, "begin each row with `- name: …`")
+    return None
 
 
-def _in_row(table: str, at: int, entry: Any) -> Iterator[RuleMistake]:
-    where = f"{table}[{at}]"
-    if not isinstance(entry, dict) or "name" not in entry:
+def _given_twice(table: str, at: int, name: str) -> RuleMistake:
+    return RuleMistake(
+        f"{table}[{at}].name",
+        name,
+        "a row above has the same name, and would be lost",
+        "give each row a name of its own",
+    )
+
+
+def _in_row(table: str, at: int, entry: Any) -> tuple[RuleRow | None, list[RuleMistake]]:
+    """The row, with stand-ins for what is wrong in it; None if it cannot be mended."""
+    where, found = f"{table}[{at}]", []
+    name = name_of(entry)
+    if not name:
         fix = "begin it with `- name: …`: a shipped row of the same name is replaced"
-        yield RuleMistake(where, "", f"row {at + 1} needs a name", fix)
-        return
+        found.append(RuleMistake(where, "", f"row {at + 1} needs a name", fix))
+        if not isinstance(entry, dict):
+            return None, found
     known = {field.encode_name: field for field in msgspec.structs.fields(TABLES[table])}
     near = {f: get_close_matches(str(f), known, 1) for f in entry if f not in known}
     for field, meant in near.items():
         fix = f"write {meant[0]}" if meant else f"its fields are {', '.join(known)}"
-        yield RuleMistake(f"{where}.{field}", _name(entry), f"unknown field {field!r}", fix)
-    missing = {name for name, field in known.items() if field.required and name not in entry}
-    for name in sorted(missing.difference(*near.values())):
-        fix = _MISSING.get(name, f"write {name}: …")
-        yield RuleMistake(where, _name(entry), f"{name} is missing", fix)
+        found.append(RuleMistake(f"{where}.{field}", name, f"unknown field {field!r}", fix))
+    missing = {f for f, one in known.items() if one.required and f not in entry} - {"name"}
+    for field in sorted(missing.difference(*near.values())):
+        fix = _MISSING.get(field, f"write {field}: …")
+        found.append(RuleMistake(where, name, f"{field} is missing", fix))
     left = {f: v for f, v in entry.items() if f in known} | {f: _stand_in(f) for f in missing}
+    left["name"] = name or _unnamed(at)
+    stood_in = set(missing)
     for _ in known:
         try:
-            read_row(table, left, at + 1, "")
-            return
+            return read_row(table, left, at + 1, ""), found
         except SettingsError as error:
-            said = str(error).split(f"{entry['name']!s}': ", 1)[-1]
+            said = str(error).split(f"{left['name']!s}': ", 1)[-1]
         field = _field_of(said, known)
+        if field in stood_in:
+            break  # the stand-in does not suit
         fix = _wanted(field, said)
-        yield RuleMistake(f"{where}.{field}" if field else where, _name(entry), said, fix)
-        if not field or left[field] == _stand_in(field):
-            return
-        left[field] = _stand_in(field)
+        problem = said.removeprefix(f"{field}: ")
+        found.append(RuleMistake(f"{where}.{field}" if field else where, name, problem, fix))
+        if not field:
+            break
+        left[field] = _unnamed(at) if field == "name" else _stand_in(field)
+        stood_in.add(field)
+    return None, found
+
+
+def _unnamed(at: int) -> str:
+    return f"row-{at + 1}"
 
 
 def _stand_in(field: str) -> Any:
@@ -132,7 +159,9 @@ _STAND_INS: Mapping[str, Any] = {
     "provoked": False,
     **dict.fromkeys(("weight", "cap", "together", "least"), 0.0),
     **dict.fromkeys(("half_life_s", "heartbeat_s"), 1.0),
-    **dict.fromkeys(("format", "xid", "units", "resource"), ""),
+    **dict.fromkeys(("format", "xid", "units", "resource", "until"), ""),
+    "class": UNKNOWN_XID,
+    "exporter": "dcgm",
 }
 _MISSING = {
     "faulty": "say which status means a fault: `faulty: true` if True does, `faulty: false` if "
@@ -165,17 +194,6 @@ def _wanted(field: str, said: str) -> str:
     if "Expected `str`" in said:
         return "quote it, since YAML reads it as something else, as with 'true' and '79'"
     return "write true or false without quotation marks" if "Expected `bool`" in said else ""
-
-
-def _across_rows(said: str, data: Mapping[str, Any]) -> RuleMistake:
-    """What is wrong with a row in view of others, as `load_rules` says it: `TABLE, row 'NAME'`."""
-    found = re.match(r"(\w+), row '(.*?)': ", said)
-    if found is None:
-        return RuleMistake("", "", said, "")
-    table, name = found[1], found[2]
-    rows = [_name(entry) for entry in data.get(table, ())]
-    path = f"{table}[{rows.index(name)}]" if name in rows else table
-    return RuleMistake(path, name, said[found.end() :], "")
 
 
 # --- rows that are never reached, since an earlier one matches all that they match
@@ -219,10 +237,10 @@ _FIRST_WINS: Mapping[str, Mapping[str, Covers]] = {
 def _never_matched(rules: SignalRules, data: Mapping[str, Any]) -> Iterator[RuleMistake]:
     for table, entries in data.items():
         fields = _FIRST_WINS.get(table)
-        if fields is None:
+        if fields is None or not isinstance(entries, list):
             continue
         rows: Sequence[RuleRow] = tuple(getattr(rules, table).values())
-        own = {_name(entry): at for at, entry in enumerate(entries)}
+        own = {name_of(entry): at for at, entry in enumerate(entries)}
         for at, row in enumerate(rows):
             if row.name not in own:
                 continue

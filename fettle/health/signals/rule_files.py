@@ -2,7 +2,7 @@
 rules file adds rows, or replaces those of the same name.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -34,9 +34,10 @@ from fettle.health.signals.rule_rows import (
     XidClassRow,
     XidRow,
 )
-from fettle.health.signals.rule_tables import UNCLASSIFIED, UNKNOWN_XID, SignalRules
+from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import SettingsError
 
+Tables = Mapping[str, Mapping[str, RuleRow]]
 TABLES: Mapping[str, type[RuleRow]] = {
     "families": FamilyRow,
     "signals": SignalRow,
@@ -77,35 +78,44 @@ _SHIPPED = (
 def load_rules(path: str | Path | None = None, text: str | None = None) -> SignalRules:
     """The shipped rules, with the rows of an operator's file. SettingsError names file, row and
     field. `text`: what the file holds, if it was read already."""
-    tables = dict(_shipped())
     if path is not None:
         where = f"rules file {path}"
-        own: dict[str, dict[str, RuleRow]] = {table: {} for table in TABLES}
         text = _read_file(Path(path), where) if text is None else text
-        for table, row in _read_rows(text, where):
-            own[table][row.name] = row
-        _check_signals(own["signals"], tables["signals"], where)
-        tables = {table: _over(own[table], shipped) for table, shipped in tables.items()}
-    else:
-        where = "shipped rules"
-    _check_classes(tables, where)
-    _check_exporters(tables, where)
+        own = by_table(_read_rows(text, where))
+        for table, name, problem in across_rows(own):
+            raise SettingsError(f"{where}: {table}, row {name!r}: {problem}")
+        return make_rules(own)
+    return make_rules(by_table(()))
+
+
+def by_table(rows: Iterable[tuple[str, RuleRow]]) -> Tables:
+    """Rows by the table that each is for, and name."""
+    tables: dict[str, dict[str, RuleRow]] = {table: {} for table in TABLES}
+    for table, row in rows:
+        tables[table][row.name] = row
+    return tables
+
+
+def make_rules(own: Tables) -> SignalRules:
+    """The shipped rows, with these."""
+    tables = {table: _over(own[table], shipped) for table, shipped in _shipped().items()}
     conditions = tables["conditions"].values()
     tables["conditions"] = {r.name: r for r in sorted(conditions, key=_breadth)}
     return SignalRules(**cast(dict[str, Any], tables))
 
 
 @cache
-def _shipped() -> Mapping[str, dict[str, RuleRow]]:
-    tables: dict[str, dict[str, RuleRow]] = {table: {} for table in TABLES}
-    for name in _SHIPPED:
-        text = resources.files(__package__).joinpath("rules", name).read_text(encoding="utf-8")
-        for table, row in _read_rows(text, f"rules file {name}"):
-            tables[table][row.name] = row
-    return tables
+def _shipped() -> Tables:
+    files = resources.files(__package__).joinpath("rules")
+    texts = {name: files.joinpath(name).read_text(encoding="utf-8") for name in _SHIPPED}
+    found = by_table(
+        row for name, text in texts.items() for row in _read_rows(text, f"rules file {name}")
+    )
+    assert not [*_unknown_names(found)]
+    return found
 
 
-def _over(own: dict[str, RuleRow], shipped: dict[str, RuleRow]) -> dict[str, RuleRow]:
+def _over(own: Mapping[str, RuleRow], shipped: Mapping[str, RuleRow]) -> dict[str, RuleRow]:
     """Replaced rows keep their place; new rows come first."""
     new = {name: row for name, row in own.items() if name not in shipped}
     return new | {name: own.get(name, row) for name, row in shipped.items()}
@@ -151,54 +161,66 @@ def _read_rows(text: str, where: str) -> Iterator[tuple[str, RuleRow]]:
             yield table, read_row(table, entry, position, where)
 
 
+def name_of(entry: Any) -> str:
+    """The name of a row; "" if it has none. YAML reads an XID as a number."""
+    name = entry.get("name") if isinstance(entry, dict) else None
+    return str(name).strip() if isinstance(name, str | int) and not isinstance(name, bool) else ""
+
+
 def read_row(table: str, entry: Any, position: int, where: str) -> RuleRow:
     """One row of a file; raises SettingsError."""
-    if not isinstance(entry, dict) or "name" not in entry:
+    name = name_of(entry)
+    if not name:
         raise SettingsError(f"{where}: {table}, row {position}: a row needs a name")
-    name = str(entry["name"])  # YAML reads an XID as a number
     try:
-        return msgspec.convert({**entry, "name": name}, TABLES[table])
+        row = msgspec.convert({**entry, "name": name}, TABLES[table])
     except msgspec.ValidationError as error:
         problem = describe_error(error, TABLES[table])
         raise SettingsError(f"{where}: {table}, row {name!r}: {problem}") from error
+    for field in msgspec.structs.fields(TABLES[table]):
+        if field.required and getattr(row, field.name) == "" and field.name not in _MAY_BE_EMPTY:
+            problem = f"{field.encode_name}: must not be empty"
+            raise SettingsError(f"{where}: {table}, row {name!r}: {problem}")
+    return row
 
 
-def _check_signals(own: Mapping[str, RuleRow], shipped: Mapping[str, RuleRow], where: str) -> None:
-    """Fettle derives signals by name, so a signal that is not shipped would never count."""
-    for name in own:
-        if name not in shipped:
-            raise SettingsError(
-                f"{where}: signals, row {name!r}: unknown signal; "
-                f"expected one of {', '.join(shipped)}"
-            )
+_MAY_BE_EMPTY = ("value",)
+"""A label may have an empty value."""
 
 
-def _check_classes(tables: Mapping[str, Mapping[str, RuleRow]], where: str) -> None:
-    classes = tables["xid_classes"]
-    assert UNCLASSIFIED in classes
-    assert UNKNOWN_XID in classes
-    for table in ("xids", "recoveries"):
+def across_rows(own: Tables) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with rows of a file in view of others: table, name and problem."""
+    # Fettle derives signals by name, so a signal that is not shipped would never count.
+    signals = _shipped()["signals"]
+    for name in own["signals"]:
+        if name not in signals:
+            expected = ", ".join(signals)
+            yield "signals", name, f"unknown signal; expected one of {expected}"
+    yield from _unknown_names(
+        {table: _over(own[table], shipped) for table, shipped in _shipped().items()}
+    )
+
+
+def _unknown_names(tables: Tables) -> Iterator[tuple[str, str, str]]:
+    """Rows that name a row of another table which is not there, or is there too often."""
+    for table, field, others in _NAMED:
+        known = tables[others]
         for row in tables[table].values():
-            assert isinstance(row, XidRow | RecoveryRow)
-            if row.class_ not in classes:
-                raise SettingsError(
-                    f"{where}: {table}, row {row.name!r}: class: unknown class {row.class_!r}; "
-                    f"expected one of {', '.join(classes)}"
-                )
+            if (value := getattr(row, field)) not in known:
+                word = field.rstrip("_")
+                problem = f"{word}: unknown {word} {value!r}; expected one of {', '.join(known)}"
+                yield table, row.name, problem
+    for name in sorted(tables["alerts"].keys() & tables["metrics"].keys()):
+        yield "alerts", name, "a row of metrics has that name too"
 
 
-def _check_exporters(tables: Mapping[str, Mapping[str, RuleRow]], where: str) -> None:
-    exporters = tables["exporters"]
-    for table in ("metrics", "alerts"):
-        for row in tables[table].values():
-            assert isinstance(row, MetricRow | AlertRow)
-            if row.exporter not in exporters:
-                raise SettingsError(
-                    f"{where}: {table}, row {row.name!r}: exporter: unknown exporter "
-                    f"{row.exporter!r}; expected one of {', '.join(exporters)}"
-                )
-    for name in tables["alerts"].keys() & tables["metrics"].keys():
-        raise SettingsError(f"{where}: alerts, row {name!r}: a row of metrics has that name too")
+_NAMED = (
+    ("xids", "class_", "xid_classes"),
+    ("recoveries", "class_", "xid_classes"),
+    ("metrics", "exporter", "exporters"),
+    ("alerts", "exporter", "exporters"),
+)
+"""Tables of which a field names a row of another one."""
 
 
 def _type_name(value: object) -> str:

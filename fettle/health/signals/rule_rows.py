@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from fettle.health.signals import promql
+from fettle.health.signals import nvsentinel, promql_checks, xids
 from fettle.model import OWN_PREFIX, EvidenceKind, Family
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -136,7 +136,7 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
         if self.format not in ("", "nvsentinel"):
             raise ValueError(f'format must be "nvsentinel" or unset, not {self.format!r}')
         _check_foreign("type", self.type)
-        _check_pattern("xid", self.xid)
+        _check_xid(self.xid)
         _check_pattern("message", self.message)
         _check_pattern("boot", self.boot, groups=1)
         if "pci" in (groups := re.compile(self.xid).groupindex) and "xid" not in groups:
@@ -315,7 +315,7 @@ class EventRow(RuleRow, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.format not in ("", "nvsentinel"):
             raise ValueError(f'format must be "nvsentinel" or unset, not {self.format!r}')
-        _check_pattern("xid", self.xid)
+        _check_xid(self.xid)
 
     def matches(self, reason: str, component: str) -> bool:
         return fnmatchcase(reason, self.reason) and fnmatchcase(component, self.component)
@@ -485,10 +485,8 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not _RULE_NAME.fullmatch(self.name):
             raise ValueError(f"name: {self.name!r} must be letters, digits, '-', '_' and '.'")
-        if not self.query.strip():
-            raise ValueError("query: must not be empty")
         for field, query in (("query", self.query), ("until", self.until)):
-            if why := promql.complaint(query):
+            if (query or field == "query") and (why := promql_checks.complaint(query)):
                 raise ValueError(f"{field}: {why}")
         if self.kind is EvidenceKind.DECAYING:
             raise ValueError("kind: the fault of a metric stands: level, latched or unknown")
@@ -567,6 +565,15 @@ def _check_foreign(field: str, pattern: str) -> None:
         raise ValueError(
             f"{field}: names that begin with {OWN_PREFIX} are Fettle's own and never evidence, so "
             f"this row would never count; use a name in a domain of your own"
+        )
+
+
+def _check_xid(form: str) -> None:
+    _check_pattern("xid", form)
+    if form not in ("", xids.ANY_FORM, nvsentinel.ERROR_CODE) and not re.compile(form).groups:
+        raise ValueError(
+            f"xid: {form!r} has no group, so no number would be found; put the number in brackets, "
+            "as in 'Xid ([0-9]+)'"
         )
 
 

@@ -197,3 +197,12 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         except SnapshotError as error:
             said = str(error)
         assert len(said.splitlines()) <= 1
+
+
+def test_json_in_a_file_of_yaml_may_escape_characters_as_json_does() -> None:
+    """As pairs of surrogates, which are no YAML."""
+    text = rb'{"kind": "Node", "metadata": {"annotations": {"a": "party \ud83c\udf89"}}}'
+    (found,) = objects_of_yaml(text)
+    assert found.value["metadata"]["annotations"] == {"a": "party \N{PARTY POPPER}"}
+    with pytest.raises(SnapshotError, match="line 1: invalid YAML"):
+        objects_of_yaml(text[:-2])

@@ -158,3 +158,63 @@ def test_a_rules_file_is_known_by_its_tables() -> None:
     assert not is_rules_file({**rows, "replicas": 1}, certainly=True)
     assert not is_rules_file({"kind": "Pod", **rows})
     assert not is_rules_file([rows])
+
+
+def test_mistakes_of_one_row_hide_none_of_others_nor_any_across_rows() -> None:
+    text = """
+conditions:
+  - {name: "", type: A, faulty: true, family: bus, weight: 0.5, source: x}
+  - {name: c, type: "", faulty: perhaps, family: bux, wieght: 2, source: x}
+  - {name: any, type: "*", reason: R, faulty: true, family: bus, weight: 0.1, source: x}
+  - {name: one, type: Foo, reason: R, faulty: true, family: bus, weight: 0.1, source: x}
+xids:
+  - {name: 79, class: lots, family: bus, text: t, source: x}
+  - {name: 80, class: lots, family: sun, text: t, source: x}
+metrics:
+  - {name: a b, exporter: dgcm, query: "max by ($device) ()", family: bus, source: x}
+labels:
+  - {name: l, key: "a(", value: x, source: x, resource: a/b}
+signals: []
+"""
+    assert sorted((one.path, one.problem.partition(";")[0][:32]) for one in mistakes(text)) == [
+        ("conditions[0]", "row 1 needs a name"),
+        ("conditions[1].family", "Invalid enum value 'bux' - at `$"),
+        ("conditions[1].faulty", "Expected `bool`, got `str` - at "),
+        ("conditions[1].type", "must not be empty"),
+        ("conditions[1].wieght", "unknown field 'wieght'"),
+        ("labels[0].key", "'a(' is not a valid regular expr"),
+        ("metrics[0]", "exporter: unknown exporter 'dgcm"),
+        ("metrics[0].name", "'a b' must be letters, digits, '"),
+        ("metrics[0].query", "() holds nothing"),
+        ("xids[0]", "class: unknown class 'lots'"),
+        ("xids[1]", "class: unknown class 'lots'"),
+        ("xids[1].family", "Invalid enum value 'sun' - at `$"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["''", "'  '", "null", "true", "[]"])
+def test_a_row_needs_a_name_of_letters(name: str) -> None:
+    row = f"{{name: {name}, type: A, faulty: true, family: bus, weight: 0.5, source: x}}"
+    assert [one.problem for one in mistakes(f"conditions: [{row}]")] == ["row 1 needs a name"]
+
+
+def test_what_a_row_must_say_is_not_empty() -> None:
+    for table, row in {
+        "conditions": "type: '', faulty: true, family: bus, weight: 0.5, source: x",
+        "alerts": "alert: '', exporter: dcgm, family: bus, weight: 0.5, source: x",
+        "refusals": "message: '', provoked: true, source: x",
+        "events": "reason: '', family: bus, weight: 0.5, source: x",
+        "attributes": "driver: d, attribute: '', value: x, family: bus, weight: 0.5, source: x",
+    }.items():
+        (found,) = mistakes(f"{table}: [{{name: a, {row}}}]")
+        assert found.problem == "must not be empty"
+    empty = "labels: [{name: a, key: k, value: '', source: x}]"
+    assert mistakes(empty) == []
+
+
+def test_an_xid_that_is_found_by_a_regular_expression_is_its_group() -> None:
+    (found,) = mistakes(condition(xid="Xid [0-9]+"))
+    assert found.path == "conditions[0].xid"
+    assert "put the number in brackets, as in 'Xid ([0-9]+)'" in found.problem
+    for form in ("Xid ([0-9]+)", "any", "ErrorCode", ""):
+        assert mistakes(condition(xid=form)) == []
