@@ -91,6 +91,7 @@ class Filter:
             self._recorder.again(kept.decision)
             return kept.body
         args = wire.decode_args(body)
+        self._answers.asked(args.pod)
         demand = self._answers.demand_now(args.pod)
         if demand is None:
             self._metrics.decided("filter", "echoed")

@@ -223,6 +223,12 @@ class Pod(Wire, frozen=True, kw_only=True):
         return tuple(gate.name for gate in gates)
 
     @property
+    def pod_group(self) -> str:
+        """The PodGroup that it is placed with, `namespace/name`; "" if none."""
+        group = self.spec.scheduling_group if self.spec is not None else None
+        return f"{self.metadata.namespace}/{group.pod_group_name}" if group is not None else ""
+
+    @property
     def nominated_node(self) -> str:
         """The node on which the scheduler preempts pods for it; "" if none."""
         return (self.status.nominated_node_name if self.status is not None else None) or ""

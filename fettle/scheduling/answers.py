@@ -156,6 +156,10 @@ class Answers:
         in_flight = self._in_flight.count(demand, pod, self.view, self._clock())
         return msgspec.structs.replace(demand, in_flight=in_flight) if in_flight else demand
 
+    def asked(self, pod: core.Pod) -> None:
+        """Note that the scheduler begins to place the pod."""
+        self._in_flight.asked(pod)
+
     def on_answered(self, callback: Callable[[Demand, core.Pod], None]) -> None:
         """Call back for each pod that is answered with suitable nodes."""
         self._on_answered.append(callback)

@@ -3,6 +3,10 @@
 In a burst, the scheduler asks about the next pod before the allocation of the last one is visible,
 so predictions from the view alone would be stale. This module knows how many pods with the same
 needs are in flight, but not where they went. Verdicts count them. Pure; the clock is an argument.
+
+The pods of a PodGroup are placed together or not at all, and Kubernetes 1.37 asks about each of
+them in a row, for each placement that it tries. What came to nothing is not in flight (decision
+0063).
 """
 
 from collections import Counter, OrderedDict, defaultdict
@@ -10,8 +14,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
+from cachetools import LRUCache
 
 from fettle.api import core
+from fettle.api.meta import Condition
 from fettle.cluster import View
 from fettle.dra import Claim, Request, claim_name, entries_with_claims, in_order
 from fettle.scheduling.demand import Demand
@@ -20,6 +26,7 @@ SECONDS = 1.0
 """How long a pod counts as in flight; an allocation is visible after 0.35 s at the latest."""
 STEPS = (0, 1, 2, 4, 8)
 """Counts are rounded up to one of these, at most the last."""
+MOST_GROUPS = 1000
 
 _Needs = frozenset[tuple[Claim, int]]
 """Claims without names, each with its count."""
@@ -38,14 +45,29 @@ class InFlight:
 
     def __init__(self) -> None:
         self._by_needs: dict[_Needs, OrderedDict[str, _Answered]] = defaultdict(OrderedDict)
+        self._cycles: LRUCache[str, dict[str, _Needs]] = LRUCache(MOST_GROUPS)
+        """The pods that each PodGroup was last answered, in their order, and what they need."""
+
+    def asked(self, pod: core.Pod) -> None:
+        """The scheduler begins to place a pod. If its PodGroup was answered it before, that came to
+        nothing, and so did what the group was answered since."""
+        if not (group := pod.pod_group) or (cycle := self._cycles.get(group)) is None:
+            return
+        key = pod.metadata.key
+        while key in cycle:
+            later, needs = cycle.popitem()
+            self._by_needs[needs].pop(later, None)
 
     def note(self, demand: Demand, pod: core.Pod, now: float) -> None:
         """Note that the pod was answered, so it may be placed any moment."""
         if not demand.allocates:
             return
-        pods = self._by_needs[_needs(demand)]
-        pods[pod.metadata.key] = _Answered(now, pod, _claims(demand, pod))
-        pods.move_to_end(pod.metadata.key)
+        needs, key = _needs(demand), pod.metadata.key
+        pods = self._by_needs[needs]
+        pods[key] = _Answered(now, pod, _claims(demand, pod))
+        pods.move_to_end(key)
+        if group := pod.pod_group:
+            self._cycles.setdefault(group, {})[key] = needs
         if len(self._by_needs) > 1000:
             self._forget(now)
 
@@ -64,15 +86,15 @@ class InFlight:
             pods.popitem(last=False)
         own = _claims(demand, pod)
         waiting: set[_Claims] = set()
-        placed: list[str] = []
+        settled: list[str] = []
         for key, other in reversed(pods.items()):
-            if _visible(other.pod, view):
-                placed.append(key)
+            if _settled(other.pod, view):
+                settled.append(key)
             elif not other.claims <= own:
                 waiting.add(other.claims)
             if len(waiting) >= STEPS[-1]:
                 break
-        for key in placed:
+        for key in settled:
             del pods[key]
         return next(step for step in STEPS if step >= len(waiting))
 
@@ -128,15 +150,24 @@ def _claims(demand: Demand, pod: core.Pod) -> _Claims:
     return frozenset(names)
 
 
-def _visible(pod: core.Pod, view: View) -> bool:
-    """Whether the view shows the pod bound, or its claims allocated."""
+def _settled(pod: core.Pod, view: View) -> bool:
+    """Whether the view shows the pod bound, its claims allocated, or that it was not placed since
+    the scheduler asked about it."""
     known = view.pods.get(pod.metadata.key)
     if known is None:
         return False
     if known.node_name:
+        return True
+    if (failed := _not_scheduled(known)) is not None and failed != _not_scheduled(pod):
         return True
     names = [claim_name(known, entry) for entry in entries_with_claims(known)]
     claims = [view.claims.get(f"{pod.metadata.namespace}/{name}") for name in names]
     return bool(claims) and all(
         claim is not None and claim.allocation is not None for claim in claims
     )
+
+
+def _not_scheduled(pod: core.Pod) -> Condition | None:
+    """The condition by which the scheduler says that it could not place the pod."""
+    conditions = (pod.status.conditions if pod.status is not None else None) or ()
+    return next((c for c in conditions if c.type == "PodScheduled" and c.status == "False"), None)

@@ -93,6 +93,55 @@ def test_a_pod_whose_claim_is_not_created_yet_is_in_flight() -> None:
     assert number(noted("a"), view) == 1
 
 
+def member(name: str, group: str = "gang", refused_at: str = "") -> core.Pod:
+    """A pod of a PodGroup, that the scheduler could not place at that time."""
+    raw = {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"resourceClaims": (TEMPLATE,), "schedulingGroup": {"podGroupName": group}},
+    }
+    if refused_at:
+        condition = {"type": "PodScheduled", "status": "False", "lastTransitionTime": refused_at}
+        raw["status"] = {"conditions": [condition]}
+    return b.pod(raw)
+
+
+def ask(in_flight: InFlight, pod: core.Pod, at: float = 0.0) -> int:
+    """As filter does: how many others are in flight when the scheduler asks about a pod."""
+    in_flight.asked(pod)
+    others = in_flight.count(DEMAND, pod, b.view(), at)
+    in_flight.note(DEMAND, pod, at)
+    in_flight.count(DEMAND, pod, b.view(), at)  # as prioritize does, which ends nothing
+    return others
+
+
+def test_the_pods_of_a_pod_group_count_for_each_other_in_each_placement_that_is_tried() -> None:
+    in_flight = InFlight()
+    for _ in range(3):  # placements, or cycles that came to nothing
+        assert [ask(in_flight, member(name)) for name in "abc"] == [0, 1, 2]
+    assert number(in_flight) == 4
+
+
+def test_when_a_pod_group_is_tried_anew_only_its_own_earlier_answers_end() -> None:
+    in_flight = noted("alone")
+    for name in "xyz":
+        ask(in_flight, member(name, "other"))
+    assert [ask(in_flight, member(name)) for name in "abc"] == [4, 8, 8]
+    assert ask(in_flight, member("a")) == 4
+    assert ask(in_flight, member("new")) == 8
+
+
+def test_a_pod_that_the_scheduler_could_not_place_after_the_answer_is_not_in_flight() -> None:
+    first, later = "2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z"
+    view = b.view(pods={"default/a": member("a", refused_at=later)})
+    for before in (member("a"), member("a", refused_at=first)):
+        in_flight = InFlight()
+        in_flight.note(DEMAND, before, 0.0)
+        assert number(in_flight, view) == 0
+    in_flight = InFlight()
+    in_flight.note(DEMAND, member("a", refused_at=later), 0.0)  # it is tried again
+    assert number(in_flight, view) == 1
+
+
 def test_pods_with_other_needs_do_not_count() -> None:
     other = Demand(BUILT_IN["training"], claims=(Claim("nic"),))
     assert number(noted("a"), demand=other) == 0
