@@ -23,7 +23,7 @@ from fettle.config import ExtenderSettings
 from fettle.model import BadInput
 from fettle.observing import ExtenderMetrics
 from fettle.records import Recorder
-from fettle.scheduling import Answers, OwnerRefusals
+from fettle.scheduling import Answers, Leanings, OwnerRefusals
 
 _LOG = structlog.get_logger(__name__)
 
@@ -41,12 +41,13 @@ def make_connections(
     recent: RecentPods,
     recorder: Recorder,
     refusals: OwnerRefusals,
+    leanings: Leanings,
 ) -> SchedulerConnections:
     """POST /filter, /prioritize and /preempt; a protocol factory for a listener.
 
     `not_ready` says why Fettle is not ready; "" if it is. `freshness` is that of the views that the
     answers come from. What the calls show goes into `misconfiguration`, `recent` and `refusals`,
-    and what is decided into `recorder`.
+    and what is decided into `recorder`. `leanings` say what the scores of single pods differ by.
     """
     replies = Replies(settings.replies, lambda: answers.version)
     next_prioritize = NextPrioritize(answers, replies)
@@ -62,9 +63,10 @@ def make_connections(
         recent,
         recorder,
         refusals,
+        leanings,
     )
     prioritize = Prioritize(
-        answers, metrics, not_ready, replies, next_prioritize, recorder, refusals
+        answers, metrics, not_ready, replies, next_prioritize, recorder, leanings
     )
     verbs: dict[str, Verb] = {
         "filter": filter_.answer,

@@ -39,9 +39,12 @@ from fettle.observing import ReadyMetrics
 from fettle.pacing import pause, run_within
 from fettle.records import Decision, Recorder, make_report, seconds_of
 from fettle.scheduling import (
+    NEUTRAL,
     Answers,
     AtRisk,
     FinishedPods,
+    FormerNodes,
+    Leanings,
     OwnerRefusals,
     PlacedPod,
     Preemption,
@@ -72,8 +75,8 @@ class Browse:
     `recent` are pods that the extender was asked about. `extra_problems` are what keeps other parts
     of the process from being ready, and `notes` what else `/readyz?verbose` shows. `schedulers` are
     the names of those that ask. `at_risk` knows where pods are, `finished` those that have ended,
-    `recorder` what was decided, `refusals` which nodes a pod's owner avoids, `foresight` when
-    something is Healthy again.
+    `recorder` what was decided, `refusals` which nodes a pod's owner avoids, `leanings` what
+    a pod's scores differ by, `foresight` when something is Healthy again.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Browse:
         finished: FinishedPods | None = None,
         recorder: Recorder | None = None,
         refusals: OwnerRefusals | None = None,
+        leanings: Leanings | None = None,
         foresight: Foresight | None = None,
         device_taints: DeviceTaintSettings | None = None,
     ) -> None:
@@ -104,6 +108,7 @@ class Browse:
         self._finished = finished or FinishedPods(answers.publisher)
         self._recorder = recorder
         self._refusals = refusals or OwnerRefusals()
+        self._leanings = leanings or Leanings(answers, self._refusals, FormerNodes())
         self._foresight = foresight
         self._device_taints = device_taints or DeviceTaintSettings()
         ReadyMetrics(registry, lambda: not self._problems(time.monotonic()))
@@ -164,9 +169,12 @@ class Browse:
         finished = None if key in view.pods else self._finished.get(key)
         placed = await self._at_risk.placed([pod] if key in view.pods else [])
         avoided = self._refusals.nodes_for(pod)
+        leaning = self._leanings.of(pod, demand) if demand is not None else NEUTRAL
         explained = await run_within(
             None,
-            lambda: explain_pod(key, resolved, demand, verdicts, view, notes, finished, avoided),
+            lambda: explain_pod(
+                key, resolved, demand, verdicts, view, notes, finished, avoided, leaning
+            ),
         )
         return _json(
             {

@@ -22,7 +22,7 @@ from fettle.api import extender as wire
 from fettle.model import Mode
 from fettle.observing import ExtenderMetrics
 from fettle.records import Recorder
-from fettle.scheduling import Answers, Demand, Narrowed, OwnerRefusals, Table
+from fettle.scheduling import Answers, Demand, Leanings, Narrowed, OwnerRefusals, Table
 
 _LOG = structlog.get_logger(__name__)
 
@@ -63,6 +63,7 @@ class Filter:
         recent: RecentPods,
         recorder: Recorder,
         refusals: OwnerRefusals,
+        leanings: Leanings,
     ) -> None:
         self._answers = answers
         self._metrics = metrics
@@ -74,6 +75,7 @@ class Filter:
         self._recent = recent
         self._recorder = recorder
         self._refusals = refusals
+        self._leanings = leanings
         self._kept = KeptReplies()
         self._names = NameMemory()
         self._warned_of_nodes = False
@@ -137,10 +139,9 @@ class Filter:
             names = [name for name, _ in args.nodes or ()]
         self._refusals.answered(args.pod)
         avoided = self._refusals.nodes_for(args.pod)
-        scores_alike = not self._refusals.shares_for(args.pod)
-        if demand.mode is Mode.STEER and args.node_names is not None and scores_alike:
-            uid = args.pod.metadata.uid
-            self._next_prioritize.prepare(demand, body, names, edition, uid)
+        if demand.mode is Mode.STEER and args.node_names is not None:
+            uid, leaning = args.pod.metadata.uid, self._leanings.of(args.pod, demand)
+            self._next_prioritize.prepare(demand, body, names, edition, uid, leaning)
         self._recorder.judged(args.pod, demand, names, avoided)
 
     def _afterwards(self, done: Filtered) -> None:
@@ -161,8 +162,8 @@ class Filter:
         self._answers.answered(done.demand, done.pod)
         self._refusals.answered(done.pod)
         uid, passed = done.pod.metadata.uid, done.narrowed.passed
-        if not self._refusals.shares_for(done.pod):
-            self._next_prioritize.prepare(done.demand, done.body, passed, done.edition, uid)
+        leaning = self._leanings.of(done.pod, done.demand)
+        self._next_prioritize.prepare(done.demand, done.body, passed, done.edition, uid, leaning)
         self._recorder.filtered_before_prioritize(done.pod, done.table, done.narrowed)
 
     async def _filter_later(self, pod: core.Pod, demand: Demand, names: list[str]) -> bytes:

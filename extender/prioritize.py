@@ -1,7 +1,7 @@
 """prioritize: the score of each node for a pod."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from extender.http.replies import Replies
@@ -11,7 +11,7 @@ from fettle.api import extender as wire
 from fettle.model import Mode
 from fettle.observing import ExtenderMetrics
 from fettle.records import Recorder
-from fettle.scheduling import Answers, Demand, OwnerRefusals, Table
+from fettle.scheduling import Answers, Demand, Leaning, Leanings, Table
 
 
 class Prioritize:
@@ -25,7 +25,7 @@ class Prioritize:
         replies: Replies,
         next_prioritize: NextPrioritize,
         recorder: Recorder,
-        refusals: OwnerRefusals,
+        leanings: Leanings,
     ) -> None:
         self._answers = answers
         self._metrics = metrics
@@ -33,7 +33,7 @@ class Prioritize:
         self._replies = replies
         self._next = next_prioritize
         self._recorder = recorder
-        self._refusals = refusals
+        self._leanings = leanings
 
     def answer(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady.
@@ -56,19 +56,17 @@ class Prioritize:
         raise_unless_ready(self._problem(), "prioritize", self._metrics)
         table = self._answers.at_once(demand, names)
         asyncio.get_running_loop().call_soon(self._recorder.prioritized, args.pod, demand, names)
-        shares = self._refusals.shares_for(args.pod)
+        leaning = self._leanings.of(args.pod, demand)
         if table is None:
-            return self._score_later(demand, names, shares)
-        return self._scored(table, names, shares)
+            return self._score_later(demand, names, leaning)
+        return self._scored(table, names, leaning)
 
-    async def _score_later(
-        self, demand: Demand, names: list[str], shares: Mapping[str, float]
-    ) -> bytes:
+    async def _score_later(self, demand: Demand, names: list[str], leaning: Leaning) -> bytes:
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_WITHIN_S + self._answers.wait_s):
                 await self._answers.judged(demand, names)
-        return self._scored(self._answers.table(demand), names, shares)
+        return self._scored(self._answers.table(demand), names, leaning)
 
-    def _scored(self, table: Table, names: list[str], shares: Mapping[str, float]) -> bytes:
+    def _scored(self, table: Table, names: list[str], leaning: Leaning) -> bytes:
         self._metrics.decided("prioritize", "passed")
-        return self._replies.scores(table, names, shares)
+        return self._replies.scores(table, names, leaning)

@@ -6,13 +6,13 @@ cycle, so `compact` bodies leave out of long lists what it reads the same withou
 while some node is left (decision 0024), and scores that most nodes have (decision 0023).
 """
 
-from collections.abc import Callable, Collection, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Collection
+from functools import lru_cache, partial
 from typing import Literal
 
 from fettle.api import extender as wire
 from fettle.dra import parse_git_version
-from fettle.scheduling import Narrowed, Table
+from fettle.scheduling import NEUTRAL, Leaning, Narrowed, Table
 
 SHORT = 100
 """Lists up to this length are always full: they cost next to nothing, and people read them."""
@@ -45,24 +45,23 @@ class Replies:
         short = len(narrowed.names) <= SHORT or not narrowed.passed
         return narrowed.refused if short or not self.compact else ()
 
-    def scores(
-        self, table: Table, names: list[str], shares: Mapping[str, float] | None = None
-    ) -> bytes:
-        """HostPriorityList, in the order of the names. Nodes in `shares` keep that share of their
-        score, unless all would lose all."""
-        if shares and any(shares.get(name, 1.0) for name in names):
-            return wire.prioritize_reply(
-                wire.host_priority(name, round(shares.get(name, 1.0) * table.score_of(name)))
-                for name in names
-            )
+    def scores(self, table: Table, names: list[str], leaning: Leaning = NEUTRAL) -> bytes:
+        """HostPriorityList, in the order of the names but for those that `leaning` names."""
+        leaning = leaning.among(names)
+        score = partial(leaning.score, table) if leaning else table.score_of
         if len(names) > SHORT and self.compact:
             usual = table.usual_score
             unusual = table.scored_otherwise(names, usual)
+            if leaning.named:
+                unusual += leaning.named.intersection(names).difference(unusual)
             # Only differences between hosts count, and a host that is missing counts as 0.
             if len(unusual) <= len(names) // 2:
+                base = leaning.usual(usual)
                 return wire.prioritize_reply(
-                    wire.host_priority(name, table.score_of(name) - usual) for name in unusual
+                    wire.host_priority(name, score(name) - base) for name in unusual
                 )
+        if leaning:
+            return wire.prioritize_reply(wire.host_priority(name, score(name)) for name in names)
         return wire.prioritize_reply(table.scores_as(names, wire.host_priority))
 
     def zero_scores(self, names: Collection[str]) -> bytes:

@@ -11,7 +11,7 @@ from cachetools import LRUCache
 from extender.http.replies import Replies
 from fettle.api import extender as wire
 from fettle.records import Decision
-from fettle.scheduling import Answers, Demand, Narrowed
+from fettle.scheduling import Answers, Demand, Leaning, Narrowed
 
 MAX_BYTES = 64 * 2**20
 HEAD_BYTES = 512
@@ -91,6 +91,7 @@ class NextPrioritize:
         names: list[str],
         edition: Edition,
         uid: str,
+        leaning: Leaning,
     ) -> None:
         """After a filter `request` that let these names pass, by answers of this edition."""
         if self._unasked >= UNASKED or edition != self._answers.edition:
@@ -98,7 +99,7 @@ class NextPrioritize:
         self._unasked += 1
         asked = wire.with_names(request, names)
         if asked is not None and (table := self._answers.at_once(demand, names)) is not None:
-            body = self._replies.scores(table, names)
+            body = self._replies.scores(table, names, leaning)
             self._prepared = PreparedReply(asked, edition, body, uid)
 
     def forget(self) -> None:

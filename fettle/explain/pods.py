@@ -21,9 +21,11 @@ from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling import (
     EXTENDED_RESOURCES,
+    NEUTRAL,
     Choice,
     Demand,
     FinishedPod,
+    Leaning,
     Verdict,
     avoiding,
     count_taken,
@@ -146,12 +148,14 @@ def explain_pod(
     notes: Sequence[Reason] = (),
     finished: FinishedPod | None = None,
     avoided: Mapping[str, Reason] | None = None,
+    leaning: Leaning = NEUTRAL,
 ) -> dict[str, Any]:
     """A pod's policy and its origin, its demand, and each node's answer.
 
     A node's answer is its verdict, its own health, and the noteworthy units that the pod may get.
     `notes` are further notes about the pod as a whole, and come first. `finished` is what is known
-    if it has ended; `avoided` are nodes that its owner's pods avoid.
+    if it has ended; `avoided` are nodes that its owner's pods avoid, and its scores differ by
+    `leaning`.
     """
     placement = resolved.policy.placement
     resources = [units.resource for units in demand.units] if demand is not None else []
@@ -168,7 +172,7 @@ def explain_pod(
                 answer = msgspec.structs.replace(answer, notes=(*held, *answer.notes))
             answers[name] = _completed(answer, why, node)
         pause()
-    answers = avoiding(answers, avoided or {})
+    answers = leaning.explained(avoiding(answers, avoided or {}))
     nodes: dict[str, Any] = {}
     for name, answer in answers.items():
         node = view.nodes[name]
@@ -192,6 +196,8 @@ def explain_pod(
             "maxRisk": placement.max_risk,
             "patience": placement.patience,
             "gangPatience": placement.gang_patience,
+            "gangDegraded": placement.gang_degraded,
+            "previousNode": str(placement.previous_node),
             "warnings": list(resolved.warnings),
         },
         "ask": plain_demand(demand) if demand is not None else None,

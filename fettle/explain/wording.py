@@ -144,6 +144,31 @@ def _avoided(reason: reasons.KubeletRefusedWorkload | reasons.PodsDoNotStart) ->
 
 
 @text.register
+def _(reason: reasons.RanHere) -> str:
+    return f"preferred: {reason.pod} ran here, which this pod comes back for"
+
+
+@text.register
+def _(reason: reasons.FailedHere) -> str:
+    at = f"{datetime.fromtimestamp(reason.at, UTC):%H:%M}"
+    return f"avoided: {reason.pod}, which this pod comes back for, failed here at {at} UTC"
+
+
+@text.register
+def _(reason: reasons.SlowsGang) -> str:
+    return f"avoided: it would be the slowest of its gang here; so far that is {_slowest(reason)}"
+
+
+@text.register
+def _(reason: reasons.GangIsSlow) -> str:
+    return f"its gang gains little from so good a node: it waits for {_slowest(reason)}"
+
+
+def _slowest(reason: reasons.SlowsGang | reasons.GangIsSlow) -> str:
+    return f"{reason.pod} on {reason.node} with a score of {reason.score:.2g}"
+
+
+@text.register
 def _(_reason: reasons.NodeUnknown) -> str:
     return "node is Unknown"
 

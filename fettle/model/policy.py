@@ -45,6 +45,19 @@ class Unknown(StrEnum):
     REFUSE = "Refuse"
 
 
+class GangDegraded(StrEnum):
+    """What else holds of Degraded devices for a pod of a gang."""
+
+    REFUSE = "Refuse"
+
+
+class PreviousNode(StrEnum):
+    """What a pod that comes back makes of the node where it ran before."""
+
+    ALLOW = "Allow"
+    PREFER = "Prefer"
+
+
 class Aggregate(StrEnum):
     """What several devices together are worth: the lowest score, or the mean."""
 
@@ -122,6 +135,10 @@ class Placement(Section, frozen=True, kw_only=True):
     same for a pod of a gang (None: as `patience`). After that it takes Degraded ones, whatever
     their score, and a risk of `LATE_RISK`, where nothing better is left. None: it waits without
     end. Both are durations such as `90s`, `30m` or `1h30m`.
+
+    `gang_degraded` (None: as `degraded`): Degraded devices are refused to a pod of a gang as long
+    as no other member is on one. `previous_node`: whether a pod that comes back prefers the node
+    where it ran, and avoids the one where it failed.
     """
 
     min_score: float = 0.3
@@ -132,20 +149,31 @@ class Placement(Section, frozen=True, kw_only=True):
     max_risk: float = 1.0
     patience: str | None = None
     gang_patience: str | None = None
+    gang_degraded: GangDegraded | None = None
+    previous_node: PreviousNode = PreviousNode.ALLOW
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_score <= 1:
             raise ValueError(f"minScore must be between 0 and 1, not {self.min_score}")
         if not 0 <= self.max_risk <= 1:
             raise ValueError(f"maxRisk must be between 0 and 1, not {self.max_risk}")
+        if self.gang_degraded is not None and self.degraded is Degraded.PREFER:
+            raise ValueError("gangDegraded: Refuse contradicts degraded: Prefer")
         for field, value in (("patience", self.patience), ("gangPatience", self.gang_patience)):
             if value is not None:
                 field_checks.seconds(field, value)
-                if self.degraded is not Degraded.REFUSE and self.max_risk == 1:
+                if not self._refuses_some:
                     raise ValueError(
-                        f"{field} needs degraded: Refuse, not {self.degraded}, or a maxRisk below "
-                        "1: a pod that may have Degraded devices at any risk waits for no others"
+                        f"{field} needs degraded: Refuse, not {self.degraded}, or gangDegraded: "
+                        "Refuse, or a maxRisk below 1: a pod that may have Degraded devices at "
+                        "any risk waits for no others"
                     )
+
+    @property
+    def _refuses_some(self) -> bool:
+        """Whether it refuses anything that it would take after enough patience."""
+        refuses = self.degraded is Degraded.REFUSE or self.gang_degraded is not None
+        return refuses or self.max_risk < 1
 
     @property
     def ends(self) -> bool:
@@ -159,6 +187,18 @@ class Placement(Section, frozen=True, kw_only=True):
             given = self.gang_patience
         return None if given is None else field_checks.seconds("patience", given)
 
+    def in_gang(self, *, others_sound: bool) -> "Placement":
+        """What is acceptable for a pod of a gang: its slowest device is everybody's speed.
+
+        `others_sound`: no other member is on a Degraded device.
+        """
+        refuses = others_sound and self.gang_degraded is not None
+        return msgspec.structs.replace(
+            self,
+            aggregate=Aggregate.MIN,
+            degraded=Degraded.REFUSE if refuses else self.degraded,
+        )
+
     def after_patience(self) -> "Placement":
         """What is acceptable after so long a wait: Degraded devices too, never Unhealthy ones, and
         a higher risk of those."""
@@ -169,6 +209,7 @@ class Placement(Section, frozen=True, kw_only=True):
             max_risk=max(self.max_risk, LATE_RISK),
             patience=None,
             gang_patience=None,
+            gang_degraded=None,
         )
 
 
@@ -316,6 +357,7 @@ TRAINING = Policy(
         max_risk=0.1,
         patience="2h",
         gang_patience="4h",
+        previous_node=PreviousNode.PREFER,
     ),
     tolerations=Tolerations(not_ready_seconds=60, unreachable_seconds=60),
     failure=Failure(ignore_disruptions=True, on_device_failure=OnDeviceFailure.MARK),
@@ -328,6 +370,7 @@ INFERENCE = Policy(
         aggregate=Aggregate.MEAN,
         max_risk=0.25,
         patience="30m",
+        previous_node=PreviousNode.PREFER,
     ),
     tolerations=Tolerations(not_ready_seconds=30, unreachable_seconds=30),
 )

@@ -84,6 +84,37 @@ class PodsDoNotStart(Reason, frozen=True, gc=False):
     until: float
 
 
+class RanHere(Reason, frozen=True, gc=False):
+    """The pod that this one comes back for ran on the node: `pod` (`namespace/name`)."""
+
+    pod: str
+
+
+class FailedHere(Reason, frozen=True, gc=False):
+    """The pod that this one comes back for failed on the node, `at` that time, in Unix seconds."""
+
+    pod: str
+    at: float
+
+
+class SlowsGang(Reason, frozen=True, gc=False):
+    """The pod would be the slowest of its gang here: the slowest that is placed is `pod` on `node`,
+    whose worst device has this score, 0 to 1."""
+
+    pod: str
+    node: str
+    score: float
+
+
+class GangIsSlow(Reason, frozen=True, gc=False):
+    """The gang gains little from so good a node, since `pod` on `node` is slower: its worst device
+    has this score, 0 to 1."""
+
+    pod: str
+    node: str
+    score: float
+
+
 class DeviceRefusal(Reason, frozen=True, gc=False):
     """A device that a claim holds (`allocated`) or would get is not acceptable.
 

@@ -16,6 +16,7 @@ from fettle.scheduling.demand import (
     resolve_policy,
 )
 from fettle.scheduling.finished import FinishedPod, FinishedPods
+from fettle.scheduling.former_nodes import FormerNodes
 from fettle.scheduling.judge.acceptance import Cause
 from fettle.scheduling.judge.claims import is_usable
 from fettle.scheduling.judge.parts import Choice
@@ -29,6 +30,7 @@ from fettle.scheduling.judge.units import (
     nodes_lacking_units,
 )
 from fettle.scheduling.judge.verdicts import Verdict
+from fettle.scheduling.leanings import NEUTRAL, Leaning, Leanings
 from fettle.scheduling.owner_refusals import OwnerRefusals, avoiding
 from fettle.scheduling.predictions import Predictions
 from fettle.scheduling.preemption import Preemption, preemptible_pods
@@ -46,6 +48,7 @@ from fettle.scheduling.waits import bound_at
 
 __all__ = [
     "EXTENDED_RESOURCES",
+    "NEUTRAL",
     "Alarm",
     "Answers",
     "AtRisk",
@@ -56,6 +59,9 @@ __all__ = [
     "Engines",
     "FinishedPod",
     "FinishedPods",
+    "FormerNodes",
+    "Leaning",
+    "Leanings",
     "Narrowed",
     "OwnerRefusals",
     "PlacedPod",

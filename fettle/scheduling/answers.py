@@ -21,10 +21,11 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, Publisher, View
 from fettle.config import Settings
 from fettle.dra import Binding, describe_allocator, profile_of_version
-from fettle.model import Mode, Placement, Policy, reasons
+from fettle.model import Mode, Placement, Policy, State, reasons
 from fettle.pacing import SLICE_S, Superseded, pause, run_within, within, working_s
 from fettle.scheduling.breaker import Alarm, Breaker, Breakers
 from fettle.scheduling.demand import Demand, DemandCache, demand_of, resolve_policy
+from fettle.scheduling.gangs import Gangs
 from fettle.scheduling.in_flight import STEPS, InFlight
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.requirements import Engines, Requirements
@@ -69,11 +70,15 @@ class Answers:
         self._engine = engine
         self._engines = Engines(engine)
         self._settings = settings
+        self.sound = settings.health.degraded_below
+        """The value from which a node is sound."""
         self._clock = clock
         self._now = now
         self._working_s = working_s
         self._demands = DemandCache(self._demand_of)
-        self.waits = PodWaits(now)
+        self.gangs = Gangs()
+        """Which pods run together; it follows the views by itself."""
+        self.waits = PodWaits(now, self.gangs)
         """How long pods have waited."""
         self._in_flight = InFlight()
         self._on_answered: list[Callable[[Demand, core.Pod], None]] = []
@@ -108,19 +113,30 @@ class Answers:
 
     def demand(self, pod: core.Pod) -> Demand | None:
         """The pod's demand in the newest view; None if it needs no devices."""
-        return self._by_its_wait(self._demands.of(pod, self.view), pod)
+        return self._of_this_pod(self._demands.of(pod, self.view), pod)
 
     def _demand_of(self, pod: core.Pod) -> Demand | None:
         return self._whatever_its_wait(self.view, pod)
 
     def demand_in(self, view: View, pod: core.Pod) -> Demand | None:
         """The pod's demand in a view that need not be the newest one."""
-        return self._by_its_wait(self._whatever_its_wait(view, pod), pod)
+        return self._of_this_pod(self._whatever_its_wait(view, pod), pod)
 
-    def _by_its_wait(self, demand: Demand | None, pod: core.Pod) -> Demand | None:
-        if demand is None or not self.waits.is_over(pod, demand.policy.placement):
-            return demand
-        return _with_patience_over(demand)
+    def _of_this_pod(self, demand: Demand | None, pod: core.Pod) -> Demand | None:
+        """By its gang, and by its wait."""
+        if demand is None:
+            return None
+        placement = demand.policy.placement
+        if self.gangs.is_member(pod):
+            demand = _in_gang(demand, self._others_are_sound(pod, placement))
+        return _with_patience_over(demand) if self.waits.is_over(pod, placement) else demand
+
+    def _others_are_sound(self, pod: core.Pod, placement: Placement) -> bool:
+        """Whether no other member of its gang is on a Degraded device, where that matters."""
+        if placement.gang_degraded is None:
+            return False
+        slowest = self.gangs.slowest(pod, self.view)
+        return slowest is None or slowest.health.state not in (State.DEGRADED, State.UNHEALTHY)
 
     def patience(self, pod: core.Pod) -> reasons.PatienceLasts | reasons.PatienceOver | None:
         """Until when the pod waits for what its policy accepts; None if without end, if it need not
@@ -131,7 +147,7 @@ class Answers:
             return None
         if self.waits.is_over(pod, placement):
             return reasons.PatienceOver(ends)
-        return reasons.PatienceLasts(ends, self.waits.in_gang(pod))
+        return reasons.PatienceLasts(ends, self.gangs.is_member(pod))
 
     def refused_until(self, demand: Demand, pod: core.Pod) -> float:
         """Until when the same view refuses the pod the same nodes, in Unix seconds: while its
@@ -454,3 +470,10 @@ class Answers:
 @lru_cache(maxsize=1024)
 def _with_patience_over(demand: Demand) -> Demand:
     return msgspec.structs.replace(demand, patience_over=True)
+
+
+@lru_cache(maxsize=1024)
+def _in_gang(demand: Demand, others_sound: bool) -> Demand:
+    placement = demand.policy.placement.in_gang(others_sound=others_sound)
+    policy = msgspec.structs.replace(demand.policy, placement=placement)
+    return msgspec.structs.replace(demand, policy=policy)

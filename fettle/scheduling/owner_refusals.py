@@ -88,10 +88,12 @@ class OwnerRefusals:
         """What each such node keeps of its score: nothing as long as it is avoided, then more and
         more. Nodes that are not listed keep all."""
         _, nodes = self._about(pod)
-        if not nodes:
-            return _ALL
+        return self.shares_since({n: last.at for n, last in nodes.items()}) if nodes else _ALL
+
+    def shares_since(self, failed: Mapping[str, float]) -> Mapping[str, float]:
+        """The same for nodes that failed the pod at these times."""
         now = self._clock()
-        lost = {name: 2 ** ((last.at - now) / KEEP_S) for name, last in nodes.items()}
+        lost = {name: 2 ** ((at - now) / KEEP_S) for name, at in failed.items()}
         return {
             name: 0.0 if share > 0.5 else 1.0 - share
             for name, share in lost.items()

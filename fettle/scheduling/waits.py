@@ -1,13 +1,11 @@
 """How long pods have waited for devices, and when their policy's patience ends.
 
 A pod waits from its creation, or since its scheduling gates are gone, until it is bound. No object
-says when gates were removed, so a process that did not see it counts from the creation. Which pods
-run together is known by their group, or by the controller that made them. Pure; the clock is an
-argument.
+says when gates were removed, so a process that did not see it counts from the creation. Pure; the
+clock is an argument.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable
 from functools import lru_cache, partial
 from math import inf
@@ -19,21 +17,12 @@ from fettle.api.meta import unix_s
 from fettle.cluster import EMPTY, Publisher, View, changed_keys
 from fettle.model import Placement
 from fettle.pacing import pause, run_within
+from fettle.scheduling.gangs import Gangs
 
 EVERY_S = 1.0
 """The shortest pause between two looks at the newest view."""
 REST = 4.0
 """After a look, pause for so many times as long."""
-GROUP_LABELS = (
-    "jobset.sigs.k8s.io/jobset-name",
-    "leaderworkerset.sigs.k8s.io/group-key",
-    "kueue.x-k8s.io/pod-group-name",
-    "scheduling.x-k8s.io/pod-group",
-)
-"""Labels whose value names the group that a pod runs with."""
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-APART = ("ReplicaSet", "ReplicationController", "DaemonSet")
-"""Controllers whose pods do not wait for each other."""
 
 _LOG = structlog.get_logger(__name__)
 
@@ -56,11 +45,10 @@ def bound_at(pod: core.Pod) -> float:
 class PodWaits:
     """`now` is the clock, in Unix seconds."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], gangs: Gangs) -> None:
         self._now = now
+        self._gangs = gangs
         self._view = EMPTY
-        self._groups: dict[str, set[str]] = defaultdict(set)
-        """The pods of each group that have not ended, by UID."""
         self._ungated: dict[str, float] = {}
         """By UID: when the last scheduling gate of a pod was seen to be gone."""
 
@@ -77,32 +65,24 @@ class PodWaits:
             await asyncio.sleep(max(EVERY_S, REST * (now() - began)))
 
     def follow(self, view: View) -> None:
-        """Take in which pods there are, and which have scheduling gates no more."""
+        """Take in which pods have scheduling gates no more."""
         before, self._view = self._view, view
         for key in changed_keys(before.pods, view.pods):
-            old, new = before.pods.get(key), view.pods.get(key)
-            if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
-                self._forget(old)
-            if new is not None:
-                if group := _group_of(new):
-                    self._groups[group].add(new.metadata.uid)
-                if old is not None and old.scheduling_gates and not new.scheduling_gates:
-                    self._ungated[new.metadata.uid] = self._now()
             pause()
-
-    def _forget(self, pod: core.Pod) -> None:
-        self._ungated.pop(pod.metadata.uid, None)
-        if (group := self._groups.get(_group_of(pod))) is not None:
-            group.discard(pod.metadata.uid)
-            if not group:
-                del self._groups[_group_of(pod)]
+            old, new = before.pods.get(key), view.pods.get(key)
+            if old is None:
+                continue
+            if new is None or new.metadata.uid != old.metadata.uid:
+                self._ungated.pop(old.metadata.uid, None)
+            elif old.scheduling_gates and not new.scheduling_gates:
+                self._ungated[new.metadata.uid] = self._now()
 
     def ends_at(self, pod: core.Pod, placement: Placement) -> float | None:
         """When the pod's patience ends or ended, in Unix seconds; None if it has no end, or has not
         begun."""
         if not placement.ends or pod.scheduling_gates:
             return None
-        patience_s = placement.patience_s(in_gang=self.in_gang(pod))
+        patience_s = placement.patience_s(in_gang=self._gangs.is_member(pod))
         return None if patience_s is None else self._began(pod) + patience_s
 
     def is_over(self, pod: core.Pod, placement: Placement) -> bool:
@@ -114,16 +94,11 @@ class PodWaits:
         alone_s, together_s = _ends_after_s(placement)
         if (waited_s < alone_s) == (waited_s < together_s):  # usually: no need to look for others
             return waited_s >= alone_s
-        return waited_s >= (together_s if self.in_gang(pod) else alone_s)
+        return waited_s >= (together_s if self._gangs.is_member(pod) else alone_s)
 
     def _began(self, pod: core.Pod) -> float:
         began = unix_s(pod.metadata.creation_timestamp, self._now())
         return max(began, self._ungated.get(pod.metadata.uid, began)) if self._ungated else began
-
-    def in_gang(self, pod: core.Pod) -> bool:
-        """Whether the pod runs together with others that have not ended."""
-        group = _group_of(pod)
-        return bool(group) and len(self._groups.get(group, set()) | {pod.metadata.uid}) > 1
 
 
 @lru_cache(maxsize=256)
@@ -131,19 +106,3 @@ def _ends_after_s(placement: Placement) -> tuple[float, float]:
     """How many seconds a single pod and one of a gang wait."""
     alone_s, together_s = (placement.patience_s(in_gang=gang) for gang in (False, True))
     return inf if alone_s is None else alone_s, inf if together_s is None else together_s
-
-
-def _group_of(pod: core.Pod) -> str:
-    """What the pods that run together have in common; "" if the pod runs alone."""
-    spec, metadata = pod.spec, pod.metadata
-    if spec is not None and spec.scheduling_group is not None:
-        return f"{metadata.namespace}/{spec.scheduling_group.pod_group_name}"
-    for label in GROUP_LABELS:
-        if name := metadata.label(label):
-            return f"{metadata.namespace}/{label}/{name}"
-    controller = metadata.controller
-    if controller is None or controller.kind in APART:
-        return ""
-    if controller.kind == "Job" and metadata.annotation(COMPLETION_INDEX) is None:
-        return ""  # such pods take work from a queue, each for itself
-    return controller.uid

@@ -60,6 +60,8 @@ from fettle.scheduling import (
     AtRisk,
     Engines,
     FinishedPods,
+    FormerNodes,
+    Leanings,
     OwnerRefusals,
     Predictions,
 )
@@ -192,21 +194,22 @@ class Runtime:
         recorder = self._make_recorder(answers)
         recent = RecentPods()
         at_risk, finished = AtRisk(answers), FinishedPods(self._publisher)
-        refusals = OwnerRefusals()
+        refusals, former = OwnerRefusals(), FormerNodes()
+        leanings = Leanings(answers, refusals, former)
         callers = self._make_callers(answers, recent) if "extender" in options.roles else None
         inventory = self._make_inventory(rule_table, answers, refusals)
         # Browse listens first: it answers probes while the rest starts.
         await self._open_browse(
-            browse_at, answers, recent, at_risk, finished, recorder, refusals, inventory
+            browse_at, answers, recent, at_risk, finished, recorder, refusals, leanings, inventory
         )
 
         source = await self._open_source()
-        on_put = [predictions.put, finished.put, refusals.put]
+        on_put = [predictions.put, finished.put, refusals.put, former.put]
         if callers is not None:
             fates = PodFates(answers, recorder)
             on_put += [callers.misconfiguration.unasked.put, fates.put]
             self._tasks.keep("fates of pods", fates.run())
-        writer = self._make_writer(inventory, on_put)
+        writer = self._make_writer(inventory, answers, on_put)
         self._resources.push_async_callback(engine.close)
         await engine.start()
         self._keep_answers_current(source, writer, answers)
@@ -214,7 +217,9 @@ class Runtime:
         self._tasks.keep("pods at risk", at_risk.keep())
 
         if callers is not None:
-            self._open_extender(extender_at, answers, callers, source, writer, recorder, refusals)
+            self._open_extender(
+                extender_at, answers, callers, source, writer, recorder, refusals, leanings
+            )
         if "webhook" in options.roles:
             opening = self._open_webhook(webhook_at, source, engine, recorder)
             self._tasks.open("webhook", opening)
@@ -308,14 +313,17 @@ class Runtime:
         )
 
     def _make_writer(
-        self, inventory: Inventory, on_put: Collection[Callable[[WireObject], None]]
+        self,
+        inventory: Inventory,
+        answers: Answers,
+        on_put: Collection[Callable[[WireObject], None]],
     ) -> Writer:
         return Writer(
             inventory,
             self._publisher,
             watched=(*read_with(self._settings.lint.watch), *EVENTS),
             on_put=on_put,
-            on_view=(log_health_changes,),
+            on_view=(log_health_changes, answers.gangs.follow),
         )
 
     def _make_poller(self, rule_table: SignalRules, writer: Writer, inventory: Inventory) -> Poller:
@@ -396,6 +404,7 @@ class Runtime:
         finished: FinishedPods,
         recorder: Recorder,
         refusals: OwnerRefusals,
+        leanings: Leanings,
         inventory: Inventory,
     ) -> None:
         browse = Browse(
@@ -410,6 +419,7 @@ class Runtime:
             finished=finished,
             recorder=recorder,
             refusals=refusals,
+            leanings=leanings,
             foresight=inventory,
             device_taints=self._settings.device_taints,
         )
@@ -450,6 +460,7 @@ class Runtime:
         writer: Writer,
         recorder: Recorder,
         refusals: OwnerRefusals,
+        leanings: Leanings,
     ) -> None:
         freshness: Freshness = AlwaysFresh()
         if source.session is not None:
@@ -464,6 +475,7 @@ class Runtime:
             recent=callers.recent,
             recorder=recorder,
             refusals=refusals,
+            leanings=leanings,
         )
         opening = self._listeners.open_with_certificate(
             "extender",

@@ -19,7 +19,7 @@ from fettle.cluster import NodeView
 from fettle.config import ExtenderSettings, Settings
 from fettle.observing import DecisionMetrics, ExtenderMetrics
 from fettle.records import DecisionLog, Journal, Recorder
-from fettle.scheduling import Answers, OwnerRefusals
+from fettle.scheduling import Answers, FormerNodes, Leanings, OwnerRefusals
 from tests.fettle import building as b
 from tests.fettle.others import WatchedPublisher
 
@@ -56,6 +56,7 @@ class Extender:
         self.misconfiguration = Misconfiguration(metrics, all_settings.scheduler.names)
         self.recent = RecentPods() if recent is None else recent
         self.refusals = OwnerRefusals()
+        self.former = FormerNodes()
         self.arrivals = Arrivals()
         self.recorder = Recorder(
             self.answers,
@@ -73,6 +74,7 @@ class Extender:
             recent=self.recent,
             recorder=self.recorder,
             refusals=self.refusals,
+            leanings=Leanings(self.answers, self.refusals, self.former),
         )
         self.client: aiohttp.ClientSession
         self.port = 0
@@ -89,6 +91,7 @@ class Extender:
             if before.nodes.get(n) is not after.nodes.get(n)
         }
         self.publisher.publish(after, frozenset(changed))
+        self.answers.gangs.follow(before, after)
 
     async def post(self, verb: str, body: Any) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)

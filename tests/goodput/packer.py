@@ -20,7 +20,7 @@ from fettle.cluster import Inventory, NodeView, Publisher
 from fettle.config import Settings
 from fettle.health import HealthBook, load_rules
 from fettle.model import Mode, State
-from fettle.scheduling import Answers
+from fettle.scheduling import Answers, FormerNodes, Leanings, OwnerRefusals
 from tests.goodput import objects
 from tests.goodput.plan import GPUS, Scenario, make_plan, with_devices_taken_away
 from tests.goodput.replay import Device, Figures, Node, Pod, Replay
@@ -122,13 +122,18 @@ class Fettle(Nobody):
             now=clock.now_s,
         )
         self._inventory = Inventory(HealthBook(settings.health, rules), rules)
+        self._former = FormerNodes(clock.now_s)
+        refusals = OwnerRefusals(clock.now_s)
+        self._leanings = Leanings(self.answers, refusals, self._former)
 
     def seen(self, kind: Kind, raw: objects.Object | None, key: str) -> None:
         now = self._clock.now_s()
         if raw is None:
             self._inventory.remove(kind, key, now)
         else:
-            self._inventory.put(kind, kind.decode(msgspec.json.encode(raw)), now)
+            new = kind.decode(msgspec.json.encode(raw))
+            self._former.put(new)
+            self._inventory.put(kind, new, now)
 
     async def judge(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, int]]:
         self.look()
@@ -147,18 +152,21 @@ class Fettle(Nobody):
             self._replay.figures.refused += 1
         if self._mode is Mode.OBSERVE:
             return await super().judge(pod, names)
-        return passed, {name: table.score_of(name) for name in passed}
+        leaning = self._leanings.of(decoded, demand).among(passed)
+        return passed, {name: leaning.score(table, name) for name in passed}
 
     def look(self) -> None:
         now = self._clock.now_s()
         self._inventory.age(now)
         for _ in self._inventory.refresh(now):
             pass
-        view = self._inventory.view(self._publisher.view, synced=True, served={})
+        before = self._publisher.view
+        view = self._inventory.view(before, synced=True, served={})
         if view is None:
             return
         changed = self._inventory.settle()
         self._publisher.publish(view, changed)
+        self.answers.gangs.follow(before, view)
         self.answers.waits.follow(view)
         for name in changed:
             node = view.nodes[name]

@@ -13,7 +13,7 @@ from fettle.api import core
 from fettle.cluster import NodeView, PluginView, UnitView, whole_device
 from fettle.dra import device_units
 from fettle.model import Health, UnitId, reasons
-from fettle.scheduling.demand import Demand
+from fettle.scheduling.demand import Bound, Demand
 from fettle.scheduling.judge.acceptance import (
     Acceptance,
     complaint,
@@ -111,6 +111,22 @@ def held_units(pod: core.Pod, resource: str) -> dict[str, None]:
         if allocated.name == resource
         for one in allocated.resources or ()
     }
+
+
+def worst_held(pod: core.Pod, node: NodeView, claims: Iterable[Bound]) -> Health:
+    """The worst health of what a pod certainly holds on its node, the node included."""
+    wanted = {held.device for bound in claims for held in bound.held if not held.admin_access}
+    pools = {(id_.driver, id_.pool) for id_ in wanted}
+    found = [node.health]
+    for pool in node.pools:
+        if (pool.driver, pool.name) in pools:
+            devices = (*pool.devices, *pool.withheld)
+            found += [device.health for device in devices if device.id in wanted]
+    for resource, _ in device_units(pod):
+        if (plugin := node.plugins.get(resource)) is not None and plugin.units:
+            use = PluginUse(plugin, (pod,))
+            found += [unit.health for unit in plugin.units if use.of(unit).certain]
+    return min(found, key=lambda health: health.score)
 
 
 def _names(unit: UnitView) -> set[str]:

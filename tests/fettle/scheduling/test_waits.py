@@ -7,7 +7,8 @@ import pytest
 
 from fettle.api import core
 from fettle.model import Degraded, Placement
-from fettle.scheduling.waits import COMPLETION_INDEX, GROUP_LABELS, PodWaits
+from fettle.scheduling.gangs import COMPLETION_INDEX, GROUP_LABELS, Gangs
+from fettle.scheduling.waits import PodWaits
 from tests.fettle import building as b
 
 CREATED = "2026-01-01T00:00:00Z"
@@ -21,11 +22,14 @@ class Waiting:
 
     def __init__(self) -> None:
         self.now = CREATED_S
-        self.waits = PodWaits(lambda: self.now)
+        self.gangs = Gangs()
+        self.waits = PodWaits(lambda: self.now, self.gangs)
         self.view = b.view()
 
     def see(self, *pods: core.Pod) -> None:
-        self.view = msgspec.structs.replace(self.view, pods={p.metadata.key: p for p in pods})
+        before = self.view
+        self.view = msgspec.structs.replace(before, pods={p.metadata.key: p for p in pods})
+        self.gangs.follow(before, self.view)
         self.waits.follow(self.view)
 
     def ends_after_s(self, pod: core.Pod, placement: Placement = PLACEMENT) -> float | None:

@@ -1,0 +1,144 @@
+"""What a pod's own past and its gang add to the scores of nodes.
+
+Pods with equal demands share their verdicts, which are about devices alone. So what concerns one
+pod changes its answer, not the table: a few nodes gain or lose, and a gang changes what each of the
+few scores is worth. Pure.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+import msgspec
+
+from fettle.api import core
+from fettle.model import Degraded, PreviousNode, reasons
+from fettle.model.reasons import Reason
+from fettle.pacing import pause
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.demand import Demand
+from fettle.scheduling.former_nodes import FormerNodes, FormerStay
+from fettle.scheduling.gangs import SlowestMember
+from fettle.scheduling.judge.scores import MAX_SCORE, host_score
+from fettle.scheduling.judge.verdicts import Verdict
+from fettle.scheduling.owner_refusals import OwnerRefusals
+from fettle.scheduling.tables import Table
+
+RETURN_BONUS = 2
+"""What a sound node's score gains if the pod ran there before: as much as the scheduler's own
+packing can say, at the shipped weight."""
+
+
+class Leaning(msgspec.Struct, frozen=True):
+    """How one pod's scores differ from those of its demand.
+
+    - `shares`: what nodes keep of their score; those that are not listed keep all.
+    - `former`: where it ran before; of these, nodes of at least the value `sound` are preferred.
+      `failed`: where it failed lately.
+    - `slowest`: the slowest member of its gang that is placed, and the score `worst` of such nodes.
+    """
+
+    shares: Mapping[str, float] = {}
+    former: Mapping[str, FormerStay] = {}
+    failed: Mapping[str, FormerStay] = {}
+    sound: float = 0.0
+    slowest: SlowestMember | None = None
+    worst: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.shares or self.former or self.slowest is not None)
+
+    @property
+    def named(self) -> set[str]:
+        """The nodes that may differ from others of the same score."""
+        return {*self.shares, *self.former}
+
+    def among(self, names: Collection[str]) -> "Leaning":
+        """The same, but shares do not count where all of these nodes would lose everything."""
+        if not self.shares or any(self.shares.get(name, 1.0) for name in names):
+            return self
+        return msgspec.structs.replace(self, shares={})
+
+    def score(self, table: Table, name: str) -> int:
+        """The node's score for this pod; less than 0 if it would be the only slow one of a gang."""
+        score = table.score_of(name)
+        if not self.shares and not self.former:
+            return self.usual(score)
+        verdict = table.verdicts.get(name)
+        return self._of(name, score, verdict.value if verdict is not None else 0.0)
+
+    def usual(self, score: int) -> int:
+        """What this score becomes for nodes that are not `named`."""
+        if self.slowest is None:
+            return score
+        # What is worse slows all others too, so the difference counts twice. What is better gains
+        # the gang little, though not nothing: the slowest one may be replaced.
+        if score < self.worst:
+            return 2 * score - self.worst
+        return score if self.worst == MAX_SCORE else min(score, self.worst + 1)
+
+    def _of(self, name: str, score: int, value: float) -> int:
+        kept = self.usual(round(self.shares.get(name, 1.0) * score))
+        return kept + RETURN_BONUS if self._prefers(name, value) else kept
+
+    def _prefers(self, name: str, value: float) -> bool:
+        return name in self.former and value >= self.sound
+
+    def explained(self, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+        """The verdicts with the scores for this pod, and with the reasons why they differ."""
+        found = dict(verdicts)
+        if not self:
+            return found
+        fitting = [name for name, verdict in verdicts.items() if verdict.can_be_placed]
+        leaning = self.among(fitting)
+        for name in fitting:
+            verdict = verdicts[name]
+            score = leaning._of(name, verdict.score, verdict.value)
+            notes = (*verdict.notes, *leaning._notes(name, verdict))
+            found[name] = msgspec.structs.replace(verdict, score=score, notes=notes)
+            pause()
+        return found
+
+    def _notes(self, name: str, verdict: Verdict) -> Iterator[Reason]:
+        if self._prefers(name, verdict.value):
+            yield reasons.RanHere(self.former[name].pod)
+        if name in self.failed and name in self.shares:
+            yield reasons.FailedHere(self.failed[name].pod, self.failed[name].at)
+        if self.slowest is None:
+            return
+        pod, node, health = self.slowest
+        if verdict.score < self.worst:
+            yield reasons.SlowsGang(pod, node, health.score)
+        elif verdict.score > self.worst + 1 and self.worst < MAX_SCORE:
+            yield reasons.GangIsSlow(pod, node, health.score)
+
+
+NEUTRAL = Leaning()
+
+
+class Leanings:
+    """What the scores of pods differ by, in the newest view."""
+
+    def __init__(self, answers: Answers, refusals: OwnerRefusals, former: FormerNodes) -> None:
+        self._answers = answers
+        self._refusals = refusals
+        self._former = former
+
+    def of(self, pod: core.Pod, demand: Demand) -> Leaning:
+        """What the pod's scores differ by from those of its demand."""
+        view = self._answers.view
+        placement = demand.policy.placement
+        shares = self._refusals.shares_for(pod)
+        former: Mapping[str, FormerStay] = {}
+        failed: Mapping[str, FormerStay] = {}
+        if placement.previous_node is PreviousNode.PREFER and (stays := self._former.of(pod, view)):
+            former = {node: stay for node, stay in stays.items() if not stay.failed}
+            failed = {node: stay for node, stay in stays.items() if stay.failed}
+            since = {node: stay.at for node, stay in failed.items()}
+            shares = {**self._refusals.shares_since(since), **shares}
+        slowest, worst = None, 0
+        # Where Degraded devices come first, scores say something else.
+        if placement.degraded is not Degraded.PREFER:
+            slowest = self._answers.gangs.slowest(pod, view)
+            worst = host_score(slowest.health.score, placement.degraded) if slowest else 0
+        if not shares and not former and slowest is None:
+            return NEUTRAL
+        return Leaning(shares, former, failed, self._answers.sound, slowest, worst)

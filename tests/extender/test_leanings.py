@@ -1,0 +1,213 @@
+"""A pod's scores differ from those of its demand by its gang, and by where its like ran before."""
+
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp.test_utils import make_mocked_request
+from prometheus_client import CollectorRegistry
+
+from extender.browse import Browse
+from extender.http.replies import SHORT, Replies
+from fettle.api import core, kinds
+from fettle.model import Degraded, GangDegraded, Placement, Policy, PreviousNode
+from fettle.scheduling import Leaning, Leanings
+from fettle.scheduling.former_nodes import KEEP_S, FormerStay
+from fettle.scheduling.gangs import SlowestMember
+from tests.extender.conftest import Extender
+from tests.fettle import building as b
+
+PLAIN = Policy(name="plain", placement=Placement())
+STRICT = Policy(
+    name="strict",
+    placement=Placement(gang_degraded=GangDegraded.REFUSE, patience="1h"),
+)
+STICKY = Policy(name="sticky", placement=Placement(previous_node=PreviousNode.PREFER))
+LEAVING = Policy(name="leaving", placement=Placement(degraded=Degraded.PREFER))
+POLICIES = {policy.name: policy for policy in (PLAIN, STRICT, STICKY, LEAVING)}
+
+
+def member(
+    name: str, node: str | None = None, *, policy: str = "plain", phase: str = "Running"
+) -> dict[str, Any]:
+    pod = b.gpu_pod(name=name, count=8)
+    pod["metadata"] |= {
+        "uid": f"{name}-{node}",
+        "annotations": {"fettle.dev/policy": policy},
+        "ownerReferences": [
+            {"kind": "PyTorchJob", "name": "j", "uid": "j", "controller": True},
+        ],
+    }
+    pod["spec"]["nodeName"] = node
+    pod["status"] = {"phase": phase if node else "Pending"}
+    return pod
+
+
+def read(pod: dict[str, Any]) -> core.Pod:
+    found = kinds.POD.decode(msgspec.json.encode(pod))
+    assert isinstance(found, core.Pod)
+    return found
+
+
+def show(extender: Extender, *pods: dict[str, Any], **healths: float) -> None:
+    """Nodes with these healths, and these pods."""
+    nodes = [b.node(name, gpus=8, own=b.health(health)) for name, health in healths.items()]
+    known = {one.metadata.key: one for one in map(read, pods)}
+    extender.show(*nodes, pods=known, policies=POLICIES)
+    for pod in known.values():
+        extender.former.put(pod)
+
+
+async def scores(extender: Extender, pod: dict[str, Any], *names: str) -> dict[str, int]:
+    """As prioritize answers, also where the reply was prepared after filter."""
+    first = await extender.prioritize(pod, *names)
+    assert (await extender.filter(pod, *names))["NodeNames"] == [*names]
+    assert await extender.prioritize(pod, *names) == first
+    return first
+
+
+async def explained(extender: Extender, pod: dict[str, Any]) -> dict[str, tuple[int, list[str]]]:
+    """Each node's score and the codes of its notes."""
+    extender.recent[f"default/{pod['metadata']['name']}"] = read(pod)
+    leanings = Leanings(extender.answers, extender.refusals, extender.former)
+    browse = Browse(extender.answers, CollectorRegistry(), extender.recent, 1e9, leanings=leanings)
+    path = f"/explain?pod=default/{pod['metadata']['name']}"
+    reply = await browse.explain(make_mocked_request("GET", path).clone(remote="127.0.0.1"))
+    assert isinstance(reply.body, bytes)
+    return {
+        name: (node["score"], [note["code"] for note in node["reasons"]["notes"]])
+        for name, node in msgspec.json.decode(reply.body)["nodes"].items()
+    }
+
+
+GANG = {"slow": 0.5, "worn": 0.9, "good": 1.0, "full": 1.0}
+
+
+async def test_while_a_gang_is_on_sound_nodes_the_loss_on_a_slower_one_counts_twice(
+    extender: Extender,
+) -> None:
+    waits = member("waits")
+    names = ("slow", "worn", "good")
+    show(extender, waits, **GANG)
+    assert await scores(extender, waits, *names) == {"slow": 5, "worn": 9, "good": 10}
+    show(extender, waits, member("a", "full"), **GANG)
+    assert await scores(extender, waits, *names) == {"slow": 0, "worn": 8, "good": 10}
+    found = await explained(extender, waits)
+    assert found["slow"] == (0, ["SlowsGang"])
+    assert found["good"] == (10, [])
+
+
+async def test_where_a_member_is_slow_already_a_perfect_node_gains_the_gang_little(
+    extender: Extender,
+) -> None:
+    waits = member("waits")
+    show(extender, waits, member("a", "full"), member("b", "ill"), **GANG, ill=0.5, bad=0.4)
+    found = await scores(extender, waits, "bad", "slow", "worn", "good")
+    assert found == {"bad": 3, "slow": 5, "worn": 6, "good": 6}
+    told = await explained(extender, waits)
+    assert told["good"] == (6, ["GangIsSlow"])
+    assert told["bad"] == (3, ["SlowsGang"])
+
+
+async def test_in_a_gang_the_slowest_device_counts_whatever_the_policy_says(
+    extender: Extender,
+) -> None:
+    pod = member("waits")
+    show(extender, pod, member("other"), n=1.0)
+    demand = extender.answers.demand(read(pod))
+    alone = extender.answers.demand(read(b.gpu_pod(count=8)))
+    assert demand is not None
+    assert alone is not None
+    assert demand.policy.placement.aggregate == "Min"
+    assert alone.policy.placement.aggregate == "Mean"
+
+
+async def test_with_gang_degraded_refuse_nobody_becomes_the_only_one_on_a_degraded_device(
+    extender: Extender,
+) -> None:
+    waits, other = member("waits", policy="strict"), member("other", policy="strict")
+    waits["metadata"]["creationTimestamp"] = "2100-01-01T00:00:00Z"
+    show(extender, waits, other, **GANG)
+    assert (await extender.filter(waits, "slow", "good"))["NodeNames"] == ["good"]
+    show(extender, waits, member("other", "full", policy="strict"), **GANG)
+    assert (await extender.filter(waits, "slow", "good"))["NodeNames"] == ["good"]
+    show(extender, waits, member("other", "ill", policy="strict"), **GANG, ill=0.5)
+    assert (await extender.filter(waits, "slow", "good"))["NodeNames"] == ["slow", "good"]
+    show(extender, waits, **GANG)  # alone
+    assert (await extender.filter(waits, "slow", "good"))["NodeNames"] == ["slow", "good"]
+    waits["metadata"]["creationTimestamp"] = "2000-01-01T00:00:00Z"  # its patience is over
+    show(extender, waits, other, **GANG)
+    assert (await extender.filter(waits, "slow", "good"))["NodeNames"] == ["slow", "good"]
+
+
+async def test_where_degraded_devices_come_first_a_gang_changes_nothing(
+    extender: Extender,
+) -> None:
+    waits = member("waits", policy="leaving")
+    names = ("slow", "worn", "good")
+    show(extender, waits, **GANG)
+    alone = await scores(extender, waits, *names)
+    show(extender, waits, member("a", "full", policy="leaving"), **GANG)
+    assert await scores(extender, waits, *names) == alone
+
+
+async def test_a_pod_that_comes_back_prefers_where_it_ran_while_that_is_sound(
+    extender: Extender,
+) -> None:
+    back = member("a", policy="sticky")
+    show(extender, member("a", "old", policy="sticky"), old=1.0, new=1.0)
+    show(extender, back, old=1.0, new=1.0)
+    assert await scores(extender, back, "old", "new") == {"old": 12, "new": 10}
+    assert (await explained(extender, back))["old"] == (12, ["RanHere"])
+    show(extender, back, old=0.7, new=1.0)
+    assert await scores(extender, back, "old", "new") == {"old": 7, "new": 10}
+    show(extender, back, old=1.0, new=1.0)
+    indifferent = member("a")
+    assert await scores(extender, indifferent, "old", "new") == {"old": 10, "new": 10}
+
+
+async def test_a_pod_that_comes_back_avoids_where_it_failed_for_a_while(
+    extender: Extender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back = member("a", policy="sticky")
+    extender.former.put(read(member("a", "old", policy="sticky", phase="Failed")))
+    show(extender, back, old=1.0, new=1.0)
+    assert await scores(extender, back, "old", "new") == {"old": 0, "new": 10}
+    assert (await explained(extender, back))["old"] == (0, ["FailedHere"])
+    assert await scores(extender, back, "old") == {"old": 10}  # nowhere else to go
+    since = time.time()
+    monkeypatch.setattr(extender.refusals, "_clock", lambda: since + 601)
+    assert (await scores(extender, back, "old", "new"))["old"] == 5
+    monkeypatch.setattr(extender.former, "_clock", lambda: since + KEEP_S + 1)
+    assert (await scores(extender, back, "old", "new"))["old"] == 10
+
+
+@pytest.mark.parametrize("worst", [3, 10])
+async def test_long_replies_leave_out_the_same_as_without_a_leaning(
+    extender: Extender, worst: int
+) -> None:
+    healths = {f"n{number}": (number % 4 == 0 and 0.5) or 1.0 for number in range(2 * SHORT)}
+    show(extender, member("waits"), **healths)
+    demand = extender.answers.demand(read(member("waits")))
+    assert demand is not None
+    table = await extender.answers.judged(demand)
+    stay = FormerStay("default/a", "u", 0.0)
+    slowest = SlowestMember("default/b", "n0", b.health(worst / 10))
+    leaning = Leaning(
+        {"n1": 0.5, "n3": 0.0},
+        {"n5": stay, "n8": stay, "elsewhere": stay},
+        sound=0.8,
+        slowest=slowest,
+        worst=worst,
+    )
+    names = [*healths]
+    whole, short = (
+        {
+            entry["Host"]: entry["Score"]
+            for entry in msgspec.json.decode(Replies(form, str).scores(table, names, leaning))
+        }
+        for form in ("full", "compact")
+    )
+    assert len(short) < len(whole) == len(names)
+    assert len({whole[name] - short.get(name, 0) for name in names}) == 1

@@ -1,0 +1,143 @@
+"""Where the pods ran that others come back for."""
+
+from typing import Any
+
+import pytest
+
+from fettle.api import core
+from fettle.scheduling.former_nodes import KEEP_S, MOST_NODES, FormerNodes
+from fettle.scheduling.gangs import COMPLETION_INDEX
+from tests.fettle import building as b
+
+NOW = 1_767_225_600.0
+"""2026-01-01T00:00:00Z"""
+FAILED = {"phase": "Failed"}
+JOBSET = {"jobset.sigs.k8s.io/jobset-name": "js"}
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def pod(
+    name: str,
+    node: str | None = None,
+    *,
+    kind: str = "Job",
+    owner: str = "o",
+    uid: str = "",
+    status: dict[str, Any] | None = None,
+    index: str | None = None,
+    generated: bool = True,
+    labels: dict[str, str] | None = None,
+) -> core.Pod:
+    raw = b.gpu_pod(name=name)
+    raw["metadata"] |= {
+        "uid": f"u-{name}",
+        "labels": labels,
+        "ownerReferences": [{"kind": kind, "name": owner, "uid": uid or owner, "controller": True}],
+    }
+    if generated:
+        raw["metadata"]["generateName"] = "x-"
+    if index is not None:
+        raw["metadata"]["annotations"] = {COMPLETION_INDEX: index}
+    raw["spec"]["nodeName"] = node
+    raw["status"] = status or {"phase": "Running"}
+    return b.pod(raw)
+
+
+@pytest.fixture
+def former() -> FormerNodes:
+    return FormerNodes(Clock())
+
+
+def nodes(former: FormerNodes, pod: core.Pod, *there: core.Pod) -> dict[str, bool]:
+    """Where the pod's like ran, and whether it failed there, while these pods are there."""
+    view = b.view(pods={one.metadata.key: one for one in there})
+    return {node: stay.failed for node, stay in former.of(pod, view).items()}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "other"),
+    [
+        ({"index": "1"}, {"index": "1"}, {"index": "2"}),
+        ({"kind": "StatefulSet"}, {"kind": "StatefulSet"}, {"kind": "StatefulSet", "name": "b"}),
+        (
+            {"kind": "PyTorchJob", "generated": False},
+            {"kind": "PyTorchJob", "generated": False},
+            {"kind": "PyTorchJob", "generated": False, "name": "b"},
+        ),
+        (
+            {"index": "1", "owner": "js-w-0", "uid": "1", "labels": JOBSET},
+            {"index": "1", "owner": "js-w-0", "uid": "2", "labels": JOBSET},
+            {"index": "1", "owner": "js-w-1", "uid": "3", "labels": JOBSET},
+        ),
+    ],
+)
+def test_a_pod_comes_back_for_the_one_of_its_owner_and_its_index_or_lasting_name(
+    former: FormerNodes, before: dict[str, Any], after: dict[str, Any], other: dict[str, Any]
+) -> None:
+    former.put(pod("a", "n1", **before))
+    assert nodes(former, pod(**{"name": "a", **after})) == {"n1": False}
+    assert nodes(former, pod(**{"name": "a", **other})) == {}
+
+
+def test_a_pod_without_an_index_comes_back_for_any_that_has_left(former: FormerNodes) -> None:
+    here, leaving = pod("here", "n1", kind="ReplicaSet"), pod("left", "n2", kind="ReplicaSet")
+    former.put(here)
+    former.put(leaving)
+    new = pod("new", kind="ReplicaSet")
+    assert nodes(former, new, here, leaving) == {}
+    assert nodes(former, new, here) == {"n2": False}
+    came = pod("came", "n2", kind="ReplicaSet")
+    former.put(came)
+    assert nodes(former, new, here, came) == {}
+    assert nodes(former, pod("new", kind="ReplicaSet", owner="other"), here) == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "failed"),
+    [
+        (FAILED, True),
+        ({"phase": "Running"}, False),
+        (
+            {
+                "phase": "Running",
+                "containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}],
+            },
+            True,
+        ),
+        (FAILED | {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}, False),
+    ],
+)
+def test_a_pod_failed_on_a_node_unless_it_was_disrupted(
+    former: FormerNodes, status: dict[str, Any], failed: bool
+) -> None:
+    former.put(pod("a", "n1", index="0", status=status))
+    assert nodes(former, pod("b", index="0")) == {"n1": failed}
+
+
+def test_what_a_kubelet_refused_never_ran(former: FormerNodes) -> None:
+    refused = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+    former.put(pod("a", "n1", index="0", status=refused))
+    assert nodes(former, pod("b", index="0")) == {}
+
+
+def test_after_a_restart_a_failure_is_as_old_as_the_api_says(former: FormerNodes) -> None:
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2025-12-31T23:55:00Z"}
+    former.put(pod("a", "n1", index="0", status=FAILED | {"conditions": [ready]}))
+    (stay,) = former.of(pod("b", index="0"), b.view()).values()
+    assert stay.at == NOW - 300
+
+
+def test_a_node_is_forgotten_after_a_day_and_many_nodes_are_forgotten_early() -> None:
+    clock = Clock()
+    former = FormerNodes(clock)
+    for number in range(MOST_NODES + 1):
+        former.put(pod(f"p{number}", f"n{number}"))
+    assert [*nodes(former, pod("new"))] == [f"n{number}" for number in range(1, MOST_NODES + 1)]
+    clock.now += KEEP_S + 1
+    assert nodes(former, pod("new")) == {}
