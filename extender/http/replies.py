@@ -7,7 +7,7 @@ while some node is left (decision 0024), and scores that most nodes have (decisi
 """
 
 from collections.abc import Callable, Collection
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Literal
 
 from fettle.api import extender as wire
@@ -48,7 +48,7 @@ class Replies:
     def scores(self, table: Table, names: list[str], leaning: Leaning = NEUTRAL) -> bytes:
         """HostPriorityList, in the order of the names but for those that `leaning` names."""
         leaning = leaning.among(names)
-        score = partial(leaning.score, table) if leaning else table.score_of
+        score = leaning.scores(table)
         if len(names) > SHORT and self.compact:
             usual = table.usual_score
             unusual = table.scored_otherwise(names, usual)

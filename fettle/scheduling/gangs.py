@@ -45,6 +45,8 @@ class Gangs:
         """By group: its pods, by `namespace/name`."""
         self._judged: dict[str, tuple[core.Pod, NodeView, SlowestMember]] = {}
         """By `namespace/name`: what was found of a placed member, and by which pod and node."""
+        self._slowest: dict[str, tuple[View, SlowestMember | None]] = {}
+        """By group: the slowest of all members, in that view."""
 
     def follow(self, before: View, view: View, _changed: frozenset[str] = frozenset()) -> None:
         """Take in which pods there are."""
@@ -54,11 +56,13 @@ class Gangs:
                 self._forget(old)
             if new is not None and (group := group_of(new)):
                 self._members[group][key] = new
+                self._slowest.pop(group, None)
             pause()
 
     def _forget(self, pod: core.Pod) -> None:
         self._judged.pop(pod.metadata.key, None)
         group = group_of(pod)
+        self._slowest.pop(group, None)
         if (members := self._members.get(group)) is not None:
             members.pop(pod.metadata.key, None)
             if not members:
@@ -71,13 +75,25 @@ class Gangs:
 
     def slowest(self, pod: core.Pod, view: View) -> SlowestMember | None:
         """The slowest other member of the pod's gang; None if none of them is placed."""
-        members = self._members.get(group_of(pod))
+        group = group_of(pod)
+        members = self._members.get(group)
         if members is None:
             return None
+        itself = members.get(pod.metadata.key)
+        if itself is not None and itself.node_name:  # only people ask about it
+            return self._slowest_of(members, view, itself)
+        known = self._slowest.get(group)
+        if known is None or known[0] is not view:
+            known = self._slowest[group] = view, self._slowest_of(members, view)
+        return known[1]
+
+    def _slowest_of(
+        self, members: dict[str, core.Pod], view: View, but: core.Pod | None = None
+    ) -> SlowestMember | None:
         found = (
             self._placed(key, member, view)
             for key, member in members.items()
-            if key != pod.metadata.key and member.node_name
+            if member is not but and member.node_name
         )
         return min(filter(None, found), key=_score, default=None)
 

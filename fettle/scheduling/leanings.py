@@ -5,7 +5,8 @@ pod changes its answer, not the table: a few nodes gain or lose, and a gang chan
 few scores is worth. Pure.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 
 import msgspec
 
@@ -17,7 +18,7 @@ from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.former_nodes import FormerNodes, FormerStay
 from fettle.scheduling.gangs import SlowestMember
-from fettle.scheduling.judge.scores import MAX_SCORE, host_score
+from fettle.scheduling.judge.scores import HIGHEST_SCORE, MAX_SCORE, host_score
 from fettle.scheduling.judge.verdicts import Verdict
 from fettle.scheduling.owner_refusals import OwnerRefusals
 from fettle.scheduling.tables import Table
@@ -57,13 +58,19 @@ class Leaning(msgspec.Struct, frozen=True):
             return self
         return msgspec.structs.replace(self, shares={})
 
-    def score(self, table: Table, name: str) -> int:
-        """The node's score for this pod; less than 0 if it would be the only slow one of a gang."""
-        score = table.score_of(name)
-        if not self.shares and not self.former:
-            return self.usual(score)
+    def scores(self, table: Table) -> Callable[[str], int]:
+        """Gives a node's score for this pod; less than 0 if it would slow a gang too much."""
+        if not self:
+            return table.score_of
+        if self.shares or self.former:
+            return partial(self._score, table)
+        usual = [*map(self.usual, range(HIGHEST_SCORE + 1))]
+        return lambda name: usual[table.score_of(name)]
+
+    def _score(self, table: Table, name: str) -> int:
         verdict = table.verdicts.get(name)
-        return self._of(name, score, verdict.value if verdict is not None else 0.0)
+        value = verdict.value if verdict is not None else 0.0
+        return self._of(name, table.score_of(name), value)
 
     def usual(self, score: int) -> int:
         """What this score becomes for nodes that are not `named`."""

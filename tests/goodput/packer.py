@@ -152,8 +152,8 @@ class Fettle(Nobody):
             self._replay.figures.refused += 1
         if self._mode is Mode.OBSERVE:
             return await super().judge(pod, names)
-        leaning = self._leanings.of(decoded, demand).among(passed)
-        return passed, {name: leaning.score(table, name) for name in passed}
+        score = self._leanings.of(decoded, demand).among(passed).scores(table)
+        return passed, {name: score(name) for name in passed}
 
     def look(self) -> None:
         now = self._clock.now_s()
