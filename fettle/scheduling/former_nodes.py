@@ -56,9 +56,12 @@ class FormerNodes:
             return
         nodes = self._stays.setdefault(place, {})
         metadata, now = new.metadata, self._clock()
-        failed = _fails(new)
+        before = nodes.pop(new.node_name, None)
+        if metadata.deletion_timestamp is not None:  # by then a kubelet ends it, often as Failed
+            failed = before is not None and before.uid == metadata.uid and before.failed
+        else:
+            failed = _fails(new)
         at = _ended_at(new, now) if failed else now
-        nodes.pop(new.node_name, None)
         nodes[new.node_name] = FormerStay(metadata.key, metadata.uid, at, failed)
         if len(nodes) > MOST_NODES:
             del nodes[next(iter(nodes))]
@@ -73,7 +76,7 @@ class FormerNodes:
         return {
             node: stay
             for node, stay in nodes.items()
-            if stay.at > since and (stay.failed or not _is_there(stay, view))
+            if stay.at > since and (stay.failed or not _is_there(stay, pod, view))
         }
 
 
@@ -91,10 +94,15 @@ def _place_of(pod: core.Pod) -> str:
     return f"{workload.uid}/"
 
 
-def _is_there(stay: FormerStay, view: View) -> bool:
-    pod = view.pods.get(stay.pod)
+def _is_there(stay: FormerStay, pod: core.Pod, view: View) -> bool:
+    """Whether a stay lasts, as far as the view shows; a pod of the same name is proof that not."""
+    if stay.pod == pod.metadata.key and stay.uid != pod.metadata.uid:
+        return False
+    known = view.pods.get(stay.pod)
     return (
-        pod is not None and pod.metadata.uid == stay.uid and pod.metadata.deletion_timestamp is None
+        known is not None
+        and known.metadata.uid == stay.uid
+        and known.metadata.deletion_timestamp is None
     )
 
 

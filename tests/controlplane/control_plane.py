@@ -121,9 +121,10 @@ class ControlPlane:
         await self.stop_api_server(kill=kill)
         await self.start_api_server(*flags)
 
-    async def start_controller_manager(self) -> None:
+    async def start_controller_manager(self, *flags: str) -> None:
+        """`flags` come after the harness's own."""
         kubeconfig = self.kubeconfig_for_user("system:kube-controller-manager")
-        command = components.controller_manager(self.ports, self._pki, kubeconfig)
+        command = [*components.controller_manager(self.ports, self._pki, kubeconfig), *flags]
         url = f"https://127.0.0.1:{self.ports.controller_manager}/healthz"
         await self._run(command, url)
 

@@ -160,7 +160,7 @@ async def start_with_groups(
 ) -> FettleProcess:
     """The scheduler asks Fettle about all pods, so those with claims need no marker."""
     await api.create(objects.claim_template("one-gpu"))
-    await control_plane.start_controller_manager()
+    await control_plane.start_controller_manager(GATES)
     fettle = await start_fettle("extender")
     configuration = shipped.scheduler_configuration(fettle.extender_url)
     for entry in configuration["extenders"]:

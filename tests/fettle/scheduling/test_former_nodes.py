@@ -1,7 +1,9 @@
 """Where the pods ran that others come back for."""
 
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from fettle.api import core
@@ -12,6 +14,10 @@ from tests.fettle import building as b
 NOW = 1_767_225_600.0
 """2026-01-01T00:00:00Z"""
 FAILED = {"phase": "Failed"}
+CRASHING = {
+    "phase": "Running",
+    "containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}],
+}
 JOBSET = {"jobset.sigs.k8s.io/jobset-name": "js"}
 
 
@@ -103,13 +109,7 @@ def test_a_pod_without_an_index_comes_back_for_any_that_has_left(former: FormerN
     [
         (FAILED, True),
         ({"phase": "Running"}, False),
-        (
-            {
-                "phase": "Running",
-                "containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}],
-            },
-            True,
-        ),
+        (CRASHING, True),
         (FAILED | {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}, False),
     ],
 )
@@ -118,6 +118,28 @@ def test_a_pod_failed_on_a_node_unless_it_was_disrupted(
 ) -> None:
     former.put(pod("a", "n1", index="0", status=status))
     assert nodes(former, pod("b", index="0")) == {"n1": failed}
+
+
+def test_how_a_pod_ends_that_was_deleted_says_nothing_of_its_node(former: FormerNodes) -> None:
+    for before, failed in (({"phase": "Running"}, False), (CRASHING, True)):
+        former.put(pod("a", "n1", index="0", status=before))
+        former.put(deleted(pod("a", "n1", index="0", status=FAILED)))
+        assert nodes(former, pod("b", index="0")) == {"n1": failed}
+
+
+def deleted(pod: core.Pod) -> core.Pod:
+    at = datetime.fromtimestamp(NOW, UTC)
+    metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=at)
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def test_a_pod_of_the_same_name_proves_that_the_one_before_has_left(former: FormerNodes) -> None:
+    first = pod("web-0", "n1", kind="StatefulSet")
+    former.put(first)
+    second = msgspec.structs.replace(
+        first, metadata=msgspec.structs.replace(first.metadata, uid="later")
+    )
+    assert nodes(former, second, first) == {"n1": False}  # the view is a moment old
 
 
 def test_what_a_kubelet_refused_never_ran(former: FormerNodes) -> None:
