@@ -40,6 +40,12 @@ REFUSED: list[tuple[Object, str]] = [
     ({"placement": {"degraded": "Refuse", "patience": "5 min"}}, "spec.placement.patience"),
     ({"placement": {"degraded": "Refuse", "gangPatience": ""}}, "spec.placement.gangPatience"),
     ({"placement": {"patience": "5m"}}, "patience and gangPatience need degraded: Refuse"),
+    ({"placement": {"gangDegraded": "Allow"}}, "spec.placement.gangDegraded"),
+    (
+        {"placement": {"gangDegraded": "Refuse", "degraded": "Prefer"}},
+        "gangDegraded: Refuse contradicts degraded: Prefer",
+    ),
+    ({"placement": {"previousNode": "Require"}}, "spec.placement.previousNode"),
     ({"placement": {"requires": [{"message": "x"}]}}, "requires[0].expression"),
     ({"placement": {"requires": [{"expression": "has(node.labels.a)"}] * 2}}, "Duplicate value"),
     ({"tolerations": {"notReadySeconds": -1}}, "spec.tolerations.notReadySeconds"),

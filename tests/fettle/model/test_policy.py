@@ -189,6 +189,7 @@ def test_policies_that_are_equal_hash_alike() -> None:
         ({"gangPatience": "-1s"}, "gangPatience must be a duration"),
         ({"patience": "1m", "degraded": "Allow"}, "patience needs degraded: Refuse, not Allow"),
         ({"gangPatience": "1m", "degraded": "Prefer"}, "gangPatience needs degraded: Refuse"),
+        ({"gangDegraded": "Refuse", "degraded": "Prefer"}, "contradicts degraded: Prefer"),
     ],
 )
 def test_a_patience_that_makes_no_sense_says_what_is_wrong(
