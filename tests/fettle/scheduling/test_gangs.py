@@ -70,6 +70,17 @@ def test_a_node_that_gets_worse_slows_the_gang_that_is_on_it(seen: Seen) -> None
     assert seen.slowest(waits) is None
 
 
+def test_what_was_said_of_a_view_before_its_pods_were_taken_in_is_forgotten(seen: Seen) -> None:
+    waits, bound = member("waits"), member("a", "n4")
+    seen.pods(waits)
+    before = seen.view
+    pods = {pod.metadata.key: pod for pod in (waits, bound)}
+    seen.view = msgspec.structs.replace(before, pods=pods)
+    assert seen.slowest(waits) is None
+    seen.gangs.follow(before, seen.view)
+    assert seen.slowest(waits) == ("n4", 0.4)
+
+
 def test_a_pod_is_no_member_that_it_waits_for_itself(seen: Seen) -> None:
     pod = member("a", "n4")
     seen.pods(pod)
