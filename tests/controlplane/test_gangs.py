@@ -100,6 +100,7 @@ async def test_a_stateful_set_pod_comes_back_to_its_sound_node_and_not_to_where_
 ) -> None:
     await create_node(api, objects.node("home", 1, cpu="16"))
     await create_node(api, objects.node("wide", 1, cpu="512"))
+    await create_node(api, objects.node("spare", 1, cpu="8"))
     await control_plane.start_controller_manager()
     fettle = await start_fettle("extender")
     await register_extender(control_plane, fettle)
@@ -214,13 +215,13 @@ async def test_pods_of_a_pod_group_that_could_not_be_placed_are_not_in_flight(
 
     async def answered_at(group: str) -> float:
         _, found = await fettle.browse("/decisions")
-        return max(float(one["last"]) for one in found["decisions"] if group in one["pod"])
+        return max(float(one["last"]) for one in found["decisions"] if group in one["key"])
 
     within_s = []
     for group in ("first", "second", "third"):  # in case this machine is slow
         await create_group(api, group, 4)
         await waiting.refused(api, f"{group}-0", saying="pod group is unschedulable")
-        await waiting.wait_until(score, lambda found: found == 10, what="nothing is in flight")
+        await waiting.wait_until(score, lambda found: found >= 10, what="nothing is in flight")
         within_s.append(time.time() - await answered_at(group))
         if within_s[-1] < 0.8 * SECONDS:
             break
