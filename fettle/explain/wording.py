@@ -155,11 +155,6 @@ def _(reason: reasons.FailedHere) -> str:
 
 
 @text.register
-def _(_reason: reasons.NodeInUse) -> str:
-    return "preferred: other pods have devices here, so it leaves whole nodes to others"
-
-
-@text.register
 def _(reason: reasons.SlowsGang) -> str:
     return f"avoided: it would be the slowest of its gang here; so far that is {_slowest(reason)}"
 

@@ -97,10 +97,6 @@ class FailedHere(Reason, frozen=True, gc=False):
     at: float
 
 
-class NodeInUse(Reason, frozen=True, gc=False):
-    """Other pods have devices on the node, so nobody can have all of it."""
-
-
 class SlowsGang(Reason, frozen=True, gc=False):
     """The pod would be the slowest of its gang here: the slowest that is placed is `pod` on `node`,
     whose worst device has this score, 0 to 1."""

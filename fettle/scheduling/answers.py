@@ -30,7 +30,6 @@ from fettle.scheduling.in_flight import STEPS, InFlight
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.requirements import Engines, Requirements
 from fettle.scheduling.judge.verdicts import Verdict, judge
-from fettle.scheduling.occupied import OccupiedNodes
 from fettle.scheduling.tables import FEW, SelectorOutcomes, Table, budget_after, fill
 from fettle.scheduling.waits import PodWaits
 from fettle.scheduling.warmup import Evaluations, WarmUp
@@ -78,9 +77,7 @@ class Answers:
         self._working_s = working_s
         self._demands = DemandCache(self._demand_of)
         self.gangs = Gangs()
-        """Which pods run together."""
-        self.occupied = OccupiedNodes()
-        """Where pods with devices are."""
+        """Which pods run together; it follows the views by itself."""
         self.waits = PodWaits(now, self.gangs)
         """How long pods have waited."""
         self._in_flight = InFlight()
@@ -174,11 +171,6 @@ class Answers:
             return demand
         in_flight = self._in_flight.count(demand, pod, self.view, self._clock())
         return msgspec.structs.replace(demand, in_flight=in_flight) if in_flight else demand
-
-    def follow(self, before: View, view: View, _changed: frozenset[str] = frozenset()) -> None:
-        """Take in the pods of each view that is published."""
-        self.gangs.follow(before, view)
-        self.occupied.follow(before, view)
 
     def asked(self, pod: core.Pod) -> None:
         """Note that the scheduler begins to place the pod."""

@@ -48,7 +48,7 @@ class Gangs:
         self._slowest: dict[str, tuple[View, SlowestMember | None]] = {}
         """By group: the slowest of all members, in that view."""
 
-    def follow(self, before: View, view: View) -> None:
+    def follow(self, before: View, view: View, _changed: frozenset[str] = frozenset()) -> None:
         """Take in which pods there are."""
         for key in changed_keys(before.pods, view.pods):
             old, new = before.pods.get(key), view.pods.get(key)

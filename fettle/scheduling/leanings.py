@@ -5,7 +5,7 @@ pod changes its answer, not the table: a few nodes gain or lose, and a gang chan
 few scores is worth. Pure.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 import msgspec
@@ -18,7 +18,7 @@ from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.former_nodes import FormerNodes, FormerStay
 from fettle.scheduling.gangs import SlowestMember
-from fettle.scheduling.judge.scores import HIGHEST_SCORE, LEFTOVER_BONUS, MAX_SCORE, host_score
+from fettle.scheduling.judge.scores import HIGHEST_SCORE, MAX_SCORE, host_score
 from fettle.scheduling.judge.verdicts import Verdict
 from fettle.scheduling.owner_refusals import OwnerRefusals
 from fettle.scheduling.tables import Table
@@ -35,7 +35,6 @@ class Leaning(msgspec.Struct, frozen=True):
     - `former`: where it ran before; of these, nodes of at least the value `sound` are preferred.
       `failed`: where it failed lately.
     - `slowest`: the slowest member of its gang that is placed, and the score `worst` of such nodes.
-    - `beside`: nodes that are preferred, since other pods have devices there: they are not whole.
     """
 
     shares: Mapping[str, float] = {}
@@ -44,15 +43,14 @@ class Leaning(msgspec.Struct, frozen=True):
     sound: float = 0.0
     slowest: SlowestMember | None = None
     worst: int = 0
-    beside: Set[str] = frozenset()
 
     def __bool__(self) -> bool:
-        return bool(self.shares or self.former or self.slowest is not None or self.beside)
+        return bool(self.shares or self.former or self.slowest is not None)
 
     @property
     def named(self) -> set[str]:
         """The nodes that may differ from others of the same score."""
-        return {*self.shares, *self.former, *self.beside}
+        return {*self.shares, *self.former}
 
     def among(self, names: Collection[str]) -> "Leaning":
         """The same, but shares do not count where all of these nodes would lose everything."""
@@ -64,7 +62,7 @@ class Leaning(msgspec.Struct, frozen=True):
         """Gives a node's score for this pod; less than 0 if it would slow a gang too much."""
         if not self:
             return table.score_of
-        if self.shares or self.former or self.beside:
+        if self.shares or self.former:
             return partial(self._score, table)
         usual = [*map(self.usual, range(HIGHEST_SCORE + 1))]
         return lambda name: usual[table.score_of(name)]
@@ -85,10 +83,8 @@ class Leaning(msgspec.Struct, frozen=True):
         return score if self.worst == MAX_SCORE else min(score, self.worst + 1)
 
     def _of(self, name: str, score: int, value: float) -> int:
-        score = self.usual(round(self.shares.get(name, 1.0) * score))
-        if self._prefers(name, value):
-            score += RETURN_BONUS
-        return score + LEFTOVER_BONUS if name in self.beside else score
+        kept = self.usual(round(self.shares.get(name, 1.0) * score))
+        return kept + RETURN_BONUS if self._prefers(name, value) else kept
 
     def _prefers(self, name: str, value: float) -> bool:
         return name in self.former and value >= self.sound
@@ -113,8 +109,6 @@ class Leaning(msgspec.Struct, frozen=True):
             yield reasons.RanHere(self.former[name].pod)
         if name in self.failed and name in self.shares:
             yield reasons.FailedHere(self.failed[name].pod, self.failed[name].at)
-        if name in self.beside:
-            yield reasons.NodeInUse()
         if self.slowest is None:
             return
         pod, node, health = self.slowest
@@ -147,12 +141,11 @@ class Leanings:
             failed = {node: stay for node, stay in stays.items() if stay.failed}
             since = {node: stay.at for node, stay in failed.items()}
             shares = {**self._refusals.shares_since(since), **shares}
-        # Who prefers Degraded devices leaves the others what they need: whole nodes.
-        if placement.degraded is Degraded.PREFER:
-            beside = self._answers.occupied.names
-            return Leaning(shares, former, failed, self._answers.sound, beside=beside)
-        slowest = self._answers.gangs.slowest(pod, view)
+        slowest, worst = None, 0
+        # Where Degraded devices come first, scores say something else.
+        if placement.degraded is not Degraded.PREFER:
+            slowest = self._answers.gangs.slowest(pod, view)
+            worst = host_score(slowest.health.score, placement.degraded) if slowest else 0
         if not shares and not former and slowest is None:
             return NEUTRAL
-        worst = host_score(slowest.health.score, placement.degraded) if slowest else 0
         return Leaning(shares, former, failed, self._answers.sound, slowest, worst)

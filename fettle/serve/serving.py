@@ -323,7 +323,7 @@ class Runtime:
             self._publisher,
             watched=(*read_with(self._settings.lint.watch), *EVENTS),
             on_put=on_put,
-            on_view=(log_health_changes, answers.follow),
+            on_view=(log_health_changes, answers.gangs.follow),
         )
 
     def _make_poller(self, rule_table: SignalRules, writer: Writer, inventory: Inventory) -> Poller:

@@ -91,7 +91,7 @@ class Extender:
             if before.nodes.get(n) is not after.nodes.get(n)
         }
         self.publisher.publish(after, frozenset(changed))
-        self.answers.follow(before, after)
+        self.answers.gangs.follow(before, after)
 
     async def post(self, verb: str, body: Any) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)

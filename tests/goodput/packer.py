@@ -166,7 +166,7 @@ class Fettle(Nobody):
             return
         changed = self._inventory.settle()
         self._publisher.publish(view, changed)
-        self.answers.follow(before, view)
+        self.answers.gangs.follow(before, view)
         self.answers.waits.follow(view)
         for name in changed:
             node = view.nodes[name]
