@@ -19,7 +19,7 @@ from fettle.scheduling.demand import Demand
 from fettle.scheduling.former_nodes import FormerNodes, FormerStay
 from fettle.scheduling.gangs import SlowestMember
 from fettle.scheduling.judge.scores import HIGHEST_SCORE, MAX_SCORE, host_score
-from fettle.scheduling.judge.verdicts import Verdict
+from fettle.scheduling.judge.verdicts import LAST_SCORE, Verdict
 from fettle.scheduling.owner_refusals import OwnerRefusals
 from fettle.scheduling.tables import Table
 
@@ -84,10 +84,11 @@ class Leaning(msgspec.Struct, frozen=True):
 
     def _of(self, name: str, score: int, value: float) -> int:
         kept = self.usual(round(self.shares.get(name, 1.0) * score))
-        return kept + RETURN_BONUS if self._prefers(name, value) else kept
+        return kept + RETURN_BONUS if self._prefers(name, score, value) else kept
 
-    def _prefers(self, name: str, value: float) -> bool:
-        return name in self.former and value >= self.sound
+    def _prefers(self, name: str, score: int, value: float) -> bool:
+        # A node that is the last choice stays that.
+        return name in self.former and value >= self.sound and score > LAST_SCORE
 
     def explained(self, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
         """The verdicts with the scores for this pod, and with the reasons why they differ."""
@@ -105,7 +106,7 @@ class Leaning(msgspec.Struct, frozen=True):
         return found
 
     def _notes(self, name: str, verdict: Verdict) -> Iterator[Reason]:
-        if self._prefers(name, verdict.value):
+        if self._prefers(name, verdict.score, verdict.value):
             yield reasons.RanHere(self.former[name].pod)
         if name in self.failed and name in self.shares:
             yield reasons.FailedHere(self.failed[name].pod, self.failed[name].at)

@@ -11,10 +11,11 @@ from prometheus_client import CollectorRegistry
 from extender.browse import Browse
 from extender.http.replies import SHORT, Replies
 from fettle.api import core, kinds
-from fettle.model import Degraded, GangDegraded, Placement, Policy, PreviousNode
+from fettle.model import Degraded, GangDegraded, Placement, Policy, PreviousNode, State
 from fettle.scheduling import Leaning, Leanings
 from fettle.scheduling.former_nodes import KEEP_S, FormerStay
 from fettle.scheduling.gangs import SlowestMember
+from fettle.scheduling.judge.verdicts import LAST_SCORE
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 
@@ -24,8 +25,12 @@ STRICT = Policy(
     placement=Placement(gang_degraded=GangDegraded.REFUSE, patience="1h"),
 )
 STICKY = Policy(name="sticky", placement=Placement(previous_node=PreviousNode.PREFER))
+IMPATIENT = Policy(
+    name="impatient",
+    placement=Placement(degraded=Degraded.REFUSE, patience="1m", previous_node=PreviousNode.PREFER),
+)
 LEAVING = Policy(name="leaving", placement=Placement(degraded=Degraded.PREFER))
-POLICIES = {policy.name: policy for policy in (PLAIN, STRICT, STICKY, LEAVING)}
+POLICIES = {policy.name: policy for policy in (PLAIN, STRICT, STICKY, IMPATIENT, LEAVING)}
 
 
 def member(
@@ -163,8 +168,20 @@ async def test_a_pod_that_comes_back_prefers_where_it_ran_while_that_is_sound(
     show(extender, back, old=0.7, new=1.0)
     assert await scores(extender, back, "old", "new") == {"old": 7, "new": 10}
     show(extender, back, old=1.0, new=1.0)
+    show(extender, back, old=1.0, new=1.0)
     indifferent = member("a")
     assert await scores(extender, indifferent, "old", "new") == {"old": 10, "new": 10}
+
+
+async def test_a_node_that_is_the_last_choice_stays_that_for_who_comes_back(
+    extender: Extender,
+) -> None:
+    impatient = member("a", policy="impatient")
+    impatient["metadata"]["creationTimestamp"] = "2000-01-01T00:00:00Z"
+    extender.former.put(read(member("a", "old", policy="impatient")))
+    kept = msgspec.structs.replace(b.health(0.85), state=State.DEGRADED)
+    extender.show(b.node("old", gpus=8, own=kept), b.node("new", gpus=8), policies=POLICIES)
+    assert await scores(extender, impatient, "old", "new") == {"old": LAST_SCORE, "new": 10}
 
 
 async def test_a_pod_that_comes_back_avoids_where_it_failed_for_a_while(
