@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 MINUTE, HOUR = 60.0, 3600.0
 
-Shape = Callable[[float], float]
-"""A value by how many seconds before the end it is."""
+Shape = Callable[[float], float | None]
+"""A value by how many seconds before the end it is; None while there is none."""
 
 
 def steady(value: float) -> Shape:
@@ -27,6 +27,10 @@ def restarted(per_second: float, ago_s: float) -> Shape:
     return lambda ago: per_second * (ago_s - ago) if ago <= ago_s else 5000 - per_second * ago
 
 
+def began(value: float, ago_s: float) -> Shape:
+    return lambda ago: value if ago <= ago_s else None
+
+
 class Case(NamedTuple):
     """Series of one device that is faulty (0), and of five peers that are not."""
 
@@ -38,6 +42,20 @@ class Case(NamedTuple):
 D = "DCGM_FI_DEV_"
 LOAD = {f"{D}GPU_UTIL": steady(97)}
 IDLE = {f"{D}GPU_UTIL": steady(0)}
+
+FIRST_XIDS: Mapping[str, Case] = {
+    rule: Case(
+        {name: began(value, 5 * MINUTE), f"{D}GPU_TEMP": steady(50)},
+        {name: began(value, 5 * MINUTE), f"{D}GPU_TEMP": began(50, 5 * MINUTE)},
+        more,
+    )
+    for rule, name, value, more in (
+        ("dcgm-xid", f"{D}XID_ERRORS", 79, {}),
+        ("dcgm-xid-total", "DCGM_EXP_XID_ERRORS_TOTAL", 1, {"xid": "79"}),
+    )
+}
+"""Series that begin with the first XID: of a GPU that was there before, and of others that were
+not."""
 
 CASES: Mapping[str, Case] = {
     "dcgm-ecc-uncorrectable": Case(

@@ -15,7 +15,7 @@ from fettle.config import PrometheusSettings
 from fettle.health import load_rules, metrics
 from fettle.health.signals import promql
 from tests.prometheus.fleets import labels
-from tests.prometheus.series import CASES, HOUR, MINUTE, device_labels
+from tests.prometheus.series import CASES, FIRST_XIDS, HOUR, MINUTE, device_labels
 from tests.prometheus.server import PROMTOOL, Recording, every, load, needs_prometheus, running
 
 pytestmark = [needs_prometheus, pytest.mark.prometheus]
@@ -28,11 +28,12 @@ END = time.time() - MINUTE
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     recording = Recording()
     times = sorted({*every(30, END - 70 * MINUTE, END), *every(300, END - 26 * HOUR, END)})
-    for rule, case in CASES.items():
+    for rule, case in (*CASES.items(), *((f"{r}-first", c) for r, c in FIRST_XIDS.items())):
         for number in range(6):
             for name, shape in (case.sound if number else case.faulty).items():
-                of = {**device_labels(rule, number), **case.labels}
-                recording.add(name, of, [(at, shape(END - at)) for at in times])
+                more = {} if name.endswith("GPU_TEMP") else case.labels
+                points = [(at, value) for at in times if (value := shape(END - at)) is not None]
+                recording.add(name, {**device_labels(rule, number), **more}, points)
     for number, ends in ((0, END - 20 * MINUTE), (1, END)):
         recording.add(
             "DCGM_FI_DEV_GPU_TEMP",
@@ -69,6 +70,15 @@ def test_a_rule_fires_for_the_fault_and_not_for_what_is_near_it(url: str, rule: 
         or (rule.startswith("node-") and sample.labels.get("node") == named["node"])
     }
     assert (fires, answer.odd, answer.warnings) == ({0}, (), ())
+
+
+@pytest.mark.parametrize("rule", FIRST_XIDS)
+def test_the_first_xid_of_a_gpu_fires_though_there_was_no_series_before(
+    url: str, rule: str
+) -> None:
+    answer = ask(url, ASKED[rule].query)
+    fires = {s.labels["UUID"] for s in answer.samples if "-first-" in s.labels["UUID"]}
+    assert fires == {device_labels(f"{rule}-first", 0)["UUID"]}
 
 
 @pytest.mark.parametrize("rule", [name for name, row in RULES.metrics.items() if row.until])
