@@ -1,0 +1,224 @@
+"""Reports what objects say about health to the health book, and marks as dirty whose health
+changes. Also keeps the holds that objects record.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Set
+
+from fettle.api import core, kinds, nvidia, resource
+from fettle.api.kinds import Kind
+from fettle.api.meta import unix_s
+from fettle.cluster.inventory.devices import Devices, SliceDevices
+from fettle.cluster.inventory.nodes import Nodes
+from fettle.cluster.inventory.stores import Stores
+from fettle.health import (
+    HealthBook,
+    SignalReport,
+    SignalRules,
+    has_device_status,
+    holds_on_node,
+    report_of_claim,
+    report_of_compute_domain,
+    report_of_event,
+    report_of_node,
+    report_of_pod,
+    report_of_slice,
+    report_of_taint_rule,
+    selects_device,
+)
+from fettle.model import DeviceId, Evidence, EvidenceKind, Hold, NodeId, Subject
+from fettle.pacing import pause
+
+_HELD = "held"
+"""Stands for holds among the kinds of which a view may show something new."""
+_GRANULARITY_S = 1.0
+"""Times of the API are whole seconds."""
+
+
+class Reports:
+    """Reports what objects say about health to the health book, and marks as dirty whose health
+    changes."""
+
+    def __init__(
+        self, book: HealthBook, rules: SignalRules, stores: Stores, devices: Devices, nodes: Nodes
+    ) -> None:
+        self._book = book
+        self._rules = rules
+        self._stores = stores
+        self._devices = devices
+        self._nodes = nodes
+        self._holds: dict[str, tuple[Kind, str, tuple[Hold, ...]]] = {}
+        """By the name of the reporter: the object, and the holds that it records."""
+        self._named: dict[str, frozenset[DeviceId]] = {}
+        """The devices that each Node claims to hold."""
+        self._shown_holds: Mapping[Subject, tuple[Hold, ...]] | None = {}
+
+    def deliver(self, report: SignalReport, now: float) -> None:
+        self._nodes.mark_dirty(self._book.report(report, now))
+
+    def holds(self) -> Mapping[Subject, tuple[Hold, ...]]:
+        """What operators hold now; the same mapping as long as nothing about it changes."""
+        if self._shown_holds is None:
+            shown: dict[Subject, tuple[Hold, ...]] = {}
+            for _, _, holds in self._holds.values():
+                for hold in holds:
+                    shown[hold.subject] = (*shown.get(hold.subject, ()), hold)
+            self._shown_holds = shown
+        return self._shown_holds
+
+    def end_holds(self, now: float) -> None:
+        """Look again at the objects of which a hold is over."""
+        over = [
+            (kind, key)
+            for kind, key, holds in self._holds.values()
+            if any(hold.until <= now for hold in holds)
+        ]
+        for kind, key in over:
+            found = self._stores.of(kind)[key]
+            if kind is kinds.NODE:
+                self.of_node(found, now)
+            else:
+                self._of_slices(self._devices.slices_of(found), now)
+
+    def read_holds_again(self, now: float) -> None:
+        """The clock was ahead, so a hold may have ended too early."""
+        for node in self._stores.nodes.values():
+            if holds_on_node(node.metadata):
+                self.of_node(node, now)
+            pause()
+        for slice_ in self._stores.of(kinds.SLICE).values():
+            if slice_.metadata.annotations:
+                self._of_slices(self._devices.slices_of(slice_), now)
+            pause()
+
+    def renew_holds(self, devices: Set[DeviceId], now: float) -> None:
+        """These devices have come or gone, and with them who may hold them: see `_of_its_own`."""
+        for name in [name for name, named in self._named.items() if named & devices]:
+            self.of_node(self._stores.nodes[name], now)
+
+    def _of_its_own(self, report: SignalReport, node: str) -> SignalReport:
+        """Without holds and repairs of devices that others publish: a kubelet may annotate its own
+        Node, and must not decide about devices of other nodes by that."""
+        about = {hold.subject for hold in report.holds} | {r.subject for r in report.repairs}
+        named = frozenset(subject for subject in about if isinstance(subject, DeviceId))
+        if not named:
+            self._named.pop(node, None)
+            return report
+        self._named[node] = named
+        own = {published.id for published in self._devices.published_by(node)}
+        foreign = {id_ for id_ in named - own if self._devices.is_published(id_)}
+        return report._replace(
+            evidence=tuple(e for e in report.evidence if e.subject not in foreign),
+            holds=tuple(hold for hold in report.holds if hold.subject not in foreign),
+            repairs=tuple(one for one in report.repairs if one.subject not in foreign),
+        )
+
+    def _note_holds(self, kind: Kind, key: str, holds: tuple[Hold, ...]) -> None:
+        name = f"{kind.name} {key}"
+        if holds == (self._holds[name][2] if name in self._holds else ()):
+            return
+        if holds:
+            self._holds[name] = kind, key, holds
+        else:
+            del self._holds[name]
+        self._shown_holds = None
+        self._stores.touched.add(_HELD)
+
+    def vanish(self, kind: Kind, key: str, now: float) -> None:
+        """An object is gone and says nothing any more."""
+        self._note_holds(kind, key, ())
+        if kind is kinds.NODE:
+            self._named.pop(key, None)
+        self._nodes.mark_dirty(self._book.vanish(f"{kind.name} {key}", now))
+
+    def of_node(self, node: core.Node, now: float) -> None:
+        report = self._of_its_own(report_of_node(node, self._rules, now), node.metadata.name)
+        self._nodes.note_named_units(node.metadata.name, report.units)
+        self._nodes.note_unknown_conditions(node.metadata.name, report.unknown_conditions)
+        self._note_holds(kinds.NODE, node.metadata.name, report.holds)
+        self.deliver(report, now)
+
+    def of_event(self, kind: Kind, event: core.HeardEvent, now: float) -> bool:
+        """An Event about a Node. Returns whether a rule names it."""
+        name = f"{kind.name} {event.metadata.key}"
+        if (report := report_of_event(event, name, self._rules, now)) is None:
+            return False
+        self.deliver(report, now)
+        return True
+
+    def of_slices(self, changed: resource.ResourceSlice, now: float) -> None:
+        """What all changed slices of a pool say now. An older generation speaks only for devices
+        that no newer one names."""
+        self._of_slices(self._devices.changed_slices_of(changed), now)
+
+    def _of_slices(self, slices: Iterable[SliceDevices], now: float) -> None:
+        for slice_, _, ids in slices:
+            report = report_of_slice(slice_.raw, self._rules, now)
+            evidence = tuple(e for e in report.evidence if e.subject in ids)
+            holds = tuple(hold for hold in report.holds if hold.subject in ids)
+            self._note_holds(kinds.SLICE, slice_.raw.metadata.name, holds)
+            self.deliver(report._replace(evidence=evidence), now)
+
+    def of_rule(self, name: str, now: float) -> None:
+        rule = self._stores.rules.get(name)
+        if rule is None:
+            return
+        candidates = self._devices.in_pools(self._devices.selected_pools(rule))
+        devices = [device for device in candidates if selects_device(rule, device)]
+        self.deliver(report_of_taint_rule(rule, devices, self._rules, now), now)
+
+    def of_compute_domain(self, domain: nvidia.ComputeDomain, now: float) -> None:
+        self.deliver(report_of_compute_domain(domain, self._rules, now), now)
+
+    def of_claim(
+        self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
+    ) -> None:
+        if any(has_device_status(claim) for claim in (old, new)):
+            self.deliver(report_of_claim(new, self._rules, now), now)
+        self.of_pods_with(new.metadata.key, now)
+
+    def of_pods_with(self, claim: str, now: float) -> None:
+        """A pod's status may name a claim whose object alone says which devices are meant."""
+        for pod in self._stores.pods_mentioning(claim):
+            self.of_pod(pod, pod, now)
+
+    def of_pod(
+        self,
+        pod: core.Pod,
+        before: core.Pod | None,
+        now: float,
+        is_full: Callable[[core.Pod, str], bool] = lambda *_: False,
+    ) -> bool:
+        """Whether it says that something is amiss."""
+        report = report_of_pod(pod, self._rules, now, self._stores.claims.get, before, is_full)
+        evidence = tuple(e for e in report.evidence if not self._happened_to_another(e, now))
+        self.deliver(report._replace(evidence=evidence), now)
+        return bool(report.evidence)
+
+    def _happened_to_another(self, evidence: Evidence, now: float) -> bool:
+        """Whether it is an event that happened to an earlier node of the same name, or to a unit of
+        it."""
+        if evidence.kind is not EvidenceKind.DECAYING or isinstance(evidence.subject, DeviceId):
+            return False
+        return evidence.observed_at < self.since(evidence.subject.node, now)
+
+    def node_came(self, name: str, now: float) -> None:
+        """It is another Node than the one that had this name before, if there was one."""
+        self._book.forget({NodeId(name)}, now, self.since(name, now))
+
+    def node_left(self, name: str, now: float) -> None:
+        """The Node was deleted, and what it said goes with it. What others say of it waits for its
+        return."""
+        self.vanish(kinds.NODE, name, now)
+        for reporter in self._book.followed_on(name):  # its devices are others, if it comes again
+            self._nodes.mark_dirty(self._book.vanish(reporter, now))
+        self.node_came(name, now)
+
+    def since(self, name: str, now: float) -> float:
+        """Events on a node of this name from before this time happened to an earlier Node.
+
+        Only what is clearly earlier counts as such: API times are whole seconds. What was seen to
+        happen since the Node came is its own, even if our clock is behind the API server's.
+        """
+        node = self._stores.nodes.get(name)
+        created = node.metadata.creation_timestamp if node is not None else None
+        return min(unix_s(created, 0.0) - _GRANULARITY_S, now)
