@@ -29,6 +29,7 @@ class UnitView(msgspec.Struct, frozen=True, gc=False):
     - `allocated`: how many of them live pods are known to hold.
     - `withdrawn`: how many the device plugin no longer offers, though a pod may still hold one.
     - `alternatives`: other resources that it may belong to; then `count` is an expected value.
+    - `others`: its other names, as far as anything tells.
     """
 
     unit: str
@@ -37,6 +38,7 @@ class UnitView(msgspec.Struct, frozen=True, gc=False):
     count: int = 1
     withdrawn: int = 0
     alternatives: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
     @property
     def left(self) -> int:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from heapq import nlargest
+from itertools import filterfalse
 from typing import NamedTuple
 
 from fettle.cluster import NodeView, PluginView, UnitView, View
@@ -78,15 +79,16 @@ def _all(view: View) -> Iterator[tuple[FoundDevice, set[str], set[str]]]:
                 name = f"{node.name}/{plugin.resource}/{unit.unit}"
                 forms = {
                     form
-                    for short in (unit.unit, unit.unit.removeprefix("index:"))
+                    for called in (unit.unit, *unit.others)
+                    for short in (called, called.removeprefix("index:"))
                     for form in (
                         f"{node.name}/{short}",
                         f"{node.name}/{plugin.resource}/{short}",
                         f"{node.name}/{plugin.resource} {short}",
                     )
                 }
-                if not _is_index(unit.unit):
-                    forms |= {unit.unit, f"{plugin.resource} {unit.unit}"}
+                for known in filterfalse(_is_index, (unit.unit, *unit.others)):
+                    forms |= {known, f"{plugin.resource} {known}"}
                 yield FoundDevice(name, node, plugin=plugin, unit=unit), forms, set()
 
 

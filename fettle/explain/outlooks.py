@@ -109,7 +109,9 @@ def _healthy_again(shown: Health, outlook: Outlook, now: float) -> dict[str, Any
     """What has to happen; None if it is Healthy."""
     if shown.state is State.HEALTHY:
         return None
-    awaits = [_awaited(one) for one in outlook.awaited]
+    # One all-clear may end several pieces of evidence.
+    found = map(_awaited, reversed(outlook.awaited))
+    awaits = [*reversed({one["text"]: one for one in found}.values())]
     return {
         "at": outlook.at,
         "awaits": awaits,
@@ -168,7 +170,13 @@ def all_clear_of(one: Awaited) -> str:
         case "metric":
             return f"the query of {name} no longer gives it ({evidence.reporter})"
         case "alert":
-            return f"the alert is resolved ({evidence.reporter})"
+            resolved = f"the alert is resolved ({evidence.reporter})"
+            if evidence.kind is EvidenceKind.LEVEL:
+                return resolved
+            return (
+                f"{resolved}; if its rule is one about metrics, it must also be said to be mended: "
+                "annotate the node with fettle.dev/repaired, or reboot it if that mends it"
+            )
         case "allocatable":
             return f"the device plugin offers all units again ({evidence.text})"
         case "allocatedResourcesStatus":

@@ -51,6 +51,7 @@ class UnitPlacement(NamedTuple):
 
     - `gpus`: all of them. In `by_resource`, a GPU occurs once for each resource it may belong to.
     - `homeless`: units that may be any device of the node. `absent`: units that are none of them.
+    - `others`: the less reliable names of each GPU.
     """
 
     node: NodeId
@@ -59,6 +60,7 @@ class UnitPlacement(NamedTuple):
     by_resource: Mapping[str, tuple[Gpu, ...]] = {}
     homeless: Gpu = ()
     absent: Gpu = ()
+    others: Mapping[Gpu, tuple[str, ...]] = {}
 
     @property
     def whole(self) -> tuple[Subject, ...]:
@@ -120,10 +122,12 @@ def place_units(
     ]
     known = _known((*named, hardware))
     homes: dict[UnitId, tuple[str, ...]] = {}
+    others: dict[UnitId, tuple[str, ...]] = {}
     for unit in sorted(units, key=_order):
         resource, name = plain_resource(unit.resource), whole_device(unit.unit)
         names = known.get((resource, name), (name, *unit.others))
         gpu = UnitId(node, resource, names[0])
+        others[gpu] = names[1:]
         by_gpu[gpu] += (unit,)
         by_all_names = gpu._replace(others=names[1:])
         found = _devices(by_all_names, published)
@@ -141,7 +145,13 @@ def place_units(
         for home in homes[gpu]:
             by_resource[home] += (same,)
     return UnitPlacement(
-        NodeId(node), tuple(by_gpu.values()), by_device, by_resource, homeless, absent
+        NodeId(node),
+        tuple(by_gpu.values()),
+        by_device,
+        by_resource,
+        homeless,
+        absent,
+        {same: others[gpu] for gpu, same in by_gpu.items()},
     )
 
 
@@ -272,6 +282,7 @@ class _NodeUnits:
         self._capacities = {name: one.capacity for name, one in views.items()}
         self._gaps = {name: one.withdrawn for name, one in views.items()}
         self._known = known
+        self._others = placing.others
         self._homes: dict[Gpu, tuple[str, ...]] = defaultdict(tuple)
         for resource, gpus in placing.by_resource.items():
             for gpu in gpus:
@@ -339,6 +350,7 @@ class _NodeUnits:
             count=count,
             withdrawn=withdrawn,
             alternatives=tuple(home for home in homes if home != resource),
+            others=self._others.get(gpu, ()),
         )
 
     def _is_faulty(self, gpu: Gpu) -> bool:

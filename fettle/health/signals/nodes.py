@@ -5,7 +5,7 @@ Polarity and weights come from the rules. NVSentinel's conditions are read down 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -456,7 +456,7 @@ def _label_evidence(
         weight=row.weight,
         source=_label_source(row),
         reporter=f"Node {name}",
-        text=one_line(_label_text(row, found[0], (node.metadata.labels or {})[found[0]])),
+        text=one_line(_label_text(row, found[0], node.metadata.labels or {})),
         observed_at=now,
         half_life_s=rules.half_life_s(row.family),
     )
@@ -534,9 +534,10 @@ def _gap_evidence(
     )
 
 
-def _label_text(row: LabelRow, key: str, value: str) -> str:
-    at = row.due_at(value)
-    return f"label {key}={value}" + (f": {rfc3339_at(at)}" if at is not None else "")
+def _label_text(row: LabelRow, key: str, labels: Mapping[str, str]) -> str:
+    at = row.due_at(labels[key])
+    than = f", less than {row.below}={labels.get(row.below)}" if row.below else ""
+    return f"label {key}={labels[key]}{than}" + (f": {rfc3339_at(at)}" if at is not None else "")
 
 
 def _unheard(metadata: ObjectMeta, rules: SignalRules) -> Iterator[UnknownCondition]:

@@ -24,7 +24,10 @@ def fleet() -> View:
         b.device("gpu-0-mig-1", pool="n1", local="n1", attributes=part),
     )
     other = b.device("gpu-0", pool="n2", local="n2")
-    units = (UnitView("GPU-77777777-aaaa", b.health(0.2)), UnitView("index:3", b.health(0.5)))
+    units = (
+        UnitView("GPU-77777777-aaaa", b.health(0.2), others=("pci:0000:c1:00.0", "index:5")),
+        UnitView("index:3", b.health(0.5)),
+    )
     plugin = PluginView(b.RESOURCE, 8, 8, units)
     return b.view(
         b.node("n1", pools=(b.pool(*devices, name="n1"),)),
@@ -46,6 +49,8 @@ def fleet() -> View:
         ("0000:c4:00.0", f"{b.DRIVER}/n1/gpu-0"),
         ("GPU-77777777-aaaa", f"n4/{b.RESOURCE}/GPU-77777777-aaaa"),
         (f"n4/{b.RESOURCE}/3", f"n4/{b.RESOURCE}/index:3"),
+        (f"n4/{b.RESOURCE}/5", f"n4/{b.RESOURCE}/GPU-77777777-aaaa"),
+        ("pci:0000:c1:00.0", f"n4/{b.RESOURCE}/GPU-77777777-aaaa"),
         ("n4/3", f"n4/{b.RESOURCE}/index:3"),
         (f"{b.RESOURCE} GPU-77777777-aaaa", f"n4/{b.RESOURCE}/GPU-77777777-aaaa"),
         (f"n3/{b.RESOURCE}/3", f"n3/{b.RESOURCE}/index:3"),

@@ -188,3 +188,17 @@ def test_of_a_latched_fault_of_which_its_source_is_silent_that_is_said_first(
         observed_at=0.0,
     )
     assert all_clear_of(Awaited(silent, "")) == says
+
+
+def test_what_one_all_clear_ends_is_awaited_once() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, node("n"))
+    pod = saying.speaking("p", "n", b.RESOURCE, UUID)
+    (said,) = pod["status"]["containerStatuses"][0]["allocatedResourcesStatus"]
+    said["resources"][0]["message"] = "XID 79"
+    fleet.put(kinds.POD, pod)
+    found = explained_device(fleet, UUID)
+    assert len(found["evidence"]) == 2
+    assert again(found) == (
+        "Healthy again when this has happened: the kubelet calls it Healthy (Pod default/p)"
+    )

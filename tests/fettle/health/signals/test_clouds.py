@@ -130,6 +130,7 @@ def test_fewer_devices_than_nvsentinel_expects_count(
         labels[f"{key}.expected"] = expected
     said = report_of_node(node(labels=labels), RULES, NOW)
     assert [evidence.weight for evidence in said.evidence] == ([] if weight is None else [weight])
+    assert all(f"less than {key}.expected=8" in evidence.text for evidence in said.evidence)
 
 
 def test_of_a_maintenance_it_is_said_when_it_is() -> None:
