@@ -218,6 +218,21 @@ def test_an_alert_about_a_device_that_is_not_known_is_counted_listed_and_tried_a
     assert desk.states("n2") == {"GPU-1": State.HEALTHY}
 
 
+def test_the_next_leader_knows_each_alert_that_still_fires(tmp_path: Path) -> None:
+    first, second = Desk(tmp_path), Desk(tmp_path)
+    first.say(alert())
+    first.say(alert(severity="page"))
+    first.health()
+    stored = first.inventory.recall("n1", None, NOW)
+    raw = msgspec.json.encode(stored)
+    second.inventory.put(kinds.DEVICE_HEALTH, kinds.DEVICE_HEALTH.decode(raw), NOW)
+    asyncio.run(second.alerts._look())
+    second.say(alert("resolved"))
+    assert second.states() == {"GPU-1": State.DEGRADED}
+    second.say(alert("resolved", severity="page"))
+    assert second.states() == {"GPU-1": State.HEALTHY}
+
+
 def test_what_an_alert_says_of_a_gpu_joins_what_the_node_says_of_its_index(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     bad = {
