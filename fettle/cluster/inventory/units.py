@@ -15,7 +15,7 @@ Healthy never counts as withdrawn.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 import msgspec
@@ -113,14 +113,7 @@ def place_units(
     homeless: Gpu = ()
     absent: Gpu = ()
     published = [(one, frozenset(gpu_names.published(one.device))) for one in devices]
-    hardware = [
-        UnitId(node, resource, names[0], names[1:])
-        for resource in {plain_resource(unit.resource) for unit in units}
-        for one, _ in published
-        if gpu_names.is_same_vendor(resource, one.id.driver)
-        and (names := tuple(gpu_names.of_hardware(one.device)))
-    ]
-    known = _known((*named, hardware))
+    known = _known((*named, _hardware(node, units, published)))
     homes: dict[UnitId, tuple[str, ...]] = {}
     others: dict[UnitId, tuple[str, ...]] = {}
     for unit in sorted(units, key=_order):
@@ -153,6 +146,20 @@ def place_units(
         absent,
         {same: others[gpu] for gpu, same in by_gpu.items()},
     )
+
+
+def _hardware(
+    node: str, units: Collection[UnitId], published: Iterable[tuple[PublishedDevice, Set[str]]]
+) -> Iterator[UnitId]:
+    """The devices that have a name of one of these units, each with all its names."""
+    wanted = {whole_device(name) for unit in units for name in unit.names}
+    resources = {plain_resource(unit.resource) for unit in units}
+    for one, names in published:
+        if not wanted.isdisjoint(names):
+            first, *others = gpu_names.of_hardware(one.device)
+            for resource in resources:
+                if gpu_names.is_same_vendor(resource, one.id.driver):
+                    yield UnitId(node, resource, first, tuple(others))
 
 
 def _order(unit: UnitId) -> tuple[str, tuple[int, str], tuple[str, ...]]:
