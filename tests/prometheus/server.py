@@ -8,13 +8,14 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import isinf
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 import pytest
 import yaml
@@ -47,12 +48,16 @@ class Recording:
     def add(self, name: str, labels: Mapping[str, str], points: Points) -> None:
         inner = ",".join(f"{key}={json.dumps(value)}" for key, value in labels.items())
         lines = self._lines.setdefault(name, [])
-        lines += [(at, f"{name}{{{inner}}} {value!r} {at:.3f}") for at, value in points]
+        lines += [(at, f"{name}{{{inner}}} {_written(value)} {at:.3f}") for at, value in points]
 
     def text(self) -> str:
         """As OpenMetrics, each metric's samples together."""
         lines = [line for name in sorted(self._lines) for _, line in self._lines[name]]
         return "\n".join([*lines, "# EOF", ""])
+
+
+def _written(value: float) -> str:
+    return f"{value:+}" if isinf(value) else repr(value)
 
 
 def load(recording: Recording, folder: Path) -> None:
@@ -131,6 +136,39 @@ def ask(url: str, query: str, at: float) -> list[dict[str, Any]]:
     except urllib.error.HTTPError as error:
         raise AssertionError(f"{error.read().decode()}\n{query}") from error
     return found
+
+
+@contextmanager
+def at_another_time(url: str, now: Callable[[], float]) -> Iterator[str]:
+    """The URL of the same Prometheus, as if it were this time there, in Unix seconds."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            body = urlencode({**form, "time": f"{now():.3f}"}, doseq=True).encode()
+            try:
+                with urllib.request.urlopen(f"{url}{self.path}", body, timeout=30) as reply:
+                    status, answer = reply.status, reply.read()
+            except urllib.error.HTTPError as error:
+                status, answer = error.code, error.read()
+            except OSError:
+                status, answer = 502, b""
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def free_port() -> int:

@@ -1,7 +1,7 @@
 """Faults as fleets see them, replayed from hours of series: what Fettle says of the device, and
 when."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,33 +10,23 @@ import pytest
 
 from fettle.health import load_rules
 from fettle.model import State
+from tests.prometheus import incidents
 from tests.prometheus.fleets import labels, node, slice_of
+from tests.prometheus.incidents import HOUR, MINUTE
 from tests.prometheus.replaying import Replay, Told
 from tests.prometheus.server import Recording, every, load, needs_prometheus, running
 
 pytestmark = [needs_prometheus, pytest.mark.prometheus]
-MINUTE, HOUR = 60.0, 3600.0
 BEGIN = 1_790_000_000.0
 SCRAPE_S = 30.0
-
-Shape = Callable[[float], float | None]
-"""A value by the seconds since BEGIN; None: no sample."""
-
-
-def steady(value: float) -> Shape:
-    return lambda _: value
 
 
 @pytest.fixture
 def record(tmp_path: Path) -> Callable[..., AbstractContextManager[Replay]]:
     @contextmanager
-    def recording(hours: float, series: Mapping[tuple[str, int, str], Shape]) -> Iterator[Replay]:
-        """By node, number and metric."""
+    def recording(hours: float, series: incidents.Series) -> Iterator[Replay]:
         made = Recording()
-        times = every(SCRAPE_S, BEGIN, BEGIN + hours * HOUR)
-        for (name, number, metric), shape in series.items():
-            points = [(at, value) for at in times if (value := shape(at - BEGIN)) is not None]
-            made.add(metric, labels(name, number), points)
+        incidents.record(made, series, BEGIN, every(SCRAPE_S, BEGIN, BEGIN + hours * HOUR))
         load(made, tmp_path)
         nodes = {name for name, _, _ in series}
         objects = [each for name in sorted(nodes) for each in (node(name), slice_of(name))]
@@ -44,10 +34,6 @@ def record(tmp_path: Path) -> Callable[..., AbstractContextManager[Replay]]:
             yield Replay(url, *objects, at=BEGIN)
 
     return recording
-
-
-def alive(name: str, numbers: int = 8) -> dict[tuple[str, int, str], Shape]:
-    return {(name, i, "DCGM_FI_DEV_GPU_TEMP"): steady(60) for i in range(numbers)}
 
 
 def first(told: list[Told], state: State) -> float:
@@ -62,17 +48,7 @@ def states(told: list[Told]) -> set[State]:
 def test_throttling_by_heat_that_comes_and_goes_for_hours_degrades_and_never_refuses_for_good(
     record: Callable[..., AbstractContextManager[Replay]],
 ) -> None:
-    def throttled_ns(s: float) -> float:
-        """A quarter of each second half of an hour, for six hours from the second on."""
-        total = 0.0
-        for hour in range(2, 8):
-            begins = (hour + 0.5) * HOUR
-            total += 0.5e9 * min(max(0.0, s - begins), 0.5 * HOUR)
-        return total
-
-    series = {**alive("n1"), ("n1", 3, "DCGM_FI_DEV_THERMAL_VIOLATION"): throttled_ns}
-    series |= {("n1", i, "DCGM_FI_DEV_THERMAL_VIOLATION"): steady(1e12) for i in (0, 1, 2)}
-    with record(14, series) as replay:
+    with record(14, incidents.throttled("n1")) as replay:
         told = replay.rounds("n1", "gpu-3", every(5 * MINUTE, BEGIN + HOUR, BEGIN + 14 * HOUR))
         calm = replay.health("n1", "gpu-0")
     assert states(told) == {State.HEALTHY, State.DEGRADED}
@@ -88,8 +64,7 @@ def test_throttling_by_heat_that_comes_and_goes_for_hours_degrades_and_never_ref
 def test_a_row_to_be_remapped_degrades_until_the_reset_and_leaves_a_light_trace(
     record: Callable[..., AbstractContextManager[Replay]],
 ) -> None:
-    pending = {("n1", 2, "DCGM_FI_DEV_ROW_REMAP_PENDING"): lambda s: float(HOUR < s < 5 * HOUR)}
-    with record(7, {**alive("n1"), **pending}) as replay:
+    with record(7, incidents.row_pending("n1")) as replay:
         told = replay.rounds("n1", "gpu-2", every(5 * MINUTE, BEGIN + MINUTE, BEGIN + 7 * HOUR))
     assert HOUR <= first(told, State.DEGRADED) <= HOUR + 5 * MINUTE
     during = [one for one in told if HOUR + 5 * MINUTE < one.at - BEGIN < 5 * HOUR]
@@ -103,14 +78,7 @@ def test_a_row_to_be_remapped_degrades_until_the_reset_and_leaves_a_light_trace(
 def test_a_storm_of_corrected_errors_weighs_by_its_rate_and_an_uncorrectable_one_refuses(
     record: Callable[..., AbstractContextManager[Replay]],
 ) -> None:
-    series = alive("n1")
-    for i in range(8):
-        series["n1", i, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"] = lambda s: s // 600
-        series["n1", i, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"] = steady(0)
-    series["n1", 5, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"] = lambda s: max(0.0, s - HOUR) * 2
-    # A reset sets both counts back.
-    series["n1", 5, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"] = lambda s: float(3 * HOUR < s < 8 * HOUR)
-    with record(10, series) as replay:
+    with record(10, incidents.ecc_storm("n1")) as replay:
         told = replay.rounds("n1", "gpu-5", every(5 * MINUTE, BEGIN + HOUR, BEGIN + 10 * HOUR))
         peer = replay.health("n1", "gpu-4")
     storm = [one for one in told if 2.2 * HOUR < one.at - BEGIN < 3 * HOUR]
@@ -126,14 +94,7 @@ def test_a_storm_of_corrected_errors_weighs_by_its_rate_and_an_uncorrectable_one
 def test_a_link_that_flaps_is_told_by_its_growth_and_not_by_its_count(
     record: Callable[..., AbstractContextManager[Replay]],
 ) -> None:
-    name = "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL"
-
-    def replays(s: float) -> float:
-        bursts = sum(3 for begins in (2, 4, 6) if s > begins * HOUR)
-        return 500.0 + bursts if s < 9 * HOUR else 0.0  # the GPU is reset
-
-    series = {**alive("n1"), ("n1", 1, name): replays, ("n1", 0, name): steady(90_000)}
-    with record(11, series) as replay:
+    with record(11, incidents.flapping_link("n1")) as replay:
         told = replay.rounds("n1", "gpu-1", every(2 * MINUTE, BEGIN + HOUR, BEGIN + 11 * HOUR))
         other = replay.health("n1", "gpu-0")
     assert 2 * HOUR < first(told, State.DEGRADED) < 2 * HOUR + 5 * MINUTE
@@ -150,15 +111,7 @@ def test_a_gpu_that_is_lost_takes_its_series_along_and_stays_lost(
     record: Callable[..., AbstractContextManager[Replay]],
 ) -> None:
     """XID 79: a moment later its exporter has nothing of it to export."""
-    gone_at = HOUR + 2 * MINUTE
-
-    def xid(s: float) -> float | None:
-        return None if s > gone_at else 79.0 if s > HOUR else 31.0
-
-    series = {**alive("n1"), ("n1", 6, "DCGM_FI_DEV_XID_ERRORS"): xid}
-    series["n1", 6, "DCGM_FI_DEV_GPU_TEMP"] = lambda s: None if s > gone_at else 50.0
-    series |= {("n1", i, "DCGM_FI_DEV_XID_ERRORS"): steady(31) for i in range(6)}
-    with record(4, series) as replay:
+    with record(4, incidents.lost("n1")) as replay:
         told = replay.rounds("n1", "gpu-6", every(30, BEGIN + 50 * MINUTE, BEGIN + 90 * MINUTE))
         later = replay.rounds("n1", "gpu-6", every(HOUR, BEGIN + 2 * HOUR, BEGIN + 4 * HOUR))
         peer = replay.health("n1", "gpu-0")
@@ -173,12 +126,8 @@ def test_a_gpu_that_is_lost_takes_its_series_along_and_stays_lost(
 def test_an_exporter_that_is_away_makes_its_devices_unknown_and_ends_no_fault(
     record: Callable[..., AbstractContextManager[Replay]],
 ) -> None:
-    def away(shape: Shape) -> Shape:
-        return lambda s: None if HOUR < s < 2 * HOUR else shape(s)
-
-    series = {key: away(steady(50)) for key in alive("n1")} | alive("n2")
-    series["n1", 0, "DCGM_FI_DEV_ROW_REMAP_PENDING"] = away(steady(1))
-    series["n2", 0, "DCGM_FI_DEV_ROW_REMAP_PENDING"] = steady(0)
+    series = incidents.exporter_away("n1") | incidents.alive("n2")
+    series["n2", 0, "DCGM_FI_DEV_ROW_REMAP_PENDING"] = incidents.steady(0)
     with record(3, series) as replay:
         replay.round(BEGIN + 50 * MINUTE)
         assert replay.health("n1", "gpu-0").score == 0.5
@@ -196,14 +145,6 @@ def test_an_exporter_that_is_away_makes_its_devices_unknown_and_ends_no_fault(
         replay.round(BEGIN + 2 * HOUR + 15 * MINUTE)
         assert replay.health("n1", "gpu-1").state is State.HEALTHY
         assert replay.health("n1", "gpu-0").score == 0.5
-
-
-def straggling(slow: Mapping[str, set[str]]) -> dict[str, dict[str, float]]:
-    """By job, the seconds that each rank computes a step."""
-    return {
-        job: {f"rank-{i}": 1.5 if f"rank-{i}" in ranks else 1.0 + i / 1000 for i in range(8)}
-        for job, ranks in slow.items()
-    }
 
 
 def holder(namespace: str, name: str, device: str) -> list[dict[str, Any]]:
@@ -230,32 +171,14 @@ def holder(namespace: str, name: str, device: str) -> list[dict[str, Any]]:
     ]
 
 
-STEPS = """
-metrics:
-  - name: step-time
-    exporter: pods
-    query: avg by (namespace, pod, job_name) (train_compute_seconds)
-    compared: above
-    peers: [namespace, job_name]
-    graded: {0.1: 0.15, 0.3: 0.35}
-    family: straggler
-    text: "a rank of job {job_name} computes {percent} longer than its peers"
-    source: our trainers
-"""
-
-
 def test_a_straggler_that_is_software_is_bounded_and_a_second_tenant_corroborates(
     tmp_path: Path,
 ) -> None:
     rules = tmp_path / "rules.yaml"
-    rules.write_text(STEPS)
+    rules.write_text(incidents.STEPS)
     made = Recording()
-    for namespace, ranks in straggling({"team-a": {"rank-3"}, "team-b": {"rank-3"}}).items():
-        for rank, seconds in ranks.items():
-            named = {"namespace": namespace, "pod": rank, "job_name": f"{namespace}-job"}
-            begins = BEGIN if namespace == "team-a" else BEGIN + HOUR
-            points = [(at, seconds) for at in every(SCRAPE_S, begins, BEGIN + 2 * HOUR)]
-            made.add("train_compute_seconds", named, points)
+    for team, begins in (("team-a", BEGIN), ("team-b", BEGIN + HOUR)):
+        incidents.record_steps(made, team, {"rank-3"}, every(SCRAPE_S, begins, BEGIN + 2 * HOUR))
     load(made, tmp_path)
     holders = [
         each
