@@ -242,3 +242,33 @@ def test_what_tenants_export_about_a_device_refuses_nothing(tmp_path: Path) -> N
         )
         trusting.round(BEGIN + 13 * MINUTE)
         assert trusting.health("n1", "gpu-0").state is State.UNHEALTHY
+
+
+def test_what_tenants_export_neither_keeps_a_fault_that_is_over_nor_ends_another(
+    tmp_path: Path,
+) -> None:
+    """About GPUs that had faults: reset, gone for good, and two that were replaced."""
+    errors, failed = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ROW_REMAP_FAILURE"
+    made = Recording()
+    times = every(SCRAPE_S, BEGIN, BEGIN + 2 * HOUR)
+    before = every(SCRAPE_S, BEGIN, BEGIN + 30 * MINUTE)
+    ill = every(SCRAPE_S, BEGIN + 30 * MINUTE, BEGIN + HOUR)
+    after = every(SCRAPE_S, BEGIN + HOUR + SCRAPE_S, BEGIN + 2 * HOUR)
+    faults = ((0, errors, True), (1, errors, False), (2, failed, True), (3, failed, True))
+    for number, metric, ends in faults:
+        points = [(at, 0.0) for at in before] + [(at, 1.0) for at in ill[1:]]
+        points += [(at, 0.0) for at in after] if ends else []
+        made.add(metric, labels("n1", number, namespace="gpu-operator"), points)
+    lies = ((0, errors, 1.0), (1, errors, 0.0), (2, failed, float("inf")), (3, failed, 1.0))
+    for number, metric, value in lies:
+        named = labels("n1", number, namespace="tenant", pod="evil")
+        made.add(metric, named, [(at, value) for at in times])
+    load(made, tmp_path)
+    with running(tmp_path) as url:
+        replay = Replay(url, node("n1"), slice_of("n1"), at=BEGIN)
+        replay.round(BEGIN + 35 * MINUTE)
+        found = [replay.health("n1", f"gpu-{i}").state for i in range(4)]
+        assert found == [State.UNHEALTHY] * 4
+        replay.rounds("n1", "gpu-0", every(5 * MINUTE, BEGIN + HOUR, BEGIN + 2 * HOUR))
+        found = [replay.health("n1", f"gpu-{i}").state for i in range(4)]
+        assert found == [State.HEALTHY, State.UNHEALTHY, State.HEALTHY, State.HEALTHY]

@@ -93,8 +93,7 @@ class Measuring:
             self._unplaced[found.rule] = len(unplaced), _shown(unplaced[0])
         for reporter in sorted(said_by.keys() | self._reporters(teller)):
             pause()
-            node = metrics.node_of(reporter)
-            stays: Set[Subject] = kept.get(node, _NOTHING)
+            stays: Set[Subject] = kept.get(reporter, _NOTHING)
             if not found.complete:
                 stays = self._book.told(reporter)
             said = self._with_kept(
@@ -102,9 +101,9 @@ class Measuring:
             )
             if self._is_said(reporter, said):
                 continue
-            silent = odd.get(node, _NOTHING)
+            silent = odd.get(reporter, _NOTHING)
             if found.present is not None:
-                silent |= self._book.told(reporter) - present.get(node, _NOTHING)
+                silent |= self._book.told(reporter) - present.get(reporter, _NOTHING)
             self._deliver(
                 SignalReport(
                     reporter=reporter,
@@ -164,11 +163,12 @@ class Measuring:
     def ended(self, rule: str, samples: tuple[Sample, ...]) -> frozenset[Subject]:
         """What the rule told of, and tells of no more by these samples."""
         reporters = self._reporters(metrics.Teller(rule))
-        told = {subject for name in reporters for subject in self._book.told(name)}
+        told = {name: set(self._book.told(name)) for name in reporters}
         if told:
-            for _, subjects in self._locate(self._asked[rule], samples):
-                told.difference_update(subjects)
-        return frozenset(told)
+            asked = self._asked[rule]
+            for sample, (node, subjects) in zip(samples, self._locate(asked, samples), strict=True):
+                told.get(self._reporter(asked, sample, node), set()).difference_update(subjects)
+        return frozenset().union(*told.values())
 
     def _locate(self, asked: metrics.MetricQuery, samples: tuple[Sample, ...]) -> "list[Place]":
         """What each series is about."""
@@ -253,12 +253,17 @@ class Measuring:
     def _placed(
         self, asked: metrics.MetricQuery, samples: Iterable[Sample]
     ) -> dict[str, frozenset[Subject]]:
+        """By reporter: nobody's series end or keep what another one's told."""
         found: dict[str, set[Subject]] = defaultdict(set)
         for sample in samples:
             pause()
             node, subjects = metrics.place(sample, asked.exporter, self._places)
-            found[node].update(subjects)
-        return {node: frozenset(subjects) for node, subjects in found.items()}
+            found[self._reporter(asked, sample, node)].update(subjects)
+        return {name: frozenset(subjects) for name, subjects in found.items()}
+
+    def _reporter(self, asked: metrics.MetricQuery, sample: Sample, node: str) -> str:
+        teller = metrics.Teller(asked.row.name)
+        return metrics.reporter_of(teller, node, self._evidence.word_of(asked, sample))
 
     def _is_said(self, reporter: str, said: Mapping[Subject, Evidence]) -> bool:
         """Whether it stands already, and nothing else that the reporter said is left."""

@@ -258,9 +258,8 @@ class MetricEvidence:
         teller: Teller,
     ) -> Evidence | None:
         """None where it does not count, as a tenant's word that a device is Unknown."""
-        row, exporter = asked.row, asked.exporter
-        namespace = _first(sample.labels, exporter.namespace)
-        provoked = row.is_provoked or not self._is_exporter(namespace)
+        row = asked.row
+        word = self.word_of(asked, sample)
         family, kind = row.family, row.kind
         weight, text = row.weighs(sample.value), row.says(sample.value, sample.labels)
         if row.xid:
@@ -269,27 +268,33 @@ class MetricEvidence:
                 return None  # such as DCGM's values for "not supported"
             family, kind, weight, text = self._rules.xid(code)
         cap = together = 1.0
-        if provoked:
+        if word:
             bound = self._rules.signals["provoked-metric"]
             if kind is EvidenceKind.UNKNOWN:
                 return None
             kind, weight = EvidenceKind.LEVEL, min(weight, bound.weight)
             cap, together = bound.cap, bound.together
-            text = f"{text} (by series of namespace {namespace or 'unknown'})"
+            text = f"{text} (by series of namespace {word})"
         return Evidence(
             subject=subject,
             family=family,
             kind=kind,
             weight=weight,
             source=teller.source,
-            reporter=reporter_of(teller, node, (namespace or "unknown") if provoked else ""),
+            reporter=reporter_of(teller, node, word),
             text=one_line(f"{_heard_as(sample, teller)}: {text}"),
             observed_at=now,
             half_life_s=row.half_life_s or self._rules.half_life_s(family),
             cap=cap,
             together=together,
-            witness=f"namespace {namespace or 'unknown'}" if provoked else "",
+            witness=f"namespace {word}" if word else "",
         )
+
+    def word_of(self, asked: MetricQuery, sample: Sample) -> str:
+        """The namespace whose word a series is; "" for an exporter's, which counts in full."""
+        namespace = _first(sample.labels, asked.exporter.namespace)
+        in_full = not asked.row.is_provoked and self._is_exporter(namespace)
+        return "" if in_full else namespace or "unknown"
 
     def _is_exporter(self, namespace: str) -> bool:
         return not namespace or any(fnmatchcase(namespace, each) for each in self._trusted)
