@@ -403,7 +403,7 @@ class Inventory:
         held = sum(
             dict(device_units(pod)).get(resource, 0)
             for key in self._nodes.pods_on(refused.node_name)
-            if (pod := self._stores.pods.get(key)) is not None and _is_admitted(pod)
+            if (pod := self._stores.pods.get(key)) is not None and _may_hold_units(pod)
         )
         return 0 < has < held + asked
 
@@ -483,11 +483,13 @@ class Inventory:
             self._nodes.mark_seen_dirty(pool)
 
 
-def _is_admitted(pod: core.Pod) -> bool:
-    """Whether the pod's kubelet has taken it, so that it holds its units."""
-    return pod.status is not None and (
-        pod.status.phase == "Running" or pod.status.start_time is not None
-    )
+def _may_hold_units(pod: core.Pod) -> bool:
+    """Whether the pod's kubelet has taken it, or may have: a pod that a scheduler did not place is
+    at its kubelet as soon as it exists, and whoever created it may race a scheduler."""
+    status = pod.status
+    if status is None or status.phase == "Running" or status.start_time is not None:
+        return True
+    return not any(c.type == "PodScheduled" and c.status == "True" for c in status.conditions or ())
 
 
 def _replaced(old: core.Node, new: core.Node) -> bool:

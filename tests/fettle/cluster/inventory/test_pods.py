@@ -239,6 +239,9 @@ def unit_pod(name: str, phase: str = "Running", **status: Any) -> Any:
     return made
 
 
+PLACED = {"conditions": [{"type": "PodScheduled", "status": "True"}]}
+
+
 def refused_for(name: str, cause: str = "requested number of devices unavailable for {}") -> Any:
     message = f"Pod was rejected: Allocate failed due to {cause.format(b.RESOURCE)}, which is"
     return unit_pod(name, "Failed", reason="UnexpectedAdmissionError", message=message)
@@ -301,11 +304,23 @@ def test_pods_that_no_kubelet_has_taken_yet_hold_no_units(fleet: Fleet) -> None:
     """A whole gang is bound to a node that swallows it, one pod after the other."""
     fleet.put(kinds.NODE, node(gpus=2))
     for name in ("a", "b"):
-        bound = unit_pod(name, "Pending")
-        del bound["status"]["startTime"]
-        fleet.put(kinds.POD, bound)
+        fleet.put(kinds.POD, {**unit_pod(name), "status": {**PLACED, "phase": "Pending"}})
     fleet.put(kinds.POD, refused_for("p"))
     assert of_node(fleet) == 0.65
+
+
+def test_a_pod_that_names_its_node_takes_units_from_one_that_a_scheduler_just_placed(
+    fleet: Fleet,
+) -> None:
+    """Whoever creates both can have a sound node refuse the second, which a scheduler placed."""
+    fleet.put(kinds.NODE, node(gpus=2))
+    unbound = b.gpu_pod(name="p")
+    unbound["metadata"]["uid"] = "uid-p"
+    fleet.put(kinds.POD, unbound)
+    for name in ("a", "b"):
+        fleet.put(kinds.POD, {**unit_pod(name), "status": {"phase": "Pending"}})
+    fleet.put(kinds.POD, refused_for("p"))
+    assert of_node(fleet) == 1.0
 
 
 def test_running_pods_are_no_excuse_where_a_device_is_missing_or_the_plugin_is_away(
