@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 import urllib.request
@@ -76,10 +77,13 @@ def load(recording: Recording, folder: Path) -> None:
 
 @contextmanager
 def running(
-    folder: Path, targets: Mapping[str, Iterable[str]] | None = None, **flags: str
+    folder: Path,
+    targets: Mapping[str, Iterable[str]] | None = None,
+    tls: ssl.SSLContext | None = None,
+    **flags: str,
 ) -> Iterator[str]:
     """The URL of a Prometheus on the blocks of this folder. `targets` are scraped each second, by
-    job."""
+    job. `tls`: how to call it, if the flags make it serve TLS."""
     folder.mkdir(parents=True, exist_ok=True)
     jobs = [
         {"job_name": job, "static_configs": [{"targets": [*addresses]}]}
@@ -105,22 +109,24 @@ def running(
             stdout=log,
             stderr=log,
         )
-    url = f"http://127.0.0.1:{port}"
+    url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
     try:
-        _wait_until_ready(process, url, folder / "log")
+        _wait_until_ready(process, url, folder / "log", tls)
         yield url
     finally:
         process.kill()
         process.wait()
 
 
-def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+def _wait_until_ready(
+    process: "subprocess.Popen[bytes]", url: str, log: Path, tls: ssl.SSLContext | None
+) -> None:
     until = time.monotonic() + START_S
     while time.monotonic() < until:
         if process.poll() is not None:
             break
         try:
-            with urllib.request.urlopen(f"{url}/-/ready", timeout=2):
+            with urllib.request.urlopen(f"{url}/-/ready", timeout=2, context=tls):
                 return
         except OSError:
             time.sleep(0.05)

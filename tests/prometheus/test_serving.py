@@ -1,6 +1,7 @@
 """A served Fettle that asks a real Prometheus, on a snapshot."""
 
 import json
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ import pytest
 
 from fettle.cli.calling import call, fetch
 from fettle.cli.demo.served import SETTINGS, Served
+from tests.controlplane.certificates import Authority
 from tests.fettle.cluster.feeds.manifests import write
 from tests.prometheus.fleets import labels, node, pod, uuid
 from tests.prometheus.server import Page, free_port, needs_prometheus, running
@@ -18,6 +20,7 @@ from tests.prometheus.server import Page, free_port, needs_prometheus, running
 pytestmark = [needs_prometheus, pytest.mark.prometheus]
 NODES = ["n1", "n2"]
 SLACK_S = 1.0
+PAIR = (("certificate", "crt"), ("key", "key"))
 NO_ROUND = 'fettle_prometheus_rounds_total{result="complete"} 0.0'
 
 
@@ -103,6 +106,52 @@ def test_a_fault_in_prometheus_refuses_its_node_within_scrape_evaluation_and_a_s
         # The GPU is replaced: its series say so.
         page.text = sound()
         until(lambda: not served.filter(whole_node, NODES))
+
+
+def test_prometheus_is_asked_by_a_client_certificate_and_refuses_a_foreign_one(
+    page: Page, tmp_path: Path
+) -> None:
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    write(snapshot / "nodes.yaml", *map(node, NODES))
+    page.text = sound(DCGM_FI_DEV_ROW_REMAP_FAILURE=1)
+    ours, foreign = Authority("metrics"), Authority("others")
+    server = ours.server("prometheus")
+    files = {"ca": ours.certificate, "server.crt": server.certificate, "server.key": server.key}
+    for name, authority in (("ours", ours), ("foreign", foreign)):
+        pair = authority.client("fettle")
+        files |= {f"{name}.crt": pair.certificate, f"{name}.key": pair.key}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    web = {
+        "tls_server_config": {
+            "cert_file": str(tmp_path / "server.crt"),
+            "key_file": str(tmp_path / "server.key"),
+            "client_auth_type": "RequireAndVerifyClientCert",
+            "client_ca_file": str(tmp_path / "ca"),
+        }
+    }
+    (tmp_path / "web.yml").write_text(json.dumps(web))
+    tls = ssl.create_default_context(cafile=str(tmp_path / "ca"))
+    tls.load_cert_chain(tmp_path / "ours.crt", tmp_path / "ours.key")
+    prometheus = running(
+        tmp_path / "prometheus",
+        {"dcgm": [page.address]},
+        tls,
+        web_config_file=str(tmp_path / "web.yml"),
+    )
+
+    def certified(url: str, name: str) -> str:
+        pair = {f"{what}File": str(tmp_path / f"{name}.{end}") for what, end in PAIR}
+        return settings(url, caFile=str(tmp_path / "ca"), **pair)
+
+    with prometheus as url:
+        with Served(snapshot, tmp_path / "log", certified(url, "ours")) as served:
+            until(lambda: len(served.filter(pod(gpus=8), NODES)) == 2)
+        with Served(snapshot, tmp_path / "log", certified(url, "foreign")) as served:
+            until(lambda: any("cannot be reached" in note for note in notes(served)))
+            assert served.filter(pod(gpus=8), NODES) == {}
+            assert 'reason="unreachable"} 0.0' not in metrics(served)
 
 
 def test_a_wrong_rule_on_a_whole_fleet_is_set_aside_and_named(page: Page, tmp_path: Path) -> None:

@@ -104,6 +104,22 @@ def test_a_redirect_is_not_followed_so_that_no_other_server_sees_the_credentials
     assert "'https://login.example', which is not followed" in str(error)
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_where_a_redirect_points_to_no_request_arrives(tmp_path: Path, status: int) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret")
+    seen: list[tuple[str, str]] = []
+
+    async def elsewhere(request: web.Request) -> web.Response:
+        seen.append((request.path, request.headers.get("Authorization", "")))
+        location = str(request.url.with_path("/elsewhere"))
+        return web.Response(status=status, headers={"Location": location})
+
+    with pytest.raises(PrometheusError, match="which is not followed"):
+        asyncio.run(asked(elsewhere, bearer_token_file=str(token)))
+    assert seen == [("/prom/api/v1/query", "Bearer s3cret")]
+
+
 @pytest.mark.parametrize("status", [200, 404])
 def test_a_login_page_is_not_taken_for_an_answer(status: int) -> None:
     page = "<!doctype html><HTML><body>Sign in</body></HTML>"
