@@ -19,4 +19,9 @@ def workload_of(pod: core.Pod) -> OwnerReference | None:
         if name := metadata.label(label):
             uid = f"{metadata.namespace}/{kind}/{name}"
             return OwnerReference(kind=kind, name=name, uid=uid)
-    return metadata.controller
+    if (controller := metadata.controller) is None:
+        return None
+    # Nor does a reference to another namespace's workload make a pod that one's.
+    return OwnerReference(
+        kind=controller.kind, name=controller.name, uid=f"{metadata.namespace}/{controller.uid}"
+    )

@@ -13,8 +13,14 @@ from fettle.scheduling.owner_refusals import KEEP_S, MOST_NODES, OwnerRefusals, 
 
 NOW = 1_000_000.0
 NEXT = core.Pod(
-    metadata=ObjectMeta(name="next", owner_references=(OwnerReference(uid="o", controller=True),))
+    metadata=ObjectMeta(
+        name="next",
+        namespace="default",
+        owner_references=(OwnerReference(uid="o", controller=True),),
+    )
 )
+
+WORKLOAD = OwnerReference(uid="default/o")
 
 
 class Clock:
@@ -144,12 +150,12 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_node_on_which_its_pods_do_not_start_is_avoided_from_when_that_was_last_so() -> None:
     clock = Clock()
     refusals = OwnerRefusals(clock)
-    refusals.does_not_start(OwnerReference(kind="Job", name="train", uid="o"), "n", NOW)
+    refusals.does_not_start(WORKLOAD, "n", NOW)
     (reason,) = refusals.nodes_for(NEXT).values()
     assert isinstance(reason, PodsDoNotStart)
     assert (reason.at, reason.until) == (NOW, NOW + KEEP_S)
     clock.now += KEEP_S - 1
-    refusals.does_not_start(OwnerReference(kind="Job", name="train", uid="o"), "n", clock.now)
+    refusals.does_not_start(WORKLOAD, "n", clock.now)
     clock.now += KEEP_S - 1
     assert refusals.nodes_for(NEXT).keys() == {"n"}
     clock.now += 1
@@ -160,10 +166,10 @@ def test_the_latest_of_what_a_node_did_is_the_reason() -> None:
     clock = Clock()
     refusals = OwnerRefusals(clock)
     refusals.put(refused("n"))
-    refusals.does_not_start(OwnerReference(uid="o"), "n", NOW - 60)
+    refusals.does_not_start(WORKLOAD, "n", NOW - 60)
     assert isinstance(refusals.nodes_for(NEXT)["n"], KubeletRefusedWorkload)
     clock.now += 60
-    refusals.does_not_start(OwnerReference(uid="o"), "n", clock.now)
+    refusals.does_not_start(WORKLOAD, "n", clock.now)
     assert isinstance(refusals.nodes_for(NEXT)["n"], PodsDoNotStart)
 
 
@@ -179,3 +185,12 @@ def test_a_node_gets_its_score_back_little_by_little() -> None:
     assert shares == [0.0, 0.5, 0.75, 0.88, 0.94, 1.0]
     alone = msgspec.structs.replace(NEXT, metadata=ObjectMeta(name="alone"))
     assert not refusals.shares_for(alone)
+
+
+def test_a_pod_that_claims_the_owner_of_another_namespaces_speaks_for_none_of_its_pods() -> None:
+    """Whoever creates a pod writes its owner references, and the API server checks no UID."""
+    refusals = OwnerRefusals(Clock())
+    pod = refused("n")
+    forged = msgspec.structs.replace(pod.metadata, namespace="mallorys")
+    refusals.put(msgspec.structs.replace(pod, metadata=forged))
+    assert not refusals.nodes_for(NEXT)
