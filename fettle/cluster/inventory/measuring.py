@@ -52,10 +52,12 @@ class Measuring:
         """By rule, what the series that fire now are about."""
 
     def begin(self, *, polls: bool, now: float) -> None:
-        """This process asks for metrics and takes alerts from now on, or does no more."""
+        """This process asks for metrics and takes alerts from now on, or does no more. What a rule
+        said that was taken back is over: it may have been wrong about a whole fleet."""
         self._book.polls(polls)
         if polls:
-            self._leave(lambda teller: not self._is_asked(teller), now)
+            self._leave(lambda teller: not self._rules_of(teller), now)
+            self._leave(self._is_taken_back, now, are_over=True)
         else:
             self._lost.clear()
 
@@ -64,8 +66,12 @@ class Measuring:
         if not (self._asked or self._alerted):
             self._leave(lambda _: True, now)
 
-    def _is_asked(self, teller: metrics.Teller) -> bool:
-        return teller.rule in (self._alerted if teller.alert else self._asked)
+    def _rules_of(self, teller: metrics.Teller) -> Mapping[str, metrics.MetricQuery]:
+        return self._alerted if teller.alert else self._asked
+
+    def _is_taken_back(self, teller: metrics.Teller) -> bool:
+        rules = self._rules_of(teller)
+        return bool(rules) and teller.rule not in rules
 
     def alerts_that_told(self) -> list[metrics.Teller]:
         """The alerts by which something was said that is not over."""
@@ -167,6 +173,7 @@ class Measuring:
         if told:
             asked = self._asked[rule]
             for sample, (node, subjects) in zip(samples, self._locate(asked, samples), strict=True):
+                pause()
                 told.get(self._reporter(asked, sample, node), set()).difference_update(subjects)
         return frozenset().union(*told.values())
 
@@ -215,11 +222,14 @@ class Measuring:
     def _reporters(self, teller: metrics.Teller) -> list[str]:
         return list(self._book.followed().get(teller, ()))
 
-    def _leave(self, concerns: Callable[[metrics.Teller], bool], now: float) -> None:
+    def _leave(
+        self, concerns: Callable[[metrics.Teller], bool], now: float, *, are_over: bool = False
+    ) -> None:
         for teller in [teller for teller in self._book.followed() if concerns(teller)]:
+            settled = frozenset((teller.source,)) if are_over else frozenset()
             for name in sorted(self._reporters(teller)):
                 pause()
-                self._deliver(SignalReport(reporter=name, evidence=()), now)
+                self._deliver(SignalReport(name, evidence=(), settled=settled), now)
 
     def _by_reporter(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from fettle.api import DeviceHealth, Measured, Sample, kinds
 from fettle.api.kinds import Kind
 from fettle.cluster import EMPTY, Inventory
 from fettle.config import HealthSettings, PrometheusSettings
-from fettle.health import HealthBook, load_rules
+from fettle.health import HealthBook, SignalRules, load_rules
 from fettle.model import SOUND, Health, State
 from fettle.pacing import pausing, run_within
 from tests.prometheus.fleets import node, slice_of, uuid
@@ -31,10 +32,10 @@ def sample(value: float, gpu: int = 1) -> Sample:
 class Replica:
     """One process that knows the node n1 and its GPUs."""
 
-    def __init__(self, *, asks: bool) -> None:
+    def __init__(self, *, asks: bool, rules: SignalRules = RULES) -> None:
         self.inventory = Inventory(
-            HealthBook(HealthSettings(), RULES),
-            RULES,
+            HealthBook(HealthSettings(), rules),
+            rules,
             prometheus=PrometheusSettings(url="http://prometheus"),
         )
         self.now = NOW
@@ -141,6 +142,25 @@ def test_the_next_leader_ends_what_it_took_over_by_its_first_complete_answer() -
     assert second.health().state is State.UNHEALTHY  # it has no series now
     second.measure(Measured(LATCHED, (), present=(sample(0),), complete=True))
     assert second.health().state is State.HEALTHY
+
+
+@pytest.mark.parametrize("kind", ["level", "latched"])
+def test_what_a_rule_said_is_over_once_somebody_has_taken_it_back(
+    tmp_path: Path, kind: str
+) -> None:
+    rows = tmp_path / "rules.yaml"
+    rows.write_text(
+        "metrics: [{name: too-hot, exporter: dcgm, family: thermal, weight: 0.9, source: a slip,"
+        f" kind: {kind}, query: max by ($device) (DCGM_FI_DEV_GPU_TEMP) > 30}}]"
+    )
+    before = Replica(asks=True, rules=load_rules(rows))
+    before.measure(Measured("too-hot", (sample(60),)))
+    assert before.health().state is State.UNHEALTHY
+    successor = Replica(asks=False)
+    successor.read(before.stored())
+    assert successor.health().state is State.UNHEALTHY
+    successor.inventory.measuring.begin(polls=True, now=NOW)
+    assert successor.health().state is State.HEALTHY
 
 
 def test_a_process_that_starts_without_prometheus_lets_fade_what_was_stored_of_it() -> None:
