@@ -29,6 +29,7 @@ from tests.bench import (
     remembering,
     saturation,
     scale,
+    sources,
     throughput,
     verdicts,
 )
@@ -44,6 +45,7 @@ SECTIONS: Mapping[str, Callable[[House], Awaitable[list[figures.Figure]]]] = {
     "scale": scale.measure,
     "memory": remembering.measure,
     "metrics": measuring.measure,
+    "sources": sources.measure,
     "partitions": partitions.measure,
     "churn": churn.measure,
     "claims": claims.measure,

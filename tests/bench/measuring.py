@@ -76,12 +76,12 @@ class StandIn:
         if key not in self._bodies:
             every = max(1, round(1 / self.share))
             self._bodies[key] = _vector(
-                [(_labels(number), 25) for number in range(self.turns % every, DEVICES, every)]
+                [(labels(number), 25) for number in range(self.turns % every, DEVICES, every)]
             )
         return self._bodies[key]
 
 
-def _labels(number: int) -> dict[str, str]:
+def labels(number: int) -> dict[str, str]:
     return {
         "UUID": f"GPU-{number:08d}",
         "gpu": str(number % fleets.GPUS),
