@@ -13,31 +13,16 @@ import msgspec
 from fettle.api.device_healths import DeviceHealthStatus
 from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api
+from tests.controlplane.clocks import Clock
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
-from tests.controlplane.fettle_process import REPOSITORY, FettleProcess
+from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_gpu_nodes, create_node
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.test_memory import ROLES, define, healthy, one_of, shown, stored
 
 LOST = ("AcceleratedHardwareReady", "False", "NvidiaXID79Error", "GPU is lost")
 WELL = ("AcceleratedHardwareReady", "True", "Ready", "")
-JUMPING = """\
-import os, time
-
-real, said_in = time.time, os.environ["TEST_CLOCK"]
-
-
-def jumped():
-    try:
-        with open(said_in) as file:
-            return real() + float(file.read() or 0)
-    except (OSError, ValueError):
-        return real()
-
-
-time.time = jumped
-"""
 
 
 def with_checksum(status: dict[str, Any]) -> dict[str, Any]:
@@ -269,26 +254,22 @@ async def test_a_clock_that_jumps_an_hour_forward_and_back_changes_nothing_that_
     await create_node(api, objects.node("gpu-1", 8))
     await create_node(api, objects.node("gpu-2", 8))
     await create_node(api, objects.node("gpu-3", 8))
-    (tmp_path / "clock").write_text("0")
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(JUMPING)
-    paths = f"{tmp_path / 'site'}:{REPOSITORY}"
-    jumping = {"PYTHONPATH": paths, "TEST_CLOCK": str(tmp_path / "clock")}
-    fettle = await start_fettle(*ROLES, env=jumping)
+    clock = Clock(tmp_path)
+    fettle = await start_fettle(*ROLES, env=clock.env)
     await kubelet.set_node_condition("gpu-1", *LOST)
     await kubelet.set_node_condition("gpu-2", *LOST)
     await stored(api, "gpu-2", state="Unhealthy")
     await kubelet.set_node_condition("gpu-2", *WELL)
     await stored(api, "gpu-2", state="Healthy", score=0.88)
 
-    (tmp_path / "clock").write_text("3600")
+    clock.jump(3600)
     await waiting.wait_until(
         lambda: shown(fettle, "gpu-2"), lambda h: h["score"] > 0.92, what="the clock is ahead"
     )
     assert (await shown(fettle, "gpu-1"))["state"] == "Unhealthy"
     await kubelet.set_node_condition("gpu-3", *LOST)
     ahead = await stored(api, "gpu-3", state="Unhealthy")
-    (tmp_path / "clock").write_text("0")
+    clock.jump(0)
     await waiting.wait_until(
         lambda: shown(fettle, "gpu-2"), lambda h: h["score"] < 0.9, what="it is set back"
     )
