@@ -25,6 +25,10 @@ LOST: Object = {
     "reason": "NvidiaXID79Error",
     "message": "GPU is lost",
 }
+NO_START = (
+    "OCI runtime create failed: nvidia-container-cli: exec: GPU is lost, has fallen off the bus, "
+    "XID 79: unknown"
+)
 FULL = "requested number of devices unavailable for nvidia.com/gpu. Requested: 8, Available: 0"
 
 
@@ -107,6 +111,18 @@ async def name_the_full_node(mallory: Api, kubelet: Kubelet) -> None:
     kubelet.accept_pods_on(NODE)
 
 
+async def run_what_does_not_start(mallory: Api) -> None:
+    """A container's command may hold any words, and its runtime repeats them."""
+    for namespace in TENANTS:
+        for i in range(6):
+            await mallory.create(objects.pod(f"broken-{i}", namespace=namespace, gpus=1, node=NODE))
+            await waiting.wait_until(
+                lambda name=f"broken-{i}", space=namespace: mallory.get("pods", name, space),  # type: ignore[misc]
+                lambda pod: pod["status"].get("containerStatuses"),
+                what="it does not start",
+            )
+
+
 async def ask_for_what_the_driver_cannot_prepare(mallory: Api, api: Api) -> None:
     """Its configuration is wrong, so the driver says that the device does not get ready."""
     for namespace in TENANTS:
@@ -161,12 +177,14 @@ async def test_a_tenant_who_tries_everything_lowers_a_score_and_refuses_nobody(
     await create_dra_node(api, NODE, 2, objects.node(NODE, 8))
     await let_in(api)
     await control_plane.start_controller_manager()
+    kubelet.start_nothing_of("broken", NO_START)
     fettle = await start_fettle("extender", "steward")
     async with control_plane.api_as_user("mallory", "tenants") as mallory:
         await waiting.wait_until(
             lambda: mallory.list("pods", TENANTS[-1]), lambda _: True, what="the role is in effect"
         )
         await name_the_full_node(mallory, kubelet)
+        await run_what_does_not_start(mallory)
         await ask_for_what_the_driver_cannot_prepare(mallory, api)
         await tell_stories(mallory, api)
         await what_the_api_server_refuses(mallory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api
+from tests.controlplane.clocks import Clock
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import FettleProcess
@@ -26,9 +28,9 @@ ROLES = ("extender", "steward")
 FAULT = "DCGM_FI_DEV_ROW_REMAP_FAILURE"
 
 
-def page_of(value: int) -> str:
+def page_of(value: int, **more: str) -> str:
     """What the exporter says of the first GPU of gpu-1."""
-    named = ",".join(f"{k}={json.dumps(v)}" for k, v in labels("gpu-1", 0).items())
+    named = ",".join(f"{k}={json.dumps(v)}" for k, v in labels("gpu-1", 0, **more).items())
     return f"DCGM_FI_DEV_GPU_TEMP{{{named}}} 40\n{FAULT}{{{named}}} {value}\n"
 
 
@@ -87,10 +89,14 @@ async def test_one_replica_asks_and_all_follow_also_once_it_is_killed(
     start_fettle: StartFettle,
     settings: Path,
     page: Page,
+    tmp_path: Path,
 ) -> None:
+    """The clock of the first is an hour ahead."""
+    clock = Clock(tmp_path)
+    clock.jump(3600)
     await define(api)
     await create_node(api, objects.node("gpu-1", 8))
-    first = await start_fettle(*ROLES, settings=settings)
+    first = await start_fettle(*ROLES, settings=settings, env=clock.env)
     await waiting.wait_until(lambda: rounds(first), lambda n: n > 1, what="the leader asks")
     second = await start_fettle(*ROLES, settings=settings)
     alone = await start_fettle("extender", settings=settings)
@@ -141,15 +147,34 @@ async def test_a_pod_waits_while_metrics_show_a_fault_and_is_placed_once_it_is_o
     settings: Path,
     page: Page,
 ) -> None:
-    """The only node has a GPU that must be reset; Kubernetes alone would place the pod there."""
+    """The only node has a GPU that must be reset; Kubernetes alone would place the pod there. A
+    tenant who exports the same of a sound GPU keeps no pod from it."""
     await define(api)
     await create_node(api, objects.node("gpu-1", 8))
     fettle = await start_fettle(*ROLES, settings=settings)
     await register_extender(control_plane, fettle)
     await waiting.wait_until(lambda: rounds(fettle), lambda n: n > 1, what="metrics are asked for")
 
+    page.text = page_of(0) + page_of(1, namespace="evil", pod="exporter")
+    await until_score(fettle, 0.4, 0.7)
+    framed = await unit(fettle)
+    assert (framed["state"], framed["proven"]) == ("Healthy", 1.0)
+    strict = objects.pod("honest", gpus=8, annotations={"fettle.dev/policy": "training"})
+    await api.create(strict)
+    assert await waiting.bound(api, "honest") == "gpu-1"
+    await api.delete("pods", "honest", grace_s=0)
+
+    asked = {"Pod": objects.pod("asked", gpus=8), "NodeNames": ["gpu-1"]}
+    began = time.monotonic()
     page.text = page_of(1)
-    await until_score(fettle, 0.0, 0.0)
+    await waiting.wait_until(
+        lambda: fettle.ask_extender("filter", asked),
+        lambda answer: "no sound devices" in str(answer),
+        what="the node is refused",
+        every_s=0.01,
+    )
+    scrape_s = evaluation_s = slack_s = 1.0
+    assert time.monotonic() - began < scrape_s + evaluation_s + slack_s
     await api.create(objects.pod("training", gpus=8))
     await waiting.refused(api, "training", saying="no sound devices")
 
