@@ -1,9 +1,13 @@
 """Whether what Fettle knows is complete and fresh enough to refuse anything on it."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from fettle.api import kinds
+from fettle.api.meta import unix_s
 from fettle.cluster.view import Publisher, SourceStatus
+from fettle.health import CLOCKS_APART_S
+from fettle.pacing import pause
 
 
 def problems(
@@ -42,8 +46,8 @@ def report(sources: Iterable[SourceStatus], now: float) -> list[str]:
     return lines
 
 
-def memory_notes(publisher: Publisher) -> list[str]:
-    """Why a restart would forget, for `/readyz?verbose`; empty if it would not."""
+def memory_notes(publisher: Publisher, clock: Callable[[], float] = time.time) -> list[str]:
+    """Why a restart would forget, or what is stored is not believed, for `/readyz?verbose`."""
     source = publisher.sources.get(kinds.DEVICE_HEALTH.name)
     if source is None or not publisher.view.synced:
         return []
@@ -54,4 +58,19 @@ def memory_notes(publisher: Publisher) -> list[str]:
         return [f"memory: DeviceHealth cannot be read, so {forgets}: {source.note}"]
     if not publisher.view.device_healths:
         return [f"memory: no steward has written a DeviceHealth yet, so {forgets}"]
+    if ahead_s := dated_ahead_s(publisher, clock()):
+        return [
+            f"memory: what another replica stored is dated {round(ahead_s, -1):.0f} s ahead of our "
+            "clock, so it counts for nothing, and this process asks for metrics itself: set the "
+            "clocks of the nodes right"
+        ]
     return []
+
+
+def dated_ahead_s(publisher: Publisher, now: float) -> float:
+    """By how much the newest DeviceHealth is dated ahead of our clock; 0 where it is believed."""
+    newest = 0.0
+    for stored in publisher.view.device_healths.values():
+        pause()
+        newest = max(newest, unix_s(stored.status.observed_time, 0.0))
+    return newest - now if newest > now + CLOCKS_APART_S else 0.0

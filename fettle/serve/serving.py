@@ -6,6 +6,7 @@ connects the rooms that do.
 
 import asyncio
 import signal
+import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
@@ -54,6 +55,7 @@ from fettle.observing import (
     logs,
     make_registry,
 )
+from fettle.pacing import run_within
 from fettle.records import DecisionLog, Journal, PodFates, Recorder
 from fettle.scheduling import (
     Answers,
@@ -231,7 +233,7 @@ class Runtime:
         turn = self._polling_turn(source, steward)
         if settings.prometheus.url:
             poller = self._make_poller(rule_table, writer, inventory)
-            self._tasks.keep("metrics", poller.keep(turn))
+            self._tasks.keep("metrics", poller.keep(partial(self._asks_itself, turn)))
         if settings.alertmanager.listen:
             self._open_alerts(rule_table, writer, inventory, turn)
         self._readiness.opening = ""
@@ -376,6 +378,12 @@ class Runtime:
             return (steward is not None and steward.leads) or not await look.is_held()
 
         return is_ours
+
+    async def _asks_itself(self, is_ours: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether it is this process that asks for metrics, also where it does not believe what
+        the leader stores."""
+        ahead_s = partial(readiness.dated_ahead_s, self._publisher, time.time())
+        return await is_ours() or bool(await run_within(None, ahead_s))
 
     def _keep_answers_current(self, source: _Source, writer: Writer, answers: Answers) -> None:
         self._readiness.notes.append(answers.allocator_notes)

@@ -89,14 +89,10 @@ async def test_one_replica_asks_and_all_follow_also_once_it_is_killed(
     start_fettle: StartFettle,
     settings: Path,
     page: Page,
-    tmp_path: Path,
 ) -> None:
-    """The clock of the first is an hour ahead."""
-    clock = Clock(tmp_path)
-    clock.jump(3600)
     await define(api)
     await create_node(api, objects.node("gpu-1", 8))
-    first = await start_fettle(*ROLES, settings=settings, env=clock.env)
+    first = await start_fettle(*ROLES, settings=settings)
     await waiting.wait_until(lambda: rounds(first), lambda n: n > 1, what="the leader asks")
     second = await start_fettle(*ROLES, settings=settings)
     alone = await start_fettle("extender", settings=settings)
@@ -123,6 +119,31 @@ async def test_one_replica_asks_and_all_follow_also_once_it_is_killed(
     for fettle in followers:
         await until_score(fettle, 0.85, 0.99)
     assert await rounds(alone) - meanwhile < 2
+
+
+async def test_who_does_not_believe_the_leaders_clock_says_so_and_asks_for_itself(
+    control_plane: ControlPlane,
+    api: Api,
+    start_fettle: StartFettle,
+    settings: Path,
+    page: Page,
+    tmp_path: Path,
+) -> None:
+    clock = Clock(tmp_path)
+    clock.jump(3600)
+    await define(api)
+    await create_node(api, objects.node("gpu-1", 8))
+    leader = await start_fettle(*ROLES, settings=settings, env=clock.env)
+    await stored(api, "gpu-1", state="Healthy")
+    other = await start_fettle("extender", settings=settings)
+    page.text = page_of(1)
+    for fettle in (leader, other):
+        await until_score(fettle, 0.0, 0.0)
+    _, ready = await other.browse("/readyz", verbose="")
+    assert "s ahead of our clock, so it counts for nothing" in ready
+    page.text = page_of(0)
+    for fettle in (leader, other):
+        await until_score(fettle, 0.85, 0.99)
 
 
 async def test_where_no_steward_leads_the_extender_asks_for_itself(

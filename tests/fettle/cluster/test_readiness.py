@@ -1,4 +1,11 @@
-from fettle.cluster import readiness
+from datetime import UTC, datetime
+
+import msgspec
+
+from fettle.api import DeviceHealth, kinds
+from fettle.api.device_healths import NOTHING_KNOWN
+from fettle.api.meta import ObjectMeta
+from fettle.cluster import EMPTY, Publisher, readiness
 from fettle.cluster.view import SourceStatus
 
 SYNCED = SourceStatus("Node", synced=True, served=True, contact_at=100.0)
@@ -28,3 +35,16 @@ def test_a_source_that_is_lost_but_fresh_is_ready_and_says_so_in_the_report() ->
     lost = SYNCED._replace(note="connection refused")
     assert readiness.problems([lost], 110.0, 150) == []
     assert "lost: connection refused" in readiness.report([lost], 110.0)[0]
+
+
+def test_what_is_dated_ahead_of_our_clock_is_named_and_by_how_much() -> None:
+    status = msgspec.structs.replace(NOTHING_KNOWN, observed_time=datetime.fromtimestamp(5000, UTC))
+    one = DeviceHealth(metadata=ObjectMeta(name="n"), status=status)
+    publisher = Publisher()
+    view = msgspec.structs.replace(EMPTY, generation=1, synced=True, device_healths={"n": one})
+    publisher.publish(view, frozenset())
+    publisher.sources[kinds.DEVICE_HEALTH.name] = SYNCED
+    (note,) = readiness.memory_notes(publisher, lambda: 1400.0)
+    assert "dated 3600 s ahead of our clock" in note
+    assert readiness.memory_notes(publisher, lambda: 4950.0) == []
+    assert readiness.dated_ahead_s(publisher, 4950.0) == 0.0
