@@ -34,6 +34,7 @@ class Taint(Wire, frozen=True, kw_only=True):
 
 class NodeSpec(Wire, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] | None = None
+    unschedulable: bool = False
 
 
 class NodeSystemInfo(Wire, frozen=True, kw_only=True):

@@ -16,15 +16,27 @@ from fettle.cluster.inventory.inventory import Inventory
 from fettle.cluster.inventory.measuring import Measuring
 from fettle.cluster.inventory.stores import changed_keys
 from fettle.cluster.inventory.unit_counts import whole_device
-from fettle.cluster.view import EMPTY, NodeView, PluginView, Publisher, SourceStatus, UnitView, View
+from fettle.cluster.view import (
+    EMPTY,
+    UNMARKED,
+    NodeMarks,
+    NodeView,
+    PluginView,
+    Publisher,
+    SourceStatus,
+    UnitView,
+    View,
+)
 
 __all__ = [
     "EMPTY",
     "EVERYTHING",
+    "UNMARKED",
     "Attribute",
     "AttributeFingerprints",
     "Inventory",
     "Measuring",
+    "NodeMarks",
     "NodeView",
     "PluginView",
     "Publisher",

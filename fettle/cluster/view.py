@@ -72,6 +72,25 @@ class PluginView(msgspec.Struct, frozen=True, gc=False):
         return sum(unit.withdrawn for unit in self.units) <= self.withdrawn
 
 
+class NodeMarks(msgspec.Struct, frozen=True, gc=False):
+    """What Fettle has written on a Node, or would; "" where there is nothing.
+
+    - `tier`: the label. `reason`: the annotation beside it, a score and words.
+    - `status`, `cause`, `message`: of the condition.
+    - `cordon`: the annotation that says that Fettle cordoned it, and why.
+    """
+
+    tier: str = ""
+    reason: str = ""
+    status: str = ""
+    cause: str = ""
+    message: str = ""
+    cordon: str = ""
+
+
+UNMARKED = NodeMarks()
+
+
 class NodeView(msgspec.Struct, frozen=True, gc=False):
     """A node: its own health, which applies to every device on it, its pools and its plugin
     resources.
@@ -83,6 +102,8 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
       differ from what they seem.
     - `taints`: the node's own. `kubelet`: its version.
     - `unknown_conditions`: conditions that no rule names.
+    - `unschedulable`: it is cordoned, whoever did it. `marks`: what Fettle has written on it, which
+      says nothing about its health.
     """
 
     name: str
@@ -96,6 +117,8 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     taints: tuple[core.Taint, ...] = ()
     kubelet: str = ""
     unknown_conditions: tuple[UnknownCondition, ...] = ()
+    unschedulable: bool = False
+    marks: NodeMarks = UNMARKED
 
 
 class SourceStatus(NamedTuple):

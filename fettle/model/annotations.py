@@ -23,6 +23,17 @@ REPAIRED = "fettle.dev/repaired"
 (`fettle/health/signals/repairs.py`)."""
 FURTHER_REPAIRED = "fettle.dev/repaired-"
 """Begins the keys of further repairs on the same Node."""
+HEALTH = "fettle.dev/health"
+"""A label on Nodes: how healthy their devices are, for those who ask no extender."""
+HEALTH_REASON = "fettle.dev/health-reason"
+"""Beside that label, where it is not `healthy`: the score, and why."""
+CORDONED = "fettle.dev/cordoned"
+"""On a Node that Fettle has cordoned: why. It is uncordoned only if this is there."""
+OWN_CONDITIONS = "Fettle"
+"""Begins the types of conditions of Nodes that are no evidence: ours, and those that remediation
+writes because of ours and names so."""
+DEVICES_SOUND = "FettleDevicesSound"
+"""The type of the condition that Fettle writes on Nodes."""
 JOB_EXIT_CODES = "fettle.dev/job-exit-codes"
 """On pods: exit codes that their Job reserves for its own podFailurePolicy."""
 WOKEN_AT = "fettle.dev/woken-at"
@@ -30,7 +41,19 @@ WOKEN_AT = "fettle.dev/woken-at"
 PURPOSE = "fettle.dev/purpose"
 """On the same object: says to people what it is for."""
 
-KNOWN = frozenset((*ANNOTATIONS, INJECTED, HOLD, REPAIRED, JOB_EXIT_CODES, WOKEN_AT, PURPOSE))
+KNOWN = frozenset(
+    (
+        *ANNOTATIONS,
+        INJECTED,
+        HOLD,
+        REPAIRED,
+        JOB_EXIT_CODES,
+        WOKEN_AT,
+        PURPOSE,
+        HEALTH_REASON,
+        CORDONED,
+    )
+)
 
 
 def is_unknown(key: str) -> bool:

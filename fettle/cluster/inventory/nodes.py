@@ -25,10 +25,14 @@ from fettle.cluster.inventory.units import (
     unit_healths,
     worded,
 )
-from fettle.cluster.view import NodeView, PluginView
+from fettle.cluster.view import UNMARKED, NodeMarks, NodeView, PluginView
 from fettle.dra import CounterId, DeviceView, NodeTarget, PoolView, PublishedDevice
 from fettle.health import HealthBook
 from fettle.model import (
+    CORDONED,
+    DEVICES_SOUND,
+    HEALTH,
+    HEALTH_REASON,
     UNKNOWN_SCORE,
     DeviceId,
     Health,
@@ -253,6 +257,8 @@ class Nodes:
             kubelet=_kubelet(node),
             unread=name in self.partial,
             unknown_conditions=self._unknown_conditions.get(name, ()),
+            unschedulable=node.spec is not None and node.spec.unschedulable,
+            marks=_marks(node),
         )
 
     def _placing(self, name: str, resources: Iterable[PluginView]) -> UnitPlacement:
@@ -316,6 +322,21 @@ def _unknown(node: core.Node, why: str) -> NodeView:
         pools=(),
         quarantined=(why,),
     )
+
+
+def _marks(node: core.Node) -> NodeMarks:
+    labels, annotations = node.metadata.labels or {}, node.metadata.annotations or {}
+    conditions = (node.status.conditions if node.status is not None else None) or ()
+    ours = next((c for c in conditions if c.type == DEVICES_SOUND), None)
+    found = NodeMarks(
+        tier=labels.get(HEALTH, ""),
+        reason=annotations.get(HEALTH_REASON, ""),
+        status=ours.status if ours is not None else "",
+        cause=ours.reason if ours is not None else "",
+        message=ours.message if ours is not None else "",
+        cordon=annotations.get(CORDONED, ""),
+    )
+    return UNMARKED if found == UNMARKED else found
 
 
 def _kubelet(node: core.Node) -> str:

@@ -26,6 +26,7 @@ from fettle.health.signals.reports import Fault, SignalReport, heaviest, one_lin
 from fettle.health.signals.rule_rows import AnnotationRow, ConditionRow, LabelRow
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import (
+    OWN_CONDITIONS,
     OWN_PREFIX,
     UNKNOWN_SCORE,
     Evidence,
@@ -105,7 +106,7 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     conditions = []
     unknown_conditions = []
     for condition in (status.conditions if status is not None else None) or ():
-        if condition.type.startswith(OWN_PREFIX):
+        if condition.type.startswith((OWN_PREFIX, OWN_CONDITIONS)):
             continue
         if (row := rules.condition(condition.type, condition.reason)) is not None:
             conditions.append((condition, row))

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from fettle.health.signals import nvsentinel, promql_checks, xids
-from fettle.model import OWN_PREFIX, EvidenceKind, Family
+from fettle.model import OWN_CONDITIONS, OWN_PREFIX, EvidenceKind, Family
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0.0)]
@@ -561,9 +561,10 @@ _RULE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 def _check_foreign(field: str, pattern: str) -> None:
-    if pattern.startswith(OWN_PREFIX):
+    own = next((each for each in (OWN_PREFIX, OWN_CONDITIONS) if pattern.startswith(each)), "")
+    if own:
         raise ValueError(
-            f"{field}: names that begin with {OWN_PREFIX} are Fettle's own and never evidence, so "
+            f"{field}: names that begin with {own} are Fettle's own and never evidence, so "
             f"this row would never count; use a name in a domain of your own"
         )
 

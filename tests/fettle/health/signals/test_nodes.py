@@ -155,9 +155,13 @@ def test_an_amd_label_names_one_gpu() -> None:
 def test_our_own_labels_and_conditions_are_no_evidence() -> None:
     said = report(
         condition("fettle.dev/Ready", "True", "fettle.dev/ReadyIsNotHealthy"),
+        condition("FettleDevicesSound", "False", "DevicesUnhealthy"),
+        condition("FettleDevices", "True", "FettleDevicesIsNotHealthy"),  # NVSentinel's echo of it
         labels={"fettle.dev/health": "unhealthy"},
+        annotations={"fettle.dev/health-reason": "0.0: dead", "fettle.dev/cordoned": "dead"},
     )
     assert said.evidence == ()
+    assert said.unknown_conditions == ()
 
 
 @pytest.mark.parametrize(
