@@ -399,6 +399,43 @@ class DeviceTaintSettings(SettingsSection, frozen=True, kw_only=True):
         )
 
 
+class NodeMarkSettings(SettingsSection, frozen=True, kw_only=True):
+    """What the steward writes on Nodes that have devices, for those who ask no extender. Off until
+    set. Written only with `mode: enforce`, and with the rights in
+    `deploy/rbac/optional/node-marks.yaml`; removed when it is switched off."""
+
+    label: bool = False
+    """The label `fettle.dev/health` (`healthy`, `degraded`, `unhealthy`, `unknown`), and the
+    annotation `fettle.dev/health-reason` beside it."""
+    condition: bool = False
+    """The condition `FettleDevicesSound`, which is False while a device is Unhealthy."""
+    cordon: Literal["AnyDevice", "EveryDevice"] | None = None
+    """Cordon nodes with a device that is Unhealthy (`AnyDevice`), or only those of which every
+    device of a driver or resource is (`EveryDevice`)."""
+    confirm_seconds: float = 300.0
+    """How long it must have been so before a node is cordoned."""
+    max_cordoned: int = 3
+    """No further node is cordoned while so many nodes with devices are, whoever cordoned them."""
+    max_cordoned_share: float = 0.10
+    """The same for each driver and resource, as a share (0 to 1) of the nodes that have devices of
+    it, rounded up."""
+    writes_per_second: float = 10.0
+    """How many labels, conditions and cordons are written a second, at most, each."""
+
+    @property
+    def is_on(self) -> bool:
+        return self.label or self.condition or self.cordon is not None
+
+    def __post_init__(self) -> None:
+        for must, text in (
+            (0 <= self.confirm_seconds < inf, "confirmSeconds must be 0 or more"),
+            (self.max_cordoned >= 0, "maxCordoned must be 0 or more"),
+            (0 <= self.max_cordoned_share <= 1, "maxCordonedShare must be 0 to 1"),
+            (1 <= self.writes_per_second <= 1000, "writesPerSecond must be 1 to 1000"),
+        ):
+            _check("nodeMarks", must, text)
+
+
 class StewardSettings(SettingsSection, frozen=True, kw_only=True):
     """The steward: the one replica that writes to the cluster."""
 
@@ -575,6 +612,7 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
     prometheus: PrometheusSettings = PrometheusSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     device_taints: DeviceTaintSettings = DeviceTaintSettings()
+    node_marks: NodeMarkSettings = NodeMarkSettings()
 
     def __post_init__(self) -> None:
         if self.namespace is not None:

@@ -31,6 +31,14 @@ from fettle.scheduling.judge.units import (
 )
 from fettle.scheduling.judge.verdicts import Verdict
 from fettle.scheduling.leanings import NEUTRAL, Leaning, Leanings
+from fettle.scheduling.node_healths import (
+    Cordons,
+    NodeHealth,
+    NodeHealths,
+    UnsoundDevice,
+    node_health,
+    plan_cordons,
+)
 from fettle.scheduling.owner_refusals import OwnerRefusals, avoiding
 from fettle.scheduling.predictions import Predictions
 from fettle.scheduling.preemption import Preemption, preemptible_pods
@@ -55,6 +63,7 @@ __all__ = [
     "Bound",
     "Cause",
     "Choice",
+    "Cordons",
     "Demand",
     "Engines",
     "FinishedPod",
@@ -63,6 +72,8 @@ __all__ = [
     "Leaning",
     "Leanings",
     "Narrowed",
+    "NodeHealth",
+    "NodeHealths",
     "OwnerRefusals",
     "PlacedPod",
     "PlannedTaint",
@@ -74,6 +85,7 @@ __all__ = [
     "Taken",
     "UnitUsers",
     "Units",
+    "UnsoundDevice",
     "Verdict",
     "allocatable_units",
     "as_if_on",
@@ -86,7 +98,9 @@ __all__ = [
     "is_certain",
     "is_usable",
     "lacking_units",
+    "node_health",
     "nodes_lacking_units",
+    "plan_cordons",
     "plan_for",
     "plan_taints",
     "preemptible_pods",

@@ -42,8 +42,9 @@ PAUSE_S = 1.0
 
 _Key = TypeVar("_Key")
 
+_CORDON = "node.kubernetes.io/unschedulable"
 _LEFT_OUT = (
-    "node.kubernetes.io/unschedulable",
+    _CORDON,
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
 )
@@ -290,8 +291,14 @@ class Census:
 
 
 def _is_left_out(node: NodeView) -> bool:
-    """Whether the scheduler places no pods there anyway: then a refusal takes it from nobody."""
-    return any(taint.key in _LEFT_OUT and taint.effect in _KEEPS_OFF for taint in node.taints)
+    """Whether the scheduler places no pods there anyway: then a refusal takes it from nobody. Our
+    own cordon is such a refusal, so what it goes by still counts."""
+    return any(
+        taint.key in _LEFT_OUT
+        and taint.effect in _KEEPS_OFF
+        and not (taint.key == _CORDON and node.marks.cordon)
+        for taint in node.taints
+    )
 
 
 def _shift(numbers: dict[_Key, int], key: _Key, by: int) -> bool:

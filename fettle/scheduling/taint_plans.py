@@ -94,24 +94,30 @@ def as_if_on(settings: DeviceTaintSettings) -> DeviceTaintSettings:
     )
 
 
+def accepted_by_state(answers: Answers) -> Mapping[State, Acceptance] | None:
+    """For Unhealthy and Degraded, what is set aside for those that refuse it, also if they ask for
+    all devices of a node. None while devices are not counted yet."""
+    breakers = {state: answers.breaker(placement) for state, placement in _REFUSES.items()}
+    if not breakers[State.UNHEALTHY].has_counted:
+        return None
+    return {
+        state: msgspec.structs.replace(
+            answers.acceptance(breaker.placement), set_aside=breaker.set_aside_for_all
+        )
+        for state, breaker in breakers.items()
+    }
+
+
 async def plan_for(
     answers: Answers, settings: DeviceTaintSettings, now: float, *, steers: bool
 ) -> TaintPlan | None:
     """The plan for the newest view; None while its devices are not counted yet. `steers`: the
     webhook gives claims their fallback."""
     view = answers.view
-    breakers = {state: answers.breaker(placement) for state, placement in _REFUSES.items()}
-    counted = breakers[State.UNHEALTHY]
-    if not counted.has_counted:
+    accepted = accepted_by_state(answers)
+    if accepted is None:
         return None
-    accepted = {
-        state: msgspec.structs.replace(
-            # A taint also keeps off pods that ask for all devices of a node.
-            answers.acceptance(breaker.placement),
-            set_aside=breaker.set_aside_for_all,
-        )
-        for state, breaker in breakers.items()
-    }
+    counted = answers.breaker(_REFUSES[State.UNHEALTHY])
 
     def most(driver: str) -> int | None:
         devices = counted.devices(driver)

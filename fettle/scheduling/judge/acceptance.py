@@ -6,7 +6,7 @@ left.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -100,8 +100,14 @@ class Acceptance(msgspec.Struct, frozen=True):
         """What of a device's health may be a reason to refuse, and is said of the device itself,
         neither of its node nor by an operator."""
         own = self.refuses_by(health, device.driver)
-        left = tuple(w for w in own.evidence if _is_fault_of_device(w.evidence))
-        return own if len(left) == len(own.evidence) else _judged_afresh(left, self.thresholds)
+        return self.without(own, lambda evidence: not _is_fault_of_device(evidence))
+
+    def without(self, health: Health, is_left_out: Callable[[Evidence], bool]) -> Health:
+        """A health without some of its evidence."""
+        left = tuple(w for w in health.evidence if not is_left_out(w.evidence))
+        return (
+            health if len(left) == len(health.evidence) else _judged_afresh(left, self.thresholds)
+        )
 
     def counted(self, health: Health) -> float:
         """A score as it counts towards the policy's minimum.

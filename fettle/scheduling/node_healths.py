@@ -1,0 +1,243 @@
+"""How healthy nodes are as a whole, for those who place pods by nodes alone; and which nodes are to
+be cordoned. Pure.
+
+Stands between health and what the steward writes. As with taints, only states count, and no cause
+that the breaker has set aside.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from math import ceil, inf
+from typing import NamedTuple
+
+import msgspec
+
+from fettle.cluster import NodeView
+from fettle.config import NodeMarkSettings
+from fettle.model import SOUND, Evidence, Family, Health, State
+from fettle.pacing import pause
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.breaker import SetAside
+from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.taint_plans import accepted_by_state
+
+_ECHO = "label nvsentinel-"
+"""Begins the sources that say what NVSentinel does about a node. If it does that because of our
+condition, and we believed it for that, neither would ever end."""
+_BADNESS = {State.HEALTHY: 0, State.UNKNOWN: 1, State.DEGRADED: 2, State.UNHEALTHY: 3}
+
+
+class UnsoundDevice(NamedTuple):
+    """A device that is not Healthy. `name`: "" for units that nothing names; then `number` is how
+    many there are. `pool`: its driver or resource."""
+
+    pool: str
+    name: str
+    health: Health
+    number: int = 1
+
+
+class NodeHealth(NamedTuple):
+    """What counts of the health of a node's own devices.
+
+    - `state`: Unhealthy if every device of some driver or resource is, else Degraded if any device
+      is Degraded or Unhealthy, else Unknown if one is that.
+    - `devices`: how many there are, `pools`: of which drivers and resources. `bad`: those that are
+      not Healthy, the worst first.
+    - `since`: from when it was Unhealthy in part and as a whole, in Unix seconds.
+    """
+
+    state: State
+    devices: int
+    pools: frozenset[str]
+    bad: tuple[UnsoundDevice, ...] = ()
+    since_any: float = inf
+    since_every: float = inf
+
+    @property
+    def score(self) -> float:
+        """That of the worst device."""
+        return self.bad[0].health.score if self.bad else 1.0
+
+    @property
+    def unhealthy(self) -> tuple[UnsoundDevice, ...]:
+        return tuple(one for one in self.bad if one.health.state is State.UNHEALTHY)
+
+
+class NodeHealths:
+    """The healths of all nodes with devices, kept up to date. `of_hardware`: without what operators
+    and remediation say, which are no faults to act on."""
+
+    def __init__(self, answers: Answers, *, of_hardware: bool = False) -> None:
+        self._answers = answers
+        self._of_hardware = of_hardware
+        self._set_aside: list[SetAside] = []
+        self._known: dict[str, tuple[NodeView, NodeHealth | None]] = {}
+
+    def look(self, nodes: Mapping[str, NodeView]) -> Mapping[str, NodeHealth] | None:
+        """By name. None while the devices are not counted yet. It pauses."""
+        accepted = accepted_by_state(self._answers)
+        if accepted is None:
+            return None
+        set_aside = [one.set_aside for one in accepted.values()]
+        known = self._known if set_aside == self._set_aside else {}
+        self._set_aside, self._known = set_aside, {}
+        found = {}
+        for name, node in nodes.items():
+            before = known.get(name)
+            if before is not None and before[0] is node:
+                health = before[1]
+            else:
+                health = node_health(node, accepted, of_hardware=self._of_hardware)
+            self._known[name] = node, health
+            if health is not None:
+                found[name] = health
+            pause()
+        return found
+
+
+def node_health(
+    node: NodeView, accepted: Mapping[State, Acceptance], *, of_hardware: bool = False
+) -> NodeHealth | None:
+    """`accepted` knows, for each state, what is set aside for those that refuse it. None for a node
+    without devices of its own."""
+    total, unhealthy = Counter[str](), Counter[str]()
+    bad = []
+    for one in _devices(node):
+        total[one.pool] += one.number
+        if one.health is SOUND:
+            continue
+        health = _counted(one, accepted, of_hardware=of_hardware)
+        if health.state is not State.HEALTHY:
+            bad.append(one._replace(health=health))
+        if health.state is State.UNHEALTHY:
+            unhealthy[one.pool] += one.number
+    if not total:
+        return None
+    if not bad:
+        return NodeHealth(State.HEALTHY, total.total(), frozenset(total))
+    bad.sort(key=lambda one: (-_BADNESS[one.health.state], one.health.score, one.pool, one.name))
+    spoiled = {pool for pool in total if unhealthy[pool] == total[pool]}
+    sinces = [(one.pool, one.health.since) for one in bad if one.health.state is State.UNHEALTHY]
+    of_spoiled = [max(s for at, s in sinces if at == pool) for pool in spoiled]
+    worst = bad[0].health.state
+    state = State.UNHEALTHY if spoiled else State.UNKNOWN
+    if not spoiled and worst is not State.UNKNOWN:
+        state = State.DEGRADED
+    return NodeHealth(
+        state,
+        total.total(),
+        frozenset(total),
+        tuple(bad),
+        min((since for _, since in sinces), default=inf),
+        min(of_spoiled, default=inf),
+    )
+
+
+def _devices(node: NodeView) -> Iterator[UnsoundDevice]:
+    """All of its devices, whatever their health."""
+    for pool in node.pools:
+        for device in chain(pool.devices, pool.withheld):
+            if device.published.local:
+                yield UnsoundDevice(pool.driver, device.id.device, device.health)
+    for plugin in node.plugins.values():
+        for unit in plugin.units:
+            yield UnsoundDevice(plugin.resource, unit.unit, unit.health, unit.count)
+        if (rest := plugin.capacity - sum(unit.count for unit in plugin.units)) > 0:
+            yield UnsoundDevice(plugin.resource, "", node.health, rest)
+
+
+def _counted(
+    one: UnsoundDevice, accepted: Mapping[State, Acceptance], *, of_hardware: bool
+) -> Health:
+    """What of its health may be a reason to keep pods off, since when it was as bad."""
+
+    def by(state: State) -> Health:
+        acceptance = accepted[state]
+        left = acceptance.refuses_by(one.health, one.pool)
+        return acceptance.without(left, _is_no_fault) if of_hardware else left
+
+    found = by(State.UNHEALTHY)
+    if found.state is not State.UNHEALTHY:
+        found = by(State.DEGRADED)
+    # By a part of the evidence alone it is not known since when, but surely no longer than by all.
+    return msgspec.structs.replace(found, since=one.health.since)
+
+
+def _is_no_fault(evidence: Evidence) -> bool:
+    return evidence.family is Family.OPERATOR or evidence.source.startswith(_ECHO)
+
+
+# Cordons
+
+
+class Cordons(NamedTuple):
+    """`nodes`: those that are to be cordoned by us, by name. `over`: how many more are as bad, for
+    which the budget is too small. `due`: before this time (Unix seconds), time changes nothing."""
+
+    nodes: Mapping[str, NodeHealth]
+    over: int = 0
+    due: float = inf
+
+
+def plan_cordons(
+    nodes: Mapping[str, NodeView],
+    healths: Mapping[str, NodeHealth],
+    settings: NodeMarkSettings,
+    now: float,
+) -> Cordons:
+    """Those that we have cordoned stay so while they are bad, within the budget; others come after
+    them, those first that have been bad for longest. A node that somebody else has cordoned, or
+    uncordoned after us, is left alone."""
+    if settings.cordon is None:
+        return Cordons({})
+    every = settings.cordon == "EveryDevice"
+    ours: list[tuple[float, str]] = []
+    new: list[tuple[float, str]] = []
+    of_pool, cordoned = Counter[str](), Counter[str]()
+    of_others = 0
+    due = inf
+    for name, health in healths.items():
+        node = nodes[name]
+        of_pool.update(health.pools)
+        since = health.since_every if every else health.since_any
+        is_bad = since < inf
+        if node.marks.cordon and is_bad:
+            ours.append((since, name))
+        elif node.unschedulable and not node.marks.cordon:
+            of_others += 1
+            cordoned.update(health.pools)
+        elif is_bad and since + settings.confirm_seconds > now:
+            due = min(due, since + settings.confirm_seconds)
+        elif is_bad:
+            new.append((since, name))
+        pause()
+    budget = _Budget(settings, of_pool)
+    granted = [name for _, name in sorted(ours) if budget.grants(healths[name].pools)]
+    budget.take(of_others, cordoned)
+    granted += [name for _, name in sorted(new) if budget.grants(healths[name].pools)]
+    over = len(ours) + len(new) - len(granted)
+    return Cordons({name: healths[name] for name in granted}, over, due)
+
+
+class _Budget:
+    """How many nodes may be cordoned, in all and of each pool."""
+
+    def __init__(self, settings: NodeMarkSettings, of_pool: Mapping[str, int]) -> None:
+        self._left = settings.max_cordoned
+        self._left_of = {
+            pool: ceil(number * settings.max_cordoned_share) for pool, number in of_pool.items()
+        }
+
+    def take(self, number: int, of_pool: Mapping[str, int]) -> None:
+        self._left -= number
+        for pool, each in of_pool.items():
+            self._left_of[pool] -= each
+
+    def grants(self, pools: Iterable[str]) -> bool:
+        """Whether there is room for one more node, which is taken then."""
+        if self._left <= 0 or any(self._left_of[pool] <= 0 for pool in pools):
+            return False
+        self.take(1, dict.fromkeys(pools, 1))
+        return True

@@ -1,0 +1,156 @@
+"""How healthy a node is as a whole, and which nodes are to be cordoned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from fettle.cluster import NodeMarks, NodeView, PluginView, UnitView
+from fettle.config import NodeMarkSettings
+from fettle.model import SOUND, Degraded, Family, Health, NodeId, Placement, State, Weighed
+from fettle.scheduling import NodeHealth, NodeHealths, node_health, plan_cordons
+from fettle.scheduling.judge.acceptance import Acceptance, Cause
+from tests.fettle import building as b
+from tests.fettle.scheduling.clusters import Cluster
+from tests.fettle.scheduling.test_taint_plans import fault, healthy_by
+
+NOW = 10_000.0
+DEAD = fault("gpu", 1.0)
+CORDONS = NodeMarkSettings(
+    cordon="AnyDevice", confirm_seconds=60, max_cordoned=10, max_cordoned_share=1.0
+)
+
+
+def ill(*evidence: Weighed, since: float = 0.0) -> Health:
+    return healthy_by(*evidence, since=since) if evidence else SOUND
+
+
+def node(name: str, *devices: Health, **fields: Any) -> NodeView:
+    """A node with these DRA devices."""
+    made = (
+        msgspec.structs.replace(b.device(f"gpu-{i}", pool=name, local=name), health=health)
+        for i, health in enumerate(devices)
+    )
+    view = b.node(name, pools=(b.pool(*made, name=name),))
+    return msgspec.structs.replace(view, **fields)
+
+
+def health_of(
+    view: NodeView, *, aside: frozenset[Cause] = frozenset(), of_hardware: bool = False
+) -> NodeHealth:
+    set_aside = {b.DRIVER: aside}
+    accepted = {
+        State.UNHEALTHY: Acceptance(Placement(min_score=0), set_aside),
+        State.DEGRADED: Acceptance(Placement(min_score=0, degraded=Degraded.REFUSE), set_aside),
+    }
+    found = node_health(view, accepted, of_hardware=of_hardware)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("devices", "state", "unhealthy"),
+    [
+        ((ill(), ill()), State.HEALTHY, 0),
+        ((ill(), ill(fault("g", 0.5))), State.DEGRADED, 0),
+        ((ill(), ill(DEAD)), State.DEGRADED, 1),
+        ((ill(DEAD), ill(DEAD)), State.UNHEALTHY, 2),
+        ((ill(), b.UNKNOWN), State.UNKNOWN, 0),
+        ((b.UNKNOWN, ill(DEAD)), State.DEGRADED, 1),
+        ((ill(fault("g", 1.0, witness="a pod")), ill()), State.HEALTHY, 0),  # a tenant could do it
+    ],
+)
+def test_a_node_is_unhealthy_if_every_device_is_and_degraded_if_only_some_are(
+    devices: tuple[Health, ...], state: State, unhealthy: int
+) -> None:
+    found = health_of(node("n", *devices))
+    assert (found.state, len(found.unhealthy), found.devices) == (state, unhealthy, 2)
+
+
+def test_a_node_of_which_all_gpus_are_dead_is_unhealthy_though_its_network_device_is_sound() -> (
+    None
+):
+    view = node("n", ill(DEAD), ill(DEAD))
+    plugins = {"rdma/hca": PluginView("rdma/hca", 1, 1)}
+    view = msgspec.structs.replace(view, plugins=plugins)
+    assert health_of(view).state is State.UNHEALTHY
+    dead = UnitView("hca-0", ill(DEAD))
+    gpus = PluginView("nvidia.com/gpu", 8, 7, (dead,))
+    found = health_of(msgspec.structs.replace(view, pools=(), plugins={"nvidia.com/gpu": gpus}))
+    assert (found.state, found.devices, len(found.unhealthy)) == (State.DEGRADED, 8, 1)
+
+
+def test_what_the_breaker_has_set_aside_does_not_count() -> None:
+    view = node("n", ill(DEAD), ill(DEAD))
+    assert health_of(view, aside=frozenset((Cause("rule", hard=False),))).state is State.HEALTHY
+
+
+def test_holds_and_what_nvsentinel_does_are_no_faults_of_the_hardware() -> None:
+    """Else it would be quarantined because of our condition, and our condition would stay because
+    it is quarantined."""
+    echo = fault("g", 0.75, of=NodeId("n"))
+    echo = Weighed(msgspec.structs.replace(echo.evidence, source="label nvsentinel-draining"), 0.75)
+    for said in (fault("g", 1.0, family=Family.OPERATOR), echo):
+        view = node("n", ill(said))
+        assert health_of(view).state is State.UNHEALTHY
+        assert health_of(view, of_hardware=True).state is State.HEALTHY
+        both = node("n", ill(said, DEAD))
+        assert health_of(both, of_hardware=True).state is State.UNHEALTHY
+
+
+def cordons(*nodes: NodeView, **changes: Any) -> set[str]:
+    settings = msgspec.structs.replace(CORDONS, **changes)
+    healths = {one.name: health_of(one) for one in nodes}
+    return set(plan_cordons({one.name: one for one in nodes}, healths, settings, NOW).nodes)
+
+
+BAD = ill(DEAD, since=100.0)
+OURS: dict[str, Any] = {"unschedulable": True, "marks": NodeMarks(cordon="dead")}
+
+
+def test_bad_nodes_are_cordoned_once_confirmed_and_only_if_it_is_asked_for() -> None:
+    part, whole = node("part", BAD, SOUND), node("whole", BAD, BAD)
+    new, sound = node("new", ill(DEAD, since=NOW - 30)), node("sound", SOUND)
+    nodes = part, whole, new, sound
+    assert cordons(*nodes) == {"part", "whole"}
+    assert cordons(*nodes, cordon="EveryDevice") == {"whole"}
+    assert cordons(*nodes, cordon=None) == set()
+    healths = {one.name: health_of(one) for one in nodes}
+    plan = plan_cordons({one.name: one for one in nodes}, healths, CORDONS, NOW)
+    assert plan.due == NOW + 30
+
+
+def test_the_budget_counts_what_others_have_cordoned_and_ours_stay_within_it() -> None:
+    older, newer = node("older", ill(DEAD, since=10.0)), node("newer", BAD)
+    ours, theirs = node("ours", BAD, **OURS), node("theirs", SOUND, unschedulable=True)
+    assert cordons(older, newer, ours, max_cordoned=2) == {"ours", "older"}
+    assert cordons(older, newer, ours, theirs, max_cordoned=2) == {"ours"}
+    assert cordons(older, newer, ours, max_cordoned=0) == set()
+    many = [node(f"sound{i}", SOUND) for i in range(17)]
+    assert cordons(older, newer, ours, *many, max_cordoned_share=0.10) == {"ours", "older"}
+    assert cordons(older, newer, max_cordoned_share=0.10) == {"older"}  # rounded up
+
+
+def test_nobody_elses_cordon_is_taken_over_and_an_uncordoned_node_is_not_cordoned_again() -> None:
+    theirs = node("theirs", BAD, unschedulable=True)
+    assert cordons(theirs) == set()
+    # The mark stays, which says that it was ours.
+    uncordoned = node("freed", BAD, marks=NodeMarks(cordon="dead"))
+    assert cordons(uncordoned) == {"freed"}
+
+
+def test_only_nodes_that_changed_are_looked_at_again() -> None:
+    cluster = Cluster()
+    healths = NodeHealths(cluster.answers)
+    fleet = {f"n{i}": node(f"n{i}", BAD, SOUND) for i in range(3)}
+    cluster.show(fleet)
+    first = healths.look(cluster.publisher.view.nodes)
+    fleet["n1"] = node("n1", SOUND, SOUND)
+    cluster.show(fleet)
+    second = healths.look(cluster.publisher.view.nodes)
+    assert first is not None
+    assert second is not None
+    assert second["n0"] is first["n0"]
+    assert (first["n1"].state, second["n1"].state) == (State.DEGRADED, State.HEALTHY)
