@@ -7,6 +7,7 @@ from fettle.explain.devices import list_network_devices, list_nodes, list_unknow
 from fettle.explain.finding import find_device, find_node, near, unit_called
 from fettle.explain.holds import is_held_by_rule, list_holds
 from fettle.explain.modes import describe_modes
+from fettle.explain.node_healths import CAUSES, reason_in_words, state_in_words, worst_state
 from fettle.explain.outlooks import Foresight, explain_device, explain_node
 from fettle.explain.placed import plain_placed
 from fettle.explain.pods import (
@@ -20,6 +21,7 @@ from fettle.explain.taints import list_taints
 from fettle.explain.wording import plain_reason, text, texts
 
 __all__ = [
+    "CAUSES",
     "JSON_VERSION",
     "Foresight",
     "describe_modes",
@@ -38,9 +40,12 @@ __all__ = [
     "near",
     "plain_placed",
     "plain_reason",
+    "reason_in_words",
     "result_word",
+    "state_in_words",
     "summary",
     "text",
     "texts",
     "unit_called",
+    "worst_state",
 ]

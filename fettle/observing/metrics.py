@@ -218,6 +218,15 @@ class StewardMetrics:
             "Times that a DeviceTaintRule was written, changed or removed by a device's health.",
             registry=registry,
         )
+        self._marks = Counter(
+            "fettle_steward_node_writes",
+            "Times that a Node was written by its devices' health, by what was (label, condition, "
+            "cordon).",
+            ["what"],
+            registry=registry,
+        )
+        for what in ("label", "condition", "cordon"):
+            self._marks.labels(what)
 
     def recorded(self, result: str) -> None:
         """As `EventRecorder` counts."""
@@ -240,6 +249,9 @@ class StewardMetrics:
 
     def wrote_taint(self) -> None:
         self._taints.inc()
+
+    def wrote_node(self, what: str) -> None:
+        self._marks.labels(what).inc()
 
 
 _POLL_FAILURES = (

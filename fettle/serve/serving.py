@@ -81,6 +81,7 @@ from fettle.steward import (
     HealthRecords,
     HealthTaints,
     HoldTaints,
+    NodeMarking,
     Nudge,
     PatienceEnds,
     PreemptibleNodes,
@@ -229,7 +230,7 @@ class Runtime:
             self._tasks.keep("stored policies", stored.run())
         steward = None
         if "steward" in options.roles:
-            steward = self._start_steward(source, answers, inventory, at_risk, refusals)
+            steward = self._start_steward(source, answers, inventory, at_risk, refusals, recorder)
         turn = self._polling_turn(source, steward)
         if settings.prometheus.url:
             poller = self._make_poller(rule_table, writer, inventory)
@@ -560,6 +561,7 @@ class Runtime:
         inventory: Inventory,
         at_risk: AtRisk,
         refusals: OwnerRefusals,
+        recorder: Recorder,
     ) -> Steward | None:
         session = source.session
         if session is None:
@@ -578,6 +580,7 @@ class Runtime:
         holds = HoldTaints(
             session, self._publisher, adds=lambda: self._settings.mode is not Mode.OBSERVE
         )
+        marking = NodeMarking(session, answers, self._settings, metrics, recorder)
         namespace = self._settings.namespace or session.namespace
 
         def writes_about(pod: core.Pod) -> bool:
@@ -598,8 +601,9 @@ class Runtime:
                 holds.keep,
                 healths.keep,
                 taints.keep,
+                marking.keep,
             ],
-            notes=[healths.notes, holds.notes, taints.notes],
+            notes=[healths.notes, holds.notes, taints.notes, marking.notes],
         )
         self._readiness.notes.append(steward.notes)
         self._tasks.keep("steward", steward.run(), early=True)

@@ -9,6 +9,7 @@ from fettle.steward.allowed_nodes import AllowedNodes
 from fettle.steward.device_healths import HealthRecords
 from fettle.steward.health_taints import HealthTaints
 from fettle.steward.hold_taints import HoldTaints
+from fettle.steward.node_marks import NodeMarking
 from fettle.steward.patience_ends import PatienceEnds
 from fettle.steward.preemptors import (
     LET_PREEMPT_NOBODY,
@@ -31,6 +32,7 @@ __all__ = [
     "HealthRecords",
     "HealthTaints",
     "HoldTaints",
+    "NodeMarking",
     "Nudge",
     "PatienceEnds",
     "PreemptibleNodes",

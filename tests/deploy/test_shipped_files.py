@@ -104,7 +104,9 @@ def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
     others = [rule for rule in written if rule not in own]
     unnamed = [rule for rule in others if not rule.get("resourceNames")]
     # All but the first are optional.
-    events, by_health, tainting, rules, waking = unnamed
+    events, by_health, tainting, rules, marking, conditions, waking = unnamed
+    assert (marking["resources"], set(marking["verbs"])) == (["nodes"], {"get", "patch"})
+    assert (conditions["resources"], conditions["verbs"]) == (["nodes/status"], ["patch"])
     assert by_health["resources"] == ["devicetaintrules"]
     assert set(by_health["verbs"]) == {"create", "patch", "delete"}
     assert tainting["resources"] == waking["resources"] == ["nodes"]

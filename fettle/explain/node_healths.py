@@ -1,0 +1,54 @@
+"""What is written on Nodes about the health of their devices, in words. Pure."""
+
+from collections import Counter
+
+from fettle.model import SOUND, State
+from fettle.scheduling import NodeHealth, UnsoundDevice
+
+MOST_NAMED = 3
+"""Devices of which the condition tells."""
+_LONGEST_FAULT = 200
+
+
+def state_in_words(found: NodeHealth) -> str:
+    """Such as `1 of 8 devices Unhealthy: nvidia.com/gpu GPU-1a2b: XID 79`."""
+    number: Counter[State] = Counter()
+    for one in found.bad:
+        number[one.health.state] += one.number
+    states = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN)
+    parts = [f"{number[state]} {state}" for state in states if number[state]]
+    if not parts:
+        return f"{found.devices} devices Healthy"
+    return f"{', '.join(parts)} of {found.devices} devices: {_named(found.bad)}"
+
+
+def _named(bad: tuple[UnsoundDevice, ...]) -> str:
+    named = "; ".join(map(_device, bad[:MOST_NAMED]))
+    more = sum(one.number for one in bad[MOST_NAMED:])
+    return f"{named}; and {more} more" if more else named
+
+
+def _device(one: UnsoundDevice) -> str:
+    name = f"{one.pool} {one.name}" if one.name else f"{one.number} {one.pool}"
+    fault = one.health.evidence[0].evidence.text if one.health.evidence else str(one.health.state)
+    if len(fault) > _LONGEST_FAULT:
+        fault = f"{fault[:_LONGEST_FAULT]}…"
+    return f"{name}: {fault}"
+
+
+def reason_in_words(found: NodeHealth) -> str:
+    """The score of the worst device, and why; "" if nothing is amiss."""
+    return f"{found.score:.1f}: {state_in_words(found)}" if found.bad else ""
+
+
+CAUSES = {
+    State.UNHEALTHY: "DevicesUnhealthy",
+    State.DEGRADED: "DevicesDegraded",
+    State.UNKNOWN: "DevicesUnknown",
+    State.HEALTHY: "DevicesHealthy",
+}
+"""The reasons of the condition by the worst state of a device, an interface."""
+
+
+def worst_state(found: NodeHealth) -> State:
+    return found.bad[0].health.state if found.bad else SOUND.state

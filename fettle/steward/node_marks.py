@@ -1,0 +1,332 @@
+"""Writes on Nodes how healthy their devices are, for those who ask no extender: a label for node
+affinity, a condition for remediation, and a cordon.
+
+It needs the rights in `deploy/rbac/optional/node-marks.yaml`, and the setting `nodeMarks`. What is
+written here is never evidence. It goes when its reason ends, or when it is switched off.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from enum import StrEnum
+from functools import partial
+from math import inf
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+import structlog
+
+from fettle.api.meta import rfc3339_at
+from fettle.client import Session
+from fettle.cluster import UNMARKED, NodeMarks, NodeView, View
+from fettle.config import NodeMarkSettings, Settings
+from fettle.explain import CAUSES, reason_in_words, state_in_words, worst_state
+from fettle.model import (
+    CORDONED,
+    DEVICES_SOUND,
+    HEALTH,
+    HEALTH_REASON,
+    NotFound,
+    State,
+)
+from fettle.observing import StewardMetrics
+from fettle.pacing import pause, run_within
+from fettle.records import Act, Recorder
+from fettle.scheduling import Answers, Cordons, NodeHealth, NodeHealths, plan_cordons
+from fettle.steward.holding import RawNode, change_node, metadata_of
+from fettle.steward.paced_writes import PacedWrites, Write
+
+LOOK_S = 1.0
+RIGHTS = "deploy/rbac/optional/node-marks.yaml grants the rights"
+NOTICEABLE = 0.1
+"""A smaller change of the score alone is not written."""
+_STATUS = {State.UNHEALTHY: "False", State.UNKNOWN: "Unknown"}
+
+_LOG = structlog.get_logger(__name__)
+
+
+class Mark(StrEnum):
+    """What is written on a Node. Each takes a right of its own, or may be refused by itself."""
+
+    CORDON = "cordon"
+    CONDITION = "condition"
+    LABEL = "label"
+
+
+class DueMark(NamedTuple):
+    """A write that is due: the Node is to be like `wanted` in this one thing."""
+
+    mark: Mark
+    node: str
+    wanted: NodeMarks
+
+    @property
+    def urgency(self) -> tuple[bool, bool, str]:
+        """The bad news first: they keep pods off."""
+        is_healthy = self.wanted.tier in ("", "healthy") and self.wanted.status in ("", "True")
+        return not self.wanted.cordon, is_healthy, self.node
+
+
+def wanted_marks(
+    settings: NodeMarkSettings,
+    healths: Mapping[str, NodeHealth],
+    of_hardware: Mapping[str, NodeHealth],
+    cordons: Cordons,
+) -> dict[str, NodeMarks]:
+    """What is to be on each node with devices."""
+    found = {}
+    for name, health in healths.items():
+        marks = UNMARKED
+        if settings.label:
+            tier = health.state.lower()
+            marks = msgspec.structs.replace(marks, tier=tier, reason=reason_in_words(health))
+        if settings.condition:
+            hardware = of_hardware[name]
+            worst = worst_state(hardware)
+            marks = msgspec.structs.replace(
+                marks,
+                status=_STATUS.get(worst, "True"),
+                cause=CAUSES[worst],
+                message=state_in_words(hardware),
+            )
+        if name in cordons.nodes:
+            marks = msgspec.structs.replace(marks, cordon=state_in_words(cordons.nodes[name]))
+        found[name] = marks
+        pause()
+    return found
+
+
+def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) -> list[DueMark]:
+    """How the marks that there are differ from those that are wanted, the most urgent first."""
+    due = []
+    for name, node in nodes.items():
+        pause()
+        to_be, there = wanted.get(name, UNMARKED), node.marks
+        if to_be == there or node.unread:
+            continue
+        if bool(to_be.cordon) != bool(there.cordon):
+            due.append(DueMark(Mark.CORDON, name, to_be))
+        if to_be.tier != there.tier or not _reads_alike(to_be.reason, there.reason):
+            due.append(DueMark(Mark.LABEL, name, to_be))
+        if (to_be.status, to_be.cause, to_be.message) != (there.status, there.cause, there.message):
+            due.append(DueMark(Mark.CONDITION, name, to_be))
+    return sorted(due, key=lambda one: one.urgency)
+
+
+def _reads_alike(one: str, other: str) -> bool:
+    """Whether two reasons differ in nothing but a small change of the score."""
+    if one == other:
+        return True
+    (score, _, words), (score2, _, words2) = one.partition(": "), other.partition(": ")
+    with suppress(ValueError):
+        return words == words2 and abs(float(score) - float(score2)) <= NOTICEABLE + 1e-9
+    return False
+
+
+class NodeMarking:
+    """`keep` while leading; `notes` say what is amiss."""
+
+    def __init__(
+        self,
+        session: Session,
+        answers: Answers,
+        settings: Settings,
+        metrics: StewardMetrics,
+        recorder: Recorder,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._session = session
+        self._answers = answers
+        self._settings = settings
+        self._recorder = recorder
+        self._clock = clock
+        self._healths = NodeHealths(answers)
+        self._of_hardware = NodeHealths(answers, of_hardware=True)
+        self._writing = {
+            mark: PacedWrites(
+                f"node marks: {mark} cannot be written",
+                RIGHTS,
+                per_s=settings.node_marks.writes_per_second,
+                wrote=partial(metrics.wrote_node, mark),
+            )
+            for mark in Mark
+        }
+        self._notes: list[str] = []
+        self._settled_at = -1
+        """The basis of the last view for which nothing is left to write."""
+        self._due = inf
+        """When time changes something, in Unix seconds."""
+        self._would: dict[tuple[Mark, str], NodeMarks] = {}
+        """What was told that would be written, where nothing is."""
+
+    async def keep(self) -> None:
+        """Never returns. Looks at each view, at most once a second, and when time changes
+        something."""
+        loop = asyncio.get_running_loop()
+        while True:
+            view = self._answers.view
+            again_s = await self._look(view) if view.synced else None
+            await asyncio.sleep(LOOK_S)
+            until = None if again_s is None else loop.time() + max(0.0, again_s - LOOK_S)
+            await self._answers.publisher.newer_than(view.generation, until)
+
+    def notes(self) -> list[str]:
+        """For `/readyz?verbose`."""
+        failing = (note for writing in self._writing.values() for note in writing.notes())
+        return [*failing, *(f"node marks: {text}" for text in self._notes)]
+
+    async def _look(self, view: View) -> float | None:
+        """Write what is due; returns after how many seconds to look again, even if no view is
+        newer."""
+        if view.basis != self._settled_at or self._clock() >= self._due:
+            await self._look_at_all(view)
+        if view.basis != self._settled_at:
+            return LOOK_S
+        return max(LOOK_S, self._due - self._clock()) if self._due < inf else None
+
+    async def _look_at_all(self, view: View) -> None:
+        planned = await run_within(None, partial(self._plan, view))
+        if planned is None:
+            return
+        wanted, cordons = planned
+        writes = self._settings.writes(self._settings.mode)
+        due = await run_within(None, lambda: due_marks(view.nodes, wanted if writes else {}))
+        if not writes:
+            await run_within(None, lambda: self._tell_unwritten(view, wanted))
+        for mark, writing in self._writing.items():
+            await writing.do(
+                self._write(one, view.nodes[one.node]) for one in due if one.mark is mark
+            )
+        self._note([*self._describe(wanted, cordons, writes=writes)])
+        self._settled_at, self._due = -1 if due else view.basis, cordons.due
+
+    def _plan(self, view: View) -> tuple[Mapping[str, NodeMarks], Cordons] | None:
+        settings = self._settings.node_marks
+        if not settings.is_on:
+            return {}, Cordons({})
+        healths = self._healths.look(view.nodes)
+        of_hardware = self._of_hardware.look(view.nodes)
+        if healths is None or of_hardware is None:
+            return None
+        cordons = plan_cordons(view.nodes, of_hardware, settings, self._clock())
+        return wanted_marks(settings, healths, of_hardware, cordons), cordons
+
+    # --- writing
+
+    def _write(self, one: DueMark, node: NodeView) -> Write:
+        writes = {
+            Mark.LABEL: self._write_label,
+            Mark.CONDITION: self._write_condition,
+            Mark.CORDON: self._write_cordon,
+        }
+
+        async def write() -> None:
+            await writes[one.mark](one, node)
+            self._record(one, node, written=True)
+
+        return write
+
+    async def _write_label(self, due: DueMark, _: NodeView) -> None:
+        metadata = {
+            "labels": {HEALTH: due.wanted.tier or None},
+            "annotations": {HEALTH_REASON: due.wanted.reason or None},
+        }
+        with suppress(NotFound):
+            await self._session.patch(_path(due.node), {"metadata": metadata})
+
+    async def _write_condition(self, due: DueMark, node: NodeView) -> None:
+        wanted = due.wanted
+        condition: dict[str, str] = {"type": DEVICES_SOUND, "$patch": "delete"}
+        if wanted.status:
+            now = rfc3339_at(self._clock())
+            condition = {
+                "type": DEVICES_SOUND,
+                "status": wanted.status,
+                "reason": wanted.cause,
+                "message": wanted.message,
+                "lastHeartbeatTime": now,
+            }
+            if wanted.status != node.marks.status:
+                condition["lastTransitionTime"] = now
+        with suppress(NotFound):
+            body = {"status": {"conditions": [condition]}}
+            await self._session.patch_entries(f"{_path(due.node)}/status", body)
+
+    async def _write_cordon(self, due: DueMark, _: NodeView) -> None:
+        change = partial(cordon, why=due.wanted.cordon) if due.wanted.cordon else uncordon
+        with suppress(NotFound):
+            if (await change_node(self._session, due.node, change))[1]:
+                why, is_cordoned = due.wanted.cordon, bool(due.wanted.cordon)
+                _LOG.info("cordon", node=due.node, cordoned=is_cordoned, reason=why)
+
+    # --- telling
+
+    def _record(self, due: DueMark, node: NodeView, *, written: bool) -> None:
+        """Not that a new node is healthy."""
+        wanted = due.wanted
+        what, before, after = {
+            Mark.LABEL: ("LabelNode", node.marks.tier, wanted.tier),
+            Mark.CONDITION: ("SetNodeCondition", node.marks.status, wanted.status),
+            Mark.CORDON: ("CordonNode", node.marks.cordon, wanted.cordon),
+        }[due.mark]
+        if before == after or (not before and after in ("healthy", "True")):
+            return
+        if due.mark is Mark.CORDON and not after:
+            what = "UncordonNode"
+        why = {
+            Mark.LABEL: f"{HEALTH}={wanted.tier}; {wanted.reason}" if after else "",
+            Mark.CONDITION: f"{DEVICES_SOUND}={wanted.status}; {wanted.message}" if after else "",
+            Mark.CORDON: wanted.cordon,
+        }[due.mark]
+        mode = self._settings.mode
+        act = Act(what, why or "its reason has ended", "Node", due.node, mode=mode)
+        self._recorder.acted(act, written=written)
+
+    def _tell_unwritten(self, view: View, wanted: Mapping[str, NodeMarks]) -> None:
+        would: dict[tuple[Mark, str], NodeMarks] = {}
+        for one in due_marks(view.nodes, wanted):
+            key = one.mark, one.node
+            would[key] = one.wanted
+            if self._would.get(key) != one.wanted:
+                self._record(one, view.nodes[one.node], written=False)
+            pause()
+        self._would = would
+
+    def _describe(
+        self, wanted: Mapping[str, NodeMarks], cordons: Cordons, *, writes: bool
+    ) -> Iterator[str]:
+        if wanted and not writes:
+            why = "with steward.dryRun" if self._settings.steward.dry_run else ""
+            yield f"{why or f'in mode {self._settings.mode}'} none is written"
+        if cordons.over:
+            yield (
+                f"{cordons.over} more nodes are bad enough to be cordoned than "
+                "nodeMarks.maxCordoned and maxCordonedShare allow"
+            )
+
+    def _note(self, found: list[str]) -> None:
+        """Each is logged once while it lasts."""
+        for text in found:
+            if text not in self._notes:
+                _LOG.warning("node marks", reason=text)
+        self._notes = found
+
+
+def cordon(node: RawNode, why: str) -> dict[str, Any] | None:
+    """The patch that cordons a Node; None if somebody else was faster."""
+    if node.get("spec", {}).get("unschedulable"):
+        return None
+    return {"spec": {"unschedulable": True}, "metadata": {"annotations": {CORDONED: why}}}
+
+
+def uncordon(node: RawNode) -> dict[str, Any] | None:
+    """The patch that uncordons a Node; None if its cordon is not ours."""
+    if CORDONED not in (metadata_of(node).annotations or {}):
+        return None
+    return {"spec": {"unschedulable": None}, "metadata": {"annotations": {CORDONED: None}}}
+
+
+def _path(node: str) -> str:
+    return f"/api/v1/nodes/{quote(node, safe='')}"

@@ -1,0 +1,214 @@
+"""What is written on Nodes, how much of it, and how it goes. What the API server makes of it is
+tested on the control plane."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.cluster import NodeMarks, NodeView
+from fettle.config import NodeMarkSettings
+from fettle.model import Health, State
+from fettle.scheduling import NodeHealths, plan_cordons
+from fettle.steward.node_marks import DueMark, Mark, cordon, due_marks, uncordon, wanted_marks
+from tests.fettle import building as b
+from tests.fettle.scheduling.clusters import Cluster
+from tests.fettle.scheduling.test_node_healths import DEAD, ill, node
+
+ALL = NodeMarkSettings(
+    label=True, condition=True, cordon="AnyDevice", confirm_seconds=0, max_cordoned=2
+)
+NOW = 10_000.0
+
+
+class Planner:
+    """What is to be on the nodes of a fleet, from one view to the next."""
+
+    def __init__(self, settings: NodeMarkSettings = ALL) -> None:
+        self._cluster = Cluster()
+        self._settings = settings
+        self._healths = NodeHealths(self._cluster.answers)
+        self._of_hardware = NodeHealths(self._cluster.answers, of_hardware=True)
+
+    def plan(self, nodes: dict[str, NodeView]) -> dict[str, NodeMarks]:
+        self._cluster.show(nodes)
+        healths, of_hardware = self._healths.look(nodes), self._of_hardware.look(nodes)
+        assert healths is not None
+        assert of_hardware is not None
+        cordons = plan_cordons(nodes, of_hardware, self._settings, NOW)
+        return wanted_marks(self._settings, healths, of_hardware, cordons)
+
+
+def planned(nodes: dict[str, NodeView], settings: NodeMarkSettings = ALL) -> dict[str, NodeMarks]:
+    return Planner(settings).plan(nodes)
+
+
+def write(nodes: dict[str, NodeView], due: list[DueMark]) -> dict[str, NodeView]:
+    """The nodes once this is written."""
+    nodes = dict(nodes)
+    for one in due:
+        before, to_be = nodes[one.node].marks, one.wanted
+        taken: dict[Mark, dict[str, Any]] = {
+            Mark.LABEL: {"tier": to_be.tier, "reason": to_be.reason},
+            Mark.CONDITION: {
+                "status": to_be.status,
+                "cause": to_be.cause,
+                "message": to_be.message,
+            },
+            Mark.CORDON: {"cordon": to_be.cordon},
+        }
+        marks = msgspec.structs.replace(before, **taken[one.mark])
+        is_cordoned = bool(to_be.cordon) if one.mark is Mark.CORDON else None
+        node_ = msgspec.structs.replace(nodes[one.node], marks=marks)
+        if is_cordoned is not None:
+            node_ = msgspec.structs.replace(node_, unschedulable=is_cordoned)
+        nodes[one.node] = node_
+    return nodes
+
+
+def said(due: list[DueMark]) -> list[tuple[str, str]]:
+    return [(one.node, str(one.mark)) for one in due]
+
+
+def test_each_node_with_devices_gets_what_is_switched_on_the_bad_ones_first() -> None:
+    nodes = {"a": node("a", ill()), "z": node("z", ill(DEAD), ill()), "none": b.node("none")}
+    wanted = planned(nodes)
+    assert wanted["a"] == NodeMarks("healthy", "", "True", "DevicesHealthy", "1 devices Healthy")
+    why = f"1 Unhealthy of 2 devices: {b.DRIVER} gpu-0: a fault"
+    assert wanted["z"] == NodeMarks(
+        "degraded", f"0.0: {why}", "False", "DevicesUnhealthy", why, why
+    )
+    due = due_marks(nodes, wanted)
+    assert said(due) == [
+        ("z", "cordon"),
+        ("z", "label"),
+        ("z", "condition"),
+        ("a", "label"),
+        ("a", "condition"),
+    ]
+    written = write(nodes, due)
+    assert due_marks(written, planned(written)) == []
+    assert planned(nodes, NodeMarkSettings(label=True))["z"] == NodeMarks("degraded", f"0.0: {why}")
+
+
+def test_a_state_that_is_not_unhealthy_leaves_the_condition_true_or_unknown() -> None:
+    degraded = planned({"n": node("n", b.health(0.5), ill())})["n"]
+    assert (degraded.status, degraded.cause) == ("True", "DevicesDegraded")
+    unknown = planned({"n": node("n", b.UNKNOWN, ill())})["n"]
+    assert (unknown.tier, unknown.status, unknown.cause) == ("unknown", "Unknown", "DevicesUnknown")
+
+
+def test_switched_off_everything_of_ours_goes_and_nothing_else() -> None:
+    nodes = {"n": node("n", ill(DEAD)), "theirs": node("theirs", ill(), unschedulable=True)}
+    written = write(nodes, due_marks(nodes, planned(nodes)))
+    gone = write(written, due_marks(written, {}))
+    assert gone == nodes
+
+
+def test_while_a_node_cannot_be_read_its_marks_stay() -> None:
+    marked = node("n", ill(), marks=NodeMarks("unhealthy"), unread=True)
+    assert due_marks({"n": marked}, {}) == []
+
+
+def test_a_score_that_moves_a_little_is_not_written_again() -> None:
+    there = node("n", ill(), marks=NodeMarks("degraded", "0.4: slow"))
+    assert due_marks({"n": there}, {"n": NodeMarks("degraded", "0.5: slow")}) == []
+    assert len(due_marks({"n": there}, {"n": NodeMarks("degraded", "0.6: slow")})) == 1
+    assert len(due_marks({"n": there}, {"n": NodeMarks("degraded", "0.4: slower")})) == 1
+
+
+def test_who_is_faster_keeps_their_cordon() -> None:
+    theirs = {"metadata": {"name": "n"}, "spec": {"unschedulable": True}}
+    assert cordon(theirs, "dead") is None
+    assert uncordon(theirs) is None
+    free: dict[str, Any] = {"metadata": {"name": "n"}}
+    annotation = {"fettle.dev/cordoned": "dead"}
+    assert cordon(free, "dead") == {
+        "spec": {"unschedulable": True},
+        "metadata": {"annotations": annotation},
+    }
+    ours = {"metadata": {"name": "n", "annotations": annotation}, "spec": {"unschedulable": True}}
+    assert uncordon(ours) == {
+        "spec": {"unschedulable": None},
+        "metadata": {"annotations": {"fettle.dev/cordoned": None}},
+    }
+
+
+states = st.lists(st.sampled_from(("sound", "slow", "dead")), min_size=1, max_size=5)
+
+
+@given(states, states, st.integers(0, 12))
+def test_who_takes_over_between_two_writes_finishes_and_writes_nothing_twice(
+    before: list[str], after: list[str], done: int
+) -> None:
+    def fleet(states: list[str], marks: Mapping[str, NodeView]) -> dict[str, NodeView]:
+        healths = {"sound": ill(), "slow": b.health(0.5), "dead": ill(DEAD)}
+        made = {f"n{i}": node(f"n{i}", healths[state]) for i, state in enumerate(states)}
+        return {
+            name: msgspec.structs.replace(
+                one, marks=marks[name].marks, unschedulable=marks[name].unschedulable
+            )
+            if name in marks
+            else one
+            for name, one in made.items()
+        }
+
+    nodes = fleet(before, {})
+    nodes = fleet(after, write(nodes, due_marks(nodes, planned(nodes))))
+    whole = due_marks(nodes, planned(nodes))
+    halfway = write(nodes, whole[:done])
+    rest = due_marks(halfway, planned(halfway))
+    assert not {*said(whole[:done])} & {*said(rest)}
+    ended = write(halfway, rest)
+    assert due_marks(ended, planned(ended)) == []
+    assert sum(one.unschedulable for one in ended.values()) <= ALL.max_cordoned
+
+
+def storm(bad: int, *, seconds: int, rate: int, nodes: int = 5000) -> tuple[int, int]:
+    """Of a fleet, `bad` nodes lose their devices at once and get them back after `seconds`. Returns
+    how many writes that took until all is as before, and the most cordoned at once."""
+    fleet = {f"n{i:04}": node(f"n{i:04}", ill()) for i in range(nodes)}
+    planner, written, most = Planner(), 0, 0
+    fleet = write(fleet, due_marks(fleet, planner.plan(fleet)))
+
+    def turn(names: list[str], health: Health) -> None:
+        for name in names:
+            before = fleet[name]
+            marked = {"marks": before.marks, "unschedulable": before.unschedulable}
+            fleet[name] = node(name, health, **marked)
+
+    for second in count():
+        if second in (0, seconds):
+            turn([*fleet][:bad], ill() if second else ill(DEAD))
+        due = due_marks(fleet, planner.plan(fleet))
+        if not due and second >= seconds:
+            return written, most
+        now = [one for mark in Mark for one in [d for d in due if d.mark is mark][:rate]]
+        written += len(now)
+        fleet = write(fleet, now)
+        most = max(most, sum(one.unschedulable for one in fleet.values()))
+    raise AssertionError("it never ends")
+
+
+def test_a_storm_that_takes_the_whole_fleet_is_set_aside_and_writes_nothing() -> None:
+    assert storm(5000, seconds=3, rate=100) == (0, 0)
+
+
+def test_a_storm_below_the_breaker_writes_within_its_rate_and_its_budget() -> None:
+    """250 of 5000 nodes are away for two seconds: two cordons, 200 labels and conditions, and as
+    many writes to undo them."""
+    written, most = storm(250, seconds=2, rate=100)
+    assert written == 2 * (2 + 200 + 200)
+    assert most == ALL.max_cordoned
+
+
+def test_the_worst_of_a_fleet_is_marked_though_most_of_it_is_new() -> None:
+    nodes = {f"n{i}": node(f"n{i}", ill()) for i in range(50)} | {"z": node("z", ill(DEAD))}
+    due = due_marks(nodes, planned(nodes))
+    assert said(due[:3]) == [("z", "cordon"), ("z", "label"), ("z", "condition")]
+    assert {one.wanted.tier for one in due[3:]} == {State.HEALTHY.lower()}
