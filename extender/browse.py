@@ -96,6 +96,7 @@ class Browse:
         leanings: Leanings | None = None,
         foresight: Foresight | None = None,
         device_taints: DeviceTaintSettings | None = None,
+        dry_run: bool = False,
     ) -> None:
         self._answers = answers
         self._registry = registry
@@ -111,6 +112,7 @@ class Browse:
         self._leanings = leanings or Leanings(answers, self._refusals, FormerNodes())
         self._foresight = foresight
         self._device_taints = device_taints or DeviceTaintSettings()
+        self._dry_run = dry_run
         ReadyMetrics(registry, lambda: not self._problems(time.monotonic()))
 
     def make_app(self) -> web.Application:
@@ -192,6 +194,9 @@ class Browse:
             explained = await run_within(None, lambda: explain(name, view, foresight, now))
         except BadInput as error:
             return _json({"error": "; ".join([str(error), *self._unready()])}, error.status)
+        if "device" in explained:
+            taints = await self._taints()
+            explained["taint"] = next((t for t in taints if t["device"] == explained["name"]), None)
         sources = {one["source"] for one in explained["evidence"]}
         set_aside = [plain_reason(one) for one in self._answers.set_aside() if one.rule in sources]
         return _json({**explained, "setAside": set_aside, "problems": self._unready()})
@@ -312,8 +317,7 @@ class Browse:
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
         unsound = request.query.get("unsound", "") in ("true", "1")
-        view, taints = self._answers.view, self._device_taints
-        plan = await plan_for(self._answers, as_if_on(taints), time.time(), steers=True)
+        view, taints = self._answers.view, await self._taints()
         listed = await run_within(
             None,
             lambda: {
@@ -326,18 +330,29 @@ class Browse:
                 "nodes": list_nodes(view, only_unsound=unsound),
                 "network": list_network_devices(view, only_unsound=unsound),
                 "holds": list_holds(view),
-                "taints": list_taints(
-                    plan or TaintPlan({}),
-                    view,
-                    taints,
-                    self._answers.policies.mode,
-                    why_in_vain(self._answers),
-                ),
+                "taints": taints,
                 "quarantined": dict(view.quarantined),
                 "unheard": list_unknown_conditions(view),
             },
         )
         return _json(listed)
+
+    async def _taints(self) -> list[dict[str, Any]]:
+        """Which devices Fettle taints or would taint by their health."""
+        answers, settings = self._answers, self._device_taints
+        view = answers.view
+        plan = await plan_for(answers, as_if_on(settings), time.time(), steers=True)
+        return await run_within(
+            None,
+            lambda: list_taints(
+                plan or TaintPlan({}),
+                view,
+                settings,
+                answers.policies.mode,
+                why_in_vain(answers),
+                dry_run=self._dry_run,
+            ),
+        )
 
     async def decisions(self, request: web.Request) -> web.Response:
         """?since=1h, and ?pod=NAMESPACE/NAME, ?node=N, ?policy=P: what was decided, the newest

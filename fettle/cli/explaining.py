@@ -68,6 +68,8 @@ def print_device(data: dict[str, Any]) -> None:
     about = "; ".join(filter(None, (where, data.get("about"), data.get("withheld"))))
     out.print(escape(about))
     out.print(escape(f"used by: {_users(data)}"))
+    if taint := data.get("taint"):
+        out.print(escape(tainted(taint)))
     _print_evidence(out, data)
 
 
@@ -121,6 +123,19 @@ def _print_evidence(out: Any, data: dict[str, Any]) -> None:
         line = f"{one['state']} {one['score']:.2f} {shown_time(one['start'])} to {end}{said}"
         out.print(f"  {escape(line)}")
     print_holds(out, data["holds"])
+
+
+def tainted(taint: dict[str, Any]) -> str:
+    """What Fettle taints the device by its health, and what comes of it."""
+    key, effect, then = taint["key"], taint["effect"], taint["confirmedEffect"]
+    if taint["there"] is None:
+        return f"would be tainted {key}:{effect} by its health: {taint['whyNot']}"
+    said = f"tainted {key}:{taint['there']} by DeviceTaintRule {taint['rule']}"
+    if taint["whyNot"]:
+        said += f"; {effect}: {taint['whyNot']}"
+    elif then != effect:
+        said += f"; {then} from {shown_time(taint['confirmedAt'])} on, if it stays so"
+    return said
 
 
 def _users(data: dict[str, Any]) -> str:

@@ -227,6 +227,13 @@ class StewardMetrics:
         )
         for what in ("label", "condition", "cordon"):
             self._marks.labels(what)
+        self._device_taints = Gauge(
+            "fettle_steward_device_taints",
+            "Devices by driver and effect of the taint that they should have by their health "
+            "(status wanted), and that a rule of Fettle's sets (written). Of the leader only.",
+            ["driver", "effect", "status"],
+            registry=registry,
+        )
 
     def recorded(self, result: str) -> None:
         """As `EventRecorder` counts."""
@@ -252,6 +259,12 @@ class StewardMetrics:
 
     def wrote_node(self, what: str) -> None:
         self._marks.labels(what).inc()
+
+    def device_taints(self, counts: Mapping[tuple[str, str, str], int]) -> None:
+        """By driver, effect, and `wanted` or `written`."""
+        self._device_taints.clear()
+        for labels, count in counts.items():
+            self._device_taints.labels(*labels).set(count)
 
 
 _POLL_FAILURES = (

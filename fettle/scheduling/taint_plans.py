@@ -48,12 +48,15 @@ _REFUSES = {
 
 class PlannedTaint(NamedTuple):
     """A taint that a device should have now. `health`: what is wrong with it; `confirmed_at`: from
-    when that counts as confirmed, in Unix seconds."""
+    when that counts as confirmed, in Unix seconds; `strongest`: the effect that is wanted then.
+    `node`: the one that has the device; "" if it is of no single node."""
 
     device: DeviceId
     taint: DeviceTaint
     health: Health
     confirmed_at: float
+    strongest: str = NONE
+    node: str = ""
 
 
 class TaintPlan(NamedTuple):
@@ -167,8 +170,10 @@ def plan_taints(
                 effect, unproven = NONE, unproven + 1
             if not _is_tainted_already(one.device, effect):
                 taint = DeviceTaint(key=one.key, value=ASSESSED, effect=effect)
-                planned = PlannedTaint(one.device.id, taint, one.health, confirmed_at)
-                taints[one.device.id] = planned
+                node = one.device.published.local
+                taints[one.device.id] = PlannedTaint(
+                    one.device.id, taint, one.health, confirmed_at, one.strongest, node
+                )
             pause()
         if limit is not None and len(candidates) > limit:
             over_share[driver] = len(candidates) - limit

@@ -90,6 +90,7 @@ from fettle.steward import (
     RiskEvents,
     StartEvents,
     Steward,
+    TaintNews,
     WakeUps,
     Waking,
     waiting,
@@ -431,6 +432,7 @@ class Runtime:
             leanings=leanings,
             foresight=inventory,
             device_taints=self._settings.device_taints,
+            dry_run=self._settings.steward.dry_run,
         )
         # Probes and people mean one process, so no other may answer on the same port.
         listener = AppListener("browse", address, None, browse.make_app(), shares_port=False)
@@ -576,7 +578,8 @@ class Runtime:
             self._settings.steward.health_writes_per_second,
             metrics,
         )
-        taints = HealthTaints(session, answers, self._settings, metrics)
+        news = TaintNews(recorder, events, self._settings.mode)
+        taints = HealthTaints(session, answers, self._settings, metrics, news)
         holds = HoldTaints(
             session, self._publisher, adds=lambda: self._settings.mode is not Mode.OBSERVE
         )

@@ -21,6 +21,7 @@ from fettle.steward.refusal_events import RefusalEvents
 from fettle.steward.risk_events import RiskEvents
 from fettle.steward.start_events import StartEvents
 from fettle.steward.steward import STEWARD, Steward
+from fettle.steward.taint_news import TaintNews
 from fettle.steward.wake_ups import Nudge, WakeUps, waiting
 from fettle.steward.waking import Waking
 
@@ -41,6 +42,7 @@ __all__ = [
     "RiskEvents",
     "StartEvents",
     "Steward",
+    "TaintNews",
     "WakeUps",
     "Waking",
     "holding",

@@ -7,6 +7,7 @@ Without them the extender alone keeps pods off.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
@@ -17,7 +18,7 @@ import structlog
 
 from fettle.api import kinds
 from fettle.api.meta import ObjectMeta, Wire
-from fettle.api.resource import DeviceTaintRule
+from fettle.api.resource import DeviceTaintRule, DeviceTaintSelector
 from fettle.client import Session, decoded
 from fettle.cluster import View
 from fettle.config import Settings
@@ -34,6 +35,7 @@ from fettle.pacing import pause, run_within
 from fettle.scheduling import Answers, PlannedTaint, TaintPlan, is_assessed, plan_for, why_in_vain
 from fettle.steward.paced_writes import PacedWrites, Write
 from fettle.steward.soft_steering import EVERY_S, SoftSteering
+from fettle.steward.taint_news import TaintNews
 from fettle.steward.taint_rules import (
     change_rule,
     create_rule,
@@ -90,13 +92,7 @@ def _but_unread(names: list[str], view: View) -> list[str]:
         for pool in node.pools:
             published.update(device.id for device in chain(pool.devices, pool.withheld))
         pause()
-    selectors = {name: view.taint_rules[name].spec.device_selector for name in names}
-    return [
-        name
-        for name, one in selectors.items()
-        if one is not None
-        and DeviceId(one.driver or "", one.pool or "", one.device or "") in published
-    ]
+    return [name for name in names if _device_of(view.taint_rules[name]) in published]
 
 
 def is_our_rule(rule: DeviceTaintRule) -> bool:
@@ -116,11 +112,14 @@ class HealthTaints:
         answers: Answers,
         settings: Settings,
         metrics: StewardMetrics,
+        news: TaintNews,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._session = session
         self._answers = answers
         self._settings = settings
+        self._metrics = metrics
+        self._news = news
         self._clock = clock
         self._steering = SoftSteering(session)
         self._writing = PacedWrites(
@@ -129,24 +128,32 @@ class HealthTaints:
             per_s=settings.device_taints.writes_per_second,
             wrote=metrics.wrote_taint,
         )
-        self._notes: list[str] = []
-        self._would: dict[DeviceId, TaintRef] = {}
-        """What was told that would be written, in a mode in which nothing is."""
+        # What would be written is told as slowly: the records keep other decisions, too.
+        self._telling = PacedWrites("", per_s=settings.device_taints.writes_per_second)
+        self._notes: Mapping[str, str] = {}
+        self._would: dict[DeviceId, PlannedTaint] = {}
+        """What was told that would be written, where nothing is."""
 
     async def keep(self) -> None:
         """Never returns. Looks at each view, at most once a second, and when time changes
         something."""
         loop = asyncio.get_running_loop()
-        while True:
-            view = self._answers.view
-            again_s = await self._look(view) if view.synced else None
-            await asyncio.sleep(LOOK_S)
-            until = None if again_s is None else loop.time() + max(0.0, again_s - LOOK_S)
-            await self._answers.publisher.newer_than(view.generation, until)
+        try:
+            while True:
+                view = self._answers.view
+                again_s = await self._look(view) if view.synced else None
+                await asyncio.sleep(LOOK_S)
+                until = None if again_s is None else loop.time() + max(0.0, again_s - LOOK_S)
+                await self._answers.publisher.newer_than(view.generation, until)
+        finally:
+            self._metrics.device_taints({})
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""
-        return [*self._writing.notes(), *(f"device taints: {text}" for text in self._notes)]
+        return [
+            *self._writing.notes(),
+            *(f"device taints: {text}" for text in self._notes.values()),
+        ]
 
     async def _look(self, view: View) -> float | None:
         """Write what is due; returns after how many seconds to look again, even if no view is
@@ -154,21 +161,36 @@ class HealthTaints:
         plan = await self._plan(view)
         if plan is None:
             return LOOK_S
-        writes = self._settings.mode is Mode.ENFORCE
         in_vain = why_in_vain(self._answers)
-        wanted = plan.taints if writes and not in_vain else {}
-        due = await run_within(None, lambda: due_writes(view, wanted))
-        self._tell_unwritten({} if writes else plan.taints)
-        await self._writing.do(*self._writes(due))
-        self._note(self._describe(plan, in_vain))
-        if any(due):
-            return max(LOOK_S, self._writing.pause_s())
+        wanted = {} if in_vain else plan.taints
+        would = wanted if (held_back := self._held_back()) else {}
+        due, untold, counts = await run_within(
+            None,
+            lambda: (
+                due_writes(view, {} if held_back else wanted),
+                [*self._untold(would)],
+                _count(view, plan),
+            ),
+        )
+        self._metrics.device_taints(counts)
+        over = held_back and f"{held_back} none is written"
+        await self._writing.do(*self._writes(due, view, in_vain or over or "its reason is over"))
+        await self._telling.do(untold)
+        self._note(self._describe(plan, in_vain, held_back))
+        if any(due) or untold:
+            return max(LOOK_S, self._writing.pause_s(), self._telling.pause_s())
         again_s = plan.due - self._clock()
         if self._needs_steering(plan):
             again_s = min(again_s, EVERY_S)
         return again_s if again_s < inf else None
 
     # --- what should be there
+
+    def _held_back(self) -> str:
+        """Why nothing may be written, in words; "" if it may."""
+        if self._settings.mode is not Mode.ENFORCE:
+            return f"in mode {self._settings.mode}"
+        return "with steward.dryRun" if self._settings.steward.dry_run else ""
 
     async def _plan(self, view: View) -> TaintPlan | None:
         settings = self._settings.device_taints
@@ -191,23 +213,25 @@ class HealthTaints:
 
     # --- writing
 
-    def _writes(self, due: DueWrites) -> Iterator[Iterator[Write]]:
-        yield (partial(self._remove, name) for name in due.removed)
+    def _writes(self, due: DueWrites, view: View, over: str) -> Iterator[Iterator[Write]]:
+        """`over`: why rules are removed."""
+        rules = view.taint_rules
+        yield (partial(self._remove, name, rules[name], over) for name in due.removed)
         yield (partial(self._change, *one) for one in due.changed.items())
         yield (partial(self._create, *one) for one in due.new.items())
 
-    async def _remove(self, name: str) -> None:
+    async def _remove(self, name: str, rule: DeviceTaintRule, why: str) -> None:
         await delete_rule(self._session, name)
-        _LOG.info("taint of a device removed", rule=name)
+        self._news.removes(name, _device_of(rule), why, written=True)
 
     async def _change(self, name: str, planned: PlannedTaint) -> None:
         await change_rule(self._session, name, planned.taint)
-        _LOG.info("taint of a device changed", rule=name, **_said(planned))
+        self._news.sets(name, planned, changes=True, written=True)
 
     async def _create(self, name: str, planned: PlannedTaint) -> None:
         metadata = await self._owner()
         await create_rule(self._session, name, planned.device, planned.taint, metadata)
-        _LOG.info("taint of a device", rule=name, **_said(planned))
+        self._news.sets(name, planned, changes=False, written=True)
 
     async def _owner(self) -> dict[str, Any]:
         """Metadata by which the rules go with the right to write them."""
@@ -225,45 +249,66 @@ class HealthTaints:
 
     # --- telling
 
-    def _describe(self, plan: TaintPlan, in_vain: str) -> list[str]:
-        found = []
+    def _untold(self, would: Mapping[DeviceId, PlannedTaint]) -> Iterator[Write]:
+        """What would be written, where nothing is, and was not told yet."""
+        for device in self._would.keys() - would.keys():
+            yield partial(self._tell_removed, device)
+        for device, planned in would.items():
+            before = self._would.get(device)
+            if before is None or before.taint != planned.taint:
+                yield partial(self._tell_set, planned, changes=before is not None)
+            pause()
+
+    async def _tell_removed(self, device: DeviceId) -> None:
+        del self._would[device]
+        name = rule_name(_PREFIX, device)
+        self._news.removes(name, device, "its reason is over", written=False)
+
+    async def _tell_set(self, planned: PlannedTaint, *, changes: bool) -> None:
+        self._would[planned.device] = planned
+        name = rule_name(_PREFIX, planned.device)
+        self._news.sets(name, planned, changes=changes, written=False)
+
+    def _describe(self, plan: TaintPlan, in_vain: str, held_back: str) -> dict[str, str]:
+        """What is amiss, each by what it concerns."""
+        found = {}
         if in_vain and plan.taints:
-            found.append(f"the extender alone keeps pods off: {in_vain}")
-        if plan.taints and self._settings.mode is not Mode.ENFORCE:
-            found.append(
-                f"in mode {self._settings.mode} none is written: `fettle devices` lists them"
-            )
+            found["rules"] = f"the extender alone keeps pods off: {in_vain}"
+        if held_back and plan.taints:
+            found["mode"] = f"{held_back} none is written: `fettle devices` lists them"
         if plan.unproven and self._steering.problem:
-            found.append(f"Degraded devices get effect None only: {self._steering.problem}")
-        found += [
-            f"more of {driver} is bad than deviceTaints.maxShare allows: {count} get none"
-            for driver, count in plan.over_share.items()
-        ]
+            found["fallback"] = f"Degraded devices get effect None only: {self._steering.problem}"
+        for driver, count in plan.over_share.items():
+            found[driver] = (
+                f"more of {driver} is bad than deviceTaints.maxShare allows: {count} get none"
+            )
         return found
 
-    def _note(self, found: list[str]) -> None:
+    def _note(self, found: Mapping[str, str]) -> None:
         """Each is logged once while it lasts."""
-        for text in found:
-            if text not in self._notes:
+        for concern, text in found.items():
+            if concern not in self._notes:
                 _LOG.warning("device taints", reason=text)
         self._notes = found
-
-    def _tell_unwritten(self, taints: Mapping[DeviceId, PlannedTaint]) -> None:
-        would = {device: _ref(planned.taint) for device, planned in taints.items()}
-        for device, taint in would.items():
-            if self._would.get(device) != taint:
-                _LOG.info("taint of a device, not written in this mode", **_said(taints[device]))
-        self._would = would
 
 
 class _Role(Wire, frozen=True, kw_only=True):
     metadata: ObjectMeta
 
 
-def _said(planned: PlannedTaint) -> dict[str, str]:
-    why = [w.evidence.text for w in planned.health.evidence[:1]]
-    return {
-        "device": str(planned.device),
-        "taint": str(_ref(planned.taint)),
-        "reason": why[0] if why else str(planned.health.state),
-    }
+def _device_of(rule: DeviceTaintRule) -> DeviceId:
+    """Of a rule for one device."""
+    one = rule.spec.device_selector or DeviceTaintSelector()
+    return DeviceId(one.driver or "", one.pool or "", one.device or "")
+
+
+def _count(view: View, plan: TaintPlan) -> Counter[tuple[str, str, str]]:
+    """As `StewardMetrics.device_taints` takes it."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for device, planned in plan.taints.items():
+        counts[device.driver, planned.taint.effect, "wanted"] += 1
+        pause()
+    for rule in filter(is_our_rule, view.taint_rules.values()):
+        counts[_device_of(rule).driver, rule.spec.taint.effect, "written"] += 1
+        pause()
+    return counts

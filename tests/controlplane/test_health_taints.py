@@ -84,6 +84,22 @@ async def until_noted(fettle: FettleProcess, what: str) -> None:
     )
 
 
+async def acts(fettle: FettleProcess) -> list[tuple[str, str, str]]:
+    """What the steward wrote, or would have: what it decided, its code, and about which device."""
+    _, found = await fettle.browse("/decisions")
+    return [
+        (one["decided"], *one["reasons"], one["key"])
+        for one in found["decisions"]
+        if one["verb"] == "steward"
+    ]
+
+
+async def gauges(fettle: FettleProcess) -> set[str]:
+    _, metrics = await fettle.browse("/metrics")
+    name = "fettle_steward_device_taints"
+    return {line for line in str(metrics).splitlines() if line.startswith(f"{name}{{")}
+
+
 def times_logged(fettle: FettleProcess, what: str) -> int:
     log = fettle.process.log.read_text().splitlines()
     return sum(what in line and '"warning"' in line for line in log)
@@ -211,13 +227,38 @@ async def test_an_operator_who_asks_for_no_execute_ends_pods_that_a_disruption_b
 
     await api.apply(slice_("Unhealthy"))
     await until_tainted(api, {"n/gpu-0": (UNHEALTHY, "None")})
+    (informs,) = await api.list("devicetaintrules")
+    _, said = await waiting.wait_until(
+        lambda: fettle.browse("/explain", device="n/gpu-0"),
+        lambda answer: answer[1]["taint"]["rule"] == informs["metadata"]["name"],
+        what="the rule is named",
+    )
+    assert (said["taint"]["there"], said["taint"]["confirmedEffect"]) == ("None", "NoExecute")
+    assert 0 < said["taint"]["confirmedAt"] - time.time() < 8
+    assert not [one for one in await api.events_about("n") if one["reason"] == "DeviceTainted"]
     with pytest.raises(ApiError, match="disruption budget"):
         await api.evict("p")
-    (informs,) = await api.list("devicetaintrules")
     await until_tainted(api, {"n/gpu-0": (UNHEALTHY, "NoExecute")})
     (ends,) = await api.list("devicetaintrules")
     assert ends["metadata"]["uid"] == informs["metadata"]["uid"]
     await waiting.gone(api, "pods", "p")
+
+    device = f"{driver}/n/gpu-0"
+    assert await acts(fettle) == [
+        ("wrote", "ChangeTaint", device),
+        ("wrote", "TaintDevice", device),
+    ]
+    told = await waiting.wait_until(
+        lambda: api.events_about("n"),
+        lambda events: "DeviceTainted" in str(events),
+        what="the node's Events say it",
+    )
+    assert f"device {device} is Unhealthy" in str(told)
+    name = f'fettle_steward_device_taints{{driver="{driver}",effect="NoExecute"'
+    both = {f'{name},status="{status}"}} 1.0' for status in ("wanted", "written")}
+    await waiting.wait_until(
+        lambda: gauges(fettle), lambda seen: seen == both, what="the gauge is right"
+    )
 
     await api.apply(slice_("Healthy"))
     await until_tainted(api, {})
@@ -328,7 +369,7 @@ async def test_in_a_mode_that_refuses_nothing_no_taint_is_set_and_those_that_wou
     fettle = await start_fettle("steward", settings=file)
     await until_tainted(api, {})
     await until_noted(fettle, f"in mode {mode} none is written")
-    assert "taint of a device, not written in this mode" in fettle.process.log.read_text()
+    assert "taint of a device: not written" in fettle.process.log.read_text()
     _, devices = await waiting.wait_until(
         lambda: fettle.browse("/devices"),
         lambda answer: [one["there"] for one in answer[1]["taints"]] == [None],
@@ -338,3 +379,8 @@ async def test_in_a_mode_that_refuses_nothing_no_taint_is_set_and_those_that_wou
     assert one["device"] == f"{objects.DRIVER}/n/gpu-0"
     assert (one["key"], one["effect"]) == (UNHEALTHY, "NoSchedule")
     assert one["whyNot"] == f"mode {mode}"
+    device = one["device"]
+    would = [("wouldWrite", "TaintDevice", device), ("wrote", "UntaintDevice", device)]
+    await waiting.wait_until(
+        lambda: acts(fettle), lambda seen: seen == would, what="what would be written is recorded"
+    )

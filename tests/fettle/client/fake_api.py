@@ -67,6 +67,14 @@ class FakeApi:
         """Verbs that are carried out without a response."""
         self.unserved: set[str] = set()
         """Plurals (`nodes`), or one version of a plural (`v1/nodes`)."""
+        self.discovered: dict[str, list[Object]] = {}
+        """By the path of a group's version (`resource.k8s.io/v1`): its resources, for discovery."""
+        self.dies_after: int | None = None
+        """After so many writes nothing is answered any more, of these the last one neither if it
+        `loses_last`."""
+        self.loses_last = False
+        self.written = 0
+        """Writes that were carried out."""
         self.forbidden: set[tuple[str, str]] = set()
         self.pages: set[str] = set()
         """Last parts of paths that are answered with a proxy's page."""
@@ -199,11 +207,13 @@ class FakeApi:
             self.gave["version"] += 1
             return web.json_response({"gitVersion": self.git_version})
         target = _target(request.path)
+        if (found := self._discovery(request.path)) is not None:
+            return web.json_response(found)
         if target is None:
             return web.Response(status=404, text="404 page not found\n")
         verb = _verb(request, target)
         self.asked.append(Asked(verb, target, dict(request.query), _headers(request)))
-        if self.answers_nothing:
+        if self.answers_nothing or self._is_dead:
             await asyncio.Event().wait()
         await asyncio.sleep(self.answers_after_s)
         if self.overloaded:
@@ -220,9 +230,22 @@ class FakeApi:
         if verb == "list":
             return self._list(request, target.plural)
         response = await self._single(verb, request, target)
-        if verb in self.answers_lost:
+        self.written += verb != "get" and response.status < 300
+        if verb in self.answers_lost or (self.loses_last and self._is_dead):
             await asyncio.Event().wait()
         return response
+
+    @property
+    def _is_dead(self) -> bool:
+        return self.dies_after is not None and self.written >= self.dies_after
+
+    def _discovery(self, path: str) -> Object | None:
+        group, _, version = path.removeprefix("/apis/").partition("/")
+        if version:
+            resources = self.discovered.get(f"{group}/{version}")
+            return None if resources is None else {"resources": resources}
+        versions = [one.partition("/")[2] for one in self.discovered if one.startswith(f"{group}/")]
+        return {"versions": [{"version": one} for one in versions]} if versions else None
 
     def _list(self, request: web.Request, plural: str) -> web.Response:
         items = [copy.deepcopy(v) for _, v in sorted(self.objects.get(plural, {}).items())]
