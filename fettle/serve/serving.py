@@ -586,6 +586,8 @@ class Runtime:
         marking = NodeMarking(session, answers, self._settings, metrics, recorder)
         namespace = self._settings.namespace or session.namespace
 
+        waking = self._waking(session, namespace, answers, metrics)
+
         def writes_about(pod: core.Pod) -> bool:
             return answers.mode_of(pod) is not Mode.OBSERVE
 
@@ -596,7 +598,7 @@ class Runtime:
             settings=self._settings.steward,
             metrics=metrics,
             keeping=[
-                *(one.keep for one in self._waking(session, namespace, answers, metrics)),
+                *(one.keep for one in waking),
                 events.run,
                 RefusalEvents(answers, self._publisher, events.record, refusals).run,
                 RiskEvents(at_risk, events, writes_about).keep,
@@ -606,7 +608,13 @@ class Runtime:
                 taints.keep,
                 marking.keep,
             ],
-            notes=[healths.notes, holds.notes, taints.notes, marking.notes],
+            notes=[
+                *(one.notes for one in waking),
+                healths.notes,
+                holds.notes,
+                taints.notes,
+                marking.notes,
+            ],
         )
         self._readiness.notes.append(steward.notes)
         self._tasks.keep("steward", steward.run(), early=True)

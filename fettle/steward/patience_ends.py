@@ -26,6 +26,8 @@ LATER_S = 0.1
 """So much later than by this clock, the patience is over by the clocks of other replicas too."""
 RETRY_S = 10.0
 
+_FAILING = "pods whose patience is over cannot be woken"
+
 _LOG = structlog.get_logger(__name__)
 
 
@@ -52,6 +54,11 @@ class PatienceEnds:
         self._wake = wake
         self._metrics = metrics
         self._clock = clock
+        self._warned = ""
+
+    def notes(self) -> list[str]:
+        """For `/readyz?verbose`."""
+        return [f"{_FAILING}: {self._warned}"] if self._warned else []
 
     async def keep(self) -> None:
         """Never returns."""
@@ -66,11 +73,14 @@ class PatienceEnds:
                 if await self._is_any_allowed(due, view):
                     await self._wake(view, self._clock())
                     self._metrics.woke()
+                    self._warned = ""
                     _LOG.info("woke waiting pods whose patience is over", pods=len(due))
                 since = until
                 next_s = min((at - until for _, at in ends if at > until), default=inf)
             except ClusterError as error:
-                _LOG.warning("pods whose patience is over cannot be woken", reason=str(error))
+                if str(error) != self._warned:
+                    self._warned = str(error)
+                    _LOG.warning(_FAILING, reason=self._warned)
                 pause_s = RETRY_S
             except Exception:
                 _LOG.exception("the patience of waiting pods cannot be followed")

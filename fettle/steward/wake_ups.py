@@ -12,13 +12,14 @@ from fettle.api import core
 from fettle.api.meta import micro_time
 from fettle.client import Session
 from fettle.cluster import View
-from fettle.model import PURPOSE, WOKEN_AT, Conflict, NotFound
+from fettle.model import PURPOSE, WOKEN_AT, ClusterError, Conflict, Forbidden, NotFound
 from fettle.pacing import Backoff, pause
 
 MARK = "fettle:"
 """Every refusal text of the extender begins with this."""
 SCHEDULER_RETRIES_S = 300.0
 """After so long a scheduler retries a pod by itself."""
+_RIGHTS = "deploy/rbac/optional/wake-by-node.yaml grants the right"
 _NO_CLASS = "never-allocated.fettle.dev"
 
 AllowedByPod = Mapping[str, Set[str]]
@@ -116,7 +117,10 @@ class Nudge:
         if view.served.get("ResourceClaim", True):
             await self._by_claim(stamp)
         elif view.nodes:
-            await self._session.patch(f"/api/v1/nodes/{min(view.nodes)}", stamp)
+            try:
+                await self._session.patch(f"/api/v1/nodes/{min(view.nodes)}", stamp)
+            except Forbidden as error:
+                raise ClusterError(f"{error}; {_RIGHTS}") from error
 
     async def _by_claim(self, stamp: Mapping[str, object]) -> None:
         path = f"{self._claims}/{self._name}"

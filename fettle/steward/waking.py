@@ -31,6 +31,8 @@ own is judged on the whole fleet."""
 MOST_NAMED = 3
 """Pods that the log names when they are woken."""
 
+_FAILING = "waiting pods cannot be woken"
+
 log = structlog.get_logger(__name__)
 
 
@@ -59,6 +61,10 @@ class Waking:
         self._retry_s = retry_s
         self._warned = ""
 
+    def notes(self) -> list[str]:
+        """For `/readyz?verbose`."""
+        return [f"{_FAILING}: {self._warned}"] if self._warned else []
+
     async def keep(self) -> None:
         """Judge the waiting pods, and wake them, until cancelled."""
         wake_ups, view = self._wake_ups(), self._publisher.view
@@ -85,7 +91,7 @@ class Waking:
         except ClusterError as error:
             if str(error) != self._warned:
                 self._warned = str(error)
-                log.warning("waiting pods cannot be woken", pods=_names(due), reason=self._warned)
+                log.warning(_FAILING, pods=_names(due), reason=self._warned)
             return False
         self._warned = ""
         self._metrics.woke()

@@ -1,0 +1,134 @@
+"""Without the rights in a file of `deploy/rbac/optional/`, what needs them is off. That is said
+once, with the name of the file, and the rest goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from fettle.config import Settings
+from fettle.serve.serving import Runtime
+from tests.controlplane.processes import free_port
+from tests.deploy.test_shipped_files import DEPLOY, documents
+from tests.fettle.client.fake_api import FakeApi
+from tests.fettle.serve.runtimes import serve_options
+from tests.fettle.serve.test_waking import node, refused
+
+OPTIONAL = DEPLOY / "rbac" / "optional"
+QUICK = {"steward": {"wakeIntervalSeconds": 0.02}}
+TRIES_AGAIN_WITHIN_S = 1.5
+
+
+class Case(NamedTuple):
+    """`prepare` gives the API server what makes the feature write. `settings` switch it on."""
+
+    prepare: Callable[[FakeApi], object]
+    settings: Mapping[str, Any] = {}
+    says: str = ""
+    """What is said, if it is not the name of the file."""
+
+
+def held(api: FakeApi) -> None:
+    api.put("nodes", node("held", gpus=8, hold="fan swap"))
+
+
+def failed(api: FakeApi) -> None:
+    api.discovered = {
+        "resource.k8s.io/v1": [{"name": "devicetaintrules", "kind": "DeviceTaintRule"}]
+    }
+    api.put("nodes", node("n"))
+    taint = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "None"}
+    device = {"name": "gpu-0", "taints": [taint]}
+    driver = "gpu.nvidia.com"
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": driver, "pool": pool, "nodeName": "n", "devices": [device]}
+    api.put("resourceslices", {"metadata": {"name": "n"}, "spec": spec})
+
+
+def waiting_without_dra(api: FakeApi) -> None:
+    api.unserved = {"resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules"}
+    api.unserved |= {"resourceclaimtemplates"}
+    api.put("nodes", node("n", gpus=8))
+    api.put("pods", refused("p"))
+
+
+def waiting_to_preempt(api: FakeApi) -> None:
+    pod = refused("p")
+    pod["status"]["conditions"][0]["message"] = "preemption: no candidate node for preemption"
+    api.put("nodes", node("n", gpus=8))
+    api.put("pods", pod)
+    api.put("pods", {"metadata": {"name": "fettle-wake-up", "namespace": "fettle-system"}})
+
+
+CASES = {
+    "health-taints.yaml": Case(
+        failed, {"deviceTaints": {"unhealthy": "NoSchedule", "confirmSeconds": 0}}
+    ),
+    "hold-taints.yaml": Case(held),
+    "lint.yaml": Case(lambda _: None, {"lint": {"watch": ["ResourceQuota"]}}, "resourcequotas"),
+    "wake-by-node.yaml": Case(waiting_without_dra),
+    "wake-preemptors.yaml": Case(waiting_to_preempt),
+}
+
+
+def rights_in(file: str) -> Iterator[tuple[str, str]]:
+    """Verbs and plurals."""
+    for document in documents("rbac", "optional", file):
+        for rule in document.get("rules", ()):
+            for resource in rule["resources"]:
+                yield from ((verb, resource.partition("/")[0]) for verb in rule["verbs"])
+
+
+def test_each_file_has_a_case() -> None:
+    assert {file.name for file in OPTIONAL.iterdir()} == set(CASES)
+
+
+@pytest.mark.parametrize("file", CASES)
+async def test_without_these_rights_it_is_said_once_and_the_rest_goes_on(
+    api: FakeApi, tmp_path: Path, file: str
+) -> None:
+    case = CASES[file]
+    rights = {*rights_in(file)}
+    case.prepare(api)
+    api.forbidden = rights
+    settings = msgspec.convert({**QUICK, **case.settings}, Settings)
+    browse = free_port()
+    options = serve_options(
+        api.kubeconfig(tmp_path, namespace="fettle-system"), "steward", browse=browse
+    )
+    runtime = Runtime(options, settings)
+
+    def said() -> list[Any]:
+        warnings = [one for one in logs if one["log_level"] == "warning"]
+        return [one for one in warnings if (case.says or file) in str(one)]
+
+    with capture_logs() as logs:
+        try:
+            await runtime.open()
+            await until(said)
+            await asyncio.sleep(TRIES_AGAIN_WITHIN_S)
+            async with (
+                aiohttp.ClientSession() as client,
+                client.get(f"http://127.0.0.1:{browse}/readyz?verbose") as answer,
+            ):
+                assert answer.status == 200
+                assert (case.says or file) in await answer.text()
+            await until(lambda: "devicehealths" in api.objects or "nodes" not in api.objects)
+        finally:
+            await runtime.close()
+    assert len(said()) == 1
+    assert not [one for one in logs if one["log_level"] == "error"]
+    assert rights & {(one.verb, one.target.plural) for one in api.asked}, "the case tries nothing"
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not true():
+            await asyncio.sleep(0.01)
