@@ -213,7 +213,10 @@ def _candidate(
 
 
 def _is_tainted_already(device: DeviceView, effect: str) -> bool:
-    """Whether somebody else, such as the driver, taints the device at least so strongly."""
+    """Whether somebody else, such as the driver, taints the device at least so strongly. A taint
+    that only informs stays beside theirs, or it would come and go with a fault that does."""
+    if effect == NONE and any(map(is_assessed, device.taints)):
+        return False
     return any(
         _STRENGTH.get(taint.effect, -1) >= _STRENGTH[effect]
         for taint in device.taints

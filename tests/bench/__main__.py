@@ -30,6 +30,7 @@ from tests.bench import (
     saturation,
     scale,
     sources,
+    taints,
     throughput,
     verdicts,
 )
@@ -46,6 +47,7 @@ SECTIONS: Mapping[str, Callable[[House], Awaitable[list[figures.Figure]]]] = {
     "memory": remembering.measure,
     "metrics": measuring.measure,
     "sources": sources.measure,
+    "taints": taints.measure,
     "partitions": partitions.measure,
     "churn": churn.measure,
     "claims": claims.measure,

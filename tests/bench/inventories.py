@@ -77,7 +77,7 @@ def write_snapshot(folder: Path, devices: Devices, nodes: int = fleets.NODES) ->
         "resourceslices": (
             "resource.k8s.io/v1",
             "ResourceSlice",
-            [_slice(name, devices(number)) for number, name in enumerate(names)],
+            [slice_of(name, devices(number)) for number, name in enumerate(names)],
         ),
         "deviceclasses": ("resource.k8s.io/v1", "DeviceClass", [device_class(DRIVER)]),
         "namespaces": ("v1", "Namespace", [{"metadata": {"name": "default"}}]),
@@ -104,7 +104,7 @@ def of_nodes(
         name = fleets.name_of(number)
         labels = {"rack": str(number % racks)} if racks else {}
         put(inventory, kinds.NODE, {"metadata": {"name": name, "labels": labels}, "status": {}})
-        put(inventory, kinds.SLICE, _slice(name, devices(number)))
+        put(inventory, kinds.SLICE, slice_of(name, devices(number)))
     for rack in range(racks):
         put(inventory, kinds.SLICE, _fabric(rack))
     return inventory
@@ -120,7 +120,7 @@ def look(inventory: Inventory, previous: View) -> View:
     return made
 
 
-def _slice(node: str, devices: list[Object]) -> Object:
+def slice_of(node: str, devices: list[Object]) -> Object:
     return {
         "metadata": {"name": f"{node}-gpus"},
         "spec": {

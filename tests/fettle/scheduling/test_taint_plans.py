@@ -209,6 +209,17 @@ def test_once_written_a_plan_stays_the_same_and_never_exceeds_the_share(
     assert said(plan(*reversed(written), most=most, steers=steers)) == said(first)
 
 
+def test_a_taint_that_only_informs_stays_beside_the_drivers_and_is_not_written_where_that_is() -> (
+    None
+):
+    """Else it would come and go with a fault that does."""
+    theirs, mine = "gpu.nvidia.com/xid=79:None", f"{UNHEALTHY}=assessed:None"
+    bad = fault("dead", 1.0)
+    assert said(plan(device("dead", bad, since=NOW, taints=theirs))) == {}
+    both = device("dead", bad, since=NOW, taints=f"{theirs} {mine}")
+    assert said(plan(both)) == {"dead": f"{UNHEALTHY}:None"}
+
+
 async def planned_in(
     bad: int, *, nodes: int = 20, max_share: float = 0.2, kind: EvidenceKind = EvidenceKind.LEVEL
 ) -> TaintPlan | None:
