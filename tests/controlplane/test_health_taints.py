@@ -190,6 +190,37 @@ async def test_sound_devices_of_a_node_come_first_and_degraded_ones_are_its_fall
     await until_noted(fettle, "the webhook gave a claim of policy own no fallback")
 
 
+async def test_a_wrong_rule_taints_nothing_and_what_is_really_bad_only_up_to_the_share(
+    api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
+    """A rule that condemns a device on more than half of the nodes is set aside."""
+    names = [f"n{i:02}" for i in range(12)]
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(SLOW_LINK.replace("0.5", "1.0").replace("Degraded", "Unhealthy"))
+    for i, name in enumerate(names):
+        lost = {0: [LOST]} if i >= 9 else {}
+        devices = objects.gpu_devices(8, taints=lost)
+        if i < 7:
+            devices[1]["attributes"]["link"] = {"string": "slow"}
+        await create_dra_node(api, name, devices)
+    await shipped.apply(api, shipped.manifests(RIGHTS))
+    two_of_96 = "unhealthy: NoSchedule, confirmSeconds: 0, maxShare: 0.021"
+    file = settings(tmp_path, two_of_96, f"health: {{rulesFile: {rules}}}")
+    fettle = await start_fettle("steward", settings=file)
+    await until_noted(fettle, f"{objects.DRIVER} is bad than deviceTaints.maxShare allows: 1 get")
+    written = await waiting.wait_until(
+        lambda: taints(api), lambda found: len(found) == 2, what="two devices are tainted"
+    )
+    assert written.keys() < {"n09/gpu-0", "n10/gpu-0", "n11/gpu-0"}
+    _, ready = await fettle.browse("/readyz", verbose="")
+    assert "breaker: attribute slow-link is set aside" in ready
+
+    healed, (kept,) = sorted(written)[0], sorted(written)[1:]
+    await publish(api, healed.partition("/")[0], 8)
+    third = {"n09/gpu-0", "n10/gpu-0", "n11/gpu-0"} - written.keys()
+    await until_tainted(api, dict.fromkeys({kept, *third}, (UNHEALTHY, "NoSchedule")))
+
+
 async def test_an_operator_who_asks_for_no_execute_ends_pods_that_a_disruption_budget_protects(
     control_plane: ControlPlane,
     api: Api,
