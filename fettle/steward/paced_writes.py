@@ -2,7 +2,7 @@
 and why it failed is said once.
 """
 
-import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from math import inf
 
@@ -33,15 +33,17 @@ class PacedWrites:
         per_s: float,
         longest_pause_s: float = LONGEST_PAUSE_S,
         wrote: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._failing = failing
         self._remedy = remedy
         self._per_s = per_s
         self._wrote = wrote
+        self._clock = clock
         self._most = self._left = max(1.0, per_s)
         """How many may be written at once at most, and now."""
         self._at = -inf
-        """The loop time of `_left`."""
+        """When it was `_left`."""
         self._backoff = Backoff(min(FIRST_PAUSE_S, longest_pause_s), longest_pause_s)
         self._retry_at = -inf
         self._failure: ClusterError | None = None
@@ -77,7 +79,7 @@ class PacedWrites:
 
     def pause_s(self) -> float:
         """In how many seconds something may be written again; 0 if now."""
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         self._left = min(self._most, self._left + max(0.0, now - self._at) * self._per_s)
         self._at = now
         return max(0.0, self._retry_at - now, (1 - self._left) / self._per_s)
@@ -89,7 +91,7 @@ class PacedWrites:
         return [f"{self._failing}: {self._failure}" + (f" ({self._remedy})" * bool(self._remedy))]
 
     def _failed(self, failure: ClusterError) -> None:
-        self._retry_at = asyncio.get_running_loop().time() + self._backoff.next_s()
+        self._retry_at = self._clock() + self._backoff.next_s()
         if type(failure) is not type(self._failure):
             remedy = {"remedy": self._remedy} if self._remedy else {}
             _LOG.warning(self._failing, reason=str(failure), **remedy)
