@@ -85,6 +85,7 @@ async def test_what_the_documents_say_about_removing_leaves_nothing(
         lambda: traces(api),
         lambda seen: {one.partition(" ")[0] for one in seen} >= MARKS,
         what=f"there are {MARKS} of Fettle",
+        every_s=0.5,
     )
     assert "Node held" in marked
 
@@ -99,8 +100,11 @@ async def test_what_the_documents_say_about_removing_leaves_nothing(
         lambda: traces(api),
         lambda seen: not [one for one in seen if one.startswith("Node ")],
         what="nodes bear no mark",
+        every_s=0.5,
     )
     await fettle.stop()
     for folder in APPLIED:
         await delete(api, shipped.manifests(shipped.DEPLOY / folder))
-    await waiting.wait_until(lambda: traces(api), lambda seen: seen == [], what="all is gone")
+    await waiting.wait_until(
+        lambda: traces(api), lambda seen: seen == [], what="all is gone", timeout_s=60, every_s=0.5
+    )
