@@ -73,6 +73,7 @@ CASES = {
     ),
     "hold-taints.yaml": Case(held),
     "lint.yaml": Case(lambda _: None, {"lint": {"watch": ["ResourceQuota"]}}, "resourcequotas"),
+    "node-marks.yaml": Case(failed, {"nodeMarks": {"label": True}}),
     "wake-by-node.yaml": Case(waiting_without_dra),
     "wake-preemptors.yaml": Case(waiting_to_preempt),
 }
