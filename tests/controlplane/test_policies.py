@@ -120,6 +120,7 @@ async def test_what_makes_no_sense_is_refused_with_our_message_and_the_rest_is_f
             "unknown": "Allow",
             "aggregate": "Mean",
             "maxRisk": 1,
+            "previousNode": "Allow",
         },
         "tolerations": {"degradedAsFallback": False},
         "failure": {"ignoreDisruptions": False, "onDeviceFailure": "Mark"},
