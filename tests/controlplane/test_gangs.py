@@ -191,8 +191,8 @@ async def test_pods_of_pod_group_placements_that_came_to_nothing_are_not_in_flig
     await wear(kubelet, "worn")
     await start_with_groups(control_plane, api, start_fettle)
 
-    # Each zone is tried. Of the zones that are too small, three pods pass each time; were they in
-    # flight, the first pods in the zone that is not would find two sound devices too few.
+    # Each zone is tried, in an order that differs from run to run. In a zone that is too small,
+    # three pods pass; if they were in flight afterwards, two sound devices would be too few.
     await create_group(api, "gang", 4)
     bound = [await waiting.bound(api, f"gang-{number}") for number in range(4)]
     assert sorted(bound) == ["half", "half", "worn", "worn"]
