@@ -154,13 +154,13 @@ class HealthBook:
 
     def recall_repairs(self, node: NodeId) -> tuple[datetime | None, datetime | None]:
         """When a node was last rebooted, and first said to be remediated."""
-        return self._ledger.recall_repairs(node)
+        return self._ledger.repairs.recall(node)
 
     def adopt_repairs(
         self, node: NodeId, rebooted: datetime | None, remediation: datetime | None
     ) -> None:
         """What was known of them, before the node is heard."""
-        self._ledger.adopt_repairs(node, rebooted, remediation)
+        self._ledger.repairs.adopt(node, rebooted, remediation)
 
     def adopt(
         self, key: Subject, stored: StoredSubject, observed_at: float, now: float, *, starting: bool
@@ -392,7 +392,7 @@ class HealthBook:
         """How traces of one of the names of something count: its node is mended by what is said of
         the node alone."""
         about = (subject,) if isinstance(subject, NodeId) else names
-        repairs = self._ledger.repairs(about)
+        repairs = self._ledger.repairs.of(about)
         return self._past._replace(repairs=repairs) if repairs else self._past
 
 

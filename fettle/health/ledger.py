@@ -7,17 +7,17 @@ stood fades, and what was latched stays. Knows nothing of scores and states.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Set
 from copy import copy
-from datetime import datetime
 
 import msgspec
 
 from fettle.api.device_healths import StoredEvidence, StoredReport
-from fettle.api.meta import rfc3339_at, unix_s
+from fettle.api.meta import unix_s
 from fettle.health import fading, memory, probation
-from fettle.health.fading import Fading, Past, Repair
+from fettle.health.fading import Fading, Past
 from fettle.health.fading_sums import FadingSums, SumKey, sum_key
+from fettle.health.node_repairs import NodeRepairs
 from fettle.health.reporters import (
     EvidenceIndex,
     EvidenceTopic,
@@ -54,7 +54,6 @@ class Ledger:
 
     def __init__(self, rules: SignalRules, orphan_half_life_s: float) -> None:
         self._rules = rules
-        self._mended_by_reboot = rules.mended_by_reboot
         self._orphan_half_life_s = orphan_half_life_s
         self._reporters: dict[str, Reporter] = {}
         self._boots: dict[str, str] = {}
@@ -69,11 +68,7 @@ class Ledger:
         self._now = 0.0
         self._noted_at: dict[Subject, float] = {}
         """When we last saw something change about a subject."""
-        self._stated: dict[NodeId, tuple[StatedRepair, ...]] = {}
-        """What operators say was mended on a node."""
-        self._reboots: dict[NodeId, float] = {}
-        self._remediations: dict[NodeId, float] = {}
-        """When we first heard that a monitor's remediation of the node had succeeded."""
+        self.repairs = NodeRepairs(rules.mended_by_reboot)
         self._followed: dict[Teller, set[str]] = defaultdict(set)
         """By rule or alert, reporters that only the process that asks for metrics hears. The others
         follow it."""
@@ -95,8 +90,10 @@ class Ledger:
             self._silence(reporter, now)
             reporter.remediated = None
         rebooted = is_rebooted(reporter, report)
-        if report.node is not None:
-            self._hear_of_repairs(report, report.node, now, rebooted=rebooted)
+        node = report.node
+        if node is not None and self.repairs.hear(report, node, now, rebooted=rebooted):
+            for subject in (node, *self._units.get(node.node, ())):
+                self._note_change(subject)
         remediated = self._rules.signals["remediated"]
         current = effective_evidence(reporter, report, remediated.weight)
         for topic in [s for s in reporter.orphaned if s not in current and settles(report, s)]:
@@ -148,9 +145,7 @@ class Ledger:
         if self.knows(subject) or subject in self._all_clears:
             gone.add(subject)
         if isinstance(subject, NodeId):
-            self._stated.pop(subject, None)
-            self._reboots.pop(subject, None)
-            self._remediations.pop(subject, None)
+            self.repairs.forget(subject)
             gone |= self._units.pop(subject.node, set())
             self._forget_faults(subject.node)
         for one in gone:
@@ -183,21 +178,6 @@ class Ledger:
         standing = self._standing.of(subject)
         yield from map(weigh, standing.values())
         yield from self._fading.unhidden(subject, standing, now, past)
-
-    def repairs(self, subjects: Sequence[Subject]) -> tuple[Repair, ...]:
-        """What was mended on something that has all these names: on itself, or on its node."""
-        found = []
-        for node in {NodeId(s.node) for s in subjects if isinstance(s, NodeId | UnitId)}:
-            if at := self._reboots.get(node):
-                found.append(Repair(at, _said(REBOOT, at), self._mended_by_reboot))
-            if at := self._remediations.get(node):
-                found.append(Repair(at, _said(REMEDIATION, at)))
-            found += [
-                Repair(stated.at, stated.how)
-                for stated in self._stated.get(node, ())
-                if stated.subject == node or any(_is_about(stated, s) for s in subjects)
-            ]
-        return tuple(found)
 
     def fading(self, subject: Subject, now: float) -> Iterator[Fading]:
         return (one for _, one in self._fading.of(subject, now))
@@ -455,23 +435,6 @@ class Ledger:
 
     # -- repairs
 
-    def _hear_of_repairs(
-        self, report: SignalReport, node: NodeId, now: float, *, rebooted: bool
-    ) -> None:
-        if rebooted:
-            self._reboots[node] = now
-        before = self._remediations.get(node), self._stated.get(node, ())
-        if report.remediated is None:
-            self._remediations.pop(node, None)
-        else:
-            self._remediations.setdefault(node, now)
-        self._stated[node] = report.repairs
-        if not report.repairs:
-            del self._stated[node]
-        if rebooted or before != (self._remediations.get(node), report.repairs):
-            for subject in (node, *self._units.get(node.node, ())):
-                self._note_change(subject)
-
     def adopt_faults(self, subject: Subject, times: Iterable[float], now: float) -> set[Subject]:
         """The record that another process, or the one before, knew of. Returns the subject if that
         is news."""
@@ -490,19 +453,6 @@ class Ledger:
             if (subject.pool if isinstance(subject, DeviceId) else subject.node) == node:
                 del self._faults[subject]
 
-    def recall_repairs(self, node: NodeId) -> tuple[datetime | None, datetime | None]:
-        """When a node was last rebooted, and first said to be remediated."""
-        times = self._reboots.get(node, 0.0), self._remediations.get(node, 0.0)
-        return memory.time_of(times[0]), memory.time_of(times[1])
-
-    def adopt_repairs(
-        self, node: NodeId, rebooted: datetime | None, remediation: datetime | None
-    ) -> None:
-        """What another process, or the one before, knew of them. Only at a start."""
-        for known, at in ((self._reboots, rebooted), (self._remediations, remediation)):
-            if at is not None:
-                known[node] = unix_s(at, 0.0)
-
     def _end_unreported(self, repair: StatedRepair, now: float) -> None:
         """An operator's word ends what was there before and nobody reports any more."""
         node = repair.subject
@@ -520,7 +470,7 @@ class Ledger:
         """A reboot ends what metrics latched, if it mends that and they do not show it any more."""
         for reporter in [self._reporters[name] for name in self.followed_on(node)]:
             for topic, evidence in reporter.by_weight():
-                is_mended = topic.family in self._mended_by_reboot
+                is_mended = topic.family in self.repairs.mended_by_reboot
                 if is_mended and evidence.text.endswith(fading.LATCHED):
                     self._clear(reporter, topic, now)
             self._keep(reporter)
@@ -553,7 +503,7 @@ class Ledger:
     def _went_with_a_reboot(self, report: SignalReport, evidence: Evidence, now: float) -> bool:
         """Whether what a Node said before a reboot is gone with it. A monitor may take a condition
         back only once it runs again."""
-        at = self._reboots.get(report.node) if report.node is not None else None
+        at = self.repairs.rebooted_at(report.node) if report.node is not None else None
         if at is None or at == now:  # rebooted just now: whatever the node's clock says
             return at is not None
         return evidence.observed_at <= at and now - at <= fading.REPAIR_SHOWS_S
@@ -733,19 +683,3 @@ class Ledger:
 def leaves_trace(cleared: Evidence) -> bool:
     """A planned state is not a fault to recover from."""
     return cleared.family is not Family.OPERATOR and not cleared.planned
-
-
-REBOOT, REMEDIATION = "a reboot", "the monitor's remediation"
-
-
-def _said(how: str, at: float) -> str:
-    return f"{how}, heard {rfc3339_at(at)}"
-
-
-def _is_about(repair: StatedRepair, subject: Subject) -> bool:
-    """A unit may be meant by any of its names."""
-    meant = repair.subject
-    if isinstance(meant, UnitId) and isinstance(subject, UnitId):
-        same = (meant.node, meant.resource) == (subject.node, subject.resource)
-        return same and meant.unit in (subject.unit, *subject.others)
-    return meant == subject
