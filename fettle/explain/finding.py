@@ -87,21 +87,17 @@ def _all(view: View) -> Iterator[tuple[FoundDevice, set[str], set[str]]]:
                         f"{node.name}/{plugin.resource} {short}",
                     )
                 }
-                for known in filterfalse(_is_index, (unit.unit, *unit.others)):
+                for known in filterfalse(gpu_names.is_index, (unit.unit, *unit.others)):
                     forms |= {known, f"{plugin.resource} {known}"}
                 yield FoundDevice(name, node, plugin=plugin, unit=unit), forms, set()
 
 
 def _published(device: DeviceView) -> tuple[set[str], set[str]]:
     """The UUID and the address of a DRA device, and those of what it is a part of."""
-    names = {name for name in gpu_names.published(device.device) if not _is_index(name)}
+    names = {name for name in gpu_names.published(device.device) if not gpu_names.is_index(name)}
     own = names & {gpu_names.own_uuid(device.device)}
     is_part = any(map(gpu_names.is_uuid, names - own))
     return (own, names - own) if is_part else (names, set())
-
-
-def _is_index(name: str) -> bool:
-    return name.startswith("index:")
 
 
 def _sound_unit(view: View, given: str) -> FoundDevice | None:

@@ -33,6 +33,10 @@ def index(number: object) -> str:
     return f"index:{number}"
 
 
+def is_index(name: str) -> bool:
+    return name.startswith("index:")
+
+
 def normal(name: str) -> str:
     """A name that people wrote, with a PCI address as it is written here."""
     kind, _, rest = name.partition(":")

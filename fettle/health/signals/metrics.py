@@ -41,17 +41,13 @@ class MetricQuery(NamedTuple):
         label, values = "", [""]
         for labels, kind in (
             (self.exporter.uuid, gpu_names.is_uuid),
-            (self.exporter.index, _is_index),
+            (self.exporter.index, gpu_names.is_index),
         ):
             named = [next(filter(kind, unit.names), "") for unit in units]
             if len(labels) == 1 and units and all(named):
                 label, values = labels[0], [name.removeprefix("index:") for name in named]
                 break
         return promql.of_devices(self.vital, ", ".join(self.exporter.device), label, values)
-
-
-def _is_index(name: str) -> bool:
-    return name.startswith("index:")
 
 
 class Places(Protocol):

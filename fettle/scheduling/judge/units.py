@@ -10,8 +10,9 @@ from math import exp, lgamma
 from typing import NamedTuple
 
 from fettle.api import core
-from fettle.cluster import NodeView, PluginView
+from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.dra import device_units
+from fettle.health import gpu_names
 from fettle.model import Health, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
@@ -41,7 +42,7 @@ class Draw(NamedTuple):
 
 def allocatable_units(plugin: PluginView) -> Draw:
     """All units that may be allocated, in use or not."""
-    return _draw([(unit.health, unit.left) for unit in plugin.units], plugin.allocatable)
+    return _draw([(u.health, u.left) for u in _distinct(plugin.units)], plugin.allocatable)
 
 
 def free_units(plugin: PluginView, least: int) -> Draw:
@@ -49,11 +50,33 @@ def free_units(plugin: PluginView, least: int) -> Draw:
     # Only a pod's status names the units in use. Where it does not, a random part of the units is
     # free, and a draw from a random part is a draw from the whole.
     used = plugin.others_held + sum(min(unit.left, unit.allocated) for unit in plugin.units)
+    units = _distinct(plugin.units)
     if plugin.allocatable - used < least:
         # A pod has ended that seems to hold units still. It may have held any of them.
-        return _draw([(unit.health, unit.left) for unit in plugin.units], least)
-    unused = [(unit.health, max(0, unit.left - unit.allocated)) for unit in plugin.units]
+        return _draw([(unit.health, unit.left) for unit in units], least)
+    unused = [(unit.health, max(0, unit.left - unit.allocated)) for unit in units]
     return _draw(unused, plugin.allocatable - used)
+
+
+def _distinct(units: tuple[UnitView, ...]) -> Sequence[UnitView]:
+    """The units, without those that may be another one of them: one source names a GPU by its index
+    alone, another one by its UUID, and nothing tells whether these are one. The worse counts."""
+    by_index = [unit for unit in units if gpu_names.is_index(unit.unit)]
+    if not by_index:
+        return units
+    by_uuid = [
+        unit
+        for unit in units
+        if not any(map(gpu_names.is_index, (unit.unit, *unit.others)))
+        and not unit.unit.startswith("MIG-")
+    ]
+    pairs = zip(sorted(by_index, key=_score), sorted(by_uuid, key=_score), strict=False)
+    same = {id(max(pair, key=_score)) for pair in pairs}
+    return [unit for unit in units if id(unit) not in same]
+
+
+def _score(unit: UnitView) -> float:
+    return unit.health.score
 
 
 def _draw(units: list[tuple[Health, int]], size: int) -> Draw:

@@ -34,6 +34,23 @@ def test_units_in_use_are_allocatable_but_not_free() -> None:
     assert allocatable_units(plugin) == Draw(((DEAD, 4),), 4)
 
 
+def test_a_gpu_that_one_source_names_by_index_and_another_by_uuid_is_drawn_once() -> None:
+    """As bad as the worse of both says, as long as nothing tells that they are two."""
+    worn = b.health(0.5)
+    by_index = UnitView("index:3", DEAD)
+    by_uuid = UnitView("GPU-1", worn, others=("pci:0000:c1:00.0",))
+    for units, named in (
+        ((by_index, by_uuid), ((DEAD, 1),)),
+        ((UnitView("index:3", worn), UnitView("GPU-1", DEAD)), ((DEAD, 1),)),
+        ((by_index, by_uuid, UnitView("GPU-2", worn)), ((DEAD, 1), (worn, 1))),
+        ((by_index, UnitView("GPU-1", worn, others=("index:1",))), ((DEAD, 1), (worn, 1))),
+        ((by_index, UnitView("index:4", worn)), ((DEAD, 1), (worn, 1))),
+        ((by_index, UnitView("MIG-1", worn)), ((DEAD, 1), (worn, 1))),
+    ):
+        plugin = PluginView("r", 8, 8, units)
+        assert allocatable_units(plugin).named == free_units(plugin, 1).named == named
+
+
 def test_as_many_units_are_free_as_the_scheduler_found_the_worst_of_those_that_seem_in_use() -> (
     None
 ):
