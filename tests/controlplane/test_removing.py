@@ -19,6 +19,7 @@ HOLD = "fettle.dev/hold"
 
 SETTINGS = """
 deviceTaints: {unhealthy: NoSchedule, confirmSeconds: 0}
+nodeMarks: {label: true, condition: true}
 """
 """Everything that the steward writes because of health is switched on."""
 MARKS = {"DeviceTaintRule", "DeviceHealth", "Node", "Lease"}
@@ -50,7 +51,7 @@ def _key(one: Object) -> str:
 
 def _mentions(one: Object) -> bool:
     metadata = {k: v for k, v in one["metadata"].items() if k != "managedFields"}
-    return "fettle" in json.dumps({**one, "metadata": metadata})
+    return "fettle" in json.dumps({**one, "metadata": metadata}).lower()
 
 
 async def delete(api: Api, documents: list[Object]) -> None:
@@ -83,11 +84,11 @@ async def test_what_the_documents_say_about_removing_leaves_nothing(
     fettle = await start_registered(api, start_fettle, settings=file)
     marked = await waiting.wait_until(
         lambda: traces(api),
-        lambda seen: {one.partition(" ")[0] for one in seen} >= MARKS,
+        lambda seen: {one.partition(" ")[0] for one in seen} >= MARKS and "Node ill" in seen,
         what=f"there are {MARKS} of Fettle",
         every_s=0.5,
     )
-    assert "Node held" in marked
+    assert {"Node held", "Node ill"} <= {*marked}
 
     # The steps of docs/installing.md
     await delete(api, shipped.manifests(shipped.DEPLOY / "webhook"))
