@@ -62,9 +62,12 @@ _Condemned = tuple[Cause, Health]
 """A cause, and the health that it alone would give a device."""
 
 
+_GRAVITY = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN, State.HEALTHY)
+
+
 class Ranked(NamedTuple):
-    """Devices with one state: their healths, the worst first. `numbers[i]` counts the devices that
-    have one of the first `i` of these."""
+    """Devices with one state: their healths, the worst proven one first. `numbers[i]` counts the
+    devices that have one of the first `i` of these."""
 
     healths: list[Health]
     numbers: list[int]
@@ -76,7 +79,8 @@ _Ranking = Mapping[Cause, tuple[Ranked, ...]]
 class Tally(NamedTuple):
     """A pool: its nodes, its devices, and how healthy they would be by each cause alone.
 
-    `causes` counts devices; `worst` counts nodes, each by its worst device. A network device whose
+    `causes` counts devices; `worst` counts nodes, each by its worst device: that of the gravest
+    state, and among those the least by what is proven. A network device whose
     health differs between nodes counts once for each of its healths, and for no node.
     """
 
@@ -107,7 +111,7 @@ def _refused(ranking: _Ranking, cause: Cause, placement: Placement) -> int:
 
 def _ranking(condemned: Counter[_Condemned]) -> _Ranking:
     found: dict[Cause, dict[State, Ranked]] = defaultdict(dict)
-    for cause, health in sorted(condemned, key=lambda each: each[1].score):
+    for cause, health in sorted(condemned, key=lambda each: each[1].proven):
         ranked = found[cause].setdefault(health.state, Ranked([], [0]))
         ranked.healths.append(health)
         ranked.numbers.append(ranked.numbers[-1] + condemned[cause, health])
@@ -139,9 +143,15 @@ class _Local(NamedTuple):
         """What each cause alone makes of the worst device."""
         found: dict[Cause, Health] = {}
         for (cause, health), _ in self.unsound:
-            if cause not in found or health.score < found[cause].score:
+            if cause not in found or _is_worse(health, found[cause]):
                 found[cause] = health
         return found.items()
+
+
+def _is_worse(one: Health, other: Health) -> bool:
+    if one.state is not other.state:
+        return _GRAVITY.index(one.state) < _GRAVITY.index(other.state)
+    return one.proven < other.proven
 
 
 class _Shared:

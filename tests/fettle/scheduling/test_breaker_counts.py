@@ -195,6 +195,21 @@ class Watched:
 asked = st.lists(st.sampled_from(list(POLICIES.values())), max_size=3)
 
 
+def test_a_node_is_spoiled_by_its_gravest_device_though_another_scores_less() -> None:
+    """A Healthy device may score less by what a tenant could have caused, which refuses nothing."""
+    provoked = replace(b.health(0.5), state=State.HEALTHY, provoked=0.35)
+    degraded = replace(b.health(0.85), state=State.DEGRADED)
+    ill = [replace(b.device("d0"), health=provoked), replace(b.device("d1"), health=degraded)]
+    pools = {
+        name: PoolView(b.DRIVER, name, (*first, *(b.device(f"s{i}") for i in range(6))))
+        for name, first in (("n1", ill), ("n2", []))
+    }
+    watched = Watched()
+    watched.show({name: NodeView(name, {}, SOUND, {}, (pool,)) for name, pool in pools.items()})
+    _, set_aside, set_aside_for_all = watched.count(TRAINING)
+    assert (set_aside, set_aside_for_all) == (set(), {b.DRIVER})
+
+
 @pytest.mark.long
 @settings(max_examples=200)
 @given(fleets(), st.data())
