@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fettle.api import core, kinds
-from fettle.cluster import NodeView
+from fettle.cluster import NodeMarks, NodeView
 from fettle.config import BreakerSettings
 from fettle.dra import DeviceView, PoolView
 from fettle.model import BUILT_IN, EvidenceKind, State
@@ -135,6 +135,21 @@ def test_an_uncordoned_node_counts_again() -> None:
     assert breaker.open == {b.RESOURCE}
     assert breaker.update(("n0", "n1"), cordoned)
     assert breaker.open == set()
+
+
+def test_nodes_that_fettle_itself_has_cordoned_go_on_counting() -> None:
+    """Else each of its cordons would hide a fault of the cause that made it."""
+    nodes = fleet(5)
+    ours = NodeMarks(cordon="1 Unhealthy of 8 devices")
+    cordoned = {
+        name: msgspec.structs.replace(tainted(nodes[name]), marks=ours) for name in ("n0", "n1")
+    }
+    assert opened({**nodes, **cordoned}) == {b.RESOURCE}
+    lost = {
+        name: msgspec.structs.replace(tainted(nodes[name], NOT_READY), marks=ours)
+        for name in ("n0", "n1")
+    }
+    assert opened({**nodes, **lost}) == set()
 
 
 def test_a_pool_whose_nodes_are_all_cordoned_is_not_judged() -> None:
