@@ -4,7 +4,7 @@ the report, probes and metrics. It reads the newest view and changes nothing."""
 import ipaddress
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import nsmallest
 from typing import Any
 
@@ -13,7 +13,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from fettle.api import core
+from fettle.api import core, workload_of
 from fettle.cluster import View, readiness
 from fettle.config import DeviceTaintSettings
 from fettle.explain import (
@@ -42,6 +42,7 @@ from fettle.scheduling import (
     NEUTRAL,
     Answers,
     AtRisk,
+    Crashes,
     FinishedPods,
     FormerNodes,
     Leanings,
@@ -53,6 +54,7 @@ from fettle.scheduling import (
     copy_to_place,
     plan_for,
     resolve_policy,
+    stuck,
     why_in_vain,
     worst_first,
 )
@@ -74,9 +76,10 @@ class Browse:
 
     `recent` are pods that the extender was asked about. `extra_problems` are what keeps other parts
     of the process from being ready, and `notes` what else `/readyz?verbose` shows. `schedulers` are
-    the names of those that ask. `at_risk` knows where pods are, `finished` those that have ended,
-    `recorder` what was decided, `refusals` which nodes a pod's owner avoids, `leanings` what
-    a pod's scores differ by, `foresight` when something is Healthy again.
+    the names of those that ask. `at_risk` knows where pods are, `crashes` which of their containers
+    a device ended, `finished` those that have ended, `recorder` what was decided, `refusals` which
+    nodes a pod's owner avoids, `leanings` what a pod's scores differ by, `foresight` when something
+    is Healthy again.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Browse:
         schedulers: Collection[str] = (core.DEFAULT_SCHEDULER,),
         *,
         at_risk: AtRisk | None = None,
+        crashes: Crashes | None = None,
         finished: FinishedPods | None = None,
         recorder: Recorder | None = None,
         refusals: OwnerRefusals | None = None,
@@ -106,6 +110,7 @@ class Browse:
         self._notes = notes
         self._schedulers = schedulers
         self._at_risk = at_risk or AtRisk(answers)
+        self._crashes = crashes or Crashes(answers.publisher, self._at_risk)
         self._finished = finished or FinishedPods(answers.publisher)
         self._recorder = recorder
         self._refusals = refusals or OwnerRefusals()
@@ -170,6 +175,7 @@ class Browse:
                 notes.insert(0, reasons.NotEnforced(demand.mode, resolved.mode.origin))
         finished = None if key in view.pods else self._finished.get(key)
         placed = await self._at_risk.placed([pod] if key in view.pods else [])
+        notes += self._troubles(pod, view, placed)
         avoided = self._refusals.nodes_for(pod)
         leaning = self._leanings.of(pod, demand) if demand is not None else NEUTRAL
         explained = await run_within(
@@ -185,6 +191,19 @@ class Browse:
                 "decisions": (await self._decisions(0.0, pod=key))[:MOST_EXPLAINED],
             }
         )
+
+    def _troubles(self, pod: core.Pod, view: View, placed: Iterable[PlacedPod]) -> Iterator[Reason]:
+        """What is amiss with a pod that has a node, or with the others of its workload."""
+        now = time.time()
+        yield from filter(None, (stuck(one, now) for one in placed))
+        if (crash := self._crashes.of(pod.metadata.uid)) is not None:
+            yield crash
+        workload = workload_of(pod)
+        for start in view.failed_starts.values():
+            if start.blamed and workload is not None and start.workload.uid == workload.uid:
+                name = f"{workload.kind} {workload.name}"
+                yield reasons.WorkloadStartsNowhere(name, start.blamed, start.message)
+                break
 
     async def _explain_health(self, explain: ExplainHealth, name: str) -> web.Response:
         foresight, view, now = self._foresight, self._answers.view, time.time()

@@ -142,6 +142,7 @@ class ContainerStateTerminated(Wire, frozen=True, kw_only=True):
     exit_code: int = 0
     reason: str = ""
     message: str = ""
+    finished_at: datetime | None = None
 
     def __post_init__(self) -> None:
         if self.message:

@@ -884,6 +884,31 @@ def _(reason: reasons.PodFinished) -> str:
 
 
 @text.register
+def _(reason: reasons.PodStuck) -> str:
+    return f"stuck in {reason.stuck_in} since {_moment(reason.since)}: {text(reason.cause)}"
+
+
+@text.register
+def _(reason: reasons.CrashAtFault) -> str:
+    seconds = round(reason.at - reason.fault_at)
+    when = f"{abs(seconds)} s {'after' if seconds >= 0 else 'before'}"
+    return (
+        f"container {reason.container} ended with exit code {reason.exit_code} at "
+        f"{_moment(reason.at)}, {when} {reason.device} was seen to fail, which is the likely "
+        f"cause: {reason.fault}"
+    )
+
+
+@text.register
+def _(reason: reasons.WorkloadStartsNowhere) -> str:
+    return (
+        f"pods of {reason.workload} start on none of {len(reason.nodes)} nodes "
+        f"({_listed(reason.nodes)}), so the cause is likely their own image, configuration or "
+        f"claims; Fettle holds it against no node{f': {reason.message}' if reason.message else ''}"
+    )
+
+
+@text.register
 def _(reason: reasons.PodGated) -> str:
     return (
         f"the pod has scheduling gates ({', '.join(reason.gates)}): the scheduler does not look at "

@@ -5,7 +5,7 @@ clock is an argument.
 """
 
 from fettle.health.book import HealthBook, assess
-from fettle.health.fading import LATCHED, RECORD_SOURCE, source_of
+from fettle.health.fading import LATCHED, RECORD_SOURCE, is_past, source_of
 from fettle.health.memory import CLOCKS_APART_S
 from fettle.health.recovering import Awaited, Outlook
 from fettle.health.score import DIGITS, known_score, proven_evidence
@@ -73,6 +73,7 @@ __all__ = [
     "holds_on_node",
     "in_force",
     "is_device_refusal",
+    "is_past",
     "is_rules_file",
     "known_score",
     "load_rules",

@@ -961,6 +961,46 @@ class PodFinished(Reason, frozen=True, gc=False):
     units: tuple[str, ...] = ()
 
 
+class StuckIn(StrEnum):
+    """What a pod does not get out of, as kubectl shows it."""
+
+    CREATING = "ContainerCreating"
+    CRASHING = "CrashLoopBackOff"
+    TERMINATING = "Terminating"
+
+
+class PodStuck(Reason, frozen=True, gc=False):
+    """The pod does not get out of a state, since `since` in Unix seconds, and is on something that
+    has failed: `cause`."""
+
+    stuck_in: StuckIn
+    since: float
+    cause: Reason
+
+
+class CrashAtFault(Reason, frozen=True, gc=False):
+    """A container ended within a minute of the fault of a device that the pod held.
+
+    `at` and `fault_at` are in Unix seconds; `fault` is what was reported of the device.
+    """
+
+    container: str
+    exit_code: int
+    at: float
+    device: str
+    fault: str
+    fault_at: float
+
+
+class WorkloadStartsNowhere(Reason, frozen=True, gc=False):
+    """Devices keep pods of the workload from starting on all these nodes, and none of its pods
+    runs: its own image, configuration or claims are the likely cause."""
+
+    workload: str
+    nodes: tuple[str, ...]
+    message: str
+
+
 class PodGated(Reason, frozen=True, gc=False):
     """The pod has scheduling gates."""
 

@@ -21,7 +21,15 @@ from fettle.model.reasons import Reason
 from fettle.records.decisions import Became, Decided, Decision, Placed
 from fettle.records.log import DecisionLog
 from fettle.records.recorder import Recorder
-from fettle.scheduling import Answers, Demand, Preemption, Verdict, copy_to_place
+from fettle.scheduling import (
+    Answers,
+    Crashes,
+    Demand,
+    ExplainedCrash,
+    Preemption,
+    Verdict,
+    copy_to_place,
+)
 
 SWEEP_S = 30.0
 """How often deleted pods are looked for, and whether a pod would be allowed somewhere by now."""
@@ -40,15 +48,22 @@ _LOG = structlog.get_logger(__name__)
 
 
 class PodFates:
-    """`put` each pod as it arrives, and `run`."""
+    """`put` each pod as it arrives, and `run`. `crashes` explain by a device why a pod failed."""
 
     def __init__(
-        self, answers: Answers, recorder: Recorder, clock: Callable[[], float] = time.time
+        self,
+        answers: Answers,
+        recorder: Recorder,
+        crashes: Crashes | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._answers = answers
         self._recorder = recorder
         self._log: DecisionLog = recorder.log
         self._clock = clock
+        if crashes is not None:
+            crashes.on_explained(self._explain_end)
+        self._crashes = crashes
         self._unasked: FIFOCache[str, core.Pod] = FIFOCache(MOST_UNASKED)
         """Pods without a node that no scheduler has asked about yet, by UID."""
         self._bound_unasked: FIFOCache[str, core.Pod] = FIFOCache(MOST_UNASKED)
@@ -81,7 +96,18 @@ class PodFates:
             self._recorder.later(lambda: self._judge_node(decision, pod))
         phase = _PHASES.get(pod.status.phase) if pod.status is not None else None
         if phase is not None and phase is not decision.became:
-            self._became(decision, phase, _end(pod) if phase is Became.FAILED else "")
+            self._became(decision, phase, self._end(pod) if phase is Became.FAILED else "")
+
+    def _end(self, pod: core.Pod) -> str:
+        why = self._crashes.of(pod.metadata.uid) if self._crashes is not None else None
+        return _first_of_end(text(why), _end(pod)) if why is not None else _end(pod)
+
+    def _explain_end(self, crash: ExplainedCrash) -> None:
+        """A fault became known that explains why a pod had failed."""
+        decision = self._recorder.of_pod(crash.pod.metadata.uid)
+        if decision is not None and decision.became is Became.FAILED:
+            decision.end = _first_of_end(text(crash.why), decision.end)
+            self._log.touch(decision)
 
     def _became(self, decision: Decision, became: Became, end: str = "") -> None:
         decision.became, decision.became_at, decision.end = became, self._clock(), end
@@ -229,6 +255,10 @@ def _about(reason: Reason, node: str) -> str:
 
 def _is_sound(verdict: Verdict) -> bool:
     return all(choice.health == SOUND for choice in verdict.devices) and verdict.value == 1.0
+
+
+def _first_of_end(why: str, end: str) -> str:
+    return end if end.startswith(why) else f"{why}; {end}"[:_LONGEST_END]
 
 
 def _end(pod: core.Pod) -> str:

@@ -6,6 +6,7 @@ Stands between view and answer in *watch → inventory → health → verdict �
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.at_risk import AtRisk, PlacedPod, is_certain, worst_first
 from fettle.scheduling.breaker import Alarm
+from fettle.scheduling.crashes import Crashes, ExplainedCrash
 from fettle.scheduling.demand import (
     EXTENDED_RESOURCES,
     Bound,
@@ -15,6 +16,7 @@ from fettle.scheduling.demand import (
     demand_of,
     resolve_policy,
 )
+from fettle.scheduling.failed_devices import stuck
 from fettle.scheduling.finished import FinishedPod, FinishedPods
 from fettle.scheduling.former_nodes import FormerNodes
 from fettle.scheduling.judge.acceptance import Cause
@@ -64,8 +66,10 @@ __all__ = [
     "Cause",
     "Choice",
     "Cordons",
+    "Crashes",
     "Demand",
     "Engines",
+    "ExplainedCrash",
     "FinishedPod",
     "FinishedPods",
     "FormerNodes",
@@ -105,6 +109,7 @@ __all__ = [
     "plan_taints",
     "preemptible_pods",
     "resolve_policy",
+    "stuck",
     "why_in_vain",
     "worst_first",
 ]

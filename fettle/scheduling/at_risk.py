@@ -22,7 +22,7 @@ from fettle.model import Health, Placement, Policy, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause, run_within
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Demand, Units, held_claims, resolve_policy
+from fettle.scheduling.demand import Bound, Demand, Units, held_claims, resolve_policy
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.placed import HeldUnit, PluginUse, judge_placed
 from fettle.scheduling.judge.verdicts import Verdict, after_patience
@@ -191,6 +191,19 @@ class AtRisk:
 
         return await run_within(None, judge_all)
 
+    async def as_it_ran(self, pod: core.Pod, claims: tuple[Bound, ...]) -> PlacedPod | None:
+        """What the policy of a pod, which may have ended, says now of where it is or was: of what
+        it held by these claims, and of units that no other pod can have held. None if its node is
+        not known."""
+        await self.current()
+        view = self._view
+        if (node := view.nodes.get(pod.node_name)) is None:
+            return None
+        status = msgspec.structs.replace(pod.status or core.PodStatus(), phase="Running")
+        ran = msgspec.structs.replace(pod, status=status)
+        uses = {name: PluginUse(plugin, [ran]) for name, plugin in node.plugins.items()}
+        return self._judge(ran, view, uses, claims)
+
     def count(self) -> Mapping[tuple[str, bool], int]:
         """How many pods are at risk, by policy and whether that is certain; of each policy that
         there is, also if none is."""
@@ -311,14 +324,21 @@ class AtRisk:
     def _policy(self, pod: core.Pod, view: View) -> Policy:
         return resolve_policy(pod, view, self._answers.policies).policy
 
-    def _judge(self, pod: core.Pod, view: View, uses: Mapping[str, PluginUse]) -> PlacedPod:
+    def _judge(
+        self,
+        pod: core.Pod,
+        view: View,
+        uses: Mapping[str, PluginUse],
+        claims: tuple[Bound, ...] | None = None,
+    ) -> PlacedPod:
         policy, node = self._policy(pod, view), view.nodes[pod.node_name]
         units = tuple(
             Units(name, count)
             for name, count in device_units(pod)
             if (plugin := node.plugins.get(name)) is not None and plugin.capacity
         )
-        demand = Demand(policy, units, bound=tuple(held_claims(pod, view)))
+        bound = tuple(held_claims(pod, view)) if claims is None else claims
+        demand = Demand(policy, units, bound=bound)
         at, placement = bound_at(pod), policy.placement
         acceptance = self._acceptances.get(placement) or self._answers.acceptance(placement)
         verdict, held = judge_placed(pod, demand, node, acceptance, uses, at)

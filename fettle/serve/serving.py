@@ -60,6 +60,7 @@ from fettle.records import DecisionLog, Journal, PodFates, Recorder
 from fettle.scheduling import (
     Answers,
     AtRisk,
+    Crashes,
     Engines,
     FinishedPods,
     FormerNodes,
@@ -78,6 +79,7 @@ from fettle.steward import (
     STEWARD,
     WOKEN_FOR_S,
     AllowedNodes,
+    FailureEvents,
     HealthRecords,
     HealthTaints,
     HoldTaints,
@@ -198,19 +200,29 @@ class Runtime:
         recorder = self._make_recorder(answers)
         recent = RecentPods()
         at_risk, finished = AtRisk(answers), FinishedPods(self._publisher)
+        crashes = Crashes(self._publisher, at_risk)
         refusals, former = OwnerRefusals(), FormerNodes()
         leanings = Leanings(answers, refusals, former)
         callers = self._make_callers(answers, recent) if "extender" in options.roles else None
         inventory = self._make_inventory(rule_table, answers, refusals)
         # Browse listens first: it answers probes while the rest starts.
         await self._open_browse(
-            browse_at, answers, recent, at_risk, finished, recorder, refusals, leanings, inventory
+            browse_at,
+            answers,
+            recent,
+            at_risk,
+            crashes,
+            finished,
+            recorder,
+            refusals,
+            leanings,
+            inventory,
         )
 
         source = await self._open_source()
-        on_put = [predictions.put, finished.put, refusals.put, former.put]
+        on_put = [predictions.put, finished.put, refusals.put, former.put, crashes.put]
         if callers is not None:
-            fates = PodFates(answers, recorder)
+            fates = PodFates(answers, recorder, crashes)
             on_put += [callers.misconfiguration.unasked.put, fates.put]
             self._tasks.keep("fates of pods", fates.run())
         writer = self._make_writer(inventory, answers, on_put)
@@ -219,6 +231,7 @@ class Runtime:
         self._keep_answers_current(source, writer, answers)
         self._register_metrics(engine, answers, at_risk)
         self._tasks.keep("pods at risk", at_risk.keep())
+        self._tasks.keep("crashes of pods", crashes.keep())
 
         if callers is not None:
             self._open_extender(
@@ -231,7 +244,9 @@ class Runtime:
             self._tasks.keep("stored policies", stored.run())
         steward = None
         if "steward" in options.roles:
-            steward = self._start_steward(source, answers, inventory, at_risk, refusals, recorder)
+            steward = self._start_steward(
+                source, answers, inventory, at_risk, refusals, recorder, crashes
+            )
         turn = self._polling_turn(source, steward)
         if settings.prometheus.url:
             poller = self._make_poller(rule_table, writer, inventory)
@@ -411,6 +426,7 @@ class Runtime:
         answers: Answers,
         recent: RecentPods,
         at_risk: AtRisk,
+        crashes: Crashes,
         finished: FinishedPods,
         recorder: Recorder,
         refusals: OwnerRefusals,
@@ -426,6 +442,7 @@ class Runtime:
             self._readiness.current_notes,
             schedulers=self._settings.scheduler.names,
             at_risk=at_risk,
+            crashes=crashes,
             finished=finished,
             recorder=recorder,
             refusals=refusals,
@@ -564,6 +581,7 @@ class Runtime:
         at_risk: AtRisk,
         refusals: OwnerRefusals,
         recorder: Recorder,
+        crashes: Crashes,
     ) -> Steward | None:
         session = source.session
         if session is None:
@@ -603,6 +621,7 @@ class Runtime:
                 RefusalEvents(answers, self._publisher, events.record, refusals).run,
                 RiskEvents(at_risk, events, writes_about).keep,
                 StartEvents(self._publisher, events, writes_about).keep,
+                FailureEvents(at_risk, crashes, events, writes_about).keep,
                 holds.keep,
                 healths.keep,
                 taints.keep,

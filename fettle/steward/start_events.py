@@ -12,13 +12,14 @@ import structlog
 from fettle.api import core
 from fettle.client import Event, EventRecorder, Regarding
 from fettle.cluster import Publisher
+from fettle.explain import text
 from fettle.health import FailedStart
+from fettle.model.reasons import WorkloadStartsNowhere
 from fettle.steward.risk_events import once_name
 
 EVERY_S = 5.0
 REASON = "WorkloadDoesNotStart"
 """The Events' reason, an interface."""
-_MOST_NODES = 5
 
 _LOG = structlog.get_logger(__name__)
 
@@ -63,19 +64,12 @@ class StartEvents:
 
 
 def _event(start: FailedStart, name: str) -> Event:
-    metadata, workload = start.pod.metadata, start.workload
-    nodes = ", ".join(start.blamed[:_MOST_NODES])
-    more = f" and {len(start.blamed) - _MOST_NODES} more" if start.blamed[_MOST_NODES:] else ""
-    said = f": {start.message}" if start.message else ""
+    metadata, workload = start.pod.metadata, f"{start.workload.kind} {start.workload.name}"
     return Event(
         regarding=Regarding("v1", "Pod", metadata.name, metadata.namespace, metadata.uid),
         reason=REASON,
         action="Observe",
-        note=(
-            f"pods of {workload.kind} {workload.name} start on none of {len(start.blamed)} nodes "
-            f"({nodes}{more}), so the cause is likely their own image, configuration or claims; "
-            f"Fettle holds it against no node{said}"
-        ),
+        note=text(WorkloadStartsNowhere(workload, start.blamed, start.message)),
         type="Warning",
         name=name,
     )

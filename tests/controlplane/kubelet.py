@@ -17,6 +17,11 @@ from tests.controlplane.waiting import in_phase
 
 _UNHEALTHY = "no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu"
 
+_CRASH_LOOP = {
+    "reason": "CrashLoopBackOff",
+    "message": "back-off 10s restarting failed container",
+}
+
 _EVERYDAY = (ApiError, aiohttp.ClientError, OSError, TimeoutError)
 """Ended watches, deleted pods, and an API server that a test stopped."""
 
@@ -105,6 +110,15 @@ class Kubelet:
             status = _restarted(running, code, reason)
         else:
             status = _ended(running, code, reason)
+        await self._set(pod, namespace, status)
+
+    async def loop_in_crashes(self, pod: str, code: int, *, namespace: str = "default") -> None:
+        """The containers have ended with the code, and the kubelet waits before it starts them
+        again. Waits until the pod runs."""
+        running = await in_phase(self._api, pod, "Running", namespace=namespace)
+        status = _restarted(running, code, None)
+        for container in status["containerStatuses"]:
+            container |= {"ready": False, "state": {"running": None, "waiting": _CRASH_LOOP}}
         await self._set(pod, namespace, status)
 
     async def set_node_condition(

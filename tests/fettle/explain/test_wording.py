@@ -10,7 +10,14 @@ import pytest
 
 from fettle.explain.wording import plain_reason, text
 from fettle.model import SOUND, DeviceId, Mode, PoolRef, reasons
-from fettle.model.reasons import Complaint, Obstacles, Reason, SliceOrderCause, Unmodelled
+from fettle.model.reasons import (
+    Complaint,
+    Obstacles,
+    Reason,
+    SliceOrderCause,
+    StuckIn,
+    Unmodelled,
+)
 from tests.fettle.building import health
 
 PAGE = Path(__file__).parents[3] / "docs" / "explain-json.md"
@@ -40,6 +47,7 @@ VALUES: dict[Any, Any] = {
     "Mode": Mode.OBSERVE,
     "Unmodelled": Unmodelled.POOLS_OF_1_34,
     "SliceOrderCause": SliceOrderCause.SEVERAL_SLICES,
+    "StuckIn": StuckIn.CRASHING,
     "Obstacles": Obstacles(reasons.DeviceAllocated(), 2),
     "BadDevice": reasons.BadDevice("gpu-3", "held"),
     "DeviceScore": reasons.DeviceScore(DEVICE, 0.5),

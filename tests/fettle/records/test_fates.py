@@ -1,6 +1,8 @@
 """Where pods are bound and how they end, and pods that no scheduler asks about."""
 
 import asyncio
+import time
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -15,9 +17,10 @@ from fettle.model import Mode
 from fettle.observing import DecisionMetrics
 from fettle.records import Became, Decided, DecisionLog, Journal, PodFates, Recorder, Verb
 from fettle.records import fates as fates_module
-from fettle.scheduling import Answers
+from fettle.scheduling import Answers, AtRisk, Crashes
 from tests.fettle import building as b
 from tests.fettle.others import WatchedPublisher
+from tests.fettle.scheduling.test_failed_devices import failed
 
 GOOD, BAD = b.node("good", gpus=8), b.node("bad", gpus=8, own=b.health(0.0))
 
@@ -41,7 +44,7 @@ class Watch:
         log, journal = DecisionLog(100, 2**20), Journal(None, 2**20)
         self.recorder = Recorder(answers, log, journal, metrics, lambda: self.now)
         self.answers = answers
-        self.fates = PodFates(answers, self.recorder, lambda: self.now)
+        self.fates = PodFates(answers, self.recorder, clock=lambda: self.now)
         self.show()
 
     def show(self, *pods: core.Pod, nodes: tuple[NodeView, ...] = (GOOD, BAD)) -> None:
@@ -87,6 +90,36 @@ async def test_a_pod_is_followed_from_its_node_to_its_end() -> None:
     await watch.put(pod("good", "Failed", containerStatuses=[{"name": "c", "state": ended}]))
     assert watch.only.became is Became.FAILED
     assert watch.only.end == "c Error (exit code 3)"
+
+
+async def test_the_end_of_a_pod_names_the_fault_that_explains_it_also_if_that_is_told_later() -> (
+    None
+):
+    watch = Watch("enforce")
+    watch.now = time.time()
+    crashes = Crashes(watch.publisher, AtRisk(watch.answers, started_at=watch.now + 100))
+    watch.fates = PodFates(watch.answers, watch.recorder, crashes, lambda: watch.now)
+    await watch.asked(pod(), "good")
+    await watch.put(pod("good", "Running"))
+    ended = {
+        "terminated": {
+            "exitCode": 139,
+            "reason": "Error",
+            "finishedAt": datetime.fromtimestamp(watch.now, UTC).isoformat(),
+        }
+    }
+    over = pod("good", "Failed", containerStatuses=[{"name": "c", "state": ended}])
+    crashes.put(over)
+    await watch.put(over)
+    await crashes.explain()
+    assert watch.only.end == "c Error (exit code 139)"
+    lost = failed(at=watch.now + 10)
+    watch.show(nodes=(b.node("good", gpus=8, own=lost), BAD))
+    await crashes.explain()
+    await crashes.explain()
+    assert watch.only.end.startswith("container c ended with exit code 139 at ")
+    assert "10 s before a device of its node was seen to fail" in watch.only.end
+    assert watch.only.end.endswith("XID 79: GPU has fallen off the bus; c Error (exit code 139)")
 
 
 async def test_what_fettle_would_have_said_of_the_node_is_noted_as_it_is_bound() -> None:
