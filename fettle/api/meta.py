@@ -10,6 +10,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class OwnerReference(Wire, frozen=True, kw_only=True):
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""

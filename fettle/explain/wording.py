@@ -901,10 +901,29 @@ def _(reason: reasons.CrashAtFault) -> str:
 
 @text.register
 def _(reason: reasons.WorkloadStartsNowhere) -> str:
+    pods = f"{reason.pods} pods" if reason.pods else "pods"
     return (
-        f"pods of {reason.workload} start on none of {len(reason.nodes)} nodes "
+        f"{pods} of {reason.workload} start on none of {len(reason.nodes)} nodes "
         f"({_listed(reason.nodes)}), so the cause is likely their own image, configuration or "
         f"claims; Fettle holds it against no node{f': {reason.message}' if reason.message else ''}"
+    )
+
+
+@text.register
+def _(reason: reasons.PodsRefusedEachTime) -> str:
+    nodes = f"{len(reason.nodes)} node{'s' if len(reason.nodes) > 1 else ''}"
+    idle = ", though nothing else uses devices there" if reason.certain else ""
+    return (
+        f"the kubelets of {nodes} ({_listed(reason.nodes)}) refused each of its last {reason.pods} "
+        f"pods, and none runs{idle}: {reason.message}"
+    )
+
+
+@text.register
+def _(reason: reasons.PodsFitNowhere) -> str:
+    return (
+        f"no device will ever satisfy {reason.claim}, for which {reason.pods} of its pods wait: "
+        f"{reason.mistake}"
     )
 
 

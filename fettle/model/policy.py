@@ -292,6 +292,7 @@ class Failure(Section, frozen=True, kw_only=True):
     - `restart_container_on_exit_codes`: the container restarts in its pod, on the same devices.
     - `backoff_limit_per_index`: for Jobs whose completions are Indexed.
     - `on_device_failure`: reserved. It is read and shown, but has no effect yet.
+    - `suspend_hopeless_jobs`: a Job is suspended if no node or device will ever suit its pods.
     """
 
     ignore_disruptions: bool = False
@@ -300,6 +301,7 @@ class Failure(Section, frozen=True, kw_only=True):
     restart_container_on_exit_codes: tuple[int, ...] = ()
     job_set: JobSetFailure | None = None
     on_device_failure: OnDeviceFailure = OnDeviceFailure.MARK
+    suspend_hopeless_jobs: bool = False
 
     def __post_init__(self) -> None:
         field_checks.between(

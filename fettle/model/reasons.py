@@ -994,11 +994,36 @@ class CrashAtFault(Reason, frozen=True, gc=False):
 
 class WorkloadStartsNowhere(Reason, frozen=True, gc=False):
     """Devices keep pods of the workload from starting on all these nodes, and none of its pods
-    runs: its own image, configuration or claims are the likely cause."""
+    runs: its own image, configuration or claims are the likely cause.
+
+    `pods`: how many of them; 0 where they are not counted.
+    """
 
     workload: str
     nodes: tuple[str, ...]
     message: str
+    pods: int = 0
+
+
+class PodsRefusedEachTime(Reason, frozen=True, gc=False):
+    """The kubelets of sound nodes refused every pod of a controller; `message` is the last word.
+
+    `certain`: nothing else uses devices there, and the pod's own shape is what they refuse.
+    """
+
+    pods: int
+    nodes: tuple[str, ...]
+    message: str
+    certain: bool
+
+
+class PodsFitNowhere(Reason, frozen=True, gc=False):
+    """Pods of a controller wait for a claim that no device can ever satisfy; `mistake` is what lint
+    says of it."""
+
+    pods: int
+    claim: str
+    mistake: str
 
 
 class PodGated(Reason, frozen=True, gc=False):

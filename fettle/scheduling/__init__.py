@@ -6,6 +6,7 @@ Stands between view and answer in *watch → inventory → health → verdict �
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.at_risk import AtRisk, PlacedPod, is_certain, worst_first
 from fettle.scheduling.breaker import Alarm
+from fettle.scheduling.comebacks import Comebacks, was_taken
 from fettle.scheduling.crashes import Crashes, ExplainedCrash
 from fettle.scheduling.demand import (
     EXTENDED_RESOURCES,
@@ -65,6 +66,7 @@ __all__ = [
     "Bound",
     "Cause",
     "Choice",
+    "Comebacks",
     "Cordons",
     "Crashes",
     "Demand",
@@ -110,6 +112,7 @@ __all__ = [
     "preemptible_pods",
     "resolve_policy",
     "stuck",
+    "was_taken",
     "why_in_vain",
     "worst_first",
 ]

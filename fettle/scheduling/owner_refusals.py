@@ -57,7 +57,7 @@ class OwnerRefusals:
         if not isinstance(new, core.Pod) or not is_refused(new):
             return
         if (owner := workload_of(new)) is not None:
-            at = _refused_at(new, self._clock())
+            at = refused_at(new, self._clock())
             self._note(owner, new.node_name, _Last(at, KubeletRefusedWorkload))
 
     def does_not_start(self, workload: OwnerReference, node: str, at: float) -> None:
@@ -140,7 +140,7 @@ def is_refused(pod: core.Pod) -> bool:
     return status.reason == _REFUSED or status.message.startswith(_REJECTED)
 
 
-def _refused_at(pod: core.Pod, now: float) -> float:
+def refused_at(pod: core.Pod, now: float) -> float:
     """When, by the node's clock as far as that is possible."""
     created = unix_s(pod.metadata.creation_timestamp, 0.0)
     started = pod.status.start_time if pod.status is not None else None

@@ -60,6 +60,7 @@ from fettle.records import DecisionLog, Journal, PodFates, Recorder
 from fettle.scheduling import (
     Answers,
     AtRisk,
+    Comebacks,
     Crashes,
     Engines,
     FinishedPods,
@@ -83,8 +84,11 @@ from fettle.steward import (
     HealthRecords,
     HealthTaints,
     HoldTaints,
+    HopelessPods,
+    JobSuspension,
     NodeMarking,
     Nudge,
+    Owners,
     PatienceEnds,
     PreemptibleNodes,
     PreemptorNudge,
@@ -200,7 +204,7 @@ class Runtime:
         recorder = self._make_recorder(answers)
         recent = RecentPods()
         at_risk, finished = AtRisk(answers), FinishedPods(self._publisher)
-        crashes = Crashes(self._publisher, at_risk)
+        crashes, comebacks = Crashes(self._publisher, at_risk), Comebacks()
         refusals, former = OwnerRefusals(), FormerNodes()
         leanings = Leanings(answers, refusals, former)
         callers = self._make_callers(answers, recent) if "extender" in options.roles else None
@@ -220,7 +224,14 @@ class Runtime:
         )
 
         source = await self._open_source()
-        on_put = [predictions.put, finished.put, refusals.put, former.put, crashes.put]
+        on_put = [
+            predictions.put,
+            finished.put,
+            refusals.put,
+            former.put,
+            crashes.put,
+            comebacks.put,
+        ]
         if callers is not None:
             fates = PodFates(answers, recorder, crashes)
             on_put += [callers.misconfiguration.unasked.put, fates.put]
@@ -245,7 +256,15 @@ class Runtime:
         steward = None
         if "steward" in options.roles:
             steward = self._start_steward(
-                source, answers, inventory, at_risk, refusals, recorder, crashes
+                source,
+                answers,
+                inventory,
+                at_risk,
+                refusals,
+                recorder,
+                crashes,
+                comebacks,
+                engine,
             )
         turn = self._polling_turn(source, steward)
         if settings.prometheus.url:
@@ -534,22 +553,25 @@ class Runtime:
     ) -> web.Application:
         settings, last = self._settings, last_reviews()
         self._readiness.notes.append(lambda: [last.note()])
-        linter = Linter(
-            evaluator=engine,
-            drivers=configured_drivers(settings.lint),
-            disabled=settings.disabled_features,
-        )
         return make_webhook(
             self._publisher,
             settings,
             registry=self._registry,
-            linter=linter,
+            linter=self._make_linter(engine),
             preserved=self._probe_fields(source.session),
             events=self._start_events(source.session),
             engines=Engines(engine),
             incomplete_kinds=source.incomplete_kinds,
             last=last,
             recorder=recorder,
+        )
+
+    def _make_linter(self, engine: SelectorEngine) -> Linter:
+        settings = self._settings
+        return Linter(
+            evaluator=engine,
+            drivers=configured_drivers(settings.lint),
+            disabled=settings.disabled_features,
         )
 
     def _probe_fields(self, session: Session | None) -> Callable[[], PreservedFields | None]:
@@ -582,6 +604,8 @@ class Runtime:
         refusals: OwnerRefusals,
         recorder: Recorder,
         crashes: Crashes,
+        comebacks: Comebacks,
+        engine: SelectorEngine,
     ) -> Steward | None:
         session = source.session
         if session is None:
@@ -602,6 +626,7 @@ class Runtime:
             session, self._publisher, adds=lambda: self._settings.mode is not Mode.OBSERVE
         )
         marking = NodeMarking(session, answers, self._settings, metrics, recorder)
+        suspension = JobSuspension(session, answers, self._settings, recorder)
         namespace = self._settings.namespace or session.namespace
 
         waking = self._waking(session, namespace, answers, metrics)
@@ -622,6 +647,15 @@ class Runtime:
                 RiskEvents(at_risk, events, writes_about).keep,
                 StartEvents(self._publisher, events, writes_about).keep,
                 FailureEvents(at_risk, crashes, events, writes_about).keep,
+                HopelessPods(
+                    self._publisher,
+                    comebacks,
+                    self._make_linter(engine),
+                    events,
+                    Owners(session),
+                    suspension,
+                    writes_about,
+                ).keep,
                 holds.keep,
                 healths.keep,
                 taints.keep,
@@ -633,6 +667,7 @@ class Runtime:
                 holds.notes,
                 taints.notes,
                 marking.notes,
+                suspension.notes,
             ],
         )
         self._readiness.notes.append(steward.notes)

@@ -10,7 +10,10 @@ from fettle.steward.device_healths import HealthRecords
 from fettle.steward.failure_events import FailureEvents
 from fettle.steward.health_taints import HealthTaints
 from fettle.steward.hold_taints import HoldTaints
+from fettle.steward.hopeless import HopelessPods
+from fettle.steward.job_suspension import JobSuspension
 from fettle.steward.node_marks import NodeMarking
+from fettle.steward.owners import Owners
 from fettle.steward.patience_ends import PatienceEnds
 from fettle.steward.preemptors import (
     LET_PREEMPT_NOBODY,
@@ -35,8 +38,11 @@ __all__ = [
     "HealthRecords",
     "HealthTaints",
     "HoldTaints",
+    "HopelessPods",
+    "JobSuspension",
     "NodeMarking",
     "Nudge",
+    "Owners",
     "PatienceEnds",
     "PreemptibleNodes",
     "PreemptorNudge",

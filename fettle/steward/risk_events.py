@@ -102,7 +102,12 @@ def risk_event(placed: PlacedPod, worst: Reason, name: str) -> Event:
 
 
 def once_name(pod: core.Pod, code: str) -> str:
-    """The name of the one Event about a pod with this code. As clients name Events: the object's
-    name, and digits."""
-    digits = hashlib.sha256(f"{pod.metadata.uid} {code}".encode()).hexdigest()[:16]
-    return f"{pod.metadata.name[: _LONGEST_NAME - 17]}.{digits}"
+    """The name of the one Event about a pod with this code."""
+    return event_name(pod.metadata.name, pod.metadata.uid, code)
+
+
+def event_name(name: str, uid: str, code: str) -> str:
+    """The name of the one Event about an object with this code. As clients name Events: the
+    object's name, and digits."""
+    digits = hashlib.sha256(f"{uid} {code}".encode()).hexdigest()[:16]
+    return f"{name[: _LONGEST_NAME - 17]}.{digits}"

@@ -49,9 +49,13 @@ class Kubelet:
 
     # --- what a test makes it do
 
-    def refuse_pods_on(self, node: str, cause: str = _UNHEALTHY) -> None:
-        """From now on the node swallows pods: each one bound to it fails admission."""
-        self._refusing[node] = _admission_failure(cause)
+    def refuse_pods_on(self, node: str, cause: str = _UNHEALTHY, *, reason: str = "") -> None:
+        """From now on the node swallows pods: each one bound to it fails admission. With a
+        `reason`, that and `cause` are all that the kubelet says."""
+        refusal = _admission_failure(cause)
+        if reason:
+            refusal |= {"reason": reason, "message": f"Pod was rejected: {cause}"}
+        self._refusing[node] = refusal
 
     def run_out_on(self, node: str, resource: str) -> None:
         """As above, but by the kubelet's own check: the device plugin is away."""

@@ -95,8 +95,8 @@ def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
     written = [r for r in cluster_wide if set(r["verbs"]) - {"get", "list", "watch"}]
     read = [set(r["verbs"]) for r in cluster_wide if r not in written]
     assert read
-    # The owner of what that same role lets write.
-    assert [verbs for verbs in read if verbs != {"list", "watch"}] == [{"get"}]
+    # The owner of what that same role lets write, and what controls a ReplicaSet.
+    assert [verbs for verbs in read if verbs != {"list", "watch"}] == [{"get"}, {"get"}]
     own = [rule for rule in written if rule["apiGroups"] == ["fettle.dev"]]
     assert [(r["resources"], set(r["verbs"])) for r in own] == [
         (["devicehealths"], {"create", "patch", "delete"})
@@ -104,7 +104,7 @@ def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
     others = [rule for rule in written if rule not in own]
     unnamed = [rule for rule in others if not rule.get("resourceNames")]
     # All but the first are optional.
-    events, by_health, tainting, rules, marking, conditions, waking = unnamed
+    events, by_health, tainting, rules, marking, conditions, suspending, waking = unnamed
     assert (marking["resources"], set(marking["verbs"])) == (["nodes"], {"get", "patch"})
     assert (conditions["resources"], conditions["verbs"]) == (["nodes/status"], ["patch"])
     assert by_health["resources"] == ["devicetaintrules"]
@@ -113,6 +113,7 @@ def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
     assert set(tainting["verbs"]) == {"get", "patch"}
     assert rules["resources"] == ["devicetaintrules"]
     assert set(rules["verbs"]) == {"create", "delete"}
+    assert (suspending["resources"], set(suspending["verbs"])) == (["jobs"], {"get", "patch"})
     assert set(waking["verbs"]) == {"patch"}
     assert events["apiGroups"] == ["events.k8s.io"]
     assert events["resources"] == ["events"]

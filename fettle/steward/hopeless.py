@@ -1,0 +1,219 @@
+"""Controllers whose pods no node or device will ever suit: an Event on each says why, so that
+whoever wrote it need not look at pod after pod.
+
+Hopeless is what growth of the cluster could not mend, by the lint rules that deny (decision 0041),
+what kubelets of sound nodes refuse each time, and what starts on none of several nodes. Devices
+that are in use or ill are worth waiting for. Only what is certain lets a Job be suspended.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import NamedTuple
+
+import msgspec
+import structlog
+from cachetools import TTLCache
+
+from fettle.api import core, kinds
+from fettle.api.kinds import Kind, WireObject
+from fettle.api.meta import OwnerReference, unix_s
+from fettle.client import Event, EventRecorder, Regarding
+from fettle.cluster import Publisher, View
+from fettle.dra import entries_with_claims
+from fettle.explain import text
+from fettle.lint import Finding, Linter, Manifest, Severity
+from fettle.model.reasons import (
+    PodsFitNowhere,
+    PodsRefusedEachTime,
+    Reason,
+    WorkloadStartsNowhere,
+)
+from fettle.pacing import pause, run_within
+from fettle.scheduling import Comebacks, was_taken
+from fettle.steward.job_suspension import JobSuspension
+from fettle.steward.owners import Owners
+from fettle.steward.risk_events import event_name
+
+EVERY_S = 5.0
+REASON = "PodsComeBack"
+"""The Events' reason, an interface."""
+WAITED_S = 30.0
+"""A pod that has waited less may see its devices published yet: a driver that was just installed
+publishes one pool after the other."""
+STARTING_S = 300.0
+"""So long pods have to fail to start: a driver that is being replaced is back by then."""
+LINTED_AGAIN_S = 60.0
+MOST_LINTED = 50
+"""Claims that are linted in one round."""
+FITS_NOWHERE = frozenset(
+    ("FTL004", "FTL005", "FTL006", "FTL007", "FTL010", "FTL013", "FTL016", "FTL057", "FTL058")
+)
+"""Rules that, where they deny, find claims that no device can satisfy. The others that deny find
+pods that are placed and go wrong later."""
+
+_LOG = structlog.get_logger(__name__)
+
+
+class Hopeless(NamedTuple):
+    """A controller, one of its pods, and why none of them will ever run."""
+
+    owner: OwnerReference
+    pod: core.Pod
+    why: Reason
+
+    @property
+    def certain(self) -> bool:
+        """Whether nothing but another configuration can mend it."""
+        if isinstance(self.why, PodsRefusedEachTime):
+            return self.why.certain
+        return isinstance(self.why, PodsFitNowhere)
+
+
+class HopelessPods:
+    """`keep` while leading. `writes_about` says whether anything may be written about a pod."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        comebacks: Comebacks,
+        linter: Linter,
+        recorder: EventRecorder,
+        owners: Owners,
+        suspension: JobSuspension,
+        writes_about: Callable[[core.Pod], bool] = lambda _: True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._publisher = publisher
+        self._comebacks = comebacks
+        self._linter = linter
+        self._recorder = recorder
+        self._owners = owners
+        self._suspension = suspension
+        self._writes_about = writes_about
+        self._clock = clock
+        self._linted: TTLCache[tuple[str, str], str] = TTLCache(10_000, LINTED_AGAIN_S)
+        """By claim or template, and its version: what is wrong with it; "" if nothing is."""
+        self._told: set[str] = set()
+        """Names of Events about controllers that still are hopeless."""
+
+    async def keep(self) -> None:
+        """Never returns."""
+        while True:
+            try:
+                await self.tell()
+            except Exception:
+                _LOG.exception("controllers whose pods come back cannot be told")
+            await asyncio.sleep(EVERY_S)
+
+    async def tell(self) -> None:
+        """Tell each controller that is hopeless by now, and suspend the Jobs that are to be."""
+        view = self._publisher.view
+        if not view.synced:
+            return
+        found = {one.owner.uid: one async for one in self._found(view)}
+        names: set[str] = set()
+        for one in found.values():
+            lineage = await self._owners.of(one.owner, one.pod.metadata.namespace)
+            names |= {self._tell(one, owner) for owner in lineage if owner is not None}
+        self._told &= names
+        await self._suspension.suspend(
+            (one.owner, one.pod, text(one.why)) for one in found.values() if one.certain
+        )
+
+    def _tell(self, hopeless: Hopeless, owner: OwnerReference) -> str:
+        """Tell it if it was not told; returns the name of the Event."""
+        code, namespace = hopeless.why.code, hopeless.pod.metadata.namespace
+        name = event_name(owner.name, owner.uid, code)
+        if name not in self._told and self._writes_about(hopeless.pod):
+            about = Regarding(owner.api_version, owner.kind, owner.name, namespace, owner.uid)
+            note = text(hopeless.why)
+            event = Event(about, REASON, "Observe", note, code, type="Warning", name=name)
+            if self._recorder.record(event):
+                self._told.add(name)
+        return name
+
+    # --- who is hopeless
+
+    async def _found(self, view: View) -> AsyncIterator[Hopeless]:
+        pods = await run_within(None, lambda: _by_owner(view))
+        for pod, refused in await run_within(None, lambda: [*self._comebacks.hopeless(view)]):
+            owner = pod.metadata.controller
+            if owner is not None and not any(map(was_taken, pods.get(owner.uid, ()))):
+                yield Hopeless(owner, pod, refused)
+        for one in await run_within(None, lambda: [*self._starting_nowhere(view)]):
+            yield one
+        left = MOST_LINTED
+        for theirs in pods.values():
+            owner = theirs[0].metadata.controller
+            waiting = [pod for pod in theirs if self._waits(pod)]
+            if owner is None or not waiting or any(pod.node_name for pod in theirs):
+                continue
+            for name, kind, spec in _claims(waiting[0], view):
+                version = spec.metadata.resource_version
+                if (name, version) not in self._linted and left:
+                    left -= 1
+                    self._linted[name, version] = await self._mistake(kind, spec, view)
+                if mistake := self._linted.get((name, version), ""):
+                    yield Hopeless(owner, waiting[0], PodsFitNowhere(len(waiting), name, mistake))
+                    break
+
+    async def _mistake(self, kind: Kind, made: WireObject, view: View) -> str:
+        """Why no device can ever satisfy a claim; "" if one might."""
+        raw = msgspec.json.decode(msgspec.json.encode(made))
+        manifest = Manifest({**raw, "apiVersion": kind.api_version, "kind": kind.name})
+        found = await self._linter.lint(manifest, view)
+        return next((_said(one) for one in found if _is_final(one)), "")
+
+    def _waits(self, pod: core.Pod) -> bool:
+        """Whether a scheduler has looked for a node for long enough."""
+        for one in (pod.status.conditions if pod.status is not None else None) or ():
+            if one.type == "PodScheduled" and one.status == "False":
+                since = unix_s(one.last_transition_time, self._clock())
+                return not pod.scheduling_gates and self._clock() - since >= WAITED_S
+        return False
+
+    def _starting_nowhere(self, view: View) -> Iterator[Hopeless]:
+        """Those whose pods do not start on any of several nodes, for a reason that was told."""
+        starts = defaultdict(list)
+        for start in view.failed_starts.values():
+            owner = start.pod.metadata.controller
+            if start.blamed and start.message and owner is not None:
+                starts[owner.uid].append(start)
+            pause()
+        for theirs in starts.values():
+            first, owner = min(theirs, key=lambda one: one.at), theirs[0].pod.metadata.controller
+            if owner is not None and self._clock() - first.at >= STARTING_S:
+                workload = f"{owner.kind} {owner.name}"
+                why = WorkloadStartsNowhere(workload, first.blamed, first.message, len(theirs))
+                yield Hopeless(owner, first.pod, why)
+
+
+def _by_owner(view: View) -> dict[str, list[core.Pod]]:
+    """The pods of each controller, by its UID."""
+    found: dict[str, list[core.Pod]] = defaultdict(list)
+    for pod in view.pods.values():
+        if (owner := pod.metadata.controller) is not None:
+            found[owner.uid].append(pod)
+        pause()
+    return found
+
+
+def _claims(pod: core.Pod, view: View) -> Iterator[tuple[str, Kind, WireObject]]:
+    """The claims that a pod names, and the templates of those that are made for it."""
+    for entry in entries_with_claims(pod):
+        template, claim = entry.resource_claim_template_name, entry.resource_claim_name
+        key = f"{pod.metadata.namespace}/{template or claim}"
+        kind = kinds.TEMPLATE if template else kinds.CLAIM
+        found = view.templates.get(key) if template else view.claims.get(key)
+        if found is not None:
+            yield f"{kind.name} {key}", kind, found
+
+
+def _is_final(finding: Finding) -> bool:
+    return finding.severity is Severity.DENY and finding.rule in FITS_NOWHERE
+
+
+def _said(finding: Finding) -> str:
+    return f"{finding.field}: {finding.message} ({finding.rule})"

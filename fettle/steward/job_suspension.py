@@ -1,0 +1,120 @@
+"""Suspends Jobs whose pods no node or device will ever suit, where their policy says so.
+
+Nothing is resumed here: what has to be mended is in the Job, or in the claims that it names, and
+only who mends it knows when. A Job that was suspended once and resumed by somebody is left alone.
+It needs the rights in `deploy/rbac/optional/suspend-jobs.yaml`.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+import msgspec
+import structlog
+from cachetools import LRUCache
+
+from fettle.api import core
+from fettle.api.meta import Condition, ObjectMeta, OwnerReference, Wire
+from fettle.client import Session, decoded
+from fettle.config import Settings
+from fettle.model import NotFound
+from fettle.records import Act, Recorder
+from fettle.scheduling import Answers, resolve_policy
+from fettle.steward.owners import path_of
+from fettle.steward.paced_writes import PacedWrites
+
+SUSPENDED = "fettle.dev/suspended"
+"""The annotation that says why, an interface. While it is there, the Job is not suspended again."""
+SUSPEND_JOB = "SuspendJob"
+"""The code in the records."""
+RIGHTS = "deploy/rbac/optional/suspend-jobs.yaml grants the rights"
+WRITES_PER_S = 2.0
+_QUEUE = "kueue.x-k8s.io/queue-name"
+_CONTROLLER = "kubernetes.io/job-controller"
+_OVER = frozenset(("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"))
+
+_LOG = structlog.get_logger(__name__)
+
+
+class _JobSpec(Wire, frozen=True, kw_only=True):
+    suspend: bool | None = None
+    managed_by: str | None = None
+
+
+class _JobStatus(Wire, frozen=True, kw_only=True):
+    conditions: tuple[Condition, ...] | None = None
+
+
+class _Job(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+    spec: _JobSpec = msgspec.field(default_factory=_JobSpec)
+    status: _JobStatus = msgspec.field(default_factory=_JobStatus)
+
+    def is_ours_to_suspend(self) -> bool:
+        """Whether it runs, nobody else decides when it does, and it was not suspended by us
+        before."""
+        metadata, above = self.metadata, self.metadata.controller
+        over = any(c.type in _OVER and c.status == "True" for c in self.status.conditions or ())
+        elsewhere = (
+            (above is not None and above.kind != "CronJob")
+            or self.spec.managed_by not in (None, _CONTROLLER)
+            or metadata.label(_QUEUE) is not None
+        )
+        known = metadata.annotation(SUSPENDED) is not None
+        return not (over or elsewhere or known or self.spec.suspend or metadata.deletion_timestamp)
+
+
+class JobSuspension:
+    """`notes` say what is amiss."""
+
+    def __init__(
+        self, session: Session, answers: Answers, settings: Settings, recorder: Recorder
+    ) -> None:
+        self._session = session
+        self._answers = answers
+        self._settings = settings
+        self._recorder = recorder
+        self._writes = PacedWrites("Jobs cannot be suspended", RIGHTS, per_s=WRITES_PER_S)
+        self.notes = self._writes.notes
+        self._done: LRUCache[str, None] = LRUCache(2000)
+        """UIDs of Jobs with which nothing is left to do."""
+
+    async def suspend(self, found: Iterable[tuple[OwnerReference, core.Pod, str]]) -> None:
+        """Suspend those of these controllers that are Jobs, if the policy of the pod says so; the
+        text is why."""
+        due = []
+        for owner, pod, why in found:
+            resolved = resolve_policy(pod, self._answers.view, self._answers.policies)
+            wanted = resolved.policy.failure.suspend_hopeless_jobs and owner.kind == "Job"
+            path = path_of(owner, pod.metadata.namespace)
+            if not (wanted and path) or owner.uid in self._done:
+                continue
+            act = Act(
+                SUSPEND_JOB,
+                why,
+                owner.kind,
+                f"{pod.metadata.namespace}/{owner.name}",
+                owner.uid,
+                policy=resolved.policy.name,
+                mode=resolved.mode.mode,
+            )
+            if self._settings.writes(act.mode):
+                due.append(partial(self._suspend, path, act))
+            else:
+                self._done[owner.uid] = None
+                self._recorder.acted(act, written=False)
+        await self._writes.do(due)
+
+    async def _suspend(self, path: str, act: Act) -> None:
+        """Suspend the Job as it is now, if that is for us to do."""
+        try:
+            job = decoded(await self._session.get(path), _Job, f"Job {act.key}")
+        except NotFound:
+            return
+        if job.metadata.uid == act.uid and job.is_ours_to_suspend():
+            # With its version: whoever changes it at the same moment goes first.
+            version = job.metadata.resource_version
+            metadata = {"resourceVersion": version, "annotations": {SUSPENDED: act.why}}
+            await self._session.patch(path, {"metadata": metadata, "spec": {"suspend": True}})
+            self._recorder.acted(act, written=True)
+            _LOG.info("Job suspended", job=act.key, reason=act.why)
+        self._done[act.uid] = None

@@ -1,0 +1,139 @@
+"""Pods that come back for ever: their controller is told why, once and with a count, and a Job is
+suspended where its policy says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.controlplane import objects, shipped, waiting
+from tests.controlplane.api import Api, Object
+from tests.controlplane.conftest import StartFettle
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.definitions import define_policies
+from tests.controlplane.fettle_process import FettleProcess
+from tests.controlplane.fleet import create_dra_node, create_gpu_nodes
+from tests.controlplane.installed import install
+from tests.controlplane.kubelet import Kubelet
+from tests.controlplane.test_policies import policy
+
+RIGHTS = shipped.DEPLOY / "rbac" / "optional" / "suspend-jobs.yaml"
+NUMA = "Resources cannot be allocated with Topology locality"
+ATTRIBUTES = f'device.attributes["{objects.DRIVER}"]'
+IMPOSSIBLE = f'device.driver == "{objects.DRIVER}" && {ATTRIBUTES}.nosuch == "x"'
+
+
+async def told(api: Api, owner: str, kind: str) -> str:
+    """What the one Event on a controller says."""
+
+    async def look() -> list[Object]:
+        events = await api.list("events", "default")
+        return [
+            event
+            for event in events
+            if event["reason"] == "PodsComeBack"
+            and (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == (kind, owner)
+        ]
+
+    (event,) = await waiting.wait_until(look, what=f"{kind} {owner} is told", timeout_s=120)
+    return str(event["message"])
+
+
+async def suspended(api: Api, job: str) -> bool:
+    return bool((await api.get("jobs", job))["spec"].get("suspend"))
+
+
+async def acts(fettle: FettleProcess) -> list[tuple[str, str]]:
+    """Which Jobs were suspended, or would have been."""
+    _, answer = await fettle.browse("/decisions")
+    return [(one["key"], one["decided"]) for one in answer["decisions"] if one["verb"] == "steward"]
+
+
+async def test_a_controller_whose_pods_no_node_or_device_suits_is_told_and_a_job_is_suspended(
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    tmp_path: Path,
+) -> None:
+    await define_policies(api)
+    await api.create(policy("ending", {"failure": {"suspendHopelessJobs": True}}))
+    await api.create(
+        policy("watched", {"mode": "observe", "failure": {"suspendHopelessJobs": True}})
+    )
+    await create_gpu_nodes(api, "a", "b")
+    await create_dra_node(api, "n", 4)
+    for node in "ab":
+        kubelet.refuse_pods_on(node, NUMA, reason="TopologyAffinityError")
+    guarded = objects.claim_spec(selectors=[IMPOSSIBLE])
+    await api.create(objects.claim_template("impossible", guarded))
+    busy = objects.claim_spec(count=4)
+    await api.create(objects.claim_template("all", busy))
+    await control_plane.start_controller_manager()
+    fettle = await install(control_plane, api, start_fettle)
+
+    ending: Object = {"annotations": {"fettle.dev/policy": "ending"}, "cpu": "1"}
+    many: Object = {"completions": 6, "parallelism": 6, "gpus": 1, "backoff_limit": 100}
+    await api.create(objects.job("refused", **many, **ending))
+    await api.create(objects.job("kept", **many, cpu="1"))
+    await api.create(objects.job("observed", **many, annotations={"fettle.dev/policy": "watched"}))
+    waits: Object = {"templates": {"gpu": "impossible"}}
+    await api.create(objects.job("waits", completions=2, parallelism=2, **waits, **ending))
+    await api.create(
+        objects.job("queues", completions=2, parallelism=2, templates={"gpu": "all"}, **ending)
+    )
+
+    said = await told(api, "waits", "Job")
+    assert said.startswith(
+        "no device will ever satisfy ResourceClaimTemplate default/impossible, for which 2 of its "
+        "pods wait: "
+    )
+    assert "(FTL" in said
+    said = await told(api, "refused", "Job")
+    assert said.startswith("the kubelets of 2 nodes (a, b) refused each of its last ")
+    assert NUMA in said
+    assert not await suspended(api, "refused")
+
+    async def notes() -> str:
+        _, said = await fettle.browse("/readyz", verbose="1")
+        return str(said)
+
+    await waiting.wait_until(
+        notes,
+        lambda said: "suspend-jobs.yaml grants the rights" in said,
+        what="the missing right is named",
+    )
+    await shipped.apply(api, shipped.manifests(RIGHTS))
+    for job in ("waits", "refused"):
+        await waiting.wait_until(
+            lambda job=job: suspended(api, job),  # type: ignore[misc]
+            what=f"{job} is suspended",
+            timeout_s=60,
+        )
+    made = await api.get("jobs", "refused")
+    assert "refused each of its last" in made["metadata"]["annotations"]["fettle.dev/suspended"]
+    await told(api, "kept", "Job")
+    assert not await suspended(api, "kept")
+    assert not await suspended(api, "observed")
+    assert not await suspended(api, "queues")
+    await waiting.wait_until(
+        lambda: acts(fettle),
+        lambda found: (
+            sorted(found)
+            == [
+                ("default/observed", "wouldWrite"),
+                ("default/refused", "wrote"),
+                ("default/waits", "wrote"),
+            ]
+        ),
+        what="what was done is recorded",
+    )
+
+    await api.patch("jobs", "waits", {"spec": {"suspend": False}})
+    await fettle.stop()
+    fettle.start()
+    await fettle.ready()
+    await told(api, "waits", "Job")
+    about = await api.list("events", "default")
+    on = {e["involvedObject"]["name"] for e in about if e["reason"] == "PodsComeBack"}
+    assert on == {"refused", "kept", "waits"}
+    assert not await suspended(api, "waits")
