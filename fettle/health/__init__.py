@@ -27,6 +27,7 @@ from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.pods import (
     DEVICE_STATUS_SOURCE,
     claims_mentioned,
+    devices_given,
     is_device_refusal,
     report_of_pod,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "awaited_since",
     "claims_mentioned",
     "describe_hold",
+    "devices_given",
     "failed_start",
     "gpu_names",
     "has_device_status",

@@ -113,6 +113,9 @@ async def test_a_workload_that_starts_on_no_node_is_told_so_and_takes_none_from_
         )
         (told,) = (e["message"] for e in events if e["reason"] == "WorkloadDoesNotStart")
         assert told.startswith("pods of Job broken start on none of 2 nodes (a, b), so the cause")
+    _, explained = await fettle.browse("/explain", pod=f"default/{one}")
+    notes = {note["code"]: note for note in explained["reasons"]["notes"]}
+    assert notes["WorkloadStartsNowhere"]["nodes"] == ["a", "b"]
     seen = await scores(fettle, "probe")
     assert [seen[node]["score"] for node in "ab"] == [10, 10]
     assert "does not start" not in str(seen)

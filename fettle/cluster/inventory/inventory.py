@@ -36,6 +36,7 @@ from fettle.health import (
     HealthBook,
     Outlook,
     SignalRules,
+    devices_given,
     is_device_refusal,
     metrics,
 )
@@ -73,7 +74,12 @@ class Inventory:
         self._nodes = Nodes(self._stores, self._devices, book, self._quarantine)
         self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
         self._remembering = Remembering(book, self._devices, self._stores.nodes)
-        self._starts = Starts(rules, self._stores.pods, on_failed_start)
+        self._starts = Starts(
+            rules,
+            self._stores.pods,
+            on_failed_start,
+            lambda pod: devices_given(pod, self._stores.claims.get),
+        )
         self.measuring = Measuring(
             book,
             self._stores,

@@ -1,6 +1,7 @@
 """Which workloads' pods do not start, and where: what is the node's fault, and what the workload's.
 
-A start that fails speaks against its node, as the word of its namespace. A workload that fails on
+A start that fails speaks against its node, and the devices that it was given as far as they are
+known, as the word of its namespace. A workload that fails on
 several nodes and runs on none is the likelier cause: then it speaks against none of them, except
 where pods of other namespaces fail, too (decision 0054).
 """
@@ -24,7 +25,7 @@ from fettle.health import (
     start_evidence,
     starts_of,
 )
-from fettle.model import NodeId
+from fettle.model import Evidence, NodeId, Subject
 
 KEEP_S = 600.0
 """How long a failed start counts once its pod is over or gone. Then what it said of its node
@@ -33,6 +34,8 @@ SEVERAL = 2
 """On so many nodes a workload has to fail before it is the likelier cause."""
 _MOST_EVENTS = 5000
 
+DevicesOf = Callable[[core.Pod], tuple[Subject, ...]]
+"""The devices that a pod was given."""
 Told = Callable[[OwnerReference, str, float], None]
 """Called with a workload and a node on which it does not start, and when that was last so."""
 
@@ -53,6 +56,8 @@ class _Failing(msgspec.Struct, gc=False):
     namespace: str
     nodes: dict[str, _Here] = {}
     recovered: set[str] = set()
+    told: dict[str, frozenset[Subject]] = {}
+    """By node: the devices there that something was said of."""
     blamed: tuple[str, ...] = ()
 
     @property
@@ -67,9 +72,14 @@ class Starts:
     """
 
     def __init__(
-        self, rules: SignalRules, pods: Mapping[str, core.Pod], told: Told = lambda *_: None
+        self,
+        rules: SignalRules,
+        pods: Mapping[str, core.Pod],
+        told: Told = lambda *_: None,
+        devices_of: DevicesOf = lambda _: (),
     ) -> None:
         self._rules = rules
+        self._devices_of = devices_of
         self._pods = pods
         self._told = told
         self._failing: dict[str, _Failing] = {}
@@ -98,6 +108,8 @@ class Starts:
             return
         before = self._failed.get(key)
         start = failed_start(pod, self._rules, now, self._said_of(key, pod.metadata.uid))
+        if start is not None and start.message:
+            start = msgspec.structs.replace(start, devices=self._devices_of(pod))
         is_same = before is not None and _is_same(pod, before)
         # A controller may adopt a pod, or let it go.
         if before is not None and not (
@@ -174,17 +186,30 @@ class Starts:
             failing.recovered = set()
             if not failing.nodes:
                 del self._failing[uid]
+            wrong = {
+                subject
+                for node in spared
+                for subject in (NodeId(node), *failing.told.pop(node, ()))
+            }
             yield SignalReport(
                 reporter=starts_of(failing.name),
-                evidence=tuple(
-                    start_evidence(
-                        [*here.living.values()] or [here.last], self._rules, node, failing.name
-                    )
-                    for node, here in counting.items()
-                ),
-                retracted=frozenset(map(NodeId, spared)),
+                evidence=tuple(self._evidence(failing, counting)),
+                retracted=frozenset(wrong),
                 uid=failing.workload.uid,
             )
+
+    def _evidence(self, failing: _Failing, counting: Mapping[str, _Here]) -> Iterator[Evidence]:
+        """What is said of these nodes, and of the devices there that its pods were given."""
+        for node, here in counting.items():
+            starts = [*here.living.values()] or [here.last]
+            yield start_evidence(starts, self._rules, NodeId(node), failing.name)
+            given = defaultdict(list)
+            for start in starts:
+                for device in start.devices:
+                    given[device].append(start)
+            failing.told[node] = frozenset(given)
+            for device, theirs in given.items():
+                yield start_evidence(theirs, self._rules, device, failing.name)
 
     def shown(self) -> Mapping[str, FailedStart]:
         """The failed starts that count, by pod."""

@@ -84,6 +84,24 @@ def claims_mentioned(pod: core.Pod) -> frozenset[str]:
     )
 
 
+def devices_given(pod: core.Pod, claims: FindClaim) -> tuple[Subject, ...]:
+    """The devices that a pod was given: those of its claims, and the units that its kubelet
+    names."""
+    found: dict[Subject, None] = {}
+    for entry in pod.resource_claims:
+        claim = claims(_claim_key(pod, entry.name))
+        found |= dict.fromkeys(_given(claim) if claim is not None else ())
+    return (*found, *(one for one, _ in _healths(pod, claims) if one not in found))
+
+
+def _given(claim: resource.ResourceClaim) -> Iterator[DeviceId]:
+    allocation = claim.status.allocation if claim.status is not None else None
+    if allocation is not None and allocation.devices is not None:
+        for result in allocation.devices.results or ():
+            if not result.admin_access:
+                yield DeviceId(result.driver, result.pool, result.device)
+
+
 def is_device_refusal(pod: core.Pod) -> bool:
     """Whether a kubelet refused the pod for a reason that may tell of devices."""
     status = pod.status

@@ -15,7 +15,7 @@ from fettle.api.meta import Condition, OwnerReference, unix_s
 from fettle.health.signals.pods import STARTS, domain_of_pod, refusals_of
 from fettle.health.signals.reports import one_line
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import Evidence, EvidenceKind, NodeId
+from fettle.model import Evidence, EvidenceKind, Subject
 
 AWAITED_S = 600.0
 """After so long a pod with claims that still waits has failed to start. Preparing devices and
@@ -28,6 +28,7 @@ class FailedStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     - `workload`: what it is part of; the pod itself if it is alone.
     - `message`: what is said of its devices; "" if it only waits.
     - `blamed`: the nodes on which its workload fails, if that makes the workload the likely cause.
+    - `devices`: those that it was given, as far as known, if something is said of devices.
     """
 
     pod: core.Pod
@@ -35,6 +36,7 @@ class FailedStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     message: str
     at: float
     blamed: tuple[str, ...] = ()
+    devices: tuple[Subject, ...] = ()
 
     @property
     def node(self) -> str:
@@ -82,15 +84,16 @@ def awaited_since(pod: core.Pod, now: float) -> float | None:
 
 
 def start_evidence(
-    starts: Collection[FailedStart], rules: SignalRules, node: str, workload: str
+    starts: Collection[FailedStart], rules: SignalRules, subject: Subject, workload: str
 ) -> Evidence:
-    """What the failed starts of one workload say of a node."""
+    """What the failed starts of one workload say of a node, or of a device that these pods were
+    given."""
     worst = max(starts, key=lambda one: (bool(one.message), one.at))
     signal = rules.signals["start-failed" if worst.message else "start-awaited"]
     pods = f"{len(starts)} pods of {workload} do" if len(starts) > 1 else f"{workload} does"
     domain = domain_of_pod(worst.pod, worst.message)
     return Evidence(
-        subject=NodeId(node),
+        subject=subject,
         family=signal.family,
         kind=EvidenceKind.LEVEL,
         weight=signal.weight,

@@ -8,7 +8,7 @@ from fettle.health.signals.claims import report_of_claim
 from fettle.health.signals.pods import report_of_pod
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.starts import failed_start, start_evidence, starts_of
-from fettle.model import BUILT_IN, DeviceId, Health, Placement, State
+from fettle.model import BUILT_IN, DeviceId, Health, NodeId, Placement, State
 from tests.fettle.building import refusal
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import (
@@ -216,7 +216,7 @@ def failing(namespace: str, name: str = "p") -> SignalReport:
     start = failed_start(made, RULES, NOW)
     assert start is not None
     who = f"Pod {namespace}/{name}"
-    return SignalReport(starts_of(who), (start_evidence([start], RULES, "gpu-1", who),))
+    return SignalReport(starts_of(who), (start_evidence([start], RULES, NodeId("gpu-1"), who),))
 
 
 def container(state: object) -> dict[str, object]:

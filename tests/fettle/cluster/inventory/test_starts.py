@@ -10,9 +10,9 @@ from fettle.api import kinds
 from fettle.api.meta import rfc3339_at
 from fettle.cluster.inventory.starts import KEEP_S
 from fettle.health.signals.starts import AWAITED_S
-from fettle.model import State
+from fettle.model import DeviceId, State
 from tests.fettle import building as b
-from tests.fettle.cluster.inventory.fleets import Fleet, node
+from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
 from tests.fettle.cluster.inventory.test_device_healths import read, uid
 
 DEAD = "OCI runtime create failed: nvidia-container-cli: initialization error: nvml error"
@@ -391,3 +391,60 @@ def test_after_a_restart_a_workload_that_is_to_blame_still_is(lasting: Fleet) ->
     lasting.put(kinds.POD, pods[1])
     assert scores(lasting) == {}
     assert scores(restarted(lasting, *pods)) == {}
+
+
+def with_claim(name: str, **more: Any) -> Any:
+    made = started(name, **more)
+    made["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimName": f"claim-of-{name}"}]
+    return made
+
+
+def of_device(fleet: Fleet, name: str) -> list[str]:
+    """What is said of a DRA device itself."""
+    (pool,) = fleet.look().nodes["n"].pools
+    (health,) = (one.health for one in pool.devices if one.id.device == name)
+    assert (health.proven, health.state) == (1.0, State.HEALTHY)
+    return [w.evidence.text for w in health.evidence if isinstance(w.evidence.subject, DeviceId)]
+
+
+def test_starts_that_fail_with_a_device_speak_against_it_as_well(fleet: Fleet) -> None:
+    fleet.put(kinds.SLICE, slice_("n"))
+    for namespace in ("ml", "web"):
+        claimed = claim("claim-of-p", "gpu-0")
+        claimed["metadata"]["namespace"] = namespace
+        fleet.put(kinds.CLAIM, claimed)
+        fleet.put(kinds.POD, with_claim("p", namespace=namespace, job=namespace))
+    said = of_device(fleet, "gpu-0")
+    assert [text.partition(":")[0] for text in said] == [
+        "Job ml/ml does not start",
+        "Job web/web does not start",
+    ]
+    assert of_device(fleet, "gpu-1") == []
+    (pool,) = fleet.look().nodes["n"].pools
+    assert [one.health.score for one in pool.devices] == [0.4225, 0.4225]  # once, not twice
+
+    made = with_claim("p", namespace="web", job="web", state=RUNS, phase="Running")
+    fleet.put(kinds.POD, made)
+    assert [text.partition(" does")[0] for text in of_device(fleet, "gpu-0")] == ["Job ml/ml"]
+
+
+def test_a_workload_that_is_blamed_itself_holds_nothing_against_devices(fleet: Fleet) -> None:
+    fleet.put(kinds.SLICE, slice_("n"))
+    claimed = claim("claim-of-p", "gpu-0")
+    claimed["metadata"]["namespace"] = "ml"
+    fleet.put(kinds.CLAIM, claimed)
+    fleet.put(kinds.POD, with_claim("p"))
+    assert of_device(fleet, "gpu-0")
+    fleet.put(kinds.POD, started("q", on="m"))
+    assert not of_device(fleet, "gpu-0")
+
+
+def test_units_that_the_kubelet_names_are_devices_too(fleet: Fleet) -> None:
+    made = started("p")
+    (container,) = made["status"]["containerStatuses"]
+    unit = {"resourceID": "GPU-1", "health": "Healthy"}
+    container["allocatedResourcesStatus"] = [{"name": b.RESOURCE, "resources": [unit]}]
+    fleet.put(kinds.POD, made)
+    (found,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
+    assert found.unit == "GPU-1"
+    assert found.health.score == 0.65

@@ -179,7 +179,7 @@ def failed(pod: core.Pod, message: str = HOOK) -> FailedStart:
 
 def test_what_it_says_of_the_node_is_the_word_of_its_namespace() -> None:
     start = failed(pod())
-    one = start_evidence([start], RULES, "gpu-1", "Job ml/train")
+    one = start_evidence([start], RULES, NodeId("gpu-1"), "Job ml/train")
     assert (one.subject, one.kind, one.witness) == (
         NodeId("gpu-1"),
         EvidenceKind.LEVEL,
@@ -187,11 +187,11 @@ def test_what_it_says_of_the_node_is_the_word_of_its_namespace() -> None:
     )
     assert (one.weight, one.cap, one.together) == (0.35, 0.35, 0.6)
     assert one.text.startswith("Job ml/train does not start: nvidia-container-cli: init")
-    two = start_evidence([start, start], RULES, "gpu-1", "Job ml/train")
+    two = start_evidence([start, start], RULES, NodeId("gpu-1"), "Job ml/train")
     assert two.text.startswith("2 pods of Job ml/train do not start: ")
     silent = failed_start(awaited(NOW - AWAITED_S), RULES, NOW)
     assert silent is not None
-    light = start_evidence([silent], RULES, "gpu-1", "Job ml/train")
+    light = start_evidence([silent], RULES, NodeId("gpu-1"), "Job ml/train")
     assert (light.weight, light.cap, light.witness) == (0.2, 0.2, "namespace ml")
 
 
