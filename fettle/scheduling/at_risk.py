@@ -191,11 +191,10 @@ class AtRisk:
 
         return await run_within(None, judge_all)
 
-    async def as_it_ran(self, pod: core.Pod, claims: tuple[Bound, ...]) -> PlacedPod | None:
-        """What the policy of a pod, which may have ended, says now of where it is or was: of what
-        it held by these claims, and of units that no other pod can have held. None if its node is
-        not known."""
-        await self.current()
+    def as_it_ran(self, pod: core.Pod, claims: tuple[Bound, ...]) -> PlacedPod | None:
+        """What the policy of a pod, which may have ended, says of where it is or was: of what it
+        held by these claims, and of units that no other pod can have held. By the view for which
+        pods were found last; None if its node is not known there."""
         view = self._view
         if (node := view.nodes.get(pod.node_name)) is None:
             return None

@@ -18,6 +18,7 @@ from fettle.api.kinds import WireObject
 from fettle.cluster import Publisher
 from fettle.dra import uses_devices
 from fettle.model.reasons import CrashAtFault
+from fettle.pacing import pause, run_within
 from fettle.scheduling.at_risk import AtRisk
 from fettle.scheduling.demand import Bound, held_claims
 from fettle.scheduling.failed_devices import CRASH_S, device_of, failures, faults_of
@@ -102,23 +103,28 @@ class Crashes:
 
     async def explain(self) -> None:
         """Compare the crashes with what is known of devices by now."""
-        view = self._publisher.view
-        if not view.synced:
+        if not self._publisher.view.synced:
             return
         self._known_from = min(self._known_from, self._clock())
+        await self._at_risk.current()
+        for found in await run_within(None, lambda: [*self._newly_explained()]):
+            self._explained[found.pod.metadata.uid] = found
+            for told in self._told:
+                told(found)
+
+    def _newly_explained(self) -> Iterator[ExplainedCrash]:
         for key, crash in [*self._crashes.items()]:
             if self._clock() - key[2] >= LATELY_S:
-                del self._crashes[key]
-            elif crash is not None and (why := await self._fault(crash)) is not None:
+                self._crashes.pop(key, None)
+            elif crash is not None and (why := self._fault(crash)) is not None:
                 self._crashes[key] = None
-                found = self._explained[crash.pod.metadata.uid] = ExplainedCrash(crash.pod, why)
-                for told in self._told:
-                    told(found)
+                yield ExplainedCrash(crash.pod, why)
+            pause()
 
-    async def _fault(self, crash: Crash) -> CrashAtFault | None:
+    def _fault(self, crash: Crash) -> CrashAtFault | None:
         """The fault of a device of the pod that began within a minute of the crash."""
         claims = crash.claims or tuple(held_claims(crash.pod, self._publisher.view))
-        placed = await self._at_risk.as_it_ran(crash.pod, claims)
+        placed = self._at_risk.as_it_ran(crash.pod, claims)
         for refusal in failures(placed) if placed is not None else ():
             first = faults_of(refusal)[0]
             at, device = first.observed_at, device_of(refusal)

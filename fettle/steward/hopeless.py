@@ -9,7 +9,7 @@ that are in use or ill are worth waiting for. Only what is certain lets a Job be
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -145,19 +145,27 @@ class HopelessPods:
         for one in await run_within(None, lambda: [*self._starting_nowhere(view)]):
             yield one
         left = MOST_LINTED
-        for theirs in pods.values():
-            owner = theirs[0].metadata.controller
-            waiting = [pod for pod in theirs if self._waits(pod)]
-            if owner is None or not waiting or any(pod.node_name for pod in theirs):
-                continue
-            for name, kind, spec in _claims(waiting[0], view):
-                version = spec.metadata.resource_version
+        for owner, waiting in await run_within(None, lambda: [*self._waiting(pods)]):
+            for name, kind, made in _claims(waiting[0], view):
+                version = made.metadata.resource_version
                 if (name, version) not in self._linted and left:
                     left -= 1
-                    self._linted[name, version] = await self._mistake(kind, spec, view)
+                    self._linted[name, version] = await self._mistake(kind, made, view)
                 if mistake := self._linted.get((name, version), ""):
                     yield Hopeless(owner, waiting[0], PodsFitNowhere(len(waiting), name, mistake))
                     break
+
+    def _waiting(
+        self, pods: Mapping[str, list[core.Pod]]
+    ) -> Iterator[tuple[OwnerReference, list[core.Pod]]]:
+        """The controllers of which no pod has a node, and their pods that have waited."""
+        for theirs in pods.values():
+            pause()
+            owner = theirs[0].metadata.controller
+            if owner is None or any(pod.node_name for pod in theirs):
+                continue
+            if waiting := [pod for pod in theirs if self._waits(pod)]:
+                yield owner, waiting
 
     async def _mistake(self, kind: Kind, made: WireObject, view: View) -> str:
         """Why no device can ever satisfy a claim; "" if one might."""

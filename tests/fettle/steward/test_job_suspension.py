@@ -1,0 +1,152 @@
+"""Which hopeless Jobs are suspended, and which are left alone."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fettle.api import core
+from fettle.api.meta import OwnerReference
+from fettle.cel import SelectorEngine
+from fettle.client import Session
+from fettle.config import Settings, StewardSettings
+from fettle.model import Failure, Mode, Policy
+from fettle.observing import DecisionMetrics
+from fettle.records import DecisionLog, Journal, Recorder
+from fettle.scheduling import Answers
+from fettle.steward import JobSuspension
+from tests.fettle import building as b
+from tests.fettle.client.fake_api import FakeApi, fake_api
+from tests.fettle.others import WatchedPublisher
+
+WHY = "no device will ever satisfy its claim"
+JOB = OwnerReference(api_version="batch/v1", kind="Job", name="j", uid="uid-j")
+ENDING = Policy(name="ending", failure=Failure(suspend_hopeless_jobs=True))
+
+
+def job(spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]:
+    own = {"name": "j", "namespace": "default", "uid": "uid-j", "resourceVersion": "7"}
+    return {"metadata": own | metadata, "spec": spec or {}, "status": status or {}}
+
+
+def controlled(kind: str) -> dict[str, Any]:
+    return {"ownerReferences": [{"kind": kind, "name": "above", "uid": "u", "controller": True}]}
+
+
+def pod(policy: str = "ending") -> core.Pod:
+    return b.pod(b.gpu_pod(annotations={"fettle.dev/policy": policy}))
+
+
+class Suspending:
+    """Suspends Jobs on a fake API server."""
+
+    def __init__(self, session: Session, settings: Settings) -> None:
+        publisher = WatchedPublisher()
+        publisher.publish(b.view(policies={"ending": ENDING}), frozenset())
+        answers = Answers(publisher, SelectorEngine(), settings)
+        log, metrics = DecisionLog(100, 2**20), DecisionMetrics(CollectorRegistry())
+        self.recorder = Recorder(answers, log, Journal(None, 2**20), metrics)
+        self.jobs = JobSuspension(session, answers, settings, self.recorder)
+
+    def acts(self) -> list[tuple[str, str]]:
+        return [(one.key, str(one.decided)) for one in self.recorder.all()]
+
+
+async def suspended(
+    tmp_path: Path,
+    found: dict[str, Any],
+    *,
+    owner: OwnerReference = JOB,
+    policy: str = "ending",
+    settings: Settings | None = None,
+) -> tuple[dict[str, Any], list[tuple[str, str]], FakeApi]:
+    """The Job after it was looked at twice, and what is recorded."""
+    async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
+        api.objects["jobs"] = {"default/j": found}
+        suspending = Suspending(session, settings or Settings())
+        for _ in range(2):
+            await suspending.jobs.suspend([(owner, pod(policy), WHY)])
+        return api.objects["jobs"]["default/j"], suspending.acts(), api
+
+
+async def test_a_job_is_suspended_once_and_says_why(tmp_path: Path) -> None:
+    after, acts, api = await suspended(tmp_path, job())
+    assert after["spec"]["suspend"] is True
+    assert after["metadata"]["annotations"] == {"fettle.dev/suspended": WHY}
+    assert acts == [("default/j", "wrote")]
+    assert [asked.verb for asked in api.asked].count("patch") == 1
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        job({"suspend": True}),
+        job(annotations={"fettle.dev/suspended": WHY}),
+        job(status={"conditions": [{"type": "Failed", "status": "True"}]}),
+        job(**controlled("JobSet")),
+        job({"managedBy": "kueue.x-k8s.io/multikueue"}),
+        job(labels={"kueue.x-k8s.io/queue-name": "q"}),
+        job(deletionTimestamp="2026-01-01T00:00:00Z"),
+        job(uid="another"),
+    ],
+    ids=["suspended", "resumed", "failed", "jobset", "managed", "queued", "deleted", "new"],
+)
+async def test_a_job_that_is_not_ours_to_suspend_is_left_alone(
+    tmp_path: Path, found: dict[str, Any]
+) -> None:
+    before = found["spec"].get("suspend")
+    after, acts, _ = await suspended(tmp_path, found)
+    assert after["spec"].get("suspend") == before
+    assert acts == []
+
+
+async def test_the_job_of_a_cron_job_is_suspended_too(tmp_path: Path) -> None:
+    after, _, _ = await suspended(tmp_path, job(**controlled("CronJob")))
+    assert after["spec"]["suspend"] is True
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"policy": "training"},
+        {"owner": OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="j", uid="r")},
+        {"owner": OwnerReference(api_version="example.com/v1", kind="Job", name="j", uid="x")},
+    ],
+    ids=["its policy does not say so", "it is no Job", "it is another Job"],
+)
+async def test_what_nobody_asked_to_be_suspended_is_not_even_read(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
+    _, acts, api = await suspended(tmp_path, job(), **how)
+    assert acts == []
+    assert not [asked for asked in api.asked if asked.target.plural == "jobs"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(mode=Mode.OBSERVE),
+        Settings(mode=Mode.STEER),
+        Settings(steward=StewardSettings(dry_run=True)),
+    ],
+    ids=["observe", "steer", "dry run"],
+)
+async def test_where_nothing_is_written_it_is_recorded_what_would_have_been(
+    tmp_path: Path, settings: Settings
+) -> None:
+    after, acts, _ = await suspended(tmp_path, job(), settings=settings)
+    assert "suspend" not in after["spec"]
+    assert acts == [("default/j", "wouldWrite")]
+
+
+async def test_a_missing_right_is_named(tmp_path: Path) -> None:
+    async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
+        api.objects["jobs"] = {"default/j": job()}
+        api.forbidden.add(("get", "jobs"))
+        suspending = Suspending(session, Settings())
+        await suspending.jobs.suspend([(JOB, pod(), WHY)])
+        (note,) = suspending.jobs.notes()
+        assert note.startswith("Jobs cannot be suspended: ")
+        assert "deploy/rbac/optional/suspend-jobs.yaml grants the rights" in note
+        assert suspending.acts() == []
