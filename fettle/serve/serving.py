@@ -34,7 +34,7 @@ from fettle.cluster import Inventory, Publisher, readiness
 from fettle.cluster.feeds import Alerts, ClusterFeed, FeedFreshness, Poller, SnapshotFeed, Writer
 from fettle.config import ListenAddress, Settings, load_settings
 from fettle.health import HealthBook, SignalRules, load_rules, metrics
-from fettle.lint import Linter, check_settings, configured_drivers
+from fettle.lint import Linter, check_settings, configured_drivers, levels_for
 from fettle.model import Mode, NoCluster
 from fettle.observing import (
     AlertMetrics,
@@ -655,6 +655,9 @@ class Runtime:
                     Owners(session),
                     suspension,
                     writes_about,
+                    lambda made, view: levels_for(
+                        made, view, answers.policies, self._settings.lint.levels
+                    ),
                 ).keep,
                 holds.keep,
                 healths.keep,

@@ -23,7 +23,8 @@ from fettle.client import Event, EventRecorder, Regarding
 from fettle.cluster import Publisher, View
 from fettle.dra import entries_with_claims
 from fettle.explain import text
-from fettle.lint import Finding, Linter, Manifest, Severity
+from fettle.lint import DEFAULT_LEVELS, Finding, Linter, Manifest, Severity
+from fettle.model import RuleSeverity, Validation
 from fettle.model.reasons import (
     PodsFitNowhere,
     PodsRefusedEachTime,
@@ -83,9 +84,12 @@ class HopelessPods:
         owners: Owners,
         suspension: JobSuspension,
         writes_about: Callable[[core.Pod], bool] = lambda _: True,
+        levels: Callable[[Manifest, View], Validation] = lambda *_: DEFAULT_LEVELS,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`levels`: the severities of rules for an object, as settings and policies have them."""
         self._publisher = publisher
+        self._levels = levels
         self._comebacks = comebacks
         self._linter = linter
         self._recorder = recorder
@@ -171,7 +175,10 @@ class HopelessPods:
         """Why no device can ever satisfy a claim; "" if one might."""
         raw = msgspec.json.decode(msgspec.json.encode(made))
         manifest = Manifest({**raw, "apiVersion": kind.api_version, "kind": kind.name})
-        found = await self._linter.lint(manifest, view)
+        # Who loosens a rule says that it may be wrong here. Who tightens it proves nothing.
+        rules = self._levels(manifest, view).rules
+        loosened = {rule: how for rule, how in rules.items() if how is not RuleSeverity.DENY}
+        found = await self._linter.lint(manifest, view, Validation(rules=loosened))
         return next((_said(one) for one in found if _is_final(one)), "")
 
     def _waits(self, pod: core.Pod) -> bool:

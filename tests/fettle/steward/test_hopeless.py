@@ -14,8 +14,8 @@ from fettle.cel import SelectorEngine
 from fettle.client import EventRecorder, Session
 from fettle.config import Settings
 from fettle.health import FailedStart
-from fettle.lint import Linter
-from fettle.model import Mode
+from fettle.lint import DEFAULT_LEVELS, Linter
+from fettle.model import Mode, RuleSeverity, Validation
 from fettle.observing import DecisionMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.scheduling import Answers, Comebacks
@@ -66,6 +66,7 @@ async def told(
     count: int = TOO_MANY,
     starts: tuple[FailedStart, ...] = (),
     mode: Mode = Mode.ENFORCE,
+    levels: Validation = DEFAULT_LEVELS,
 ) -> dict[str, str]:
     """What is said to which controller, after two rounds of two leaders."""
     async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
@@ -93,6 +94,7 @@ async def told(
                 Owners(session),
                 JobSuspension(session, answers, settings, records),
                 lambda _: mode is not Mode.OBSERVE,
+                lambda *_: levels,
                 lambda: NOW,
             )
             for _ in range(2):
@@ -132,6 +134,20 @@ async def test_who_may_be_helped_by_waiting_is_not_hopeless(
     tmp_path: Path, pods: list[core.Pod], count: int
 ) -> None:
     assert await told(tmp_path, *pods, count=count) == {}
+
+
+@pytest.mark.parametrize(
+    ("levels", "count"),
+    [
+        (Validation(rules={"FTL010": RuleSeverity.WARN}), TOO_MANY),
+        (Validation(rules={"FTL010": RuleSeverity.OFF}), TOO_MANY),
+        (Validation(strict=True, rules={"FTL009": RuleSeverity.DENY}), 8),
+    ],
+)
+async def test_who_loosens_a_rule_is_believed_and_who_tightens_it_proves_nothing(
+    tmp_path: Path, levels: Validation, count: int
+) -> None:
+    assert await told(tmp_path, pod("p"), count=count, levels=levels) == {}
 
 
 async def test_a_controller_whose_pods_start_nowhere_is_told_how_many(tmp_path: Path) -> None:
