@@ -20,7 +20,7 @@ from fettle.api import core, kinds
 from fettle.api.kinds import Kind, WireObject
 from fettle.api.meta import OwnerReference, unix_s
 from fettle.client import Event, EventRecorder, Regarding
-from fettle.cluster import Publisher, View
+from fettle.cluster import EMPTY, Publisher, View
 from fettle.dra import entries_with_claims
 from fettle.explain import text
 from fettle.lint import DEFAULT_LEVELS, Finding, Linter, Manifest, Severity
@@ -104,6 +104,7 @@ class HopelessPods:
 
     async def keep(self) -> None:
         """Never returns."""
+        await self._publisher.newer_than(EMPTY.generation)
         while True:
             try:
                 await self.tell()

@@ -67,6 +67,22 @@ def waiting_to_preempt(api: FakeApi) -> None:
     api.put("pods", {"metadata": {"name": "fettle-wake-up", "namespace": "fettle-system"}})
 
 
+def hopeless(api: FakeApi) -> None:
+    """A Job's pod waits for more devices than any claim may have."""
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": 40}}
+    spec = {"spec": {"devices": {"requests": [request]}}}
+    metadata = {"name": "t", "namespace": "ml"}
+    api.put("resourceclaimtemplates", {"metadata": metadata, "spec": spec})
+    pod = refused("p")
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
+    pod["metadata"] |= {"ownerReferences": [job]}
+    pod["metadata"]["annotations"] = {"fettle.dev/policy": "ending"}
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    pod["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    api.put("pods", pod)
+    api.put("jobs", {"metadata": {"name": "j", "namespace": "ml", "uid": "j"}, "spec": {}})
+
+
 CASES = {
     "health-taints.yaml": Case(
         failed, {"deviceTaints": {"unhealthy": "NoSchedule", "confirmSeconds": 0}}
@@ -74,6 +90,9 @@ CASES = {
     "hold-taints.yaml": Case(held),
     "lint.yaml": Case(lambda _: None, {"lint": {"watch": ["ResourceQuota"]}}, "resourcequotas"),
     "node-marks.yaml": Case(failed, {"nodeMarks": {"label": True}}),
+    "suspend-jobs.yaml": Case(
+        hopeless, {"policies": [{"name": "ending", "failure": {"suspendHopelessJobs": True}}]}
+    ),
     "wake-by-node.yaml": Case(waiting_without_dra),
     "wake-preemptors.yaml": Case(waiting_to_preempt),
 }
