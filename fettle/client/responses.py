@@ -13,6 +13,7 @@ _T = TypeVar("_T")
 
 _LONGEST = 400
 
+_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 _FOLLOWING = 'the verbs "list" and "watch"'
 """What it takes to follow a resource; the server names only the verb that it refused."""
 _FORBIDDEN = re.compile(
@@ -36,6 +37,7 @@ def decoded(raw: bytes, type: type[_T], what: str) -> _T:
 
 class _Cause(msgspec.Struct, frozen=True):
     reason: str = ""
+    message: str = ""
 
 
 class _Details(msgspec.Struct, frozen=True):
@@ -66,6 +68,8 @@ def read_status(body: bytes | msgspec.Raw) -> Status:
 def refusal(server: str, request: str, code: int, status: Status) -> errors.ClusterError:
     """The error for a response that is no success; `request` is such as "GET /api/v1/nodes"."""
     message = _one_line(status.message) or f"status {code}"
+    if budget := _spent_budget(code, status):
+        return errors.BudgetSpent(_one_line(budget))
     if code == 403:
         return errors.Forbidden(_grant(server, status.message) or f"{server} forbids: {message}")
     if code == 401:
@@ -124,6 +128,14 @@ def _grant(server: str, message: str) -> str:
 def _too_large_version(status: Status) -> bool:
     causes = (status.details.causes if status.details else None) or ()
     return any(cause.reason == "ResourceVersionTooLarge" for cause in causes)
+
+
+def _spent_budget(code: int, status: Status) -> str:
+    """Why a PodDisruptionBudget allows no eviction now, in the server's words; "" if none is in the
+    way. The server says it with 429 or 403; with 500, that it cannot tell two budgets apart."""
+    causes = (status.details.causes if status.details else None) or ()
+    told = next((c.message or status.message for c in causes if c.reason == "DisruptionBudget"), "")
+    return told or (status.message if code == 500 and _SEVERAL_BUDGETS in status.message else "")
 
 
 def _one_line(text: str) -> str:

@@ -102,9 +102,18 @@ class Session:
         """PUT of an object; raises Conflict if its resourceVersion is not the newest."""
         return await self._call(_Call("PUT", path, body=body), timeout_s)
 
-    async def patch(self, path: str, body: Mapping[str, Any], *, timeout_s: float = 10.0) -> bytes:
-        """A JSON merge patch."""
-        call = _Call("PATCH", path, body=body, content_type="application/merge-patch+json")
+    async def patch(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        strategic: bool = False,
+        timeout_s: float = 10.0,
+    ) -> bytes:
+        """A JSON merge patch, or a strategic one: that changes single entries of lists such as
+        conditions, which others write too."""
+        form = "strategic-merge-patch" if strategic else "merge-patch"
+        call = _Call("PATCH", path, body=body, content_type=f"application/{form}+json")
         return await self._call(call, timeout_s)
 
     async def patch_entries(

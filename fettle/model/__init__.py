@@ -26,6 +26,7 @@ from fettle.model.annotations import (
 from fettle.model.errors import (
     AuthorityError,
     BadInput,
+    BudgetSpent,
     CertificateError,
     ClusterError,
     Conflict,
@@ -110,6 +111,7 @@ __all__ = [
     "Aggregate",
     "AuthorityError",
     "BadInput",
+    "BudgetSpent",
     "CertificateError",
     "ClusterError",
     "Conflict",

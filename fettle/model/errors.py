@@ -17,6 +17,7 @@
         ├── NotFound         the object does not exist
         ├── Conflict         somebody else wrote first (409)
         ├── Invalid          the request or the object in it is refused as such (400, 413, 422)
+        ├── BudgetSpent      a PodDisruptionBudget allows no eviction now
         └── Expired          the resourceVersion is too old (410): list again
 
 The core raises only on programmer error; outcomes are values. Each face decides once, in its
@@ -114,6 +115,10 @@ class Conflict(ClusterError):
 
 class Invalid(ClusterError):
     """The API server refuses the request, or the object in it, as such."""
+
+
+class BudgetSpent(ClusterError):
+    """A PodDisruptionBudget does not allow the eviction now; the message says which, and why."""
 
 
 class Expired(ClusterError):

@@ -336,7 +336,8 @@ class FakeApi:
             sent = body.get("metadata", {}).get("resourceVersion")
             if sent and sent != found["metadata"]["resourceVersion"]:
                 return _status(409, "Conflict", "the object has been modified")
-            found = self.put(target.plural, _merged(found, body))
+            strategic = "strategic" in request.content_type
+            found = self.put(target.plural, _merged(found, body, strategic=strategic))
         return web.json_response(found)
 
 
@@ -363,6 +364,8 @@ def _target(path: str) -> Target | None:
         namespace, rest = rest[1], rest[2:]
     if len(rest) == 3 and rest[2] == "status":  # here a part of the whole
         rest = rest[:2]
+    if len(rest) == 3 and rest[2] == "eviction":  # here an object of its own
+        rest = ["evictions"]
     if not rest or len(rest) > 2:
         return None
     return Target(group, rest[0], namespace, rest[1] if len(rest) == 2 else "", version)
@@ -415,7 +418,16 @@ def _key(metadata: Object) -> str:
     return f"{namespace}/{metadata.get('name')}" if namespace else str(metadata.get("name"))
 
 
-def _merged(into: Any, patch: Any) -> Any:
+def _merged(into: Any, patch: Any, *, strategic: bool = False) -> Any:
+    """`strategic`: entries of lists are told apart by their `type`, as those of conditions are."""
+    if strategic and isinstance(patch, list):
+        kept = {entry["type"]: entry for entry in into or ()}
+        for entry in patch:
+            if entry.get("$patch") == "delete":
+                kept.pop(entry["type"], None)
+            else:
+                kept[entry["type"]] = {**kept.get(entry["type"], {}), **entry}
+        return [*kept.values()]
     if not isinstance(patch, dict):
         return patch
     merged = dict(into) if isinstance(into, dict) else {}
@@ -423,5 +435,5 @@ def _merged(into: Any, patch: Any) -> Any:
         if value is None:
             merged.pop(key, None)
         else:
-            merged[key] = _merged(merged.get(key), value)
+            merged[key] = _merged(merged.get(key), value, strategic=strategic)
     return merged

@@ -50,6 +50,19 @@ def test_a_resource_version_from_the_future_counts_as_expired() -> None:
     assert type(error(504, reason="Timeout", details={"causes": causes})) is errors.Expired
 
 
+@pytest.mark.parametrize("code", [429, 403])
+def test_an_eviction_that_a_budget_does_not_allow_is_no_sign_of_a_busy_server(code: int) -> None:
+    said = "The disruption budget keep needs 1 healthy pods and has 1 currently"
+    causes = [{"reason": "DisruptionBudget", "message": said}]
+    found = error(code, message="Cannot evict pod", details={"causes": causes})
+    assert (type(found), str(found)) == (errors.BudgetSpent, said)
+
+
+def test_a_pod_with_two_budgets_cannot_be_evicted_which_concerns_no_other_pod() -> None:
+    said = "This pod has more than one PodDisruptionBudget, which the eviction does not support."
+    assert type(error(500, message=said)) is errors.BudgetSpent
+
+
 def forbidden(verb: str, resource: str, where: str, user: str = "eve") -> str:
     """The error for an API server's refusal; `resource` is `plural.group`."""
     plural, _, group = resource.partition(".")
