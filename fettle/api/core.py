@@ -239,6 +239,11 @@ class Pod(Wire, frozen=True, kw_only=True):
     def terminal(self) -> bool:
         return self.status is not None and self.status.phase in ("Succeeded", "Failed")
 
+    def condition(self, kind: str) -> Condition | None:
+        """The pod's condition of this type; None if it has none."""
+        conditions = (self.status.conditions if self.status is not None else None) or ()
+        return next((one for one in conditions if one.type == kind), None)
+
     def container_statuses(self) -> Iterator[ContainerStatus]:
         if self.status is not None:
             yield from self.status.container_statuses or ()

@@ -18,6 +18,13 @@ from fettle.scheduling.demand import (
     resolve_policy,
 )
 from fettle.scheduling.failed_devices import stuck
+from fettle.scheduling.device_failures import (
+    UNHEALTHY_ONLY,
+    DeviceFailure,
+    Failures,
+    devices_held,
+    find_failures,
+)
 from fettle.scheduling.finished import FinishedPod, FinishedPods
 from fettle.scheduling.former_nodes import FormerNodes
 from fettle.scheduling.judge.acceptance import Cause
@@ -60,6 +67,7 @@ from fettle.scheduling.waits import bound_at
 __all__ = [
     "EXTENDED_RESOURCES",
     "NEUTRAL",
+    "UNHEALTHY_ONLY",
     "Alarm",
     "Answers",
     "AtRisk",
@@ -70,8 +78,10 @@ __all__ = [
     "Cordons",
     "Crashes",
     "Demand",
+    "DeviceFailure",
     "Engines",
     "ExplainedCrash",
+    "Failures",
     "FinishedPod",
     "FinishedPods",
     "FormerNodes",
@@ -100,6 +110,8 @@ __all__ = [
     "copy_to_place",
     "count_taken",
     "demand_of",
+    "devices_held",
+    "find_failures",
     "is_assessed",
     "is_certain",
     "is_usable",

@@ -1,12 +1,15 @@
 """Pods with devices that have ended, which a view no longer shows: the newest ones, for people."""
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fettle.api import core
 from fettle.api.kinds import WireObject
+from fettle.api.meta import unix_s
 from fettle.cluster import Publisher
 from fettle.dra import device_units, uses_devices
+from fettle.pacing import pause
 from fettle.scheduling.demand import Bound, held_claims
 from fettle.scheduling.judge.placed import held_units
 
@@ -50,6 +53,16 @@ class FinishedPods:
         self._pods[key] = FinishedPod(new, tuple(held_claims(new, self._publisher.view)))
         if len(self._pods) > MOST:
             self._pods.popitem(last=False)
+
+    def failed_since(self, since: float) -> Iterator[FinishedPod]:
+        """Those that failed at that Unix time or later, as far as their kubelets say when."""
+        for one in [*self._pods.values()]:
+            ready = one.pod.condition("Ready")
+            ended = unix_s(ready.last_transition_time, 0.0) if ready is not None else 0.0
+            failed = one.pod.status is not None and one.pod.status.phase == "Failed"
+            if failed and ended >= since:
+                yield one
+            pause()
 
     def get(self, key: str) -> FinishedPod | None:
         return self._pods.get(key)

@@ -21,19 +21,21 @@ class AllowedNodes:
         self._taken: Taken = {}
         self._full: dict[tuple[tuple[Units, ...], int], frozenset[str]] = {}
 
-    async def find(self, pod: core.Pod, view: View) -> Set[str]:
-        """Names of nodes. Units of pods that this pod may preempt count as free.
+    async def find(self, pod: core.Pod, view: View, mode: Mode | None = None) -> Set[str]:
+        """Names of nodes, in the pod's own mode if none is given. Units of pods that this pod may
+        preempt count as free.
 
         None where Fettle only observes: there it wakes nobody.
         """
         demand = self._answers.demand(pod)
         if demand is None:
             return frozenset(view.nodes)
-        if demand.mode is Mode.OBSERVE:
+        mode = mode or demand.mode
+        if mode is Mode.OBSERVE:
             return frozenset()
         table = await self._answers.judged(demand)
         unsuited = set(table.rejected)
-        if demand.mode is Mode.ENFORCE:
+        if mode is Mode.ENFORCE:
             unsuited |= table.refused
             if table.acceptance.set_aside:
                 # What a breaker allows is no reason to wake a pod: it may be really bad.

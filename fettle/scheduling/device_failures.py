@@ -1,0 +1,132 @@
+"""Which pods certainly are on a device, unit or node that has failed. Pure, but for who asks.
+
+Failed is what is Unhealthy by proof (decision 0010), by causes that no breaker sets aside and no
+operator stated. What a policy refuses besides that, such as a Degraded device, is no failure.
+Stands between the pods at risk and what the steward does about them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from fettle.api import core
+from fettle.cluster import View
+from fettle.dra import device_units
+from fettle.model import Family, Health, Placement, State, reasons
+from fettle.model.reasons import Reason
+from fettle.pacing import pause, run_within
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.at_risk import AtRisk, PlacedPod, is_certain
+from fettle.scheduling.demand import held_claims
+from fettle.scheduling.finished import FinishedPod
+from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.waits import bound_at
+
+UNHEALTHY_ONLY = Placement(min_score=0.0)
+"""A placement that refuses what is Unhealthy, and nothing milder."""
+
+
+class DeviceFailure(NamedTuple):
+    """A pod, and the gravest reason why what it is on has failed. `fault`: what of the health in
+    `why` is proven, and nobody's word alone."""
+
+    placed: PlacedPod
+    why: Reason
+    fault: Health
+
+    @property
+    def pod(self) -> core.Pod:
+        return self.placed.pod
+
+    @property
+    def began_at(self) -> float:
+        """Since when the pod is on something failed, in Unix seconds."""
+        return max(self.fault.since, bound_at(self.pod))
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the evidence of now still says so, rather than hysteresis alone."""
+        return self.fault.kept is None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nothing at all can be expected of it any more."""
+        return self.fault.proven <= 0
+
+
+class Failures(NamedTuple):
+    """`running`: by `namespace/name`, pods that have a node. `ended`: pods that have ended."""
+
+    running: Mapping[str, DeviceFailure] = {}
+    ended: Sequence[DeviceFailure] = ()
+
+
+async def find_failures(
+    answers: Answers, at_risk: AtRisk, ended: Iterable[FinishedPod] = ()
+) -> Failures | None:
+    """In the newest view, also of these pods that have ended; None while the devices are not
+    counted yet."""
+    breaker = answers.breaker(UNHEALTHY_ONLY)
+    if not breaker.has_counted:
+        return None
+    accepted = msgspec.structs.replace(
+        answers.acceptance(UNHEALTHY_ONLY), set_aside=breaker.set_aside_for_all
+    )
+    found = await at_risk.current()
+
+    def failures(of: Iterable[PlacedPod]) -> Iterator[DeviceFailure]:
+        for placed in of:
+            if (failure := failure_of(placed, accepted)) is not None:
+                yield failure
+            pause()
+
+    def when_they_ran() -> Iterator[PlacedPod]:
+        for pod, claims in ended:
+            if (placed := at_risk.as_it_ran(pod, claims)) is not None:
+                yield msgspec.structs.replace(placed, pod=pod)
+
+    def find_all() -> Failures:
+        running = {failure.placed.key: failure for failure in failures(found.values())}
+        return Failures(running, [*failures(when_they_ran())])
+
+    return await run_within(None, find_all)
+
+
+def failure_of(placed: PlacedPod, accepted: Acceptance) -> DeviceFailure | None:
+    """The gravest failure that a pod certainly is on; None if there is none."""
+    failures = []
+    for why in placed.verdict.refusals:
+        fault = _fault(why, placed, accepted) if is_certain(why) else None
+        if fault is not None and fault.state is State.UNHEALTHY:
+            failures.append(DeviceFailure(placed, why, fault))
+    return min(failures, key=lambda failure: failure.fault.proven, default=None)
+
+
+def _fault(why: Reason, placed: PlacedPod, accepted: Acceptance) -> Health | None:
+    """What is proven of the health that a refusal is about; None if it is about something else."""
+    match why:
+        case reasons.NodeRefusal():
+            devices = (choice.device.driver for choice in placed.verdict.devices)
+            units = (resource for resource, _ in device_units(placed.pod))
+            proven = accepted.refuses_by(why.health, *devices, *units)
+        case reasons.DeviceRefusal():
+            proven = accepted.refuses_by(why.health, why.device.driver)
+        case reasons.UnitNotAcceptable():
+            proven = accepted.refuses_by(why.health, why.resource)
+        case _:
+            return None
+    fault = accepted.without(proven, lambda evidence: evidence.family is Family.OPERATOR)
+    # By a part of the evidence alone it is not known since when, but surely no longer than by all.
+    return msgspec.structs.replace(fault, since=why.health.since)
+
+
+def devices_held(pods: Iterable[core.Pod], view: View) -> Counter[str]:
+    """How many devices these pods have of each driver, and units of each resource."""
+    held: Counter[str] = Counter()
+    for pod in pods:
+        held.update(dict(device_units(pod)))
+        held.update(each.device.driver for bound in held_claims(pod, view) for each in bound.held)
+        pause()
+    return held
