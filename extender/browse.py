@@ -15,7 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from fettle.api import core, workload_of
 from fettle.cluster import View, readiness
-from fettle.config import DeviceTaintSettings
+from fettle.config import DeviceFailureSettings, DeviceTaintSettings
 from fettle.explain import (
     JSON_VERSION,
     Foresight,
@@ -101,6 +101,7 @@ class Browse:
         foresight: Foresight | None = None,
         device_taints: DeviceTaintSettings | None = None,
         dry_run: bool = False,
+        device_failures: DeviceFailureSettings | None = None,
     ) -> None:
         self._answers = answers
         self._registry = registry
@@ -118,6 +119,7 @@ class Browse:
         self._foresight = foresight
         self._device_taints = device_taints or DeviceTaintSettings()
         self._dry_run = dry_run
+        self._allowed = device_failures.allow if device_failures is not None else None
         ReadyMetrics(registry, lambda: not self._problems(time.monotonic()))
 
     def make_app(self) -> web.Application:
@@ -281,7 +283,7 @@ class Browse:
                 return self._unknown_pod(key)
             resolved = resolve_policy(pod, view, policies)
             ignored = await self._answers.ignored(resolved.policy)
-            return _json(explain_policy(resolved, ignored))
+            return _json(explain_policy(resolved, ignored, self._allowed))
         name = request.query.get("name", "")
         found = policies.named(name, view.policies)
         if found is None:
@@ -293,7 +295,7 @@ class Browse:
         pods = await run_within(None, lambda: self._pods_of(name, view))
         ignored = await self._answers.ignored(found.policy)
         users = {"namespaces": sorted(named), "pods": sorted(pods)}
-        return _json({**explain_policy(found, ignored), **users})
+        return _json({**explain_policy(found, ignored, self._allowed), **users})
 
     def _pods_of(self, policy: str, view: View) -> list[str]:
         """Keys of the pods that a policy applies to."""

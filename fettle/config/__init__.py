@@ -5,6 +5,7 @@ from fettle.config.files import load_settings, parse_yaml
 from fettle.config.settings import (
     AlertmanagerSettings,
     BreakerSettings,
+    DeviceFailureSettings,
     DeviceTaintSettings,
     ExtenderSettings,
     HealthSettings,
@@ -21,6 +22,7 @@ from fettle.config.settings import (
 __all__ = [
     "AlertmanagerSettings",
     "BreakerSettings",
+    "DeviceFailureSettings",
     "DeviceTaintSettings",
     "ExtenderSettings",
     "HealthSettings",

@@ -436,6 +436,34 @@ class NodeMarkSettings(SettingsSection, frozen=True, kw_only=True):
             _check("nodeMarks", must, text)
 
 
+class DeviceFailureSettings(SettingsSection, frozen=True, kw_only=True):
+    """What the steward does about pods on failed devices, where their policy's
+    `failure.onDeviceFailure` says so. Off until set. Written only in mode `enforce`, and with the
+    rights in `deploy/rbac/optional/pod-conditions.yaml` and `pod-evictions.yaml`."""
+
+    allow: Literal["Mark", "Evict"] | None = None
+    """How far it may go. `Mark`: pods get the condition `fettle.dev/DeviceFailed`. `Evict`: pods
+    whose policy says `Evict` are also evicted, within PodDisruptionBudgets."""
+    confirm_seconds: float = 120.0
+    """How long a pod must have been on a failed device before it is evicted. It is marked at
+    once."""
+    evictions_per_second: float = 0.1
+    """How many pods are evicted a second, at most: by default one in ten seconds."""
+    max_share: float = 0.05
+    """The largest share (0 to 1) of the devices of one driver, or units of one resource, whose pods
+    may be ending by eviction at one time. One pod always may."""
+
+    def __post_init__(self) -> None:
+        where = "deviceFailures"
+        _check(where, 0 <= self.confirm_seconds < inf, "confirmSeconds must be 0 or more")
+        _check(
+            where,
+            0.001 <= self.evictions_per_second <= 100,
+            "evictionsPerSecond must be 0.001 to 100",
+        )
+        _check(where, 0 <= self.max_share <= 1, "maxShare must be 0 to 1")
+
+
 class StewardSettings(SettingsSection, frozen=True, kw_only=True):
     """The steward: the one replica that writes to the cluster."""
 
@@ -613,6 +641,7 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     device_taints: DeviceTaintSettings = DeviceTaintSettings()
     node_marks: NodeMarkSettings = NodeMarkSettings()
+    device_failures: DeviceFailureSettings = DeviceFailureSettings()
 
     def __post_init__(self) -> None:
         if self.namespace is not None:

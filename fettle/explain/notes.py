@@ -9,7 +9,7 @@ from fettle.api import core, resource
 from fettle.api.meta import rfc3339
 from fettle.cluster import NodeView, View
 from fettle.dra import allocated_devices, claim_name, entries_with_claims, is_for_entry
-from fettle.model import reasons
+from fettle.model import DEVICE_FAILED, reasons
 from fettle.model.reasons import Reason
 from fettle.scheduling import Demand, FinishedPod, Verdict, is_usable
 
@@ -30,10 +30,20 @@ def notes_about(
         yield _how_it_finished(finished)
     else:
         yield from _whereabouts(pod)
+    yield from _mark(pod, finished)
     yield from _holdings(pod, view)
     if pod is not None and demand is not None:
         yield from _unused_claims(pod, demand, view, verdicts)
     yield from _errors(verdicts)
+
+
+def _mark(pod: core.Pod | None, finished: FinishedPod | None) -> Iterator[reasons.PodMarked]:
+    """That the pod's device has failed, as the pod itself says."""
+    if pod is None and finished is not None:
+        pod = finished.pod
+    found = pod.condition(DEVICE_FAILED) if pod is not None else None
+    if found is not None and found.status == "True":
+        yield reasons.PodMarked(found.reason, found.message, rfc3339(found.last_transition_time))
 
 
 def is_cordoned(node: NodeView) -> bool:

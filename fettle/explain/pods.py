@@ -16,7 +16,7 @@ from fettle.explain.holds import list_holds
 from fettle.explain.notes import is_cordoned, notes_about
 from fettle.explain.users import Users
 from fettle.explain.wording import describe_kept, plain_reason, texts
-from fettle.model import NO_EFFECT_YET, Health, OnDeviceFailure, Resolved, State, reasons
+from fettle.model import Health, OnDeviceFailure, Resolved, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling import (
@@ -319,10 +319,13 @@ def _about(one: UnitView, plugin: PluginView) -> str:
     return f"{one.count} units" + (f", {one.withdrawn} of them {withdrawn}" if withdrawn else "")
 
 
-def explain_policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str, Any]:
+def explain_policy(
+    resolved: Resolved, ignored: Sequence[str] = (), allowed: str | None = None
+) -> dict[str, Any]:
     """A policy, who chose it, and the source of each of its values.
 
-    `ignored` are sentences about parts of it that have no effect.
+    `ignored` are sentences about parts of it that have no effect. `allowed`: what the settings
+    allow to be done about pods on failed devices.
     """
     defined = f"{resolved.policy.name} ({resolved.source})"
     sections = msgspec.to_builtins(resolved.policy)
@@ -345,7 +348,7 @@ def explain_policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str,
                     "field": f"{section}.{field}",
                     "value": value,
                     "from": _source(resolved.overridden.get(f"{section}.{field}"), defined),
-                    "note": _note(f"{section}.{field}", value),
+                    "note": _note(f"{section}.{field}", value, allowed),
                 }
                 for section, values in sections.items()
                 for field, value in values.items()
@@ -354,10 +357,14 @@ def explain_policy(resolved: Resolved, ignored: Sequence[str] = ()) -> dict[str,
     }
 
 
-def _note(field: str, value: object) -> str | None:
+def _note(field: str, value: object, allowed: str | None) -> str | None:
     """What to know about a value of a policy."""
-    inert = field == "failure.onDeviceFailure" and value != OnDeviceFailure.NONE
-    return NO_EFFECT_YET if inert else None
+    wanted = field == "failure.onDeviceFailure" and value != OnDeviceFailure.NONE
+    if not wanted or value == allowed or allowed == OnDeviceFailure.EVICT:
+        return None
+    if allowed is None:
+        return "has no effect: the setting deviceFailures.allow is not set"
+    return "pods are only marked: the setting deviceFailures.allow is Mark"
 
 
 def _source(annotation: str | None, defined: str) -> str:

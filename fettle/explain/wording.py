@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from fettle.health import proven_evidence
-from fettle.model import DeviceId, Health, Kept, Mode, State, reasons
+from fettle.model import DEVICE_FAILED, DeviceId, Health, Kept, Mode, State, reasons
 from fettle.model.reasons import Complaint, Obstacles, Reason
 
 MAX_NAMED = 3
@@ -987,6 +987,12 @@ def _(reason: reasons.NodeEndsAttempt) -> str:
 @text.register
 def _(_reason: reasons.NodeCordoned) -> str:
     return "cordoned: the scheduler places only pods there that tolerate that"
+
+
+@text.register
+def _(reason: reasons.PodMarked) -> str:
+    since = f" since {reason.since}" if reason.since else ""
+    return f"has the condition {DEVICE_FAILED}{since} ({reason.cause}): {reason.message}"
 
 
 @text.register

@@ -23,7 +23,6 @@ from fettle.model import (
     ANNOTATION,
     ANNOTATIONS,
     HOLD,
-    NO_EFFECT_YET,
     BadInput,
     OnDeviceFailure,
     Policies,
@@ -76,12 +75,13 @@ IGNORED_REQUIREMENT = Check(
     "It is ignored: pods are placed as if it were not there. The webhook warns when the policy is "
     "written, and never refuses it.",
 )
-NO_EFFECT = Check(
+COUNTED_EVICTIONS = Check(
     "FTL107",
-    "no-effect-yet",
+    "eviction-counts",
     Severity.WARN,
-    "A DevicePolicy with `onDeviceFailure: Evict`, which is reserved.",
-    "No pod is evicted; the webhook warns when the policy is written, and never refuses it.",
+    "A DevicePolicy with `onDeviceFailure: Evict` and without `ignoreDisruptions`.",
+    "Each pod that Fettle evicts counts against the backoffLimit of its Job; the webhook warns "
+    "when the policy is written, and never refuses it.",
 )
 PREFERS_IN_VAIN = Check(
     "FTL108",
@@ -114,7 +114,7 @@ CHECKS = (
     UNKNOWN_RULE,
     IGNORED_REQUIREMENT,
     WRONG_TYPE,
-    NO_EFFECT,
+    COUNTED_EVICTIONS,
     PREFERS_IN_VAIN,
     UNKNOWN_ANNOTATION,
     INVALID_RULES,
@@ -227,9 +227,13 @@ def ineffective_settings(
         yield UNKNOWN_RULE.finding(
             rules.at(name), f"unknown rule {name}", f"{fix}docs/rules.md lists them"
         )
-    if policy.failure.on_device_failure is OnDeviceFailure.EVICT:
-        failure = manifest.root.at("spec", "failure", "onDeviceFailure")
-        yield NO_EFFECT.finding(failure, f"Evict {NO_EFFECT_YET}")
+    failure = policy.failure
+    if failure.on_device_failure is OnDeviceFailure.EVICT and not failure.ignore_disruptions:
+        yield COUNTED_EVICTIONS.finding(
+            manifest.root.at("spec", "failure", "onDeviceFailure"),
+            "each eviction counts against the backoffLimit of a Job",
+            "write ignoreDisruptions: true",
+        )
     below = thresholds.degraded_below
     if vain := prefers_in_vain(policy.placement, below):
         minimum = manifest.root.at("spec", "placement", "minScore")

@@ -291,7 +291,8 @@ class Failure(Section, frozen=True, kw_only=True):
     - `fail_job_on_exit_codes`: a Job fails at once, since a retry would end the same way.
     - `restart_container_on_exit_codes`: the container restarts in its pod, on the same devices.
     - `backoff_limit_per_index`: for Jobs whose completions are Indexed.
-    - `on_device_failure`: reserved. It is read and shown, but has no effect yet.
+    - `on_device_failure`: what the steward does about a pod whose device has failed, as far as the
+      setting `deviceFailures` allows it.
     - `suspend_hopeless_jobs`: a Job is suspended if no node or device will ever suit its pods.
     """
 
@@ -541,7 +542,6 @@ def prefers_in_vain(placement: Placement, degraded_below: float) -> str:
     )
 
 
-NO_EFFECT_YET = "has no effect yet: Fettle neither marks nor evicts running pods"
 _OVERRIDES: tuple[tuple[str, str, Callable[[Policy, str], Policy], str], ...] = (
     (
         MIN_SCORE_ANNOTATION,
@@ -570,8 +570,6 @@ def _overridden(
         try:
             policy = change(policy, text)
             overridden[field] = annotation
-            if annotation == ON_DEVICE_FAILURE_ANNOTATION and text != OnDeviceFailure.NONE:
-                warnings.append(f"fettle: annotation {annotation}: {text} {NO_EFFECT_YET}")
         except ValueError:
             warnings.append(f"fettle: annotation {annotation}: {text!r} is {wrong}; ignored")
     return policy, overridden

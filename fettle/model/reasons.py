@@ -1081,6 +1081,15 @@ class NodeCordoned(Reason, frozen=True, gc=False):
     """The node is cordoned."""
 
 
+class PodMarked(Reason, frozen=True, gc=False):
+    """The pod has the condition `fettle.dev/DeviceFailed`: its `cause` (the condition's reason) and
+    message, and since when."""
+
+    cause: str
+    message: str
+    since: str
+
+
 class PatienceLasts(Reason, frozen=True, gc=False):
     """The pod waits for what its policy accepts, and takes Degraded devices, or a higher risk, from
     `until` on, in Unix seconds. `in_gang`: as long as pods wait that run together with others."""

@@ -234,6 +234,14 @@ class StewardMetrics:
             ["driver", "effect", "status"],
             registry=registry,
         )
+        self._pods = Counter(
+            "fettle_steward_pod_writes",
+            "Pods on failed devices that were marked, unmarked, or evicted.",
+            ["what"],
+            registry=registry,
+        )
+        for what in ("marked", "unmarked", "evicted"):
+            self._pods.labels(what)
 
     def recorded(self, result: str) -> None:
         """As `EventRecorder` counts."""
@@ -265,6 +273,9 @@ class StewardMetrics:
         self._device_taints.clear()
         for labels, count in counts.items():
             self._device_taints.labels(*labels).set(count)
+
+    def wrote_pod(self, what: str) -> None:
+        self._pods.labels(what).inc()
 
 
 _POLL_FAILURES = (

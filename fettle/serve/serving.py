@@ -80,6 +80,7 @@ from fettle.steward import (
     STEWARD,
     WOKEN_FOR_S,
     AllowedNodes,
+    FailedDevices,
     FailureEvents,
     HealthRecords,
     HealthTaints,
@@ -260,6 +261,7 @@ class Runtime:
                 answers,
                 inventory,
                 at_risk,
+                finished,
                 refusals,
                 recorder,
                 crashes,
@@ -469,6 +471,7 @@ class Runtime:
             foresight=inventory,
             device_taints=self._settings.device_taints,
             dry_run=self._settings.steward.dry_run,
+            device_failures=self._settings.device_failures,
         )
         # Probes and people mean one process, so no other may answer on the same port.
         listener = AppListener("browse", address, None, browse.make_app(), shares_port=False)
@@ -601,6 +604,7 @@ class Runtime:
         answers: Answers,
         inventory: Inventory,
         at_risk: AtRisk,
+        finished: FinishedPods,
         refusals: OwnerRefusals,
         recorder: Recorder,
         crashes: Crashes,
@@ -627,6 +631,9 @@ class Runtime:
         )
         marking = NodeMarking(session, answers, self._settings, metrics, recorder)
         suspension = JobSuspension(session, answers, self._settings, recorder)
+        failed = FailedDevices(
+            session, answers, at_risk, finished, self._settings, events, recorder, metrics
+        )
         namespace = self._settings.namespace or session.namespace
 
         waking = self._waking(session, namespace, answers, metrics)
@@ -663,6 +670,7 @@ class Runtime:
                 healths.keep,
                 taints.keep,
                 marking.keep,
+                failed.keep,
             ],
             notes=[
                 *(one.notes for one in waking),
@@ -671,6 +679,7 @@ class Runtime:
                 taints.notes,
                 marking.notes,
                 suspension.notes,
+                failed.notes,
             ],
         )
         self._readiness.notes.append(steward.notes)

@@ -7,6 +7,7 @@ May import the view and the session, but neither extender nor webhook.
 from fettle.steward import holding, taint_rules
 from fettle.steward.allowed_nodes import AllowedNodes
 from fettle.steward.device_healths import HealthRecords
+from fettle.steward.failed_devices import FailedDevices
 from fettle.steward.failure_events import FailureEvents
 from fettle.steward.health_taints import HealthTaints
 from fettle.steward.hold_taints import HoldTaints
@@ -34,6 +35,7 @@ __all__ = [
     "STEWARD",
     "WOKEN_FOR_S",
     "AllowedNodes",
+    "FailedDevices",
     "FailureEvents",
     "HealthRecords",
     "HealthTaints",

@@ -52,6 +52,30 @@ def failed(api: FakeApi) -> None:
     api.put("resourceslices", {"metadata": {"name": "n"}, "spec": spec})
 
 
+def under_a_pod(api: FakeApi) -> None:
+    failed(api)
+    results = [{"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0"}]
+    status = {
+        "allocation": {"devices": {"results": results}},
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}],
+    }
+    named = {"name": "c", "namespace": "default"}
+    api.put("resourceclaims", {"metadata": named, "spec": {}, "status": status})
+    job = {"kind": "Job", "name": "train", "uid": "j", "controller": True}
+    metadata = {
+        "name": "p",
+        "namespace": "default",
+        "uid": "u",
+        "annotations": {"fettle.dev/on-device-failure": "Evict"},
+        "ownerReferences": [job],
+    }
+    container = {"name": "main", "resources": {"claims": [{"name": "gpu"}]}}
+    claims = [{"name": "gpu", "resourceClaimName": "c"}]
+    spec = {"nodeName": "n", "containers": [container], "resourceClaims": claims}
+    running = {"phase": "Running", "conditions": []}
+    api.put("pods", {"metadata": metadata, "spec": spec, "status": running})
+
+
 def waiting_without_dra(api: FakeApi) -> None:
     api.unserved = {"resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules"}
     api.unserved |= {"resourceclaimtemplates"}
@@ -93,6 +117,10 @@ CASES = {
     "suspend-jobs.yaml": Case(
         hopeless, {"policies": [{"name": "ending", "failure": {"suspendHopelessJobs": True}}]}
     ),
+    "pod-conditions.yaml": Case(under_a_pod, {"deviceFailures": {"allow": "Mark"}}),
+    "pod-evictions.yaml": Case(
+        under_a_pod, {"deviceFailures": {"allow": "Evict", "confirmSeconds": 0}}
+    ),
     "wake-by-node.yaml": Case(waiting_without_dra),
     "wake-preemptors.yaml": Case(waiting_to_preempt),
 }
@@ -103,7 +131,9 @@ def rights_in(file: str) -> Iterator[tuple[str, str]]:
     for document in documents("rbac", "optional", file):
         for rule in document.get("rules", ()):
             for resource in rule["resources"]:
-                yield from ((verb, resource.partition("/")[0]) for verb in rule["verbs"])
+                plural, _, part = resource.partition("/")
+                plural = "evictions" if part == "eviction" else plural
+                yield from ((verb, plural) for verb in rule["verbs"])
 
 
 def test_each_file_has_a_case() -> None:

@@ -104,9 +104,12 @@ def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
     others = [rule for rule in written if rule not in own]
     unnamed = [rule for rule in others if not rule.get("resourceNames")]
     # All but the first are optional.
-    events, by_health, tainting, rules, marking, conditions, suspending, waking = unnamed
+    events, by_health, tainting, rules, marking, conditions, *others = unnamed
+    on_pods, evicting, suspending, waking = others
     assert (marking["resources"], set(marking["verbs"])) == (["nodes"], {"get", "patch"})
     assert (conditions["resources"], conditions["verbs"]) == (["nodes/status"], ["patch"])
+    assert (on_pods["resources"], on_pods["verbs"]) == (["pods/status"], ["patch"])
+    assert (evicting["resources"], evicting["verbs"]) == (["pods/eviction"], ["create"])
     assert by_health["resources"] == ["devicetaintrules"]
     assert set(by_health["verbs"]) == {"create", "patch", "delete"}
     assert tainting["resources"] == waking["resources"] == ["nodes"]

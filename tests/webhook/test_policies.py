@@ -71,10 +71,12 @@ async def test_a_requirement_that_does_not_compile_is_a_warning(engines: Engines
     assert "does not compile" in warning.message
 
 
-async def test_a_value_that_has_no_effect_yet_is_a_warning() -> None:
+async def test_evictions_that_count_against_a_job_are_a_warning() -> None:
     found = await validated({"failure": {"onDeviceFailure": "Evict"}})
     assert found.denied == ()
     assert [warning.rule for warning in found.warned] == ["FTL107"]
+    spared = {"failure": {"onDeviceFailure": "Evict", "ignoreDisruptions": True}}
+    assert await validated(spared) == ValidationResult()
 
 
 async def test_a_policy_that_refuses_what_it_prefers_is_a_warning() -> None:

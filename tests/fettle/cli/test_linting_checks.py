@@ -76,12 +76,12 @@ def test_a_policy_changes_the_severity_of_checks_for_its_objects(tmp_path: Path)
     assert findings("-", stdin=f"{policy}---\n{claim}") == []
 
 
-def test_a_value_that_has_no_effect_yet_is_found() -> None:
+def test_evictions_that_count_against_a_job_are_found() -> None:
     policy = POLICY.partition("  placement:")[0] + "  failure: {onDeviceFailure: Evict}\n"
     (found,) = findings("-", stdin=policy)
     assert (found["rule"], found["severity"], found["line"]) == ("FTL107", "Warn", 5)
     assert found["path"] == "spec.failure.onDeviceFailure"
-    assert "neither marks nor evicts" in found["message"]
+    assert "counts against the backoffLimit of a Job" in found["message"]
     assert findings("-", stdin=policy.replace("Evict", "Mark")) == []
 
 

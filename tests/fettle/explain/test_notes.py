@@ -281,3 +281,17 @@ def test_there_is_no_note_if_every_node_ends_in_an_error() -> None:
 
 def test_there_is_no_note_if_no_node_ends_in_an_error() -> None:
     assert notes(n1="a", n2="b") == []
+
+
+def test_a_note_says_that_the_pod_is_marked_as_one_whose_device_failed() -> None:
+    since, message = "2026-01-01T00:00:00Z", "fettle: on node n: holds gpu GPU-1"
+    said = {"type": "fettle.dev/DeviceFailed", "reason": "DeviceUnhealthy", "message": message}
+    for status, marked in (("True", True), ("False", False)):
+        one = {**said, "status": status, "lastTransitionTime": since}
+        pod = b.pod({**b.gpu_pod(), "status": {"phase": "Running", "conditions": [one]}})
+        resolved = Policies().resolve({}, {}, {}, {})
+        notes = explain_pod("ns/p", resolved, None, {}, b.view(pods={"ns/p": pod}))["notes"]
+        told = (
+            f"has the condition fettle.dev/DeviceFailed since {since} (DeviceUnhealthy): {message}"
+        )
+        assert (told in notes) is marked

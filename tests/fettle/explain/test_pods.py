@@ -22,7 +22,6 @@ from fettle.explain.pods import (
 )
 from fettle.model import (
     BUILT_IN,
-    NO_EFFECT_YET,
     SOUND,
     Health,
     Kept,
@@ -423,13 +422,23 @@ def test_evidence_from_a_tenant_is_printed_as_such_beside_the_proven_score() -> 
     assert "reported only by" not in evidence_lines(plain_health(b.health(0.5))["evidence"])[0]
 
 
-def test_a_value_of_a_policy_that_has_no_effect_yet_says_so() -> None:
-    def notes(wanted: OnDeviceFailure) -> dict[str, str]:
-        failure = msgspec.structs.replace(INFERENCE.failure, on_device_failure=wanted)
-        policy = msgspec.structs.replace(INFERENCE, failure=failure)
-        values = explain_policy(Resolved(policy, ""))["values"]
-        return {value["field"]: value["note"] for value in values if value["note"]}
-
-    assert notes(OnDeviceFailure.NONE) == {}
-    for inert in (OnDeviceFailure.MARK, OnDeviceFailure.EVICT):
-        assert notes(inert) == {"failure.onDeviceFailure": NO_EFFECT_YET}
+@pytest.mark.parametrize(
+    ("wanted", "allowed", "note"),
+    [
+        ("None", None, ""),
+        ("Mark", None, "has no effect: the setting deviceFailures.allow is not set"),
+        ("Evict", None, "has no effect: the setting deviceFailures.allow is not set"),
+        ("Mark", "Mark", ""),
+        ("Evict", "Mark", "pods are only marked: the setting deviceFailures.allow is Mark"),
+        ("Mark", "Evict", ""),
+        ("Evict", "Evict", ""),
+    ],
+)
+def test_a_policy_says_what_the_settings_leave_of_what_it_asks_for(
+    wanted: str, allowed: str | None, note: str
+) -> None:
+    failure = msgspec.structs.replace(INFERENCE.failure, on_device_failure=OnDeviceFailure(wanted))
+    policy = msgspec.structs.replace(INFERENCE, failure=failure)
+    values = explain_policy(Resolved(policy, ""), allowed=allowed)["values"]
+    noted = {value["field"]: value["note"] for value in values if value["note"]}
+    assert noted == ({"failure.onDeviceFailure": note} if note else {})

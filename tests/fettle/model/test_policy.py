@@ -108,13 +108,6 @@ def test_overrides_change_single_values_and_say_which() -> None:
     }
 
 
-@pytest.mark.parametrize(("text", "told"), [("Evict", True), ("Mark", True), ("None", False)])
-def test_an_override_that_has_no_effect_yet_is_told(text: str, told: bool) -> None:
-    resolved = resolve({ON_DEVICE_FAILURE_ANNOTATION: text})
-    assert bool(resolved.warnings) is told
-    assert all(f"{text} has no effect yet" in warning for warning in resolved.warnings)
-
-
 @pytest.mark.parametrize("text", ["0_1", "\u0660.\u0665", "0x1", "nan", "1e999", "0,5", ""])
 def test_what_is_no_plain_number_is_no_minimum(text: str) -> None:
     resolved = resolve({MIN_SCORE_ANNOTATION: text})

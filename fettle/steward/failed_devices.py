@@ -1,0 +1,463 @@
+"""Acts on pods whose device has failed, as their policy's `failure.onDeviceFailure` says: marks
+them with a condition, and evicts them. The mark goes when the failure ends; it always comes before
+the eviction.
+
+All that must outlast this process is on the pods: who leads next finds the condition, evicts what
+is marked, and writes nothing twice. It needs the setting `deviceFailures` and the rights in
+`deploy/rbac/optional/`.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from math import inf
+from typing import NamedTuple
+
+import structlog
+
+from fettle.api import core
+from fettle.api.meta import unix_s
+from fettle.client import Event, EventRecorder, Regarding, Session
+from fettle.cluster import EMPTY, NodeView, View, changed_keys
+from fettle.config import Settings
+from fettle.dra import claim_name, entries_with_claims
+from fettle.explain import text
+from fettle.model import BudgetSpent, Mode, OnDeviceFailure
+from fettle.observing import StewardMetrics
+from fettle.pacing import Backoff, pause, run_within
+from fettle.records import Act, Recorder
+from fettle.scheduling import (
+    UNHEALTHY_ONLY,
+    Answers,
+    AtRisk,
+    DeviceFailure,
+    Failures,
+    FinishedPods,
+    copy_to_place,
+    devices_held,
+    find_failures,
+    worst_first,
+)
+from fettle.steward.allowed_nodes import AllowedNodes
+from fettle.steward.paced_writes import PacedWrites, Write
+from fettle.steward.pod_writes import MarkReason, condition_of, evict, is_ours, mark, unmark
+from fettle.steward.risk_events import once_name
+
+LOOK_S = 0.25
+"""The shortest pause between two looks. A Job decides about a failed pod after a second."""
+LATE_S = 15.0
+"""A pod that failed so shortly ago is marked, too: the cause may be heard of after the failure."""
+AGAIN_S = 1.0
+REST = 4.0
+"""After a look, pause for so many times as long."""
+MARKS_PER_S, TRIES_PER_S = 10.0, 5.0
+"""How many pods are marked a second, and how many evictions tried, at most."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 60.0
+"""Pauses between tries to evict one pod that is not to be evicted now."""
+STUCK_S = 300.0
+"""A pod that should have ended so long ago holds up no other."""
+SEEN_WITHIN_S = 30.0
+"""A write that no view shows after so long is tried again."""
+MARKED, EVICTED, WAITS = "DeviceFailed", "EvictedFromFailedDevice", "EvictionWaits"
+"""Reasons of Events, an interface."""
+_CONDITIONS = "deploy/rbac/optional/pod-conditions.yaml grants the rights"
+_EVICTIONS = "deploy/rbac/optional/pod-evictions.yaml grants the rights"
+_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+"""Taints of nodes from which Kubernetes itself evicts; they end no pod before they are back."""
+_CLOSED = (*_LOST, "node.kubernetes.io/unschedulable")
+_PINNED = ("DaemonSet", "Node")
+"""Controllers whose pods come back on the same node."""
+_WHY: Mapping[MarkReason, str] = {
+    MarkReason.NOWHERE_BETTER: "no other node would take its replacement now",
+    MarkReason.NO_REPLACEMENT: "no controller would replace it on another node",
+}
+
+_LOG = structlog.get_logger(__name__)
+
+
+class _Waiting:
+    """Why a pod is not evicted now, and when it is tried again."""
+
+    def __init__(self, reason: MarkReason, why: str) -> None:
+        self.reason = reason
+        self.why = why
+        self.retry_at = -inf
+        self._backoff = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
+
+    def again(self, now: float) -> None:
+        self.retry_at = now + self._backoff.next_s()
+
+
+class _Step(NamedTuple):
+    """What a pod's policy asks for, as far as it is allowed. Not `writes`: it is only recorded."""
+
+    failure: DeviceFailure
+    evicts: bool
+    writes: bool
+
+    @property
+    def pod(self) -> core.Pod:
+        return self.failure.pod
+
+
+class _Due(NamedTuple):
+    """What is due now. `evicted`: the worst first. `held`: how many devices of each pool are under
+    pods that end by our eviction. `waits`: more may be due later, by time alone."""
+
+    unmarked: list[core.Pod]
+    marked: list[_Step]
+    evicted: list[_Step]
+    held: Counter[str]
+    waits: bool
+
+
+class FailedDevices:
+    """`keep` while leading; `notes` say what is amiss."""
+
+    def __init__(
+        self,
+        session: Session,
+        answers: Answers,
+        at_risk: AtRisk,
+        finished: FinishedPods,
+        settings: Settings,
+        events: EventRecorder,
+        recorder: Recorder,
+        metrics: StewardMetrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._session = session
+        self._answers = answers
+        self._at_risk = at_risk
+        self._finished = finished
+        self._all_settings = settings
+        self._settings = settings.device_failures
+        self._events = events
+        self._recorder = recorder
+        self._metrics = metrics
+        self._clock = clock
+        self._allowed_nodes = AllowedNodes(answers)
+        self._marking = PacedWrites(
+            "failed devices: pods cannot be marked, and so not evicted",
+            _CONDITIONS,
+            per_s=MARKS_PER_S,
+        )
+        self._evicting = PacedWrites(
+            "failed devices: pods cannot be evicted", _EVICTIONS, per_s=TRIES_PER_S
+        )
+        self._notes: list[str] = []
+        self._over_share = 0
+        self._next_eviction_at = -inf
+        self._view = EMPTY
+        self._marked: dict[str, core.Pod] = {}
+        """By `namespace/name`, the pods with our condition in that view."""
+        self._waiting: dict[str, _Waiting] = {}
+        """By UID."""
+        self._just_marked: dict[str, tuple[str, float]] = {}
+        """By UID: the reason that was written, and when; until a view shows it."""
+        self._just_evicted: dict[str, tuple[core.Pod, float]] = {}
+        """By UID, likewise."""
+        self._would: set[tuple[str, str]] = set()
+        """UIDs and what was recorded that would be written."""
+
+    async def keep(self) -> None:
+        """Never returns. Looks at each view, and once a second while time may change something."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began, generation, waits = loop.time(), self._answers.view.generation, True
+            try:
+                waits = self._answers.view.synced and await self._look()
+            except Exception:
+                _LOG.exception("pods on failed devices cannot be looked at")
+            await asyncio.sleep(max(LOOK_S, REST * (loop.time() - began)))
+            until = began + AGAIN_S if waits else None
+            await self._answers.publisher.newer_than(generation, until)
+
+    def notes(self) -> list[str]:
+        """For `/readyz?verbose`."""
+        own = (f"failed devices: {said}" for said in self._notes)
+        return [*self._marking.notes(), *self._evicting.notes(), *own]
+
+    async def _look(self) -> bool:
+        """Write what is due; whether time alone may make more due."""
+        failures: Failures | None = Failures()
+        if self._settings.allow is not None:
+            ended = self._finished.failed_since(self._clock() - LATE_S)
+            failures = await find_failures(self._answers, self._at_risk, ended)
+        if failures is None:
+            return True
+        view = self._answers.view
+        due = await run_within(None, lambda: self._plan(failures, view))
+        all_marked = await self._marking.do(
+            (partial(self._unmark, pod) for pod in due.unmarked),
+            (partial(self._mark, step) for step in due.marked),
+        )
+        await self._evicting.do(self._tries(due, view))
+        self._note()
+        return due.waits or not all_marked
+
+    # --- what should be done
+
+    def _plan(self, failures: Failures, view: View) -> _Due:
+        self._follow(view)
+        steps = {step.failure.placed.key: step for step in self._steps(failures.running.values())}
+        ended = [*self._steps(failures.ended)]
+        uids = {step.pod.metadata.uid for step in chain(steps.values(), ended)}
+        self._waiting = {uid: one for uid, one in self._waiting.items() if uid in uids}
+        self._would = {one for one in self._would if one[0] in uids}
+        marked, evicted = [], {}
+        for step in chain(steps.values(), ended):
+            pause()
+            if _is_lost(step.pod, view):
+                continue
+            if self._needs_mark(step):
+                if step.writes:
+                    marked.append(step)
+                else:
+                    self._record(step, MARKED, _words(step.failure))
+            if step.evicts:
+                evicted[step.failure.placed.key] = step
+        held = devices_held(self._ending(), view)
+        due = [one.failure.placed for one in evicted.values() if self._is_due(one)]
+        worst = [evicted[one.key] for one in worst_first(due, len(due))]
+        within_share = [step for step in worst if self._is_within_share(step, held, view)]
+        self._over_share = len(worst) - len(within_share)
+        unwanted = [*self._unwanted(steps, view)]
+        return _Due(unwanted, marked, within_share, held, bool(evicted))
+
+    def _steps(self, failures: Iterable[DeviceFailure]) -> Iterator[_Step]:
+        for failure in failures:
+            if (step := self._step(failure)) is not None:
+                yield step
+            pause()
+
+    def _unwanted(self, steps: Mapping[str, _Step], view: View) -> Iterator[core.Pod]:
+        """The pods that are marked and should not be. One that is ending keeps its mark."""
+        for key, pod in self._marked.items():
+            wanted = key in steps and steps[key].writes
+            ends = pod.metadata.deletion_timestamp is not None
+            if not wanted and not ends and not _is_lost(pod, view):
+                yield pod
+            pause()
+
+    def _follow(self, view: View) -> None:
+        """Take in which pods have our condition, and which of our writes are seen."""
+        for key in changed_keys(self._view.pods, view.pods):
+            pod = view.pods.get(key)
+            condition = condition_of(pod) if pod is not None else None
+            if pod is not None and condition is not None and is_ours(condition):
+                self._marked[key] = pod
+            else:
+                self._marked.pop(key, None)
+            pause()
+        self._view = view
+        late = self._now() - SEEN_WITHIN_S
+        self._just_evicted = {
+            uid: (pod, at)
+            for uid, (pod, at) in self._just_evicted.items()
+            if at > late and (now := view.pods.get(pod.metadata.key)) is not None
+            if now.metadata.uid == uid and now.metadata.deletion_timestamp is None
+        }
+        self._just_marked = {u: one for u, one in self._just_marked.items() if one[1] > late}
+
+    def _step(self, failure: DeviceFailure) -> _Step | None:
+        pod, wish = failure.pod, failure.placed.policy.failure.on_device_failure
+        if wish is OnDeviceFailure.NONE or pod.metadata.deletion_timestamp is not None:
+            return None
+        evicts = wish is OnDeviceFailure.EVICT and self._settings.allow == "Evict"
+        evicts = evicts and not pod.terminal
+        return _Step(failure, evicts, self._all_settings.writes(self._answers.mode_of(pod)))
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    # --- marking
+
+    def _reason(self, step: _Step) -> tuple[MarkReason, str]:
+        if (waiting := self._waiting.get(step.pod.metadata.uid)) is not None and step.writes:
+            return waiting.reason, waiting.why
+        return MarkReason.MARKED, ""
+
+    def _needs_mark(self, step: _Step) -> bool:
+        uid, (reason, _) = step.pod.metadata.uid, self._reason(step)
+        written, _ = self._just_marked.get(uid, ("", 0.0))
+        if written == reason or (there := condition_of(step.pod)) is None:
+            return written != reason
+        # What the leader before said of it counts until it is tried.
+        untried = step.evicts and uid not in self._waiting
+        return is_ours(there) and there.reason != reason and not untried
+
+    async def _mark(self, step: _Step) -> None:
+        pod, (reason, why) = step.pod, self._reason(step)
+        words = f"{_words(step.failure)}{f'; not evicted yet: {why}' if why else ''}"
+        await mark(self._session, pod, reason, words, self._clock())
+        self._metrics.wrote_pod("marked")
+        self._just_marked[pod.metadata.uid] = reason, self._now()
+        if reason is MarkReason.MARKED:
+            self._tell(step, MARKED, words)
+
+    async def _unmark(self, pod: core.Pod) -> None:
+        await unmark(self._session, pod)
+        self._metrics.wrote_pod("unmarked")
+        self._marked.pop(pod.metadata.key, None)
+        self._just_marked.pop(pod.metadata.uid, None)
+        _LOG.info("a pod is no longer marked", pod=pod.metadata.key)
+
+    # --- evicting
+
+    def _tries(self, due: _Due, view: View) -> Iterator[Write]:
+        for step in due.evicted:
+            if self._now() < self._next_eviction_at:
+                return
+            if self._is_within_share(step, due.held, view):
+                yield partial(self._try, step, view)
+                if step.pod.metadata.uid in self._just_evicted:
+                    due.held.update(devices_held([step.pod], view))
+
+    def _is_within_share(self, step: _Step, held: Counter[str], view: View) -> bool:
+        mine = devices_held([step.pod], view)
+        return not any(held[pool] and held[pool] + n > self._most(pool) for pool, n in mine.items())
+
+    def _is_due(self, step: _Step) -> bool:
+        pause()
+        failure, metadata = step.failure, step.pod.metadata
+        confirmed_at = failure.began_at + self._settings.confirm_seconds
+        if not failure.lasts or self._clock() < confirmed_at:
+            return False
+        told = not step.writes and (metadata.uid, EVICTED) in self._would
+        if told or metadata.uid in self._just_evicted:
+            return False
+        waiting = self._waiting.get(metadata.uid)
+        if waiting is not None and self._now() < waiting.retry_at:
+            return False
+        # Only once it is seen to be marked: a mark that comes later comes too late.
+        return condition_of(step.pod) is not None or not step.writes
+
+    def _ending(self) -> Iterator[core.Pod]:
+        """The pods that end by our eviction now, but for those that are stuck."""
+        yield from (pod for pod, _ in self._just_evicted.values())
+        since = self._clock() - STUCK_S
+        for pod in self._marked.values():
+            # The time by which it should have ended.
+            if unix_s(pod.metadata.deletion_timestamp, -inf) > since:
+                yield pod
+            pause()
+
+    def _most(self, pool: str) -> float:
+        """How many devices of a pool may be under pods that end at one time."""
+        devices = self._answers.breaker(UNHEALTHY_ONLY).devices(pool)
+        return (devices or 0) * self._settings.max_share
+
+    async def _try(self, step: _Step, view: View) -> None:
+        """Evict a pod, or note why not."""
+        pod, words = step.pod, _words(step.failure)
+        if (reason := await self._why_in_vain(step.failure, view)) is not None:
+            self._wait(step, reason, _WHY[reason])
+            return
+        if not step.writes:
+            self._record(step, EVICTED, words)
+            return
+        try:
+            await evict(self._session, pod)
+        except BudgetSpent as error:
+            self._wait(step, MarkReason.OVER_BUDGET, str(error))
+            return
+        now = self._now()
+        self._metrics.wrote_pod("evicted")
+        self._next_eviction_at = now + 1 / self._settings.evictions_per_second
+        self._just_evicted[pod.metadata.uid] = pod, now
+        self._waiting.pop(pod.metadata.uid, None)
+        self._tell(step, EVICTED, words)
+
+    async def _why_in_vain(self, failure: DeviceFailure, view: View) -> MarkReason | None:
+        """Why nothing would be gained; None if something would, or nobody can tell."""
+        pod = failure.pod
+        controller = pod.metadata.controller
+        if controller is None or controller.kind in _PINNED:
+            return MarkReason.NO_REPLACEMENT
+        copy = copy_to_place(pod)
+        demand = self._answers.demand(copy)
+        if demand is not None and demand.bound:
+            # A claim that no other pod uses is allocated anew for the replacement.
+            return MarkReason.NOWHERE_BETTER if _shares_claims(pod, view) else None
+        allowed = await self._allowed_nodes.find(copy, view, Mode.ENFORCE)
+        nodes = self._answers.view.nodes  # newer than `view`, perhaps
+        places = {name for name in allowed if name in nodes and not _has(nodes[name], _CLOSED)}
+        if places - {pod.node_name} or (failure.is_dead and not places):
+            return None
+        return MarkReason.NOWHERE_BETTER
+
+    def _wait(self, step: _Step, reason: MarkReason, why: str) -> None:
+        uid = step.pod.metadata.uid
+        waiting = self._waiting.get(uid)
+        if waiting is None or waiting.reason is not reason:
+            waiting = self._waiting[uid] = _Waiting(reason, why)
+            if step.writes:
+                self._tell(step, WAITS, f"{_words(step.failure)}; not evicted yet: {why}")
+        waiting.again(self._now())
+
+    # --- telling
+
+    def _tell(self, step: _Step, what: str, words: str) -> None:
+        """An Event on the pod, and what was written also in the records."""
+        pod = step.pod
+        metadata = pod.metadata
+        about = Regarding("v1", "Pod", metadata.name, metadata.namespace, metadata.uid)
+        name = once_name(pod, f"{what} {self._reason(step)[0]}")
+        self._events.record(Event(about, what, "Evict", words, type="Warning", name=name))
+        _LOG.warning("failed device", what=what, pod=metadata.key, reason=words)
+        if what != WAITS:
+            self._recorder.acted(self._act(step, what, words), written=True)
+
+    def _record(self, step: _Step, what: str, words: str) -> None:
+        """What would be written, once."""
+        if (one := (step.pod.metadata.uid, what)) not in self._would:
+            self._would.add(one)
+            self._recorder.acted(self._act(step, what, words), written=False)
+
+    def _act(self, step: _Step, what: str, words: str) -> Act:
+        pod = step.pod
+        controller = pod.metadata.controller
+        return Act(
+            what,
+            words,
+            "Pod",
+            pod.metadata.key,
+            pod.metadata.uid,
+            f"{controller.kind}/{controller.name}" if controller is not None else "",
+            step.failure.placed.policy.name,
+            self._answers.mode_of(pod),
+        )
+
+    def _note(self) -> None:
+        found = []
+        settings = self._all_settings
+        if self._settings.allow is not None and not settings.writes(settings.mode):
+            why = "steward.dryRun" if settings.mode is Mode.ENFORCE else f"mode {settings.mode}"
+            found.append(f"with {why} nothing is written: `fettle decisions` lists what would be")
+        if self._over_share:
+            found.append(f"evicted later, by deviceFailures.maxShare: {self._over_share} pods")
+        self._notes = found
+
+
+def _words(failure: DeviceFailure) -> str:
+    return f"on node {failure.pod.node_name}: {text(failure.why)}"
+
+
+def _is_lost(pod: core.Pod, view: View) -> bool:
+    node = view.nodes.get(pod.node_name)
+    return node is None or _has(node, _LOST)
+
+
+def _has(node: NodeView, taints: Collection[str]) -> bool:
+    return any(taint.key in taints for taint in node.taints)
+
+
+def _shares_claims(pod: core.Pod, view: View) -> bool:
+    """Whether another pod uses one of its claims."""
+    names = (claim_name(pod, entry) for entry in entries_with_claims(pod))
+    claims = (view.claims.get(f"{pod.metadata.namespace}/{name}") for name in names)
+    return any(claim is not None and claim.reserved_for - {pod.metadata.uid} for claim in claims)

@@ -1,0 +1,311 @@
+"""What the steward does about pods whose device has failed: it marks them, and evicts them where
+their policy says so, as carefully as an operator who drains a node."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane import objects, shipped, waiting
+from tests.controlplane.api import Api, Object
+from tests.controlplane.conftest import StartFettle
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.definitions import define_policies
+from tests.controlplane.fettle_process import FettleProcess
+from tests.controlplane.fleet import create_dra_node
+from tests.controlplane.installed import register_extender, start_registered
+from tests.controlplane.kubelet import Kubelet
+from tests.controlplane.mutating import NAMED
+from tests.controlplane.test_health_taints import LOST, publish, times_logged
+from tests.controlplane.test_policies import policy
+
+OPTIONAL = shipped.DEPLOY / "rbac" / "optional"
+MARKS, EVICTIONS = OPTIONAL / "pod-conditions.yaml", OPTIONAL / "pod-evictions.yaml"
+FAILED = "fettle.dev/DeviceFailed"
+IGNORES: Object = {
+    "rules": [
+        {"action": "Ignore", "onPodConditions": [{"type": kind, "status": "True"}]}
+        for kind in ("DisruptionTarget", FAILED)
+    ]
+}
+EVICTS = {"failure": {"ignoreDisruptions": True, "onDeviceFailure": "Evict"}}
+
+
+def settings(folder: Path, more: str = "", **changes: Any) -> Path:
+    how = {"allow": "Evict", "confirmSeconds": 2, "evictionsPerSecond": 10, **changes}
+    file = folder / "settings.yaml"
+    told = ", ".join(f"{name}: {value}" for name, value in how.items())
+    file.write_text(f"deviceFailures: {{{told}}}\n{more}\n")
+    return file
+
+
+async def prepare(api: Api, *rights: Path, nodes: int = 2) -> None:
+    """Nodes with a device each, a template of claims, a policy that evicts, and these rights."""
+    for i in range(nodes):
+        await create_dra_node(api, f"w{i}", 1)
+    await api.create(objects.claim_template("one-gpu"))
+    await define_policies(api)
+    await api.create(policy("own", EVICTS))
+    for file in rights:
+        await shipped.apply(api, shipped.manifests(file))
+
+
+async def marked(api: Api, pod: str, reason: str = "DeviceUnhealthy") -> Object:
+    """The pod's condition, once it is there with this reason."""
+    seen = await waiting.wait_until(
+        lambda: api.get("pods", pod),
+        lambda one: waiting.condition(one, FAILED).get("reason") == reason,
+        what=f"{pod} is marked as {reason}",
+    )
+    return waiting.condition(seen, FAILED)
+
+
+async def running(api: Api, labels: str, besides: str = "") -> Object:
+    """The only other pod with these labels, once it runs."""
+
+    async def look() -> Object | None:
+        pods = await api.list("pods", "default", labels=labels)
+        found = [one for one in pods if one["metadata"]["uid"] != besides]
+        return next((one for one in found if one["status"].get("phase") == "Running"), None)
+
+    found = await waiting.wait_until(look, what=f"a pod {labels} runs", timeout_s=60)
+    assert found is not None
+    return found
+
+
+async def events(api: Api, pod: str, reason: str) -> list[str]:
+    found = await api.list("events.events.k8s.io", "default")
+    return [e["note"] for e in found if (e["regarding"]["name"], e["reason"]) == (pod, reason)]
+
+
+async def decided(fettle: FettleProcess, pod: str) -> dict[str, str]:
+    """By what the steward writes about the pod: whether it wrote it."""
+    _, answer = await fettle.browse("/decisions", pod=f"default/{pod}")
+    told = [one for one in answer["decisions"] if one["verb"] == "steward"]
+    return {what: one["decided"] for one in told for what in one["reasons"]}
+
+
+async def until_decided(fettle: FettleProcess, pod: str, wanted: dict[str, str]) -> None:
+    await waiting.wait_until(
+        lambda: decided(fettle, pod), lambda said: said == wanted, what=f"recorded: {wanted}"
+    )
+
+
+async def writes(fettle: FettleProcess) -> dict[str, float]:
+    _, metrics = await fettle.browse("/metrics")
+    found = re.findall(r'pod_writes_total{what="(\w+)"} (\S+)', str(metrics))
+    return {what: float(count) for what, count in found}
+
+
+async def notes(fettle: FettleProcess) -> str:
+    _, said = await fettle.browse("/readyz", verbose="true")
+    return str(said)
+
+
+async def fail(api: Api, node: str) -> None:
+    """The node's device falls off the bus; its driver keeps new pods off it."""
+    devices = objects.gpu_devices(1, taints={0: [{**LOST, "effect": "NoSchedule"}]})
+    await api.patch("resourceslices", f"{node}-{objects.DRIVER}", {"spec": {"devices": devices}})
+
+
+async def heal(api: Api, node: str) -> None:
+    await publish(api, node, 1)
+
+
+async def train(
+    api: Api,
+    name: str = "train",
+    policy: Object | None = None,
+    annotations: Mapping[str, str] = NAMED,
+) -> Object:
+    """A pod of a Job that may not be tried again, running. `policy`: its podFailurePolicy."""
+    job = objects.job(
+        name,
+        backoff_limit=0,
+        job_annotations=NAMED,
+        pod_failure_policy=policy,
+        annotations=annotations,
+        templates={"gpu": "one-gpu"},
+    )
+    await api.create(job)
+    return await running(api, f"job-name={name}")
+
+
+async def spends_no_retry(api: Api, job: str) -> None:
+    found = await api.get("jobs", job)
+    assert "failed" not in found["status"]
+    assert not waiting.condition(found, "Failed")
+
+
+async def test_a_job_whose_device_fails_goes_on_elsewhere_and_spends_no_retry(
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    tmp_path: Path,
+) -> None:
+    await prepare(api, MARKS, EVICTIONS)
+    await control_plane.start_controller_manager()
+    fettle = await start_registered(api, start_fettle, settings=settings(tmp_path))
+    await register_extender(control_plane, fettle)
+    first = await train(api)
+    name, node = first["metadata"]["name"], first["spec"]["nodeName"]
+
+    await publish(api, node, 1, lost=(0,))
+    said = await marked(api, name)
+    assert said["status"] == "True"
+    assert f"fettle: on node {node}: " in said["message"]
+    assert "gpu-0" in said["message"]
+    second = await running(api, "job-name=train", besides=first["metadata"]["uid"])
+    assert second["spec"]["nodeName"] != node
+    await spends_no_retry(api, "train")
+    (note,) = await events(api, name, "EvictedFromFailedDevice")
+    assert f"on node {node}: " in note
+    await until_decided(fettle, name, {"DeviceFailed": "wrote", "EvictedFromFailedDevice": "wrote"})
+    await kubelet.exit_containers(second["metadata"]["name"], 0)
+    await waiting.wait_until(
+        lambda: api.get("jobs", "train"),
+        lambda one: waiting.condition(one, "Complete"),
+        what="the job completes",
+    )
+
+    # One that is only marked stays, until its device takes it down.
+    await heal(api, node)
+    first = await train(api, "stays", annotations=NAMED | {"fettle.dev/on-device-failure": "Mark"})
+    name, node = first["metadata"]["name"], first["spec"]["nodeName"]
+    await fail(api, node)
+    await marked(api, name)
+    await kubelet.exit_containers(name, 1)
+    second = await running(api, "job-name=stays", besides=first["metadata"]["uid"])
+    assert second["spec"]["nodeName"] != node
+    await spends_no_retry(api, "stays")
+    # And one whose device is heard of after its failure is marked late.
+    await kubelet.exit_containers(second["metadata"]["name"], 1)
+    await waiting.in_phase(api, second["metadata"]["name"], "Failed")
+    await fail(api, second["spec"]["nodeName"])
+    await marked(api, second["metadata"]["name"])
+
+
+async def test_an_eviction_waits_for_a_disruption_budget_and_goes_on_when_it_may(
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    tmp_path: Path,
+) -> None:
+    await prepare(api, MARKS, EVICTIONS)
+    await control_plane.start_controller_manager()
+    await control_plane.start_scheduler()
+    await api.create(objects.replica_set("serve", annotations=NAMED, templates={"gpu": "one-gpu"}))
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"set": "serve"}}},
+    }
+    await api.create(budget)
+    pod = await running(api, "set=serve")
+    name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+    fettle = await start_fettle("steward", settings=settings(tmp_path, confirmSeconds=1))
+
+    await fail(api, node)
+    said = await marked(api, name, "EvictionAwaitsDisruptionBudget")
+    assert "not evicted yet: The disruption budget keep needs 1 healthy pods" in said["message"]
+    (note,) = await waiting.wait_until(
+        lambda: events(api, name, "EvictionWaits"), what="an Event says that it waits"
+    )
+    assert "disruption budget keep" in note
+    _, explained = await fettle.browse("/explain", pod=f"default/{name}")
+    assert "EvictionAwaitsDisruptionBudget" in str(explained["notes"])
+    assert (await api.get("pods", name))["metadata"]["uid"] == pod["metadata"]["uid"]
+
+    await api.patch("poddisruptionbudgets", "keep", {"spec": {"minAvailable": 0}})
+    other = await running(api, "set=serve", besides=pod["metadata"]["uid"])
+    assert other["spec"]["nodeName"] != node
+    assert await writes(fettle) == {"marked": 2.0, "unmarked": 0.0, "evicted": 1.0}
+
+
+async def test_who_leads_next_evicts_what_is_marked_and_a_missing_right_is_said_once(
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    tmp_path: Path,
+) -> None:
+    await prepare(api, MARKS)
+    await control_plane.start_controller_manager()
+    await control_plane.start_scheduler()
+    pod = await train(api, policy=IGNORES)
+    name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+    file = settings(tmp_path, "steward: {leaseSeconds: 3}", confirmSeconds=1)
+    first = await start_fettle("steward", settings=file)
+    await fail(api, node)
+    await marked(api, name)
+    missing = "pods cannot be evicted"
+    said = await waiting.wait_until(
+        lambda: notes(first), lambda said: missing in said, what=missing
+    )
+    assert "deploy/rbac/optional/pod-evictions.yaml grants the rights" in said
+    await asyncio.sleep(4)
+    assert times_logged(first, missing) == 1
+    first.kill()
+
+    await shipped.apply(api, shipped.manifests(EVICTIONS))
+    second = await start_fettle("steward", settings=file)
+    other = await running(api, "job-name=train", besides=pod["metadata"]["uid"])
+    assert await writes(second) == {"marked": 0.0, "unmarked": 0.0, "evicted": 1.0}
+    await spends_no_retry(api, "train")
+
+    await api.delete("clusterroles", "fettle-pod-conditions")
+    await fail(api, other["spec"]["nodeName"])
+    missing = "pods cannot be marked, and so not evicted"
+    await waiting.wait_until(lambda: notes(second), lambda said: missing in said, what=missing)
+    await asyncio.sleep(4)
+    assert times_logged(second, missing) == 1
+    assert await writes(second) == {"marked": 0.0, "unmarked": 0.0, "evicted": 1.0}
+
+
+async def test_a_mark_goes_when_the_device_heals_and_where_nothing_may_be_written(
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    tmp_path: Path,
+) -> None:
+    """And where nothing is written, it is recorded what would be."""
+    await prepare(api, MARKS, EVICTIONS)
+    await control_plane.start_controller_manager()
+    await control_plane.start_scheduler()
+    pod = await train(api, policy=IGNORES)
+    name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+
+    async def unmarked() -> None:
+        await waiting.wait_until(
+            lambda: api.get("pods", name),
+            lambda one: not waiting.condition(one, FAILED),
+            what=f"{name} is no longer marked",
+        )
+
+    fettle = await start_fettle("steward", settings=settings(tmp_path, confirmSeconds=600))
+    await fail(api, node)
+    await marked(api, name)
+    await heal(api, node)
+    await unmarked()
+    assert await writes(fettle) == {"marked": 1.0, "unmarked": 1.0, "evicted": 0.0}
+    await fail(api, node)
+    await marked(api, name)
+    await fettle.stop()
+
+    would = {"DeviceFailed": "wouldWrite", "EvictedFromFailedDevice": "wouldWrite"}
+    for more, why in (("steward: {dryRun: true}", "steward.dryRun"), ("mode: observe", "observe")):
+        file = settings(tmp_path, more, confirmSeconds=0)
+        fettle = await start_fettle("steward", settings=file)
+        await unmarked()
+        await until_decided(fettle, name, would)
+        assert why in await notes(fettle)
+        assert not waiting.condition(await api.get("pods", name), FAILED)
+        await fettle.stop()
+    assert (await api.get("pods", name))["metadata"]["uid"] == pod["metadata"]["uid"]

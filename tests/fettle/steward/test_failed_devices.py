@@ -1,0 +1,320 @@
+"""Which pods on failed devices are marked and evicted, and which are not. What becomes of them is
+tested on the control plane."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fettle.api import core
+from fettle.client import EventRecorder, Session
+from fettle.cluster import NodeView
+from fettle.config import DeviceFailureSettings, Settings
+from fettle.model import Evidence, EvidenceKind, Family, Health, Kept, Mode, NodeId, State, Weighed
+from fettle.observing import DecisionMetrics, StewardMetrics
+from fettle.records import DecisionLog, Journal, Recorder
+from fettle.scheduling import FinishedPods
+from fettle.steward import STEWARD, FailedDevices
+from tests.fettle import building as b
+from tests.fettle.client.fake_api import FakeApi, fake_api
+from tests.fettle.scheduling.test_at_risk import BOUND_S, Watched, placed
+
+Raw = dict[str, Any]
+FAILED = "fettle.dev/DeviceFailed"
+JOB = [{"kind": "Job", "name": "train", "uid": "j", "controller": True}]
+BAD, DEAD = b.node(gpus=1, units={"gpu": 0.1}), b.node(gpus=1, units={"gpu": 0.0})
+FREE = b.node("free", gpus=1)
+
+
+def on(name: str = "p", node: str = "n", wish: str = "Evict", *, gpus: int = 1, **meta: Any) -> Raw:
+    pod = placed(name, node, gpus=gpus)
+    pod["metadata"]["annotations"]["fettle.dev/on-device-failure"] = wish
+    pod["metadata"] = {"ownerReferences": JOB, **pod["metadata"], **meta}
+    return pod
+
+
+def condition(message: str = "fettle: before", reason: str = "DeviceUnhealthy") -> Raw:
+    return {"type": FAILED, "status": "True", "reason": reason, "message": message}
+
+
+def having(pod: Raw, *conditions: Raw) -> Raw:
+    pod["status"]["conditions"] += conditions
+    return pod
+
+
+class Fleet(Watched):
+    """A cluster whose pods are those of a fake API server, and the steward."""
+
+    def __init__(self, api: FakeApi, session: Session) -> None:
+        super().__init__()
+        self.api = api
+        self.session = session
+        self.finished = FinishedPods(self.publisher)
+        self.told: list[tuple[str, str]] = []
+        self.steward = self.led()
+
+    def led(self, mode: Mode = Mode.ENFORCE, **how: Any) -> FailedDevices:
+        """By a steward that starts with these settings."""
+        failures = DeviceFailureSettings(
+            **{"allow": "Evict", "confirm_seconds": 60.0, "evictions_per_second": 100.0, **how}
+        )
+        settings = Settings(mode=mode, device_failures=failures)
+        self.answers.policies = settings.all_policies()
+        self.log = DecisionLog(100, 2**20)
+        metrics = DecisionMetrics(CollectorRegistry())
+        self.steward = FailedDevices(
+            self.session,
+            self.answers,
+            self.at_risk,
+            self.finished,
+            settings,
+            EventRecorder(self.session, STEWARD, "one"),
+            Recorder(self.answers, self.log, Journal(None, 2**20), metrics),
+            StewardMetrics(CollectorRegistry()),
+            clock=lambda: self.now,
+        )
+        return self.steward
+
+    async def look(self, *nodes: NodeView, pods: tuple[Raw, ...] = (), looks: int = 2) -> None:
+        """The steward looks, and again at what it wrote."""
+        for pod in pods:
+            self.api.put("pods", pod)
+        for _ in range(looks):
+            known = self.api.objects.get("pods", {}).values()
+            self.pods = {}
+            await self.see(*nodes, pods=tuple(known))
+            await self.steward._look()
+
+    def marks(self) -> dict[str, str]:
+        """By pod, the reason of its condition."""
+        return {
+            pod["metadata"]["name"]: one["reason"]
+            for pod in self.api.objects.get("pods", {}).values()
+            for one in pod["status"]["conditions"]
+            if one["type"] == FAILED
+        }
+
+    def evicted(self) -> list[str]:
+        return [one["metadata"]["name"] for one in self.api.objects.get("evictions", {}).values()]
+
+    def recorded(self) -> list[tuple[str, str, str]]:
+        return [(one.key, " ".join(one.reasons), str(one.decided)) for one in self.log]
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with (
+        fake_api() as api,
+        await Session.open(api.kubeconfig(tmp_path)) as session,
+    ):
+        yield Fleet(api, session)
+
+
+async def test_a_pod_is_marked_at_once_and_evicted_when_the_failure_is_confirmed(
+    fleet: Fleet,
+) -> None:
+    fleet.now = BOUND_S + 59.0
+    await fleet.look(BAD, FREE, pods=(on(),))
+    assert (fleet.marks(), fleet.evicted()) == ({"p": "DeviceUnhealthy"}, [])
+    fleet.now = BOUND_S + 60.0
+    await fleet.look(BAD, FREE, looks=3)
+    assert fleet.evicted() == ["p"]
+    (eviction,) = fleet.api.objects["evictions"].values()
+    assert eviction["deleteOptions"] == {"preconditions": {"uid": "uid-p"}}
+    assert sorted(fleet.recorded()) == [
+        ("default/p", "DeviceFailed", "wrote"),
+        ("default/p", "EvictedFromFailedDevice", "wrote"),
+    ]
+
+
+async def test_a_pod_that_cannot_be_marked_is_not_evicted(fleet: Fleet) -> None:
+    fleet.api.forbidden.add(("patch", "pods"))
+    await fleet.look(BAD, FREE, pods=(on(),), looks=3)
+    assert (fleet.marks(), fleet.evicted()) == ({}, [])
+    (said,) = fleet.steward.notes()
+    assert said.startswith("failed devices: pods cannot be marked, and so not evicted: ")
+    assert "(deploy/rbac/optional/pod-conditions.yaml grants the rights)" in said
+
+
+async def test_what_the_leader_before_said_of_a_pod_stands_until_its_eviction_is_tried(
+    fleet: Fleet,
+) -> None:
+    waits = condition(reason="EvictionAwaitsDisruptionBudget")
+    pods = (having(on("evicted"), waits), having(on("only-marked", wish="Mark"), waits))
+    fleet.led(confirm_seconds=1e6)
+    await fleet.look(b.node(gpus=2, own=b.health(0.1)), FREE, pods=pods)
+    assert fleet.marks() == {
+        "evicted": "EvictionAwaitsDisruptionBudget",
+        "only-marked": "DeviceUnhealthy",
+    }
+
+
+async def test_a_mark_goes_when_the_failure_ends_and_stays_on_a_pod_that_is_ending(
+    fleet: Fleet,
+) -> None:
+    ending = on("ending", deletionTimestamp="2026-01-01T00:01:00Z")
+    pods = (having(on(), condition()), having(ending, condition()))
+    await fleet.look(b.node(gpus=2), pods=pods)
+    assert fleet.marks() == {"ending": "DeviceUnhealthy"}
+
+
+def of_operator(score: float) -> Health:
+    said = Evidence(
+        subject=NodeId("n"),
+        family=Family.OPERATOR,
+        kind=EvidenceKind.LATCHED,
+        weight=1 - score,
+        source="hold",
+        reporter="Node n",
+        text="a hold",
+        observed_at=0.0,
+    )
+    return Health(score, State.UNHEALTHY, 0.0, (Weighed(said, 1 - score),), held=True)
+
+
+def lost(node: NodeView) -> NodeView:
+    taint = core.Taint(key="node.kubernetes.io/unreachable", effect="NoExecute")
+    return msgspec.structs.replace(node, taints=(taint,))
+
+
+@pytest.mark.parametrize(
+    ("node", "pod"),
+    [
+        pytest.param(BAD, on(wish="None"), id="its policy wants nothing"),
+        pytest.param(b.node(gpus=1, units={"gpu": 0.5}), on(), id="only Degraded"),
+        pytest.param(b.node(gpus=8, units={"gpu": 0.1}), on(), id="it may have another unit"),
+        pytest.param(b.node(gpus=1, own=of_operator(0.0)), on(), id="only an operator's word"),
+        pytest.param(lost(BAD), on(), id="Kubernetes itself evicts from there"),
+    ],
+)
+async def test_what_is_no_failure_of_what_the_pod_has_is_left_alone(
+    fleet: Fleet, node: NodeView, pod: Raw
+) -> None:
+    await fleet.look(node, FREE, pods=(pod,), looks=3)
+    assert (fleet.marks(), fleet.evicted(), fleet.recorded()) == ({}, [], [])
+
+
+async def test_a_cause_that_the_breaker_sets_aside_is_no_failure(fleet: Fleet) -> None:
+    nodes = [b.node(f"n{i}", gpus=1, own=b.health(0.1)) for i in range(12)]
+    await fleet.look(*nodes, FREE, pods=(on(node="n0"),), looks=3)
+    assert (fleet.marks(), fleet.evicted()) == ({}, [])
+
+
+async def test_a_state_that_only_hysteresis_keeps_evicts_nobody(fleet: Fleet) -> None:
+    kept = msgspec.structs.replace(b.health(0.1), kept=Kept(State.DEGRADED, until=BOUND_S + 600))
+    await fleet.look(b.node(gpus=1, own=kept), FREE, pods=(on(),), looks=3)
+    assert (fleet.marks(), fleet.evicted()) == ({"p": "DeviceUnhealthy"}, [])
+
+
+DAEMON = [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
+
+
+@pytest.mark.parametrize(
+    ("node", "others", "pod", "reason"),
+    [
+        pytest.param(BAD, (), on(), "NoBetterNodeForReplacement", id="no other node"),
+        pytest.param(
+            BAD,
+            (b.node("busy", gpus=1),),
+            on(),
+            "NoBetterNodeForReplacement",
+            id="the other node is full",
+        ),
+        pytest.param(DEAD, (), on(), None, id="dead, so nothing is lost"),
+        pytest.param(BAD, (FREE,), on(ownerReferences=[]), "NothingReplacesThePod", id="alone"),
+        pytest.param(
+            BAD, (FREE,), on(ownerReferences=DAEMON), "NothingReplacesThePod", id="daemon"
+        ),
+    ],
+)
+async def test_a_pod_is_evicted_only_where_its_replacement_would_be_better_off(
+    fleet: Fleet, node: NodeView, others: tuple[NodeView, ...], pod: Raw, reason: str | None
+) -> None:
+    taken = tuple(on(f"on-{n.name}", n.name) for n in others if n.name == "busy")
+    await fleet.look(node, *others, pods=(pod, *taken), looks=4)
+    assert fleet.evicted() == ([] if reason else ["p"])
+    assert fleet.marks() == {"p": reason or "DeviceUnhealthy"}
+
+
+async def test_one_pod_of_a_small_pool_ends_at_a_time(fleet: Fleet) -> None:
+    bad = [msgspec.structs.replace(BAD, name=name) for name in ("a", "b")]
+    free = [msgspec.structs.replace(FREE, name=name) for name in ("c", "d")]
+    await fleet.look(*bad, *free, pods=(on("on-a", "a"), on("on-b", "b")), looks=4)
+    (first,) = fleet.evicted()
+    assert "evicted later, by deviceFailures.maxShare: 1 pods" in str(fleet.steward.notes())
+    fleet.api.remove("pods", f"default/{first}")
+    async with asyncio.timeout(10):
+        while len(fleet.evicted()) < 2:
+            await fleet.look(*bad, *free)
+
+
+@pytest.mark.parametrize(("ends_at", "evicted"), [("00:01:30Z", []), ("00:00:00Z", ["p"])])
+async def test_a_pod_that_is_stuck_as_it_ends_holds_up_no_other(
+    fleet: Fleet, ends_at: str, evicted: list[str]
+) -> None:
+    fleet.now = BOUND_S + 310.0
+    ending = on("ending", "m", deletionTimestamp=f"2026-01-01T{ends_at}")
+    bad = msgspec.structs.replace(BAD, name="m")
+    await fleet.look(BAD, bad, FREE, pods=(on(), having(ending, condition())), looks=3)
+    assert fleet.evicted() == evicted
+
+
+async def test_so_many_pods_a_second_are_evicted(fleet: Fleet) -> None:
+    fleet.led(evictions_per_second=0.001)
+    bad = [b.node(name, gpus=1, own=b.health(0.0)) for name in ("a", "b")]
+    await fleet.look(*bad, pods=(on("on-a", "a"), on("on-b", "b")), looks=3)
+    (first,) = fleet.evicted()
+    fleet.api.remove("pods", f"default/{first}")
+    await fleet.look(*bad, looks=3)
+    assert fleet.evicted() == [first]
+
+
+async def test_what_others_say_by_that_condition_is_left_as_it_is(fleet: Fleet) -> None:
+    theirs = condition("replaced by hand", "ByHand")
+    await fleet.look(BAD, FREE, pods=(having(on(wish="Mark"), theirs),))
+    await fleet.look(b.node(gpus=1), FREE)
+    assert fleet.marks() == {"p": "ByHand"}
+
+
+@pytest.mark.parametrize("how", [{"mode": Mode.OBSERVE}, {"mode": Mode.STEER}, {"dry": True}])
+async def test_where_nothing_may_be_written_it_is_recorded_once_and_marks_are_taken_back(
+    fleet: Fleet, how: Raw
+) -> None:
+    if how.pop("dry", False):
+        fleet.led()
+        steward = msgspec.structs.replace(fleet.steward._all_settings.steward, dry_run=True)
+        fleet.steward._all_settings = msgspec.structs.replace(
+            fleet.steward._all_settings, steward=steward
+        )
+    else:
+        fleet.led(**how)
+    marked = having(on("marked"), condition())
+    await fleet.look(b.node(gpus=2, own=b.health(0.1)), FREE, pods=(on(), marked), looks=4)
+    assert (fleet.marks(), fleet.evicted()) == ({}, [])
+    assert sorted(fleet.recorded()) == [
+        (f"default/{name}", what, "wouldWrite")
+        for name in ("marked", "p")
+        for what in ("DeviceFailed", "EvictedFromFailedDevice")
+    ]
+
+
+async def test_a_pod_that_failed_a_moment_before_its_device_is_marked_too(fleet: Fleet) -> None:
+    def failed(name: str, at: str) -> core.Pod:
+        pod = on(name)
+        ready = {"type": "Ready", "status": "False", "lastTransitionTime": at}
+        pod["status"] = {"phase": "Failed", "conditions": [ready]}
+        fleet.api.put("pods", pod)
+        return b.pod(pod)
+
+    fleet.finished.put(failed("just-now", "2026-01-01T00:01:35Z"))
+    fleet.finished.put(failed("long-ago", "2026-01-01T00:00:35Z"))
+    await fleet.see(BAD, FREE)
+    await fleet.steward._look()
+    assert fleet.marks() == {"just-now": "DeviceUnhealthy"}
+    assert fleet.evicted() == []
