@@ -20,7 +20,7 @@ from fettle.model import DEGRADED_TAINT, ClusterError, Invalid, NotServed
 PROBE_EVERY_S = 600.0
 """Clusters are upgraded, so they are probed again."""
 RETRY_S = 5.0
-RESTART_RULES_SINCE = (1, 35)
+RESTART_RULES_SINCE, RESTART_ALL_SINCE = (1, 35), (1, 36)
 READ_VERSIONS: Mapping[str, tuple[str, ...]] = {"resource.k8s.io": ("v1", "v1beta2", "v1beta1")}
 """API groups of which the webhook reads more versions than its rules name, the best first."""
 _OF_CONFIGURED_WORKLOADS = ("workloads.mutate.fettle.dev", "gangs.validate.fettle.dev")
@@ -110,21 +110,24 @@ def _workload_rules(
 
 
 class PreservedFields(NamedTuple):
-    """Whether claims keep device tolerations and alternatives, and pods keep restart rules."""
+    """Whether claims keep device tolerations and alternatives, and pods keep restart rules, also
+    with the action RestartAllContainers."""
 
     tolerations: bool = False
     alternatives: bool = False
     restart_rules: bool = False
+    restart_all: bool = False
 
     def without(self, disabled: Collection[str]) -> "PreservedFields":
-        """Those that the scheduler heeds too, with these feature gates of its own off."""
+        """Those that are heeded too, with these feature gates off."""
         return self._replace(
             tolerations=self.tolerations and "DRADeviceTaints" not in disabled,
             alternatives=self.alternatives and "DRAPrioritizedList" not in disabled,
+            restart_all=self.restart_all and "RestartAllContainersOnContainerExits" not in disabled,
         )
 
 
-ALL_PRESERVED = PreservedFields(True, True, True)
+ALL_PRESERVED = PreservedFields(True, True, True, True)
 """For use without a cluster."""
 
 
@@ -176,11 +179,12 @@ class FieldProbe:
             version, {"firstAvailable": [{"name": "one", **_option()}]}
         )
         stored = exactly.exactly or exactly
+        release = parse_git_version(await server_version(self._session))
         return PreservedFields(
             tolerations=bool(stored.tolerations),
             alternatives=bool(alternatives.first_available),
-            restart_rules=parse_git_version(await server_version(self._session))
-            >= RESTART_RULES_SINCE,
+            restart_rules=release >= RESTART_RULES_SINCE,
+            restart_all=release >= RESTART_ALL_SINCE,
         )
 
     async def _stored(self, version: str, request: Object) -> "_Request":

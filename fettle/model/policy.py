@@ -71,6 +71,13 @@ class OnDeviceFailure(StrEnum):
     NONE = "None"
 
 
+class RestartAction(StrEnum):
+    """What starts anew in a pod after an exit code, as in a container's restartPolicyRules."""
+
+    RESTART = "Restart"
+    RESTART_ALL_CONTAINERS = "RestartAllContainers"
+
+
 class JobSetAction(StrEnum):
     FAIL = "FailJobSet"
     RESTART = "RestartJobSet"
@@ -290,6 +297,7 @@ class Failure(Section, frozen=True, kw_only=True):
     - `ignore_disruptions`: a Job does not count pods that were evicted or lost their device.
     - `fail_job_on_exit_codes`: a Job fails at once, since a retry would end the same way.
     - `restart_container_on_exit_codes`: the container restarts in its pod, on the same devices.
+      `restart_action`: only that container, or all of the pod, init containers first.
     - `backoff_limit_per_index`: for Jobs whose completions are Indexed.
     - `on_device_failure`: what the steward does about a pod whose device has failed, as far as the
       setting `deviceFailures` allows it.
@@ -300,6 +308,7 @@ class Failure(Section, frozen=True, kw_only=True):
     fail_job_on_exit_codes: tuple[int, ...] = ()
     backoff_limit_per_index: int | None = None
     restart_container_on_exit_codes: tuple[int, ...] = ()
+    restart_action: RestartAction = RestartAction.RESTART
     job_set: JobSetFailure | None = None
     on_device_failure: OnDeviceFailure = OnDeviceFailure.MARK
     suspend_hopeless_jobs: bool = False

@@ -584,7 +584,7 @@ class Runtime:
         probe = FieldProbe(session, self._settings.namespace or session.namespace)
         self._readiness.notes.append(probe.notes)
         self._tasks.keep("probe of the cluster", probe.run())
-        disabled = self._settings.scheduler.disabled
+        disabled = self._settings.disabled_features
         return lambda: probe.preserved and probe.preserved.without(disabled)
 
     def _start_events(self, session: Session | None) -> EventSink | None:

@@ -29,6 +29,7 @@ EVERYTHING: Object = {
         "ignoreDisruptions": True,
         "failJobOnExitCodes": [42],
         "restartContainerOnExitCodes": [75],
+        "restartAction": "RestartAllContainers",
         "backoffLimitPerIndex": 2,
         "jobSet": {
             "maxRestarts": 3,

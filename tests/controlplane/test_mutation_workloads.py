@@ -148,7 +148,9 @@ def are_what_the_policy_says(made: dict[str, Object]) -> None:
     ]
     (container,) = made["v1/Pod"]["containers"]
     assert container["restartPolicy"] == "Never"
-    assert container["restartPolicyRules"][0]["exitCodes"]["values"] == [75]
+    (rule,) = container["restartPolicyRules"]
+    assert rule["exitCodes"]["values"] == [75]
+    assert rule["action"] == "RestartAllContainers"
     assert {t["key"]: t["tolerationSeconds"] for t in made["v1/Pod"]["tolerations"]} == {
         "node.kubernetes.io/not-ready": 45,
         "node.kubernetes.io/unreachable": 45,

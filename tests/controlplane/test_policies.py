@@ -123,7 +123,11 @@ async def test_what_makes_no_sense_is_refused_with_our_message_and_the_rest_is_f
             "previousNode": "Allow",
         },
         "tolerations": {"degradedAsFallback": False},
-        "failure": {"ignoreDisruptions": False, "onDeviceFailure": "Mark"},
+        "failure": {
+            "ignoreDisruptions": False,
+            "restartAction": "Restart",
+            "onDeviceFailure": "Mark",
+        },
         "validation": {"strict": False},
     }
 

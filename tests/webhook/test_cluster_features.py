@@ -112,7 +112,7 @@ async def probe(api: ApiServer, aiohttp_server: Any, tmp_path: Path) -> AsyncIte
 
 
 async def test_a_cluster_may_preserve_every_field(api: ApiServer, probe: FieldProbe) -> None:
-    assert await probe.discover() == PreservedFields(True, True, True)
+    assert await probe.discover() == PreservedFields(True, True, True, True)
     assert {asked["dryRun"] for asked in api.asked} == {"All"}
     assert {"fettle-system" in asked["path"] for asked in api.asked} == {True}
 
@@ -120,9 +120,9 @@ async def test_a_cluster_may_preserve_every_field(api: ApiServer, probe: FieldPr
 @pytest.mark.parametrize(
     ("off", "preserved"),
     [
-        ({"tolerations"}, PreservedFields(False, True, True)),
-        ({"alternatives"}, PreservedFields(True, False, True)),
-        ({"tolerations", "alternatives"}, PreservedFields(False, False, True)),
+        ({"tolerations"}, PreservedFields(False, True, True, True)),
+        ({"alternatives"}, PreservedFields(True, False, True, True)),
+        ({"tolerations", "alternatives"}, PreservedFields(False, False, True, True)),
     ],
 )
 async def test_fields_of_disabled_features_are_not_preserved(
@@ -137,7 +137,7 @@ async def test_the_best_served_version_is_probed(
     api: ApiServer, probe: FieldProbe, versions: list[str]
 ) -> None:
     api.versions = dict.fromkeys(versions, "resourceclaims")
-    assert await probe.discover() == PreservedFields(True, True, True)
+    assert await probe.discover() == PreservedFields(True, True, True, True)
     assert {asked["path"].split("/")[3] for asked in api.asked} == {versions[0]}
 
 
@@ -145,7 +145,7 @@ async def test_a_version_that_serves_no_claims_is_not_probed(
     api: ApiServer, probe: FieldProbe
 ) -> None:
     api.versions = {"v1beta2": "devicetaintrules", "v1beta1": "resourceclaims"}
-    assert await probe.discover() == PreservedFields(True, True, True)
+    assert await probe.discover() == PreservedFields(True, True, True, True)
     assert {asked["path"].split("/")[3] for asked in api.asked} == {"v1beta1"}
 
 
@@ -153,18 +153,27 @@ async def test_a_cluster_that_serves_no_claims_preserves_none_of_their_fields(
     api: ApiServer, probe: FieldProbe
 ) -> None:
     api.serves = False
-    assert await probe.discover() == PreservedFields(False, False, True)
+    assert await probe.discover() == PreservedFields(False, False, True, True)
 
 
 @pytest.mark.parametrize(
-    ("version", "kept"),
-    [("v1.34.9", False), ("v1.35.0-eks-3025e55", True), ("v2.0.0", True), ("", False)],
+    ("version", "kept", "all_"),
+    [
+        ("v1.34.9", False, False),
+        ("v1.35.0-eks-3025e55", True, False),
+        ("v1.36.0", True, True),
+        ("v2.0.0", True, True),
+        ("", False, False),
+    ],
 )
-async def test_restart_rules_come_with_1_35(
-    api: ApiServer, probe: FieldProbe, version: str, kept: bool
+async def test_restart_rules_come_with_1_35_and_those_for_all_containers_with_1_36(
+    api: ApiServer, probe: FieldProbe, version: str, kept: bool, all_: bool
 ) -> None:
     api.version = version
-    assert (await probe.discover()).restart_rules is kept
+    found = await probe.discover()
+    assert (found.restart_rules, found.restart_all) == (kept, all_)
+    off = found.without(["RestartAllContainersOnContainerExits"])
+    assert (off.restart_rules, off.restart_all) == (kept, False)
 
 
 async def test_a_response_that_is_no_claim_is_an_error(api: ApiServer, probe: FieldProbe) -> None:
@@ -195,15 +204,15 @@ async def test_the_latest_result_is_kept(api: ApiServer, probe: FieldProbe) -> N
                 await asyncio.sleep(0.01)
     finally:
         running.cancel()
-    assert latest == PreservedFields(True, True, True)
+    assert latest == PreservedFields(True, True, True, True)
 
 
 def test_fields_that_the_scheduler_ignores_are_not_injected() -> None:
-    assert PreservedFields(True, True, True).without({"DRAPrioritizedList"}) == PreservedFields(
-        True, False, True
-    )
-    assert PreservedFields(True, True, True).without({"DRADeviceTaints"}) == PreservedFields(
-        False, True, True
+    assert PreservedFields(True, True, True, True).without(
+        {"DRAPrioritizedList"}
+    ) == PreservedFields(True, False, True, True)
+    assert PreservedFields(True, True, True, True).without({"DRADeviceTaints"}) == PreservedFields(
+        False, True, True, True
     )
 
 
@@ -238,7 +247,7 @@ async def test_while_the_probe_fails_a_note_says_why_and_what_follows(
         api.quota = False
         while probe.notes():
             await asyncio.sleep(0.01)
-    assert probe.preserved == PreservedFields(True, True, True)
+    assert probe.preserved == PreservedFields(True, True, True, True)
     running.cancel()
 
 
@@ -256,7 +265,7 @@ async def test_the_last_result_is_used_until_a_new_probe_succeeds(
             await asyncio.sleep(0.01)
     running.cancel()
     assert "so it goes by what it was" in notes[0]
-    assert probe.preserved == PreservedFields(True, True, True)
+    assert probe.preserved == PreservedFields(True, True, True, True)
 
 
 def rule(group: str, version: str, *resources: str, **more: Any) -> Object:

@@ -13,7 +13,7 @@ from fettle.api.core import DEFAULT_SCHEDULER
 from fettle.api.raw import Raw, mapping, mappings, strings, text
 from fettle.cluster import View
 from fettle.dra import EXTENDED_RESOURCE_CLAIM
-from fettle.model import ANNOTATION, Policies, Resolved
+from fettle.model import ANNOTATION, Policies, Resolved, RestartAction
 from fettle.pacing import run_within
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields
 from webhook.mutate import claims, jobs, pods
@@ -109,9 +109,12 @@ def _pod(
     injection = Injection(pod, resolved.policy.name if resolved.named else None)
     if resolved.named:
         pods.add_node_tolerations(injection, resolved.policy.tolerations)
-        codes = resolved.policy.failure.restart_container_on_exit_codes
+        failure = resolved.policy.failure
+        codes = failure.restart_container_on_exit_codes
         if context.preserved is not None and context.preserved.restart_rules:
-            pods.add_restart_rules(injection, codes)
+            heeded = context.preserved.restart_all
+            action = failure.restart_action if heeded else RestartAction.RESTART
+            pods.add_restart_rules(injection, codes, action)
         elif codes and context.preserved is None:
             undecided = undecided or "gates"
     if (text(spec.get("schedulerName")) or DEFAULT_SCHEDULER) not in context.schedulers:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from fettle.api.raw import Raw, integer, mapping, mappings, strings, text
 from fettle.dra import IMPLICIT_CLASS_PREFIX, MARKER
-from fettle.model import JOB_EXIT_CODES, Tolerations
+from fettle.model import JOB_EXIT_CODES, RestartAction, Tolerations
 from webhook.mutate.injection import Injection
 from webhook.patches import FieldPath
 
@@ -62,7 +62,9 @@ def remove_marker(injection: Injection) -> None:
         injection.forget(name)
 
 
-def add_restart_rules(injection: Injection, exit_codes: Sequence[int]) -> None:
+def add_restart_rules(
+    injection: Injection, exit_codes: Sequence[int], action: RestartAction = RestartAction.RESTART
+) -> None:
     """Restart containers in place after these exit codes, if the pod would have failed.
 
     A container with a restart policy of its own keeps it. Exit codes that the pod's Job acts on are
@@ -79,7 +81,7 @@ def add_restart_rules(injection: Injection, exit_codes: Sequence[int]) -> None:
         if container.get("restartPolicy") is None and container.get("restartPolicyRules") is None:
             field = _CONTAINERS.entry(index, text(container.get("name")) or str(index))
             injection.set(field.at("restartPolicy"), "Never")
-            rules = [{"action": "Restart", "exitCodes": codes}]
+            rules = [{"action": str(action), "exitCodes": codes}]
             injection.set(field.at("restartPolicyRules"), rules)
 
 

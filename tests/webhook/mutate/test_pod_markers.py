@@ -4,7 +4,7 @@ import pytest
 
 from tests.webhook.mutations import CONTEXT, OWN, TRAINING, context_of, injected, mutated, mutation
 from tests.webhook.reviews import CLAIMS, Object, pod
-from webhook.cluster_features import PreservedFields
+from webhook.cluster_features import ALL_PRESERVED, PreservedFields
 from webhook.mutate.mutation import Mutation
 
 
@@ -140,6 +140,18 @@ async def test_containers_of_a_pod_that_never_restarts_start_again_on_the_policy
         assert container["restartPolicy"] == "Never"
         assert container["restartPolicyRules"] == rules
     assert injected(done)["values"]["spec.containers[main].restartPolicyRules"] == rules
+
+
+@pytest.mark.parametrize(("heeded", "action"), [(True, "RestartAllContainers"), (False, "Restart")])
+async def test_all_containers_start_again_where_the_policy_says_so_and_the_cluster_can(
+    heeded: bool, action: str
+) -> None:
+    failure = {"restartContainerOnExitCodes": [42], "restartAction": "RestartAllContainers"}
+    cluster = ALL_PRESERVED._replace(restart_all=heeded)
+    by = context_of({"failure": failure})._replace(preserved=cluster)
+    done = await mutated(pod(OWN, restartPolicy="Never"), by=by)
+    rules = [c["restartPolicyRules"] for c in done["spec"]["containers"]]
+    assert {rule["action"] for of_one in rules for rule in of_one} == {action}
 
 
 async def test_a_container_that_says_itself_when_it_restarts_is_left_alone() -> None:
