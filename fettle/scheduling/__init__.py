@@ -17,7 +17,6 @@ from fettle.scheduling.demand import (
     demand_of,
     resolve_policy,
 )
-from fettle.scheduling.failed_devices import stuck
 from fettle.scheduling.device_failures import (
     UNHEALTHY_ONLY,
     DeviceFailure,
@@ -25,6 +24,7 @@ from fettle.scheduling.device_failures import (
     devices_held,
     find_failures,
 )
+from fettle.scheduling.failed_devices import stuck
 from fettle.scheduling.finished import FinishedPod, FinishedPods
 from fettle.scheduling.former_nodes import FormerNodes
 from fettle.scheduling.judge.acceptance import Cause
