@@ -116,14 +116,6 @@ class Session:
         call = _Call("PATCH", path, body=body, content_type=f"application/{form}+json")
         return await self._call(call, timeout_s)
 
-    async def patch_entries(
-        self, path: str, body: Mapping[str, Any], *, timeout_s: float = 10.0
-    ) -> bytes:
-        """A strategic merge patch: it can change one entry of a list, such as a condition."""
-        content_type = "application/strategic-merge-patch+json"
-        call = _Call("PATCH", path, body=body, content_type=content_type)
-        return await self._call(call, timeout_s)
-
     async def delete(self, path: str, *, timeout_s: float = 10.0) -> bytes:
         return await self._call(_Call("DELETE", path), timeout_s)
 

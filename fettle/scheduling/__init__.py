@@ -6,6 +6,7 @@ Stands between view and answer in *watch → inventory → health → verdict �
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.at_risk import AtRisk, PlacedPod, is_certain, worst_first
 from fettle.scheduling.breaker import Alarm
+from fettle.scheduling.by_state import devices_counted
 from fettle.scheduling.comebacks import Comebacks, was_taken
 from fettle.scheduling.crashes import Crashes, ExplainedCrash
 from fettle.scheduling.demand import (
@@ -18,13 +19,11 @@ from fettle.scheduling.demand import (
     resolve_policy,
 )
 from fettle.scheduling.device_failures import (
-    UNHEALTHY_ONLY,
     DeviceFailure,
     Failures,
     devices_held,
     find_failures,
 )
-from fettle.scheduling.failed_devices import stuck
 from fettle.scheduling.finished import FinishedPod, FinishedPods
 from fettle.scheduling.former_nodes import FormerNodes
 from fettle.scheduling.judge.acceptance import Cause
@@ -52,6 +51,7 @@ from fettle.scheduling.node_healths import (
 from fettle.scheduling.owner_refusals import OwnerRefusals, avoiding
 from fettle.scheduling.predictions import Predictions
 from fettle.scheduling.preemption import Preemption, preemptible_pods
+from fettle.scheduling.stuck_pods import stuck
 from fettle.scheduling.tables import Narrowed, Table
 from fettle.scheduling.taint_plans import (
     PlannedTaint,
@@ -67,7 +67,6 @@ from fettle.scheduling.waits import bound_at
 __all__ = [
     "EXTENDED_RESOURCES",
     "NEUTRAL",
-    "UNHEALTHY_ONLY",
     "Alarm",
     "Answers",
     "AtRisk",
@@ -110,6 +109,7 @@ __all__ = [
     "copy_to_place",
     "count_taken",
     "demand_of",
+    "devices_counted",
     "devices_held",
     "find_failures",
     "is_assessed",

@@ -21,7 +21,7 @@ from fettle.model.reasons import CrashAtFault
 from fettle.pacing import pause, run_within
 from fettle.scheduling.at_risk import AtRisk
 from fettle.scheduling.demand import Bound, held_claims
-from fettle.scheduling.failed_devices import CRASH_S, device_of, failures, faults_of
+from fettle.scheduling.stuck_pods import CRASH_S, device_of, failures, faults_of
 
 LATELY_S = 600.0
 """How long a crash is remembered without a fault: monitors may tell late, and say when it was."""

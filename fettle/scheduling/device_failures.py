@@ -14,18 +14,16 @@ import msgspec
 from fettle.api import core
 from fettle.cluster import View
 from fettle.dra import device_units
-from fettle.model import Family, Health, Placement, State, reasons
+from fettle.model import Family, Health, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause, run_within
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.at_risk import AtRisk, PlacedPod, is_certain
+from fettle.scheduling.by_state import accepted_by_state
 from fettle.scheduling.demand import held_claims
 from fettle.scheduling.finished import FinishedPod
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.waits import bound_at
-
-UNHEALTHY_ONLY = Placement(min_score=0.0)
-"""A placement that refuses what is Unhealthy, and nothing milder."""
 
 
 class DeviceFailure(NamedTuple):
@@ -68,12 +66,10 @@ async def find_failures(
 ) -> Failures | None:
     """In the newest view, also of these pods that have ended; None while the devices are not
     counted yet."""
-    breaker = answers.breaker(UNHEALTHY_ONLY)
-    if not breaker.has_counted:
+    by_state = accepted_by_state(answers)
+    if by_state is None:
         return None
-    accepted = msgspec.structs.replace(
-        answers.acceptance(UNHEALTHY_ONLY), set_aside=breaker.set_aside_for_all
-    )
+    accepted = by_state[State.UNHEALTHY]
     found = await at_risk.current()
 
     def failures(of: Iterable[PlacedPod]) -> Iterator[DeviceFailure]:

@@ -19,8 +19,8 @@ from fettle.model import SOUND, Evidence, Family, Health, State
 from fettle.pacing import pause
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker import SetAside
+from fettle.scheduling.by_state import accepted_by_state
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.taint_plans import accepted_by_state
 
 _ECHO = "label nvsentinel-"
 """Begins the sources that say what NVSentinel does about a node. If it does that because of our

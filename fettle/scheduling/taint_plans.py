@@ -25,25 +25,19 @@ from fettle.model import (
     HOLD,
     SOUND,
     UNHEALTHY_TAINT,
-    Degraded,
     DeviceId,
     Health,
-    Placement,
     State,
     TaintLike,
 )
 from fettle.pacing import pause, run_within
 from fettle.scheduling.answers import Answers
+from fettle.scheduling.by_state import accepted_by_state, devices_counted
 from fettle.scheduling.judge.acceptance import Acceptance
 
 NONE, NO_SCHEDULE = "None", "NoSchedule"
 _STRENGTH = {NONE: 0, NO_SCHEDULE: 1, "NoExecute": 2}
 _KEYS = {State.UNHEALTHY: UNHEALTHY_TAINT, State.DEGRADED: DEGRADED_TAINT}
-_REFUSES = {
-    State.UNHEALTHY: Placement(min_score=0.0),
-    State.DEGRADED: Placement(min_score=0.0, degraded=Degraded.REFUSE),
-}
-"""A placement that refuses by this state and no milder one, for its breaker."""
 
 
 class PlannedTaint(NamedTuple):
@@ -97,20 +91,6 @@ def as_if_on(settings: DeviceTaintSettings) -> DeviceTaintSettings:
     )
 
 
-def accepted_by_state(answers: Answers) -> Mapping[State, Acceptance] | None:
-    """For Unhealthy and Degraded, what is set aside for those that refuse it, also if they ask for
-    all devices of a node. None while devices are not counted yet."""
-    breakers = {state: answers.breaker(placement) for state, placement in _REFUSES.items()}
-    if not breakers[State.UNHEALTHY].has_counted:
-        return None
-    return {
-        state: msgspec.structs.replace(
-            answers.acceptance(breaker.placement), set_aside=breaker.set_aside_for_all
-        )
-        for state, breaker in breakers.items()
-    }
-
-
 async def plan_for(
     answers: Answers, settings: DeviceTaintSettings, now: float, *, steers: bool
 ) -> TaintPlan | None:
@@ -120,10 +100,9 @@ async def plan_for(
     accepted = accepted_by_state(answers)
     if accepted is None:
         return None
-    counted = answers.breaker(_REFUSES[State.UNHEALTHY])
 
     def most(driver: str) -> int | None:
-        devices = counted.devices(driver)
+        devices = devices_counted(answers, driver)
         return None if devices is None else int(devices * settings.max_share)
 
     return await run_within(

@@ -30,13 +30,13 @@ from fettle.observing import StewardMetrics
 from fettle.pacing import Backoff, pause, run_within
 from fettle.records import Act, Recorder
 from fettle.scheduling import (
-    UNHEALTHY_ONLY,
     Answers,
     AtRisk,
     DeviceFailure,
     Failures,
     FinishedPods,
     copy_to_place,
+    devices_counted,
     devices_held,
     find_failures,
     worst_first,
@@ -348,7 +348,7 @@ class FailedDevices:
 
     def _most(self, pool: str) -> float:
         """How many devices of a pool may be under pods that end at one time."""
-        devices = self._answers.breaker(UNHEALTHY_ONLY).devices(pool)
+        devices = devices_counted(self._answers, pool)
         return (devices or 0) * self._settings.max_share
 
     async def _try(self, step: _Step, view: View) -> None:

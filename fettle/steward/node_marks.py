@@ -252,7 +252,7 @@ class NodeMarking:
                 condition["lastTransitionTime"] = now
         with suppress(NotFound):
             body = {"status": {"conditions": [condition]}}
-            await self._session.patch_entries(f"{_path(due.node)}/status", body)
+            await self._session.patch(f"{_path(due.node)}/status", body, strategic=True)
 
     async def _write_cordon(self, due: DueMark, _: NodeView) -> None:
         change = partial(cordon, why=due.wanted.cordon) if due.wanted.cordon else uncordon

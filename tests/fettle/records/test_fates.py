@@ -20,7 +20,7 @@ from fettle.records import fates as fates_module
 from fettle.scheduling import Answers, AtRisk, Crashes
 from tests.fettle import building as b
 from tests.fettle.others import WatchedPublisher
-from tests.fettle.scheduling.test_failed_devices import failed
+from tests.fettle.scheduling.test_stuck_pods import failed
 
 GOOD, BAD = b.node("good", gpus=8), b.node("bad", gpus=8, own=b.health(0.0))
 

@@ -9,7 +9,7 @@ from fettle.model import SOUND, Health
 from fettle.scheduling import Crashes
 from tests.fettle import building as b
 from tests.fettle.scheduling.test_at_risk import BOUND_S, Watched, claim, claimed
-from tests.fettle.scheduling.test_failed_devices import FAILED_AT, failed, unwell
+from tests.fettle.scheduling.test_stuck_pods import FAILED_AT, failed, unwell
 
 
 def ended(at: float, code: int = 139, reason: str = "Error", **metadata: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from tests.fettle import building as b
 from tests.fettle.client.fake_api import fake_api
 from tests.fettle.scheduling.test_at_risk import BOUND_S, claim, claimed
 from tests.fettle.scheduling.test_crashes import Followed, ended
-from tests.fettle.scheduling.test_failed_devices import FAILED_AT, failed, looping, unwell
+from tests.fettle.scheduling.test_stuck_pods import FAILED_AT, failed, looping, unwell
 
 
 async def told(tmp_path: Path, observed: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
