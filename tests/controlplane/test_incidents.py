@@ -87,7 +87,7 @@ INCIDENTS = (
         incidents.throttled("hot"),
         3,
         (
-            healthy(125, pod=COMES),
+            healthy(128, pod=COMES),
             Said(165, "Degraded", 0.4, 0.8, "throttled by heat", pod=LEAVES),
             healthy(195, 0.8, 0.99, words="was until recently"),
             Said(225, "Degraded", 0.4, 0.8, "throttled by heat"),
@@ -107,7 +107,7 @@ INCIDENTS = (
             healthy(55, pod=COMES),
             Said(61, "Degraded", 0.5, 0.5, "remapped at the next reset", pod=LEAVES),
             Said(285, "Degraded", 0.5, 0.5, "remapped at the next reset"),
-            healthy(305, 0.8, 0.99, words="was until recently", pod=RETURNS),
+            healthy(315, 0.8, 0.99, words="was until recently", pod=RETURNS),
         ),
     ),
     Incident(
@@ -128,7 +128,7 @@ INCIDENTS = (
         1,
         (
             healthy(61),
-            Said(125, "Degraded", 0.4, 0.8, "NVLink replays", pod=LEAVES),
+            Said(128, "Degraded", 0.4, 0.8, "NVLink replays", pod=LEAVES),
             healthy(225, 0.8, 0.99),
             Said(245, "Degraded", 0.4, 0.8, "NVLink replays"),
             Said(365, "Degraded", 0.4, 0.8, "NVLink replays"),
@@ -144,7 +144,7 @@ INCIDENTS = (
         (
             healthy(55),
             Said(75, "Unknown", 0.75, 0.75, "no DCGM_FI_DEV_GPU_TEMP of it"),
-            healthy(130),
+            healthy(128),
         ),
     ),
     Incident(
@@ -154,7 +154,7 @@ INCIDENTS = (
         (
             Said(55, "Degraded", 0.5, 0.5, "remapped at the next reset"),
             Said(75, "Degraded", 0.5, 0.5, "remapped at the next reset"),
-            Said(130, "Degraded", 0.5, 0.5, "remapped at the next reset"),
+            Said(128, "Degraded", 0.5, 0.5, "remapped at the next reset"),
         ),
     ),
 )
@@ -423,15 +423,15 @@ async def test_eleven_hours_of_incidents(
     kubelet.refuse_pods_on(HOLE, NVLINK_LOST)
     kubelet.prepare_nothing_on(MUTE, "DRA driver gpu.nvidia.com is not registered")
     await control_plane.start_scheduler()
-    assert await swallowed(api, "before", 10) == 10
-    for i in range(10):
+    assert await swallowed(api, "before", 6) == 6
+    for i in range(6):
         await api.delete("pods", f"before-{i}", grace_s=0)
 
     fettle = await start_registered(api, start_fettle, settings=settings, env=clock.env)
     await register_extender(control_plane, fettle)
     cluster = Cluster(api, fettle, clock, begin)
-    lost = await swallowed(api, "runner", 40)
-    print(f"of 40 runners, the node whose kubelet refuses all took {lost}")
+    lost = await swallowed(api, "runner", 20)
+    print(f"of 20 runners, the node whose kubelet refuses all took {lost}")
     assert lost <= 2
     await check_the_driver_that_prepares_nothing(cluster)
     for minute in sorted({said.minute for one in INCIDENTS for said in one.said}):
