@@ -34,8 +34,8 @@ def until(holds: Callable[[], Any]) -> None:
 def post(port: int, status: str) -> int:
     told = alert(
         status,
-        alertname="FettleDcgmRowRemapFailed",
-        fettleRule="dcgm-row-remap-failed",
+        alertname="FettleDcgmRowRemapPending",
+        fettleRule="dcgm-row-remap-pending",
         hostname="n00",
     )
     request = urllib.request.Request(
@@ -45,7 +45,8 @@ def post(port: int, status: str) -> int:
         return int(reply.status)
 
 
-def test_an_alert_makes_its_gpu_unhealthy_until_it_is_resolved(tmp_path: Path) -> None:
+def test_an_alert_makes_its_gpu_degraded_until_it_is_resolved(tmp_path: Path) -> None:
+    """One that latches stays; see tests/fettle/cluster/feeds/test_alerts.py."""
     snapshot, port = tmp_path / "snapshot", free_port()
     snapshot.mkdir()
     write(snapshot / "nodes.yaml", node(0), node(1))
@@ -53,7 +54,7 @@ def test_an_alert_makes_its_gpu_unhealthy_until_it_is_resolved(tmp_path: Path) -
     with Served(snapshot, tmp_path / "log", settings) as served:
         until(lambda: _takes(port))
         assert post(port, "firing") == 200
-        until(lambda: "remapping of a row" in call(f"{served.browse}/devices").decode())
+        until(lambda: "is remapped at the next reset" in call(f"{served.browse}/devices").decode())
         assert post(port, "resolved") == 200
         until(lambda: "was until recently" in call(f"{served.browse}/devices").decode())
 
