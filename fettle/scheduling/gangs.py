@@ -128,4 +128,4 @@ def group_of(pod: core.Pod) -> str:
         return ""
     if controller.kind == "Job" and metadata.annotation(COMPLETION_INDEX) is None:
         return ""  # such pods take work from a queue, each for itself
-    return controller.uid
+    return f"{metadata.namespace}/{controller.uid}"
