@@ -45,7 +45,8 @@ class Part(msgspec.Struct, gc=False):
     `overruled` would be refusals, but for causes that a breaker set aside. `required` are refusals
     for what the policy requires; no breaker overrules them. `rejected` are reasons why the
     scheduler itself does not place the pod here, so no refusal is needed. `leftover` is why the
-    pod's devices here are of no use to whole-node pods.
+    pod's devices here are of no use to whole-node pods. `risk` is the chance (0..1) that the pod is
+    given something here that its policy does not accept.
     """
 
     pools: frozenset[str] = frozenset()
@@ -58,6 +59,7 @@ class Part(msgspec.Struct, gc=False):
     devices: list[Choice] = []
     notes: list[Reason] = []
     leftover: Reason | None = None
+    risk: float = 0.0
 
     def note_passed_over(self, *, taint_would_help: bool) -> None:
         """Note on the first refusal that the scheduler passes over acceptable devices here.

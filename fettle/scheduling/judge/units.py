@@ -109,8 +109,11 @@ def units_part(
     healths = [*drawn.named, *([(node.health, drawn.rest)] if drawn.rest else [])]
     tally = _tally((health.score, number) for health, number in healths)
     part.value = value_of_draw(tally, units.count, placement.aggregate)
-    if why := _refusal(units, healths, acceptance):
+    left = healths
+    if not all(acceptance.accepts(health) for health, _ in healths):
         left = [(acceptance.refuses_by(health, units.resource), n) for health, n in healths]
+        part.risk = _risk(units.count, left, acceptance)
+    if why := _refusal(units, healths, acceptance):
         still = _refusal(units, left, acceptance)
         if still is not None:
             part.refusals.append(still)
@@ -142,13 +145,21 @@ def _refusal(
         return reasons.UnitsWorthTooLittle(
             units.resource, units.count, size, counted, placement.min_score, worst
         )
-    risk = 1.0 - exp(_ways(sound, units.count) - _ways(size, units.count)) if refused else 0.0
-    if risk > placement.max_risk:
+    if (risk := _risk(units.count, healths, acceptance)) > placement.max_risk:
         worst = min((health for health, _ in refused), key=lambda h: h.proven)
         return reasons.RiskTooHigh(
             units.resource, sound, size, units.count, risk, placement.max_risk, worst
         )
     return None
+
+
+def _risk(count: int, healths: Sequence[tuple[Health, int]], acceptance: Acceptance) -> float:
+    """The chance that a draw of so many has a unit that the policy does not accept."""
+    size = sum(number for _, number in healths)
+    sound = sum(number for health, number in healths if acceptance.accepts(health))
+    if sound == size:
+        return 0.0
+    return 1.0 - exp(_ways(sound, count) - _ways(size, count)) if sound >= count else 1.0
 
 
 def _ways(size: int, count: int) -> float:

@@ -5,6 +5,7 @@ nothing here refuses for lack of knowledge.
 """
 
 from collections.abc import Sequence
+from math import prod
 
 import msgspec
 
@@ -153,6 +154,7 @@ def combine(
         value,
         placement.degraded,
         provoked=max(health.provoked for health in counted),
+        risk=1.0 - prod(1.0 - part.risk for part in parts),
         last=last,
     )
     leftovers = [] if last else [p.leftover for p in parts if p.leftover is not None]

@@ -60,6 +60,16 @@ def test_preferring_degraded_devices_reverses_the_order() -> None:
     assert host_score(1.0, Degraded.ALLOW) > host_score(0.5, Degraded.ALLOW)
 
 
+@pytest.mark.parametrize(("risk", "score"), [(0.0, 10), (0.125, 8), (0.25, 5), (0.5, 0), (1.0, 0)])
+def test_a_risk_of_a_refused_device_costs_twice_its_share(risk: float, score: int) -> None:
+    assert host_score(1.0, Degraded.ALLOW, risk=risk) == score
+
+
+def test_a_node_is_not_preferred_for_a_device_that_is_refused() -> None:
+    """A dead unit among eight lowers the value, but scavengers want degraded ones."""
+    assert host_score(0.875, Degraded.PREFER, risk=0.125) < host_score(1.0, Degraded.PREFER)
+
+
 def test_the_mean_counts_every_device_and_the_minimum_only_the_slowest() -> None:
     assert value_of_devices([0.2, 1.0], Aggregate.MEAN) == pytest.approx(0.6)
     assert value_of_devices([0.2, 1.0], Aggregate.MIN) == 0.2

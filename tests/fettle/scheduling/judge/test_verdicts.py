@@ -38,6 +38,16 @@ def test_one_bad_unit_among_eight_lowers_the_score_by_the_chance_to_draw_it() ->
     assert verdict(units(INFERENCE, 1), node).fits
 
 
+@pytest.mark.parametrize(("policy", "score"), [(INFERENCE, 7), (SCAVENGER, 0)])
+def test_a_draw_that_may_have_a_dead_unit_scores_well_below_a_sound_one(
+    policy: Policy, score: int
+) -> None:
+    risky = verdict(units(policy), b.node(gpus=8, units={"GPU-a": 0.0}))
+    sound = verdict(units(policy), b.node(gpus=8))
+    assert risky.fits
+    assert risky.score == score < sound.score
+
+
 def test_a_risk_above_that_of_the_policy_is_refused() -> None:
     node = b.node(gpus=8, units={"GPU-a": 0.2})
     answer = verdict(units(TRAINING, 1), node)
