@@ -23,10 +23,8 @@ from extender import (
     Browse,
     Freshness,
     Misconfiguration,
-    RecentPods,
     make_connections,
 )
-from fettle.api import core
 from fettle.api.kinds import DEVICE_HEALTH, EVENTS, WireObject, read_with
 from fettle.cel import SelectorEngine
 from fettle.client import EventRecorder, LeaseLook, Session, follow_server_version, identity
@@ -34,7 +32,7 @@ from fettle.cluster import Inventory, Publisher, readiness
 from fettle.cluster.feeds import Alerts, ClusterFeed, FeedFreshness, Poller, SnapshotFeed, Writer
 from fettle.config import ListenAddress, Settings, load_settings
 from fettle.health import HealthBook, SignalRules, load_rules, metrics
-from fettle.lint import Linter, check_settings, configured_drivers, levels_for
+from fettle.lint import Linter, check_settings, configured_drivers
 from fettle.model import Mode, NoCluster
 from fettle.observing import (
     AlertMetrics,
@@ -60,48 +58,19 @@ from fettle.records import DecisionLog, Journal, PodFates, Recorder
 from fettle.scheduling import (
     Answers,
     AtRisk,
-    Comebacks,
-    Crashes,
     Engines,
-    FinishedPods,
-    FormerNodes,
-    Leanings,
     OwnerRefusals,
     Predictions,
 )
 from fettle.serve.channel import Channel
+from fettle.serve.followed_pods import FollowedPods
 from fettle.serve.listening import AppListener, ExtenderListener, Listeners
 from fettle.serve.options import ServeOptions
 from fettle.serve.readiness import Readiness
+from fettle.serve.stewarding import make_steward
 from fettle.serve.succession import SettingsFiles, Succession
 from fettle.serve.tasks import Tasks
-from fettle.steward import (
-    LET_PREEMPT_NOBODY,
-    STEWARD,
-    WOKEN_FOR_S,
-    AllowedNodes,
-    FailedDevices,
-    FailureEvents,
-    HealthRecords,
-    HealthTaints,
-    HoldTaints,
-    HopelessPods,
-    JobSuspension,
-    NodeMarking,
-    Nudge,
-    Owners,
-    PatienceEnds,
-    PreemptibleNodes,
-    PreemptorNudge,
-    RefusalEvents,
-    RiskEvents,
-    StartEvents,
-    Steward,
-    TaintNews,
-    WakeUps,
-    Waking,
-    waiting,
-)
+from fettle.steward import Steward
 from webhook import (
     ALL_PRESERVED,
     REPORTING_CONTROLLER,
@@ -163,7 +132,6 @@ class _Callers(NamedTuple):
 
     metrics: ExtenderMetrics
     misconfiguration: Misconfiguration
-    recent: RecentPods
 
 
 class Runtime:
@@ -203,52 +171,28 @@ class Runtime:
         engine = SelectorEngine()
         answers, predictions = self._make_answers(engine)
         recorder = self._make_recorder(answers)
-        recent = RecentPods()
-        at_risk, finished = AtRisk(answers), FinishedPods(self._publisher)
-        crashes, comebacks = Crashes(self._publisher, at_risk), Comebacks()
-        refusals, former = OwnerRefusals(), FormerNodes()
-        leanings = Leanings(answers, refusals, former)
-        callers = self._make_callers(answers, recent) if "extender" in options.roles else None
-        inventory = self._make_inventory(rule_table, answers, refusals)
+        pods = FollowedPods.of(answers)
+        callers = self._make_callers(answers) if "extender" in options.roles else None
+        inventory = self._make_inventory(rule_table, answers, pods.refusals)
         # Browse listens first: it answers probes while the rest starts.
-        await self._open_browse(
-            browse_at,
-            answers,
-            recent,
-            at_risk,
-            crashes,
-            finished,
-            recorder,
-            refusals,
-            leanings,
-            inventory,
-        )
+        await self._open_browse(browse_at, answers, pods, recorder, inventory)
 
         source = await self._open_source()
-        on_put = [
-            predictions.put,
-            finished.put,
-            refusals.put,
-            former.put,
-            crashes.put,
-            comebacks.put,
-        ]
+        on_put = [predictions.put, *pods.on_put]
         if callers is not None:
-            fates = PodFates(answers, recorder, crashes)
+            fates = PodFates(answers, recorder, pods.crashes)
             on_put += [callers.misconfiguration.unasked.put, fates.put]
             self._tasks.keep("fates of pods", fates.run())
         writer = self._make_writer(inventory, answers, on_put)
         self._resources.push_async_callback(engine.close)
         await engine.start()
         self._keep_answers_current(source, writer, answers)
-        self._register_metrics(engine, answers, at_risk)
-        self._tasks.keep("pods at risk", at_risk.keep())
-        self._tasks.keep("crashes of pods", crashes.keep())
+        self._register_metrics(engine, answers, pods.at_risk)
+        self._tasks.keep("pods at risk", pods.at_risk.keep())
+        self._tasks.keep("crashes of pods", pods.crashes.keep())
 
         if callers is not None:
-            self._open_extender(
-                extender_at, answers, callers, source, writer, recorder, refusals, leanings
-            )
+            self._open_extender(extender_at, answers, callers, source, writer, recorder, pods)
         if "webhook" in options.roles:
             opening = self._open_webhook(webhook_at, source, engine, recorder)
             self._tasks.open("webhook", opening)
@@ -256,18 +200,7 @@ class Runtime:
             self._tasks.keep("stored policies", stored.run())
         steward = None
         if "steward" in options.roles:
-            steward = self._start_steward(
-                source,
-                answers,
-                inventory,
-                at_risk,
-                finished,
-                refusals,
-                recorder,
-                crashes,
-                comebacks,
-                engine,
-            )
+            steward = self._start_steward(source, answers, inventory, recorder, pods, engine)
         turn = self._polling_turn(source, steward)
         if settings.prometheus.url:
             poller = self._make_poller(rule_table, writer, inventory)
@@ -445,29 +378,24 @@ class Runtime:
         self,
         address: ListenAddress,
         answers: Answers,
-        recent: RecentPods,
-        at_risk: AtRisk,
-        crashes: Crashes,
-        finished: FinishedPods,
+        pods: FollowedPods,
         recorder: Recorder,
-        refusals: OwnerRefusals,
-        leanings: Leanings,
         inventory: Inventory,
     ) -> None:
         browse = Browse(
             answers,
             self._registry,
-            recent,
+            pods.recent,
             self._settings.sources.silent_after_seconds,
             self._readiness.current_problems,
             self._readiness.current_notes,
             schedulers=self._settings.scheduler.names,
-            at_risk=at_risk,
-            crashes=crashes,
-            finished=finished,
+            at_risk=pods.at_risk,
+            crashes=pods.crashes,
+            finished=pods.finished,
             recorder=recorder,
-            refusals=refusals,
-            leanings=leanings,
+            refusals=pods.refusals,
+            leanings=pods.leanings,
             foresight=inventory,
             device_taints=self._settings.device_taints,
             dry_run=self._settings.steward.dry_run,
@@ -489,7 +417,7 @@ class Runtime:
 
     # --- the extender
 
-    def _make_callers(self, answers: Answers, recent: RecentPods) -> _Callers:
+    def _make_callers(self, answers: Answers) -> _Callers:
         metrics, settings = ExtenderMetrics(self._registry), self._settings
         audits = settings.webhook.mode == "audit"
         misconfiguration = Misconfiguration(
@@ -499,7 +427,7 @@ class Runtime:
         )
         self._readiness.notes.append(misconfiguration.notes)
         self._registry.register(OverlookedMetrics(misconfiguration.unasked.found))
-        return _Callers(metrics, misconfiguration, recent)
+        return _Callers(metrics, misconfiguration)
 
     def _open_extender(
         self,
@@ -509,8 +437,7 @@ class Runtime:
         source: _Source,
         writer: Writer,
         recorder: Recorder,
-        refusals: OwnerRefusals,
-        leanings: Leanings,
+        pods: FollowedPods,
     ) -> None:
         freshness: Freshness = AlwaysFresh()
         if source.session is not None:
@@ -522,10 +449,10 @@ class Runtime:
             self._readiness.problem,
             freshness=freshness,
             misconfiguration=callers.misconfiguration,
-            recent=callers.recent,
+            recent=pods.recent,
             recorder=recorder,
-            refusals=refusals,
-            leanings=leanings,
+            refusals=pods.refusals,
+            leanings=pods.leanings,
         )
         opening = self._listeners.open_with_certificate(
             "extender",
@@ -603,116 +530,26 @@ class Runtime:
         source: _Source,
         answers: Answers,
         inventory: Inventory,
-        at_risk: AtRisk,
-        finished: FinishedPods,
-        refusals: OwnerRefusals,
         recorder: Recorder,
-        crashes: Crashes,
-        comebacks: Comebacks,
+        pods: FollowedPods,
         engine: SelectorEngine,
     ) -> Steward | None:
-        session = source.session
-        if session is None:
+        if source.session is None:
             _LOG.info("the steward has nothing to write to when a snapshot is served")
             return None
-        metrics = StewardMetrics(self._registry)
-        events = EventRecorder(session, STEWARD, identity(), metrics.recorded)
-        healths = HealthRecords(
-            session,
-            self._publisher,
+        steward = make_steward(
+            source.session,
+            self._settings,
+            answers,
             inventory,
-            self._settings.steward.health_writes_per_second,
-            metrics,
-        )
-        news = TaintNews(recorder, events, self._settings.mode)
-        taints = HealthTaints(session, answers, self._settings, metrics, news)
-        holds = HoldTaints(
-            session, self._publisher, adds=lambda: self._settings.mode is not Mode.OBSERVE
-        )
-        marking = NodeMarking(session, answers, self._settings, metrics, recorder)
-        suspension = JobSuspension(session, answers, self._settings, recorder)
-        failed = FailedDevices(
-            session, answers, at_risk, finished, self._settings, events, recorder, metrics
-        )
-        namespace = self._settings.namespace or session.namespace
-
-        waking = self._waking(session, namespace, answers, metrics)
-
-        def writes_about(pod: core.Pod) -> bool:
-            return answers.mode_of(pod) is not Mode.OBSERVE
-
-        steward = Steward(
-            session,
-            namespace=namespace,
-            identity=identity(),
-            settings=self._settings.steward,
-            metrics=metrics,
-            keeping=[
-                *(one.keep for one in waking),
-                events.run,
-                RefusalEvents(answers, self._publisher, events.record, refusals).run,
-                RiskEvents(at_risk, events, writes_about).keep,
-                StartEvents(self._publisher, events, writes_about).keep,
-                FailureEvents(at_risk, crashes, events, writes_about).keep,
-                HopelessPods(
-                    self._publisher,
-                    comebacks,
-                    self._make_linter(engine),
-                    events,
-                    Owners(session),
-                    suspension,
-                    writes_about,
-                    lambda made, view: levels_for(
-                        made, view, answers.policies, self._settings.lint.levels
-                    ),
-                ).keep,
-                holds.keep,
-                healths.keep,
-                taints.keep,
-                marking.keep,
-                failed.keep,
-            ],
-            notes=[
-                *(one.notes for one in waking),
-                healths.notes,
-                holds.notes,
-                taints.notes,
-                marking.notes,
-                suspension.notes,
-                failed.notes,
-            ],
+            recorder,
+            pods,
+            self._make_linter(engine),
+            StewardMetrics(self._registry),
         )
         self._readiness.notes.append(steward.notes)
         self._tasks.keep("steward", steward.run(), early=True)
         return steward
-
-    def _waking(
-        self, session: Session, namespace: str, answers: Answers, metrics: StewardMetrics
-    ) -> list[Waking | PatienceEnds]:
-        """Of pods that filter refused, by what changes and by time, and of those that preempt
-        refused."""
-        settings = self._settings.steward
-        interval_s = settings.wake_interval_seconds
-        nudge = Nudge(session, namespace, settings.wake_claim).wake
-        return [
-            PatienceEnds(answers, self._publisher, AllowedNodes(answers).find, nudge, metrics),
-            Waking(
-                self._publisher,
-                metrics,
-                waiting=waiting,
-                allowed=AllowedNodes(answers).find,
-                wake=nudge,
-                wake_ups=partial(WakeUps, interval_s),
-            ),
-            Waking(
-                self._publisher,
-                metrics,
-                waiting=partial(waiting, saying=LET_PREEMPT_NOBODY),
-                allowed=PreemptibleNodes(answers).find,
-                wake=PreemptorNudge(session, namespace, settings.wake_pod).wake,
-                wake_ups=partial(WakeUps, interval_s, WOKEN_FOR_S),
-            ),
-        ]
 
 
 async def _until(stopped: asyncio.Event, work: Coroutine[None, None, None]) -> bool:

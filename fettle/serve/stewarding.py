@@ -1,0 +1,144 @@
+"""Makes the steward: what the leader keeps doing, and which of it says what is amiss."""
+
+from functools import partial
+
+from fettle.api import core
+from fettle.client import EventRecorder, Session, identity
+from fettle.cluster import Inventory
+from fettle.config import Settings
+from fettle.lint import Linter, levels_for
+from fettle.model import Mode
+from fettle.observing import StewardMetrics
+from fettle.records import Recorder
+from fettle.scheduling import Answers
+from fettle.serve.followed_pods import FollowedPods
+from fettle.steward import (
+    LET_PREEMPT_NOBODY,
+    STEWARD,
+    WOKEN_FOR_S,
+    AllowedNodes,
+    FailedDevices,
+    FailureEvents,
+    HealthRecords,
+    HealthTaints,
+    HoldTaints,
+    HopelessPods,
+    JobSuspension,
+    NodeMarking,
+    Nudge,
+    Owners,
+    PatienceEnds,
+    PreemptibleNodes,
+    PreemptorNudge,
+    RefusalEvents,
+    RiskEvents,
+    StartEvents,
+    Steward,
+    TaintNews,
+    WakeUps,
+    Waking,
+    waiting,
+)
+
+
+def make_steward(
+    session: Session,
+    settings: Settings,
+    answers: Answers,
+    inventory: Inventory,
+    recorder: Recorder,
+    pods: FollowedPods,
+    linter: Linter,
+    metrics: StewardMetrics,
+) -> Steward:
+    publisher = answers.publisher
+    events = EventRecorder(session, STEWARD, identity(), metrics.recorded)
+    healths = HealthRecords(
+        session, publisher, inventory, settings.steward.health_writes_per_second, metrics
+    )
+    news = TaintNews(recorder, events, settings.mode)
+    taints = HealthTaints(session, answers, settings, metrics, news)
+    holds = HoldTaints(session, publisher, adds=lambda: settings.mode is not Mode.OBSERVE)
+    marking = NodeMarking(session, answers, settings, metrics, recorder)
+    suspension = JobSuspension(session, answers, settings, recorder)
+    failed = FailedDevices(
+        session, answers, pods.at_risk, pods.finished, settings, events, recorder, metrics
+    )
+    namespace = settings.namespace or session.namespace
+    waking = _waking(session, namespace, settings, answers, metrics)
+
+    def writes_about(pod: core.Pod) -> bool:
+        return answers.mode_of(pod) is not Mode.OBSERVE
+
+    hopeless = HopelessPods(
+        publisher,
+        pods.comebacks,
+        linter,
+        events,
+        Owners(session),
+        suspension,
+        writes_about,
+        lambda made, view: levels_for(made, view, answers.policies, settings.lint.levels),
+    )
+    return Steward(
+        session,
+        namespace=namespace,
+        identity=identity(),
+        settings=settings.steward,
+        metrics=metrics,
+        keeping=[
+            *(one.keep for one in waking),
+            events.run,
+            RefusalEvents(answers, publisher, events.record, pods.refusals).run,
+            RiskEvents(pods.at_risk, events, writes_about).keep,
+            StartEvents(publisher, events, writes_about).keep,
+            FailureEvents(pods.at_risk, pods.crashes, events, writes_about).keep,
+            hopeless.keep,
+            holds.keep,
+            healths.keep,
+            taints.keep,
+            marking.keep,
+            failed.keep,
+        ],
+        notes=[
+            *(one.notes for one in waking),
+            healths.notes,
+            holds.notes,
+            taints.notes,
+            marking.notes,
+            suspension.notes,
+            failed.notes,
+        ],
+    )
+
+
+def _waking(
+    session: Session,
+    namespace: str,
+    settings: Settings,
+    answers: Answers,
+    metrics: StewardMetrics,
+) -> list[Waking | PatienceEnds]:
+    """Of pods that filter refused, by what changes and by time, and of those that preempt
+    refused."""
+    publisher, interval_s = answers.publisher, settings.steward.wake_interval_seconds
+    nudge = Nudge(session, namespace, settings.steward.wake_claim).wake
+    return [
+        PatienceEnds(answers, publisher, AllowedNodes(answers).find, nudge, metrics),
+        Waking(
+            publisher,
+            metrics,
+            waiting=waiting,
+            allowed=AllowedNodes(answers).find,
+            wake=nudge,
+            wake_ups=partial(WakeUps, interval_s),
+        ),
+        Waking(
+            publisher,
+            metrics,
+            waiting=partial(waiting, saying=LET_PREEMPT_NOBODY),
+            allowed=PreemptibleNodes(answers).find,
+            wake=PreemptorNudge(session, namespace, settings.steward.wake_pod).wake,
+            wake_ups=partial(WakeUps, interval_s, WOKEN_FOR_S),
+        ),
+    ]
