@@ -48,6 +48,7 @@ from fettle.scheduling import (
     Leanings,
     OwnerRefusals,
     PlacedPod,
+    PodClaims,
     Preemption,
     TaintPlan,
     as_if_on,
@@ -111,8 +112,9 @@ class Browse:
         self._notes = notes
         self._schedulers = schedulers
         self._at_risk = at_risk or AtRisk(answers)
-        self._crashes = crashes or Crashes(answers.publisher, self._at_risk)
-        self._finished = finished or FinishedPods(answers.publisher)
+        claims = PodClaims(answers.publisher)
+        self._crashes = crashes or Crashes(answers.publisher, self._at_risk, claims)
+        self._finished = finished or FinishedPods(claims)
         self._recorder = recorder
         self._refusals = refusals or OwnerRefusals()
         self._leanings = leanings or Leanings(answers, self._refusals, FormerNodes())

@@ -49,6 +49,7 @@ from fettle.scheduling.node_healths import (
     plan_cordons,
 )
 from fettle.scheduling.owner_refusals import OwnerRefusals, avoiding
+from fettle.scheduling.pod_claims import PodClaims
 from fettle.scheduling.predictions import Predictions
 from fettle.scheduling.preemption import Preemption, preemptible_pods
 from fettle.scheduling.stuck_pods import stuck
@@ -93,6 +94,7 @@ __all__ = [
     "PlacedPod",
     "PlannedTaint",
     "PluginUse",
+    "PodClaims",
     "Predictions",
     "Preemption",
     "Table",

@@ -20,7 +20,8 @@ from fettle.dra import uses_devices
 from fettle.model.reasons import CrashAtFault
 from fettle.pacing import pause, run_within
 from fettle.scheduling.at_risk import AtRisk
-from fettle.scheduling.demand import Bound, held_claims
+from fettle.scheduling.demand import Bound
+from fettle.scheduling.pod_claims import PodClaims
 from fettle.scheduling.stuck_pods import CRASH_S, device_of, failures, faults_of
 
 LATELY_S = 600.0
@@ -54,9 +55,14 @@ class Crashes:
     """`put` each pod as it arrives, and `keep`. `clock` is in Unix seconds."""
 
     def __init__(
-        self, publisher: Publisher, at_risk: AtRisk, clock: Callable[[], float] = time.time
+        self,
+        publisher: Publisher,
+        at_risk: AtRisk,
+        claims: PodClaims,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._publisher = publisher
+        self._claims = claims
         self._at_risk = at_risk
         self._clock = clock
         self._crashes: FIFOCache[tuple[str, str, float], Crash | None] = FIFOCache(MOST)
@@ -87,7 +93,7 @@ class Crashes:
         for name, ended, at in _ended_with_errors(new):
             key = (new.metadata.uid, name, at)
             if self._clock() - at < LATELY_S and key not in self._crashes:
-                claims = tuple(held_claims(new, self._publisher.view))
+                claims = self._claims.of(new)
                 self._crashes[key] = Crash(new, claims, name, ended.exit_code, at)
 
     async def keep(self) -> None:
@@ -123,7 +129,7 @@ class Crashes:
 
     def _fault(self, crash: Crash) -> CrashAtFault | None:
         """The fault of a device of the pod that began within a minute of the crash."""
-        claims = crash.claims or tuple(held_claims(crash.pod, self._publisher.view))
+        claims = crash.claims or self._claims.of(crash.pod)
         placed = self._at_risk.as_it_ran(crash.pod, claims)
         for refusal in failures(placed) if placed is not None else ():
             first = faults_of(refusal)[0]

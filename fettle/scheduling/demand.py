@@ -5,7 +5,7 @@ labels of a view. Equal demands share verdicts, and pods with the same manifest 
 Stands between view and verdict; pure.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from math import inf
 from operator import is_
@@ -139,8 +139,16 @@ def _count(alternative: Alternative) -> float:
 def held_claims(pod: core.Pod, view: View) -> Iterator[Bound]:
     """The claims that a pod with a node was given, with their devices; a claim that the scheduler
     made for its extended resources is called `EXTENDED_RESOURCES`."""
+    yield from bound_by(pod, view.claims)
+    claim = view.extended_claims.get(pod.metadata.uid)
+    if claim is not None and (held := allocated_devices(claim)):
+        yield Bound(EXTENDED_RESOURCES, held)
+
+
+def bound_by(pod: core.Pod, claims: Mapping[str, resource.ResourceClaim]) -> Iterator[Bound]:
+    """Those of a pod's entries that these claims, by `namespace/name`, give devices."""
     for entry in entries_with_claims(pod):
-        claim = view.claims.get(f"{pod.metadata.namespace}/{claim_name(pod, entry)}")
+        claim = claims.get(f"{pod.metadata.namespace}/{claim_name(pod, entry)}")
         if (
             claim is not None
             and is_for_entry(pod, entry, claim)
@@ -148,9 +156,6 @@ def held_claims(pod: core.Pod, view: View) -> Iterator[Bound]:
             and (held := allocated_devices(claim))
         ):
             yield Bound(entry.name, held)
-    claim = view.extended_claims.get(pod.metadata.uid)
-    if claim is not None and (held := allocated_devices(claim)):
-        yield Bound(EXTENDED_RESOURCES, held)
 
 
 def copy_to_place(pod: core.Pod) -> core.Pod:

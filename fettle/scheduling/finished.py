@@ -7,11 +7,11 @@ from typing import NamedTuple
 from fettle.api import core
 from fettle.api.kinds import WireObject
 from fettle.api.meta import unix_s
-from fettle.cluster import Publisher
 from fettle.dra import device_units, uses_devices
 from fettle.pacing import pause
-from fettle.scheduling.demand import Bound, held_claims
+from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge.placed import held_units
+from fettle.scheduling.pod_claims import PodClaims
 
 MOST = 2000
 
@@ -35,8 +35,8 @@ class FinishedPod(NamedTuple):
 class FinishedPods:
     """The last `MOST` pods that were seen to be finished, by `namespace/name`."""
 
-    def __init__(self, publisher: Publisher) -> None:
-        self._publisher = publisher
+    def __init__(self, claims: PodClaims) -> None:
+        self._claims = claims
         self._pods: OrderedDict[str, FinishedPod] = OrderedDict()
 
     def put(self, new: WireObject) -> None:
@@ -50,7 +50,7 @@ class FinishedPods:
         if before is not None and before.pod.metadata.uid == new.metadata.uid:
             self._pods[key] = before._replace(pod=new)  # its claims may be gone by now
             return
-        self._pods[key] = FinishedPod(new, tuple(held_claims(new, self._publisher.view)))
+        self._pods[key] = FinishedPod(new, self._claims.of(new))
         if len(self._pods) > MOST:
             self._pods.popitem(last=False)
 

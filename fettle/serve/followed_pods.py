@@ -14,11 +14,13 @@ from fettle.scheduling import (
     FormerNodes,
     Leanings,
     OwnerRefusals,
+    PodClaims,
 )
 
 
 class FollowedPods(NamedTuple):
     recent: RecentPods
+    claims: PodClaims
     at_risk: AtRisk
     finished: FinishedPods
     crashes: Crashes
@@ -30,13 +32,14 @@ class FollowedPods(NamedTuple):
     @classmethod
     def of(cls, answers: Answers) -> "FollowedPods":
         """Nothing known yet."""
-        at_risk = AtRisk(answers)
+        at_risk, claims = AtRisk(answers), PodClaims(answers.publisher)
         refusals, former = OwnerRefusals(), FormerNodes()
         return cls(
             recent=RecentPods(),
+            claims=claims,
             at_risk=at_risk,
-            finished=FinishedPods(answers.publisher),
-            crashes=Crashes(answers.publisher, at_risk),
+            finished=FinishedPods(claims),
+            crashes=Crashes(answers.publisher, at_risk, claims),
             comebacks=Comebacks(),
             refusals=refusals,
             former=former,

@@ -29,7 +29,15 @@ from fettle.api.kinds import DEVICE_HEALTH, EVENTS, WireObject, read_with
 from fettle.cel import SelectorEngine
 from fettle.client import EventRecorder, LeaseLook, Session, follow_server_version, identity
 from fettle.cluster import Inventory, Publisher, readiness
-from fettle.cluster.feeds import Alerts, ClusterFeed, FeedFreshness, Poller, SnapshotFeed, Writer
+from fettle.cluster.feeds import (
+    Alerts,
+    ClusterFeed,
+    FeedFreshness,
+    Follow,
+    Poller,
+    SnapshotFeed,
+    Writer,
+)
 from fettle.config import ListenAddress, Settings, load_settings
 from fettle.health import HealthBook, SignalRules, load_rules, metrics
 from fettle.lint import Linter, check_settings, configured_drivers
@@ -183,7 +191,7 @@ class Runtime:
             fates = PodFates(answers, recorder, pods.crashes)
             on_put += [callers.misconfiguration.unasked.put, fates.put]
             self._tasks.keep("fates of pods", fates.run())
-        writer = self._make_writer(inventory, answers, on_put)
+        writer = self._make_writer(inventory, on_put, (answers.gangs.follow, pods.claims.follow))
         self._resources.push_async_callback(engine.close)
         await engine.start()
         self._keep_answers_current(source, writer, answers)
@@ -288,15 +296,15 @@ class Runtime:
     def _make_writer(
         self,
         inventory: Inventory,
-        answers: Answers,
         on_put: Collection[Callable[[WireObject], None]],
+        on_view: Collection[Follow],
     ) -> Writer:
         return Writer(
             inventory,
             self._publisher,
             watched=(*read_with(self._settings.lint.watch), *EVENTS),
             on_put=on_put,
-            on_view=(log_health_changes, answers.gangs.follow),
+            on_view=(log_health_changes, *on_view),
         )
 
     def _make_poller(self, rule_table: SignalRules, writer: Writer, inventory: Inventory) -> Poller:

@@ -57,6 +57,7 @@ def node(
             "capacity": amounts,
             "allocatable": free,
             "conditions": [node_condition("Ready", "True", "KubeletReady"), *conditions],
+            "declaredFeatures": ["RestartAllContainersOnContainerExits"],
         },
     }
 

@@ -14,7 +14,7 @@ from fettle.cel import SelectorEngine
 from fettle.cli import printing
 from fettle.cluster import Publisher, SourceStatus
 from fettle.config import Settings
-from fettle.scheduling import Answers, FinishedPods
+from fettle.scheduling import Answers, FinishedPods, PodClaims
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import fleets, saying
 
@@ -299,7 +299,7 @@ async def test_no_more_pods_are_listed_than_one_answer_holds() -> None:
 async def test_a_finished_pod_is_explained_by_how_it_ended() -> None:
     publisher = with_pods("well")
     answers = Answers(publisher, SelectorEngine(), Settings())
-    finished = FinishedPods(publisher)
+    finished = FinishedPods(PodClaims(publisher))
     browse = Browse(answers, CollectorRegistry(), {}, 300.0, finished=finished)
     ended = b.gpu_pod(name="done")
     ended["spec"]["nodeName"] = "well"

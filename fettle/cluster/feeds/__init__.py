@@ -9,12 +9,13 @@ from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness
 from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.cluster.feeds.prometheus import Poller
 from fettle.cluster.feeds.snapshot import SnapshotFeed, SnapshotFolder
-from fettle.cluster.feeds.writer import Writer
+from fettle.cluster.feeds.writer import Follow, Writer
 
 __all__ = [
     "Alerts",
     "ClusterFeed",
     "FeedFreshness",
+    "Follow",
     "LocatedObject",
     "Poller",
     "SnapshotFeed",

@@ -71,7 +71,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "TMPDIR": str(tmp_path)},
-            preexec_fn=None if ignored is None else lambda: ignore(ignored),
+            preexec_fn=lambda: as_a_shell_starts_it(ignored),
         )
         started.append(process)
         assert process.stdout is not None
@@ -88,8 +88,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
                 os.kill(pid, signal.SIGKILL)
 
 
-def ignore(number: int) -> None:
-    signal.signal(number, signal.SIG_IGN)
+def as_a_shell_starts_it(ignored: int | None) -> None:
+    """A shell without a terminal starts what is in the background with SIGINT ignored, the tests
+    too, and all that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if ignored is not None:
+        signal.signal(ignored, signal.SIG_IGN)
 
 
 def descendants(pid: int) -> list[int]:

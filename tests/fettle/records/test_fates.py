@@ -17,7 +17,7 @@ from fettle.model import Mode
 from fettle.observing import DecisionMetrics
 from fettle.records import Became, Decided, DecisionLog, Journal, PodFates, Recorder, Verb
 from fettle.records import fates as fates_module
-from fettle.scheduling import Answers, AtRisk, Crashes
+from fettle.scheduling import Answers, AtRisk, Crashes, PodClaims
 from tests.fettle import building as b
 from tests.fettle.others import WatchedPublisher
 from tests.fettle.scheduling.test_stuck_pods import failed
@@ -97,7 +97,11 @@ async def test_the_end_of_a_pod_names_the_fault_that_explains_it_also_if_that_is
 ):
     watch = Watch("enforce")
     watch.now = time.time()
-    crashes = Crashes(watch.publisher, AtRisk(watch.answers, started_at=watch.now + 100))
+    crashes = Crashes(
+        watch.publisher,
+        AtRisk(watch.answers, started_at=watch.now + 100),
+        PodClaims(watch.publisher),
+    )
     watch.fates = PodFates(watch.answers, watch.recorder, crashes, lambda: watch.now)
     await watch.asked(pod(), "good")
     await watch.put(pod("good", "Running"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fettle.model import SOUND, Health
-from fettle.scheduling import Crashes
+from fettle.scheduling import Crashes, PodClaims
 from tests.fettle import building as b
 from tests.fettle.scheduling.test_at_risk import BOUND_S, Watched, claim, claimed
 from tests.fettle.scheduling.test_stuck_pods import FAILED_AT, failed, unwell
@@ -30,7 +30,9 @@ class Followed(Watched):
 
     def __init__(self) -> None:
         super().__init__()
-        self.crashes = Crashes(self.publisher, self.at_risk, lambda: self.now)
+        self.crashes = Crashes(
+            self.publisher, self.at_risk, PodClaims(self.publisher), lambda: self.now
+        )
         self.told: list[str] = []
         self.crashes.on_explained(lambda found: self.told.append(b.as_text([found.why])))
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fettle.cluster import Publisher
-from fettle.scheduling import FinishedPods, finished
+from fettle.scheduling import FinishedPods, PodClaims, finished
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
 from tests.fettle.scheduling.test_at_risk import claim, claimed, placed
@@ -18,7 +18,7 @@ def ended(pod: dict[str, Any]) -> Any:
 def test_what_a_pod_held_is_remembered_though_its_claims_go_before_it_does() -> None:
     cluster, held = Cluster(), b.claim(claim("p", "gpu-0"))
     cluster.show({}, claims={held.metadata.key: held})
-    pods = FinishedPods(cluster.publisher)
+    pods = FinishedPods(PodClaims(cluster.publisher))
     pods.put(ended(claimed("p")))
     cluster.show({})
     pods.put(ended(claimed("p")))
@@ -27,9 +27,23 @@ def test_what_a_pod_held_is_remembered_though_its_claims_go_before_it_does() -> 
     assert [one.device.device for bound in found.claims for one in bound.held] == ["gpu-0"]
 
 
+def test_what_a_pod_held_is_known_though_its_claims_go_before_its_end_is_seen() -> None:
+    cluster, held = Cluster(), b.claim(claim("p", "gpu-0"))
+    claims = PodClaims(cluster.publisher)
+    cluster.show({}, claims={held.metadata.key: held})
+    before = cluster.publisher.view
+    cluster.show({})
+    claims.follow(before, cluster.publisher.view)
+    pods = FinishedPods(claims)
+    pods.put(ended(claimed("p")))
+    found = pods.get("default/p")
+    assert found is not None
+    assert [one.device.device for bound in found.claims for one in bound.held] == ["gpu-0"]
+
+
 def test_only_the_newest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finished, "MOST", 2)
-    pods = FinishedPods(Publisher())
+    pods = FinishedPods(PodClaims(Publisher()))
     for name in ("a", "b", "c"):
         pods.put(ended(placed(name, gpus=1)))
     assert pods.get("default/a") is None

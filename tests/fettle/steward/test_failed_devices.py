@@ -19,7 +19,7 @@ from fettle.config import DeviceFailureSettings, Settings
 from fettle.model import Evidence, EvidenceKind, Family, Health, Kept, Mode, NodeId, State, Weighed
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
-from fettle.scheduling import FinishedPods
+from fettle.scheduling import FinishedPods, PodClaims
 from fettle.steward import STEWARD, FailedDevices
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
@@ -55,7 +55,7 @@ class Fleet(Watched):
         super().__init__()
         self.api = api
         self.session = session
-        self.finished = FinishedPods(self.publisher)
+        self.finished = FinishedPods(PodClaims(self.publisher))
         self.told: list[tuple[str, str]] = []
         self.steward = self.led()
 
