@@ -3,6 +3,8 @@ crash at the moment of the fault is said to be the device's."""
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
@@ -26,6 +28,11 @@ async def told(api: Api, pod: str, reason: str) -> str:
     )
     (message,) = (event["message"] for event in events if event["reason"] == reason)
     return str(message)
+
+
+FIRST_SEEN_S = 3.0
+"""What Fettle sees in its first second may be old, so it explains no crash. Taints have whole
+seconds."""
 
 
 async def explained(fettle: FettleProcess, pod: str) -> list[Object]:
@@ -53,6 +60,7 @@ async def test_pods_are_told_which_failed_device_they_are_stuck_on_or_were_ended
         name: claim["status"]["allocation"]["devices"]["results"][0]["device"]
         for name, claim in claims.items()
     }
+    await asyncio.sleep(FIRST_SEEN_S)
     await kubelet.exit_containers("ends", 139)
     devices = objects.gpu_devices(4)
     for device in devices:
