@@ -401,10 +401,13 @@ class Inventory:
                 self._ended[key] = pod.metadata.uid  # nor does it later, when units are free again
 
     def _is_full(self, refused: core.Pod, resource: str) -> bool:
-        """Whether live pods hold so many units that the pod's node has no room for this one."""
+        """Whether live pods hold so many units that the pod's node has no room for this one: of
+        those that its plugin offers, if it offers any."""
         node = self._stores.nodes.get(refused.node_name)
-        capacity = node.status.capacity if node is not None and node.status is not None else None
-        has = units_of((capacity or {}).get(resource, 0))
+        status = node.status if node is not None else None
+        amounts = (status.allocatable, status.capacity) if status is not None else ()
+        counts = [units_of((amount or {}).get(resource, 0)) for amount in amounts]
+        has = next(filter(None, counts), 0)
         asked = dict(device_units(refused)).get(resource, 0)
         held = sum(
             dict(device_units(pod)).get(resource, 0)

@@ -32,6 +32,9 @@ _CLAIM = "claim:"
 _REJECTED = re.compile(r"^Pod (was rejected: )?")
 """What the kubelet writes before its reason."""
 
+_COUNTED = re.compile(r"requested: (\d+), used: (\d+), capacity: (\d+)")
+"""How the kubelet counts a resource of which a node has too little."""
+
 FindClaim = Callable[[str], resource.ResourceClaim | None]
 IsFull = Callable[[core.Pod, str], bool]
 
@@ -156,6 +159,10 @@ def _refusal(
 
 
 def _is_full(pod: core.Pod, status: core.PodStatus, is_full: IsFull) -> bool:
+    if (counted := _COUNTED.search(status.message)) is not None:
+        wanted, used, has = map(int, counted.groups())
+        if used and wanted <= has:
+            return True  # so the kubelet says: others have them
     missed = _missed(status)
     asked = [missed] if missed else _named(pod, status.message)
     return any(is_full(pod, resource) for resource in asked)

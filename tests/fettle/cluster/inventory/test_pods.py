@@ -82,6 +82,28 @@ def test_a_refusal_counts_in_full_where_the_pod_was_seen_before_it_was_bound(fle
     assert fleet.look().nodes["m"].health.score == 0.65
 
 
+def test_a_race_of_schedulers_says_nothing_of_a_node_that_withholds_a_unit(fleet: Fleet) -> None:
+    """Running pods have all that its plugin offers, and it has one more that it does not offer."""
+    fleet.put(kinds.NODE, node(allocatable=7))
+    before = fleet.look().nodes["n"].health.score
+    for number in range(7):
+        running = b.gpu_pod(1, name=f"runs-{number}")
+        running["metadata"]["uid"] = f"uid-{number}"
+        running["spec"]["nodeName"] = "n"
+        running["status"] = {"phase": "Running"}
+        fleet.put(kinds.POD, running)
+    late = b.gpu_pod(1, name="late")
+    late["metadata"]["uid"] = "uid-late"
+    fleet.put(kinds.POD, {**late, "status": {"phase": "Pending"}})
+    message = (
+        "Pod was rejected: Allocate failed due to requested number of devices unavailable for "
+        f"{b.RESOURCE}. Requested: 1, Available: 0, which is unexpected"
+    )
+    status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": message}
+    fleet.put(kinds.POD, {**late, "spec": {**late["spec"], "nodeName": "n"}, "status": status})
+    assert fleet.look().nodes["n"].health.score == before
+
+
 def test_a_fault_outlives_the_pod_that_reported_it_and_fades(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node())
     fleet.put(kinds.POD, holding("Unhealthy"))

@@ -347,11 +347,13 @@ def test_a_node_that_is_out_of_an_extended_resource_has_refused_the_pod(resource
     assert (seen.witness, seen.weight) == ("", 0.4)
 
 
-@pytest.mark.parametrize(
-    "refused", [out_of("nvidia.com/gpu", 8, 8), refused_pod("p", NOW, message=NONE_AVAILABLE)]
-)
-def test_a_refusal_says_nothing_while_live_pods_hold_all_units(refused: core.Pod) -> None:
+def test_a_refusal_says_nothing_where_the_kubelet_counts_that_others_have_the_units() -> None:
+    assert not said(out_of("nvidia.com/gpu", 8, 8), before=waiting_pod("p")).evidence
+
+
+def test_a_refusal_says_nothing_while_live_pods_hold_all_units() -> None:
     """A scheduler placed it that did not know of the others."""
+    refused = refused_pod("p", NOW, message=NONE_AVAILABLE)
     asking = msgspec.structs.replace(refused, spec=out_of("nvidia.com/gpu", 8, 8).spec)
     assert said(asking, before=waiting_pod("p")).evidence
     full = partial(report_of_pod, asking, RULES, NOW, no_claim, waiting_pod("p"))
