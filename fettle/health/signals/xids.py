@@ -25,6 +25,10 @@ _ANY_FORM = re.compile(
     # the kernel's log: `NVRM: Xid (PCI:0000:c1:00 GPU-I:05): 79, pid=…`
     r"\s?:?\s?\((?P<where>[^()\n]{0,60})\)\s{0,3}[:,]?\s{0,3}"
     rf"{_NUMBER.format('logged')}"
+    # `Xid errors 13, 79 and 48`; `Xid errors 8` is a count
+    rf"|s?[ _-]?errors{_SIGNS}(?P<several>{_LISTED}"
+    rf"(?:(?:\W{{0,2}}[,/&]\W{{0,2}}|\sand\s){_LISTED})+)"
+    rf"(?![0-9a-z.:]|{_IS_COUNT}|\sin\s)"
     # `XIDs: 48, 63`, `xid codes 48 and 63`
     rf"|(?:s|s?[ _-]?codes){_SIGNS}"
     rf"(?P<list>{_LISTED}(?:(?:\W{{0,2}}[,/&]\W{{0,2}}|\sand\s|\s){_LISTED})*)"
@@ -87,7 +91,8 @@ def _found(form: str, text: str) -> Iterator[XidMention]:
 def _codes(form: str, found: re.Match[str]) -> Iterable[str]:
     groups = found.groupdict()
     if form == ANY_FORM:
-        texts = re.findall(_LISTED, groups["list"] or groups["logged"] or groups["named"])
+        told = groups["several"] or groups["list"] or groups["logged"] or groups["named"]
+        texts = re.findall(_LISTED, told)
     else:
         text = groups["xid"] if "xid" in groups else found[found.re.groups]
         texts = [text] if text is not None and is_code(text) else []

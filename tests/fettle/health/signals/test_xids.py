@@ -27,6 +27,7 @@ def codes(message: str, reason: str = "", form: str = ANY_FORM) -> list[str]:
         ('{"xid":79}', [("79", "")]),
         ('{\\"xid\\": \\"79\\"}', [("79", "")]),
         ("XIDs: 48, 63 and 94 on GPU 3", [("48", ""), ("63", ""), ("94", "")]),
+        ("Xid errors 13, 79 and 48 detected", [("13", ""), ("79", ""), ("48", "")]),
         ("xid codes [48,63]", [("48", ""), ("63", "")]),
         ("Xid error code: 79", [("79", "")]),
         ("XID 79 errors on this node", [("79", "")]),
