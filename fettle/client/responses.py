@@ -71,7 +71,9 @@ def refusal(server: str, request: str, code: int, status: Status) -> errors.Clus
     if budget := _spent_budget(code, status):
         return errors.BudgetSpent(_one_line(budget))
     if code == 403:
-        return errors.Forbidden(_grant(server, status.message) or f"{server} forbids: {message}")
+        if grant := _grant(server, status.message):
+            return errors.Forbidden(grant)
+        return errors.Denied(f"{server} forbids: {message}")
     if code == 401:
         return errors.Unauthorized(
             f"{server} does not accept our credentials ({message}); "

@@ -28,6 +28,8 @@ HEALTH = "fettle.dev/health"
 HEALTH_REASON = "fettle.dev/health-reason"
 """Beside that label, where it is not `healthy`: the score, and why."""
 CORDONED = "fettle.dev/cordoned"
+LEFT_ALONE = "left alone: somebody has uncordoned it"
+"""Its value once somebody has uncordoned the node: a later cordon is theirs."""
 """On a Node that Fettle has cordoned: why. It is uncordoned only if this is there."""
 OWN_CONDITIONS = "Fettle"
 """Begins the types of conditions of Nodes that are no evidence: ours, and those that remediation

@@ -13,6 +13,7 @@
         │   └── Silent       a stream that said nothing for too long
         ├── Unauthorized     it does not know who we are (401)
         ├── Forbidden        RBAC refuses; says what to grant (403)
+        │   └── Denied       an admission policy denies this one write (403)
         ├── NotServed        the API group, version or resource does not exist (404 on the resource)
         ├── NotFound         the object does not exist
         ├── Conflict         somebody else wrote first (409)
@@ -99,6 +100,11 @@ class Unauthorized(ClusterError):
 
 class Forbidden(ClusterError):
     """RBAC refuses; the message says which verb on which resource to grant to whom."""
+
+
+class Denied(Forbidden):
+    """Not for want of a right: an admission policy or webhook denies this write, or its namespace
+    ends; the message says which."""
 
 
 class NotServed(ClusterError):

@@ -15,7 +15,7 @@ import msgspec
 
 from fettle.cluster import NodeView
 from fettle.config import NodeMarkSettings
-from fettle.model import SOUND, Evidence, Family, Health, State
+from fettle.model import LEFT_ALONE, SOUND, Evidence, Family, Health, State
 from fettle.pacing import pause
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker import SetAside
@@ -179,6 +179,7 @@ class Cordons(NamedTuple):
     nodes: Mapping[str, NodeHealth]
     over: int = 0
     due: float = inf
+    left: frozenset[str] = frozenset()
 
 
 def plan_cordons(
@@ -189,10 +190,11 @@ def plan_cordons(
 ) -> Cordons:
     """Those that we have cordoned stay so while they are bad, within the budget; others come after
     them, those first that have been bad for longest. A node that somebody else has cordoned, or
-    uncordoned after us, is left alone."""
+    uncordoned after us, is left alone, and an uncordoned one takes nothing of the budget."""
     if settings.cordon is None:
         return Cordons({})
     every = settings.cordon == "EveryDevice"
+    left: set[str] = set()
     ours: list[tuple[float, str]] = []
     new: list[tuple[float, str]] = []
     of_pool, cordoned = Counter[str](), Counter[str]()
@@ -203,9 +205,14 @@ def plan_cordons(
         of_pool.update(health.pools)
         since = health.since_every if every else health.since_any
         is_bad = since < inf
-        if node.marks.cordon and is_bad:
+        is_left = node.marks.cordon == LEFT_ALONE
+        if node.marks.cordon and is_bad and node.unschedulable and not is_left:
             ours.append((since, name))
-        elif node.unschedulable and not node.marks.cordon:
+        elif node.marks.cordon and is_bad and not node.unschedulable:
+            left.add(name)
+        elif node.unschedulable and (is_left or not node.marks.cordon):
+            if is_left and is_bad:
+                left.add(name)
             of_others += 1
             cordoned.update(health.pools)
         elif is_bad and since + settings.confirm_seconds > now:
@@ -218,7 +225,7 @@ def plan_cordons(
     budget.take(of_others, cordoned)
     granted += [name for _, name in sorted(new) if budget.grants(healths[name].pools)]
     over = len(ours) + len(new) - len(granted)
-    return Cordons({name: healths[name] for name in granted}, over, due)
+    return Cordons({name: healths[name] for name in granted}, over, due, frozenset(left))
 
 
 class _Budget:

@@ -25,7 +25,7 @@ from fettle.cluster import EMPTY, NodeView, View, changed_keys
 from fettle.config import Settings
 from fettle.dra import claim_name, entries_with_claims
 from fettle.explain import text
-from fettle.model import BudgetSpent, Mode, OnDeviceFailure
+from fettle.model import BudgetSpent, Denied, Mode, OnDeviceFailure
 from fettle.observing import StewardMetrics
 from fettle.pacing import Backoff, pause, run_within
 from fettle.records import Act, Recorder
@@ -365,6 +365,9 @@ class FailedDevices:
         except BudgetSpent as error:
             self._wait(step, MarkReason.OVER_BUDGET, str(error))
             return
+        except Denied as error:
+            self._wait(step, MarkReason.DENIED, str(error))
+            return
         now = self._now()
         self._metrics.wrote_pod("evicted")
         self._next_eviction_at = now + 1 / self._settings.evictions_per_second
@@ -436,8 +439,13 @@ class FailedDevices:
         found = []
         settings = self._all_settings
         if self._settings.allow is not None and not settings.writes(settings.mode):
-            why = "steward.dryRun" if settings.mode is Mode.ENFORCE else f"mode {settings.mode}"
-            found.append(f"with {why} nothing is written: `fettle decisions` lists what would be")
+            nothing = (
+                "with steward.dryRun nothing is written"
+                if settings.steward.dry_run
+                else f"with mode {settings.mode} nothing is written, but where a policy or "
+                "namespace says enforce"
+            )
+            found.append(f"{nothing}: `fettle decisions` lists what would be")
         if self._over_share:
             found.append(f"evicted later, by deviceFailures.maxShare: {self._over_share} pods")
         self._notes = found

@@ -28,6 +28,7 @@ from fettle.model import (
     DEVICES_SOUND,
     HEALTH,
     HEALTH_REASON,
+    LEFT_ALONE,
     NotFound,
     State,
 )
@@ -93,6 +94,8 @@ def wanted_marks(
             )
         if name in cordons.nodes:
             marks = msgspec.structs.replace(marks, cordon=state_in_words(cordons.nodes[name]))
+        elif name in cordons.left:
+            marks = msgspec.structs.replace(marks, cordon=LEFT_ALONE)
         found[name] = marks
         pause()
     return found
@@ -106,7 +109,8 @@ def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) ->
         to_be, there = wanted.get(name, UNMARKED), node.marks
         if to_be == there or node.unread:
             continue
-        if bool(to_be.cordon) != bool(there.cordon):
+        is_left = to_be.cordon == LEFT_ALONE != there.cordon
+        if is_left or bool(to_be.cordon) != bool(there.cordon):
             due.append(DueMark(Mark.CORDON, name, to_be))
         if to_be.tier != there.tier or not _reads_alike(to_be.reason, there.reason):
             due.append(DueMark(Mark.LABEL, name, to_be))
@@ -255,7 +259,10 @@ class NodeMarking:
             await self._session.patch(f"{_path(due.node)}/status", body, strategic=True)
 
     async def _write_cordon(self, due: DueMark, _: NodeView) -> None:
-        change = partial(cordon, why=due.wanted.cordon) if due.wanted.cordon else uncordon
+        if due.wanted.cordon == LEFT_ALONE:
+            change = leave_alone
+        else:
+            change = partial(cordon, why=due.wanted.cordon) if due.wanted.cordon else uncordon
         with suppress(NotFound):
             if (await change_node(self._session, due.node, change))[1]:
                 why, is_cordoned = due.wanted.cordon, bool(due.wanted.cordon)
@@ -272,6 +279,8 @@ class NodeMarking:
             Mark.CORDON: ("CordonNode", node.marks.cordon, wanted.cordon),
         }[due.mark]
         if before == after or (not before and after in ("healthy", "True")):
+            return
+        if LEFT_ALONE in (before, after):
             return
         if due.mark is Mark.CORDON and not after:
             what = "UncordonNode"
@@ -323,9 +332,19 @@ def cordon(node: RawNode, why: str) -> dict[str, Any] | None:
 
 def uncordon(node: RawNode) -> dict[str, Any] | None:
     """The patch that uncordons a Node; None if its cordon is not ours."""
-    if CORDONED not in (metadata_of(node).annotations or {}):
+    why = (metadata_of(node).annotations or {}).get(CORDONED)
+    if why is None:
         return None
-    return {"spec": {"unschedulable": None}, "metadata": {"annotations": {CORDONED: None}}}
+    ours = {} if why == LEFT_ALONE else {"spec": {"unschedulable": None}}
+    return {**ours, "metadata": {"annotations": {CORDONED: None}}}
+
+
+def leave_alone(node: RawNode) -> dict[str, Any] | None:
+    """The patch that notes that somebody has uncordoned a Node which we had cordoned: a later
+    cordon is theirs. None if it is cordoned."""
+    if node.get("spec", {}).get("unschedulable"):
+        return None
+    return {"metadata": {"annotations": {CORDONED: LEFT_ALONE}}}
 
 
 def _path(node: str) -> str:

@@ -8,7 +8,7 @@ from math import inf
 
 import structlog
 
-from fettle.model import ClusterError, Forbidden, NotServed, Unreachable
+from fettle.model import ClusterError, Denied, Forbidden, NotServed, Unreachable
 from fettle.pacing import Backoff
 
 Write = Callable[[], Awaitable[object]]
@@ -66,7 +66,7 @@ class PacedWrites:
                     await write()
                 except ClusterError as error:
                     failure = error
-                    if isinstance(error, _CONCERNS_ALL):
+                    if isinstance(error, _CONCERNS_ALL) and not isinstance(error, Denied):
                         break
                 else:
                     self._wrote()
@@ -88,11 +88,15 @@ class PacedWrites:
         """Why the last write failed, for `/readyz?verbose`."""
         if self._failure is None:
             return []
-        return [f"{self._failing}: {self._failure}" + (f" ({self._remedy})" * bool(self._remedy))]
+        remedy = self._remedy_for(self._failure)
+        return [f"{self._failing}: {self._failure}" + (f" ({remedy})" if remedy else "")]
+
+    def _remedy_for(self, failure: ClusterError) -> str:
+        return "" if isinstance(failure, Denied) else self._remedy
 
     def _failed(self, failure: ClusterError) -> None:
         self._retry_at = self._clock() + self._backoff.next_s()
         if type(failure) is not type(self._failure):
-            remedy = {"remedy": self._remedy} if self._remedy else {}
+            remedy = {"remedy": found} if (found := self._remedy_for(failure)) else {}
             _LOG.warning(self._failing, reason=str(failure), **remedy)
         self._failure = failure

@@ -26,6 +26,7 @@ class MarkReason(StrEnum):
 
     MARKED = "DeviceUnhealthy"
     OVER_BUDGET = "EvictionAwaitsDisruptionBudget"
+    DENIED = "EvictionDenied"
     NOWHERE_BETTER = "NoBetterNodeForReplacement"
     NO_REPLACEMENT = "NothingReplacesThePod"
 

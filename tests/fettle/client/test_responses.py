@@ -23,7 +23,7 @@ def error(code: int, **status: object) -> errors.ClusterError:
     [
         (400, errors.Invalid),
         (401, errors.Unauthorized),
-        (403, errors.Forbidden),
+        (403, errors.Denied),
         (405, errors.ClusterError),
         (409, errors.Conflict),
         (410, errors.Expired),
@@ -70,7 +70,9 @@ def forbidden(verb: str, resource: str, where: str, user: str = "eve") -> str:
         f'{resource} is forbidden: User "{user}" cannot {verb} resource "{plural}" '
         f'in API group "{group}" {where}'
     )
-    return str(error(403, message=message))
+    found = error(403, message=message)
+    assert type(found) is errors.Forbidden
+    return str(found)
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])
@@ -127,8 +129,11 @@ def test_a_path_that_is_no_resource_is_named() -> None:
 
 
 def test_a_refusal_that_is_not_rbacs_keeps_its_reason() -> None:
-    said = str(error(403, message="exceeded quota:\n pods"))
-    assert said == f"{SERVER} forbids: exceeded quota: pods"
+    found = error(403, message="exceeded quota:\n pods")
+    assert (type(found), str(found)) == (
+        errors.Denied,
+        f"{SERVER} forbids: exceeded quota: pods",
+    )
 
 
 @pytest.mark.parametrize("message", ["", " \n"])

@@ -9,7 +9,17 @@ import pytest
 
 from fettle.cluster import NodeMarks, NodeView, PluginView, UnitView
 from fettle.config import NodeMarkSettings
-from fettle.model import SOUND, Degraded, Family, Health, NodeId, Placement, State, Weighed
+from fettle.model import (
+    LEFT_ALONE,
+    SOUND,
+    Degraded,
+    Family,
+    Health,
+    NodeId,
+    Placement,
+    State,
+    Weighed,
+)
 from fettle.scheduling import NodeHealth, NodeHealths, node_health, plan_cordons
 from fettle.scheduling.judge.acceptance import Acceptance, Cause
 from tests.fettle import building as b
@@ -136,9 +146,15 @@ def test_the_budget_counts_what_others_have_cordoned_and_ours_stay_within_it() -
 def test_nobody_elses_cordon_is_taken_over_and_an_uncordoned_node_is_not_cordoned_again() -> None:
     theirs = node("theirs", BAD, unschedulable=True)
     assert cordons(theirs) == set()
-    # The mark stays, which says that it was ours.
     uncordoned = node("freed", BAD, marks=NodeMarks(cordon="dead"))
-    assert cordons(uncordoned) == {"freed"}
+    assert cordons(uncordoned) == set()
+    assert cordons(uncordoned, node("bad", BAD), max_cordoned=1) == {"bad"}  # it takes no budget
+    left = NodeMarks(cordon=LEFT_ALONE)
+    again = node("again", BAD, unschedulable=True, marks=left)
+    assert cordons(again, node("bad", BAD), max_cordoned=1) == set()
+    healths = {one.name: health_of(one) for one in (uncordoned, again)}
+    nodes = {one.name: one for one in (uncordoned, again)}
+    assert plan_cordons(nodes, healths, CORDONS, NOW).left == {"freed", "again"}
 
 
 def test_only_nodes_that_changed_are_looked_at_again() -> None:

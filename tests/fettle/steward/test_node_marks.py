@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 
 from fettle.cluster import NodeMarks, NodeView
 from fettle.config import NodeMarkSettings
-from fettle.model import Health, State
+from fettle.model import LEFT_ALONE, Health, State
 from fettle.scheduling import NodeHealths, plan_cordons
-from fettle.steward.node_marks import DueMark, Mark, cordon, due_marks, uncordon, wanted_marks
+from fettle.steward.node_marks import (
+    DueMark,
+    Mark,
+    cordon,
+    due_marks,
+    leave_alone,
+    uncordon,
+    wanted_marks,
+)
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
 from tests.fettle.scheduling.test_node_healths import DEAD, ill, node
@@ -137,6 +145,19 @@ def test_who_is_faster_keeps_their_cordon() -> None:
         "spec": {"unschedulable": None},
         "metadata": {"annotations": {"fettle.dev/cordoned": None}},
     }
+
+
+def test_what_is_cordoned_after_it_was_uncordoned_by_hand_stays_cordoned() -> None:
+    ours = node("n", ill(DEAD), marks=NodeMarks(cordon="dead"))  # uncordoned by somebody
+    (due,) = due_marks({"n": ours}, {"n": NodeMarks(cordon=LEFT_ALONE)})
+    assert (due.mark, due.wanted.cordon) == (Mark.CORDON, LEFT_ALONE)
+    left = {"metadata": {"name": "n", "annotations": {"fettle.dev/cordoned": LEFT_ALONE}}}
+    assert leave_alone({"metadata": {"name": "n"}}) == {
+        "metadata": {"annotations": {"fettle.dev/cordoned": LEFT_ALONE}}
+    }
+    theirs = {**left, "spec": {"unschedulable": True}}
+    assert leave_alone(theirs) is None
+    assert uncordon(theirs) == {"metadata": {"annotations": {"fettle.dev/cordoned": None}}}
 
 
 states = st.lists(st.sampled_from(("sound", "slow", "dead")), min_size=1, max_size=5)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from structlog.testing import capture_logs
 
-from fettle.model import ClusterError, Forbidden, Invalid, NotServed, Unreachable
+from fettle.model import ClusterError, Denied, Forbidden, Invalid, NotServed, Unreachable
 from fettle.steward.paced_writes import PacedWrites, Write
 
 
@@ -68,6 +68,14 @@ async def test_what_one_object_is_refused_for_does_not_stop_the_others() -> None
     assert not await writes.do(api.writes("a", "b", "c"))
     assert api.tried == ["a", "b", "c"]
     assert (api.written, writes.pause_s()) == (2, 1)
+
+
+async def test_what_an_admission_policy_denies_stops_nothing_else_and_needs_no_right() -> None:
+    api = Api()
+    writes = api.paced()
+    api.fails["a"] = Denied("policy keep denies it")
+    assert not await writes.do(api.writes("a", "b"))
+    assert (api.tried, writes.notes()) == (["a", "b"], ["it fails: policy keep denies it"])
 
 
 async def test_without_a_right_or_kind_or_server_the_rest_of_the_group_is_not_tried() -> None:
