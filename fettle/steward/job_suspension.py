@@ -6,6 +6,7 @@ It needs the rights in `deploy/rbac/optional/suspend-jobs.yaml`.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -77,6 +78,8 @@ class JobSuspension:
         self.notes = self._writes.notes
         self._done: LRUCache[str, None] = LRUCache(2000)
         """UIDs of Jobs with which nothing is left to do."""
+        self._told: LRUCache[str, None] = LRUCache(2000)
+        """Those of which it is told what would be done."""
 
     async def suspend(self, found: Iterable[tuple[OwnerReference, core.Pod, str]]) -> None:
         """Suspend those of these controllers that are Jobs, if the policy of the pod says so; the
@@ -99,10 +102,17 @@ class JobSuspension:
             )
             if self._settings.writes(act.mode):
                 due.append(partial(self._suspend, path, act))
-            else:
-                self._done[owner.uid] = None
-                self._recorder.acted(act, written=False)
+            elif owner.uid not in self._told:
+                due.append(partial(self._tell, path, act))
         await self._writes.do(due)
+
+    async def _tell(self, path: str, act: Act) -> None:
+        """Record that the Job would be suspended, if it would."""
+        with suppress(NotFound):
+            job = decoded(await self._session.get(path), _Job, f"Job {act.key}")
+            if job.metadata.uid == act.uid and job.is_ours_to_suspend():
+                self._recorder.acted(act, written=False)
+        self._told[act.uid] = None
 
     async def _suspend(self, path: str, act: Act) -> None:
         """Suspend the Job as it is now, if that is for us to do."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -43,7 +44,9 @@ class Suspending:
 
     def __init__(self, session: Session, settings: Settings) -> None:
         publisher = WatchedPublisher()
-        publisher.publish(b.view(policies={"ending": ENDING}), frozenset())
+        observed = msgspec.structs.replace(ENDING, name="observed", mode=Mode.OBSERVE)
+        view = b.view(policies={"ending": ENDING, "observed": observed})
+        publisher.publish(view, frozenset())
         answers = Answers(publisher, SelectorEngine(), settings)
         log, metrics = DecisionLog(100, 2**20), DecisionMetrics(CollectorRegistry())
         self.recorder = Recorder(answers, log, Journal(None, 2**20), metrics)
@@ -121,6 +124,23 @@ async def test_what_nobody_asked_to_be_suspended_is_not_even_read(
     _, acts, api = await suspended(tmp_path, job(), **how)
     assert acts == []
     assert not [asked for asked in api.asked if asked.target.plural == "jobs"]
+
+
+async def test_what_was_only_recorded_is_suspended_once_that_is_allowed(tmp_path: Path) -> None:
+    async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
+        api.objects["jobs"] = {"default/j": job()}
+        suspending = Suspending(session, Settings())
+        await suspending.jobs.suspend([(JOB, pod("observed"), WHY)])
+        assert "suspend" not in api.objects["jobs"]["default/j"]["spec"]
+        await suspending.jobs.suspend([(JOB, pod(), WHY)])
+        assert api.objects["jobs"]["default/j"]["spec"]["suspend"] is True
+        assert {said for _, said in suspending.acts()} == {"wouldWrite", "wrote"}
+
+
+async def test_a_dry_run_records_no_job_that_would_be_left_alone(tmp_path: Path) -> None:
+    settings = Settings(steward=StewardSettings(dry_run=True))
+    _, acts, _ = await suspended(tmp_path, job(**controlled("JobSet")), settings=settings)
+    assert acts == []
 
 
 @pytest.mark.parametrize(
