@@ -168,6 +168,11 @@ def all_clear_of(one: Awaited) -> str:
         case "label" | "annotation":
             return f"{evidence.reporter} no longer has it: {evidence.text}"
         case "metric":
+            if evidence.kind is EvidenceKind.LATCHED:
+                return (
+                    f"it is mended: the rule {name} sees that by its `until`, or the node is "
+                    f"rebooted, or annotated with fettle.dev/repaired ({evidence.reporter})"
+                )
             return f"the query of {name} no longer gives it ({evidence.reporter})"
         case "alert":
             resolved = f"the alert is resolved ({evidence.reporter})"

@@ -164,7 +164,9 @@ class Alerts:
             _LOG.error("alerts are refused: the token cannot be read", reason=str(error))
             return "the token to compare with cannot be read; see the log"
         given = request.headers.get("Authorization", "")
-        if token and hmac.compare_digest(given.encode(), f"{_BEARER}{token}".encode()):
+        if token and hmac.compare_digest(
+            given.encode(errors="surrogateescape"), f"{_BEARER}{token}".encode()
+        ):
             return ""
         return (
             "present the bearer token of alertmanager.bearerTokenFile (http_config, authorization)"

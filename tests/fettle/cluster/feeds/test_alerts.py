@@ -317,15 +317,16 @@ def test_only_who_presents_the_token_may_tell_and_only_the_leader_takes_it(tmp_p
         async with TestClient(TestServer(desk.alerts.make_app())) as client:
             keeping = asyncio.create_task(desk.alerts.keep())
             await asyncio.sleep(0.05)
-            for headers in ({}, {"Authorization": "Bearer no"}, {"Authorization": "Bearer s3cret"}):
+            for given in ("", "Bearer no", "Bearer \udcff\udcfe", "Bearer s3cret"):
+                headers = {"Authorization": given} if given else {}
                 reply = await client.post("/alerts", json=message(alert()), headers=headers)
                 found.append(reply.status)
             keeping.cancel()
         return found
 
     leader, follower = (Desk(tmp_path, ours=ours, token=str(token)) for ours in (True, False))
-    assert asyncio.run(statuses(leader)) == [401, 401, 200]
-    assert asyncio.run(statuses(follower)) == [401, 401, 503]
+    assert asyncio.run(statuses(leader)) == [401, 401, 401, 200]
+    assert asyncio.run(statuses(follower)) == [401, 401, 401, 503]
     assert (leader.health() is None, follower.health() is None) == (False, True)
 
 
