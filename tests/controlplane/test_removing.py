@@ -79,6 +79,10 @@ async def test_what_the_documents_say_about_removing_leaves_nothing(
     await api.patch("nodes", "held", held)
     for folder in APPLIED:
         await shipped.apply(api, shipped.manifests(shipped.DEPLOY / folder))
+        await waiting.wait_until(  # else the pod among the optional files is refused
+            lambda: api.find("serviceaccounts", "default", shipped.NAMESPACE),
+            what="the namespace has its service account",
+        )
     file = tmp_path / "settings.yaml"
     file.write_text(SETTINGS)
     fettle = await start_registered(api, start_fettle, settings=file)
@@ -92,7 +96,7 @@ async def test_what_the_documents_say_about_removing_leaves_nothing(
 
     # The steps of docs/installing.md
     await delete(api, shipped.manifests(shipped.DEPLOY / "webhook"))
-    file.write_text("mode: observe\n")
+    file.write_text("mode: observe\nsteward: {dryRun: true}\n")
     await waiting.wait_until(
         lambda: api.list("devicetaintrules"), lambda rules: rules == [], what="taints are gone"
     )
