@@ -198,8 +198,8 @@ async def test_a_claim_made_for_another_pod_keeps_a_pod_waiting_and_none_at_all_
             status, answer = await fettle.browse("/explain", pod="default/p")
             assert isinstance(answer, dict)
             said = answer["nodes"].get("n") if status == 200 else None
-            fresh = bool(said and said["unfit"]) if made else status == 200 and said is None
-            return said, fresh
+            unfit = bool(said and said["unfit"])
+            return said, unfit if made else status == 200 and not unfit
 
         said, _ = await waiting.wait_until(
             explained, lambda seen: seen[1], what="Fettle has seen the pod's status"
@@ -212,7 +212,7 @@ async def test_a_claim_made_for_another_pod_keeps_a_pod_waiting_and_none_at_all_
     await api.patch("pods", "p", {"spec": {"schedulingGates": None}})
     await waiting.stays_pending(api, "p", for_s=1.0)
 
-    assert await says(made=None) is None
+    await says(made=None)  # it may be bound by then, and fits where it is
     assert await waiting.bound(api, "p") == "n"
     assert not (await api.get("resourceclaims", "c")).get("status", {}).get("allocation")
 
