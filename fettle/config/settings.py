@@ -526,7 +526,8 @@ class PrometheusSettings(SettingsSection, frozen=True, kw_only=True):
     )
     """The namespaces (the label `namespace`) of exporters; patterns such as `gpu-*`. What series of
     other namespaces say is the word of those: it lowers scores, within bounds, and refuses nothing.
-    Series without that label count in full."""
+    Series without that label count in full, as of exporters outside the cluster; those of recording
+    rules and alerts do not."""
     bearer_token_file: str = ""
     """A file with a bearer token. Files with credentials are read again in each round."""
     username_file: str = ""

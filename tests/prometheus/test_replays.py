@@ -272,3 +272,69 @@ def test_what_tenants_export_neither_keeps_a_fault_that_is_over_nor_ends_another
         replay.rounds("n1", "gpu-0", every(5 * MINUTE, BEGIN + HOUR, BEGIN + 2 * HOUR))
         found = [replay.health("n1", f"gpu-{i}").state for i in range(4)]
         assert found == [State.HEALTHY, State.UNHEALTHY, State.HEALTHY, State.HEALTHY]
+
+
+def points(metric: str, made: Recording, value: float, *, since: float = 0.0, **named: Any) -> None:
+    """A value that was 0 before a time, in seconds since the beginning."""
+    times = every(SCRAPE_S, BEGIN, BEGIN + 2 * HOUR)
+    told = [(at, value if at >= BEGIN + since else 0.0) for at in times]
+    made.add(metric, labels("n1", named.pop("gpu"), **named), told)
+
+
+def test_what_a_query_says_that_drops_the_namespace_counts_in_full_only_by_exporters_series(
+    tmp_path: Path,
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "metrics:\n"
+        "  - {name: hot, exporter: dcgm, family: thermal, weight: 0.9, source: us,\n"
+        "     query: 'max by (UUID, hostname) (DCGM_FI_DEV_GPU_TEMP) > 85'}\n"
+        "  - {name: recorded, exporter: dcgm, family: bus, weight: 0.9, source: us,\n"
+        "     query: 'gpu:hot:max > 1'}\n"
+        "  - {name: vouched, exporter: dcgm, family: link, weight: 0.9, source: us,\n"
+        "     provoked: false, query: 'gpu:cold:max > 1'}\n"
+    )
+    made = Recording()
+    for gpu in range(5):
+        hot = 90 if gpu == 1 else 50
+        points("DCGM_FI_DEV_GPU_TEMP", made, hot, gpu=gpu, namespace="gpu-operator")
+    points("DCGM_FI_DEV_GPU_TEMP", made, 99, gpu=2, namespace="tenant", pod="evil")
+    points("gpu:hot:max", made, 2, gpu=3)
+    points("gpu:cold:max", made, 2, gpu=4)
+    load(made, tmp_path)
+    with running(tmp_path) as url:
+        replay = Replay(url, node("n1"), slice_of("n1"), at=BEGIN, rules=load_rules(rules))
+        replay.round(BEGIN + HOUR)
+        found = [replay.health("n1", f"gpu-{i}") for i in range(5)]
+        notes = replay.poller.notes()
+    unhealthy, healthy = State.UNHEALTHY, State.HEALTHY
+    assert [one.state for one in found] == [healthy, unhealthy, healthy, healthy, unhealthy]
+    assert [one.proven for one in found[:4]] == [1.0, pytest.approx(0.1), 1.0, 1.0]
+    assert [round(one.score, 2) for one in found[2:4]] == [0.65, 0.65]
+    assert "by series that name no namespace" in str(found[2].evidence)
+    assert any("faults by series of hot, recorded that name no" in note for note in notes)
+
+
+def test_tenants_with_far_too_many_series_do_not_hide_what_exporters_say(tmp_path: Path) -> None:
+    made = Recording()
+    metric = "DCGM_FI_DEV_ROW_REMAP_FAILURE"
+    at = BEGIN + HOUR
+    for i in range(6000):
+        named = labels("n1", i, namespace="tenant", pod="evil", Hostname="n1")
+        made.add(metric, named, [(at, 1.0)])
+    for gpu in range(8):
+        points(metric, made, float(gpu == 3), gpu=gpu, namespace="gpu-operator")
+    load(made, tmp_path)
+    with running(tmp_path) as url:
+        replay = Replay(url, node("n1"), slice_of("n1"), at=BEGIN, max_mebibytes=1)
+        replay.round(at)
+        assert replay.health("n1", "gpu-3").state is State.UNHEALTHY
+        assert replay.health("n1", "gpu-4").state is State.HEALTHY
+        (note,) = [each for each in replay.poller.notes() if "maxMebibytes" in each]
+        assert note.startswith("metrics: rule dcgm-row-remap-failed: the answer is larger than")
+        assert note.endswith("only series of prometheus.exporterNamespaces count")
+        replay.round(at + 30)
+        assert note in replay.poller.notes()
+        replay.round(at + 10 * MINUTE)  # the tenant's pods are gone
+        assert note not in replay.poller.notes()
+        assert replay.health("n1", "gpu-3").state is State.UNHEALTHY

@@ -72,6 +72,52 @@ def test_a_rule_fires_for_the_fault_and_not_for_what_is_near_it(url: str, rule: 
     assert (fires, answer.odd, answer.warnings) == ({0}, (), ())
 
 
+def test_each_rule_can_be_asked_of_exporters_alone(url: str) -> None:
+    """The series here have no namespace, as of exporters that are not in the cluster."""
+    for one in ASKED.values():
+        for query in filter(None, (one.query, one.until)):
+            found = ask(url, one.narrowed(query, ["gpu-*", "monitoring"]))
+            assert sorted(map(str, found.samples)) == sorted(map(str, ask(url, query).samples))
+
+
+def test_every_shipped_rule_keeps_whose_word_its_series_are() -> None:
+    assert [row.name for row in RULES.metrics.values() if not ASKED[row.name].keeps_origin] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "keeps"),
+    [
+        ("x > 1", True),
+        ("rate(x[5m]) / y > 1 unless z", True),
+        ("max by (UUID, namespace) (x) > 1", True),
+        ("max(x) by (UUID, namespace) > 1", True),
+        ("sum without (pod) (x) > 1", True),
+        ("x > on (UUID, namespace) group_left () max by (UUID, namespace) (y)", True),
+        ("max by (UUID) (x) > 1", False),
+        ("MAX BY (UUID) (x) > 1", False),
+        ("max(x) > 1", False),
+        ("sum without (namespace) (x) > 1", False),
+        ("topk(3, x) > 1", False),
+        ("x > ignoring (namespace) y", False),
+        ("x > 1 and on (UUID) y > 2", False),
+        ("x > scalar(y)", False),
+        ("absent(x{UUID='a'})", False),
+        ('label_replace(x, "namespace", "gpu-operator", "", "") > 1', False),
+    ],
+)
+def test_a_query_that_mixes_namespaces_is_known(query: str, *, keeps: bool) -> None:
+    assert promql.keeps(query, ["namespace"]) is keeps
+
+
+def test_a_query_of_exporters_alone_has_the_namespaces_in_each_selector() -> None:
+    query = 'max by (a) (x{l="{y}"}) > 3e5 and on (b) rate(z[5m] offset 1h) or {__name__=~"v|w"}'
+    only = 'namespace=~"|gpu\\\\-.*"'
+    assert promql.narrowed(query, ["namespace"], ["gpu-*"]) == (
+        f'max by (a) (x{{{only}, l="{{y}}"}}) > 3e5 and on (b) rate(z{{{only}}}[5m] offset 1h)'
+        f' or {{{only}, __name__=~"v|w"}}'
+    )
+
+
 @pytest.mark.parametrize("rule", FIRST_XIDS)
 def test_the_first_xid_of_a_gpu_fires_though_there_was_no_series_before(
     url: str, rule: str

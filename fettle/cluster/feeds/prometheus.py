@@ -18,7 +18,7 @@ from fettle.client import Answer, Prometheus
 from fettle.cluster import Measuring, Publisher
 from fettle.config import PrometheusSettings
 from fettle.health import CLOCKS_APART_S, metrics
-from fettle.model import PrometheusError
+from fettle.model import EvidenceKind, PrometheusError
 from fettle.pacing import run_within
 
 STALE_ROUNDS = 3
@@ -33,6 +33,8 @@ RESTS = 9.0
 most a tenth of one processor of Prometheus."""
 AT_ONCE = 4
 """Queries under way."""
+CROWDED_S = 300.0
+"""So long only series of exporters are asked for by a rule that fails for all series."""
 
 _LOG = structlog.get_logger(__name__)
 
@@ -77,6 +79,8 @@ class Poller:
         self._took_s: dict[str, float] = {}
         """By rule, how long its query took last."""
         self._rests_until: dict[str, float] = {}
+        self._crowded: dict[str, tuple[float, str]] = {}
+        """By rule, until when only exporters' series are asked for, and why."""
         self._present: frozenset[str] = frozenset()
         self._counted_at = float("-inf")
         self._absent: tuple[str, ...] = ()
@@ -163,20 +167,22 @@ class Poller:
     async def _found(self, asking: "_Round", one: metrics.MetricQuery) -> Measured | None:
         rule = one.row.name
         began = self._elapsed()
-        answer = await asking.query(rule, one.query)
+        answer = await self._query(asking, one, one.query)
+        if answer is not None and not one.keeps_origin and not one.of_tenants:
+            answer = await self._with_untold(asking, one, answer)
         self._took_s[rule] = self._elapsed() - began
         self._rests_until[rule] = self._elapsed() + RESTS * self._took_s[rule]
         if answer is None:
             return None
         kept: Answer | None = None
         if one.until and self._measuring.latched(rule):
-            kept = await asking.query(rule, one.until)
+            kept = await self._query(asking, one, one.until)
             if kept is None:
                 return None
         present: Answer | None = None
         firing = partial(self._measuring.ended, rule, answer.samples)
         if not one.row.gone_is_over and (ended := await run_within(None, firing)):
-            present = await asking.query(rule, one.of_devices(ended))
+            present = await self._query(asking, one, one.of_devices(ended))
             if present is None:
                 return None
         complete = not any(each.warnings for each in (answer, kept, present) if each is not None)
@@ -196,6 +202,47 @@ class Poller:
             odd=answer.odd,
             present=present.samples if present is not None else None,
             complete=complete,
+        )
+
+    async def _query(self, asking: "_Round", one: metrics.MetricQuery, query: str) -> Answer | None:
+        """The answer to one of a rule's queries. If it fails for all series, as a tenant may bring
+        about with enough of its own, those of exporters are asked for alone."""
+        rule = one.row.name
+        if one.of_tenants:
+            return await asking.query(rule, query)
+        only = one.narrowed(query, self._settings.exporter_namespaces)
+        until, why = self._crowded.get(rule, (0.0, ""))
+        if self._elapsed() < until:
+            asking.problems[rule] = why
+            return await asking.query(rule, only)
+        self._crowded.pop(rule, None)
+        answer = await asking.query(rule, query if one.keeps_origin else only)
+        if answer is not None or rule not in asking.problems or not one.keeps_origin:
+            return answer
+        why = f"{asking.problems[rule]}; so only series of prometheus.exporterNamespaces count"
+        if (answer := await asking.query(rule, only)) is not None:
+            self._crowded[rule] = self._elapsed() + CROWDED_S, why
+            asking.problems[rule] = why
+        return answer
+
+    async def _with_untold(
+        self, asking: "_Round", one: metrics.MetricQuery, told: Answer
+    ) -> Answer:
+        """With what the query gives besides if it is asked for all series, so that nobody knows
+        whose word that is."""
+        if (
+            one.row.kind is EvidenceKind.UNKNOWN
+            or (everything := await asking.query(one.row.name, one.query)) is None
+        ):
+            return told
+        of_exporters = {frozenset(sample.labels.items()) for sample in told.samples}
+        untold = tuple(
+            one.untold(sample)
+            for sample in everything.samples
+            if frozenset(sample.labels.items()) not in of_exporters
+        )
+        return told._replace(
+            samples=told.samples + untold, warnings=told.warnings + everything.warnings
         )
 
     def _note_clock(self, answer: Answer, asking: "_Round") -> None:

@@ -199,15 +199,25 @@ class Measuring:
 
     def notes(self, *, alerts: bool) -> list[str]:
         """For `/readyz?verbose`: of alerts, or of series that Prometheus was asked for."""
-        of_them = (said for teller, said in self._foreign.items() if bool(teller.alert) is alerts)
-        foreign = sorted(set().union(*of_them))
+        said = {t: found for t, found in self._foreign.items() if bool(t.alert) is alerts}
+        foreign = sorted(set().union(*said.values()) - {metrics.UNTOLD})
+        untold = sorted({t.rule for t, found in said.items() if metrics.UNTOLD in found})
         what = "alerts" if alerts else "series"
-        bounded = [
-            f"faults by {what} of {', '.join(foreign[:5])} only lower scores; if exporters are "
-            "there, name it in prometheus.exporterNamespaces"
-        ]
+        notes = []
+        if foreign:
+            notes.append(
+                f"faults by {what} of namespace {', '.join(foreign[:5])} only lower scores; if "
+                "exporters are there, name it in prometheus.exporterNamespaces"
+            )
+        if untold:
+            notes.append(
+                f"faults by {what} of {', '.join(untold[:5])} that name no namespace only lower "
+                "scores, since a tenant's series may be behind them: keep the label namespace in "
+                "the query, or write `provoked: false` into the row of a recording rule or an "
+                "alert that is of exporters' series only"
+            )
         unplaced = self._lost_by_rule() if alerts else self._unplaced
-        return (bounded if foreign else []) + [
+        return notes + [
             f"{number} {what} of rule {rule} name no device that is known here, such as {one}"
             for rule, (number, one) in sorted(unplaced.items())
         ]
@@ -252,7 +262,7 @@ class Measuring:
                 if one is None:
                     continue
                 if one.witness and not asked.row.is_provoked:
-                    foreign.add(one.witness)
+                    foreign.add(self._evidence.word_of(asked, sample))
                 said = found[one.reporter]
                 if subject not in said or said[subject].weight < one.weight:
                     said[subject] = one

@@ -22,11 +22,18 @@ POLLED, ALERTED = "Prometheus ", "Alertmanager "
 alerts. The others follow it."""
 MISSING = "-missing"
 """Ends the name of the rule for devices of which an exporter says nothing any more."""
+UNTOLD = "unknown"
+"""Stands for the namespace of series that do not say whose they are."""
 
 
 class MetricQuery(NamedTuple):
     """What to ask for one rule. `names`: the metrics that it needs, each by all its names. A device
-    that has those of `vital` and for which nothing fires is well."""
+    that has those of `vital` and for which nothing fires is well.
+
+    `keeps_origin`: each series that it gives is made of those of one namespace, which its labels
+    name. `is_derived`: its series are made of others, of namespaces that nobody knows any more if
+    the labels name none.
+    """
 
     row: MetricRow
     exporter: ExporterRow
@@ -34,6 +41,21 @@ class MetricQuery(NamedTuple):
     until: str
     names: tuple[frozenset[str], ...]
     vital: tuple[frozenset[str], ...]
+    keeps_origin: bool
+    is_derived: bool
+
+    @property
+    def of_tenants(self) -> bool:
+        """Whether all that it gives is a tenant's word: exporters have no such series."""
+        return self.row.is_provoked or self.exporter.of_pods
+
+    def narrowed(self, query: str, exporters: Iterable[str]) -> str:
+        """One of its queries, of series of exporters' namespaces (patterns) and of none only."""
+        return promql.narrowed(query, self.exporter.namespace, exporters)
+
+    def untold(self, sample: Sample) -> Sample:
+        """As a series of nobody knows which namespaces."""
+        return Sample({**sample.labels, self.exporter.namespace[0]: UNTOLD}, sample.value)
 
     def of_devices(self, subjects: Iterable[Subject]) -> str:
         """Asks for the series of these devices, and perhaps of some more."""
@@ -75,7 +97,11 @@ def alert_queries(rules: SignalRules) -> dict[str, MetricQuery]:
     """What alerts stand for, by the name of the rule: rows of `alerts`, and of `metrics` that
     somebody has evaluated as alerting rules."""
     rows = [*(row.as_metric() for row in rules.alerts.values()), *rules.metrics.values()]
-    return {row.name: _query(row, rules.exporters[row.exporter]) for row in rows}
+    asked = [_query(row, rules.exporters[row.exporter]) for row in rows]
+    return {
+        one.row.name: one._replace(is_derived=one.is_derived or not one.keeps_origin)
+        for one in asked
+    }
 
 
 RULE_LABEL = "fettleRule"
@@ -147,13 +173,17 @@ def _query(row: MetricRow, exporter: ExporterRow) -> MetricQuery:
             query, peers, above=row.compared == "above", least=row.least
         )
     vital = sorted(promql.metric_names(row.until)) if row.until else names
+    until = promql.for_all_names(written(row.until), exporter.aliases) if row.until else ""
+    told = (promql.keeps(each, exporter.namespace) for each in (query, until))
     return MetricQuery(
         row,
         exporter,
         promql.for_all_names(query, exporter.aliases),
-        promql.for_all_names(written(row.until), exporter.aliases) if row.until else "",
+        until,
         _by_all_names(names, exporter),
         _by_all_names(vital, exporter),
+        keeps_origin=all(told),
+        is_derived=promql.is_recorded(query),
     )
 
 
@@ -270,7 +300,8 @@ class MetricEvidence:
                 return None
             kind, weight = EvidenceKind.LEVEL, min(weight, bound.weight)
             cap, together = bound.cap, bound.together
-            text = f"{text} (by series of namespace {word})"
+            whose = f"of namespace {word}" if word != UNTOLD else "that name no namespace"
+            text = f"{text} (by series {whose})"
         return Evidence(
             subject=subject,
             family=family,
@@ -289,8 +320,10 @@ class MetricEvidence:
     def word_of(self, asked: MetricQuery, sample: Sample) -> str:
         """The namespace whose word a series is; "" for an exporter's, which counts in full."""
         namespace = _first(sample.labels, asked.exporter.namespace)
+        if not namespace and asked.is_derived and asked.row.provoked is not False:
+            namespace = UNTOLD
         in_full = not asked.row.is_provoked and self._is_exporter(namespace)
-        return "" if in_full else namespace or "unknown"
+        return "" if in_full else namespace or UNTOLD
 
     def _is_exporter(self, namespace: str) -> bool:
         return not namespace or any(fnmatchcase(namespace, each) for each in self._trusted)

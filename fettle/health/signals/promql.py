@@ -16,13 +16,26 @@ LEAST_EFFECT = 0.1
 """A device that differs less than this from the median of its peers is like them."""
 LEAST_Z = 3.5
 STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"' r"|'(?:[^'\\]|\\.)*'" r"|`[^`]*`")
-ASIDE = re.compile(
-    r"\{[^{}]*\}|\[[^\[\]]*\]|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*\)"
-    r"|(?:\boffset|@)\s*-?[\w.]+"
+_BESIDE = (
+    r"\[[^\[\]]*\]|(?i:\b(?:by|without|on|ignoring|group_left|group_right))\s*\([^()]*\)"
+    r"|(?:(?i:\boffset)|@)\s*-?[\w.]+"
 )
+ASIDE = re.compile(rf"\{{[^{{}}]*\}}|{_BESIDE}")
 _IDENTIFIER = re.compile(r"(?<![\w:$.])([A-Za-z_:][\w:]*)(?!\s*\()(?![\w:])")
 WORDS = frozenset(
-    ("and", "or", "unless", "bool", "by", "without", "on", "ignoring", "offset", "inf", "nan")
+    ("and", "or", "unless", "bool", "by", "without", "on", "ignoring", "group_left", "group_right")
+) | {"offset", "inf", "nan", "atan2"}
+_SELECTOR = re.compile(
+    r"(?P<brace>\{)[^{}]*\}|(?<![\w:$.])(?P<name>[A-Za-z_:][\w:]*)(?!\s*[({])(?![\w:])"
+)
+"""The braces of a selector, or a name without any."""
+_CLAUSE = re.compile(r"(?i:\b(by|without|on|ignoring))\s*\(([^()]*)\)")
+_AGGREGATORS = (
+    "sum|avg|min|max|group|stddev|stdvar|count|count_values|bottomk|topk|quantile"
+    "|limitk|limit_ratio"
+)
+_MERGE = re.compile(
+    rf"(?i:\b(?:{_AGGREGATORS}|absent|absent_over_time|scalar)\b(?=\s*(?:\(|(?:by|without)\b)))"
 )
 
 
@@ -39,6 +52,57 @@ def metric_names(query: str) -> frozenset[str]:
     while (less := ASIDE.sub(" ", plain)) != plain:
         plain = less
     return frozenset(n for n in _IDENTIFIER.findall(plain) if n.lower() not in WORDS)
+
+
+def is_recorded(query: str) -> bool:
+    """Whether it asks for what another query made: a recording rule, whose names have colons, or
+    alerts."""
+    return any(":" in name or name.startswith("ALERTS") for name in metric_names(query))
+
+
+def keeps(query: str, labels: Iterable[str]) -> bool:
+    """Whether series with other values of these labels stay apart throughout the query, as far as
+    that can be told. Then the labels of a result say where all of it is from."""
+    wanted = set(labels)
+    if "label_" in query and any(f'"{label}"' in query for label in wanted):
+        return False  # label_replace and label_join may write them
+    plain = STRINGS.sub('""', query)
+    groups = 0
+    for word, listed in _CLAUSE.findall(plain):
+        named = {label.strip() for label in listed.split(",")}
+        groups += word.lower() in ("by", "without")
+        if word.lower() in ("by", "on"):
+            if not wanted <= named:
+                return False
+        elif wanted & named:
+            return False
+    return groups == len(_MERGE.findall(plain))
+
+
+def narrowed(query: str, labels: Iterable[str], patterns: Iterable[str]) -> str:
+    """The query as if there were only series whose labels are absent, or match a pattern (with `*`
+    and `?`)."""
+    values = json.dumps("|".join(("", *map(_regex, patterns))))
+    matchers = ", ".join(f"{label}=~{values}" for label in labels)
+    plain = STRINGS.sub(lambda found: "." * len(found[0]), query)
+    plain = re.sub(_BESIDE, lambda found: " " * len(found[0]), plain)
+    parts, at = [], 0
+    for found in _SELECTOR.finditer(plain):
+        if found["brace"]:
+            end, inserted = found.start() + 1, f"{matchers}, "
+            inserted = inserted if plain[end : found.end() - 1].strip() else matchers
+        elif found["name"].lower() in WORDS:
+            continue
+        else:
+            end, inserted = found.end(), f"{{{matchers}}}"
+        parts += [query[at:end], inserted]
+        at = end
+    return "".join((*parts, query[at:]))
+
+
+def _regex(pattern: str) -> str:
+    signs = {"*": ".*", "?": "."}
+    return "".join(signs.get(sign) or re.escape(sign) for sign in pattern)
 
 
 def for_all_names(query: str, aliases: Mapping[str, Iterable[str]]) -> str:

@@ -26,7 +26,6 @@ _TAKE_NOTHING = re.compile(
     r"|days_in_month)\s*\(\s*\)"
 )
 _WORD = r"[A-Za-z_:][\w:.]*|\d[\w.]*"
-_BETWEEN = WORDS | {"group_left", "group_right", "atan2"}
 _SELECTOR = re.compile(r"([A-Za-z_:][\w:.]*)?\s*\{[^{}]*\}")
 _ADJACENT = re.compile(rf"((?<![\w:.$])(?:{_WORD})|\))\s+(?=({_WORD}))")
 
@@ -71,12 +70,12 @@ def _odd_part(query: str) -> str:
         if (found := re.search(odd, plain)) is not None:
             return why.format(found[1])
     for before, after in _ADJACENT.findall(plain):
-        if not _BETWEEN.intersection((before.lower(), after.lower())):
+        if not WORDS.intersection((before.lower(), after.lower())):
             return f"an operator is missing between {before} and {after}"
     return ""
 
 
 def _selected(selector: re.Match[str]) -> str:
     """Its name, or another one if it has none."""
-    named = selector[1] and selector[1].lower() not in _BETWEEN
+    named = selector[1] and selector[1].lower() not in WORDS
     return f"{selector[1]} " if named else f"{selector[1] or ''} _ "

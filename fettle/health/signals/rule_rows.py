@@ -411,7 +411,7 @@ class ExporterRow(RuleRow, frozen=True, kw_only=True):
     index: tuple[str, ...] = ()
     node: tuple[str, ...] = ()
     pod: tuple[str, ...] = ()
-    namespace: tuple[str, ...] = ("namespace",)
+    namespace: tuple[str, ...] = ("namespace", "kubernetes_namespace")
     model: tuple[str, ...] = ()
     aliases: Mapping[str, tuple[str, ...]] = {}
     series: str = ""
@@ -462,7 +462,9 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
     - `until`: of a latched fault: it is over when this query does not give the device any more.
     - `metrics`: the names of the metrics that must be there, if the query does not show them.
     - `gone_is_over`: its series exist only while the fault does, as those of alerts do.
-    - `provoked`: a tenant can cause it, so it counts as evidence from the series' namespace.
+    - `provoked`: `true`: a tenant can cause it, so it counts as evidence from the series'
+      namespace. `false`: no tenant can, so it also counts in full where a recording rule or an
+      alert has dropped the namespace.
     """
 
     exporter: str
@@ -480,7 +482,7 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
     metrics: tuple[str, ...] = ()
     half_life_s: Seconds | None = None
     gone_is_over: bool = False
-    provoked: bool = False
+    provoked: bool | None = None
 
     def __post_init__(self) -> None:
         if not _RULE_NAME.fullmatch(self.name):
@@ -502,7 +504,7 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
     @property
     def is_provoked(self) -> bool:
         """A straggler is mostly software, which is a tenant's."""
-        return self.provoked or self.family is Family.STRAGGLER
+        return bool(self.provoked) or self.family is Family.STRAGGLER
 
     def weighs(self, value: float) -> float:
         """The weight of a value, in steps of 0.05 where it is graded; of NaN, the lightest."""
@@ -535,7 +537,7 @@ class AlertRow(RuleRow, frozen=True, kw_only=True):
     weight: Share
     kind: EvidenceKind = EvidenceKind.LEVEL
     text: str = "{summary}"
-    provoked: bool = False
+    provoked: bool | None = None
 
     def __post_init__(self) -> None:
         self.as_metric()

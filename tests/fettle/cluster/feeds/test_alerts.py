@@ -30,7 +30,13 @@ alerts:
     weight: 0.5
     source: our alerting rules
 """
-LABELS = {"alertname": "GPUTooHot", "UUID": "GPU-1", "hostname": "n1", "gpu": "1"}
+LABELS = {
+    "alertname": "GPUTooHot",
+    "UUID": "GPU-1",
+    "hostname": "n1",
+    "gpu": "1",
+    "namespace": "gpu-operator",
+}
 NOW = 1_790_000_000.0
 PLACED = {"placed": 1, "unplaced": 0, "unknown": 0}
 
@@ -39,10 +45,16 @@ class Desk:
     """A node with GPUs, and the process that takes alerts about it."""
 
     def __init__(
-        self, folder: Path, *, ours: bool = True, token: str = "", polled: str = ""
+        self,
+        folder: Path,
+        *,
+        ours: bool = True,
+        token: str = "",
+        polled: str = "",
+        rules: str = ROWS,
     ) -> None:
         rows = folder / "rules.yaml"
-        rows.write_text(ROWS)
+        rows.write_text(rules)
         self.rules = load_rules(rows)
         book = HealthBook(HealthSettings(), self.rules)
         self.inventory = Inventory(
@@ -280,6 +292,38 @@ def test_an_alert_of_a_tenants_namespace_refuses_nothing(tmp_path: Path) -> None
     found = desk.health()
     assert found is not None
     assert (found.proven, found.state) == (1.0, State.HEALTHY)
+
+
+MERGED = """
+metrics:
+  - {name: warm, exporter: dcgm, query: max by (UUID) (x) > 1, family: thermal, weight: 0.9,
+     source: us}
+  - {name: kept, exporter: dcgm, query: max by ($device) (x) > 1, family: thermal, weight: 0.9,
+     source: us}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "state"),
+    [
+        (ROWS, {}, State.HEALTHY),
+        (f"{ROWS}    provoked: false\n", {}, State.DEGRADED),
+        (MERGED, {"fettleRule": "warm"}, State.HEALTHY),
+        (MERGED, {"fettleRule": "kept"}, State.UNHEALTHY),
+    ],
+)
+def test_an_alert_without_a_namespace_counts_in_full_only_where_none_can_have_been_dropped(
+    tmp_path: Path, rows: str, labels: dict[str, str], state: State
+) -> None:
+    desk = Desk(tmp_path, rules=rows)
+    said = alert(**labels)
+    del said["labels"]["namespace"]
+    desk.say(said)
+    found = desk.health()
+    assert found is not None
+    assert (found.state, found.proven == 1.0) == (state, state is State.HEALTHY)
+    is_named = any("that name no namespace only lower" in note for note in desk.alerts.notes())
+    assert is_named is (state is State.HEALTHY)
 
 
 def test_a_rule_that_fettle_printed_counts_as_that_rule_with_its_value(tmp_path: Path) -> None:
