@@ -22,6 +22,7 @@ class Measured(NamedTuple):
       None: a device that has none is well.
     - `complete`: Prometheus answered in full, so what does not fire and is present is well. If not,
       nothing is.
+    - `missed`: series of what began while nobody asked. Only what is latched counts of it.
     """
 
     rule: str
@@ -30,6 +31,7 @@ class Measured(NamedTuple):
     odd: tuple[Sample, ...] = ()
     present: tuple[Sample, ...] | None = None
     complete: bool = True
+    missed: tuple[Sample, ...] = ()
 
 
 class Alert(NamedTuple):

@@ -133,6 +133,10 @@ class HealthBook:
         """What a reporter says stands."""
         return self._ledger.standing(reporter)
 
+    def last_repaired(self, node: str) -> float:
+        """When something was last repaired on a node, in Unix seconds; 0 if nothing was."""
+        return self._ledger.repairs.last_on(NodeId(node))
+
     # -- memory, out and in
 
     def recall(self, key: Subject, now: float) -> StoredSubject | None:

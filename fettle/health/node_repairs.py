@@ -49,6 +49,11 @@ class NodeRepairs:
         """When we heard of its last reboot."""
         return self._reboots.get(node)
 
+    def last_on(self, node: NodeId) -> float:
+        """When something was last repaired on a node, whatever it was; 0 if nothing was."""
+        known = self._reboots.get(node, 0.0), self._remediations.get(node, 0.0)
+        return max(*known, *(stated.at for stated in self._stated.get(node, ())))
+
     def of(self, subjects: Sequence[Subject]) -> tuple[Repair, ...]:
         """What was mended on something that has all these names: on itself, or on its node."""
         found = []

@@ -3,6 +3,7 @@ when."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -338,3 +339,67 @@ def test_tenants_with_far_too_many_series_do_not_hide_what_exporters_say(tmp_pat
         replay.round(at + 10 * MINUTE)  # the tenant's pods are gone
         assert note not in replay.poller.notes()
         assert replay.health("n1", "gpu-3").state is State.UNHEALTHY
+
+
+DBE, XID = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_XID_ERRORS"
+
+
+def missed(name: str) -> incidents.Series:
+    """From 3:00 on GPU 1 has XID 79, GPU 2 an uncorrectable error, GPU 3 XID 31. GPU 4 has had XID
+    79 for days. GPU 5 had both, and was reset at 4:00. The first XID of GPU 6 is 79, and GPU 7 is
+    new at 4:00, with an XID from elsewhere."""
+
+    def later(value: float, until_s: float = float("inf")) -> incidents.Shape:
+        return lambda s: value if 3 * HOUR <= s < until_s else 0.0
+
+    series = incidents.alive(name) | {
+        (name, 1, XID): later(79),
+        (name, 2, DBE): later(2),
+        (name, 3, XID): later(31),
+        (name, 4, XID): incidents.steady(79),
+        (name, 4, DBE): incidents.steady(7),
+        (name, 5, XID): later(79, 4 * HOUR),
+        (name, 5, DBE): later(1, 4 * HOUR),
+        (name, 6, XID): lambda s: 79.0 if s >= 3 * HOUR else None,
+        (name, 7, XID): lambda s: 79.0 if s >= 4 * HOUR else None,
+    }
+    series[name, 7, "DCGM_FI_DEV_GPU_TEMP"] = lambda s: 40.0 if s >= 4 * HOUR else None
+    return series
+
+
+def test_what_began_before_fettle_asked_is_heard_and_stays_until_the_reset(
+    record: Callable[..., AbstractContextManager[Replay]],
+) -> None:
+    with record(7, missed("n1")) as replay:
+        replay.round(BEGIN + 6 * HOUR)
+        replay.round(BEGIN + 6 * HOUR + 5 * MINUTE)
+        found = [replay.health("n1", f"gpu-{i}") for i in range(8)]
+    ill = [i for i, one in enumerate(found) if one.state is State.UNHEALTHY]
+    assert ill == [1, 2, 6]
+    assert "XID 79: GPU has fallen off the bus" in str(found[1].evidence)
+    assert "while metrics were not asked for" in str(found[2].evidence)
+    assert {found[i].score for i in (0, 3, 4, 5, 7)} == {1.0}
+
+
+def test_what_began_while_prometheus_did_not_answer_is_heard_as_soon_as_it_does(
+    record: Callable[..., AbstractContextManager[Replay]],
+) -> None:
+    with record(7, missed("n1")) as replay:
+        replay.round(BEGIN + 2 * HOUR)
+        replay.round(BEGIN + 5 * HOUR)
+        assert replay.health("n1", "gpu-2").state is State.UNHEALTHY
+
+
+def test_what_began_before_a_repair_is_not_brought_back(
+    record: Callable[..., AbstractContextManager[Replay]],
+) -> None:
+    """The gauge keeps its last XID until the exporter restarts, whatever was repaired."""
+    with record(7, missed("n1") | missed("n2")) as replay:
+        repaired = node("n1")
+        when = datetime.fromtimestamp(BEGIN + 5 * HOUR, UTC).isoformat()
+        repaired["metadata"]["annotations"] = {"fettle.dev/repaired": when}
+        replay.now = BEGIN + 6 * HOUR
+        replay.put(repaired)
+        replay.round(BEGIN + 6 * HOUR)
+        assert replay.health("n1", "gpu-1").state is State.HEALTHY
+        assert replay.health("n2", "gpu-1").state is State.UNHEALTHY

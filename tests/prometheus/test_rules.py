@@ -75,7 +75,7 @@ def test_a_rule_fires_for_the_fault_and_not_for_what_is_near_it(url: str, rule: 
 def test_each_rule_can_be_asked_of_exporters_alone(url: str) -> None:
     """The series here have no namespace, as of exporters that are not in the cluster."""
     for one in ASKED.values():
-        for query in filter(None, (one.query, one.until)):
+        for query in filter(None, (one.query, one.until, one.missed)):
             found = ask(url, one.narrowed(query, ["gpu-*", "monitoring"]))
             assert sorted(map(str, found.samples)) == sorted(map(str, ask(url, query).samples))
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from fettle.api import Finding, Measured, Unmeasured
+from fettle.api import Finding, Measured, Sample, Unmeasured
 from fettle.client import Answer, Prometheus
 from fettle.cluster import Measuring, Publisher
 from fettle.config import PrometheusSettings
@@ -35,6 +35,8 @@ AT_ONCE = 4
 """Queries under way."""
 CROWDED_S = 300.0
 """So long only series of exporters are asked for by a rule that fails for all series."""
+MISSED_S = 300.0
+"""After a longer time without an answer, a rule is also asked for what began meanwhile."""
 
 _LOG = structlog.get_logger(__name__)
 
@@ -81,6 +83,8 @@ class Poller:
         self._rests_until: dict[str, float] = {}
         self._crowded: dict[str, tuple[float, str]] = {}
         """By rule, until when only exporters' series are asked for, and why."""
+        self._heard_at: dict[str, float] = {}
+        """By rule, until when nothing that began was missed."""
         self._present: frozenset[str] = frozenset()
         self._counted_at = float("-inf")
         self._absent: tuple[str, ...] = ()
@@ -115,6 +119,7 @@ class Poller:
         self._measuring.begin(polls=True, now=self._clock())
         self._polls = True
         self._answered_at = dict.fromkeys(self._asked, self._elapsed())
+        self._heard_at.clear()
 
     async def round(self, at: float | None = None) -> None:
         """Ask for every rule once; `at` another time than now."""
@@ -174,6 +179,7 @@ class Poller:
         self._rests_until[rule] = self._elapsed() + RESTS * self._took_s[rule]
         if answer is None:
             return None
+        missed = await self._missed(asking, one)
         kept: Answer | None = None
         if one.until and self._measuring.latched(rule):
             kept = await self._query(asking, one, one.until)
@@ -202,6 +208,7 @@ class Poller:
             odd=answer.odd,
             present=present.samples if present is not None else None,
             complete=complete,
+            missed=missed,
         )
 
     async def _query(self, asking: "_Round", one: metrics.MetricQuery, query: str) -> Answer | None:
@@ -210,19 +217,23 @@ class Poller:
         rule = one.row.name
         if one.of_tenants:
             return await asking.query(rule, query)
-        only = one.narrowed(query, self._settings.exporter_namespaces)
+
+        async def of_exporters() -> Answer | None:
+            only = one.narrowed(query, self._settings.exporter_namespaces)
+            return await asking.query(rule, only)
+
+        if not one.keeps_origin:
+            return await of_exporters()
         until, why = self._crowded.get(rule, (0.0, ""))
         if self._elapsed() < until:
             asking.problems[rule] = why
-            return await asking.query(rule, only)
-        self._crowded.pop(rule, None)
-        answer = await asking.query(rule, query if one.keeps_origin else only)
-        if answer is not None or rule not in asking.problems or not one.keeps_origin:
-            return answer
-        why = f"{asking.problems[rule]}; so only series of prometheus.exporterNamespaces count"
-        if (answer := await asking.query(rule, only)) is not None:
-            self._crowded[rule] = self._elapsed() + CROWDED_S, why
-            asking.problems[rule] = why
+            return await of_exporters()
+        answer = await asking.query(rule, query)
+        if answer is None and rule in asking.problems:
+            why = f"{asking.problems[rule]}; so only series of prometheus.exporterNamespaces count"
+            if (answer := await of_exporters()) is not None:
+                self._crowded[rule] = self._elapsed() + CROWDED_S, why
+                asking.problems[rule] = why
         return answer
 
     async def _with_untold(
@@ -244,6 +255,17 @@ class Poller:
         return told._replace(
             samples=told.samples + untold, warnings=told.warnings + everything.warnings
         )
+
+    async def _missed(self, asking: "_Round", one: metrics.MetricQuery) -> tuple[Sample, ...]:
+        """What began while nobody asked: before we did, or while there was no answer."""
+        rule, now = one.row.name, self._elapsed()
+        found: Answer | None = None
+        if one.missed and now - self._heard_at.get(rule, float("-inf")) > MISSED_S:
+            found = await self._query(asking, one, one.missed)
+            if found is None:
+                return ()
+        self._heard_at[rule] = now
+        return found.samples if found is not None else ()
 
     def _note_clock(self, answer: Answer, asking: "_Round") -> None:
         apart_s = answer.at - self._clock()

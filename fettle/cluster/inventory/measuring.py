@@ -9,17 +9,22 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 
+import msgspec
+
 from fettle.api import Alert, Measured, Sample
 from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.stores import Stores
 from fettle.dra import held_devices
 from fettle.health import HealthBook, SignalReport, gpu_names, metrics
-from fettle.model import Evidence, Subject, UnitId
+from fettle.model import Evidence, EvidenceKind, Subject, UnitId
 from fettle.pacing import pause
 
 HYSTERESIS = 0.1
 """A graded weight that changed by less stays as it is: each change is written and read."""
 _ROUNDING = 1e-9
+MISSED_DAY_S = 86_400.0
+"""How far back is looked for what nobody heard."""
+MISSED = ", while metrics were not asked for"
 
 
 class Measuring:
@@ -92,6 +97,7 @@ class Measuring:
         placed = self._locate(asked, found.samples)
         self._located.pop(found.rule, None)
         said_by, unplaced = self._by_reporter(asked, teller, found.samples, placed, now)
+        self._add_missed(asked, teller, found.missed, said_by, now)
         kept, odd = self._placed(asked, found.kept), self._placed(asked, found.odd)
         present = self._placed(asked, found.present or ())
         self._unplaced.pop(found.rule, None)
@@ -119,6 +125,28 @@ class Measuring:
                 ),
                 now,
             )
+
+    def _add_missed(
+        self,
+        asked: metrics.MetricQuery,
+        teller: metrics.Teller,
+        missed: tuple[Sample, ...],
+        said_by: defaultdict[str, dict[Subject, Evidence]],
+        now: float,
+    ) -> None:
+        """What began while nobody asked, where it is latched and nobody knows of it. Where anything
+        was repaired on the node within the day, it may be from before that."""
+        placed = self._locate(asked, missed)
+        self._located.pop(asked.row.name, None)
+        found, _ = self._by_reporter(asked, teller, missed, placed, now)
+        for reporter, evidence in found.items():
+            known = said_by.get(reporter, {}).keys() | self._book.told(reporter)
+            repaired_at = self._book.last_repaired(metrics.node_of(reporter))
+            for subject, one in evidence.items():
+                is_latched = one.kind is EvidenceKind.LATCHED
+                if is_latched and subject not in known and repaired_at < now - MISSED_DAY_S:
+                    text = f"{one.text}{MISSED}"
+                    said_by[reporter][subject] = msgspec.structs.replace(one, text=text)
 
     def hear(self, alerts: Iterable[Alert], now: float) -> None:
         """What Alertmanager says. An alert that fires says all that it knows, and one that is over
@@ -248,9 +276,9 @@ class Measuring:
         samples: Iterable[Sample],
         placed: "Iterable[Place]",
         now: float,
-    ) -> tuple[dict[str, dict[Subject, Evidence]], list[Sample]]:
+    ) -> tuple[defaultdict[str, dict[Subject, Evidence]], list[Sample]]:
         """By reporter, the heaviest evidence about each subject; and samples of unknown devices."""
-        found: dict[str, dict[Subject, Evidence]] = defaultdict(dict)
+        found: defaultdict[str, dict[Subject, Evidence]] = defaultdict(dict)
         foreign: set[str] = set()
         unplaced = []
         for sample, (node, subjects) in zip(samples, placed, strict=True):

@@ -39,6 +39,7 @@ class MetricQuery(NamedTuple):
     exporter: ExporterRow
     query: str
     until: str
+    missed: str
     names: tuple[frozenset[str], ...]
     vital: tuple[frozenset[str], ...]
     keeps_origin: bool
@@ -173,13 +174,17 @@ def _query(row: MetricRow, exporter: ExporterRow) -> MetricQuery:
             query, peers, above=row.compared == "above", least=row.least
         )
     vital = sorted(promql.metric_names(row.until)) if row.until else names
-    until = promql.for_all_names(written(row.until), exporter.aliases) if row.until else ""
-    told = (promql.keeps(each, exporter.namespace) for each in (query, until))
+    until, missed = (
+        promql.for_all_names(written(each), exporter.aliases) if each else ""
+        for each in (row.until, row.missed and promql.some_time_ago(row.missed))
+    )
+    told = (promql.keeps(each, exporter.namespace) for each in (query, until, missed))
     return MetricQuery(
         row,
         exporter,
         promql.for_all_names(query, exporter.aliases),
         until,
+        missed,
         _by_all_names(names, exporter),
         _by_all_names(vital, exporter),
         keeps_origin=all(told),

@@ -25,6 +25,8 @@ _IDENTIFIER = re.compile(r"(?<![\w:$.])([A-Za-z_:][\w:]*)(?!\s*\()(?![\w:])")
 WORDS = frozenset(
     ("and", "or", "unless", "bool", "by", "without", "on", "ignoring", "group_left", "group_right")
 ) | {"offset", "inf", "nan", "atan2"}
+AGO = ("1h", "2h", "4h", "8h", "16h", "1d")
+"""How far back `$ago` looks."""
 _SELECTOR = re.compile(
     r"(?P<brace>\{)[^{}]*\}|(?<![\w:$.])(?P<name>[A-Za-z_:][\w:]*)(?!\s*[({])(?![\w:])"
 )
@@ -103,6 +105,11 @@ def narrowed(query: str, labels: Iterable[str], patterns: Iterable[str]) -> str:
 def _regex(pattern: str) -> str:
     signs = {"*": ".*", "?": "."}
     return "".join(signs.get(sign) or re.escape(sign) for sign in pattern)
+
+
+def some_time_ago(query: str) -> str:
+    """The query for each time that `$ago` stands for, as one query."""
+    return " or ".join(f"({query.replace('$ago', ago)})" for ago in AGO)
 
 
 def for_all_names(query: str, aliases: Mapping[str, Iterable[str]]) -> str:

@@ -144,6 +144,26 @@ def test_the_next_leader_ends_what_it_took_over_by_its_first_complete_answer() -
     assert second.health().state is State.HEALTHY
 
 
+def test_of_what_began_while_nobody_asked_only_exporters_word_that_is_latched_counts() -> None:
+    asking = Replica(asks=True)
+    tenants = Sample({**sample(79, gpu=3).labels, "namespace": "tenant"}, 79)
+    asking.measure(Measured("dcgm-xid", (), missed=(sample(79), sample(31, gpu=2), tenants)))
+    healths = asking.healths()
+    assert {unit: one.state for unit, one in healths.items()} == {"GPU-1": State.UNHEALTHY}
+    assert "while metrics were not asked for" in str(healths["GPU-1"].evidence)
+
+
+def test_the_next_leader_says_nothing_anew_of_what_is_known() -> None:
+    first, second = Replica(asks=True), Replica(asks=False)
+    first.measure(Measured("dcgm-xid", (sample(79),)))
+    second.read(first.stored())
+    before = second.health()
+    second.inventory.measuring.begin(polls=True, now=NOW)
+    second.measure(Measured("dcgm-xid", (), kept=(sample(79),), missed=(sample(79),), present=()))
+    assert second.health().state is State.UNHEALTHY
+    assert second.health().evidence == before.evidence
+
+
 @pytest.mark.parametrize("kind", ["level", "latched"])
 def test_what_a_rule_said_is_over_once_somebody_has_taken_it_back(
     tmp_path: Path, kind: str
