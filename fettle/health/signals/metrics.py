@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from fettle.api import Sample
 from fettle.health.signals import gpu_names, promql, xids
 from fettle.health.signals.reports import one_line
-from fettle.health.signals.rule_rows import ExporterRow, MetricRow
+from fettle.health.signals.rule_rows import HOLE, ExporterRow, MetricRow
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
 
@@ -125,7 +125,7 @@ def alerting_rules(rules: SignalRules) -> dict[str, object]:
             "expr": one.query,
             "labels": {RULE_LABEL: row.name, "family": str(row.family)},
             "annotations": {
-                "summary": _HOLE.sub(_template, row.text) or row.name,
+                "summary": HOLE.sub(_template, row.text) or row.name,
                 "value": "{{ $value }}",
                 "source": row.source,
             },
@@ -134,9 +134,6 @@ def alerting_rules(rules: SignalRules) -> dict[str, object]:
         for one in [_query(row, rules.exporters[row.exporter])]
     ]
     return {"groups": [{"name": "fettle", "rules": listed}]}
-
-
-_HOLE = re.compile(r"\{(\w+)\}")
 
 
 def _template(hole: re.Match[str]) -> str:

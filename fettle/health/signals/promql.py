@@ -32,13 +32,26 @@ _SELECTOR = re.compile(
 )
 """The braces of a selector, or a name without any."""
 _CLAUSE = re.compile(r"(?i:\b(by|without|on|ignoring))\s*\(([^()]*)\)")
-_AGGREGATORS = (
-    "sum|avg|min|max|group|stddev|stdvar|count|count_values|bottomk|topk|quantile"
-    "|limitk|limit_ratio"
-)
-_MERGE = re.compile(
-    rf"(?i:\b(?:{_AGGREGATORS}|absent|absent_over_time|scalar)\b(?=\s*(?:\(|(?:by|without)\b)))"
-)
+_AGGREGATORS_NAMES = """
+    avg bottomk count count_values group limit_ratio limitk max min quantile stddev stdvar sum
+    topk
+"""
+AGGREGATORS = frozenset(_AGGREGATORS_NAMES.split())
+_FUNCTIONS_NAMES = """
+    abs absent absent_over_time acos acosh asin asinh atan atanh avg_over_time ceil changes
+    clamp clamp_max clamp_min cos cosh count_over_time day_of_month day_of_week day_of_year
+    days_in_month deg delta deriv double_exponential_smoothing end exp first_over_time floor
+    histogram_avg histogram_count histogram_fraction histogram_quantile histogram_quantiles
+    histogram_stddev histogram_stdvar histogram_sum holt_winters hour idelta increase info
+    integral irate label_join label_replace last_over_time ln log10 log2 mad_over_time
+    max_over_time min_over_time minute month pi predict_linear present_over_time
+    quantile_over_time rad range rate resets round scalar sgn sin sinh sort sort_by_label
+    sort_by_label_desc sort_desc sqrt start stddev_over_time stdvar_over_time step sum_over_time
+    tan tanh time timestamp ts_of_first_over_time ts_of_last_over_time ts_of_max_over_time
+    ts_of_min_over_time vector year
+"""
+FUNCTIONS = frozenset(_FUNCTIONS_NAMES.split())
+_CALL = re.compile(r"([A-Za-z_:][\w:]*)\s*(?=\(|(?i:by|without)\b)")
 
 
 def with_labels(query: str, labels: Mapping[str, Iterable[str]]) -> str:
@@ -62,6 +75,12 @@ def is_recorded(query: str) -> bool:
     return any(":" in name or name.startswith("ALERTS") for name in metric_names(query))
 
 
+def calls(plain: str) -> list[str]:
+    """The functions and aggregations in a query without strings, in small letters."""
+    found = (name.lower() for name in _CALL.findall(plain))
+    return [name for name in found if name not in WORDS]
+
+
 def keeps(query: str, labels: Iterable[str]) -> bool:
     """Whether series with other values of these labels stay apart throughout the query, as far as
     that can be told. Then the labels of a result say where all of it is from."""
@@ -69,7 +88,10 @@ def keeps(query: str, labels: Iterable[str]) -> bool:
     if "label_" in query and any(f'"{label}"' in query for label in wanted):
         return False  # label_replace and label_join may write them
     plain = STRINGS.sub('""', query)
-    groups = 0
+    called = calls(plain)
+    if not AGGREGATORS.union(FUNCTIONS).issuperset(called):
+        return False
+    groups, merged = 0, AGGREGATORS | {"absent", "absent_over_time", "scalar"}
     for word, listed in _CLAUSE.findall(plain):
         named = {label.strip() for label in listed.split(",")}
         groups += word.lower() in ("by", "without")
@@ -78,7 +100,7 @@ def keeps(query: str, labels: Iterable[str]) -> bool:
                 return False
         elif wanted & named:
             return False
-    return groups == len(_MERGE.findall(plain))
+    return groups == sum(name in merged for name in called)
 
 
 def narrowed(query: str, labels: Iterable[str], patterns: Iterable[str]) -> str:

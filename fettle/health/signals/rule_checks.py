@@ -38,7 +38,7 @@ def is_rules_file(value: Any, *, certainly: bool = False) -> bool:
     if not certainly:
         tables = [table in TABLES for table in value]
         rows = (isinstance(value[table], list) for table in value if table in TABLES)
-        return all(tables) or any(rows)
+        return all(tables) or any(rows) or all(_misspells(t, value[t]) for t in value)
     return all(
         table in TABLES
         and isinstance(entries, list)
@@ -46,6 +46,10 @@ def is_rules_file(value: Any, *, certainly: bool = False) -> bool:
         and all(isinstance(entry, dict) and "name" in entry for entry in entries)
         for table, entries in value.items()
     )
+
+
+def _misspells(table: Any, entries: Any) -> bool:
+    return isinstance(entries, list) and bool(get_close_matches(str(table), TABLES, 1))
 
 
 def rule_mistakes(text: str, file: str) -> list[RuleMistake]:
@@ -119,11 +123,13 @@ def _in_row(table: str, at: int, entry: Any) -> tuple[RuleRow | None, list[RuleM
         fix = f"write {meant[0]}" if meant else f"its fields are {', '.join(known)}"
         found.append(RuleMistake(f"{where}.{field}", name, f"unknown field {field!r}", fix))
     missing = {f for f, one in known.items() if one.required and f not in entry} - {"name"}
+    if table == "metrics" and entry.get("kind") != "unknown" and not _WEIGHS & entry.keys():
+        missing.add("weight")
     for field in sorted(missing.difference(*near.values())):
         fix = _MISSING.get(field, f"write {field}: …")
         found.append(RuleMistake(where, name, f"{field} is missing", fix))
     left = {f: v for f, v in entry.items() if f in known} | {f: _stand_in(f) for f in missing}
-    left["name"] = name or _unnamed(at)
+    left["name"] = name or _unnamed(table, at)
     stood_in = set(missing)
     for _ in known:
         try:
@@ -138,13 +144,13 @@ def _in_row(table: str, at: int, entry: Any) -> tuple[RuleRow | None, list[RuleM
         found.append(RuleMistake(f"{where}.{field}" if field else where, name, problem, fix))
         if not field:
             break
-        left[field] = _unnamed(at) if field == "name" else _stand_in(field)
+        left[field] = _unnamed(table, at) if field == "name" else _stand_in(field)
         stood_in.add(field)
     return None, found
 
 
-def _unnamed(at: int) -> str:
-    return f"row-{at + 1}"
+def _unnamed(table: str, at: int) -> str:
+    return str(at + 1) if table == "xids" else f"row-{at + 1}"
 
 
 def _stand_in(field: str) -> Any:
@@ -159,10 +165,16 @@ _STAND_INS: Mapping[str, Any] = {
     "provoked": False,
     **dict.fromkeys(("weight", "cap", "together", "least"), 0.0),
     **dict.fromkeys(("half_life_s", "heartbeat_s"), 1.0),
-    **dict.fromkeys(("format", "xid", "units", "resource", "until"), ""),
+    **dict.fromkeys(("format", "xid", "units", "resource", "until", "missed"), ""),
+    "query": "x > 0",
+    "effect": "*",
+    "ends": (),
+    "namespace": ("namespace",),
     "class": UNKNOWN_XID,
     "exporter": "dcgm",
 }
+_WEIGHS = {"weight", "graded", "xid"}
+"""Say what a metric weighs; without any it would be heard and have no effect."""
 _MISSING = {
     "faulty": "say which status means a fault: `faulty: true` if True does, `faulty: false` if "
     "False does",

@@ -2,7 +2,9 @@
 rules file adds rows, or replaces those of the same name.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -13,6 +15,7 @@ import msgspec
 from fettle.api import describe_error
 from fettle.config import parse_yaml
 from fettle.health.signals.rule_rows import (
+    HOLE,
     ActionRow,
     AlertRow,
     AnnotationRow,
@@ -212,6 +215,28 @@ def _unknown_names(tables: Tables) -> Iterator[tuple[str, str, str]]:
                 yield table, row.name, problem
     for name in sorted(tables["alerts"].keys() & tables["metrics"].keys()):
         yield "alerts", name, "a row of metrics has that name too"
+    yield from _unfilled(tables)
+
+
+def _unfilled(tables: Tables) -> Iterator[tuple[str, str, str]]:
+    """Rows that name a label, in their text or as that of the XID, which no series will have."""
+    rows = ((table, row) for table in ("metrics", "alerts") for row in tables[table].values())
+    for table, row in rows:
+        assert isinstance(row, MetricRow | AlertRow)
+        exporter = tables["exporters"].get(row.exporter)
+        query, xid = (row.query, row.xid) if isinstance(row, MetricRow) else ("", "")
+        labels = exporter.device if isinstance(exporter, ExporterRow) else ()
+        known = ("value", "percent", "summary", *labels)
+        named = [("text", hole, f"{{{hole}}}") for hole in HOLE.findall(row.text)]
+        for field, name, shown in [*named, ("xid", xid, xid)]:
+            if name in ("", *known) or re.search(rf"\b{re.escape(name)}\b", query):
+                continue
+            if near := get_close_matches(name, known, 1, 0.8):
+                meant = shown.replace(name, near[0])
+                yield table, row.name, f"{field}: nothing stands for {shown}; write {meant}"
+            elif re.search(r"\bby\b", query):
+                why = f"nothing stands for {shown}: the query keeps no label of that name"
+                yield table, row.name, f"{field}: {why}"
 
 
 _NAMED = (

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from math import isfinite
 from typing import Annotated, Literal
@@ -75,6 +76,13 @@ class XidRow(RuleRow, frozen=True, kw_only=True):
     recovery: bool = False
     ends: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        for field, code in (("name", self.name), *(("ends", each) for each in self.ends)):
+            if not xids.is_code(code) or int(code) > xids.LARGEST:
+                raise ValueError(
+                    f"{field}: {code!r} is no XID, which is a number from 1 to {xids.LARGEST}"
+                )
+
 
 class RecoveryRow(RuleRow, frozen=True, kw_only=True):
     """A GPU recovery action, by its number in NVML (the row's name). `class_` as for an XID."""
@@ -91,6 +99,8 @@ class ActionRow(RuleRow, frozen=True, kw_only=True):
     least: Share
 
 
+TAINT_EFFECTS = ("NoSchedule", "NoExecute", "None")
+"""Of device taints."""
 BOOT_ID = r"(?i)boot[ _-]?id\W{1,4}([0-9a-f][0-9a-f-]{30,})"
 """How a message states the boot that it is about."""
 
@@ -179,6 +189,13 @@ class TaintRow(RuleRow, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_foreign("key", self.key)
+        if not any(fnmatchcase(effect, self.effect) for effect in TAINT_EFFECTS):
+            near = get_close_matches(self.effect, TAINT_EFFECTS, 1)
+            expected = near[0] if near else f"one of {', '.join(TAINT_EFFECTS)}"
+            raise ValueError(
+                f"effect: no device taint has the effect {self.effect!r}, so this row would never "
+                f"count; write {expected}"
+            )
 
     @property
     def is_catch_all(self) -> bool:
@@ -424,6 +441,8 @@ class ExporterRow(RuleRow, frozen=True, kw_only=True):
             for label in getattr(self, field):
                 if not _LABEL_NAME.fullmatch(label):
                     raise ValueError(f"{field}: {label!r} is not the name of a label")
+        if not self.namespace:
+            raise ValueError("namespace: a label that says whose series it is is needed")
         if not (self.node or self.pod or self.uuid):
             raise ValueError("node: labels that name a node, a pod or a device's UUID are needed")
 
@@ -494,6 +513,12 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
             checked = query.replace("$ago", "1h") if field == "missed" else query
             if (query or field == "query") and (why := promql_checks.complaint(checked)):
                 raise ValueError(f"{field}: {why}")
+        if not (self.compared or self.gone_is_over or promql_checks.has_threshold(self.query)):
+            raise ValueError(
+                "query: it has no threshold, so every series would be a fault; compare it, as in "
+                "`… > 95`, or write gone_is_over: true if its series exist only while the fault "
+                "does"
+            )
         if self.kind is EvidenceKind.DECAYING:
             raise ValueError("kind: the fault of a metric stands: level, latched or unknown")
         if self.graded and (len(self.graded) != 2 or self.weight):
@@ -528,7 +553,7 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
             "value": f"{value:.3g}" if is_known else "an unknown number of",
             "percent": f"{value:.0%}" if is_known else "for an unknown share",
         }
-        return _HOLE.sub(lambda hole: known.get(hole[1], ""), self.text or self.name)
+        return HOLE.sub(lambda hole: known.get(hole[1], ""), self.text or self.name)
 
 
 class AlertRow(RuleRow, frozen=True, kw_only=True):
@@ -565,7 +590,7 @@ class AlertRow(RuleRow, frozen=True, kw_only=True):
 
 
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HOLE = re.compile(r"\{(\w+)\}")
+HOLE = re.compile(r"\{(\w+)\}")
 _RULE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 

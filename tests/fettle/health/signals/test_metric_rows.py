@@ -33,6 +33,13 @@ def rules_with(folder: Path, **changed: str) -> Path:
         ({"query": "'x{a=\"b} > 1'"}, "query: "),
         ({"query": "'max by ($gpu) (x)'"}, "query: $gpu stands for nothing; $device and $peers"),
         ({"query": ""}, "missing required field `query`"),
+        ({"query": "rat(foo[5m]) > 1"}, "query: there is no function rat; write rate"),
+        ({"query": "frobnicate(foo) > 1"}, "query: there is no function frobnicate"),
+        ({"query": "max by ($device) (x)"}, "query: it has no threshold, so every series would"),
+        ({"query": "x > bool 5"}, "query: it has no threshold"),
+        ({"query": "'x{a=\"b > c\"}'"}, "query: it has no threshold"),
+        ({"text": "'{vlaue} °C'"}, "text: nothing stands for {vlaue}; write {value}"),
+        ({"text": "'{colour}'"}, "{colour}: the query keeps no label of that name"),
         ({"exporter": "dcmg"}, "unknown exporter 'dcmg'; expected one of dcgm, amd, node-exporter"),
         ({"kind": "decaying"}, "kind: the fault of a metric stands: level, latched or unknown"),
         ({"kind": "lached"}, "expected one of latched, level, decaying, unknown"),
@@ -56,6 +63,22 @@ def test_a_mistake_in_a_row_is_named(tmp_path: Path, changed: dict[str, str], wh
         load_rules(rules_with(tmp_path, **changed))
     assert why in str(raised.value)
     assert f"rules file {tmp_path}/rules.yaml: metrics" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"query": "max by ($device, bank) (x) > 1", "text": "'bank {bank} of {gpu}: {value}'"},
+        {"query": "x > 1", "text": "'{colour}'"},
+        {"query": "x unless y"},
+        {"query": "x", "compared": "above", "text": "'{percent} above'"},
+        {"query": "'ALERTS{alertname=\"Hot\"}'", "gone_is_over": "true", "text": "'{severity}'"},
+        {"query": "median_over_time(x[5m]) > 1"},
+        {"query": "SUM BY (UUID) (x) > 1"},
+    ],
+)
+def test_a_row_that_can_count_is_no_mistake(tmp_path: Path, changed: dict[str, str]) -> None:
+    assert "hot" in load_rules(rules_with(tmp_path, **changed)).metrics
 
 
 def test_a_row_of_a_shipped_name_replaces_it(tmp_path: Path) -> None:

@@ -57,6 +57,43 @@ def condition(**changes: object) -> str:
             "",
         ),
         (
+            "taints: [{name: t, key: a/b, effect: NoSchedul, family: bus, weight: 1, source: s}]",
+            "taints[0].effect",
+            "no device taint has the effect 'NoSchedul'",
+            "",
+        ),
+        (
+            "exporters: [{name: e, node: [n], namespace: [], source: s}]",
+            "exporters[0].namespace",
+            "a label that says whose series it is is needed",
+            "",
+        ),
+        (
+            "metrics: [{name: m, exporter: dcgm, query: x > 1, family: bus, source: s}]",
+            "metrics[0]",
+            "weight is missing",
+            "write the share of the score",
+        ),
+        (
+            "metrics: [{name: m, exporter: dcgm, query: max by ($device) (x) > 1, xid: code,"
+            " family: bus, source: s}]",
+            "metrics[0]",
+            "xid: nothing stands for code: the query keeps no label of that name",
+            "",
+        ),
+        (
+            "xids: [{name: abc, class: defect, family: bus, text: t, source: s}]",
+            "xids[0].name",
+            "'abc' is no XID, which is a number from 1 to 999",
+            "",
+        ),
+        (
+            "xids: [{name: 79, class: defect, family: bus, text: t, source: s, ends: [x]}]",
+            "xids[0].ends",
+            "'x' is no XID",
+            "",
+        ),
+        (
             "labels: [{name: l, key: k, value: true, source: s}]",
             "labels[0].value",
             "Expected `str`, got `bool`",
@@ -152,6 +189,9 @@ def test_a_rules_file_is_known_by_its_tables() -> None:
     assert is_rules_file(rows, certainly=True)
     assert is_rules_file({"labels": {"app": "x"}})
     assert is_rules_file({**rows, "condition": []})
+    assert is_rules_file({"condition": [{"name": "a"}]})
+    assert not is_rules_file({"condition": [], "replicas": 1})
+    assert not is_rules_file({"condition": [{"name": "a"}]}, certainly=True)
     assert not is_rules_file({"labels": {"app": "x"}, "replicas": 1})
     assert not is_rules_file({"labels": {"app": "x"}}, certainly=True)
     assert not is_rules_file({"taints": []}, certainly=True)
@@ -171,7 +211,7 @@ xids:
   - {name: 79, class: lots, family: bus, text: t, source: x}
   - {name: 80, class: lots, family: sun, text: t, source: x}
 metrics:
-  - {name: a b, exporter: dgcm, query: "max by ($device) ()", family: bus, source: x}
+  - {name: a b, exporter: dgcm, query: "max by ($device) ()", family: bus, weight: 1, source: x}
 labels:
   - {name: l, key: "a(", value: x, source: x, resource: a/b}
 signals: []
