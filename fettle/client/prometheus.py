@@ -167,13 +167,15 @@ class Prometheus:
             reply = _REPLY.decode(head)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._no_json(status, kind, body) from error
-        if reply.status != "success" or reply.data is None:
+        if reply.status == "error":
             said = _one_line(reply.error) or f"status {status}"
             unsure = status in (429, 502, 503, 504) or status >= 500
             raise PrometheusError(
                 f"{self._settings.url} refuses the query: {reply.error_type or status}: {said}",
                 reason="query" if not unsure else "unavailable",
             )
+        if reply.status != "success" or reply.data is None:
+            raise self._no_json(status, kind, body, is_json=True)
         if reply.data.result_type != "vector":
             raise PrometheusError(
                 f"the query gives a {reply.data.result_type or 'result without a type'}, not an "
@@ -186,7 +188,9 @@ class Prometheus:
             raise self._no_json(status, kind, body) from error
         return _answer(series, reply.warnings or ())
 
-    def _no_json(self, status: int, kind: str, body: bytes) -> PrometheusError:
+    def _no_json(
+        self, status: int, kind: str, body: bytes, *, is_json: bool = False
+    ) -> PrometheusError:
         url = self._settings.url
         if status in (401, 403):
             return PrometheusError(
@@ -199,7 +203,9 @@ class Prometheus:
             return PrometheusError(
                 f"{url} is not available (status {status})", reason="unavailable", whole=True
             )
-        page = "a web page" if b"<html" in body[:2000].lower() or "html" in kind else "no JSON"
+        page = "JSON of another kind" if is_json else "no JSON"
+        if b"<html" in body[:2000].lower() or "html" in kind:
+            page = "a web page"
         return PrometheusError(
             f"{url} answers with {page} (status {status}), not as Prometheus does; a login page or "
             "another server may be in between",

@@ -299,15 +299,15 @@ class AlertMetrics:
         self._alerts = Counter(
             "fettle_alerts",
             "Alerts taken from Alertmanager, by whether they are about a known device (placed, "
-            "unplaced), or no rule names them (unknown).",
+            "unplaced), no rule names them (unknown), or cannot be read (malformed).",
             ["result"],
             registry=registry,
         )
-        for result in ("placed", "unplaced", "unknown"):
+        for result in ("placed", "unplaced", "unknown", "malformed"):
             self._alerts.labels(result)
 
-    def heard(self, *, placed: int, unplaced: int, unknown: int) -> None:
-        for result, number in (("placed", placed), ("unplaced", unplaced), ("unknown", unknown)):
+    def heard(self, **results: int) -> None:
+        for result, number in results.items():
             self._alerts.labels(result).inc(number)
 
 

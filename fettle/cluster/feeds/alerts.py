@@ -33,6 +33,7 @@ LOOK_S = 2.0
 SEEK_S = 30.0
 """How often the devices of alerts are looked for that were not known yet."""
 _BEARER = "Bearer "
+_FIRING, _RESOLVED = "firing", "resolved"
 
 _LOG = structlog.get_logger(__name__)
 
@@ -48,13 +49,13 @@ class _SentAlert(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Message(msgspec.Struct, frozen=True, rename="camel"):
     version: str = ""
-    alerts: tuple[_SentAlert, ...] = ()
+    alerts: tuple[msgspec.Raw, ...] = ()
 
 
 class AlertCounts(Protocol):
     """What is counted."""
 
-    def heard(self, *, placed: int, unplaced: int, unknown: int) -> None: ...
+    def heard(self, **results: int) -> None: ...
 
 
 class Alerts:
@@ -81,6 +82,8 @@ class Alerts:
         self._heard_at: dict[metrics.Teller, float] = {}
         self._sought_at = elapsed()
         self._unknown: Counter[str] = Counter()
+        self._malformed: Counter[str] = Counter()
+        """Why alerts could not be read."""
 
     async def keep(self) -> None:
         """Know whose turn it is, and let fade what is not repeated any more."""
@@ -111,16 +114,22 @@ class Alerts:
 
     async def take(self, body: bytes) -> dict[str, int]:
         """One message; how many of its alerts are about devices that are known (`placed`) or not
-        (`unplaced`), and how many no row names (`unknown`). Raises BadInput."""
+        (`unplaced`), how many no row names (`unknown`), and how many cannot be read
+        (`malformed`). Raises BadInput if that are all."""
         alerts = []
         unknown = 0
-        for sent in _read(body).alerts:
+        raw = _read(body).alerts
+        read, odd = _read_alerts(raw)
+        if odd and not read:
+            raise BadInput(f"none of the {len(odd)} alerts can be read: {odd[0]}")
+        self._malformed.update(odd)
+        for sent in read:
             rule = metrics.rule_of_alert(self._rules, sent.labels)
             if not rule:
                 unknown += 1
                 self._unknown[sent.labels.get("alertname", "")[:100]] += 1
                 continue
-            fires = sent.status != "resolved"
+            fires = sent.status == _FIRING
             alert = Alert(rule, _fingerprint(sent), _sample(sent), fires)
             told = metrics.Teller(rule, alert.fingerprint)
             if fires:
@@ -131,7 +140,12 @@ class Alerts:
         placed = await run_within(None, partial(self._measuring.are_placed, alerts))
         if alerts:
             await self._send(Alerted(tuple(alerts)))
-        found = {"placed": placed, "unplaced": len(alerts) - placed, "unknown": unknown}
+        found = {
+            "placed": placed,
+            "unplaced": len(alerts) - placed,
+            "unknown": unknown,
+            "malformed": len(odd),
+        }
         self._counted.heard(**found)
         return found
 
@@ -180,7 +194,27 @@ class Alerts:
             found.append(
                 f"alerts that no row of the table alerts names, so they count for nothing: {names}"
             )
+        if self._malformed:
+            whys = "; ".join(f"{why} ({n})" for why, n in self._malformed.most_common(3))
+            found.append(f"alerts that cannot be read, so they count for nothing: {whys}")
         return found
+
+
+def _read_alerts(raw: tuple[msgspec.Raw, ...]) -> tuple[list[_SentAlert], list[str]]:
+    """Those that can be read, and why the others cannot: one that is odd takes none along."""
+    read: list[_SentAlert] = []
+    odd: list[str] = []
+    for each in raw:
+        try:
+            sent = msgspec.json.decode(each, type=_SentAlert)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            odd.append(str(error)[:100])
+            continue
+        if sent.status in (_FIRING, _RESOLVED):
+            read.append(sent)
+        else:
+            odd.append(f"status {sent.status[:20]!r} is neither {_FIRING} nor {_RESOLVED}")
+    return read, odd
 
 
 def _read(body: bytes) -> _Message:
@@ -213,6 +247,7 @@ def _sample(alert: _SentAlert) -> Sample:
     value = math.nan
     with suppress(ValueError):
         value = float(alert.annotations.get("value", ""))
-    summary = alert.annotations.get("summary") or alert.annotations.get("description", "")
+    said = map(alert.annotations.get, ("summary", "description", "message"))
+    summary = next(filter(None, said), "")
     labels = {**alert.labels, "summary": summary}
     return Sample(labels, value if math.isfinite(value) else math.nan)

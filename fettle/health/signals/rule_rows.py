@@ -548,12 +548,13 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
 
     def says(self, value: float, labels: Mapping[str, str]) -> str:
         is_known = isfinite(value)
+        number = f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
         known = {
             **labels,
-            "value": f"{value:.3g}" if is_known else "an unknown number of",
-            "percent": f"{value:.0%}" if is_known else "for an unknown share",
+            "value": number if is_known else "an unknown number of",
+            "percent": f"{value:.0%}" if is_known else "an unknown share",
         }
-        return HOLE.sub(lambda hole: known.get(hole[1], ""), self.text or self.name)
+        return HOLE.sub(lambda hole: known.get(hole[1], ""), self.text).strip() or self.name
 
 
 class AlertRow(RuleRow, frozen=True, kw_only=True):

@@ -129,6 +129,13 @@ def test_a_login_page_is_not_taken_for_an_answer(status: int) -> None:
     assert "login page" in str(error)
 
 
+@pytest.mark.parametrize("body", [{}, {"status": "success"}, {"kind": "Status", "status": "ok"}])
+def test_json_of_something_else_is_not_taken_for_an_answer(body: dict[str, str]) -> None:
+    error = refused(lambda: web.json_response(body))
+    assert error.reason == "not_prometheus"
+    assert "answers with JSON of another kind (status 200), not as Prometheus does" in str(error)
+
+
 def test_the_words_of_prometheus_are_passed_on() -> None:
     body = {"status": "error", "errorType": "bad_data", "error": "parse error: unexpected <EOF>"}
     error = refused(lambda: web.json_response(body, status=400))

@@ -38,7 +38,8 @@ LABELS = {
     "namespace": "gpu-operator",
 }
 NOW = 1_790_000_000.0
-PLACED = {"placed": 1, "unplaced": 0, "unknown": 0}
+NONE = {"placed": 0, "unplaced": 0, "unknown": 0, "malformed": 0}
+PLACED = NONE | {"placed": 1}
 
 
 class Desk:
@@ -217,7 +218,7 @@ def test_an_alert_about_a_device_that_is_not_known_is_counted_listed_and_tried_a
 ) -> None:
     desk = Desk(tmp_path)
     early = alert(hostname="n2")
-    assert desk.say(early) == {"placed": 0, "unplaced": 1, "unknown": 0}
+    assert desk.say(early) == NONE | {"unplaced": 1}
     (note,) = desk.alerts.notes()
     assert "alerts: 1 alerts of rule gpu-burns name no device that is known here, such as" in note
     assert 'hostname="n2"' in note
@@ -281,7 +282,7 @@ def test_an_alert_without_a_fingerprint_is_known_by_its_labels(tmp_path: Path) -
 
 def test_an_alert_that_no_row_names_counts_for_nothing_and_is_listed(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    assert desk.say(alert(alertname="Watchdog")) == {"placed": 0, "unplaced": 0, "unknown": 1}
+    assert desk.say(alert(alertname="Watchdog")) == NONE | {"unknown": 1}
     assert desk.health() is None
     assert "Watchdog (1)" in desk.alerts.notes()[0]
 
@@ -344,12 +345,40 @@ def test_a_rule_that_fettle_printed_counts_as_that_rule_with_its_value(tmp_path:
         (b"{}", "version '' of Alertmanager's webhook is not known"),
         (json.dumps(message(version="5")).encode(), "version '5'"),
         (b'{"version":"4","alerts":[{"labels":7}]}', "Expected `object`"),
+        (json.dumps(message(alert("weird"))).encode(), "status 'weird' is neither firing nor"),
+        (json.dumps(message(alert(""))).encode(), "none of the 1 alerts can be read: status ''"),
     ],
 )
 def test_what_is_no_message_is_refused_with_a_reason(tmp_path: Path, body: bytes, why: str) -> None:
     with pytest.raises(BadInput) as raised:
         asyncio.run(Desk(tmp_path).alerts.take(body))
     assert why in str(raised.value)
+
+
+def test_alerts_that_cannot_be_read_are_counted_and_take_no_others_along(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    assert desk.say(alert("weird"), {"labels": 7}, alert()) == PLACED | {"malformed": 2}
+    assert desk.states() == {"GPU-1": State.DEGRADED}
+    (note,) = desk.alerts.notes()
+    assert note.startswith("alerts that cannot be read, so they count for nothing: status 'weird'")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "text"),
+    [
+        ({"summary": "hot", "description": "very"}, "alert GPUTooHot: hot"),
+        ({"message": "hot"}, "alert GPUTooHot: hot"),
+        ({}, "alert GPUTooHot: gpu-burns"),
+    ],
+)
+def test_an_alert_says_something_whatever_annotations_it_has(
+    tmp_path: Path, annotations: dict[str, str], text: str
+) -> None:
+    desk = Desk(tmp_path)
+    desk.say(alert() | {"annotations": annotations})
+    found = desk.health()
+    assert found is not None
+    assert found.evidence[0].evidence.text == text
 
 
 def test_only_who_presents_the_token_may_tell_and_only_the_leader_takes_it(tmp_path: Path) -> None:

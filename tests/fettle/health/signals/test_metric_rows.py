@@ -93,6 +93,22 @@ def test_a_graded_weight_grows_evenly_between_its_two_values() -> None:
     assert weights == [0.25, 0.25, 0.4, 0.6, 0.6]
 
 
+@pytest.mark.parametrize(
+    ("rule", "value", "text"),
+    [
+        ("dcgm-ecc-correctable", 6012.4, "6012 corrected memory errors in an hour"),
+        ("dcgm-ecc-correctable", 333.33, "333 corrected memory errors"),
+        ("dcgm-ecc-correctable", float("nan"), "an unknown number of corrected memory errors"),
+        ("dcgm-nvlink-crc-flit", 0.00167, "0.00167 NVLink CRC errors"),
+        ("dcgm-pcie-width", 0.5, "its PCIe link lacks 50% of its lanes"),
+        ("dcgm-pcie-width", float("nan"), "its PCIe link lacks an unknown share of its lanes"),
+        ("dcgm-thermal-violation", float("nan"), "throttled by heat an unknown share of the time"),
+    ],
+)
+def test_numbers_are_written_as_people_do(rule: str, value: float, text: str) -> None:
+    assert load_rules().metrics[rule].says(value, {}).startswith(text)
+
+
 class Somewhere:
     """Three nodes, by name, host name or address."""
 
