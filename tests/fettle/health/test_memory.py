@@ -44,7 +44,7 @@ def steps(draw: st.DrawFn) -> list[tuple[float, str, SignalReport | None]]:
     made: list[tuple[float, str, SignalReport | None]] = []
     now = T0
     for _ in range(draw(st.integers(1, 8))):
-        now += draw(st.floats(1.0, 3000.0))
+        now = round(now + draw(st.floats(1.0, 3000.0)), 3)  # as finely as it is stored
         who = draw(st.sampled_from(REPORTERS))
         if who != NODE and draw(st.integers(0, 5)) == 0:
             made.append((now, who, None))
