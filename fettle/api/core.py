@@ -32,6 +32,24 @@ class Taint(Wire, frozen=True, kw_only=True):
     effect: str = ""
 
 
+class NodeAffinity(Wire, frozen=True, kw_only=True):
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Wire, frozen=True, kw_only=True):
+    node_affinity: NodeAffinity | None = None
+
+
+class Toleration(Wire, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
 class NodeSpec(Wire, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] | None = None
     unschedulable: bool = False
@@ -91,12 +109,17 @@ class PodSchedulingGroup(Wire, frozen=True, kw_only=True):
     pod_group_name: str = ""
 
 
+LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+"""Taints of nodes from which Kubernetes itself evicts. Every pod tolerates them for a while."""
 DEFAULT_SCHEDULER = "default-scheduler"
 """The scheduler of pods without a `spec.schedulerName`. The API server fills it in before
 admission."""
 
 
 class PodSpec(Wire, frozen=True, kw_only=True):
+    """`tolerations` without those of `LOST`: nearly every pod has them, and they say nothing of
+    where it may go."""
+
     scheduler_name: str | None = None
     scheduling_gates: tuple[PodSchedulingGate, ...] | None = None
     scheduling_group: PodSchedulingGroup | None = None
@@ -107,6 +130,14 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     init_containers: tuple[Container, ...] | None = None
     overhead: Quantities | None = None
     resource_claims: tuple[PodResourceClaim, ...] | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.tolerations:
+            kept = tuple(one for one in self.tolerations if one.key not in LOST)
+            msgspec.structs.force_setattr(self, "tolerations", kept or None)
 
 
 class ResourceHealth(Wire, frozen=True, kw_only=True):

@@ -53,22 +53,12 @@ class LintContainer(core.Container, frozen=True, kw_only=True):
     restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
-class Toleration(Wire, frozen=True, kw_only=True):
-    key: str | None = None
-    operator: str | None = None
-    value: str | None = None
-    effect: str | None = None
-    toleration_seconds: int | None = None
-
-
 class LintPodSpec(core.PodSpec, frozen=True, kw_only=True):
     containers: tuple[LintContainer, ...] | None = None
     init_containers: tuple[LintContainer, ...] | None = None
-    node_selector: dict[str, str] | None = None
     priority: int | None = None
     scheduler_name: str | None = None
     restart_policy: str | None = None
-    tolerations: tuple[Toleration, ...] | None = None
 
 
 class Replicated(Wire, frozen=True, kw_only=True):

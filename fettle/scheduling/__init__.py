@@ -18,6 +18,7 @@ from fettle.scheduling.demand import (
     demand_of,
     resolve_policy,
 )
+from fettle.scheduling.departures import Departure
 from fettle.scheduling.device_failures import (
     DeviceFailure,
     Failures,
@@ -40,6 +41,7 @@ from fettle.scheduling.judge.units import (
 )
 from fettle.scheduling.judge.verdicts import Verdict
 from fettle.scheduling.leanings import NEUTRAL, Leaning, Leanings
+from fettle.scheduling.node_fit import node_fit
 from fettle.scheduling.node_healths import (
     Cordons,
     NodeHealth,
@@ -78,6 +80,7 @@ __all__ = [
     "Cordons",
     "Crashes",
     "Demand",
+    "Departure",
     "DeviceFailure",
     "Engines",
     "ExplainedCrash",
@@ -118,6 +121,7 @@ __all__ = [
     "is_certain",
     "is_usable",
     "lacking_units",
+    "node_fit",
     "node_health",
     "nodes_lacking_units",
     "plan_cordons",

@@ -21,13 +21,15 @@ class AllowedNodes:
         self._taken: Taken = {}
         self._full: dict[tuple[tuple[Units, ...], int], frozenset[str]] = {}
 
-    async def find(self, pod: core.Pod, view: View, mode: Mode | None = None) -> Set[str]:
-        """Names of nodes, in the pod's own mode if none is given. Units of pods that this pod may
-        preempt count as free.
+    async def find(
+        self, pod: core.Pod, view: View, mode: Mode | None = None, demand: Demand | None = None
+    ) -> Set[str]:
+        """Names of nodes, in the pod's own mode and by its demand in the newest view if none is
+        given. Units of pods that this pod may preempt count as free.
 
         None where Fettle only observes: there it wakes nobody.
         """
-        demand = self._answers.demand(pod)
+        demand = demand or self._answers.demand(pod)
         if demand is None:
             return frozenset(view.nodes)
         mode = mode or demand.mode

@@ -10,7 +10,7 @@ is marked, and writes nothing twice. It needs the setting `deviceFailures` and t
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from math import inf
@@ -21,11 +21,10 @@ import structlog
 from fettle.api import core
 from fettle.api.meta import unix_s
 from fettle.client import Event, EventRecorder, Regarding, Session
-from fettle.cluster import EMPTY, NodeView, View, changed_keys
+from fettle.cluster import EMPTY, View, changed_keys
 from fettle.config import Settings
-from fettle.dra import claim_name, entries_with_claims
 from fettle.explain import text
-from fettle.model import BudgetSpent, Denied, Mode, OnDeviceFailure
+from fettle.model import BudgetSpent, Denied, OnDeviceFailure
 from fettle.observing import StewardMetrics
 from fettle.pacing import Backoff, pause, run_within
 from fettle.records import Act, Recorder
@@ -35,15 +34,14 @@ from fettle.scheduling import (
     DeviceFailure,
     Failures,
     FinishedPods,
-    copy_to_place,
     devices_counted,
     devices_held,
     find_failures,
     worst_first,
 )
-from fettle.steward.allowed_nodes import AllowedNodes
 from fettle.steward.paced_writes import PacedWrites, Write
 from fettle.steward.pod_writes import MarkReason, condition_of, evict, is_ours, mark, unmark
+from fettle.steward.replacements import Replacements
 from fettle.steward.risk_events import once_name
 
 LOOK_S = 0.25
@@ -65,13 +63,10 @@ MARKED, EVICTED, WAITS = "DeviceFailed", "EvictedFromFailedDevice", "EvictionWai
 """Reasons of Events, an interface."""
 _CONDITIONS = "deploy/rbac/optional/pod-conditions.yaml grants the rights"
 _EVICTIONS = "deploy/rbac/optional/pod-evictions.yaml grants the rights"
-_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-"""Taints of nodes from which Kubernetes itself evicts; they end no pod before they are back."""
-_CLOSED = (*_LOST, "node.kubernetes.io/unschedulable")
-_PINNED = ("DaemonSet", "Node")
-"""Controllers whose pods come back on the same node."""
 _WHY: Mapping[MarkReason, str] = {
     MarkReason.NOWHERE_BETTER: "no other node would take its replacement now",
+    MarkReason.NO_OTHER_NODE: "no other node that there is has what its replacement selects and "
+    "tolerates",
     MarkReason.NO_REPLACEMENT: "no controller would replace it on another node",
 }
 
@@ -139,7 +134,7 @@ class FailedDevices:
         self._recorder = recorder
         self._metrics = metrics
         self._clock = clock
-        self._allowed_nodes = AllowedNodes(answers)
+        self._replacements = Replacements(answers)
         self._marking = PacedWrites(
             "failed devices: pods cannot be marked, and so not evicted",
             _CONDITIONS,
@@ -313,7 +308,7 @@ class FailedDevices:
             if self._now() < self._next_eviction_at:
                 return
             if self._is_within_share(step, due.held, view):
-                yield partial(self._try, step, view)
+                yield partial(self._try, step)
                 if step.pod.metadata.uid in self._just_evicted:
                     due.held.update(devices_held([step.pod], view))
 
@@ -351,10 +346,10 @@ class FailedDevices:
         devices = devices_counted(self._answers, pool)
         return (devices or 0) * self._settings.max_share
 
-    async def _try(self, step: _Step, view: View) -> None:
+    async def _try(self, step: _Step) -> None:
         """Evict a pod, or note why not."""
         pod, words = step.pod, _words(step.failure)
-        if (reason := await self._why_in_vain(step.failure, view)) is not None:
+        if (reason := await self._replacements.why_in_vain(step.failure)) is not None:
             self._wait(step, reason, _WHY[reason])
             return
         if not step.writes:
@@ -374,24 +369,6 @@ class FailedDevices:
         self._just_evicted[pod.metadata.uid] = pod, now
         self._waiting.pop(pod.metadata.uid, None)
         self._tell(step, EVICTED, words)
-
-    async def _why_in_vain(self, failure: DeviceFailure, view: View) -> MarkReason | None:
-        """Why nothing would be gained; None if something would, or nobody can tell."""
-        pod = failure.pod
-        controller = pod.metadata.controller
-        if controller is None or controller.kind in _PINNED:
-            return MarkReason.NO_REPLACEMENT
-        copy = copy_to_place(pod)
-        demand = self._answers.demand(copy)
-        if demand is not None and demand.bound:
-            # A claim that no other pod uses is allocated anew for the replacement.
-            return MarkReason.NOWHERE_BETTER if _shares_claims(pod, view) else None
-        allowed = await self._allowed_nodes.find(copy, view, Mode.ENFORCE)
-        nodes = self._answers.view.nodes  # newer than `view`, perhaps
-        places = {name for name in allowed if name in nodes and not _has(nodes[name], _CLOSED)}
-        if places - {pod.node_name} or (failure.is_dead and not places):
-            return None
-        return MarkReason.NOWHERE_BETTER
 
     def _wait(self, step: _Step, reason: MarkReason, why: str) -> None:
         uid = step.pod.metadata.uid
@@ -457,15 +434,4 @@ def _words(failure: DeviceFailure) -> str:
 
 def _is_lost(pod: core.Pod, view: View) -> bool:
     node = view.nodes.get(pod.node_name)
-    return node is None or _has(node, _LOST)
-
-
-def _has(node: NodeView, taints: Collection[str]) -> bool:
-    return any(taint.key in taints for taint in node.taints)
-
-
-def _shares_claims(pod: core.Pod, view: View) -> bool:
-    """Whether another pod uses one of its claims."""
-    names = (claim_name(pod, entry) for entry in entries_with_claims(pod))
-    claims = (view.claims.get(f"{pod.metadata.namespace}/{name}") for name in names)
-    return any(claim is not None and claim.reserved_for - {pod.metadata.uid} for claim in claims)
+    return node is None or any(taint.key in core.LOST for taint in node.taints)

@@ -28,6 +28,7 @@ class MarkReason(StrEnum):
     OVER_BUDGET = "EvictionAwaitsDisruptionBudget"
     DENIED = "EvictionDenied"
     NOWHERE_BETTER = "NoBetterNodeForReplacement"
+    NO_OTHER_NODE = "NoOtherNodeForReplacement"
     NO_REPLACEMENT = "NothingReplacesThePod"
 
 

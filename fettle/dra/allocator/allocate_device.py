@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
+from fettle.api import core
 from fettle.api.resource import DeviceAttribute, DeviceTaint, DeviceToleration
 from fettle.cel import Outcome, OutcomeKind
 from fettle.dra.allocator.constraint import (
@@ -106,8 +107,11 @@ def are_tolerated(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceTol
     )
 
 
-def tolerates(toleration: DeviceToleration, taint: DeviceTaint | TaintRef) -> bool:
-    """As `ToleratesTaint` of k8s.io/dynamic-resource-allocation/resourceclaim does."""
+def tolerates(
+    toleration: DeviceToleration | core.Toleration, taint: DeviceTaint | TaintRef | core.Taint
+) -> bool:
+    """As `ToleratesTaint` of k8s.io/dynamic-resource-allocation/resourceclaim does; taints of
+    nodes are tolerated alike."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

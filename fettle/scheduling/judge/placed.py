@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from fettle.api import core
 from fettle.cluster import NodeView, PluginView, UnitView, whole_device
 from fettle.dra import device_units
@@ -136,6 +138,19 @@ def _names(unit: UnitView) -> set[str]:
         if isinstance(subject := weighed.evidence.subject, UnitId):
             names.update(map(whole_device, subject.names))
     return names
+
+
+def without_held(plugin: PluginView, pod: core.Pod) -> PluginView:
+    """The resource once a pod has given back the units that it is known to hold."""
+    share = _share(pod, plugin.resource)
+    units, left = [], sum(share.named.values())
+    for unit in plugin.units:
+        mine = sum(number for name, number in share.named.items() if name in _names(unit))
+        left -= mine
+        units.append(msgspec.structs.replace(unit, allocated=max(0, unit.allocated - mine)))
+    return msgspec.structs.replace(
+        plugin, units=tuple(units), others_held=max(0, plugin.others_held - max(0, left))
+    )
 
 
 # What the policy says

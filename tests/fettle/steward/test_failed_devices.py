@@ -12,10 +12,11 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from fettle.api import core
+from fettle.api import core, resource
 from fettle.client import EventRecorder, Session
 from fettle.cluster import NodeView
 from fettle.config import DeviceFailureSettings, Settings
+from fettle.dra import DeviceView
 from fettle.model import Evidence, EvidenceKind, Family, Health, Kept, Mode, NodeId, State, Weighed
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
@@ -23,7 +24,8 @@ from fettle.scheduling import FinishedPods, PodClaims
 from fettle.steward import STEWARD, FailedDevices
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
-from tests.fettle.scheduling.test_at_risk import BOUND_S, Watched, placed
+from tests.fettle.scheduling.clusters import claim_view
+from tests.fettle.scheduling.test_at_risk import BOUND_S, Watched, claim, placed
 
 Raw = dict[str, Any]
 FAILED = "fettle.dev/DeviceFailed"
@@ -81,14 +83,16 @@ class Fleet(Watched):
         )
         return self.steward
 
-    async def look(self, *nodes: NodeView, pods: tuple[Raw, ...] = (), looks: int = 2) -> None:
-        """The steward looks, and again at what it wrote."""
+    async def look(
+        self, *nodes: NodeView, pods: tuple[Raw, ...] = (), looks: int = 2, **fields: Any
+    ) -> None:
+        """The steward looks, and again at what it wrote. `fields` are the view's."""
         for pod in pods:
             self.api.put("pods", pod)
         for _ in range(looks):
             known = self.api.objects.get("pods", {}).values()
             self.pods = {}
-            await self.see(*nodes, pods=tuple(known))
+            await self.see(*nodes, pods=tuple(known), **fields)
             await self.steward._look()
 
     def marks(self) -> dict[str, str]:
@@ -218,7 +222,7 @@ DAEMON = [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
 @pytest.mark.parametrize(
     ("node", "others", "pod", "reason"),
     [
-        pytest.param(BAD, (), on(), "NoBetterNodeForReplacement", id="no other node"),
+        pytest.param(BAD, (), on(), "NoOtherNodeForReplacement", id="no other node"),
         pytest.param(
             BAD,
             (b.node("busy", gpus=1),),
@@ -226,7 +230,10 @@ DAEMON = [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
             "NoBetterNodeForReplacement",
             id="the other node is full",
         ),
-        pytest.param(DEAD, (), on(), None, id="dead, so nothing is lost"),
+        pytest.param(
+            DEAD, (b.node("busy", gpus=1),), on(), None, id="dead, so nothing is lost by waiting"
+        ),
+        pytest.param(DEAD, (), on(), "NoOtherNodeForReplacement", id="dead, and no other node"),
         pytest.param(BAD, (FREE,), on(ownerReferences=[]), "NothingReplacesThePod", id="alone"),
         pytest.param(
             BAD, (FREE,), on(ownerReferences=DAEMON), "NothingReplacesThePod", id="daemon"
@@ -240,6 +247,160 @@ async def test_a_pod_is_evicted_only_where_its_replacement_would_be_better_off(
     await fleet.look(node, *others, pods=(pod, *taken), looks=4)
     assert fleet.evicted() == ([] if reason else ["p"])
     assert fleet.marks() == {"p": reason or "DeviceUnhealthy"}
+
+
+def pinned(**spec: Any) -> Raw:
+    pod = on()
+    pod["spec"] |= spec
+    return pod
+
+
+def affinity(key: str, *values: str, fields: bool = False) -> Raw:
+    one = {"key": key, "operator": "In", "values": list(values)}
+    term = {"matchFields" if fields else "matchExpressions": [one]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+def tainted(node: NodeView, key: str, effect: str = "NoSchedule") -> NodeView:
+    return msgspec.structs.replace(node, taints=(core.Taint(key=key, value="a", effect=effect),))
+
+
+def labelled(node: NodeView, **labels: str) -> NodeView:
+    return msgspec.structs.replace(node, labels=labels)
+
+
+NOBODY, NOWHERE = "NoOtherNodeForReplacement", "NoBetterNodeForReplacement"
+TEAM = {"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("node", "others", "pod", "reason"),
+    [
+        pytest.param(BAD, (FREE,), pinned(nodeSelector={"a": "b"}), NOBODY, id="selector"),
+        pytest.param(DEAD, (FREE,), pinned(nodeSelector={"a": "b"}), NOBODY, id="even if dead"),
+        pytest.param(
+            BAD, (labelled(FREE, a="b"),), pinned(nodeSelector={"a": "b"}), None, id="selected"
+        ),
+        pytest.param(
+            BAD,
+            (labelled(b.node("ill", gpus=1, own=b.health(0.1)), a="b"), FREE),
+            pinned(nodeSelector={"a": "b"}),
+            NOWHERE,
+            id="the selected ones are no better",
+        ),
+        pytest.param(BAD, (FREE,), pinned(**affinity("zone", "x")), NOBODY, id="affinity"),
+        pytest.param(
+            BAD, (labelled(FREE, zone="x"),), pinned(**affinity("zone", "x")), None, id="has it"
+        ),
+        pytest.param(
+            BAD,
+            (FREE,),
+            pinned(**affinity("metadata.name", "n", fields=True)),
+            NOBODY,
+            id="affinity to its node by name",
+        ),
+        pytest.param(BAD, (tainted(FREE, "team"),), on(), NOBODY, id="a taint"),
+        pytest.param(BAD, (tainted(FREE, "team", "PreferNoSchedule"),), on(), None, id="soft"),
+        pytest.param(
+            BAD, (tainted(FREE, "team"),), pinned(tolerations=[TEAM]), None, id="a toleration"
+        ),
+        pytest.param(
+            BAD,
+            (msgspec.structs.replace(FREE, unschedulable=True),),
+            on(),
+            NOBODY,
+            id="the other node is cordoned",
+        ),
+        pytest.param(
+            BAD,
+            (tainted(FREE, core.LOST[0]),),
+            pinned(tolerations=[{"key": core.LOST[0], "operator": "Exists"}]),
+            NOBODY,
+            id="not ready",
+        ),
+    ],
+)
+async def test_a_pod_is_evicted_only_if_its_own_manifest_lets_it_go_elsewhere(
+    fleet: Fleet, node: NodeView, others: tuple[NodeView, ...], pod: Raw, reason: str | None
+) -> None:
+    await fleet.look(node, *others, pods=(pod,), looks=4)
+    assert fleet.evicted() == ([] if reason else ["p"])
+    assert fleet.marks() == {"p": reason or "DeviceUnhealthy"}
+
+
+KEEPS_OFF = resource.DeviceTaint(key="xid", effect="NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("devices", "reason"),
+    [
+        pytest.param(
+            (b.device("gpu-0", 0.0, taints=(KEEPS_OFF,)), b.device("gpu-1")), None, id="tainted"
+        ),
+        pytest.param(
+            (b.device("gpu-0", 0.2, taints=(KEEPS_OFF,)), b.device("gpu-1")), None, id="not dead"
+        ),
+        pytest.param((b.device("gpu-0", 0.2), b.device("gpu-1")), NOBODY, id="given again"),
+        pytest.param(
+            (b.device("gpu-0", 0.2, taints=(KEEPS_OFF,)), b.device("gpu-1", allocated=True)),
+            NOBODY,
+            id="the sound one is in use",
+        ),
+        pytest.param(
+            (b.device("gpu-0", 0.2, taints=(KEEPS_OFF,)), b.device("gpu-1", 0.2)),
+            NOBODY,
+            id="the other one is as bad",
+        ),
+    ],
+)
+@pytest.mark.parametrize("entry", ["resourceClaimTemplateName", "resourceClaimName"])
+async def test_a_pod_is_evicted_if_its_own_node_would_give_it_a_sound_device_instead(
+    fleet: Fleet, entry: str, devices: tuple[DeviceView, ...], reason: str | None
+) -> None:
+    """By a claim that is made for it, or one that is its own."""
+    first, *rest = devices
+    held = msgspec.structs.replace(first, allocated=True)
+    pod = on(gpus=0)
+    of_template = entry == "resourceClaimTemplateName"
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", entry: "t" if of_template else "c-p"}]
+    if of_template:
+        pod["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "c-p"}]
+    spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": b.DRIVER}}]}}
+    given = {**claim("p", "gpu-0"), "spec": spec}
+    if of_template:
+        owner = {"kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
+        given["metadata"]["ownerReferences"] = [owner]
+    node = b.node(pools=(b.pool(held, *rest),))
+    made_from = claim_view() | {"classes": {b.DRIVER: b.device_class(selectors=[])}}
+    await fleet.look(node, pods=(pod,), looks=4, claims=[given], **made_from)
+    assert fleet.evicted() == ([] if reason else ["p"])
+    assert fleet.marks() == {"p": reason or "DeviceUnhealthy"}
+
+
+def holding(unit: str) -> Raw:
+    """The pod, and what its kubelet says that it holds."""
+    pod = on()
+    allocated = {"name": b.RESOURCE, "resources": [{"resourceID": unit, "health": "Unhealthy"}]}
+    pod["status"]["containerStatuses"] = [{"name": "c", "allocatedResourcesStatus": [allocated]}]
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("withdrawn", "others", "reason"),
+    [
+        pytest.param(True, (), None, id="withdrawn"),
+        pytest.param(False, (), NOBODY, id="it may be given again"),
+        pytest.param(True, (placed("other", gpus=1),), NOBODY, id="the sound one is in use"),
+    ],
+)
+async def test_a_unit_that_its_plugin_has_withdrawn_is_not_given_again(
+    fleet: Fleet, others: tuple[Raw, ...], reason: str | None, *, withdrawn: bool
+) -> None:
+    gone = frozenset({"gpu"} if withdrawn else ())
+    node = b.node(gpus=2 - len(gone), units={"gpu": 0.1}, busy=frozenset({"gpu"}), withdrawn=gone)
+    await fleet.look(node, pods=(holding("gpu"), *others), looks=4)
+    assert fleet.evicted() == ([] if reason else ["p"])
 
 
 async def test_one_pod_of_a_small_pool_ends_at_a_time(fleet: Fleet) -> None:
