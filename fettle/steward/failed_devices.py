@@ -24,7 +24,7 @@ from fettle.client import Event, EventRecorder, Regarding, Session
 from fettle.cluster import EMPTY, View, changed_keys
 from fettle.config import Settings
 from fettle.explain import text
-from fettle.model import BudgetSpent, Denied, OnDeviceFailure
+from fettle.model import BudgetSpent, ClusterError, Denied, OnDeviceFailure, Unreachable
 from fettle.observing import StewardMetrics
 from fettle.pacing import Backoff, pause, run_within
 from fettle.records import Act, Recorder
@@ -55,6 +55,8 @@ MARKS_PER_S, TRIES_PER_S = 10.0, 5.0
 """How many pods are marked a second, and how many evictions tried, at most."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 60.0
 """Pauses between tries to evict one pod that is not to be evicted now."""
+ENDS_WITHIN_S = 30.0
+"""So long a pod counts as ending that would have been evicted: Kubernetes' usual grace period."""
 STUCK_S = 300.0
 """A pod that should have ended so long ago holds up no other."""
 SEEN_WITHIN_S = 30.0
@@ -100,12 +102,13 @@ class _Step(NamedTuple):
 
 class _Due(NamedTuple):
     """What is due now. `evicted`: the worst first. `held`: how many devices of each pool are under
-    pods that end by our eviction. `waits`: more may be due later, by time alone."""
+    pods that end by our eviction; without writes, also under those that would. `waits`: more may be
+    due later, by time alone."""
 
     unmarked: list[core.Pod]
     marked: list[_Step]
     evicted: list[_Step]
-    held: Counter[str]
+    held: Mapping[bool, Counter[str]]
     waits: bool
 
 
@@ -143,9 +146,16 @@ class FailedDevices:
         self._evicting = PacedWrites(
             "failed devices: pods cannot be evicted", _EVICTIONS, per_s=TRIES_PER_S
         )
+        # What would be written must not delay what is.
+        self._trying = PacedWrites(
+            "failed devices: evictions cannot be tried", _EVICTIONS, per_s=TRIES_PER_S
+        )
         self._notes: list[str] = []
         self._over_share = 0
-        self._next_eviction_at = -inf
+        self._unasked = ""
+        """Why no PodDisruptionBudget was asked whether it would allow an eviction."""
+        self._next_eviction_at = {True: -inf, False: -inf}
+        """Where it is written, and where it would be."""
         self._view = EMPTY
         self._marked: dict[str, core.Pod] = {}
         """By `namespace/name`, the pods with our condition in that view."""
@@ -155,6 +165,8 @@ class FailedDevices:
         """By UID: the reason that was written, and when; until a view shows it."""
         self._just_evicted: dict[str, tuple[core.Pod, float]] = {}
         """By UID, likewise."""
+        self._would_end: dict[str, tuple[core.Pod, float]] = {}
+        """By UID: the pods that would be ending by our eviction, and since when."""
         self._would: set[tuple[str, str]] = set()
         """UIDs and what was recorded that would be written."""
 
@@ -174,7 +186,8 @@ class FailedDevices:
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""
         own = (f"failed devices: {said}" for said in self._notes)
-        return [*self._marking.notes(), *self._evicting.notes(), *own]
+        pacing = (self._marking, self._evicting, self._trying)
+        return [*(note for each in pacing for note in each.notes()), *own]
 
     async def _look(self) -> bool:
         """Write what is due; whether time alone may make more due."""
@@ -190,7 +203,8 @@ class FailedDevices:
             (partial(self._unmark, pod) for pod in due.unmarked),
             (partial(self._mark, step) for step in due.marked),
         )
-        await self._evicting.do(self._tries(due, view))
+        await self._evicting.do(self._tries(due, view, writes=True))
+        await self._trying.do(self._tries(due, view, writes=False))
         self._note()
         return due.waits or not all_marked
 
@@ -215,10 +229,14 @@ class FailedDevices:
                     self._record(step, MARKED, _words(step.failure))
             if step.evicts:
                 evicted[step.failure.placed.key] = step
-        held = devices_held(self._ending(), view)
+        ending = devices_held(self._ending(), view)
+        would_end = devices_held((pod for pod, _ in self._would_end.values()), view)
+        held = {True: ending, False: ending + would_end}
         due = [one.failure.placed for one in evicted.values() if self._is_due(one)]
         worst = [evicted[one.key] for one in worst_first(due, len(due))]
-        within_share = [step for step in worst if self._is_within_share(step, held, view)]
+        within_share = [
+            step for step in worst if self._is_within_share(step, held[step.writes], view)
+        ]
         self._over_share = len(worst) - len(within_share)
         unwanted = [*self._unwanted(steps, view)]
         return _Due(unwanted, marked, within_share, held, bool(evicted))
@@ -256,6 +274,8 @@ class FailedDevices:
             if at > late and (now := view.pods.get(pod.metadata.key)) is not None
             if now.metadata.uid == uid and now.metadata.deletion_timestamp is None
         }
+        ended = self._now() - ENDS_WITHIN_S
+        self._would_end = {u: one for u, one in self._would_end.items() if one[1] > ended}
         self._just_marked = {u: one for u, one in self._just_marked.items() if one[1] > late}
 
     def _step(self, failure: DeviceFailure) -> _Step | None:
@@ -303,14 +323,15 @@ class FailedDevices:
 
     # --- evicting
 
-    def _tries(self, due: _Due, view: View) -> Iterator[Write]:
+    def _tries(self, due: _Due, view: View, *, writes: bool) -> Iterator[Write]:
+        held = due.held[writes]
         for step in due.evicted:
-            if self._now() < self._next_eviction_at:
+            if self._now() < self._next_eviction_at[writes]:
                 return
-            if self._is_within_share(step, due.held, view):
+            if step.writes is writes and self._is_within_share(step, held, view):
                 yield partial(self._try, step)
-                if step.pod.metadata.uid in self._just_evicted:
-                    due.held.update(devices_held([step.pod], view))
+                if step.pod.metadata.uid in (self._just_evicted if writes else self._would_end):
+                    held.update(devices_held([step.pod], view))
 
     def _is_within_share(self, step: _Step, held: Counter[str], view: View) -> bool:
         mine = devices_held([step.pod], view)
@@ -352,31 +373,46 @@ class FailedDevices:
         if (reason := await self._replacements.why_in_vain(step.failure)) is not None:
             self._wait(step, reason, _WHY[reason])
             return
-        if not step.writes:
-            self._record(step, EVICTED, words)
-            return
         try:
-            await evict(self._session, pod)
+            await evict(self._session, pod, dry_run=not step.writes)
+            self._unasked = ""
         except BudgetSpent as error:
             self._wait(step, MarkReason.OVER_BUDGET, str(error))
             return
         except Denied as error:
             self._wait(step, MarkReason.DENIED, str(error))
             return
+        except ClusterError as error:
+            if step.writes or isinstance(error, Unreachable):
+                raise
+            self._go_on_unasked(str(error))
         now = self._now()
-        self._metrics.wrote_pod("evicted")
-        self._next_eviction_at = now + 1 / self._settings.evictions_per_second
-        self._just_evicted[pod.metadata.uid] = pod, now
+        self._next_eviction_at[step.writes] = now + 1 / self._settings.evictions_per_second
         self._waiting.pop(pod.metadata.uid, None)
+        if not step.writes:
+            self._would_end[pod.metadata.uid] = pod, now
+            self._record(step, EVICTED, words)
+            return
+        self._metrics.wrote_pod("evicted")
+        self._just_evicted[pod.metadata.uid] = pod, now
         self._tell(step, EVICTED, words)
+
+    def _go_on_unasked(self, why: str) -> None:
+        if not self._unasked:
+            _LOG.warning(
+                "PodDisruptionBudgets cannot be asked what they would allow",
+                reason=why,
+                remedy=_EVICTIONS,
+            )
+        self._unasked = why
 
     def _wait(self, step: _Step, reason: MarkReason, why: str) -> None:
         uid = step.pod.metadata.uid
         waiting = self._waiting.get(uid)
         if waiting is None or waiting.reason is not reason:
             waiting = self._waiting[uid] = _Waiting(reason, why)
-            if step.writes:
-                self._tell(step, WAITS, f"{_words(step.failure)}; not evicted yet: {why}")
+            words = f"{_words(step.failure)}; not evicted yet: {why}"
+            (self._tell if step.writes else self._record)(step, WAITS, words)
         waiting.again(self._now())
 
     # --- telling
@@ -423,6 +459,9 @@ class FailedDevices:
                 "namespace says enforce"
             )
             found.append(f"{nothing}: `fettle decisions` lists what would be")
+            if self._unasked:
+                asked = "what PodDisruptionBudgets would allow is not known"
+                found.append(f"{asked}: {self._unasked} ({_EVICTIONS})")
         if self._over_share:
             found.append(f"evicted later, by deviceFailures.maxShare: {self._over_share} pods")
         self._notes = found

@@ -66,8 +66,9 @@ async def _patch(session: Session, pod: core.Pod, condition: Mapping[str, Any]) 
         await session.patch(f"{_path(pod)}/status", body, strategic=True)
 
 
-async def evict(session: Session, pod: core.Pod) -> None:
-    """Raises ClusterError: BudgetSpent if a PodDisruptionBudget allows it to nobody now."""
+async def evict(session: Session, pod: core.Pod, *, dry_run: bool = False) -> None:
+    """Raises ClusterError: BudgetSpent if a PodDisruptionBudget allows it to nobody now. In a dry
+    run nothing is written, and PodDisruptionBudgets and admission are asked all the same."""
     metadata = pod.metadata
     eviction = {
         "apiVersion": "policy/v1",
@@ -76,7 +77,7 @@ async def evict(session: Session, pod: core.Pod) -> None:
         "deleteOptions": {"preconditions": {"uid": metadata.uid}},
     }
     with suppress(NotFound, Conflict):  # that pod is gone
-        await session.create(f"{_path(pod)}/eviction", eviction)
+        await session.create(f"{_path(pod)}/eviction{'?dryRun=All' if dry_run else ''}", eviction)
 
 
 def _path(pod: core.Pod) -> str:

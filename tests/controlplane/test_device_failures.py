@@ -105,9 +105,9 @@ async def notes(fettle: FettleProcess) -> str:
     return str(said)
 
 
-async def fail(api: Api, node: str) -> None:
-    """The node's device falls off the bus; its driver keeps new pods off it."""
-    devices = objects.gpu_devices(1, taints={0: [{**LOST, "effect": "NoSchedule"}]})
+async def fail(api: Api, node: str, devices_there: int = 1) -> None:
+    """The node's first device falls off the bus; its driver keeps new pods off it."""
+    devices = objects.gpu_devices(devices_there, taints={0: [{**LOST, "effect": "NoSchedule"}]})
     await api.patch("resourceslices", f"{node}-{objects.DRIVER}", {"spec": {"devices": devices}})
 
 
@@ -188,6 +188,17 @@ async def test_a_job_whose_device_fails_goes_on_elsewhere_and_spends_no_retry(
     await fail(api, second["spec"]["nodeName"])
     await marked(api, second["metadata"]["name"])
 
+    # Where its own node has a sound device, it goes on there.
+    await create_dra_node(api, "pair", 2)
+    for closed in ("w0", "w1"):
+        await api.patch("nodes", closed, {"spec": {"unschedulable": True}})
+    first = await train(api, "comes-back")
+    assert first["spec"]["nodeName"] == "pair"
+    await fail(api, "pair", 2)
+    second = await running(api, "job-name=comes-back", besides=first["metadata"]["uid"])
+    assert second["spec"]["nodeName"] == "pair"
+    await spends_no_retry(api, "comes-back")
+
 
 async def test_an_eviction_waits_for_a_disruption_budget_and_goes_on_when_it_may(
     control_plane: ControlPlane,
@@ -209,9 +220,27 @@ async def test_an_eviction_waits_for_a_disruption_budget_and_goes_on_when_it_may
     await api.create(budget)
     pod = await running(api, "set=serve")
     name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
-    fettle = await start_fettle("steward", settings=settings(tmp_path, confirmSeconds=1))
 
+    # A dry run asks the budget, too, and takes nothing of it.
     await fail(api, node)
+    file = settings(tmp_path, "steward: {dryRun: true}", confirmSeconds=1)
+    fettle = await start_fettle("steward", settings=file)
+    would = dict.fromkeys(("DeviceFailed", "EvictionWaits"), "wouldWrite")
+    await until_decided(fettle, name, would)
+    await api.patch("poddisruptionbudgets", "keep", {"spec": {"minAvailable": 0}})
+    await until_decided(fettle, name, would | {"EvictedFromFailedDevice": "wouldWrite"})
+    (budget,) = await api.list("poddisruptionbudgets", "default")
+    assert budget["status"]["disruptionsAllowed"] == 1
+    assert "disruptedPods" not in budget["status"]
+    await fettle.stop()
+    await api.patch("poddisruptionbudgets", "keep", {"spec": {"minAvailable": 1}})
+    await waiting.wait_until(
+        lambda: api.get("poddisruptionbudgets", "keep"),
+        lambda one: one["status"]["disruptionsAllowed"] == 0,
+        what="the budget allows no disruption",
+    )
+
+    fettle = await start_fettle("steward", settings=settings(tmp_path, confirmSeconds=1))
     said = await marked(api, name, "EvictionAwaitsDisruptionBudget")
     assert "not evicted yet: The disruption budget keep needs 1 healthy pods" in said["message"]
     (note,) = await waiting.wait_until(

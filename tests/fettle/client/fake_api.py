@@ -317,6 +317,8 @@ class FakeApi:
         if verb == "create":
             body["metadata"].setdefault("namespace", target.namespace)
             key = _key(body["metadata"])
+            if request.query.get("dryRun"):
+                return web.json_response(body, status=201)
             if key in things:
                 return _status(409, "AlreadyExists", f'{target.plural} "{key}" already exists')
             return web.json_response(self.put(target.plural, body), status=201)

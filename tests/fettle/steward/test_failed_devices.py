@@ -4,24 +4,25 @@ tested on the control plane."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from fettle.api import core, resource
 from fettle.client import EventRecorder, Session
 from fettle.cluster import NodeView
-from fettle.config import DeviceFailureSettings, Settings
+from fettle.config import DeviceFailureSettings, Settings, StewardSettings
 from fettle.dra import DeviceView
 from fettle.model import Evidence, EvidenceKind, Family, Health, Kept, Mode, NodeId, State, Weighed
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.scheduling import FinishedPods, PodClaims
-from fettle.steward import STEWARD, FailedDevices
+from fettle.steward import STEWARD, FailedDevices, failed_devices
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.scheduling.clusters import claim_view
@@ -32,6 +33,10 @@ FAILED = "fettle.dev/DeviceFailed"
 JOB = [{"kind": "Job", "name": "train", "uid": "j", "controller": True}]
 BAD, DEAD = b.node(gpus=1, units={"gpu": 0.1}), b.node(gpus=1, units={"gpu": 0.0})
 FREE = b.node("free", gpus=1)
+
+
+def would_evict(fleet: Fleet) -> list[str]:
+    return [key for key, what, _ in fleet.recorded() if what == "EvictedFromFailedDevice"]
 
 
 def on(name: str = "p", node: str = "n", wish: str = "Evict", *, gpus: int = 1, **meta: Any) -> Raw:
@@ -61,12 +66,13 @@ class Fleet(Watched):
         self.told: list[tuple[str, str]] = []
         self.steward = self.led()
 
-    def led(self, mode: Mode = Mode.ENFORCE, **how: Any) -> FailedDevices:
+    def led(self, mode: Mode = Mode.ENFORCE, *, dry_run: bool = False, **how: Any) -> FailedDevices:
         """By a steward that starts with these settings."""
         failures = DeviceFailureSettings(
             **{"allow": "Evict", "confirm_seconds": 60.0, "evictions_per_second": 100.0, **how}
         )
-        settings = Settings(mode=mode, device_failures=failures)
+        steward = StewardSettings(dry_run=dry_run)
+        settings = Settings(mode=mode, device_failures=failures, steward=steward)
         self.answers.policies = settings.all_policies()
         self.log = DecisionLog(100, 2**20)
         metrics = DecisionMetrics(CollectorRegistry())
@@ -94,6 +100,12 @@ class Fleet(Watched):
             self.pods = {}
             await self.see(*nodes, pods=tuple(known), **fields)
             await self.steward._look()
+
+    async def look_until(self, seen: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not seen():
+                await self.look()
+        await self.look()
 
     def marks(self) -> dict[str, str]:
         """By pod, the reason of its condition."""
@@ -410,9 +422,7 @@ async def test_one_pod_of_a_small_pool_ends_at_a_time(fleet: Fleet) -> None:
     (first,) = fleet.evicted()
     assert "evicted later, by deviceFailures.maxShare: 1 pods" in str(fleet.steward.notes())
     fleet.api.remove("pods", f"default/{first}")
-    async with asyncio.timeout(10):
-        while len(fleet.evicted()) < 2:
-            await fleet.look(*bad, *free)
+    await fleet.look_until(lambda: len(fleet.evicted()) == 2)
 
 
 @pytest.mark.parametrize(("ends_at", "evicted"), [("00:01:30Z", []), ("00:00:00Z", ["p"])])
@@ -443,26 +453,82 @@ async def test_what_others_say_by_that_condition_is_left_as_it_is(fleet: Fleet) 
     assert fleet.marks() == {"p": "ByHand"}
 
 
-@pytest.mark.parametrize("how", [{"mode": Mode.OBSERVE}, {"mode": Mode.STEER}, {"dry": True}])
+@pytest.mark.parametrize("how", [{"mode": Mode.OBSERVE}, {"mode": Mode.STEER}, {"dry_run": True}])
 async def test_where_nothing_may_be_written_it_is_recorded_once_and_marks_are_taken_back(
-    fleet: Fleet, how: Raw
+    fleet: Fleet, how: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if how.pop("dry", False):
-        fleet.led()
-        steward = msgspec.structs.replace(fleet.steward._all_settings.steward, dry_run=True)
-        fleet.steward._all_settings = msgspec.structs.replace(
-            fleet.steward._all_settings, steward=steward
-        )
-    else:
-        fleet.led(**how)
+    monkeypatch.setattr(failed_devices, "ENDS_WITHIN_S", 0.0)
+    fleet.led(**how)
     marked = having(on("marked"), condition())
-    await fleet.look(b.node(gpus=2, own=b.health(0.1)), FREE, pods=(on(), marked), looks=4)
+    await fleet.look(b.node(gpus=2, own=b.health(0.1)), FREE, pods=(on(), marked))
+    await fleet.look_until(lambda: len(would_evict(fleet)) == 2)
     assert (fleet.marks(), fleet.evicted()) == ({}, [])
     assert sorted(fleet.recorded()) == [
         (f"default/{name}", what, "wouldWrite")
         for name in ("marked", "p")
         for what in ("DeviceFailed", "EvictedFromFailedDevice")
     ]
+
+
+TWO_BAD = [b.node(name, gpus=1, own=b.health(0.0)) for name in ("a", "b")]
+TWO_PODS = (on("on-a", "a"), on("on-b", "b"))
+
+
+async def test_a_dry_run_keeps_to_the_rate(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failed_devices, "ENDS_WITHIN_S", 0.0)
+    fleet.led(dry_run=True, evictions_per_second=0.001)
+    await fleet.look(*TWO_BAD, FREE, pods=TWO_PODS, looks=4)
+    assert len(would_evict(fleet)) == 1
+
+
+async def test_a_dry_run_keeps_to_the_share_of_pods_that_would_be_ending(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.led(dry_run=True)
+    await fleet.look(*TWO_BAD, FREE, pods=TWO_PODS, looks=4)
+    assert len(would_evict(fleet)) == 1
+    assert "evicted later, by deviceFailures.maxShare: 1 pods" in str(fleet.steward.notes())
+    monkeypatch.setattr(failed_devices, "ENDS_WITHIN_S", 0.0)
+    await fleet.look_until(lambda: would_evict(fleet) == ["default/on-a", "default/on-b"])
+    assert fleet.evicted() == []
+
+
+async def test_a_dry_run_asks_the_api_server_and_says_once_if_it_may_not(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failed_devices, "ENDS_WITHIN_S", 0.0)
+    fleet.led(dry_run=True)
+    await fleet.look(BAD, FREE, pods=(on(),), looks=4)
+    (asked,) = [one for one in fleet.api.asked if one.target.plural == "evictions"]
+    assert asked.query == {"dryRun": "All"}
+    assert would_evict(fleet) == ["default/p"]
+
+    fleet.led(dry_run=True)
+    fleet.api.forbidden.add(("create", "evictions"))
+    with capture_logs() as logs:
+        await fleet.look(*TWO_BAD, FREE, pods=TWO_PODS)
+        await fleet.look_until(lambda: len(would_evict(fleet)) == 3)
+    (said,) = [one["event"] for one in logs if "remedy" in one]
+    assert said == "PodDisruptionBudgets cannot be asked what they would allow"
+    (note,) = [one for one in fleet.steward.notes() if "PodDisruptionBudgets" in one]
+    assert "(deploy/rbac/optional/pod-evictions.yaml grants the rights)" in note
+
+
+async def test_what_would_be_evicted_delays_nothing_that_is(fleet: Fleet) -> None:
+    """As where one namespace is observed only."""
+    observed = on("on-a", "a", namespace="observed")
+    modes = {"observed": {"fettle.dev/mode": "observe"}}
+    fleet.led(evictions_per_second=0.001)
+    await fleet.look(*TWO_BAD, FREE, pods=(observed, TWO_PODS[1]), looks=4, namespaces=modes)
+    assert sorted(would_evict(fleet)) == ["default/on-b", "observed/on-a"]
+    assert fleet.evicted() == ["on-b"]
+
+
+async def test_in_a_dry_run_it_is_recorded_why_a_pod_would_not_be_evicted(fleet: Fleet) -> None:
+    fleet.led(dry_run=True)
+    await fleet.look(BAD, pods=(on(),), looks=4)
+    assert ("default/p", "EvictionWaits", "wouldWrite") in fleet.recorded()
+    assert would_evict(fleet) == []
 
 
 async def test_a_pod_that_failed_a_moment_before_its_device_is_marked_too(fleet: Fleet) -> None:
