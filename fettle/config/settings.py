@@ -419,6 +419,8 @@ class NodeMarkSettings(SettingsSection, frozen=True, kw_only=True):
     max_cordoned_share: float = 0.10
     """The same for each driver and resource, as a share (0 to 1) of the nodes that have devices of
     it, rounded up."""
+    hold_seconds: float = 60.0
+    """How long a node must have been better before its marks say so. Worse is written at once."""
     writes_per_second: float = 10.0
     """How many labels, conditions and cordons are written a second, at most, each."""
 
@@ -429,6 +431,7 @@ class NodeMarkSettings(SettingsSection, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for must, text in (
             (0 <= self.confirm_seconds < inf, "confirmSeconds must be 0 or more"),
+            (0 <= self.hold_seconds < inf, "holdSeconds must be 0 or more"),
             (self.max_cordoned >= 0, "maxCordoned must be 0 or more"),
             (0 <= self.max_cordoned_share <= 1, "maxCordonedShare must be 0 to 1"),
             (1 <= self.writes_per_second <= 1000, "writesPerSecond must be 1 to 1000"),

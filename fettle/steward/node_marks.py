@@ -7,7 +7,7 @@ written here is never evidence. It goes when its reason ends, or when it is swit
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
@@ -43,6 +43,11 @@ LOOK_S = 1.0
 RIGHTS = "deploy/rbac/optional/node-marks.yaml grants the rights"
 NOTICEABLE = 0.1
 """A smaller change of the score alone is not written."""
+GONE_S = 600.0
+"""A node without devices keeps its marks so long: its driver may be starting."""
+_CAUSES = [*CAUSES.values()][::-1]
+_TIERS = [state.lower() for state in CAUSES][::-1]
+"""The better ones first."""
 _STATUS = {State.UNHEALTHY: "False", State.UNKNOWN: "Unknown"}
 
 _LOG = structlog.get_logger(__name__)
@@ -119,6 +124,57 @@ def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) ->
     return sorted(due, key=lambda one: one.urgency)
 
 
+class Holds:
+    """Which of the marks that differ are not written yet. Worse is written at once; better, other
+    words, and that a node has no devices any more, once that has lasted: or each flap of a device,
+    and each reboot, would write its Node twice. Pure."""
+
+    def __init__(self, settings: NodeMarkSettings) -> None:
+        self._settings = settings
+        self._since: dict[tuple[Mark, str], float] = {}
+
+    def ripe(
+        self,
+        due: list[DueMark],
+        nodes: Mapping[str, NodeView],
+        wanted: Mapping[str, NodeMarks],
+        now: float,
+    ) -> tuple[list[DueMark], float]:
+        """Those of what is due that are to be written now, and when more will be, in Unix
+        seconds."""
+        before, self._since = self._since, {}
+        found, next_at = [], inf
+        for one in due:
+            pause()
+            if not self._is_held(one, nodes[one.node].marks):
+                found.append(one)
+                continue
+            key = one.mark, one.node
+            since = self._since[key] = before.get(key, now)
+            hold_s = self._settings.hold_seconds if one.node in wanted else GONE_S
+            if now >= since + hold_s:
+                found.append(one)
+            else:
+                next_at = min(next_at, since + hold_s)
+        return found, next_at
+
+    def _is_held(self, due: DueMark, there: NodeMarks) -> bool:
+        settings, to_be = self._settings, due.wanted
+        match due.mark:
+            case Mark.LABEL:
+                return settings.label and _is_no_worse(to_be.tier, there.tier, _TIERS)
+            case Mark.CONDITION:
+                return settings.condition and _is_no_worse(to_be.cause, there.cause, _CAUSES)
+            case Mark.CORDON:
+                return settings.cordon is not None and not to_be.cordon
+
+
+def _is_no_worse(to_be: str, there: str, order: Sequence[str]) -> bool:
+    if there not in order:
+        return False
+    return to_be not in order or order.index(to_be) <= order.index(there)
+
+
 def _reads_alike(one: str, other: str) -> bool:
     """Whether two reasons differ in nothing but a small change of the score."""
     if one == other:
@@ -157,6 +213,7 @@ class NodeMarking:
             )
             for mark in Mark
         }
+        self._holds = Holds(settings.node_marks)
         self._notes: list[str] = []
         self._settled_at = -1
         """The basis of the last view for which nothing is left to write."""
@@ -196,7 +253,10 @@ class NodeMarking:
             return
         wanted, cordons = planned
         writes = self._settings.writes(self._settings.mode)
-        due = await run_within(None, lambda: due_marks(view.nodes, wanted if writes else {}))
+        due, next_at = await run_within(
+            None,
+            lambda: self._due_now(view, wanted) if writes else (due_marks(view.nodes, {}), inf),
+        )
         if not writes:
             await run_within(None, lambda: self._tell_unwritten(view, wanted))
         for mark, writing in self._writing.items():
@@ -204,7 +264,12 @@ class NodeMarking:
                 self._write(one, view.nodes[one.node]) for one in due if one.mark is mark
             )
         self._note([*self._describe(wanted, cordons, writes=writes)])
-        self._settled_at, self._due = -1 if due else view.basis, cordons.due
+        self._settled_at = -1 if due else view.basis
+        self._due = min(cordons.due, next_at)
+
+    def _due_now(self, view: View, wanted: Mapping[str, NodeMarks]) -> tuple[list[DueMark], float]:
+        due = due_marks(view.nodes, wanted)
+        return self._holds.ripe(due, view.nodes, wanted, self._clock())
 
     def _plan(self, view: View) -> tuple[Mapping[str, NodeMarks], Cordons] | None:
         settings = self._settings.node_marks

@@ -229,9 +229,9 @@ async def test_an_eviction_waits_for_a_disruption_budget_and_goes_on_when_it_may
     await until_decided(fettle, name, would)
     await api.patch("poddisruptionbudgets", "keep", {"spec": {"minAvailable": 0}})
     await until_decided(fettle, name, would | {"EvictedFromFailedDevice": "wouldWrite"})
-    (budget,) = await api.list("poddisruptionbudgets", "default")
-    assert budget["status"]["disruptionsAllowed"] == 1
-    assert "disruptedPods" not in budget["status"]
+    asked = (await api.get("poddisruptionbudgets", "keep"))["status"]
+    assert asked["disruptionsAllowed"] == 1
+    assert "disruptedPods" not in asked
     await fettle.stop()
     await api.patch("poddisruptionbudgets", "keep", {"spec": {"minAvailable": 1}})
     await waiting.wait_until(

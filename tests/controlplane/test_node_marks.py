@@ -16,7 +16,7 @@ from tests.controlplane.test_health_taints import publish
 
 RIGHTS = shipped.DEPLOY / "rbac" / "optional" / "node-marks.yaml"
 CORDON = "cordon: AnyDevice, confirmSeconds: 0, maxCordonedShare: 1"
-ALL = f"label: true, condition: true, {CORDON}"
+ALL = f"label: true, condition: true, holdSeconds: 1, {CORDON}"
 NOTHING = ("", "", "")
 
 

@@ -12,6 +12,7 @@ import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -321,6 +322,8 @@ class FakeApi:
                 return web.json_response(body, status=201)
             if key in things:
                 return _status(409, "AlreadyExists", f'{target.plural} "{key}" already exists')
+            if target.plural == "evictions":
+                self._end_pod(key)
             return web.json_response(self.put(target.plural, body), status=201)
         key = f"{target.namespace}/{target.name}" if target.namespace else target.name
         found = things.get(key)
@@ -341,6 +344,13 @@ class FakeApi:
             strategic = "strategic" in request.content_type
             found = self.put(target.plural, _merged(found, body, strategic=strategic))
         return web.json_response(found)
+
+    def _end_pod(self, key: str) -> None:
+        """The pod is terminating from now on."""
+        if (pod := self.objects.get("pods", {}).get(key)) is not None:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            ending = {"metadata": {"deletionTimestamp": now}}
+            self.put("pods", _merged(pod, ending))
 
 
 @asynccontextmanager

@@ -22,11 +22,12 @@ from fettle.model import Evidence, EvidenceKind, Family, Health, Kept, Mode, Nod
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.scheduling import FinishedPods, PodClaims
-from fettle.steward import STEWARD, FailedDevices, failed_devices
+from fettle.steward import STEWARD, FailedDevices, failed_devices, paced_writes
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
-from tests.fettle.scheduling.clusters import claim_view
+from tests.fettle.scheduling.clusters import claim_view, kept
 from tests.fettle.scheduling.test_at_risk import BOUND_S, Watched, claim, placed
+from tests.fettle.steward.test_steward import until
 
 Raw = dict[str, Any]
 FAILED = "fettle.dev/DeviceFailed"
@@ -529,6 +530,72 @@ async def test_in_a_dry_run_it_is_recorded_why_a_pod_would_not_be_evicted(fleet:
     await fleet.look(BAD, pods=(on(),), looks=4)
     assert ("default/p", "EvictionWaits", "wouldWrite") in fleet.recorded()
     assert would_evict(fleet) == []
+
+
+WRITES = 6  # one mark taken back, two set, three pods evicted
+
+
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize("dies_after", range(WRITES + 1))
+async def test_a_leader_that_dies_between_any_two_writes_leaves_the_rest_to_the_next_one(
+    fleet: Fleet, dies_after: int, *, answered: bool
+) -> None:
+    """Whether it still learned that its last write was done, or not."""
+    api = fleet.api
+    bad = [b.node(name, gpus=1, own=b.health(0.1)) for name in ("a", "b", "c")]
+    sound = [b.node(f"n{i}", gpus=1) for i in range(12)]  # enough to go by a share
+    pods = (
+        on("new-a", "a"),
+        on("new-b", "b"),
+        having(on("old", "c"), condition()),
+        having(on("healed", "n0"), condition()),
+    )
+    for pod in pods:
+        api.put("pods", pod)
+
+    async def lead() -> None:
+        fleet.led(max_share=1.0)
+        while True:
+            await fleet.look(*bad, *sound)
+            await asyncio.sleep(0.01)
+
+    api.dies_after, api.loses_last = dies_after, not answered
+    async with kept(lead()):
+        await until(lambda: api.written == dies_after)
+        await asyncio.sleep(0.05)
+    assert api.written == dies_after
+    begun = fleet.evicted()
+    tried = len(api.verbs("evictions"))
+
+    api.dies_after = None
+    async with kept(lead()):
+        await until(lambda: api.written == WRITES)
+        await asyncio.sleep(0.05)
+    assert api.written == WRITES
+    assert sorted(fleet.evicted()) == ["new-a", "new-b", "old"]
+    assert len(api.verbs("evictions")) - tried == 3 - len(begun)
+    assert fleet.marks() == dict.fromkeys(("new-a", "new-b", "old"), "DeviceUnhealthy")
+
+
+async def test_while_the_api_server_is_away_nothing_is_lost_and_then_each_write_is_made_once(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paced_writes, "FIRST_PAUSE_S", 0.05)
+    fleet.led()
+    healed = having(on("healed", "free-2"), condition())
+    nodes = (BAD, FREE, msgspec.structs.replace(FREE, name="free-2"))
+    for pod in (on(), healed):
+        fleet.api.put("pods", pod)
+    await fleet.api.stop()
+    await fleet.look(*nodes)
+    assert "cannot be reached" in str(fleet.steward.notes())
+    await fleet.api.start()
+    await fleet.look_until(lambda: fleet.evicted() == ["p"])
+    for _ in range(5):
+        await fleet.look()
+    assert fleet.api.written == 3  # a mark, one taken back, an eviction
+    assert fleet.marks() == {"p": "DeviceUnhealthy"}
+    assert fleet.steward.notes() == []
 
 
 async def test_a_pod_that_failed_a_moment_before_its_device_is_marked_too(fleet: Fleet) -> None:

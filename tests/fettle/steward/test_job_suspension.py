@@ -1,5 +1,6 @@
 """Which hopeless Jobs are suspended, and which are left alone."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from fettle.model import Failure, Mode, Policy
 from fettle.observing import DecisionMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.scheduling import Answers
-from fettle.steward import JobSuspension
+from fettle.steward import JobSuspension, paced_writes
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.others import WatchedPublisher
+from tests.fettle.scheduling.clusters import kept
+from tests.fettle.steward.test_steward import until
 
 WHY = "no device will ever satisfy its claim"
 JOB = OwnerReference(api_version="batch/v1", kind="Job", name="j", uid="uid-j")
@@ -170,3 +173,65 @@ async def test_a_missing_right_is_named(tmp_path: Path) -> None:
         assert note.startswith("Jobs cannot be suspended: ")
         assert "deploy/rbac/optional/suspend-jobs.yaml grants the rights" in note
         assert suspending.acts() == []
+
+
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize("dies_after", [0, 1, 2])
+async def test_a_leader_that_dies_between_two_jobs_leaves_the_other_one_to_the_next(
+    tmp_path: Path, dies_after: int, *, answered: bool
+) -> None:
+    """Whether it still learned that its last write was done, or not."""
+    found = [
+        (OwnerReference(api_version="batch/v1", kind="Job", name=name, uid=f"uid-{name}"), pod())
+        for name in ("j", "k")
+    ]
+
+    async def lead(session: Session) -> None:
+        suspending = Suspending(session, Settings())
+        while True:
+            await suspending.jobs.suspend((owner, one, WHY) for owner, one in found)
+            await asyncio.sleep(0.01)
+
+    async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
+        for owner, _ in found:
+            api.put("jobs", job(name=owner.name, uid=owner.uid))
+        api.dies_after, api.loses_last = dies_after, not answered
+        async with kept(lead(session)):
+            await until(lambda: api.written == dies_after)
+            await asyncio.sleep(0.03)
+        suspended = [one["spec"].get("suspend") for one in api.objects["jobs"].values()]
+        assert suspended.count(True) == api.written == dies_after
+
+        api.dies_after = None
+        async with kept(lead(session)):
+            await until(lambda: api.written == 2)
+            await asyncio.sleep(0.05)
+        assert api.written == 2
+        for one in api.objects["jobs"].values():
+            assert one["spec"]["suspend"] is True
+            assert one["metadata"]["annotations"] == {"fettle.dev/suspended": WHY}
+
+
+async def test_while_the_api_server_is_away_a_job_waits_and_is_then_suspended_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paced_writes, "FIRST_PAUSE_S", 0.05)
+    async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
+        api.put("jobs", job())
+        suspending = Suspending(session, Settings())
+        await api.stop()
+        await suspending.jobs.suspend([(JOB, pod(), WHY)])
+        (note,) = suspending.jobs.notes()
+        assert "cannot be reached" in note
+        await api.start()
+
+        async def lead() -> None:
+            while True:
+                await suspending.jobs.suspend([(JOB, pod(), WHY)])
+                await asyncio.sleep(0.01)
+
+        async with kept(lead()):
+            await until(lambda: api.written == 1)
+            await asyncio.sleep(0.05)
+        assert (api.written, suspending.jobs.notes()) == (1, [])
+        assert suspending.acts() == [("default/j", "wrote")]

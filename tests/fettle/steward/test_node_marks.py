@@ -17,6 +17,7 @@ from fettle.model import LEFT_ALONE, Health, State
 from fettle.scheduling import NodeHealths, plan_cordons
 from fettle.steward.node_marks import (
     DueMark,
+    Holds,
     Mark,
     cordon,
     due_marks,
@@ -158,6 +159,51 @@ def test_what_is_cordoned_after_it_was_uncordoned_by_hand_stays_cordoned() -> No
     theirs = {**left, "spec": {"unschedulable": True}}
     assert leave_alone(theirs) is None
     assert uncordon(theirs) == {"metadata": {"annotations": {"fettle.dev/cordoned": None}}}
+
+
+def due_at(holds: Holds, view: NodeView, wanted: NodeMarks | None, now: float) -> list[str]:
+    """The marks that are written at this time."""
+    nodes, to_be = {"n": view}, {"n": wanted} if wanted is not None else {}
+    ripe, _ = holds.ripe(due_marks(nodes, to_be), nodes, to_be, now)
+    return [str(one.mark) for one in ripe]
+
+
+GOOD = NodeMarks("healthy", "", "True", "DevicesHealthy", "2 devices Healthy")
+DEGRADED = NodeMarks("degraded", "0.5: slow", "True", "DevicesDegraded", "slow")
+ILL = NodeMarks("degraded", "0.0: gone", "False", "DevicesUnhealthy", "gone", "gone")
+
+
+def test_worse_is_written_at_once_and_better_once_it_has_lasted() -> None:
+    holds = Holds(ALL)
+    assert due_at(holds, node("n", ill(), marks=GOOD), DEGRADED, 0) == ["label", "condition"]
+    assert due_at(holds, node("n", ill(), marks=DEGRADED), ILL, 0) == ["cordon", "condition"]
+    marked = node("n", ill(), marks=ILL, unschedulable=True)
+    assert due_at(holds, marked, GOOD, 0) == []
+    assert due_at(holds, marked, ILL, 30) == []  # it is as before, so it counts anew
+    assert due_at(holds, marked, GOOD, 60) == []
+    assert due_at(holds, marked, DEGRADED, 119) == []
+    assert due_at(holds, marked, GOOD, 120) == ["cordon", "label", "condition"]
+
+
+def test_a_node_without_devices_keeps_its_marks_while_its_driver_may_be_starting() -> None:
+    holds, marked = Holds(ALL), node("n", marks=GOOD)
+    assert due_at(holds, marked, None, 0) == []
+    assert due_at(holds, marked, None, 599) == []
+    assert due_at(holds, marked, None, 600) == ["label", "condition"]
+
+
+def test_a_node_that_has_no_mark_yet_and_a_mark_that_is_switched_off_wait_for_nothing() -> None:
+    unmarked = node("n", ill())
+    assert due_at(Holds(ALL), unmarked, GOOD, 0) == ["label", "condition"]
+    marked = node("n", ill(), marks=GOOD)
+    of_label = NodeMarks("healthy")
+    assert due_at(Holds(NodeMarkSettings(label=True)), marked, of_label, 0) == ["condition"]
+
+
+def test_it_is_said_when_to_look_again() -> None:
+    holds, nodes = Holds(ALL), {"n": node("n", ill(), marks=DEGRADED)}
+    wanted = {"n": GOOD}
+    assert holds.ripe(due_marks(nodes, wanted), nodes, wanted, 5.0) == ([], 65.0)
 
 
 states = st.lists(st.sampled_from(("sound", "slow", "dead")), min_size=1, max_size=5)

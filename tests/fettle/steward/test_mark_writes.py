@@ -1,0 +1,149 @@
+"""What the steward writes on Nodes, against an API server: whoever dies in between, and while the
+API server is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fettle.api import kinds
+from fettle.client import Session
+from fettle.config import Settings
+from fettle.observing import DecisionMetrics, StewardMetrics
+from fettle.records import DecisionLog, Journal, Recorder
+from fettle.steward import NodeMarking, node_marks, paced_writes
+from tests.bench import fleets, inventories, storms
+from tests.fettle.client.fake_api import FakeApi
+from tests.fettle.scheduling.clusters import kept
+from tests.fettle.steward.test_steward import until
+
+A, B, C = (fleets.name_of(number) for number in range(3))
+HEALTHY, ILL = ("healthy", "True", False), ("degraded", "False", True)
+WRITES = 6
+"""A node that heals and one that falls ill: a label, a condition and a cordon each."""
+
+
+@pytest.fixture
+def api(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> FakeApi:
+    monkeypatch.setattr(node_marks, "LOOK_S", 0.01)
+    monkeypatch.setattr(paced_writes, "FIRST_PAUSE_S", 0.05)
+    for name in (A, B, C):
+        api.put("nodes", {"metadata": {"name": name}, "spec": {}, "status": {"conditions": []}})
+    return api
+
+
+class Fleet(storms.StormyFleet):
+    """Three nodes, as the API server has them."""
+
+    def __init__(self, api: FakeApi, session: Session) -> None:
+        marks = {"label": True, "condition": True, "cordon": "AnyDevice", "confirmSeconds": 0}
+        limits = {"writesPerSecond": 1000, "holdSeconds": 0, "maxCordonedShare": 1}
+        self._settings = msgspec.convert({"nodeMarks": marks | limits}, Settings)
+        super().__init__(3, self._settings)
+        self._api = api
+        self._session = session
+        self._at = inventories.NOW
+        metrics = DecisionMetrics(CollectorRegistry())
+        self._recorder = Recorder(
+            self.answers, DecisionLog(100, 2**20), Journal(None, 2**20), metrics
+        )
+
+    def show(self, *ill: str) -> None:
+        """The nodes with an ill device, and what is on all of them."""
+        self._at += 1000
+        for number, name in enumerate((A, B, C)):
+            devices = inventories.alike(number)
+            if name in ill:
+                fault = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "None"}
+                devices[0]["taints"] = [fault]
+            self.put(kinds.SLICE, inventories.slice_of(name, devices), self._at)
+        self.follow()
+
+    def follow(self) -> None:
+        for raw in self._api.objects["nodes"].values():
+            self.put(kinds.NODE, raw, self._at)
+        self.look(self._at)
+
+    @asynccontextmanager
+    async def led(self) -> AsyncIterator[NodeMarking]:
+        made = NodeMarking(
+            self._session,
+            self.answers,
+            self._settings,
+            StewardMetrics(CollectorRegistry()),
+            self._recorder,
+            clock=lambda: self._at,
+        )
+        async with kept(made.keep()):
+            yield made
+
+    async def until(self, **wanted: tuple[str, str, bool]) -> None:
+        def is_so() -> bool:
+            self.follow()
+            return self.marks() == wanted
+
+        await until(is_so)
+
+    def marks(self) -> dict[str, tuple[str, str, bool]]:
+        return {name: _marks(raw) for name, raw in self._api.objects["nodes"].items()}
+
+
+def _marks(raw: dict[str, Any]) -> tuple[str, str, bool]:
+    """The label, the condition, and whether it is cordoned by us."""
+    labels, annotations = (raw["metadata"].get(key, {}) for key in ("labels", "annotations"))
+    cordoned = "fettle.dev/cordoned" in annotations
+    assert raw["spec"].get("unschedulable", False) == cordoned
+    status = [c["status"] for c in raw["status"]["conditions"] if c["type"] == "FettleDevicesSound"]
+    return labels.get("fettle.dev/health", ""), "".join(status), cordoned
+
+
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize("dies_after", range(WRITES + 1))
+async def test_a_leader_that_dies_between_any_two_writes_leaves_the_rest_to_the_next_one(
+    api: FakeApi, session: Session, dies_after: int, *, answered: bool
+) -> None:
+    """Whether it still learned that its last write was done, or not."""
+    fleet = Fleet(api, session)
+    fleet.show(A)
+    async with fleet.led():
+        await fleet.until(**{A: ILL, B: HEALTHY, C: HEALTHY})
+
+    api.written, api.dies_after, api.loses_last = 0, dies_after, not answered
+    fleet.show(B)
+    async with fleet.led():
+        await until(lambda: api.written == dies_after)
+        await asyncio.sleep(0.03)
+    assert api.written == dies_after
+    after = {A: HEALTHY, B: ILL, C: HEALTHY}
+    assert (fleet.marks() == after) == (dies_after == WRITES)
+
+    api.dies_after = None
+    fleet.follow()
+    async with fleet.led():
+        await fleet.until(**after)
+        await asyncio.sleep(0.05)
+    assert api.written == WRITES
+
+
+async def test_while_the_api_server_is_away_it_is_tried_ever_more_rarely_and_then_written_once(
+    api: FakeApi, session: Session
+) -> None:
+    fleet = Fleet(api, session)
+    fleet.show()
+    async with fleet.led() as marking:
+        await fleet.until(**dict.fromkeys((A, B, C), HEALTHY))
+        api.written = 0
+        await api.stop()
+        fleet.show(A, B)
+        await until(lambda: "label cannot be written" in str(marking.notes()))
+        await asyncio.sleep(0.3)
+        await api.start()
+        await fleet.until(**{A: ILL, B: ILL, C: HEALTHY})
+        await asyncio.sleep(0.05)
+    assert api.written == WRITES
