@@ -126,6 +126,7 @@ class FailedDevices:
         recorder: Recorder,
         metrics: StewardMetrics,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session = session
         self._answers = answers
@@ -137,18 +138,23 @@ class FailedDevices:
         self._recorder = recorder
         self._metrics = metrics
         self._clock = clock
+        self._now = monotonic
         self._replacements = Replacements(answers)
         self._marking = PacedWrites(
             "failed devices: pods cannot be marked, and so not evicted",
             _CONDITIONS,
             per_s=MARKS_PER_S,
+            clock=monotonic,
         )
         self._evicting = PacedWrites(
-            "failed devices: pods cannot be evicted", _EVICTIONS, per_s=TRIES_PER_S
+            "failed devices: pods cannot be evicted", _EVICTIONS, per_s=TRIES_PER_S, clock=monotonic
         )
         # What would be written must not delay what is.
         self._trying = PacedWrites(
-            "failed devices: evictions cannot be tried", _EVICTIONS, per_s=TRIES_PER_S
+            "failed devices: evictions cannot be tried",
+            _EVICTIONS,
+            per_s=TRIES_PER_S,
+            clock=monotonic,
         )
         self._notes: list[str] = []
         self._over_share = 0
@@ -285,9 +291,6 @@ class FailedDevices:
         evicts = wish is OnDeviceFailure.EVICT and self._settings.allow == "Evict"
         evicts = evicts and not pod.terminal
         return _Step(failure, evicts, self._all_settings.writes(self._answers.mode_of(pod)))
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
 
     # --- marking
 

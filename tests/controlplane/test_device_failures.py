@@ -20,6 +20,8 @@ from tests.controlplane.installed import register_extender, start_registered
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.mutating import NAMED
 from tests.controlplane.test_health_taints import LOST, publish, times_logged
+from tests.controlplane.test_node_marks import RIGHTS as NODE_MARKS
+from tests.controlplane.test_node_marks import until_marked
 from tests.controlplane.test_policies import policy
 
 OPTIONAL = shipped.DEPLOY / "rbac" / "optional"
@@ -200,14 +202,15 @@ async def test_a_job_whose_device_fails_goes_on_elsewhere_and_spends_no_retry(
     await spends_no_retry(api, "comes-back")
 
 
-async def test_an_eviction_waits_for_a_disruption_budget_and_goes_on_when_it_may(
+async def test_an_eviction_waits_for_a_disruption_budget_also_while_the_api_server_is_away(
     control_plane: ControlPlane,
     api: Api,
     kubelet: Kubelet,
     start_fettle: StartFettle,
     tmp_path: Path,
 ) -> None:
-    await prepare(api, MARKS, EVICTIONS)
+    """And then each write is made once, on Nodes too."""
+    await prepare(api, MARKS, EVICTIONS, NODE_MARKS)
     await control_plane.start_controller_manager()
     await control_plane.start_scheduler()
     await api.create(objects.replica_set("serve", annotations=NAMED, templates={"gpu": "one-gpu"}))
@@ -240,7 +243,8 @@ async def test_an_eviction_waits_for_a_disruption_budget_and_goes_on_when_it_may
         what="the budget allows no disruption",
     )
 
-    fettle = await start_fettle("steward", settings=settings(tmp_path, confirmSeconds=1))
+    file = settings(tmp_path, "nodeMarks: {label: true, condition: true}", confirmSeconds=1)
+    fettle = await start_fettle("steward", settings=file)
     said = await marked(api, name, "EvictionAwaitsDisruptionBudget")
     assert "not evicted yet: The disruption budget keep needs 1 healthy pods" in said["message"]
     (note,) = await waiting.wait_until(
@@ -251,10 +255,17 @@ async def test_an_eviction_waits_for_a_disruption_budget_and_goes_on_when_it_may
     assert "EvictionAwaitsDisruptionBudget" in str(explained["notes"])
     assert (await api.get("pods", name))["metadata"]["uid"] == pod["metadata"]["uid"]
 
+    await until_marked(api, **{node: ("unhealthy", "False", "")})
+    await control_plane.stop_api_server(kill=True)
+    await asyncio.sleep(5)
+    await control_plane.start_api_server()
     await api.patch("poddisruptionbudgets", "keep", {"spec": {"minAvailable": 0}})
     other = await running(api, "set=serve", besides=pod["metadata"]["uid"])
     assert other["spec"]["nodeName"] != node
     assert await writes(fettle) == {"marked": 2.0, "unmarked": 0.0, "evicted": 1.0}
+    _, metrics = await fettle.browse("/metrics")
+    on_nodes = re.findall(r'node_writes_total{what="(\w+)"} (\S+)', str(metrics))
+    assert dict(on_nodes) == {"label": "2.0", "condition": "2.0", "cordon": "0.0"}
 
 
 async def test_who_leads_next_evicts_what_is_marked_and_a_missing_right_is_said_once(
