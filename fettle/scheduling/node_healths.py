@@ -198,7 +198,7 @@ def plan_cordons(
     ours: list[tuple[float, str]] = []
     new: list[tuple[float, str]] = []
     of_pool, cordoned = Counter[str](), Counter[str]()
-    of_others = 0
+    kept_off = 0
     due = inf
     for name, health in healths.items():
         node = nodes[name]
@@ -210,10 +210,10 @@ def plan_cordons(
             ours.append((since, name))
         elif node.marks.cordon and is_bad and not node.unschedulable:
             left.add(name)
-        elif node.unschedulable and (is_left or not node.marks.cordon):
+        elif node.unschedulable:  # by somebody else, or still by us
             if is_left and is_bad:
                 left.add(name)
-            of_others += 1
+            kept_off += 1
             cordoned.update(health.pools)
         elif is_bad and since + settings.confirm_seconds > now:
             due = min(due, since + settings.confirm_seconds)
@@ -222,7 +222,7 @@ def plan_cordons(
         pause()
     budget = _Budget(settings, of_pool)
     granted = [name for _, name in sorted(ours) if budget.grants(healths[name].pools)]
-    budget.take(of_others, cordoned)
+    budget.take(kept_off, cordoned)
     granted += [name for _, name in sorted(new) if budget.grants(healths[name].pools)]
     over = len(ours) + len(new) - len(granted)
     return Cordons({name: healths[name] for name in granted}, over, due, frozenset(left))

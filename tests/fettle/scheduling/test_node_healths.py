@@ -138,6 +138,8 @@ def test_the_budget_counts_what_others_have_cordoned_and_ours_stay_within_it() -
     assert cordons(older, newer, ours, max_cordoned=2) == {"ours", "older"}
     assert cordons(older, newer, ours, theirs, max_cordoned=2) == {"ours"}
     assert cordons(older, newer, ours, max_cordoned=0) == set()
+    healed = node("healed", SOUND, **OURS)  # the steward waits before it uncordons it
+    assert cordons(older, newer, ours, healed, max_cordoned=2) == {"ours"}
     many = [node(f"sound{i}", SOUND) for i in range(17)]
     assert cordons(older, newer, ours, *many, max_cordoned_share=0.10) == {"ours", "older"}
     assert cordons(older, newer, max_cordoned_share=0.10) == {"older"}  # rounded up
