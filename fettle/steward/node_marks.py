@@ -124,6 +124,16 @@ def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) ->
     return sorted(due, key=lambda one: one.urgency)
 
 
+def marks_after(there: NodeMarks, due: DueMark) -> NodeMarks:
+    """What is on the node once this is written."""
+    fields = {
+        Mark.LABEL: ("tier", "reason"),
+        Mark.CONDITION: ("status", "cause", "message"),
+        Mark.CORDON: ("cordon",),
+    }[due.mark]
+    return msgspec.structs.replace(there, **{name: getattr(due.wanted, name) for name in fields})
+
+
 class Holds:
     """Which of the marks that differ are not written yet. Worse is written at once; better, other
     words, and that a node has no devices any more, once that has lasted: or each flap of a device,
@@ -219,8 +229,8 @@ class NodeMarking:
         """The basis of the last view for which nothing is left to write."""
         self._due = inf
         """When time changes something, in Unix seconds."""
-        self._would: dict[tuple[Mark, str], NodeMarks] = {}
-        """What was told that would be written, where nothing is."""
+        self._would: dict[str, NodeMarks] = {}
+        """By node: what would be on it by now, where nothing is written."""
 
     async def keep(self) -> None:
         """Never returns. Looks at each view, at most once a second, and when time changes
@@ -253,12 +263,12 @@ class NodeMarking:
             return
         wanted, cordons = planned
         writes = self._settings.writes(self._settings.mode)
-        due, next_at = await run_within(
-            None,
-            lambda: self._due_now(view, wanted) if writes else (due_marks(view.nodes, {}), inf),
-        )
-        if not writes:
-            await run_within(None, lambda: self._tell_unwritten(view, wanted))
+        due, next_at = await run_within(None, lambda: self._due_now(view.nodes, wanted))
+        if writes:
+            self._would = {}
+        else:
+            await run_within(None, lambda: self._tell_unwritten(view, due))
+            due = await run_within(None, lambda: due_marks(view.nodes, {}))
         for mark, writing in self._writing.items():
             await writing.do(
                 self._write(one, view.nodes[one.node]) for one in due if one.mark is mark
@@ -267,9 +277,15 @@ class NodeMarking:
         self._settled_at = -1 if due else view.basis
         self._due = min(cordons.due, next_at)
 
-    def _due_now(self, view: View, wanted: Mapping[str, NodeMarks]) -> tuple[list[DueMark], float]:
-        due = due_marks(view.nodes, wanted)
-        return self._holds.ripe(due, view.nodes, wanted, self._clock())
+    def _due_now(
+        self, nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]
+    ) -> tuple[list[DueMark], float]:
+        would = {name: nodes[name] for name in self._would if name in nodes}
+        for name, node in would.items():
+            would[name] = msgspec.structs.replace(node, marks=self._would[name])
+            pause()
+        nodes = {**nodes, **would}
+        return self._holds.ripe(due_marks(nodes, wanted), nodes, wanted, self._clock())
 
     def _plan(self, view: View) -> tuple[Mapping[str, NodeMarks], Cordons] | None:
         settings = self._settings.node_marks
@@ -293,7 +309,7 @@ class NodeMarking:
 
         async def write() -> None:
             await writes[one.mark](one, node)
-            self._record(one, node, written=True)
+            self._record(one, node.marks, written=True)
 
         return write
 
@@ -335,13 +351,13 @@ class NodeMarking:
 
     # --- telling
 
-    def _record(self, due: DueMark, node: NodeView, *, written: bool) -> None:
+    def _record(self, due: DueMark, there: NodeMarks, *, written: bool) -> None:
         """Not that a new node is healthy."""
         wanted = due.wanted
         what, before, after = {
-            Mark.LABEL: ("LabelNode", node.marks.tier, wanted.tier),
-            Mark.CONDITION: ("SetNodeCondition", node.marks.status, wanted.status),
-            Mark.CORDON: ("CordonNode", node.marks.cordon, wanted.cordon),
+            Mark.LABEL: ("LabelNode", there.tier, wanted.tier),
+            Mark.CONDITION: ("SetNodeCondition", there.status, wanted.status),
+            Mark.CORDON: ("CordonNode", there.cordon, wanted.cordon),
         }[due.mark]
         if before == after or (not before and after in ("healthy", "True")):
             return
@@ -358,13 +374,13 @@ class NodeMarking:
         act = Act(what, why or "its reason has ended", "Node", due.node, mode=mode)
         self._recorder.acted(act, written=written)
 
-    def _tell_unwritten(self, view: View, wanted: Mapping[str, NodeMarks]) -> None:
-        would: dict[tuple[Mark, str], NodeMarks] = {}
-        for one in due_marks(view.nodes, wanted):
-            key = one.mark, one.node
-            would[key] = one.wanted
-            if self._would.get(key) != one.wanted:
-                self._record(one, view.nodes[one.node], written=False)
+    def _tell_unwritten(self, view: View, due: list[DueMark]) -> None:
+        """Record what would be written, as if it were."""
+        would = {name: marks for name, marks in self._would.items() if name in view.nodes}
+        for one in due:
+            there = would.get(one.node, view.nodes[one.node].marks)
+            self._record(one, there, written=False)
+            would[one.node] = marks_after(there, one)
             pause()
         self._would = would
 

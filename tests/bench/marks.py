@@ -16,7 +16,7 @@ from fettle.config import Settings
 from fettle.model import CORDONED, DEVICES_SOUND, HEALTH, HEALTH_REASON
 from fettle.pacing import run_within
 from fettle.scheduling import NodeHealths, plan_cordons
-from fettle.steward.node_marks import DueMark, Holds, Mark, due_marks, wanted_marks
+from fettle.steward.node_marks import DueMark, Holds, Mark, due_marks, marks_after, wanted_marks
 from tests.bench import fleets, inventories
 from tests.bench.figures import Figure
 from tests.bench.houses import House
@@ -126,18 +126,8 @@ class _Fleet(StormyFleet):
         return self._holds.ripe(due_marks(nodes, wanted), nodes, wanted, now)[0]
 
     def write(self, due: DueMark, now: float) -> None:
-        marks = self.marks[due.node] = written(self.marks[due.node], due)
+        marks = self.marks[due.node] = marks_after(self.marks[due.node], due)
         self.put(kinds.NODE, _node(due.node, marks), now)
-
-
-def written(before: NodeMarks, due: DueMark) -> NodeMarks:
-    """The marks once this is written."""
-    fields = {
-        Mark.LABEL: ("tier", "reason"),
-        Mark.CONDITION: ("status", "cause", "message"),
-        Mark.CORDON: ("cordon",),
-    }[due.mark]
-    return msgspec.structs.replace(before, **{name: getattr(due.wanted, name) for name in fields})
 
 
 def _node(name: str, marks: NodeMarks) -> Object:

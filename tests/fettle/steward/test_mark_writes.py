@@ -41,34 +41,33 @@ def api(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> FakeApi:
 class Fleet(storms.StormyFleet):
     """Three nodes, as the API server has them."""
 
-    def __init__(self, api: FakeApi, session: Session) -> None:
+    def __init__(self, api: FakeApi, session: Session, hold_s: float = 0, **more: Any) -> None:
         marks = {"label": True, "condition": True, "cordon": "AnyDevice", "confirmSeconds": 0}
-        limits = {"writesPerSecond": 1000, "holdSeconds": 0, "maxCordonedShare": 1}
-        self._settings = msgspec.convert({"nodeMarks": marks | limits}, Settings)
+        limits = {"writesPerSecond": 1000, "holdSeconds": hold_s, "maxCordonedShare": 1}
+        self._settings = msgspec.convert({"nodeMarks": marks | limits, **more}, Settings)
         super().__init__(3, self._settings)
         self._api = api
         self._session = session
-        self._at = inventories.NOW
+        self.at = inventories.NOW
         metrics = DecisionMetrics(CollectorRegistry())
-        self._recorder = Recorder(
-            self.answers, DecisionLog(100, 2**20), Journal(None, 2**20), metrics
-        )
+        self._log = DecisionLog(100, 2**20)
+        self._recorder = Recorder(self.answers, self._log, Journal(None, 2**20), metrics)
 
-    def show(self, *ill: str) -> None:
+    def show(self, *ill: str, after_s: float = 1000) -> None:
         """The nodes with an ill device, and what is on all of them."""
-        self._at += 1000
+        self.at += after_s
         for number, name in enumerate((A, B, C)):
             devices = inventories.alike(number)
             if name in ill:
                 fault = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "None"}
                 devices[0]["taints"] = [fault]
-            self.put(kinds.SLICE, inventories.slice_of(name, devices), self._at)
+            self.put(kinds.SLICE, inventories.slice_of(name, devices), self.at)
         self.follow()
 
     def follow(self) -> None:
         for raw in self._api.objects["nodes"].values():
-            self.put(kinds.NODE, raw, self._at)
-        self.look(self._at)
+            self.put(kinds.NODE, raw, self.at)
+        self.look(self.at)
 
     @asynccontextmanager
     async def led(self) -> AsyncIterator[NodeMarking]:
@@ -78,7 +77,7 @@ class Fleet(storms.StormyFleet):
             self._settings,
             StewardMetrics(CollectorRegistry()),
             self._recorder,
-            clock=lambda: self._at,
+            clock=lambda: self.at,
         )
         async with kept(made.keep()):
             yield made
@@ -89,6 +88,11 @@ class Fleet(storms.StormyFleet):
             return self.marks() == wanted
 
         await until(is_so)
+
+    def told(self) -> list[str]:
+        """What is recorded that would be written."""
+        assert {str(one.decided) for one in self._log} <= {"wouldWrite"}
+        return [f"{' '.join(one.reasons)} {one.key}" for one in self._log]
 
     def marks(self) -> dict[str, tuple[str, str, bool]]:
         return {name: _marks(raw) for name, raw in self._api.objects["nodes"].items()}
@@ -147,3 +151,25 @@ async def test_while_the_api_server_is_away_it_is_tried_ever_more_rarely_and_the
         await fleet.until(**{A: ILL, B: ILL, C: HEALTHY})
         await asyncio.sleep(0.05)
     assert api.written == WRITES
+
+
+async def test_a_dry_run_records_what_would_be_written_and_holds_it_back_as_that_would_be(
+    api: FakeApi, session: Session
+) -> None:
+    fleet = Fleet(api, session, hold_s=60, steward={"dryRun": True})
+    fleet.show(A)
+    all_of_a = [f"{what} {A}" for what in ("CordonNode", "LabelNode", "SetNodeCondition")]
+    async with fleet.led():
+        await until(lambda: sorted(fleet.told()) == all_of_a)
+        for _ in range(3):  # it comes and goes
+            fleet.show(after_s=5)
+            await asyncio.sleep(0.05)
+            fleet.show(A, after_s=5)
+            await asyncio.sleep(0.05)
+        assert sorted(fleet.told()) == all_of_a
+        async with asyncio.timeout(10):
+            while f"UncordonNode {A}" not in fleet.told():  # each time a newer view
+                api.objects["nodes"][C]["metadata"]["labels"] = {"seen": str(fleet.at)}
+                fleet.show()
+                await asyncio.sleep(0.05)
+    assert api.written == 0

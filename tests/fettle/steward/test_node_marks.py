@@ -22,6 +22,7 @@ from fettle.steward.node_marks import (
     cordon,
     due_marks,
     leave_alone,
+    marks_after,
     uncordon,
     wanted_marks,
 )
@@ -61,17 +62,7 @@ def write(nodes: dict[str, NodeView], due: list[DueMark]) -> dict[str, NodeView]
     """The nodes once this is written."""
     nodes = dict(nodes)
     for one in due:
-        before, to_be = nodes[one.node].marks, one.wanted
-        taken: dict[Mark, dict[str, Any]] = {
-            Mark.LABEL: {"tier": to_be.tier, "reason": to_be.reason},
-            Mark.CONDITION: {
-                "status": to_be.status,
-                "cause": to_be.cause,
-                "message": to_be.message,
-            },
-            Mark.CORDON: {"cordon": to_be.cordon},
-        }
-        marks = msgspec.structs.replace(before, **taken[one.mark])
+        to_be, marks = one.wanted, marks_after(nodes[one.node].marks, one)
         is_cordoned = bool(to_be.cordon) if one.mark is Mark.CORDON else None
         node_ = msgspec.structs.replace(nodes[one.node], marks=marks)
         if is_cordoned is not None:
@@ -232,6 +223,8 @@ def test_who_takes_over_between_two_writes_finishes_and_writes_nothing_twice(
     rest = due_marks(halfway, planned(halfway))
     assert not {*said(whole[:done])} & {*said(rest)}
     ended = write(halfway, rest)
+    # A node that is uncordoned makes room for another one.
+    ended = write(ended, due_marks(ended, planned(ended)))
     assert due_marks(ended, planned(ended)) == []
     assert sum(one.unschedulable for one in ended.values()) <= ALL.max_cordoned
 
