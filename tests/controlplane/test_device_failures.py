@@ -136,6 +136,16 @@ async def train(
     return await running(api, f"job-name={name}")
 
 
+async def until_held(fettle: FettleProcess, pod: str) -> None:
+    """Fettle has seen which device the pod holds."""
+
+    async def look() -> list[Object]:
+        _, answer = await fettle.browse("/explain", pod=f"default/{pod}")
+        return list((answer["placed"] or {}).get("devices", ()))
+
+    await waiting.wait_until(look, what=f"the devices of {pod} are seen")
+
+
 async def spends_no_retry(api: Api, job: str) -> None:
     found = await api.get("jobs", job)
     assert "failed" not in found["status"]
@@ -185,6 +195,7 @@ async def test_a_job_whose_device_fails_goes_on_elsewhere_and_spends_no_retry(
     assert second["spec"]["nodeName"] != node
     await spends_no_retry(api, "stays")
     # And one whose device is heard of after its failure is marked late.
+    await until_held(fettle, second["metadata"]["name"])
     await kubelet.exit_containers(second["metadata"]["name"], 1)
     await waiting.in_phase(api, second["metadata"]["name"], "Failed")
     await fail(api, second["spec"]["nodeName"])
