@@ -69,8 +69,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
       of them.
     - `domain`: the domain of the extended resources whose device plugin this is about; "" if
       unknown. It does not count for pods that request resources of other domains.
-    - `planned`: an administrator's choice rather than a fault. It leaves no trace once it is taken
-      back.
+    - `planned`: an administrator's choice, or a monitor's own trouble, rather than a fault. It
+      leaves no trace once it is over.
     - `began_at`: of the trace of a fault that is over, when the fault began.
     """
 

@@ -5,7 +5,8 @@ Polarity and weights come from the rules. NVSentinel's conditions are read down 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -44,8 +45,10 @@ MOST_UNHEARD = 16
 """So many labels, and so many annotations, of one Node are listed at most."""
 MISSED_HEARTBEATS = 3
 """How many heartbeats a producer may miss before it counts as silent."""
+_UNKNOWN_WEIGHT = 1.0 - UNKNOWN_SCORE
 _OF_OTHERS = frozenset(("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"))
 """Kubernetes itself taints the node for these conditions."""
+_OF_KUBELET = "Ready"
 _AGES_BY_ITSELF = (EvidenceKind.LATCHED, EvidenceKind.DECAYING)
 """Kinds of evidence that do not depend on their reporter still being there."""
 
@@ -124,6 +127,7 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     kubelet = _kubelet(node)
     reported: list[Fault] = []
     unknown: list[Evidence] = []
+    silent: dict[float, list[tuple[Condition, ConditionRow]]] = {}
     stale: list[Evidence] = []
     settled: set[str] = set()
     for condition, row in conditions:
@@ -134,16 +138,18 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
         message = messages.get(condition.type)
         faults = tuple(reader.faults(condition, row, message))
         if silent_s is not None:
-            unknown += reader.unknown(condition, row, is_stale=True)
+            renewed_at = unix_s(condition.last_heartbeat_time, now)
+            silent.setdefault(renewed_at, []).append((condition, row))
             reported += (fault for fault in faults if fault.evidence.kind in _AGES_BY_ITSELF)
             levels = (e for _, e in faults if e.kind is EvidenceKind.LEVEL)
             stale += (msgspec.structs.replace(f, observed_at=now - silent_s) for f in levels)
         elif condition.status not in ("True", "False"):
-            unknown += reader.unknown(condition, row, is_stale=False)
+            unknown += reader.unknown(condition, row)
         else:
             reported += faults
             if not (_is_cut(condition, row) if message is None else message.cut_off):
                 settled.add(_source(condition))
+    unknown += (reader.silence(renewed_at, those) for renewed_at, those in silent.items())
     remediated = tuple(f for f in reported if f.identity) if _is_remediated(node, rules) else None
     evidence = (e for identity, e in reported if remediated is None or not identity)
     everything = (*unknown, *evidence)
@@ -200,7 +206,7 @@ def _silent_s(
 def _kubelet(node: core.Node) -> Condition | None:
     """The condition that the kubelet renews."""
     conditions = (node.status.conditions if node.status is not None else None) or ()
-    return next((c for c in conditions if c.type == "Ready"), None)
+    return next((c for c in conditions if c.type == _OF_KUBELET), None)
 
 
 def _condition_text(condition: Condition, reason: str = "") -> str:
@@ -259,21 +265,26 @@ class _ConditionReader:
         self.unheard: list[UnknownCondition] = []
         """XIDs and reasons that no row names."""
 
-    def unknown(
-        self, condition: Condition, row: ConditionRow, *, is_stale: bool
-    ) -> Iterator[Evidence]:
+    def unknown(self, condition: Condition, row: ConditionRow) -> Iterator[Evidence]:
         if row.unknown_counts:
             text = _condition_text(condition)
-            if is_stale:
-                since = f"{condition.last_heartbeat_time:%Y-%m-%d %H:%M:%SZ}"
-                text = (
-                    f"the reporter of {condition.type} has been silent since {since}, "
-                    "though the kubelet has not"
-                )
-            weight = 1.0 - UNKNOWN_SCORE
             yield self._evidence(
-                condition, self._node, row.family, EvidenceKind.UNKNOWN, weight, text
+                condition, self._node, row.family, EvidenceKind.UNKNOWN, _UNKNOWN_WEIGHT, text
             )
+
+    def silence(
+        self, renewed_at: float, silent: Sequence[tuple[Condition, ConditionRow]]
+    ) -> Evidence:
+        """That nothing is known from conditions that were renewed together for the last time: one
+        monitor has several."""
+        named = ", ".join(condition.type for condition, _ in silent)
+        since = f"{datetime.fromtimestamp(renewed_at, UTC):%Y-%m-%d %H:%M:%SZ}"
+        text = f"the reporter of {named} has been silent since {since}, though the kubelet has not"
+        condition, row = silent[0]
+        said = self._evidence(
+            condition, self._node, row.family, EvidenceKind.UNKNOWN, _UNKNOWN_WEIGHT, text
+        )
+        return msgspec.structs.replace(said, observed_at=min(renewed_at, self._now))
 
     def faults(
         self, condition: Condition, row: ConditionRow, message: nvsentinel.NVSentinelMessage | None
@@ -417,6 +428,7 @@ class _ConditionReader:
             text=one_line(text),
             observed_at=unix_s(condition.last_transition_time, self._now),
             half_life_s=self._rules.half_life_s(family),
+            planned=kind is EvidenceKind.UNKNOWN and condition.type != _OF_KUBELET,
         )
 
 

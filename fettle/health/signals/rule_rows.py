@@ -124,7 +124,7 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
       conditions that no rule names.
     - `unknown_counts`: status Unknown means that nothing reliable is known about the node.
     - `heartbeat_s`: the producer renews the condition at least this often. After three times as
-      long without a renewal, the status counts as Unknown, and a fault fades.
+      long without a renewal, nothing reliable is known about the node, and a fault fades.
     """
 
     type: str

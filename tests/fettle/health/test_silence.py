@@ -77,13 +77,24 @@ def test_a_deadlock_whose_monitor_hangs_is_refused_after_a_restart_too() -> None
     health = of(restarted(seen(at, deadlock()), at), NODE, at)
     assert health.state is State.UNHEALTHY
     assert health.score == pytest.approx(0.25, abs=0.01)
-    (evidence,) = told(health)
+    (evidence,) = (e for e in told(health) if e.kind is not EvidenceKind.UNKNOWN)
     assert evidence.text == "KernelDeadlock is True (DockerHung): hung; no longer reported"
 
 
 def test_the_stale_fault_of_a_silent_monitor_has_faded_by_a_later_restart() -> None:
     at = NOW + SILENT_AFTER + 24 * HOUR
-    assert of(restarted(seen(at, deadlock()), at), NODE, at) is SOUND
+    health = of(restarted(seen(at, deadlock()), at), NODE, at)
+    assert (health.state, health.score) == (State.UNKNOWN, 0.75)
+    assert [e.kind for e in told(health)] == [EvidenceKind.UNKNOWN]
+
+
+def test_a_monitor_that_renews_again_ends_its_silence_without_a_trace() -> None:
+    book = HealthBook(HealthSettings(), RULES)
+    at = NOW + SILENT_AFTER + 10
+    tell(book, seen(at, deadlock(status="False")), at)
+    assert of(book, NODE, at).state is State.UNKNOWN
+    tell(book, seen(at + 60, deadlock(at + 60, "False")), at + 60)
+    assert of(book, NODE, at + 60) is SOUND
 
 
 def test_the_stale_fault_of_a_silent_monitor_is_no_worse_for_being_seen_again() -> None:

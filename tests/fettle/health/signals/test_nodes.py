@@ -251,17 +251,55 @@ def test_a_monitor_that_is_not_due_yet_is_not_silent(type_: str, renewed_at: flo
     assert f"condition {type_}" in said.settled
 
 
-def test_a_kernel_monitors_silence_says_nothing_of_the_devices() -> None:
-    said = report(ALIVE, condition("KernelDeadlock", "False", renewed_at=NOW - 16 * MINUTE))
-    assert (said.evidence, said.stale) == ((), ())
-    assert "condition KernelDeadlock" not in said.settled
+@pytest.mark.parametrize("type_", ["KernelDeadlock", "KernelReady", "FrequentKubeletRestart"])
+def test_every_monitor_that_renews_is_missed_when_it_falls_silent(type_: str) -> None:
+    status = "True" if type_ == "KernelReady" else "False"
+    said = report(ALIVE, condition(type_, status, renewed_at=NOW - 16 * MINUTE))
+    evidence = only(said)
+    assert (evidence.subject, evidence.kind) == (NODE, EvidenceKind.UNKNOWN)
+    assert evidence.observed_at == NOW - 16 * MINUTE
+    assert f"condition {type_}" not in said.settled
+
+
+def test_a_monitor_of_ones_own_that_renews_is_missed(tmp_path: Path) -> None:
+    own = tmp_path / "rules.yaml"
+    own.write_text(
+        "conditions:\n"
+        "  - {name: own, type: OwnCheck, faulty: true, family: bus, weight: 0.5,\n"
+        "     heartbeat_s: 60, source: here}\n"
+    )
+    silent = node(ALIVE, condition("OwnCheck", "False", renewed_at=NOW - 4 * MINUTE))
+    assert only(report_of_node(silent, load_rules(own), NOW)).kind is EvidenceKind.UNKNOWN
+
+
+def test_one_monitor_that_fell_silent_is_said_once() -> None:
+    renewed_at = NOW - 16 * MINUTE
+    types = ["KernelDeadlock", "ReadonlyFilesystem", "XfsShutdown"]
+    said = report(ALIVE, *(condition(t, "False", renewed_at=renewed_at) for t in types))
+    assert only(said).text == (
+        "the reporter of KernelDeadlock, ReadonlyFilesystem, XfsShutdown has been silent since "
+        "2026-09-21 13:57:20Z, though the kubelet has not"
+    )
+    other = condition("AcceleratedHardwareReady", "True", renewed_at=renewed_at - MINUTE)
+    assert (
+        len(report(ALIVE, condition(types[0], "False", renewed_at=renewed_at), other).evidence) == 2
+    )
+
+
+def test_a_node_on_which_a_monitor_never_spoke_misses_none() -> None:
+    """GKE's plugin makes its condition with the first fault, and removes it after a reboot."""
+    assert report(ALIVE).evidence == ()
+    over = condition(
+        "XidCriticalError", "True", '{"79":true}', "another-boot", renewed_at=NOW - 16 * MINUTE
+    )
+    assert report(ALIVE, over).evidence == ()
 
 
 def test_the_last_fault_of_a_monitor_goes_stale_when_it_falls_silent() -> None:
     renewed_at = NOW - 20 * MINUTE
     bad = condition("KernelDeadlock", "True", "DockerHung", at=NOW - 3600, renewed_at=renewed_at)
     said = report(ALIVE, bad)
-    assert said.evidence == ()  # it stands no more, and is not cleared
+    assert only(said).kind is EvidenceKind.UNKNOWN  # it stands no more, and is not cleared
     assert "condition KernelDeadlock" not in said.settled
     (left,) = said.stale
     assert (left.subject, left.kind, left.weight) == (NODE, EvidenceKind.LEVEL, 0.75)
@@ -277,7 +315,7 @@ def test_a_monitor_whose_silence_counts_leaves_its_fault_beside_it() -> None:
 @pytest.mark.parametrize("status", ["Unknown", "", "maybe"])
 def test_a_silent_monitor_that_told_no_fault_leaves_none(status: str) -> None:
     said = report(ALIVE, condition("KernelDeadlock", status, renewed_at=NOW - 16 * MINUTE))
-    assert (said.evidence, said.stale) == ((), ())
+    assert (only(said).kind, said.stale) == (EvidenceKind.UNKNOWN, ())
 
 
 @pytest.mark.parametrize("kind", ["latched", "decaying"])
@@ -292,7 +330,9 @@ def test_only_level_faults_depend_on_whether_their_monitor_is_silent(
     )
     bad = node(ALIVE, condition("OwnCheck", "True", at=NOW - 3600, renewed_at=NOW - 20 * MINUTE))
     said = report_of_node(bad, load_rules(own), NOW)
-    assert (only(said).kind, only(said).observed_at) == (EvidenceKind(kind), NOW - 3600)
+    silence, fault = said.evidence
+    assert silence.kind is EvidenceKind.UNKNOWN
+    assert (fault.kind, fault.observed_at) == (EvidenceKind(kind), NOW - 3600)
     assert said.stale == ()
 
 

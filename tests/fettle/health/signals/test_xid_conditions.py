@@ -309,7 +309,7 @@ def test_what_a_monitor_last_said_before_it_fell_silent_goes_stale(
     alive = condition("Ready", "True", "KubeletReady")
     silent = condition(type_, status, reason, renewed_at=NOW - 3 * heartbeat_s - 60)
     said = report(alive, silent)
-    assert (said.evidence, len(said.stale)) == ((), 1)
+    assert (only(said).kind, len(said.stale)) == (EvidenceKind.UNKNOWN, 1)
 
 
 def test_a_message_that_was_cut_settles_nothing() -> None:
