@@ -554,13 +554,11 @@ def _label_text(row: LabelRow, key: str, labels: Mapping[str, str]) -> str:
 
 
 def _unheard(metadata: ObjectMeta, rules: SignalRules) -> Iterator[UnknownCondition]:
-    """Labels and annotations of known vendors that no rule names, or whose value no rule can read;
+    """Labels and annotations of known vendors that no rule names, or whose value no rule knows;
     the first of each. An annotation's value may be long, and different on each node."""
     labels, annotations = metadata.labels or {}, metadata.annotations or {}
     unread = [
-        key
-        for key, value in labels.items()
-        if rules.is_unheard(key) or ((row := rules.label(key, value)) and not row[0].is_read(value))
+        key for key, value in labels.items() if rules.is_unheard(key) or rules.is_unread(key, value)
     ]
     for key in sorted(unread)[:MOST_UNHEARD]:
         yield UnknownCondition(f"label {one_line(key)}", one_line(labels[key]))

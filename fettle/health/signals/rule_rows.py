@@ -302,17 +302,28 @@ class RefusalRow(RuleRow, frozen=True, kw_only=True):
             raise ValueError("provoked: missing; set it, or ignored, or unless_full")
 
 
+_TELLS_OF_HEALTH = re.compile(
+    "health|degrad|(?<!de)fault|quarantin|maintenance|cordon|drain|broken|remediat|repair|evict"
+    "|fail|error|suspect|reboot|unavailable|(?<![a-z])(?:bad|xid|sick|lost|rma)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Words that no mere description of a device or node has. `default` is not one of them."""
+
+
 class VendorRow(RuleRow, frozen=True, kw_only=True):
     """A vendor whose labels and annotations on Nodes may tell of health (the row's name is their
-    domain, also with a prefix). Keys that match one of the patterns `describes` do not."""
+    domain, also with a prefix). Keys that match one of the patterns `describes` do not. A key with
+    a word such as `health`, `fault`, `drain` or `maintenance` must be given in full."""
 
     describes: tuple[str, ...] = ()
 
     def may_tell(self, key: str) -> bool:
-        domain = key.partition("/")[0]
-        return (domain == self.name or domain.endswith(f".{self.name}")) and not any(
-            fnmatchcase(key, pattern) for pattern in self.describes
-        )
+        """Keys without a domain may begin with it: `metricsexporter.amd.com.gpu.0.state`."""
+        if f".{self.name}." not in f".{key.partition('/')[0]}.":
+            return False
+        if _TELLS_OF_HEALTH.search(key):
+            return key not in self.describes
+        return not any(fnmatchcase(key, pattern) for pattern in self.describes)
 
 
 class EventRow(RuleRow, frozen=True, kw_only=True):
@@ -361,6 +372,8 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
       further away, before or after.
     - `below`: the key of another label. The value counts if it is a smaller number than that.
     - `remediated`: not a fault, but NVSentinel's statement that what it found has been dealt with.
+    - `sound`: patterns of values that say that nothing is wrong. If a row of the key has it, also
+      an empty one, values that no row knows are listed with the labels that no rule names.
     """
 
     key: str
@@ -373,6 +386,7 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
     unless: str = ""
     due_within_s: Seconds | None = None
     below: str = ""
+    sound: tuple[str, ...] | None = None
 
     def matches(self, value: str) -> bool:
         return fnmatchcase(value, self.value) and not (

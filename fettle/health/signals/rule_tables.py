@@ -208,6 +208,15 @@ class SignalRules:
                 return row, found
         return None
 
+    def is_unread(self, key: str, value: str) -> bool:
+        """Whether rows name a label's key, and none can tell what its value says."""
+        rows = self._labels_by_key(key)
+        for row, _ in rows:
+            if row.matches(value):
+                return not row.is_read(value)
+        sound = [row.sound for row, _ in rows if row.sound is not None]
+        return bool(sound) and not any(fnmatchcase(value, one) for these in sound for one in these)
+
     def _match_key(self, key: str) -> tuple[tuple[LabelRow, re.Match[str]], ...]:
         matches = ((row, re.fullmatch(row.key, key)) for row in self.labels.values())
         return tuple((row, found) for row, found in matches if found is not None)

@@ -65,6 +65,14 @@ def test_a_warning_that_a_rule_names_lowers_its_node_within_bounds(
     assert (health.proven, health.state, score(fleet, "m")) == (1.0, State.HEALTHY, 1.0)
 
 
+def test_gkes_event_of_an_xid_is_read_from_its_plugin_only(fleet: Fleet) -> None:
+    said = event("XIDError", "Caught XID error, XID=63", at=fleet.now)
+    fleet.put(kinds.NODE_EVENT, said)
+    assert score(fleet) == 1.0
+    fleet.put(kinds.NODE_EVENT, {**said, "source": {"component": "nvidia-gpu-device-plugin"}})
+    assert score(fleet) == 0.9
+
+
 def test_nvsentinels_warning_is_about_the_device_that_it_names(fleet: Fleet) -> None:
     said = f"ErrorCode:DCGM_FR_PCI_REPLAY_RATE GPU_UUID:{UUID} replays Recommended Action=NONE;"
     fleet.put(kinds.NODE_EVENT, event("GpuPcieWatchIsNotHealthy", said, at=fleet.now))

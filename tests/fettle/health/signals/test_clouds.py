@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,7 +84,6 @@ SCHEDULED = "cloud.google.com/scheduled-maintenance-time"
         (SCHEDULED, "20260921T200000Z", 0.3),
         (SCHEDULED, "20261221T200000Z", None),
         ("cloud.google.com/active-node-maintenance", "ONGOING", 0.75),
-        ("cloud.google.com/active-node-maintenance", "PENDING", None),
         ("node.coreweave.cloud/state", "production", None),
         ("node.coreweave.cloud/state", "triage", 0.5),
         ("node.coreweave.cloud/state", "", None),
@@ -196,8 +196,30 @@ def test_a_cordon_for_hami_names_gpus_of_its_own_node_only() -> None:
         ({"gpu.nebius.com/state": "odd"}, ["label gpu.nebius.com/state=odd"]),
         ({"notnvidia.com/health": "bad"}, []),
         ({"autopilot.ibm.com/dcgm.level.3": "ERR"}, ["label autopilot.ibm.com/dcgm.level.3=ERR"]),
-        # a row names the key, if not this value
         ({"autopilot.ibm.com/gpuhealth": "PASS"}, []),
+        # what tells of health is never a description, whatever else the vendor describes so
+        ({"nvidia.com/gpu.health": "bad"}, ["label nvidia.com/gpu.health=bad"]),
+        ({"gpu.nvidia.com/isFaulty": "yes"}, ["label gpu.nvidia.com/isFaulty=yes"]),
+        ({"nvidia.com/vgpu.default-config": "x"}, []),
+        ({"cloud.google.com/gke-gpu-health": "x"}, ["label cloud.google.com/gke-gpu-health=x"]),
+        ({"amd.com/gpu.health": "x"}, ["label amd.com/gpu.health=x"]),
+        (
+            {"metricsexporter.amd.com.gpu.0.fault": "x"},
+            ["label metricsexporter.amd.com.gpu.0.fault=x"],
+        ),
+        ({"nebius.com/gpu-health": "x"}, ["label nebius.com/gpu-health=x"]),
+        ({"hami.io/node-unhealthy": "x"}, ["label hami.io/node-unhealthy=x"]),
+        ({"node.gke.io/maintenance": "x"}, ["label node.gke.io/maintenance=x"]),
+        ({"gpu.coreweave.cloud/drain": "x"}, ["label gpu.coreweave.cloud/drain=x"]),
+        ({"slurm.nebius.ai/node-degraded": "x"}, ["label slurm.nebius.ai/node-degraded=x"]),
+        ({"slurm.nebius.ai/nodeset-name": "worker", "slurm.nebius.ai/workload": "gpu"}, []),
+        (
+            {
+                "k8saas.nvidia.com/cordon-by": "NVSentinel",
+                "cloud.google.com/perform-maintenance": "x",
+            },
+            [],
+        ),
     ],
 )
 def test_labels_of_vendors_that_no_row_names_are_listed_unless_they_only_describe(
@@ -206,6 +228,43 @@ def test_labels_of_vendors_that_no_row_names_are_listed_unless_they_only_describ
     said = report_of_node(node(labels=labels), RULES, NOW)
     assert said.evidence == ()
     assert [f"{one.type}={one.status}" for one in said.unknown_conditions] == listed
+
+
+@pytest.mark.parametrize(
+    ("key", "sound", "new"),
+    [
+        ("autopilot.ibm.com/gpuhealth", ["PASS"], "FAIL"),
+        ("dgxc.nvidia.com/nvsentinel-state", [], "awaiting-field-engineer"),
+        ("sagemaker.amazonaws.com/node-health-status", ["Schedulable"], "UnschedulableBroken"),
+        ("sagemaker.amazonaws.com/deep-health-check-status", ["Passed", "InProgress"], "Timeout"),
+        ("cloud.google.com/active-node-maintenance", [], "PENDING"),
+        ("metricsexporter.amd.com.gpu.3.state", ["healthy"], "degraded"),
+        ("gke.google.com/recommended-to-run-large-training-workload", ["true"], "maybe"),
+        ("node.coreweave.cloud/state", ["production"], ""),
+    ],
+)
+def test_a_value_that_no_row_of_a_known_label_knows_is_listed(
+    key: str, sound: list[str], new: str
+) -> None:
+    for value in sound:
+        assert report_of_node(node(labels={key: value}), RULES, NOW).unknown_conditions == ()
+    said = report_of_node(node(labels={key: new}), RULES, NOW)
+    assert said.evidence == ()
+    listed = [(one.type, one.status) for one in said.unknown_conditions]
+    assert listed == ([(f"label {key}", new)] if new else [])
+
+
+def test_other_values_of_a_label_of_ones_own_are_all_clears_unless_sound_ones_are_named(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "rules.yaml"
+    row = "  - {{name: {0}, key: example.com/{0}, value: bad, weight: 0.5, source: ours{1}}}\n"
+    own.write_text("labels:\n" + row.format("a", "") + row.format("b", ", sound: [ok]"))
+    rules = load_rules(own)
+    said = report_of_node(node(labels={"example.com/a": "odd", "example.com/b": "ok"}), rules, NOW)
+    assert said.unknown_conditions == ()
+    said = report_of_node(node(labels={"example.com/b": "odd"}), rules, NOW)
+    assert [one.type for one in said.unknown_conditions] == ["label example.com/b"]
 
 
 def test_annotations_of_vendors_are_listed_without_their_values() -> None:
