@@ -48,6 +48,20 @@ MISSED_HEARTBEATS = 3
 _UNKNOWN_WEIGHT = 1.0 - UNKNOWN_SCORE
 _OF_OTHERS = frozenset(("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"))
 """Kubernetes itself taints the node for these conditions."""
+_UNLISTED = {
+    status: ConditionRow(
+        name=f"unlisted-{status}",
+        type="*",
+        faulty=status == "True",
+        family=Family.DRIVER,
+        weight=0.0,
+        xid=xids.KERNEL_LOG,
+        source="the driver's own line is about a fault, whatever the condition is",
+    )
+    for status in ("True", "False")
+}
+"""Stands for conditions that no rule names, if they quote the driver's log: by their status, since
+which one means a fault is not known."""
 _OF_KUBELET = "Ready"
 _AGES_BY_ITSELF = (EvidenceKind.LATCHED, EvidenceKind.DECAYING)
 """Kinds of evidence that do not depend on their reporter still being there."""
@@ -99,7 +113,8 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
 
 
 def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
-    """Faults, by the polarity of the rules.
+    """Faults, by the polarity of the rules. An XID in the driver's own words counts under every
+    condition.
 
     A status that is neither True nor False is neither a fault nor an all-clear. If the producer of
     a condition has fallen silent, the condition is no all-clear either; the fault that it last
@@ -108,15 +123,22 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     status = node.status
     conditions = []
     unknown_conditions = []
+    settled: set[str] = set()
     for condition in (status.conditions if status is not None else None) or ():
         if condition.type.startswith((OWN_PREFIX, OWN_CONDITIONS)):
             continue
         if (row := rules.condition(condition.type, condition.reason)) is not None:
             conditions.append((condition, row))
-        elif condition.type not in _OF_OTHERS and not rules.names_condition(condition.type):
-            unknown_conditions.append(
-                UnknownCondition(one_line(condition.type), one_line(condition.status))
-            )
+        elif condition.type not in _OF_OTHERS:
+            if (row := _UNLISTED.get(condition.status)) is not None:
+                if xids.mentions(row.xid, "", condition.message):
+                    conditions.append((condition, row))
+                else:
+                    settled.add(_source(condition))
+            if not rules.names_condition(condition.type):
+                unknown_conditions.append(
+                    UnknownCondition(one_line(condition.type), one_line(condition.status))
+                )
     messages = {
         condition.type: nvsentinel.parse(condition.message)
         for condition, row in conditions
@@ -129,7 +151,6 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     unknown: list[Evidence] = []
     silent: dict[float, list[tuple[Condition, ConditionRow]]] = {}
     stale: list[Evidence] = []
-    settled: set[str] = set()
     for condition, row in conditions:
         if _is_faulty(condition, row) and _is_from_before(condition, row, node):
             settled.add(_source(condition))
@@ -312,15 +333,16 @@ class _ConditionReader:
         rows of further findings."""
         # Where a row is for types that differ in a number, that may be the XID.
         reason = f"{condition.type} {condition.reason}" if row.is_pattern else condition.reason
-        found = xids.mentions(row.xid, reason, condition.message) if row.xid else ()
+        form = row.xid or (xids.KERNEL_LOG if row.weight else "")
+        found = xids.mentions(form, reason, condition.message) if form else ()
         subjects: dict[Subject, None] = {}
         for one in found:
             subject = self._unit(one.gpu) if one.gpu else self._node
             subjects[subject] = None
             yield self._of_xid(condition, subject, one.code, one.said, f" ({condition.type})")
         text = _condition_text(condition, condition.reason)
-        if row.concludes or not found:
-            for each in subjects or (self._node,):
+        if row.concludes or not row.xid or not found:
+            for each in (row.xid and subjects) or (self._node,):
                 yield _of_row(row, each, text)
         for also in self._rules.joined(condition.type, condition.message, row):
             yield _of_row(also, self._node, text)

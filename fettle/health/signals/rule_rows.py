@@ -116,6 +116,8 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
     - `xid`: how to find all XIDs in reason and message: `any` for every form in which the driver
       and monitors write them, `ErrorCode` for NVSentinel's error codes, or a regular expression
       whose group is the number. With groups `xid` and `pci` it also finds the GPU's address.
+      Without it, lines of the driver's log are still read, beside what the row says, unless its
+      weight is 0.
     - `concludes`: whatever XIDs it names, a fault weighs at least what the row weighs. Otherwise
       the XIDs' own weights replace that of the row.
     - `boot`: a regular expression whose group in the message is a boot id. If it is another one

@@ -14,6 +14,13 @@ LARGEST = 999
 ANY_FORM = "any"
 """As the `xid` of a rule: every form that is known here."""
 
+KERNEL_LOG = (
+    r"\b[Xx]id\s?\((?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})[^()\n]{0,40}\)\s?:"
+    r"\s{0,3}(?P<xid>[1-9][0-9]{0,2})(?![0-9.])"
+)
+"""As a form: the driver's own line, `NVRM: Xid (PCI:0000:c1:00): 79, pid=…`. No other text looks
+like it, so it is read wherever it stands."""
+
 _WORD = r"xid(?:(?<![a-z]xid)|(?<=nvidiaxid)|(?<=gpuxid)|(?-i:(?<=[a-rt-z]X[Ii][Dd])))"
 """`NvidiaXID`, and not `SXid` or `taxid`."""
 _SIGNS = r"""[\s:=_#\-"'(\[<\\]{0,6}"""

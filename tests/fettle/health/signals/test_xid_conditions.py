@@ -375,3 +375,46 @@ def test_what_is_added_to_a_message_never_makes_a_fault_lighter(
     after = worst(separator.join([*told, more]))
     lost = [key for key, weight in before.items() if after.get(key, 0.0) < weight]
     assert not lost or "162" in more  # it ends 163
+
+
+LOGGED = "NVRM: Xid (PCI:0000:c1:00): 79, pid=1234, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize("status", ["True", "False"])
+def test_the_drivers_own_line_counts_under_a_condition_that_nobody_listed(status: str) -> None:
+    said = report(condition("OurGpuWatch", status, "Whatever", f"seen: {LOGGED}"))
+    evidence = only(said)
+    assert evidence.subject == UnitId("gpu-1", "nvidia.com/gpu", "pci:0000:c1:00.0")
+    assert (evidence.kind, evidence.weight) == (EvidenceKind.LATCHED, 1.0)
+    assert [one.type for one in said.unknown_conditions] == ["OurGpuWatch"]
+    over = report(condition("OurGpuWatch", status, "Whatever", "all is well"))
+    assert (over.evidence, "condition OurGpuWatch" in over.settled) == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        ("True", "no XID 79 was seen"),
+        ("True", "Xid errors: 0"),
+        ("Unknown", LOGGED),
+    ],
+)
+def test_other_words_about_xids_under_such_a_condition_are_no_fault(
+    status: str, message: str
+) -> None:
+    assert report(condition("OurGpuWatch", status, "Whatever", message)).evidence == ()
+
+
+def test_the_drivers_own_line_counts_beside_what_a_row_without_xid_says() -> None:
+    message = f"kernel: {LOGGED} task nvidia:12 blocked"
+    said = report(condition("KernelDeadlock", "True", "DockerHung", message))
+    weights = {(str(e.subject), e.weight) for e in said.evidence}
+    assert weights == {
+        ("node gpu-1", 0.75),
+        ("nvidia.com/gpu pci:0000:c1:00.0 on gpu-1", 1.0),
+    }
+    silenced = report(condition("XIDErrorsAlwaysFail", "True", "x", message))
+    assert {e.weight for e in silenced.evidence} == {0.0}
+    assert (
+        report(condition("KernelDeadlock", "False", "KernelHasNoDeadlock", message)).evidence == ()
+    )
