@@ -13,7 +13,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from fettle.api import core, workload_of
+from fettle.api import core, known_as
 from fettle.cluster import View, readiness
 from fettle.config import DeviceFailureSettings, DeviceTaintSettings
 from fettle.explain import (
@@ -202,9 +202,9 @@ class Browse:
         yield from filter(None, (stuck(one, now) for one in placed))
         if (crash := self._crashes.of(pod.metadata.uid)) is not None:
             yield crash
-        workload = workload_of(pod)
+        workload = known_as(pod)
         for start in view.failed_starts.values():
-            if start.blamed and workload is not None and start.workload.uid == workload.uid:
+            if start.blamed and start.workload.uid == workload.uid:
                 name = f"{workload.kind} {workload.name}"
                 yield reasons.WorkloadStartsNowhere(name, start.blamed, start.message)
                 break

@@ -38,7 +38,7 @@ from fettle.api.device_healths import DeviceHealth
 from fettle.api.policies import DevicePolicy
 from fettle.api.salvage import Pools, complete_node, node_and_pools
 from fettle.api.samples import Alert, Alerted, Finding, Measured, Sample, Unmeasured
-from fettle.api.workloads import workload_of
+from fettle.api.workloads import known_as, workload_of
 
 __all__ = [
     "MAX_JSON_DEPTH",
@@ -72,6 +72,7 @@ __all__ = [
     "extender",
     "key_of",
     "kinds",
+    "known_as",
     "loose_metadata",
     "mend",
     "meta",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 from cachetools import LRUCache, TTLCache
 
-from fettle.api import core, workload_of
+from fettle.api import core, known_as
 from fettle.api.kinds import WireObject
 from fettle.api.meta import OwnerReference, unix_s
 from fettle.model.reasons import KubeletRefusedWorkload, PodsDoNotStart, Reason
@@ -29,9 +29,10 @@ ANSWERED_S = 60.0
 MOST_OWNERS = 2000
 MOST_NODES = 100
 """How many nodes are remembered for one owner: the last ones."""
+_NOBODY = OwnerReference()
 _NONE: Mapping[str, Reason] = {}
 _ALL: Mapping[str, float] = {}
-_REFUSED = "UnexpectedAdmissionError"
+_REFUSED = frozenset(("UnexpectedAdmissionError", "TopologyAffinityError"))
 _REJECTED = "Pod was rejected"
 """Begins the message of every refusal of a kubelet since Kubernetes 1.28."""
 
@@ -44,21 +45,21 @@ class _Last(NamedTuple):
 
 
 class OwnerRefusals:
-    """Follows pods, by what manages them. `clock` is in Unix seconds."""
+    """Follows pods, by what they have in common with the next ones. `clock` is in Unix seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._refused: LRUCache[str, dict[str, _Last]] = LRUCache(MOST_OWNERS)
         """For each owner, what each node last did to a pod of its; the last node comes last."""
-        self._answered: TTLCache[str, None] = TTLCache(MOST_OWNERS, ANSWERED_S)
+        self._answered: TTLCache[str, str] = TTLCache(MOST_OWNERS, ANSWERED_S)
+        """For each owner, the UID of the pod that was answered last."""
 
     def put(self, new: WireObject) -> None:
         """An object as it is now, before a view shows it."""
         if not isinstance(new, core.Pod) or not is_refused(new):
             return
-        if (owner := workload_of(new)) is not None:
-            at = refused_at(new, self._clock())
-            self._note(owner, new.node_name, _Last(at, KubeletRefusedWorkload))
+        at = refused_at(new, self._clock())
+        self._note(known_as(new), new.node_name, _Last(at, KubeletRefusedWorkload))
 
     def does_not_start(self, workload: OwnerReference, node: str, at: float) -> None:
         """A pod of the workload did not start on the node."""
@@ -75,7 +76,7 @@ class OwnerRefusals:
     def nodes_for(self, pod: core.Pod) -> Mapping[str, Reason]:
         """The nodes that lately refused or failed a pod of this pod's owner, each as a reason."""
         owner, nodes = self._about(pod)
-        if owner is None or not nodes:
+        if not nodes:
             return _NONE
         since = self._clock() - KEEP_S
         return {
@@ -100,19 +101,20 @@ class OwnerRefusals:
             if share > NEGLIGIBLE
         }
 
-    def _about(self, pod: core.Pod) -> tuple[OwnerReference | None, Mapping[str, _Last]]:
-        if not self._refused or (owner := workload_of(pod)) is None:
-            return None, {}
+    def _about(self, pod: core.Pod) -> tuple[OwnerReference, Mapping[str, _Last]]:
+        if not self._refused:
+            return _NOBODY, {}
+        owner = known_as(pod)
         return owner, self._refused.get(owner.uid) or {}
 
     def answered(self, pod: core.Pod) -> None:
         """A node was found for this pod, so soon its kubelet may refuse it."""
-        if (owner := workload_of(pod)) is not None:
-            self._answered[owner.uid] = None
+        self._answered[known_as(pod).uid] = pod.metadata.uid
 
     def may_follow(self, pod: core.Pod) -> bool:
         """Whether this pod may be in the place of one that was answered a moment ago."""
-        return (owner := workload_of(pod)) is not None and owner.uid in self._answered
+        before = self._answered.get(known_as(pod).uid)
+        return before is not None and before != pod.metadata.uid
 
 
 def avoiding(verdicts: dict[str, Verdict], avoided: Mapping[str, Reason]) -> dict[str, Verdict]:
@@ -137,7 +139,7 @@ def is_refused(pod: core.Pod) -> bool:
     status = pod.status
     if status is None or status.phase != "Failed" or not pod.node_name:
         return False
-    return status.reason == _REFUSED or status.message.startswith(_REJECTED)
+    return status.reason in _REFUSED or status.message.startswith(_REJECTED)
 
 
 def refused_at(pod: core.Pod, now: float) -> float:

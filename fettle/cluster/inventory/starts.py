@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 import msgspec
 from cachetools import LRUCache
 
-from fettle.api import core, workload_of
+from fettle.api import core, known_as
 from fettle.api.meta import OwnerReference
 from fettle.health import (
     AWAITED_S,
@@ -126,13 +126,14 @@ class Starts:
     def note_running(self, old: core.Pod | None, new: core.Pod | None) -> None:
         """A pod that is kept comes, changes, or goes. A workload that runs is not to blame."""
         for pod, change in ((old, -1), (new, 1)):
-            if pod is None or not _runs(pod) or (workload := workload_of(pod)) is None:
+            if pod is None or not _runs(pod):
                 continue
-            self._running[workload.uid] += change
-            if not self._running[workload.uid]:
-                del self._running[workload.uid]
-            if workload.uid in self._failing:
-                self._dirty.add(workload.uid)
+            uid = known_as(pod).uid
+            self._running[uid] += change
+            if not self._running[uid]:
+                del self._running[uid]
+            if uid in self._failing:
+                self._dirty.add(uid)
 
     def gone(self, key: str, now: float) -> None:
         """A pod was deleted."""
@@ -249,9 +250,7 @@ class Starts:
         self.changed = True
 
     def _tell(self, here: _Here, at: float) -> None:
-        workload, pod = here.last.workload, here.last.pod
-        if workload.uid != pod.metadata.uid:  # no other pod is like one that is alone
-            self._told(workload, here.last.node, at)
+        self._told(here.last.workload, here.last.node, at)
 
     def _leave(self, key: str, before: FailedStart, now: float, *, started: bool) -> None:
         """The pod has started after all, or it will not any more."""

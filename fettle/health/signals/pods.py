@@ -23,9 +23,12 @@ from fettle.model import DeviceId, Evidence, EvidenceKind, NodeId, Subject, Unit
 
 DEVICE_STATUS_SOURCE = "allocatedResourcesStatus"
 _UNEXPECTED = "UnexpectedAdmissionError"
+_MISALIGNED = "TopologyAffinityError"
+"""What a pod asks for is free, but not on the NUMA nodes that it would need."""
 _OUT_OF = "OutOf"
 """Begins the reason of a refusal for want of a resource, and its name follows."""
 REFUSALS, READMISSIONS = "kubelet refusals", "kubelet refusals of pods that had run"
+MISALIGNMENTS = "kubelet refusals by NUMA nodes"
 STARTS = "pods that do not start"
 _CLAIM = "claim:"
 """Begins the name of an entry about DRA devices: `claim:<claim>/<request>`."""
@@ -110,6 +113,8 @@ def is_device_refusal(pod: core.Pod) -> bool:
     status = pod.status
     if status is None or status.phase != "Failed":
         return False
+    if status.reason == _MISALIGNED:
+        return any(device_units(pod))
     return status.reason == _UNEXPECTED or bool(_missed(status))
 
 
@@ -130,15 +135,17 @@ def _refusal(
     row = rules.refusal(status.message)
     if row is not None and (row.ignored or (row.unless_full and _is_full(pod, status, is_full))):
         return
-    name, aside = "admission", ""
-    if row is not None and row.provoked is not None:
+    name, aside, source = "admission", "", REFUSALS
+    if status.reason == _MISALIGNED:
+        name, source = "misaligned", MISALIGNMENTS
+    elif row is not None and row.provoked is not None:
         name = "provoked" if row.provoked else name
     elif _had_run(pod, before):
-        name, aside = "readmission", ", which had run there"
+        name, aside, source = "readmission", ", which had run there", READMISSIONS
     elif not _was_scheduled(pod, before):
         name, aside = "provoked", ", which no scheduler was seen to place"
     signal = rules.signals[name]
-    provoked = name == "provoked"
+    provoked = name in ("provoked", "misaligned")
     message = _REJECTED.sub("", status.message)
     domain = domain_of_pod(pod, message)
     yield Evidence(
@@ -146,7 +153,7 @@ def _refusal(
         family=signal.family,
         kind=EvidenceKind.DECAYING,
         weight=signal.weight,
-        source=refusals_of(domain, READMISSIONS if name == "readmission" else REFUSALS),
+        source=refusals_of(domain, source),
         reporter=f"Pod {pod.metadata.key}",
         text=one_line(f"kubelet refused pod {pod.metadata.key}{aside}: {message}"),
         observed_at=_dated(pod, before, status.start_time, now),
@@ -179,7 +186,7 @@ def refusals_on(node: core.Node) -> Iterator[str]:
     capacity = (node.status.capacity if node.status is not None else None) or {}
     domains = {domain_of(name) for name in capacity if is_device_resource(name)}
     for domain in ("", *sorted(domains)):
-        for source in (REFUSALS, READMISSIONS, STARTS):
+        for source in (REFUSALS, READMISSIONS, MISALIGNMENTS, STARTS):
             yield refusals_of(domain, source)
 
 

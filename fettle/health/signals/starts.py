@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from fettle.api import core, workload_of
+from fettle.api import core, known_as
 from fettle.api.meta import Condition, OwnerReference, unix_s
 from fettle.health.signals.pods import STARTS, domain_of_pod, refusals_of
 from fettle.health.signals.reports import one_line
@@ -25,7 +25,7 @@ mounting volumes takes seconds, or a few minutes."""
 class FailedStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """That a pod does not start on its node, since `at`.
 
-    - `workload`: what it is part of; the pod itself if it is alone.
+    - `workload`: what it is part of; if it is alone, its name.
     - `message`: what is said of its devices; "" if it only waits.
     - `blamed`: the nodes on which its workload fails, if that makes the workload the likely cause.
     - `devices`: those that it was given, as far as known, if something is said of devices.
@@ -115,9 +115,7 @@ def starts_of(workload: str) -> str:
 
 
 def _failed(pod: core.Pod, message: str, at: float) -> FailedStart:
-    metadata = pod.metadata
-    alone = OwnerReference(kind="Pod", name=metadata.name, uid=metadata.uid)
-    return FailedStart(pod=pod, workload=workload_of(pod) or alone, message=message, at=at)
+    return FailedStart(pod=pod, workload=known_as(pod), message=message, at=at)
 
 
 def _said_of_containers(pod: core.Pod) -> Iterator[str]:

@@ -53,6 +53,7 @@ def refused(
         (refused("n"), True),
         (refused("n", "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu"), True),
         (refused("n", "TopologyAffinityError", "Pod was rejected: Resources cannot be"), True),
+        (refused("n", "TopologyAffinityError", "Pod Resources cannot be"), True),  # before 1.28
         (refused("n", "Evicted", "The node was low on resource: memory."), False),
         (refused("n", ""), False),
         (refused(""), False),
@@ -87,13 +88,33 @@ def test_after_a_restart_a_refusal_counts_from_when_it_was() -> None:
     assert refusals.nodes_for(NEXT).keys() == {"slow-clock", "fast-clock"}
 
 
-def test_pods_without_a_controller_are_not_followed() -> None:
+@pytest.mark.parametrize(
+    ("first", "then", "is_known"),
+    [
+        (ObjectMeta(name="ann", uid="1"), ObjectMeta(name="ann", uid="2"), True),
+        (ObjectMeta(name="ann", uid="1"), ObjectMeta(name="bob", uid="2"), False),
+        (
+            ObjectMeta(name="ci-x1", generate_name="ci-", uid="1"),
+            ObjectMeta(name="ci-x2", generate_name="ci-", uid="2"),
+            True,
+        ),
+        (
+            ObjectMeta(name="ann", namespace="a", uid="1"),
+            ObjectMeta(name="ann", namespace="b", uid="2"),
+            False,
+        ),
+    ],
+)
+def test_pods_without_a_controller_are_known_by_the_name_that_they_are_made_with(
+    first: ObjectMeta, then: ObjectMeta, is_known: bool
+) -> None:
     refusals = OwnerRefusals(Clock())
-    alone = msgspec.structs.replace(refused("n"), metadata=ObjectMeta(name="alone"))
-    refusals.put(alone)
-    refusals.answered(alone)
-    assert not refusals.nodes_for(alone)
-    assert not refusals.may_follow(alone)
+    lost, again = (msgspec.structs.replace(refused("n"), metadata=m) for m in (first, then))
+    refusals.put(lost)
+    refusals.answered(lost)
+    assert bool(refusals.nodes_for(again)) == bool(refusals.shares_for(again)) == is_known
+    assert refusals.may_follow(again) == is_known
+    assert not refusals.may_follow(lost)  # the scheduler tries it again
 
 
 def labelled(
@@ -111,6 +132,7 @@ def labelled(
     [
         ("jobset.sigs.k8s.io/jobset-name", "JobSet"),
         ("leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet"),
+        ("actions.github.com/scale-set-name", "AutoscalingRunnerSet"),
     ],
 )
 def test_a_workload_that_makes_a_new_owner_to_try_again_is_remembered_over_that(
@@ -129,7 +151,9 @@ def test_a_workload_that_makes_a_new_owner_to_try_again_is_remembered_over_that(
     ):
         assert not refusals.nodes_for(other)
     refusals.answered(again)
-    assert refusals.may_follow(labelled(NEXT, "job-3", {label: "train"}))
+    third = labelled(refused("", created=NOW), "job-3", {label: "train"})
+    metadata = msgspec.structs.replace(third.metadata, uid="third")
+    assert refusals.may_follow(msgspec.structs.replace(third, metadata=metadata))
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -274,6 +274,19 @@ def test_pods_that_belong_to_nobody_each_speak_for_themselves(fleet: Fleet) -> N
     assert blamed(fleet) == {}
 
 
+def test_a_pod_that_is_made_again_by_the_same_name_and_starts_nowhere_blames_itself(
+    fleet: Fleet,
+) -> None:
+    fleet.put(kinds.POD, started("p", "n", job=""))
+    assert scores(fleet) == {"n": 0.65}
+    fleet.inventory.remove(kinds.POD, "ml/p", fleet.now)
+    again = started("p", "m", job="")
+    again["metadata"]["uid"] = "again"
+    fleet.put(kinds.POD, again)
+    assert scores(fleet) == {}
+    assert set(blamed(fleet)) == {"ml/p"}
+
+
 def test_a_pod_that_waits_and_then_fails_with_words_weighs_as_they_do(fleet: Fleet) -> None:
     fleet.put(kinds.POD, waiting("p", fleet.now - AWAITED_S))
     assert scores(fleet) == {"n": 0.8}
@@ -286,7 +299,9 @@ def test_the_workload_is_told_of_each_node_as_long_as_it_fails_there() -> None:
     fleet = Fleet(on_failed_start=lambda workload, on, at: told.append((workload.name, on, at)))
     fleet.put(kinds.NODE, node())
     fleet.put(kinds.POD, started("alone", job=""))
-    assert not told
+    assert told == [("alone", "n", fleet.now)]
+    fleet.inventory.remove(kinds.POD, "ml/alone", fleet.now)
+    told.clear()
     fleet.put(kinds.POD, started("p"))
     assert told == [("train", "n", fleet.now)]
     told.clear()

@@ -221,7 +221,7 @@ def test_without_a_start_a_refusal_dates_from_the_pods_creation() -> None:
     [
         pod(),
         pod(phase="Failed", reason="Evicted"),
-        pod(phase="Failed", reason="TopologyAffinityError"),  # a matter of NUMA nodes
+        pod(phase="Failed", reason="TopologyAffinityError"),  # of processors and memory alone
         pod(phase="Failed", reason="OutOfcpu", message="Pod was rejected: Node didn't have enough"),
         pod(phase="Failed", reason="OutOfpods"),
         pod(phase="Failed", reason="OutOfephemeral-storage"),
@@ -238,6 +238,32 @@ def test_without_a_start_a_refusal_dates_from_the_pods_creation() -> None:
 )
 def test_other_pods_report_nothing(other: core.Pod) -> None:
     assert says_nothing(other)
+
+
+def misaligned(name: str = "p", namespace: str = "ml") -> core.Pod:
+    asked = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "4"}}}]}
+    return pod(
+        name,
+        namespace=namespace,
+        phase="Failed",
+        reason="TopologyAffinityError",
+        message="Pod was rejected: Resources cannot be allocated with Topology locality",
+        scheduled_at=None,
+        spec=asked,
+    )
+
+
+@pytest.mark.parametrize("before", [None, waiting_pod("p"), waiting_pod("p", scheduled=True)])
+def test_devices_that_do_not_suit_a_pods_numa_nodes_are_lightly_its_namespaces_word(
+    before: core.Pod | None,
+) -> None:
+    (evidence,) = said(misaligned(), before=before).evidence
+    assert evidence.subject == NodeId("gpu-1")
+    assert (evidence.witness, evidence.domain) == ("namespace ml", "nvidia.com")
+    assert (evidence.weight, evidence.cap, evidence.together) == (0.1, 0.2, 0.2)
+    assert evidence.text == (
+        "kubelet refused pod ml/p: Resources cannot be allocated with Topology locality"
+    )
 
 
 UNBOUND = waiting_pod("p")
