@@ -104,6 +104,7 @@ def _print_evidence(out: Any, data: dict[str, Any]) -> None:
     if data["evidence"]:
         out.print()
         table = new_table("WEIGHT", "AGE", "COUNTS", "EVIDENCE", "FROM")
+        shown = set()  # a monitor may say the same of a device and of its node
         for one in data["evidence"]:
             half_life = one["halfLifeSeconds"]
             counts = f"halves every {span_of(half_life)}" if half_life else _AGES[one["kind"]]
@@ -111,7 +112,9 @@ def _print_evidence(out: Any, data: dict[str, Any]) -> None:
             if one["witness"]:
                 by += f"; only by {one['witness']}: lowers the score, refuses nothing"
             cells = (f"-{one['weight']:.2f}", span_of(one["ageSeconds"]), counts, one["text"], by)
-            table.add_row(*map(escape, cells))
+            if cells not in shown:
+                shown.add(cells)
+                table.add_row(*map(escape, cells))
         out.print(table)
     else:
         out.print("no evidence is against it")

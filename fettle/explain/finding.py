@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from heapq import nlargest
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from typing import NamedTuple
 
-from fettle.cluster import NodeView, PluginView, UnitView, View
+from fettle.cluster import NodeView, PluginView, UnitView, View, whole_device
 from fettle.dra import DeviceView
 from fettle.health import gpu_names
 from fettle.model import BadInput, DeviceId, UnitId
@@ -55,11 +55,22 @@ def find_device(view: View, given: str) -> FoundDevice:
         raise BadInput(f"{len(found)} devices are called {given!r}: write one of {some}")
     if found:
         return next(iter(found.values()))
-    if (sound := _sound_unit(view, given)) is not None:
+    if (sound := _sound_unit(view, given) or _mentioned(view, given)) is not None:
         return sound
+    if _CERTAINLY_UUID.fullmatch(given):
+        raise BadInput(
+            f"nothing names the device {given!r}{_WHERE}{near(given, names)}", status=404
+        )
     raise BadInput(f"there is no device {given!r}{near(given, names)}{_HOW}", status=404)
 
 
+_UUID = re.compile(r"[A-Za-z]+-[\w-]{8,}")
+_CERTAINLY_UUID = re.compile(r"(?:GPU|MIG)-\S{8,}|\S*[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{10,}")
+_WHERE = (
+    ", so its node is not known. A device plugin tells Kubernetes only how many devices a node "
+    "has. A sound one is named by a DRA driver, or by the kubelet while a pod holds it. If you "
+    "know the node (`nvidia-smi -L` there, or your exporter's metrics), write NODE/UUID"
+)
 _HOW = "; write DRIVER/POOL/DEVICE, NODE/RESOURCE/UNIT or a UUID: `fettle devices --all` lists them"
 
 
@@ -114,6 +125,38 @@ def _sound_unit(view: View, given: str) -> FoundDevice | None:
     return FoundDevice(f"{name}/{unit.resource}/{unit.unit}", node, plugin=plugin, unit=shown)
 
 
+def _mentioned(view: View, uuid: str) -> FoundDevice | None:
+    """A unit of which nothing bad is said, but which some object names: the kubelet in the status
+    of a pod that holds it, or what is stored of its past."""
+    if not _UUID.fullmatch(uuid):
+        return None
+    for name, resource in chain(_held(view, uuid), _stored(view, uuid)):
+        node = view.nodes.get(name)
+        plugin = node.plugins.get(resource) if node is not None else None
+        if node is not None and plugin is not None:
+            unit = UnitView(uuid, node.health)
+            return FoundDevice(f"{name}/{resource}/{uuid}", node, plugin=plugin, unit=unit)
+    return None
+
+
+def _held(view: View, uuid: str) -> Iterator[tuple[str, str]]:
+    for pod in view.pods.values():
+        for container in pod.container_statuses():
+            for status in container.allocated_resources_status or ():
+                if any(whole_device(one.resource_id) == uuid for one in status.resources or ()):
+                    yield pod.node_name, status.name
+        pause()
+
+
+def _stored(view: View, uuid: str) -> Iterator[tuple[str, str]]:
+    for name, stored in view.device_healths.items():
+        for one in stored.status.subjects:
+            subject = one.subject(name)
+            if isinstance(subject, UnitId) and uuid in map(whole_device, subject.names):
+                yield subject.node, subject.resource
+        pause()
+
+
 def unit_called(node: str, given: str, resources: Mapping[str, int]) -> UnitId | None:
     """A unit by the name that Fettle gives it, alone or after its resource; None if this is no name
     of a unit. `resources`: how many units the node has. Raises BadInput."""
@@ -123,7 +166,7 @@ def unit_called(node: str, given: str, resources: Mapping[str, int]) -> UnitId |
         unit = gpu_names.index(int(unit))
     kind, _, number = unit.partition(":")
     is_named = kind in ("index", "pci") and number
-    if not is_named and not re.fullmatch(r"[A-Za-z]+-[\w-]{8,}", unit):
+    if not is_named and not _UUID.fullmatch(unit):
         return None
     found = at or sorted(resources)
     if len(found) > 1:

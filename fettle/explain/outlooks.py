@@ -20,7 +20,15 @@ from fettle.explain.finding import find_device, find_node
 from fettle.explain.holds import list_holds
 from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit
 from fettle.explain.users import Users, plain_users
-from fettle.health import HOLD_SOURCE, LATCHED, RECORD_SOURCE, Awaited, Outlook
+from fettle.health import (
+    BY_REBOOT,
+    BY_RESOLUTION,
+    HOLD_SOURCE,
+    LATCHED,
+    RECORD_SOURCE,
+    Awaited,
+    Outlook,
+)
 from fettle.model import (
     DeviceId,
     Evidence,
@@ -81,7 +89,7 @@ def explain_device(given: str, view: View, foresight: Foresight, now: float) -> 
             **plain_users(users.of_unit(node.name, plugin, unit)),
         }
         if unit not in plugin.units:
-            about["about"] = "nothing names it, so it is as healthy as its node"
+            about["about"] = "nothing is said of it, so it is as healthy as its node"
     return {
         "version": JSON_VERSION,
         "name": found.name,
@@ -111,7 +119,13 @@ def _healthy_again(shown: Health, outlook: Outlook, now: float) -> dict[str, Any
         return None
     # One all-clear may end several pieces of evidence.
     found = map(_awaited, reversed(outlook.awaited))
-    awaits = [*reversed({one["text"]: one for one in found}.values())]
+    by_text = {one["text"]: one for one in found}
+    # What ends it for the node ends it for the device too.
+    awaits = [
+        one
+        for text, one in reversed(by_text.items())
+        if not text.endswith(_NAMED) or text.removesuffix(_NAMED) not in by_text
+    ]
     return {
         "at": outlook.at,
         "awaits": awaits,
@@ -146,6 +160,9 @@ def _clock(at: float, now: float) -> str:
     return f"{datetime.fromtimestamp(whole_minute, UTC):{form}}"
 
 
+_NAMED = ", or no longer names it"
+
+
 def all_clear_of(one: Awaited) -> str:
     """What ends a piece of evidence that stands, in words."""
     evidence = one.evidence
@@ -158,9 +175,13 @@ def all_clear_of(one: Awaited) -> str:
         return f"the hold ends (`fettle release`): {evidence.text}"
     match what:
         case "condition":
-            named = "" if isinstance(evidence.subject, NodeId) else ", or no longer names it"
-            reboot = ", or the node is rebooted" if evidence.kind is EvidenceKind.LATCHED else ""
-            return f"condition {name} of {evidence.reporter} turns {one.clear}{named}{reboot}"
+            its = f"condition {name} of {evidence.reporter}"
+            if one.clear == BY_REBOOT:
+                return f"the node is rebooted: its monitor then removes {its}"
+            if not one.clear:
+                return f"{its} no longer says it"
+            named = "" if isinstance(evidence.subject, NodeId) else _NAMED
+            return f"{its} turns {one.clear}{named}"
         case "taint":
             return f"taint {name} is removed ({evidence.reporter})"
         case "attribute":
@@ -176,11 +197,11 @@ def all_clear_of(one: Awaited) -> str:
             return f"the query of {name} no longer gives it ({evidence.reporter})"
         case "alert":
             resolved = f"the alert is resolved ({evidence.reporter})"
-            if evidence.kind is EvidenceKind.LEVEL:
+            if evidence.kind is EvidenceKind.LEVEL or one.clear == BY_RESOLUTION:
                 return resolved
             return (
-                f"{resolved}; if its rule is one about metrics, it must also be said to be mended: "
-                "annotate the node with fettle.dev/repaired, or reboot it if that mends it"
+                f"{resolved}, and it is said to be mended, since that also ends when the device is "
+                "gone: annotate the node with fettle.dev/repaired, or reboot it if that mends it"
             )
         case "allocatable":
             return f"the device plugin offers all units again ({evidence.text})"

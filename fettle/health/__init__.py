@@ -34,7 +34,12 @@ from fettle.health.signals.pods import (
 from fettle.health.signals.reports import SignalReport, one_line
 from fettle.health.signals.rule_checks import is_rules_file, rule_mistakes
 from fettle.health.signals.rule_files import load_rules
-from fettle.health.signals.rule_tables import UNKNOWN_FAULT, SignalRules
+from fettle.health.signals.rule_tables import (
+    BY_REBOOT,
+    BY_RESOLUTION,
+    UNKNOWN_FAULT,
+    SignalRules,
+)
 from fettle.health.signals.slices import report_of_slice, report_of_taint_rule, selects_device
 from fettle.health.signals.starts import (
     AWAITED_S,
@@ -48,6 +53,8 @@ from fettle.health.states import START
 
 __all__ = [
     "AWAITED_S",
+    "BY_REBOOT",
+    "BY_RESOLUTION",
     "CLOCKS_APART_S",
     "DEVICE_STATUS_SOURCE",
     "DIGITS",

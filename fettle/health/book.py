@@ -250,7 +250,7 @@ class HealthBook:
         return Outlook(
             health,
             now if at is None else at,
-            tuple(Awaited(e, self._rules.clear_status(e.source)) for e in awaited),
+            tuple(Awaited(e, self._rules.all_clear(e.source)) for e in awaited),
         )
 
     def _healthy_at(

@@ -26,8 +26,7 @@ class Prospect(NamedTuple):
 
 
 class Awaited(NamedTuple):
-    """Evidence that must be over first. `clear`: of a condition, the status that says so; ""
-    otherwise."""
+    """Evidence that must be over first. `clear`: what says so, as in `SignalRules.all_clear`."""
 
     evidence: Evidence
     clear: str

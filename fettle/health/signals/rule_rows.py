@@ -122,6 +122,8 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
       the XIDs' own weights replace that of the row.
     - `boot`: a regular expression whose group in the message is a boot id. If it is another one
       than the node's, the fault is from before a reboot, and over.
+    - `until_reboot`: its producer never sets the other status. It removes the condition after a
+      reboot, and the fault is over with that.
     - `listed`: stands for reasons that no row names. A fault with such a reason is listed with the
       conditions that no rule names.
     - `unknown_counts`: status Unknown means that nothing reliable is known about the node.
@@ -140,6 +142,7 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
     xid: str = ""
     concludes: bool = False
     boot: str = BOOT_ID
+    until_reboot: bool = False
     listed: bool = False
     unknown_counts: bool = False
     heartbeat_s: Seconds | None = None

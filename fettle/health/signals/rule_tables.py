@@ -35,6 +35,8 @@ UNKNOWN_XID = "unknown"
 """The class of an XID that has no row."""
 UNKNOWN_FAULT = "unknown fault (not in the table)"
 DEFAULT_HALF_LIFE_S = 3600.0
+BY_REBOOT, BY_RESOLUTION = "reboot", "resolution"
+"""All-clears that are no status."""
 MOST_CACHED = 256
 """Characters. What producers write has no limit."""
 
@@ -133,12 +135,17 @@ class SignalRules:
         named = (row.type for row in self._patterns if row.type != "*")
         return type_ in self._by_type or any(fnmatchcase(type_, each) for each in named)
 
-    def clear_status(self, source: str) -> str:
-        """The status of a node condition that says that its fault is over; "" for other sources."""
+    def all_clear(self, source: str) -> str:
+        """What says that a fault is over: of a node condition the status, or BY_REBOOT; of an alert
+        BY_RESOLUTION, if that is enough; "" for others, and where no row says it."""
         what, _, name = source.partition(" ")
+        if what == "alert":
+            return BY_RESOLUTION if name in self.alerts else ""
         rows = (*self._by_type.get(name, ()), *self._patterns) if what == "condition" else ()
-        row = next((row for row in rows if fnmatchcase(name, row.type)), None)
-        return "" if row is None else "False" if row.faulty else "True"
+        row = next((r for r in rows if r.type != "*" and fnmatchcase(name, r.type)), None)
+        if row is None:
+            return ""
+        return BY_REBOOT if row.until_reboot else "False" if row.faulty else "True"
 
     def may_latch(self, source: str) -> bool:
         """Whether a row can still be about this source. What a row that is gone once latched would

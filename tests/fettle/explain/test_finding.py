@@ -69,6 +69,11 @@ def test_a_device_is_found_by_any_name_that_only_it_has(given: str, meant: str) 
         (f"{b.DRIVER}/n1/gpu-9", f"near: {b.DRIVER}/n1/gpu-0"),
         ("n3/8", f"{b.RESOURCE} has 8 units on n3: index:0 to index:7"),
         ("nothing-like-it", "write DRIVER/POOL/DEVICE, NODE/RESOURCE/UNIT or a UUID"),
+        (
+            "GPU-00000000-ffff-eeee-dddd-cccccccccccc",
+            "nothing names the device 'GPU-00000000-ffff-eeee-dddd-cccccccccccc', so its node is "
+            "not known. A device plugin tells Kubernetes only how many devices a node has",
+        ),
         ("", "there is no device ''"),
     ],
 )

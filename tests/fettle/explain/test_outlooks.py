@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from fettle.api import kinds
 from fettle.cli import explaining
 from fettle.explain import explain_device, explain_node
 from fettle.explain.outlooks import all_clear_of
-from fettle.health import LATCHED, Awaited
+from fettle.health import BY_RESOLUTION, LATCHED, Awaited
 from fettle.model import Evidence, EvidenceKind, Family, UnitId
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import saying
@@ -43,7 +44,8 @@ def again(explained: dict[str, Any]) -> str:
     return text
 
 
-def test_a_latched_condition_says_which_status_clears_it_or_a_reboot() -> None:
+def test_a_latched_condition_says_which_status_clears_it() -> None:
+    """A reboot alone does not: the condition may still be there after it."""
     fleet = Fleet()
     lost = condition("AcceleratedHardwareReady", "False", "NvidiaXID79Error", at=fleet.now - 60)
     fleet.put(kinds.NODE, with_conditions(lost))
@@ -51,13 +53,51 @@ def test_a_latched_condition_says_which_status_clears_it_or_a_reboot() -> None:
     assert (found["state"], found["score"]) == ("Unhealthy", 0.0)
     assert again(found) == (
         "Healthy again when this has happened: condition AcceleratedHardwareReady of Node n turns "
-        "True, or the node is rebooted"
+        "True"
     )
     (evidence,) = found["evidence"]
     assert evidence["ageSeconds"] == 60
     assert evidence["halfLifeSeconds"] is None
     (awaited,) = found["healthyAgain"]["awaits"]
     assert awaited["source"] == "condition AcceleratedHardwareReady"
+
+
+def test_a_condition_that_is_removed_after_a_reboot_says_so() -> None:
+    """GKE's plugin never sets it to False."""
+    fleet = Fleet()
+    lost = condition("XidCriticalError", "True", '{"79":true}', "boot-1", at=fleet.now - 60)
+    fleet.put(kinds.NODE, with_conditions(lost))
+    assert again(explained_node(fleet)) == (
+        "Healthy again when this has happened: the node is rebooted: its monitor then removes "
+        "condition XidCriticalError of Node n"
+    )
+
+
+def test_a_condition_that_no_rule_names_is_awaited_without_a_status() -> None:
+    fleet = Fleet()
+    said = "NVRM: Xid (PCI:0000:c1:00): 79, pid=1"
+    fleet.put(kinds.NODE, with_conditions(condition("OurWatch", "True", "x", said)))
+    assert "condition OurWatch of Node n no longer says it" in again(explained_node(fleet))
+
+
+def test_what_is_said_of_a_device_and_of_its_node_is_shown_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fleet = Fleet()
+    said = "NVRM: Xid (PCI:0000:c1:00): 79, pid=1; XID 79 was seen"
+    fleet.put(kinds.NODE, with_conditions(condition("XIDErrors", "True", "x", said)))
+    fleet.put(
+        kinds.SLICE,
+        slice_(
+            devices=1,
+            attributes={"resource.kubernetes.io/pciBusID": {"string": "0000:c1:00.0"}},
+        ),
+    )
+    found = explained_device(fleet, "gpu-0")
+    explaining.print_device(found)
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("XID 79: " in line for line in lines) == 1
+    assert sum("condition XIDErrors of Node n turns False" in line for line in lines) == 1
 
 
 def test_a_taint_a_hold_and_a_monitor_that_is_gone_each_say_what_ends_them() -> None:
@@ -124,7 +164,7 @@ def test_a_unit_that_nothing_names_is_as_its_node(capsys: pytest.CaptureFixture[
     for name in ("a", "b", "c"):
         fleet.put(kinds.POD, saying.refused(name))
     found = explained_device(fleet, f"n/{b.RESOURCE}/2")
-    assert found["about"] == "nothing names it, so it is as healthy as its node"
+    assert found["about"] == "nothing is said of it, so it is as healthy as its node"
     assert (found["node"], found["resource"], found["unit"]) == ("n", b.RESOURCE, "index:2")
     assert found["state"] == explained_node(fleet)["state"]
     explaining.print_device(found)
@@ -132,6 +172,39 @@ def test_a_unit_that_nothing_names_is_as_its_node(capsys: pytest.CaptureFixture[
     assert f"n/{b.RESOURCE}/index:2  Unhealthy" in printed
     assert "halves every 1 h" in printed
     assert "used by: nobody" in printed
+
+
+def test_a_sound_unit_is_found_by_its_uuid_where_the_kubelet_names_it() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, node("n"))
+    fleet.put(kinds.NODE, node("m"))
+    pod = saying.speaking("p", "m", b.RESOURCE, f"{UUID}::1")
+    (said,) = pod["status"]["containerStatuses"][0]["allocatedResourcesStatus"]
+    said["resources"][0]["health"] = "Healthy"
+    fleet.put(kinds.POD, pod)
+    found = explained_device(fleet, UUID)
+    assert (found["name"], found["node"]) == (f"m/{b.RESOURCE}/{UUID}", "m")
+    assert (found["state"], found["usedBy"]) == ("Healthy", ["default/p"])
+
+
+def test_a_sound_unit_is_found_by_its_uuid_where_its_past_is_stored() -> None:
+    fleet = Fleet()
+    units = {"nvidia.com/gpu": "8"}
+    bad = f"ErrorCode:X GPU:0 GPU_UUID:{UUID} x Recommended Action=NONE;"
+    for status in ("True", "False"):
+        fleet.now += 60
+        seen = condition("GpuMemWatch", status, "x", bad if status == "True" else "", at=fleet.now)
+        raw = with_conditions(seen)
+        raw["status"] |= {"capacity": units, "allocatable": units}
+        fleet.put(kinds.NODE, raw)
+        fleet.look()
+    stored = fleet.inventory.recall("n", None, fleet.now)
+    assert stored is not None
+    other = Fleet()
+    other.put(kinds.NODE, node("n", status={"capacity": units, "allocatable": units}))
+    view = msgspec.structs.replace(other.look(), device_healths={"n": stored})
+    found = explain_device(UUID, view, other.inventory, other.now)
+    assert (found["name"], found["state"]) == (f"n/nvidia.com/gpu/{UUID}", "Healthy")
 
 
 def test_a_unit_that_a_pod_holds_names_the_pod_and_its_episodes() -> None:
@@ -188,6 +261,32 @@ def test_of_a_latched_fault_of_which_its_source_is_silent_that_is_said_first(
         observed_at=0.0,
     )
     assert all_clear_of(Awaited(silent, "")) == says
+
+
+@pytest.mark.parametrize(
+    ("clear", "says"),
+    [
+        (BY_RESOLUTION, "the alert is resolved (Alertmanager x f00 on n)"),
+        (
+            "",
+            "the alert is resolved (Alertmanager x f00 on n), and it is said to be mended, since "
+            "that also ends when the device is gone: annotate the node with fettle.dev/repaired, "
+            "or reboot it if that mends it",
+        ),
+    ],
+)
+def test_a_latched_alert_says_whether_its_resolution_is_enough(clear: str, says: str) -> None:
+    fires = Evidence(
+        subject=UnitId("n", "nvidia.com/gpu", UUID),
+        family=Family.BUS,
+        kind=EvidenceKind.LATCHED,
+        weight=1.0,
+        source="alert x",
+        reporter="Alertmanager x f00 on n",
+        text="alert: XID 79",
+        observed_at=0.0,
+    )
+    assert all_clear_of(Awaited(fires, clear)) == says
 
 
 def test_what_one_all_clear_ends_is_awaited_once() -> None:
