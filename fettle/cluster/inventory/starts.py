@@ -21,6 +21,7 @@ from fettle.health import (
     SignalReport,
     SignalRules,
     awaited_since,
+    devices_meant,
     failed_start,
     start_evidence,
     starts_of,
@@ -47,6 +48,10 @@ class _Here(msgspec.Struct, gc=False):
     last: FailedStart
     at: float
     living: dict[str, FailedStart] = {}
+
+    @property
+    def starts(self) -> list[FailedStart]:
+        return [*self.living.values()] or [self.last]
 
 
 class _Failing(msgspec.Struct, gc=False):
@@ -109,7 +114,8 @@ class Starts:
         before = self._failed.get(key)
         start = failed_start(pod, self._rules, now, self._said_of(key, pod.metadata.uid))
         if start is not None and start.message:
-            start = msgspec.structs.replace(start, devices=self._devices_of(pod))
+            meant = devices_meant(start.message, self._devices_of(pod))
+            start = msgspec.structs.replace(start, devices=meant)
         is_same = before is not None and _is_same(pod, before)
         # A controller may adopt a pod, or let it go.
         if before is not None and not (
@@ -202,8 +208,11 @@ class Starts:
     def _evidence(self, failing: _Failing, counting: Mapping[str, _Here]) -> Iterator[Evidence]:
         """What is said of these nodes, and of the devices there that its pods were given."""
         for node, here in counting.items():
-            starts = [*here.living.values()] or [here.last]
-            yield start_evidence(starts, self._rules, NodeId(node), failing.name)
+            starts = here.starts
+            is_beside = self._is_of_devices(node)
+            yield start_evidence(
+                starts, self._rules, NodeId(node), failing.name, is_beside=is_beside
+            )
             given = defaultdict(list)
             for start in starts:
                 for device in start.devices:
@@ -238,7 +247,6 @@ class Starts:
         here = failing.nodes.get(node)
         if here is None:
             here = failing.nodes[node] = _Here(start, at)
-            self._mark(node)
             self._on[node].add(uid)
         here.last, here.at = start, max(here.at, at)
         if start.is_over:
@@ -246,7 +254,7 @@ class Starts:
         else:
             here.living[key] = start
         self._tell(here, here.at)
-        self._dirty.add(uid)
+        self._mark(node)
         self.changed = True
 
     def _tell(self, here: _Here, at: float) -> None:
@@ -267,6 +275,7 @@ class Starts:
             failing.recovered.add(node)
             self._forget(uid, node)
         self._dirty.add(uid)
+        self._mark(node)
 
     def _forget(self, uid: str, node: str) -> None:
         del self._failing[uid].nodes[node]
@@ -277,8 +286,8 @@ class Starts:
             del self._on[node]
 
     def _mark(self, node: str) -> None:
-        """Who fails on a node has changed, so the others there may count now, or no more."""
-        self._dirty |= self._on[node]
+        """Who fails on a node, or with what, has changed: so may what the others there count."""
+        self._dirty.update(self._on.get(node, ()))
 
     def _said_of(self, key: str, uid: str) -> str:
         """What the kubelet said last of preparing a pod's devices; "" if nothing."""
@@ -294,6 +303,14 @@ class Starts:
         elif self._awaited.get(key) != (due := since + AWAITED_S):
             self._awaited[key] = due
             heappush(self._due, (due, key))
+
+    def _is_of_devices(self, node: str) -> bool:
+        """Whether all that fails on the node has a device in common, so that it is less likely the
+        node."""
+        starts = [s for uid in self._on[node] for s in self._failing[uid].nodes[node].starts]
+        if any(start.whole_node for start in starts):
+            return False
+        return bool(set.intersection(*(set(start.devices) for start in starts)))
 
     def _is_corroborated(self, node: str, namespace: str) -> bool:
         """Whether pods of another namespace fail on the node, too."""

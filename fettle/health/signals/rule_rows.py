@@ -358,10 +358,12 @@ class StartRow(RuleRow, frozen=True, kw_only=True):
     """Whether a pod that does not start is kept from it by devices, by what is said of it.
 
     `message` is a regular expression that is searched for. `ignored`: it says nothing of devices.
+    `whole_node`: it is about all devices of the node, or of the driver, not only those of the pod.
     """
 
     message: str
     ignored: bool = False
+    whole_node: bool = False
 
     def __post_init__(self) -> None:
         _check_pattern("message", self.message)

@@ -196,13 +196,13 @@ class SignalRules:
                 return row
         return None
 
-    def said_of_start(self, message: str) -> str:
+    def said_of_start(self, message: str) -> tuple[str, bool]:
         """What the message says of devices that keep a pod from starting, without what a runtime
-        wrote before it; "" if nothing."""
+        wrote before it; "" if nothing. And whether it is about all devices of the node."""
         for row in self.starts.values():
             if (found := re.search(row.message, message)) is not None:
-                return "" if row.ignored else message[found.start() :]
-        return ""
+                return ("", False) if row.ignored else (message[found.start() :], row.whole_node)
+        return "", False
 
     def event(self, reason: str, component: str) -> EventRow | None:
         """The first row that matches."""

@@ -6,6 +6,7 @@ waits, which volumes and the network can cause, too. All of it is the word of th
 since a claim's configuration or an image can be the cause.
 """
 
+import re
 from collections.abc import Collection, Iterator
 
 import msgspec
@@ -15,7 +16,7 @@ from fettle.api.meta import Condition, OwnerReference, unix_s
 from fettle.health.signals.pods import STARTS, domain_of_pod, refusals_of
 from fettle.health.signals.reports import one_line
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import Evidence, EvidenceKind, Subject
+from fettle.model import DeviceId, Evidence, EvidenceKind, Subject, UnitId
 
 AWAITED_S = 600.0
 """After so long a pod with claims that still waits has failed to start. Preparing devices and
@@ -29,6 +30,7 @@ class FailedStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     - `message`: what is said of its devices; "" if it only waits.
     - `blamed`: the nodes on which its workload fails, if that makes the workload the likely cause.
     - `devices`: those that it was given, as far as known, if something is said of devices.
+    - `whole_node`: what is said is about all devices of the node.
     """
 
     pod: core.Pod
@@ -37,6 +39,7 @@ class FailedStart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at: float
     blamed: tuple[str, ...] = ()
     devices: tuple[Subject, ...] = ()
+    whole_node: bool = False
 
     @property
     def node(self) -> str:
@@ -60,14 +63,16 @@ def failed_start(
     if not pod.node_name:
         return None
     for said in _said_of_containers(pod):
-        if why := rules.said_of_start(said):
+        why, whole_node = rules.said_of_start(said)
+        if why:
             at = _ready_changed_at(pod, now) if pod.terminal else now
-            return _failed(pod, one_line(why), at)
+            return _failed(pod, one_line(why), at, whole_node)
     since = awaited_since(pod, now)
     if since is None:
         return None
-    if why := rules.said_of_start(prepare_error):
-        return _failed(pod, one_line(why), since)
+    why, whole_node = rules.said_of_start(prepare_error)
+    if why:
+        return _failed(pod, one_line(why), since, whole_node)
     return _failed(pod, "", since) if now - since >= AWAITED_S else None
 
 
@@ -84,12 +89,18 @@ def awaited_since(pod: core.Pod, now: float) -> float | None:
 
 
 def start_evidence(
-    starts: Collection[FailedStart], rules: SignalRules, subject: Subject, workload: str
+    starts: Collection[FailedStart],
+    rules: SignalRules,
+    subject: Subject,
+    workload: str,
+    *,
+    is_beside: bool = False,
 ) -> Evidence:
     """What the failed starts of one workload say of a node, or of a device that these pods were
-    given."""
+    given. `is_beside`: of a node, where it is more likely that device."""
     worst = max(starts, key=lambda one: (bool(one.message), one.at))
-    signal = rules.signals["start-failed" if worst.message else "start-awaited"]
+    name = "start-beside" if is_beside else "start-failed" if worst.message else "start-awaited"
+    signal = rules.signals[name]
     pods = f"{len(starts)} pods of {workload} do" if len(starts) > 1 else f"{workload} does"
     domain = domain_of_pod(worst.pod, worst.message)
     return Evidence(
@@ -109,13 +120,34 @@ def start_evidence(
     )
 
 
+def devices_meant(message: str, given: Collection[Subject]) -> tuple[Subject, ...]:
+    """Of the devices that a pod was given, those that the message names, else all."""
+    named = tuple(one for one in given if any(_names(message, name) for name in _called(one)))
+    return named or tuple(given)
+
+
+def _called(subject: Subject) -> tuple[str, ...]:
+    match subject:
+        case DeviceId():
+            return (subject.device,)
+        case UnitId():
+            return subject.names
+    return ()
+
+
+def _names(message: str, name: str) -> bool:
+    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message) is not None
+
+
 def starts_of(workload: str) -> str:
     """Who reports failed starts."""
     return f"starts of {workload}"
 
 
-def _failed(pod: core.Pod, message: str, at: float) -> FailedStart:
-    return FailedStart(pod=pod, workload=known_as(pod), message=message, at=at)
+def _failed(pod: core.Pod, message: str, at: float, whole_node: bool = False) -> FailedStart:
+    return FailedStart(
+        pod=pod, workload=known_as(pod), message=message, at=at, whole_node=whole_node
+    )
 
 
 def _said_of_containers(pod: core.Pod) -> Iterator[str]:

@@ -443,6 +443,66 @@ def test_starts_that_fail_with_a_device_speak_against_it_as_well(fleet: Fleet) -
     assert [text.partition(" does")[0] for text in of_device(fleet, "gpu-0")] == ["Job ml/ml"]
 
 
+BAD_CLAIM = "prepare dynamic resources: NodePrepareResources failed for ResourceClaim {}: {}"
+
+
+def unprepared(
+    fleet: Fleet, name: str, *devices: str, said: str = "timeout", namespace: str = "ml"
+) -> None:
+    """A pod waits for these devices, which its driver cannot prepare."""
+    claimed = claim(f"claim-of-{name}", devices[0])
+    (first,) = claimed["status"]["allocation"]["devices"]["results"]
+    results = [{**first, "device": device} for device in devices]
+    claimed["status"]["allocation"]["devices"]["results"] = results
+    claimed["metadata"]["namespace"] = namespace
+    fleet.put(kinds.CLAIM, claimed)
+    made = waiting(name, fleet.now, job=name, namespace=namespace)
+    made["spec"]["resourceClaims"] = [{"name": "g", "resourceClaimName": f"claim-of-{name}"}]
+    fleet.put(kinds.POD, made)
+    told = event(name, BAD_CLAIM.format(claimed["metadata"]["name"], said))
+    told["involvedObject"] |= {"namespace": namespace, "uid": made["metadata"]["uid"]}
+    told["metadata"]["namespace"] = namespace
+    fleet.put(kinds.EVENT, told)
+
+
+def of_devices(fleet: Fleet) -> list[float]:
+    (pool,) = fleet.look().nodes["n"].pools
+    return [one.health.score for one in pool.devices]
+
+
+def test_a_prepare_that_fails_speaks_against_the_claims_devices_and_little_against_the_others(
+    fleet: Fleet,
+) -> None:
+    fleet.put(kinds.SLICE, slice_("n", devices=4))
+    unprepared(fleet, "p", "gpu-1")
+    assert of_devices(fleet) == [0.9, 0.65, 0.9, 0.9]
+    assert scores(fleet) == {"n": 0.9}
+    unprepared(fleet, "q", "gpu-1", "gpu-2", namespace="web")
+    assert of_devices(fleet) == [0.81, 0.4225, 0.585, 0.81]
+
+
+def test_of_the_claims_devices_those_count_that_the_driver_names(fleet: Fleet) -> None:
+    fleet.put(kinds.SLICE, slice_("n", devices=3))
+    unprepared(fleet, "p", "gpu-1", "gpu-2", said="unable to get device spec for gpu-2: Not Found")
+    assert of_devices(fleet) == [0.9, 0.9, 0.65]
+
+
+def test_prepares_that_fail_with_several_devices_speak_against_the_node(fleet: Fleet) -> None:
+    fleet.put(kinds.SLICE, slice_("n", devices=3))
+    unprepared(fleet, "p", "gpu-0")
+    unprepared(fleet, "q", "gpu-1")
+    assert of_devices(fleet) == [0.65, 0.65, 0.65]
+    fleet.inventory.remove(kinds.POD, "ml/q", fleet.now)
+    fleet.now += KEEP_S
+    assert of_devices(fleet)[2] < 0.9  # what it said fades
+
+
+def test_a_driver_that_is_gone_speaks_against_the_node(fleet: Fleet) -> None:
+    fleet.put(kinds.SLICE, slice_("n", devices=2))
+    unprepared(fleet, "p", "gpu-0", said=GONE)
+    assert of_devices(fleet) == [0.65, 0.65]
+
+
 def test_a_workload_that_is_blamed_itself_holds_nothing_against_devices(fleet: Fleet) -> None:
     fleet.put(kinds.SLICE, slice_("n"))
     claimed = claim("claim-of-p", "gpu-0")

@@ -190,10 +190,10 @@ def test_an_operators_rows_say_what_refusals_and_failed_starts_mean(tmp_path: Pa
     row = rules.refusal("Allocate failed due to FPGA is busy")
     assert row is not None
     assert (row.name, row.provoked) == ("ours", True)
-    assert rules.said_of_start("runc: npu-hook: no device") == "npu-hook: no device"
-    assert not rules.said_of_start("nvidia-container-cli: ldcache error")
-    assert not rules.said_of_start("nvidia-container-cli: device error")
-    assert rules.said_of_start("NodePrepareResources: timeout")
+    assert rules.said_of_start("runc: npu-hook: no device") == ("npu-hook: no device", False)
+    assert rules.said_of_start("nvidia-container-cli: ldcache error") == ("", False)
+    assert rules.said_of_start("nvidia-container-cli: device error") == ("", False)
+    assert rules.said_of_start("NodePrepareResources: timeout")[0]
 
 
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
