@@ -3,6 +3,9 @@ condition, conclusions, trouble of their own, and what a reboot has ended."""
 
 from __future__ import annotations
 
+import time
+
+from fettle.api.meta import rfc3339_at
 from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
@@ -30,6 +33,7 @@ LOST = {
         "RepeatedXIDErrorOnSameGPUIsNotHealthy",
         REPEATED,
     ),
+    "of-ours": ("OurGpuWatch", "True", "Found", "NVRM: Xid (PCI:0000:c1:00): 79, pid=1, x"),
 }
 """Each is the only GPU of its node."""
 MILD = {
@@ -45,7 +49,11 @@ async def test_pods_avoid_what_monitors_tell_in_whatever_form(
     for name, condition in (LOST | MILD).items():
         await create_node(api, objects.node(name, 1, cpu="512" if name in LOST else "64"))
         await kubelet.set_node_condition(name, *condition)
+    await create_node(api, objects.node("silent", 1, cpu="64"))
+    last = rfc3339_at(time.time() - 3600)
+    await kubelet.set_node_condition("silent", "KernelReady", "True", since=last)
     await create_node(api, objects.node("good", 1, cpu="16"))
+    await api.patch("nodes", "good", {"metadata": {"labels": {"nvidia.com/gpu.health": "fine"}}})
     await control_plane.start_scheduler()
     await api.create(objects.pod("before", gpus=1, cpu="4"))
     assert await waiting.bound(api, "before") in LOST
@@ -57,13 +65,16 @@ async def test_pods_avoid_what_monitors_tell_in_whatever_form(
     assert await waiting.bound(api, "after") == "good"
     verdicts = await scores(fettle, "after")
     assert not any(verdicts[name]["fits"] for name in LOST)
-    assert all(verdicts[name]["fits"] for name in MILD)
-    assert all(0 < verdicts[name]["score"] < 10 for name in MILD)
+    assert all(verdicts[name]["fits"] for name in (*MILD, "silent"))
+    assert all(0 < verdicts[name]["score"] < 10 for name in (*MILD, "silent"))
+    assert "the reporter of KernelReady has been silent since" in str(verdicts["silent"])
 
     _, answer = await fettle.browse("/devices")
     assert {one["condition"] for one in answer["unheard"]} >= {
         "AcceleratedHardwareReady: XID 777",
         "NetworkingReady (Invented)",
+        "OurGpuWatch",
+        "label nvidia.com/gpu.health",
     }
 
 

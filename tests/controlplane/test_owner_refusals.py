@@ -75,6 +75,13 @@ async def test_a_replica_set_loses_one_pod_to_a_kubelet_though_the_next_comes_at
     (decision,) = found["decisions"]
     assert decision["reasons"] == {"KubeletRefusedWorkload": 1}
 
+    # Nothing manages this one, but who makes it again does so by the same name.
+    await waiting.in_phase(api, "nobodys", "Failed")
+    await api.delete("pods", "nobodys", grace_s=0)
+    await waiting.gone(api, "pods", "nobodys")
+    await api.create(objects.pod("nobodys", gpus=1, cpu="4"))
+    assert await waiting.bound(api, "nobodys") == "good"
+
 
 @pytest.mark.usefixtures("swallowing")
 async def test_a_job_that_may_fail_once_survives_a_node_that_swallows_pods(
