@@ -47,7 +47,7 @@ class Replies:
 
     def scores(self, table: Table, names: list[str], leaning: Leaning = NEUTRAL) -> bytes:
         """HostPriorityList, in the order of the names but for those that `leaning` names."""
-        leaning = leaning.among(names)
+        leaning = leaning.among(names, table.score_of)
         score = leaning.scores(table)
         if len(names) > SHORT and self.compact:
             usual = table.usual_score

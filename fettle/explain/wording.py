@@ -160,6 +160,14 @@ def _(reason: reasons.SlowsGang) -> str:
 
 
 @text.register
+def _(reason: reasons.SlowsRestOfGang) -> str:
+    return (
+        "avoided: no other member of its gang is placed yet, and as many nodes as are needed "
+        f"({reason.members}) are better"
+    )
+
+
+@text.register
 def _(reason: reasons.GangIsSlow) -> str:
     return f"its gang gains little from so good a node: it waits for {_slowest(reason)}"
 

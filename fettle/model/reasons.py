@@ -106,6 +106,13 @@ class SlowsGang(Reason, frozen=True, gc=False):
     score: float
 
 
+class SlowsRestOfGang(Reason, frozen=True, gc=False):
+    """No member of the pod's gang is placed yet, `members` are to be as far as is known, and there
+    are so many better nodes: here it would be the slowest."""
+
+    members: int
+
+
 class GangIsSlow(Reason, frozen=True, gc=False):
     """The gang gains little from so good a node, since `pod` on `node` is slower: its worst device
     has this score, 0 to 1."""

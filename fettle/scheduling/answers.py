@@ -175,6 +175,11 @@ class Answers:
     def asked(self, pod: core.Pod) -> None:
         """Note that the scheduler begins to place the pod."""
         self._in_flight.asked(pod)
+        self.gangs.asked(pod)
+
+    def unplaced(self, pod: core.Pod) -> int:
+        """How many members of the pod's gang are still to be placed; 0 if it runs alone."""
+        return self.gangs.unplaced(pod, self._clock())
 
     def on_answered(self, callback: Callable[[Demand, core.Pod], None]) -> None:
         """Call back for each pod that is answered with suitable nodes."""
@@ -182,7 +187,9 @@ class Answers:
 
     def answered(self, demand: Demand, pod: core.Pod) -> None:
         """Note that the pod was answered with suitable nodes, so it may be placed any moment."""
-        self._in_flight.note(demand, pod, self._clock())
+        now = self._clock()
+        self._in_flight.note(demand, pod, now)
+        self.gangs.answered(pod, now)
         for callback in self._on_answered:
             callback(demand, pod)
         if (table := self._tables.get(demand)) is not None:

@@ -7,6 +7,8 @@ together is known by their group, or by the controller that made them. Pure.
 from collections import defaultdict
 from typing import NamedTuple
 
+from cachetools import LRUCache
+
 from fettle.api import core
 from fettle.cluster import NodeView, View, changed_keys
 from fettle.model import Health
@@ -14,16 +16,28 @@ from fettle.pacing import pause
 from fettle.scheduling.demand import held_claims
 from fettle.scheduling.judge.placed import worst_held
 
-GROUP_LABELS = (
+GROUP_KEYS = (
     "jobset.sigs.k8s.io/jobset-name",
     "leaderworkerset.sigs.k8s.io/group-key",
+    "training.kubeflow.org/job-name",
     "kueue.x-k8s.io/pod-group-name",
     "scheduling.x-k8s.io/pod-group",
+    "scheduling.k8s.io/group-name",
 )
-"""Labels whose value names the group that a pod runs with."""
-VOLCANO_GROUP = "scheduling.k8s.io/group-name"
-"""The annotation by which Volcano names it."""
+"""Labels or annotations whose value names the group that a pod runs with, the largest first: a
+JobSet has many Jobs, each of which may have a PodGroup."""
+SIZE_ANNOTATIONS = (
+    "leaderworkerset.sigs.k8s.io/size",
+    "kueue.x-k8s.io/pod-group-total-count",
+    "jobset.sigs.k8s.io/global-replicas",
+)
+"""Annotations that say how many pods the group has at least: of a JobSet, how many Jobs."""
+VOLCANO_GROUP = "podgroup-{}"
+"""Volcano's name for the group of all pods of a controller with this UID, whatever it is."""
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+ANSWERED_S = 1.0
+"""How long a member counts as placed after Fettle's answer, before that is seen."""
+MOST_GROUPS = 1000
 APART = ("ReplicaSet", "ReplicationController", "DaemonSet")
 """Controllers whose pods do not wait for each other."""
 
@@ -47,6 +61,8 @@ class Gangs:
         """By `namespace/name`: what was found of a placed member, and by which pod and node."""
         self._slowest: dict[str, tuple[View, SlowestMember | None]] = {}
         """By group: the slowest of all members, in that view."""
+        self._answered: LRUCache[str, dict[str, float]] = LRUCache(MOST_GROUPS)
+        """By group: when each member was answered, in their order."""
 
     def follow(self, before: View, view: View, _changed: frozenset[str] = frozenset()) -> None:
         """Take in which pods there are."""
@@ -72,6 +88,35 @@ class Gangs:
         """Whether the pod runs together with others that have not ended."""
         members = self._members.get(group_of(pod))
         return members is not None and (len(members) > 1 or pod.metadata.key not in members)
+
+    def asked(self, pod: core.Pod) -> None:
+        """The scheduler begins to place a pod. If it was answered it before, that came to nothing,
+        and so did what its group was answered since, as with Kubernetes' own PodGroups."""
+        answered = self._answered.get(group_of(pod)) if self._answered else None
+        while answered and pod.metadata.key in answered:
+            answered.popitem()
+
+    def answered(self, pod: core.Pod, now: float) -> None:
+        """The pod was answered with suitable nodes. `now` is in seconds, as in `unplaced`."""
+        if group := group_of(pod):
+            self._answered.setdefault(group, {})[pod.metadata.key] = now
+
+    def unplaced(self, pod: core.Pod, now: float) -> int:
+        """How many members of the pod's gang, itself among them, are still to be placed, as far as
+        is known; 0 if it runs alone."""
+        if not (group := group_of(pod)):
+            return 0
+        members, key = self._members.get(group) or {}, pod.metadata.key
+        size = max(len(members) + (key not in members), _told_size(pod))
+        if size == 1:
+            # A controller makes one pod after the other, and the first is placed meanwhile.
+            if not _others_will_come(pod, group):
+                return 0
+            size = 2
+        placed = {name for name, member in members.items() if member.node_name}
+        answered = self._answered.get(group) or {}
+        placed.update(name for name, at in answered.items() if now - at <= ANSWERED_S)
+        return size - len(placed - {key})
 
     def slowest(self, pod: core.Pod, view: View) -> SlowestMember | None:
         """The slowest other member of the pod's gang; None if none of them is placed."""
@@ -116,16 +161,38 @@ def _score(member: SlowestMember) -> float:
 def group_of(pod: core.Pod) -> str:
     """What the pods that run together have in common; "" if the pod runs alone."""
     metadata = pod.metadata
-    if pod.pod_group:
-        return pod.pod_group
-    for label in GROUP_LABELS:
-        if name := metadata.label(label):
-            return f"{metadata.namespace}/{label}/{name}"
-    if name := metadata.annotation(VOLCANO_GROUP):
-        return f"{metadata.namespace}/{VOLCANO_GROUP}/{name}"
     controller = metadata.controller
+    for key in GROUP_KEYS:
+        # Kueue and JobSet write one key as a label, an annotation, or both.
+        if (name := metadata.label(key) or metadata.annotation(key)) and (
+            controller is None or name != VOLCANO_GROUP.format(controller.uid)
+        ):
+            return f"{metadata.namespace}/{key}/{name}"
+    if pod.pod_group and not _is_made_by_job(pod):
+        return pod.pod_group
     if controller is None or controller.kind in APART:
         return ""
     if controller.kind == "Job" and metadata.annotation(COMPLETION_INDEX) is None:
         return ""  # such pods take work from a queue, each for itself
     return f"{metadata.namespace}/{controller.uid}"
+
+
+def _others_will_come(pod: core.Pod, group: str) -> bool:
+    """Whether a pod is hardly the only one of its group: a StatefulSet often has just one."""
+    if pod.metadata.annotation(COMPLETION_INDEX) is not None:
+        return True
+    controller = pod.metadata.controller
+    return controller is None or not group.endswith(f"/{controller.uid}")
+
+
+def _told_size(pod: core.Pod) -> int:
+    """How many pods its group has, by its annotations; 0 if they do not say."""
+    told = (pod.metadata.annotation(key) or "" for key in SIZE_ANNOTATIONS)
+    return max(int(size) if size.isdecimal() and len(size) < 7 else 0 for size in told)
+
+
+def _is_made_by_job(pod: core.Pod) -> bool:
+    """Whether its PodGroup is one that Kubernetes makes for any Job: that says nothing, since it
+    need not be a gang."""
+    owners = pod.metadata.owner_references or ()
+    return {"Job", "PodGroup"} <= {owner.kind for owner in owners}

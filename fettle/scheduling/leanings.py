@@ -7,6 +7,7 @@ few scores is worth. Pure.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from heapq import nlargest
 
 import msgspec
 
@@ -35,6 +36,8 @@ class Leaning(msgspec.Struct, frozen=True):
     - `former`: where it ran before; of these, nodes of at least the value `sound` are preferred.
       `failed`: where it failed lately.
     - `slowest`: the slowest member of its gang that is placed, and the score `worst` of such nodes.
+    - `unplaced`: if none is placed, how many members are to be. Then `worst` is the score that so
+      many nodes have at least.
     """
 
     shares: Mapping[str, float] = {}
@@ -43,20 +46,31 @@ class Leaning(msgspec.Struct, frozen=True):
     sound: float = 0.0
     slowest: SlowestMember | None = None
     worst: int = 0
+    unplaced: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.shares or self.former or self.slowest is not None)
+        return bool(self.shares or self.former or self._in_gang)
+
+    @property
+    def _in_gang(self) -> bool:
+        return self.slowest is not None or self.unplaced > 0
 
     @property
     def named(self) -> set[str]:
         """The nodes that may differ from others of the same score."""
         return {*self.shares, *self.former}
 
-    def among(self, names: Collection[str]) -> "Leaning":
-        """The same, but shares do not count where all of these nodes would lose everything."""
-        if not self.shares or any(self.shares.get(name, 1.0) for name in names):
+    def among(self, names: Collection[str], score_of: Callable[[str], int]) -> "Leaning":
+        """The same, but shares do not count where all of these nodes would lose everything, and the
+        rest of a gang takes the best of these nodes."""
+        shares, worst = self.shares, self.worst
+        if shares and not any(shares.get(name, 1.0) for name in names):
+            shares = {}
+        if self.unplaced and names:
+            worst = min(MAX_SCORE, nlargest(self.unplaced, map(score_of, names))[-1])
+        if shares is self.shares and worst == self.worst:
             return self
-        return msgspec.structs.replace(self, shares={})
+        return msgspec.structs.replace(self, shares=shares, worst=worst)
 
     def scores(self, table: Table) -> Callable[[str], int]:
         """Gives a node's score for this pod; less than 0 if it would slow a gang too much."""
@@ -74,13 +88,13 @@ class Leaning(msgspec.Struct, frozen=True):
 
     def usual(self, score: int) -> int:
         """What this score becomes for nodes that are not `named`."""
-        if self.slowest is None:
+        if not self._in_gang:
             return score
         # What is worse slows all others too, so the difference counts twice. What is better gains
         # the gang little, though not nothing: the slowest one may be replaced.
         if score < self.worst:
             return 2 * score - self.worst
-        return score if self.worst == MAX_SCORE else min(score, self.worst + 1)
+        return score if self.unplaced or self.worst == MAX_SCORE else min(score, self.worst + 1)
 
     def _of(self, name: str, score: int, value: float) -> int:
         kept = self.usual(round(self.shares.get(name, 1.0) * score))
@@ -96,7 +110,7 @@ class Leaning(msgspec.Struct, frozen=True):
         if not self:
             return found
         fitting = [name for name, verdict in verdicts.items() if verdict.can_be_placed]
-        leaning = self.among(fitting)
+        leaning = self.among(fitting, lambda name: verdicts[name].score)
         for name in fitting:
             verdict = verdicts[name]
             score = leaning._of(name, verdict.score, verdict.value)
@@ -110,6 +124,8 @@ class Leaning(msgspec.Struct, frozen=True):
             yield reasons.RanHere(self.former[name].pod)
         if name in self.failed and name in self.shares:
             yield reasons.FailedHere(self.failed[name].pod, self.failed[name].at)
+        if self.unplaced and verdict.score < self.worst:
+            yield reasons.SlowsRestOfGang(self.unplaced)
         if self.slowest is None:
             return
         pod, node, health = self.slowest
@@ -142,11 +158,14 @@ class Leanings:
             failed = {node: stay for node, stay in stays.items() if stay.failed}
             since = {node: stay.at for node, stay in failed.items()}
             shares = {**self._refusals.shares_since(since), **shares}
-        slowest, worst = None, 0
+        slowest, worst, unplaced = None, 0, 0
         # Where Degraded devices come first, scores say something else.
         if placement.degraded is not Degraded.PREFER:
             slowest = self._answers.gangs.slowest(pod, view)
-            worst = host_score(slowest.health.score, placement.degraded) if slowest else 0
-        if not shares and not former and slowest is None:
+            if slowest is None:
+                unplaced = self._answers.unplaced(pod)
+            else:
+                worst = host_score(slowest.health.score, placement.degraded)
+        if not shares and not former and slowest is None and not unplaced:
             return NEUTRAL
-        return Leaning(shares, former, failed, self._answers.sound, slowest, worst)
+        return Leaning(shares, former, failed, self._answers.sound, slowest, worst, unplaced)

@@ -94,6 +94,19 @@ async def test_a_gang_avoids_the_node_that_would_be_its_only_slow_one(
     assert slow["score"] == 4
     assert [note["code"] for note in slow["reasons"]["notes"]] == ["SlowsGang"]
 
+    # Nor does the first one go there, though nobody knows where the others will be.
+    await api.delete("jobs", "gang")
+    await waiting.wait_until(
+        lambda: api.list("pods", "default", labels="job-name=gang"),
+        lambda pods: not pods,
+        what="the first gang is gone",
+    )
+    late = objects.job("late", completions=4, parallelism=4, gpus=1)
+    late["spec"]["completionMode"] = "Indexed"
+    drawn_to("slow", late["spec"]["template"])
+    await api.create(late)
+    assert await places(api, "job-name=late", 4) == [f"good-{number}" for number in range(4)]
+
 
 async def test_a_stateful_set_pod_comes_back_to_its_sound_node_and_not_to_where_it_failed(
     control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle

@@ -103,6 +103,35 @@ async def test_while_a_gang_is_on_sound_nodes_the_loss_on_a_slower_one_counts_tw
     assert found["good"] == (10, [])
 
 
+async def test_the_first_of_a_gang_avoids_a_node_that_is_worse_than_the_rest_needs(
+    extender: Extender,
+) -> None:
+    first, second = member("first"), member("second")
+    show(extender, first, second, **GANG)
+    alike = {"slow": 0, "worn": 8, "good": 10, "full": 10}
+    assert await scores(extender, first, *alike) == alike
+    found = await explained(extender, first)
+    assert found["slow"] == (0, ["SlowsRestOfGang"])
+    assert found["full"] == (10, [])
+    # The first one was answered, and has taken a node since that no name is of any more.
+    assert await scores(extender, second, "slow", "worn", "good") == {
+        "slow": 0,
+        "worn": 8,
+        "good": 10,
+    }
+
+
+async def test_what_all_of_a_gang_cannot_have_is_not_missed_by_the_first(
+    extender: Extender,
+) -> None:
+    first = member("first")
+    show(extender, first, *map(member, "abc"), **GANG)
+    names = ("slow", "worn", "good", "full")
+    assert await scores(extender, first, *names) == {"slow": 5, "worn": 9, "good": 10, "full": 10}
+    show(extender, first, *map(member, "ab"), **GANG)
+    assert await scores(extender, first, *names) == {"slow": 1, "worn": 9, "good": 10, "full": 10}
+
+
 async def test_where_a_member_is_slow_already_a_perfect_node_gains_the_gang_little(
     extender: Extender,
 ) -> None:
@@ -200,9 +229,9 @@ async def test_a_pod_that_comes_back_avoids_where_it_failed_for_a_while(
     assert (await scores(extender, back, "old", "new"))["old"] == 10
 
 
-@pytest.mark.parametrize("worst", [3, 10])
+@pytest.mark.parametrize(("worst", "unplaced"), [(3, 0), (10, 0), (0, 20), (0, 190)])
 async def test_long_replies_leave_out_the_same_as_without_a_leaning(
-    extender: Extender, worst: int
+    extender: Extender, worst: int, unplaced: int
 ) -> None:
     healths = {f"n{number}": (number % 4 == 0 and 0.5) or 1.0 for number in range(2 * SHORT)}
     show(extender, member("waits"), **healths)
@@ -215,8 +244,9 @@ async def test_long_replies_leave_out_the_same_as_without_a_leaning(
         {"n1": 0.5, "n3": 0.0},
         {"n5": stay, "n8": stay, "elsewhere": stay},
         sound=0.8,
-        slowest=slowest,
+        slowest=None if unplaced else slowest,
         worst=worst,
+        unplaced=unplaced,
     )
     names = [*healths]
     whole, short = (

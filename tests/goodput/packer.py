@@ -152,7 +152,8 @@ class Fettle(Nobody):
             self._replay.figures.refused += 1
         if self._mode is Mode.OBSERVE:
             return await super().judge(pod, names)
-        score = self._leanings.of(decoded, demand).among(passed).scores(table)
+        leaning = self._leanings.of(decoded, demand).among(passed, table.score_of)
+        score = leaning.scores(table)
         return passed, {name: score(name) for name in passed}
 
     def look(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from fettle.api import core
 from fettle.cluster import View
-from fettle.scheduling.gangs import COMPLETION_INDEX, GROUP_LABELS, VOLCANO_GROUP, Gangs
+from fettle.scheduling.gangs import ANSWERED_S, COMPLETION_INDEX, GROUP_KEYS, Gangs
 from tests.fettle import building as b
 
 
@@ -90,8 +90,8 @@ def test_a_pod_is_no_member_that_it_waits_for_itself(seen: Seen) -> None:
 
 @pytest.mark.parametrize(
     "metadata",
-    [{"labels": {label: "g"}} for label in GROUP_LABELS]
-    + [{"annotations": {VOLCANO_GROUP: "g"}}, {"annotations": {COMPLETION_INDEX: "0"}}],
+    [{"labels": {key: "g"}} for key in GROUP_KEYS]
+    + [{"annotations": {key: "g"}} for key in (*GROUP_KEYS, COMPLETION_INDEX)],
 )
 def test_pods_of_one_group_are_a_gang(seen: Seen, metadata: dict[str, Any]) -> None:
     waits = member("waits", **metadata)
@@ -107,3 +107,24 @@ def test_nothing_is_kept_of_gangs_that_have_ended(seen: Seen) -> None:
     seen.pods()
     assert not seen.gangs._members
     assert not seen.gangs._judged
+
+
+def test_members_that_were_just_answered_need_no_node_any_more(seen: Seen) -> None:
+    pods = [member(name) for name in "abcd"]
+    a, b_, c, _ = pods
+    seen.pods(*pods)
+    gangs = seen.gangs
+    assert gangs.unplaced(a, now=0.0) == 4
+    gangs.asked(a)
+    gangs.answered(a, now=0.0)
+    assert gangs.unplaced(a, now=0.0) == 4, "as long as it is asked about"
+    gangs.asked(b_)
+    assert gangs.unplaced(b_, now=0.0) == 3
+    gangs.answered(b_, now=0.0)
+    assert gangs.unplaced(c, now=0.0) == 2
+    assert gangs.unplaced(c, now=ANSWERED_S + 0.1) == 4, "they were not placed"
+    gangs.asked(a)  # again: all came to nothing
+    assert gangs.unplaced(a, now=0.0) == 4
+    assert gangs.unplaced(c, now=0.0) == 4
+    seen.pods(a, member("b", "n10"), c)
+    assert gangs.unplaced(c, now=0.0) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from fettle.api import core
 from fettle.model import Degraded, Placement
-from fettle.scheduling.gangs import COMPLETION_INDEX, GROUP_LABELS, Gangs
+from fettle.scheduling.gangs import COMPLETION_INDEX, GROUP_KEYS, Gangs
 from fettle.scheduling.waits import PodWaits
 from tests.fettle import building as b
 
@@ -120,7 +120,7 @@ INDEX = {"annotations": {COMPLETION_INDEX: "0"}}
         ({"owner": ("PyTorchJob", "t")}, True),
         ({"owner": ("ReplicaSet", "r")}, False),
         ({"schedulingGroup": {"podGroupName": "g"}}, True),
-        *(({"metadata": {"labels": {label: "g"}}}, True) for label in GROUP_LABELS),
+        *(({"metadata": {"labels": {label: "g"}}}, True) for label in GROUP_KEYS),
     ],
 )
 def test_pods_that_run_together_are_known_by_their_group_or_controller(
