@@ -139,10 +139,10 @@ class Filter:
             names = [name for name, _ in args.nodes or ()]
         self._refusals.answered(args.pod)
         avoided = self._refusals.nodes_for(args.pod)
+        uid, leaning = args.pod.metadata.uid, self._leanings.of(args.pod, demand)
         if demand.mode is Mode.STEER and args.node_names is not None:
-            uid, leaning = args.pod.metadata.uid, self._leanings.of(args.pod, demand)
             self._next_prioritize.prepare(demand, body, names, edition, uid, leaning)
-        self._recorder.judged(args.pod, demand, names, avoided)
+        self._recorder.judged(args.pod, demand, names, avoided, leaning)
 
     def _afterwards(self, done: Filtered) -> None:
         self._conclude(done)
@@ -164,7 +164,7 @@ class Filter:
         uid, passed = done.pod.metadata.uid, done.narrowed.passed
         leaning = self._leanings.of(done.pod, done.demand)
         self._next_prioritize.prepare(done.demand, done.body, passed, done.edition, uid, leaning)
-        self._recorder.filtered_before_prioritize(done.pod, done.table, done.narrowed)
+        self._recorder.filtered_before_prioritize(done.pod, done.table, done.narrowed, leaning)
 
     async def _filter_later(self, pod: core.Pod, demand: Demand, names: list[str]) -> bytes:
         table, narrowed = await self._narrowed(pod, demand, names)

@@ -55,8 +55,8 @@ class Prioritize:
             return self._replies.zero_scores(names)
         raise_unless_ready(self._problem(), "prioritize", self._metrics)
         table = self._answers.at_once(demand, names)
-        asyncio.get_running_loop().call_soon(self._recorder.prioritized, args.pod, demand, names)
-        leaning = self._leanings.of(args.pod, demand)
+        leaning, loop = self._leanings.of(args.pod, demand), asyncio.get_running_loop()
+        loop.call_soon(self._recorder.prioritized, args.pod, demand, names, leaning)
         if table is None:
             return self._score_later(demand, names, leaning)
         return self._scored(table, names, leaning)

@@ -34,7 +34,7 @@ from fettle.records.summaries import (
     own_names,
     undecided,
 )
-from fettle.scheduling import Answers, Demand, Narrowed, Table, Verdict
+from fettle.scheduling import NEUTRAL, Answers, Demand, Leaning, Narrowed, Table, Verdict
 
 WRITE_EVERY_S = 1.0
 PRIORITIZED_WITHIN_S = 0.002
@@ -117,23 +117,26 @@ class Recorder:
         pod: core.Pod,
         table: Table,
         narrowed: Narrowed,
+        leaning: Leaning = NEUTRAL,
     ) -> Decision:
         """A pod was judged on the names, of which some passed."""
-        return self._note_filtered(pod, table.demand, self._counts(table, narrowed))
+        return self._note_filtered(pod, table.demand, self._counts(table, narrowed, leaning))
 
-    def filtered_before_prioritize(self, pod: core.Pod, table: Table, narrowed: Narrowed) -> None:
+    def filtered_before_prioritize(
+        self, pod: core.Pod, table: Table, narrowed: Narrowed, leaning: Leaning
+    ) -> None:
         """As `filtered`, but noted later: the scheduler asks to prioritize at once, and would
         wait."""
-        self._unnoted.append((pod, table.demand, self._counts(table, narrowed)))
+        self._unnoted.append((pod, table.demand, self._counts(table, narrowed, leaning)))
         if len(self._unnoted) == 1:
             asyncio.get_running_loop().call_later(PRIORITIZED_WITHIN_S, self._note_all)
 
-    def _counts(self, table: Table, narrowed: Narrowed) -> _Counts:
+    def _counts(self, table: Table, narrowed: Narrowed, leaning: Leaning) -> _Counts:
         names, passed, besides = narrowed
         refused = len(names) - len(passed)
         nodes = self._answers.view.nodes
         why = self._summaries.refusals(table, names, refused - len(besides), nodes).adding(besides)
-        best = best_of(table, passed, nodes)
+        best = best_of(table, passed, nodes, leaning)
         return _Counts(len(names), refused, why, best, undecided(table, passed))
 
     def _note_all(self) -> None:
@@ -158,17 +161,22 @@ class Recorder:
         return self.log.of_pod(uid)
 
     def judged(
-        self, pod: core.Pod, demand: Demand, names: list[str], avoided: Mapping[str, Reason]
+        self,
+        pod: core.Pod,
+        demand: Demand,
+        names: list[str],
+        avoided: Mapping[str, Reason],
+        leaning: Leaning,
     ) -> None:
         """Record what would be said of a pod that was let pass; its owner has reasons to avoid
         some nodes."""
         if (table := self._answers.at_once(demand, names)) is not None:
-            self.filtered(pod, table, table.narrow(names).avoiding(avoided))
+            self.filtered(pod, table, table.narrow(names).avoiding(avoided), leaning)
             return
 
         async def judge() -> None:
             table = await self._answers.judged(demand, names)
-            self.filtered(pod, table, table.narrow(names).avoiding(avoided))
+            self.filtered(pod, table, table.narrow(names).avoiding(avoided), leaning)
 
         self.later(judge)
 
@@ -198,19 +206,23 @@ class Recorder:
         decision.last = self._clock()
         self.log.touch(decision)
 
-    def ranked(self, uid: str) -> bool:
-        """The nodes that passed for a pod were ranked; false if the pod is not known."""
+    def ranked(self, uid: str, preferred: dict[str, int] | None = None) -> bool:
+        """The nodes that passed for a pod were ranked, with these as the best, if they were not
+        known before; false if the pod is not known."""
         if (decision := self.of_pod(uid)) is None:
             return False
         decision.ranked += 1
+        decision.preferred = preferred or decision.preferred
         self.log.touch(decision)
         return True
 
-    def prioritized(self, pod: core.Pod, demand: Demand, names: Sequence[str]) -> None:
-        """The nodes of a pod were ranked that may have been filtered by another replica."""
-        if self.ranked(pod.metadata.uid):
+    def prioritized(
+        self, pod: core.Pod, demand: Demand, names: Sequence[str], leaning: Leaning
+    ) -> None:
+        """The nodes of a pod were ranked anew, which another replica may have filtered."""
+        best = best_of(self._answers.table(demand), names, self._answers.view.nodes, leaning)
+        if self.ranked(pod.metadata.uid, best):
             return
-        best = best_of(self._answers.table(demand), names, self._answers.view.nodes)
         self._note(pod, demand, Verb.PRIORITIZE, len(names), ranked=1, preferred=best)
 
     def preempted(

@@ -5,13 +5,13 @@ Nodes share verdicts, so reasons are looked at once for each verdict, not for ea
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import filterfalse, islice
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from fettle.cluster import NodeView
 from fettle.model.reasons import Reason
-from fettle.scheduling import Table, Verdict
+from fettle.scheduling import NEUTRAL, Leaning, Table, Verdict
 
 MOST_NODES = 30
 """Names of refused nodes that are kept."""
@@ -111,10 +111,28 @@ def undecided(table: Table, names: Sequence[str]) -> dict[str, int]:
     ).codes
 
 
-def best_of(table: Table, names: Sequence[str], nodes: Mapping[str, NodeView]) -> dict[str, int]:
-    """Some of the best names, with their score; `nodes` are those of the view."""
-    best = table.best_among(names, MOST_PREFERRED)
-    return {name: best[name] for name in own_names(best, nodes)}
+def best_of(
+    table: Table,
+    names: Sequence[str],
+    nodes: Mapping[str, NodeView],
+    leaning: Leaning = NEUTRAL,
+) -> dict[str, int]:
+    """Some of the best names, with their score as the scheduler is told it; `nodes` are those of
+    the view."""
+    if not leaning:
+        best = table.best_among(names, MOST_PREFERRED)
+    else:
+        leaning = leaning.among(names, table.score_of)
+        special = leaning.named.intersection(names)
+        # Of the others, what is best for its demand is best for the pod.
+        others = [*filterfalse(special.__contains__, names)] if special else names
+        score = leaning.scores(table)
+        scored = {
+            name: score(name) for name in (*special, *table.best_among(others, MOST_PREFERRED))
+        }
+        highest = max(scored.values(), default=0)
+        best = {name: highest for name, found in scored.items() if found == highest}
+    return {name: best[name] for name in own_names(best, nodes)[:MOST_PREFERRED]}
 
 
 def own_names(names: Iterable[str], nodes: Mapping[str, NodeView]) -> tuple[str, ...]:

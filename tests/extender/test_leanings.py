@@ -65,10 +65,14 @@ def show(extender: Extender, *pods: dict[str, Any], **healths: float) -> None:
 
 
 async def scores(extender: Extender, pod: dict[str, Any], *names: str) -> dict[str, int]:
-    """As prioritize answers, also where the reply was prepared after filter."""
+    """As prioritize answers, also where the reply was prepared after filter, and is recorded."""
     first = await extender.prioritize(pod, *names)
     assert (await extender.filter(pod, *names))["NodeNames"] == [*names]
     assert await extender.prioritize(pod, *names) == first
+    (decision,) = extender.recorder.select(0.0, pod=f"default/{pod['metadata']['name']}")[:1]
+    best = max(first.values())
+    assert decision.preferred
+    assert decision.preferred.items() <= {n: s for n, s in first.items() if s == best}.items()
     return first
 
 
