@@ -95,8 +95,10 @@ def _place_of(pod: core.Pod) -> str:
 
 
 def _is_there(stay: FormerStay, pod: core.Pod, view: View) -> bool:
-    """Whether a stay lasts, as far as the view shows; a pod of the same name is proof that not."""
-    if stay.pod == pod.metadata.key and stay.uid != pod.metadata.uid:
+    """Whether a stay lasts, as far as the view shows; a pod of the same name or index is proof that
+    not."""
+    is_only_one = stay.pod == pod.metadata.key or pod.metadata.annotation(COMPLETION_INDEX)
+    if is_only_one and stay.uid != pod.metadata.uid:
         return False
     known = view.pods.get(stay.pod)
     return (

@@ -144,6 +144,67 @@ async def test_a_stateful_set_pod_comes_back_to_its_sound_node_and_not_to_where_
     assert [note["code"] for note in found["home"]["reasons"]["notes"]] == ["FailedHere"]
 
 
+async def test_a_job_s_pod_comes_back_to_its_sound_node_and_not_to_where_it_failed(
+    control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
+) -> None:
+    await create_node(api, objects.node("home", 2, cpu="16"))
+    await create_node(api, objects.node("wide", 3, cpu="512"))
+    await api.patch("nodes", "wide", {"spec": {"unschedulable": True}})
+    await control_plane.start_controller_manager()
+    fettle = await start_fettle("extender")
+    await register_extender(control_plane, fettle)
+    train = objects.job("train", gpus=1, cpu="4")
+    train["spec"]["completionMode"] = "Indexed"
+    await api.create(train)
+    first = await next_of(api, "train", set())
+    assert waiting.node_of(first) == "home"
+    await api.patch("nodes", "wide", {"spec": {"unschedulable": None}})
+    await api.create(objects.pod("other", gpus=1, cpu="4"))
+    assert await waiting.bound(api, "other") == "wide", "as the scheduler would have it"
+
+    # Somebody deletes it: that is no failure of the node.
+    await api.delete("pods", first["metadata"]["name"])
+    second = await next_of(api, "train", {first["metadata"]["uid"]})
+    assert waiting.node_of(second) == "home"
+    name = second["metadata"]["name"]
+    decision = await waiting.wait_until(
+        lambda: decided(fettle, name), what="the decision on the second pod is shown"
+    )
+    assert decision["preferred"] == {"home": 12}
+
+    await api.patch_status("pods", name, {"phase": "Failed"})
+    seen = {one["metadata"]["uid"] for one in (first, second)}
+    third = await next_of(api, "train", seen)  # after the Job's pause of ten seconds
+    assert waiting.node_of(third) == "wide"
+    found = await waiting.wait_until(
+        lambda: scores(fettle, third["metadata"]["name"]),
+        lambda found: found.get("home", {}).get("notes"),
+        what="Fettle says why home is avoided",
+    )
+    assert [note["code"] for note in found["home"]["reasons"]["notes"]] == ["FailedHere"]
+
+
+async def next_of(api: Api, job: str, seen: set[str]) -> Object:
+    """The Job's bound pod whose UID is not among these."""
+
+    async def look() -> list[Object]:
+        pods = await api.list("pods", "default", labels=f"job-name={job}")
+        return [pod for pod in pods if pod["metadata"]["uid"] not in seen]
+
+    (pod,) = await waiting.wait_until(
+        look,
+        lambda pods: pods and all(waiting.node_of(pod) for pod in pods),
+        what=f"the next pod of {job} is bound",
+        timeout_s=60,
+    )
+    return pod
+
+
+async def decided(fettle: FettleProcess, pod: str) -> Object | None:
+    _, answer = await fettle.browse("/decisions", pod=f"default/{pod}")
+    return next((one for one in answer["decisions"] if one["verb"] == "filter"), None)
+
+
 async def again(api: Api, before: Object) -> Object:
     """The pod of the same name that comes after this one, once it is bound."""
     uid = before["metadata"]["uid"]

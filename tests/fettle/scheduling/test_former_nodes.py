@@ -142,6 +142,15 @@ def test_a_pod_of_the_same_name_proves_that_the_one_before_has_left(former: Form
     assert nodes(former, second, first) == {"n1": False}  # the view is a moment old
 
 
+def test_a_pod_of_the_same_index_proves_that_the_one_before_is_leaving(
+    former: FormerNodes,
+) -> None:
+    before = pod("a", "n1", index="1")
+    former.put(before)
+    assert nodes(former, pod("b", index="1"), before) == {"n1": False}
+    assert nodes(former, before, before) == {}
+
+
 def test_what_a_kubelet_refused_never_ran(former: FormerNodes) -> None:
     refused = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
     former.put(pod("a", "n1", index="0", status=refused))
