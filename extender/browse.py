@@ -4,7 +4,7 @@ the report, probes and metrics. It reads the newest view and changes nothing."""
 import ipaddress
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from heapq import nsmallest
 from typing import Any
 
@@ -70,6 +70,7 @@ MOST_DECISIONS = 2000
 
 
 ExplainHealth = Callable[[str, View, Foresight, float], dict[str, Any]]
+WhyHopeless = Callable[[core.Pod], Awaitable[Reason | None]]
 
 
 class Browse:
@@ -79,8 +80,8 @@ class Browse:
     of the process from being ready, and `notes` what else `/readyz?verbose` shows. `schedulers` are
     the names of those that ask. `at_risk` knows where pods are, `crashes` which of their containers
     a device ended, `finished` those that have ended, `recorder` what was decided, `refusals` which
-    nodes a pod's owner avoids, `leanings` what a pod's scores differ by, `foresight` when something
-    is Healthy again.
+    nodes a pod's owner avoids, `leanings` what a pod's scores differ by, `hopeless` why no pod of
+    a controller will ever run, `foresight` when something is Healthy again.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Browse:
         recorder: Recorder | None = None,
         refusals: OwnerRefusals | None = None,
         leanings: Leanings | None = None,
+        hopeless: WhyHopeless | None = None,
         foresight: Foresight | None = None,
         device_taints: DeviceTaintSettings | None = None,
         dry_run: bool = False,
@@ -118,6 +120,7 @@ class Browse:
         self._recorder = recorder
         self._refusals = refusals or OwnerRefusals()
         self._leanings = leanings or Leanings(answers, self._refusals, FormerNodes())
+        self._hopeless = hopeless
         self._foresight = foresight
         self._device_taints = device_taints or DeviceTaintSettings()
         self._dry_run = dry_run
@@ -180,6 +183,8 @@ class Browse:
         finished = None if key in view.pods else self._finished.get(key)
         placed = await self._at_risk.placed([pod] if key in view.pods else [])
         notes += self._troubles(pod, view, placed)
+        if self._hopeless is not None and (why := await self._hopeless(pod)) is not None:
+            notes = [*(one for one in notes if one.code != why.code), why]
         avoided = self._refusals.nodes_for(pod)
         leaning = self._leanings.of(pod, demand) if demand is not None else NEUTRAL
         explained = await run_within(

@@ -1,8 +1,10 @@
 """What is written on Nodes about the health of their devices, in words. Pure."""
 
 from collections import Counter
+from typing import Any
 
-from fettle.model import SOUND, State
+from fettle.cluster import UNMARKED, NodeMarks
+from fettle.model import CORDONED, DEVICES_SOUND, HEALTH, SOUND, State
 from fettle.scheduling import NodeHealth, UnsoundDevice
 
 MOST_NAMED = 3
@@ -52,3 +54,26 @@ CAUSES = {
 
 def worst_state(found: NodeHealth) -> State:
     return found.bad[0].health.state if found.bad else SOUND.state
+
+
+def plain_marks(marks: NodeMarks) -> dict[str, Any] | None:
+    """What Fettle has written on a Node; None if nothing. `text` says it in a sentence."""
+    if marks == UNMARKED:
+        return None
+    said = []
+    if marks.tier:
+        reason = f" ({marks.reason})" if marks.reason else ""
+        said.append(f"label {HEALTH}={marks.tier}{reason}")
+    if marks.status:
+        said.append(f"condition {DEVICES_SOUND} {marks.status} {marks.cause}: {marks.message}")
+    if marks.cordon:
+        said.append(f"annotation {CORDONED}: {marks.cordon}")
+    return {
+        "label": marks.tier or None,
+        "reason": marks.reason or None,
+        "condition": {"status": marks.status, "reason": marks.cause, "message": marks.message}
+        if marks.status
+        else None,
+        "cordoned": marks.cordon or None,
+        "text": "; ".join(said),
+    }

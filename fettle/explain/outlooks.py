@@ -18,6 +18,7 @@ from fettle.explain.devices import (
 )
 from fettle.explain.finding import find_device, find_node
 from fettle.explain.holds import list_holds
+from fettle.explain.node_healths import plain_marks
 from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit
 from fettle.explain.users import Users, plain_users
 from fettle.health import (
@@ -62,6 +63,7 @@ def explain_node(name: str, view: View, foresight: Foresight, now: float) -> dic
         "holds": _holds(view, NodeId(node.name)),
         "episodes": _episodes(view, node.name, NodeId(node.name)),
         "unheard": list_unknown_conditions(about),
+        "marks": plain_marks(node.marks),
     }
 
 

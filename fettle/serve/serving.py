@@ -40,7 +40,7 @@ from fettle.cluster.feeds import (
 )
 from fettle.config import ListenAddress, Settings, load_settings
 from fettle.health import HealthBook, SignalRules, load_rules, metrics
-from fettle.lint import Linter, check_settings, configured_drivers
+from fettle.lint import Linter, check_settings, configured_drivers, levels_for
 from fettle.model import Mode, NoCluster
 from fettle.observing import (
     AlertMetrics,
@@ -78,7 +78,7 @@ from fettle.serve.readiness import Readiness
 from fettle.serve.stewarding import make_steward
 from fettle.serve.succession import SettingsFiles, Succession
 from fettle.serve.tasks import Tasks
-from fettle.steward import Steward
+from fettle.steward import HopelessOwners, Steward
 from webhook import (
     ALL_PRESERVED,
     REPORTING_CONTROLLER,
@@ -182,8 +182,9 @@ class Runtime:
         pods = FollowedPods.of(answers)
         callers = self._make_callers(answers) if "extender" in options.roles else None
         inventory = self._make_inventory(rule_table, answers, pods.refusals)
+        hopeless = self._make_hopeless(answers, pods, engine)
         # Browse listens first: it answers probes while the rest starts.
-        await self._open_browse(browse_at, answers, pods, recorder, inventory)
+        await self._open_browse(browse_at, answers, pods, recorder, inventory, hopeless)
 
         source = await self._open_source()
         on_put = [predictions.put, *pods.on_put]
@@ -208,7 +209,7 @@ class Runtime:
             self._tasks.keep("stored policies", stored.run())
         steward = None
         if "steward" in options.roles:
-            steward = self._start_steward(source, answers, inventory, recorder, pods, engine)
+            steward = self._start_steward(source, answers, inventory, recorder, pods, hopeless)
         turn = self._polling_turn(source, steward)
         if settings.prometheus.url:
             poller = self._make_poller(rule_table, writer, inventory)
@@ -389,6 +390,7 @@ class Runtime:
         pods: FollowedPods,
         recorder: Recorder,
         inventory: Inventory,
+        hopeless: HopelessOwners,
     ) -> None:
         browse = Browse(
             answers,
@@ -404,6 +406,7 @@ class Runtime:
             recorder=recorder,
             refusals=pods.refusals,
             leanings=pods.leanings,
+            hopeless=hopeless.why,
             foresight=inventory,
             device_taints=self._settings.device_taints,
             dry_run=self._settings.steward.dry_run,
@@ -533,6 +536,17 @@ class Runtime:
 
     # --- the steward
 
+    def _make_hopeless(
+        self, answers: Answers, pods: FollowedPods, engine: SelectorEngine
+    ) -> HopelessOwners:
+        levels = self._settings.lint.levels
+        return HopelessOwners(
+            self._publisher,
+            pods.comebacks,
+            self._make_linter(engine),
+            lambda made, view: levels_for(made, view, answers.policies, levels),
+        )
+
     def _start_steward(
         self,
         source: _Source,
@@ -540,7 +554,7 @@ class Runtime:
         inventory: Inventory,
         recorder: Recorder,
         pods: FollowedPods,
-        engine: SelectorEngine,
+        hopeless: HopelessOwners,
     ) -> Steward | None:
         if source.session is None:
             _LOG.info("the steward has nothing to write to when a snapshot is served")
@@ -552,7 +566,7 @@ class Runtime:
             inventory,
             recorder,
             pods,
-            self._make_linter(engine),
+            hopeless,
             StewardMetrics(self._registry),
         )
         self._readiness.notes.append(steward.notes)

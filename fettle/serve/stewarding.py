@@ -6,7 +6,6 @@ from fettle.api import core
 from fettle.client import EventRecorder, Session, identity
 from fettle.cluster import Inventory
 from fettle.config import Settings
-from fettle.lint import Linter, levels_for
 from fettle.model import Mode
 from fettle.observing import StewardMetrics
 from fettle.records import Recorder
@@ -22,6 +21,7 @@ from fettle.steward import (
     HealthRecords,
     HealthTaints,
     HoldTaints,
+    HopelessOwners,
     HopelessPods,
     JobSuspension,
     NodeMarking,
@@ -48,7 +48,7 @@ def make_steward(
     inventory: Inventory,
     recorder: Recorder,
     pods: FollowedPods,
-    linter: Linter,
+    owners: HopelessOwners,
     metrics: StewardMetrics,
 ) -> Steward:
     publisher = answers.publisher
@@ -70,16 +70,7 @@ def make_steward(
     def writes_about(pod: core.Pod) -> bool:
         return answers.mode_of(pod) is not Mode.OBSERVE
 
-    hopeless = HopelessPods(
-        publisher,
-        pods.comebacks,
-        linter,
-        events,
-        Owners(session),
-        suspension,
-        writes_about,
-        lambda made, view: levels_for(made, view, answers.policies, settings.lint.levels),
-    )
+    hopeless = HopelessPods(publisher, owners, events, Owners(session), suspension, writes_about)
     return Steward(
         session,
         namespace=namespace,

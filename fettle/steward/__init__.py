@@ -11,7 +11,7 @@ from fettle.steward.failed_devices import FailedDevices
 from fettle.steward.failure_events import FailureEvents
 from fettle.steward.health_taints import HealthTaints
 from fettle.steward.hold_taints import HoldTaints
-from fettle.steward.hopeless import HopelessPods
+from fettle.steward.hopeless import HopelessOwners, HopelessPods
 from fettle.steward.job_suspension import JobSuspension
 from fettle.steward.node_marks import NodeMarking
 from fettle.steward.owners import Owners
@@ -40,6 +40,7 @@ __all__ = [
     "HealthRecords",
     "HealthTaints",
     "HoldTaints",
+    "HopelessOwners",
     "HopelessPods",
     "JobSuspension",
     "NodeMarking",

@@ -72,77 +72,39 @@ class Hopeless(NamedTuple):
         return isinstance(self.why, PodsFitNowhere)
 
 
-class HopelessPods:
-    """`keep` while leading. `writes_about` says whether anything may be written about a pod."""
+class HopelessOwners:
+    """Finds the controllers that are hopeless by now, for the steward and for people."""
 
     def __init__(
         self,
         publisher: Publisher,
         comebacks: Comebacks,
         linter: Linter,
-        recorder: EventRecorder,
-        owners: Owners,
-        suspension: JobSuspension,
-        writes_about: Callable[[core.Pod], bool] = lambda _: True,
         levels: Callable[[Manifest, View], Validation] = lambda *_: DEFAULT_LEVELS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`levels`: the severities of rules for an object, as settings and policies have them."""
         self._publisher = publisher
-        self._levels = levels
         self._comebacks = comebacks
         self._linter = linter
-        self._recorder = recorder
-        self._owners = owners
-        self._suspension = suspension
-        self._writes_about = writes_about
+        self._levels = levels
         self._clock = clock
         self._linted: TTLCache[tuple[str, str], str] = TTLCache(10_000, LINTED_AGAIN_S)
         """By claim or template, and its version: what is wrong with it; "" if nothing is."""
-        self._told: set[str] = set()
-        """Names of Events about controllers that still are hopeless."""
 
-    async def keep(self) -> None:
-        """Never returns."""
-        await self._publisher.newer_than(EMPTY.generation)
-        while True:
-            try:
-                await self.tell()
-            except Exception:
-                _LOG.exception("controllers whose pods come back cannot be told")
-            await asyncio.sleep(EVERY_S)
+    async def why(self, pod: core.Pod) -> Reason | None:
+        """Why no pod of this one's controller will ever run; None if that is not known."""
+        owner = pod.metadata.controller
+        if owner is None:
+            return None
+        async for one in self.found(self._publisher.view, of=owner.uid):
+            if one.owner.uid == owner.uid:
+                return one.why
+        return None
 
-    async def tell(self) -> None:
-        """Tell each controller that is hopeless by now, and suspend the Jobs that are to be."""
-        view = self._publisher.view
-        if not view.synced:
-            return
-        found = {one.owner.uid: one async for one in self._found(view)}
-        names: set[str] = set()
-        for one in found.values():
-            lineage = await self._owners.of(one.owner, one.pod.metadata.namespace)
-            names |= {self._tell(one, owner) for owner in lineage if owner is not None}
-        self._told &= names
-        await self._suspension.suspend(
-            (one.owner, one.pod, text(one.why)) for one in found.values() if one.certain
-        )
-
-    def _tell(self, hopeless: Hopeless, owner: OwnerReference) -> str:
-        """Tell it if it was not told; returns the name of the Event."""
-        code, namespace = hopeless.why.code, hopeless.pod.metadata.namespace
-        name = event_name(owner.name, owner.uid, code)
-        if name not in self._told and self._writes_about(hopeless.pod):
-            about = Regarding(owner.api_version, owner.kind, owner.name, namespace, owner.uid)
-            note = text(hopeless.why)
-            event = Event(about, REASON, "Observe", note, code, type="Warning", name=name)
-            if self._recorder.record(event):
-                self._told.add(name)
-        return name
-
-    # --- who is hopeless
-
-    async def _found(self, view: View) -> AsyncIterator[Hopeless]:
-        pods = await run_within(None, lambda: _by_owner(view))
+    async def found(self, view: View, of: str = "") -> AsyncIterator[Hopeless]:
+        """All of a view, or only what concerns the controller with the UID `of`, among others."""
+        pods = await run_within(None, lambda: _by_owner(view, of))
         for pod, refused in await run_within(None, lambda: [*self._comebacks.hopeless(view)]):
             owner = pod.metadata.controller
             if owner is not None and not any(map(was_taken, pods.get(owner.uid, ()))):
@@ -206,11 +168,71 @@ class HopelessPods:
                 yield Hopeless(owner, first.pod, why)
 
 
-def _by_owner(view: View) -> dict[str, list[core.Pod]]:
-    """The pods of each controller, by its UID."""
+class HopelessPods:
+    """`keep` while leading. `writes_about` says whether anything may be written about a pod."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        owners: HopelessOwners,
+        recorder: EventRecorder,
+        lineages: Owners,
+        suspension: JobSuspension,
+        writes_about: Callable[[core.Pod], bool] = lambda _: True,
+    ) -> None:
+        self._publisher = publisher
+        self._owners = owners
+        self._recorder = recorder
+        self._lineages = lineages
+        self._suspension = suspension
+        self._writes_about = writes_about
+        self._told: set[str] = set()
+        """Names of Events about controllers that still are hopeless."""
+
+    async def keep(self) -> None:
+        """Never returns."""
+        await self._publisher.newer_than(EMPTY.generation)
+        while True:
+            try:
+                await self.tell()
+            except Exception:
+                _LOG.exception("controllers whose pods come back cannot be told")
+            await asyncio.sleep(EVERY_S)
+
+    async def tell(self) -> None:
+        """Tell each controller that is hopeless by now, and suspend the Jobs that are to be."""
+        view = self._publisher.view
+        if not view.synced:
+            return
+        found = {one.owner.uid: one async for one in self._owners.found(view)}
+        names: set[str] = set()
+        for one in found.values():
+            lineage = await self._lineages.of(one.owner, one.pod.metadata.namespace)
+            names |= {self._tell(one, owner) for owner in lineage if owner is not None}
+        self._told &= names
+        await self._suspension.suspend(
+            (one.owner, one.pod, text(one.why)) for one in found.values() if one.certain
+        )
+
+    def _tell(self, hopeless: Hopeless, owner: OwnerReference) -> str:
+        """Tell it if it was not told; returns the name of the Event."""
+        code, namespace = hopeless.why.code, hopeless.pod.metadata.namespace
+        name = event_name(owner.name, owner.uid, code)
+        if name not in self._told and self._writes_about(hopeless.pod):
+            about = Regarding(owner.api_version, owner.kind, owner.name, namespace, owner.uid)
+            note = text(hopeless.why)
+            event = Event(about, REASON, "Observe", note, code, type="Warning", name=name)
+            if self._recorder.record(event):
+                self._told.add(name)
+        return name
+
+
+def _by_owner(view: View, of: str) -> dict[str, list[core.Pod]]:
+    """The pods of each controller, by its UID, or of the one with the UID `of`."""
     found: dict[str, list[core.Pod]] = defaultdict(list)
     for pod in view.pods.values():
-        if (owner := pod.metadata.controller) is not None:
+        owner = pod.metadata.controller
+        if owner is not None and of in ("", owner.uid):
             found[owner.uid].append(pod)
         pause()
     return found

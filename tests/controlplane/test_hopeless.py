@@ -88,6 +88,9 @@ async def test_a_controller_whose_pods_no_node_or_device_suits_is_told_and_a_job
         "pods wait: "
     )
     assert "(FTL" in said
+    pod = (await api.list("pods", "default", labels="job-name=waits"))[0]["metadata"]["name"]
+    _, explained = await fettle.browse("/explain", pod=f"default/{pod}")
+    assert said in explained["notes"]
     said = await told(api, "refused", "Job")
     assert said.startswith("the kubelets of 2 nodes (a, b) refused each of its last ")
     assert NUMA in said

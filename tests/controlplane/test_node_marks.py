@@ -68,6 +68,11 @@ async def notes(fettle: FettleProcess) -> list[str]:
     return [line for line in str(said).splitlines() if "node marks: " in line]
 
 
+async def explained_marks(fettle: FettleProcess, node: str) -> Any:
+    _, explained = await fettle.browse("/explain", node=node)
+    return explained["marks"]
+
+
 async def until_noted(fettle: FettleProcess, what: str) -> None:
     await waiting.wait_until(
         lambda: notes(fettle), lambda said: what in str(said), what=f"/readyz says {what!r}"
@@ -98,6 +103,13 @@ async def test_marks_follow_the_health_of_devices_and_cordons_a_budget(
     assert node["metadata"]["annotations"]["fettle.dev/health-reason"].endswith(said["message"])
     assert node["metadata"]["annotations"]["fettle.dev/cordoned"] == said["message"]
     assert "Ready" in [c["type"] for c in node["status"]["conditions"]]
+    shown = await waiting.wait_until(
+        lambda: explained_marks(fettle, "part"),
+        lambda shown: shown and shown["cordoned"] and shown["condition"],
+        what="explain shows what was written",
+    )
+    assert (shown["label"], shown["condition"]["status"]) == ("degraded", "False")
+    assert shown["cordoned"] == said["message"]
 
     # Two are cordoned now, and more are not allowed.
     await publish(api, "theirs", 2, (0,))

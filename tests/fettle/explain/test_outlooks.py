@@ -156,6 +156,31 @@ def test_a_healthy_node_with_its_devices_has_nothing_to_wait_for(
     printed = capsys.readouterr().out
     assert "node n  Healthy 1.00" in printed
     assert "what no rule names: Strange is True" in printed
+    assert found["marks"] is None
+
+
+def test_a_node_shows_what_fettle_has_written_on_it(capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = Fleet()
+    at = "2026-01-01T00:00:00Z"
+    sound = {"reason": "DevicesUnhealthy", "message": "1 Unhealthy of 8", "lastTransitionTime": at}
+    marked = with_conditions({"type": "FettleDevicesSound", "status": "False", **sound})
+    marked["metadata"]["labels"] = {"fettle.dev/health": "degraded"}
+    marked["metadata"]["annotations"] = {
+        "fettle.dev/health-reason": "0.0: XID 79",
+        "fettle.dev/cordoned": "1 Unhealthy of 8",
+    }
+    fleet.put(kinds.NODE, marked)
+    found = explained_node(fleet)
+    assert found["marks"]["label"] == "degraded"
+    assert found["marks"]["condition"]["status"] == "False"
+    assert found["marks"]["cordoned"] == "1 Unhealthy of 8"
+    explaining.print_node(found)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (
+        "Fettle has written on it: label fettle.dev/health=degraded (0.0: XID 79); condition "
+        "FettleDevicesSound False DevicesUnhealthy: 1 Unhealthy of 8; annotation "
+        "fettle.dev/cordoned: 1 Unhealthy of 8"
+    ) in printed
 
 
 def test_a_unit_that_nothing_names_is_as_its_node(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,13 +13,14 @@ from fettle.api.meta import OwnerReference
 from fettle.cel import SelectorEngine
 from fettle.client import EventRecorder, Session
 from fettle.config import Settings
+from fettle.explain import text
 from fettle.health import FailedStart
 from fettle.lint import DEFAULT_LEVELS, Linter
 from fettle.model import Mode, RuleSeverity, Validation
 from fettle.observing import DecisionMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.scheduling import Answers, Comebacks
-from fettle.steward import STEWARD, HopelessPods, JobSuspension, Owners
+from fettle.steward import STEWARD, HopelessOwners, HopelessPods, JobSuspension, Owners
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import fake_api
 from tests.fettle.others import WatchedPublisher
@@ -86,16 +87,16 @@ async def told(
             log, metrics = DecisionLog(100, 2**20), DecisionMetrics(CollectorRegistry())
             records = Recorder(answers, log, Journal(None, 2**20), metrics)
             recorder = EventRecorder(session, STEWARD, "one")
+            owners = HopelessOwners(
+                publisher, Comebacks(), Linter(), lambda *_: levels, lambda: NOW
+            )
             hopeless = HopelessPods(
                 publisher,
-                Comebacks(),
-                Linter(),
+                owners,
                 recorder,
                 Owners(session),
                 JobSuspension(session, answers, settings, records),
                 lambda _: mode is not Mode.OBSERVE,
-                lambda *_: levels,
-                lambda: NOW,
             )
             for _ in range(2):
                 await hopeless.tell()
@@ -103,6 +104,9 @@ async def told(
         events = [*api.objects.get("events", {}).values()]
         assert all(event["reason"] == "PodsComeBack" for event in events)
         said = {event["regarding"]["kind"]: event["note"] for event in events}
+        for one in pods:  # the same, to who asks
+            why = await owners.why(one)
+            assert said == {} or (why is not None and text(why) == said["ReplicaSet"])
         assert len(said) == len(events)
         return said
 
