@@ -33,7 +33,7 @@ from fettle.api.changes import (
     loose_metadata,
     read_object,
 )
-from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, mend
+from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, mend, suggest_field
 from fettle.api.device_healths import DeviceHealth
 from fettle.api.policies import DevicePolicy
 from fettle.api.salvage import Pools, complete_node, node_and_pools
@@ -82,5 +82,6 @@ __all__ = [
     "raw",
     "read_object",
     "resource",
+    "suggest_field",
     "workload_of",
 ]

@@ -9,6 +9,7 @@ field must be noticed.
 
 import re
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
@@ -75,24 +76,57 @@ def shallow(raw: bytes, levels: int = MAX_JSON_DEPTH) -> bytes:
     return b"".join(pieces)
 
 
-_WRONG = re.compile(r"Invalid enum value .*? - at `\$(?P<path>[^`]*)`", re.DOTALL)
+_WRONG = re.compile(
+    r"(Invalid enum value|Expected `(?P<types>[^`]*)`, got `(?P<got>[^`]*)`).*? - at "
+    r"`\$(?P<path>[^`]*)`",
+    re.DOTALL,
+)
+_UNKNOWN_FIELD = re.compile(
+    r"Object contains unknown field `(?P<field>.*?)`( - at `\$(?P<path>[^`]*)`)?"
+)
 _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[[^\]]*\]")
+_TRUTH = "unquoted, YAML reads On, Off, Yes and No as true or false"
 
 
 def describe_error(error: msgspec.ValidationError, read_as: Any) -> str:
     """The text of a validation error. If it is about an enum or literals, the valid values are
-    listed."""
+    listed, and of an unknown field the one that was probably meant."""
     text = str(error)
+    if (unknown := _UNKNOWN_FIELD.fullmatch(text)) is not None:
+        return text + suggest_field(read_as, unknown["path"] or "", unknown["field"])
     found = _WRONG.fullmatch(text)
     choices = _choices(read_as, found["path"]) if found is not None else ()
-    return f"{text}; expected one of {', '.join(choices)}" if choices else text
+    if found is None or not choices:
+        return text
+    if "null" in (found["types"] or ""):
+        choices = (*choices, "null")
+    said = f"{text}; expected one of {', '.join(choices)}"
+    return f"{said} ({_TRUTH})" if found["got"] == "bool" else said
+
+
+def suggest_field(read_as: Any, path: str, field: str) -> str:
+    """What to write instead of an unknown field at a path (`.policies[0]`), as the end of a
+    sentence; "" if there are no fields."""
+    known = [
+        one.encode_name
+        for of in _types_at(read_as, path)
+        if isinstance(of, inspect.StructType)
+        for one in of.fields
+    ]
+    if near := get_close_matches(field, known, 1):
+        return f"; write {near[0]}"
+    return f"; its fields are {', '.join(known)}" if known else ""
 
 
 def _choices(read_as: Any, path: str) -> tuple[str, ...]:
+    return tuple(str(value) for one in _types_at(read_as, path) for value in _values(one))
+
+
+def _types_at(read_as: Any, path: str) -> list[inspect.Type]:
     types = [inspect.type_info(read_as)]
     for step in _STEP.finditer(path):
         types = [below for one in _flat(types) for below in _below(one, step["field"])]
-    return tuple(str(value) for one in _flat(types) for value in _values(one))
+    return _flat(types)
 
 
 def _values(of: inspect.Type) -> Iterator[object]:

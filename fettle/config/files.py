@@ -12,7 +12,7 @@ import msgspec
 import yaml
 from yaml.constructor import ConstructorError
 
-from fettle.api import describe_error
+from fettle.api import describe_error, suggest_field
 from fettle.config.settings import Settings
 from fettle.model import RuleSeverity, SettingsError
 
@@ -35,8 +35,9 @@ def load_settings(path: Path | None) -> Settings:
     except msgspec.ValidationError as error:
         problem = describe_error(error, Settings)
         raise SettingsError(f"settings file {path}: {_one_line(problem)}") from error
-    for field in _ignored_fields(data, msgspec.to_builtins(settings), "$"):
-        problem = f"Object contains unknown field {field}"
+    for at, field in _ignored_fields(data, msgspec.to_builtins(settings), ""):
+        meant = suggest_field(Settings, at, field)
+        problem = f"Object contains unknown field ${at}.{field}{meant}"
         raise SettingsError(f"settings file {path}: {_one_line(problem)}")
     return settings
 
@@ -61,13 +62,13 @@ def _with_off(data: Any) -> Any:
     return data
 
 
-def _ignored_fields(given: Any, read: Any, path: str) -> Iterator[str]:
-    """Fields that decoding ignored. A policy in the cluster may have newer fields, but in this file
-    an unknown field is a mistake."""
+def _ignored_fields(given: Any, read: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Fields that decoding ignored, each with the path of its object. A policy in the cluster may
+    have newer fields, but in this file an unknown field is a mistake."""
     if isinstance(given, dict) and isinstance(read, dict):
         for key, value in given.items():
             if key not in read:
-                yield f"{path}.{key}"
+                yield path, str(key)
             else:
                 yield from _ignored_fields(value, read[key], f"{path}.{key}")
     elif isinstance(given, list) and isinstance(read, list | tuple):

@@ -22,7 +22,6 @@ from fettle.model import (
     Policy,
     RuleSeverity,
     Validation,
-    prefers_in_vain,
 )
 
 _RULE = re.compile(r"FTL\d{3}")
@@ -675,7 +674,8 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
         return mode is Mode.ENFORCE and not self.steward.dry_run
 
     def remarks(self) -> list[str]:
-        """Settings that are allowed but probably not intended, one sentence each, for the log."""
+        """Settings that are allowed but probably not intended, one sentence each, for the log; of
+        policies, `fettle.lint` makes them."""
         found = []
         if (seconds := self.sources.silent_after_seconds) < BOOKMARKS_S:
             found.append(
@@ -697,9 +697,6 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
                 f"deviceTaints.degraded NoSchedule: policy {default.name}, the default, has no "
                 "tolerations.degradedAsFallback, so its claims never get Degraded devices"
             )
-        for name, policy in sorted(self.all_policies().by_name.items()):
-            if vain := prefers_in_vain(policy.placement, self.health.degraded_below):
-                found.append(f"policy {name}: minScore {vain}")
         return found
 
     def all_policies(self) -> Policies:

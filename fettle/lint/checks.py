@@ -12,7 +12,7 @@ import msgspec
 
 from fettle.api import DevicePolicy, kinds
 from fettle.api.resource import Device
-from fettle.config import HealthSettings
+from fettle.config import HealthSettings, Settings
 from fettle.lint import workload_kinds
 from fettle.lint.findings import Check, Finding, Severity
 from fettle.lint.manifests import Field, Manifest, expressions, objects_at
@@ -23,12 +23,15 @@ from fettle.model import (
     ANNOTATION,
     ANNOTATIONS,
     HOLD,
+    ON_DEVICE_FAILURE_ANNOTATION,
     BadInput,
+    Degraded,
     OnDeviceFailure,
     Policies,
     Policy,
     Requirement,
     Resolved,
+    RestartAction,
     RuleSeverity,
     Validation,
     is_unknown,
@@ -107,6 +110,21 @@ INVALID_RULES = Check(
     "Fettle does not use settings with a file that cannot be read. A row that never counts has no "
     "effect.",
 )
+WITHOUT_EFFECT = Check(
+    "FTL111",
+    "field-without-effect",
+    Severity.WARN,
+    "A DevicePolicy with `restartAction` but no exit codes to restart on, or with "
+    "`gangDegraded: Refuse` beside `degraded: Refuse`.",
+    "The field does nothing; the webhook warns when the policy is written, and never refuses it.",
+)
+EVICTED_FOR_GOOD = Check(
+    "FTL112",
+    "evicted-for-good",
+    Severity.WARN,
+    "A Pod without a controller whose annotations or policy say `onDeviceFailure: Evict`.",
+    "Once it is evicted from a failed device, nobody makes it anew.",
+)
 CHECKS = (
     IGNORED,
     INVALID_POLICY,
@@ -118,6 +136,8 @@ CHECKS = (
     PREFERS_IN_VAIN,
     UNKNOWN_ANNOTATION,
     INVALID_RULES,
+    WITHOUT_EFFECT,
+    EVICTED_FOR_GOOD,
 )
 IDS = frozenset({*(rule.id for rule in RULES), *(check.id for check in CHECKS)})
 """Ids of rules and checks, which policies and the settings can name."""
@@ -164,6 +184,7 @@ def _found(
     yield from unknown_annotations(manifest)
     yield from invalid_policy(manifest)
     yield from ineffective_settings(manifest, engines, thresholds)
+    yield from evicted_for_good(manifest, known, installed)
     if engines is None:
         return
     for field in selector_fields(manifest):
@@ -234,6 +255,7 @@ def ineffective_settings(
             "each eviction counts against the backoffLimit of a Job",
             "write ignoreDisruptions: true",
         )
+    yield from _without_effect(manifest, policy)
     below = thresholds.degraded_below
     if vain := prefers_in_vain(policy.placement, below):
         minimum = manifest.root.at("spec", "placement", "minScore")
@@ -246,6 +268,39 @@ def ineffective_settings(
     for field, requirement in zip(fields, policy.placement.requires, strict=True):
         if why := engines.refusal(requirement):
             yield IGNORED_REQUIREMENT.finding(field.at("expression"), why)
+
+
+def _without_effect(manifest: Manifest, policy: Policy) -> Iterator[Finding]:
+    failure, placement = policy.failure, policy.placement
+    restarts = failure.restart_action is not RestartAction.RESTART
+    if restarts and not failure.restart_container_on_exit_codes:
+        yield WITHOUT_EFFECT.finding(
+            manifest.root.at("spec", "failure", "restartAction"),
+            "without restartContainerOnExitCodes nothing is restarted in place",
+            "write restartContainerOnExitCodes: [75], with the codes that the workload uses",
+        )
+    if placement.gang_degraded is not None and placement.degraded is Degraded.REFUSE:
+        yield WITHOUT_EFFECT.finding(
+            manifest.root.at("spec", "placement", "gangDegraded"),
+            "degraded: Refuse refuses Degraded devices to every pod already",
+            "leave it out, or write degraded: Allow",
+        )
+
+
+def remarks_on_policies(settings: Settings) -> list[str]:
+    """What `ineffective_settings` finds in the policies of the settings, one sentence each."""
+    remarks = []
+    for name, policy in sorted(settings.all_policies().by_name.items()):
+        about = {
+            "apiVersion": kinds.POLICY.api_version,
+            "kind": kinds.POLICY.name,
+            "metadata": {"name": name},
+            "spec": msgspec.to_builtins(policy),
+        }
+        for one in ineffective_settings(Manifest(about), None, settings.health):
+            field = one.field.removeprefix("spec.")
+            remarks.append(f"policy {name}: {field}: {one.message}: {one.fix} ({one.rule})")
+    return remarks
 
 
 def unknown_rules(policy: Policy) -> list[str]:
@@ -285,6 +340,27 @@ def ignored_references(
                 resolved = policies.resolve({key: given[key]}, None, installed)
                 yield from _warnings(annotations.at(key), resolved, policies.names(installed))
     yield from _misplaced(manifest)
+
+
+def evicted_for_good(
+    manifest: Manifest, policies: Policies, installed: Mapping[str, Policy]
+) -> Iterator[Finding]:
+    """A Pod that nobody makes anew and that may be evicted, by its annotations or the default
+    policy. What its namespace says is not known here."""
+    if (manifest.group, manifest.kind) != ("", "Pod"):
+        return
+    owners = manifest.root.entries("metadata", "ownerReferences")
+    if any(owner.at("controller").value is True for owner in owners):
+        return
+    annotations = manifest.root.at("metadata", "annotations")
+    resolved = policies.resolve(annotations.strings(), None, installed)
+    if resolved.policy.failure.on_device_failure is OnDeviceFailure.EVICT:
+        yield EVICTED_FOR_GOOD.finding(
+            annotations,
+            f"policy {resolved.policy.name} evicts the pod from a failed device, and nobody makes "
+            "it anew: it has no controller",
+            f"write {ON_DEVICE_FAILURE_ANNOTATION}: Mark, or let a Job make it",
+        )
 
 
 ANNOTATION_IGNORED = "Fettle has no such annotation, so it is ignored"

@@ -40,7 +40,13 @@ from fettle.cluster.feeds import (
 )
 from fettle.config import ListenAddress, Settings, load_settings
 from fettle.health import HealthBook, SignalRules, load_rules, metrics
-from fettle.lint import Linter, check_settings, configured_drivers, levels_for
+from fettle.lint import (
+    Linter,
+    check_settings,
+    configured_drivers,
+    levels_for,
+    remarks_on_policies,
+)
 from fettle.model import Mode, NoCluster
 from fettle.observing import (
     AlertMetrics,
@@ -104,7 +110,7 @@ def run(options: ServeOptions, channel: Channel) -> None:
     files = SettingsFiles(options.settings)
     settings = load_settings(options.settings)
     check_settings(settings)
-    for remark in settings.remarks():
+    for remark in (*settings.remarks(), *remarks_on_policies(settings)):
         _LOG.warning(remark)
     uvloop.run(_serve(options, settings, files, Succession(channel)))
 

@@ -79,6 +79,32 @@ async def test_evictions_that_count_against_a_job_are_a_warning() -> None:
     assert await validated(spared) == ValidationResult()
 
 
+@pytest.mark.parametrize(
+    ("spec", "field", "effective"),
+    [
+        (
+            {"failure": {"restartAction": "RestartAllContainers"}},
+            "spec.failure.restartAction",
+            {"failure": {"restartContainerOnExitCodes": [75]}},
+        ),
+        (
+            {"placement": {"degraded": "Refuse", "gangDegraded": "Refuse"}},
+            "spec.placement.gangDegraded",
+            {"placement": {"degraded": "Allow"}},
+        ),
+    ],
+)
+async def test_a_field_that_does_nothing_is_a_warning(
+    spec: dict[str, Any], field: str, effective: dict[str, Any]
+) -> None:
+    found = await validated(spec)
+    assert found.denied == ()
+    (warning,) = found.warned
+    assert (warning.rule, warning.field) == ("FTL111", field)
+    ((section, fields),) = effective.items()
+    assert await validated({section: {**spec[section], **fields}}) == ValidationResult()
+
+
 async def test_a_policy_that_refuses_what_it_prefers_is_a_warning() -> None:
     found = await validated({"placement": {"minScore": 0.95, "degraded": "Prefer"}})
     assert found.denied == ()

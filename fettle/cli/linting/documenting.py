@@ -51,7 +51,8 @@ _BESIDE = """\
 
 `fettle lint` also reports mistakes in DevicePolicies, and what the API server refuses anyway. \
 There, set them to `Deny`, `Warn` or `Off` as you set rules. The webhook warns about FTL101, \
-FTL104, FTL105 and FTL107 to FTL109 whatever they are set to.
+FTL104, FTL105, FTL107 to FTL109 and FTL111 whatever they are set to. Of policies in the settings \
+the log says the same at start, and so does `fettle lint --settings`.
 
 | | | mistake | what Kubernetes does |
 |-|-|-|-|"""

@@ -22,6 +22,7 @@ from fettle.lint import (
     check_settings,
     configured_drivers,
     levels_for,
+    remarks_on_policies,
     run_checks,
     workload_kinds,
 )
@@ -68,7 +69,7 @@ def run(options: LintOptions) -> int:
     problems += unchecked
     if found or options.output != "text":
         click.echo(reports.FORMATS[options.output](found))
-    for sentence in (*notes, *more, *problems):
+    for sentence in (*notes, *more, *_remarks(options, settings), *problems):
         click.echo(f"fettle: {sentence}", err=True)
     if options.output == "text":
         click.echo(_summary(found, [*documents, *rules]), err=True)
@@ -76,6 +77,13 @@ def run(options: LintOptions) -> int:
         return UNUSABLE
     failing = FAILING[options.fail_on]
     return FOUND if any(report.severity in failing for report in found) else CLEAN
+
+
+def _remarks(options: LintOptions, settings: Settings) -> list[str]:
+    """What is odd about the policies of a settings file."""
+    if options.settings is None:
+        return []
+    return [f"{options.settings}: {remark}" for remark in remarks_on_policies(settings)]
 
 
 async def _lint(

@@ -85,6 +85,28 @@ def test_evictions_that_count_against_a_job_are_found() -> None:
     assert findings("-", stdin=policy.replace("Evict", "Mark")) == []
 
 
+def test_a_pod_that_nobody_makes_anew_and_that_would_be_evicted_is_found(tmp_path: Path) -> None:
+    annotation = "metadata: {name: p, annotations: {fettle.dev/on-device-failure: Evict}"
+    pod = f"apiVersion: v1\nkind: Pod\n{annotation}}}\nspec: {{containers: []}}\n"
+    (found,) = findings("-", stdin=pod)
+    assert (found["rule"], found["severity"]) == ("FTL112", "Warn")
+    assert "nobody makes it anew" in found["message"]
+    assert findings("-", stdin=pod.replace("Evict", "Mark")) == []
+    owner = "ownerReferences: [{kind: Job, name: j, controller: true}]"
+    assert findings("-", stdin=pod.replace(annotation, f"{annotation}, {owner}")) == []
+
+
+def test_policies_of_the_settings_are_checked_as_device_policies_are(tmp_path: Path) -> None:
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("policies: [{name: ours, failure: {onDeviceFailure: Evict}}]\n")
+    ran = fettle("-", "--settings", str(settings), stdin=GOOD)
+    assert ran.returncode == 0
+    assert (
+        f"{settings}: policy ours: failure.onDeviceFailure: each eviction counts against the "
+        "backoffLimit of a Job: write ignoreDisruptions: true (FTL107)"
+    ) in ran.stderr
+
+
 def test_a_policy_that_refuses_what_it_prefers_is_found_by_the_settings_thresholds(
     tmp_path: Path,
 ) -> None:

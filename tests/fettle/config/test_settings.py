@@ -44,6 +44,19 @@ from fettle.model import SettingsError
         ("extender: {tls: {certificateFile: a.crt}}", "certificates: files"),
         ("webhook: {tls: {keyFile: a.key}}", "certificates: files"),
         ("extender: {certificateLifetimeSeconds: 1}", "certificateLifetimeSeconds"),
+        *(
+            (text, f"{says} (unquoted, YAML reads On, Off, Yes and No as true or false)")
+            for text, says in (
+                ("deviceFailures: {allow: Off}", "expected one of Evict, Mark, null"),
+                ("nodeMarks: {cordon: true}", "expected one of AnyDevice, EveryDevice, null"),
+                ("mode: Off", "expected one of observe, steer, enforce"),
+            )
+        ),
+        ("deviceFailures: {allow: Delete}", "expected one of Evict, Mark"),
+        ("deviceFailurs: {}", "unknown field `deviceFailurs`; write deviceFailures"),
+        ("nodeMarks: {lable: true}", "unknown field `lable` - at `$.nodeMarks`; write label"),
+        ("nodeMarks: {x: 1}", "its fields are label, condition, cordon,"),
+        ("policies: [{name: a, placement: {minScor: 1}}]", "minScor; write minScore"),
         ("policies: [{name: a}, {name: a}]", "same name"),
         ("policies: [{name: a}, {name: b, placement: {minScor: 1}}]", "policies[1].placement.minS"),
         ("policies: [{name: a, failure: {jobSet: {rules: [{nme: x}]}}}]", "name"),
@@ -247,16 +260,6 @@ def test_only_the_default_scheduler_asks_unless_others_are_named(tmp_path: Path)
     ("text", "says"),
     [
         ("{}", ""),
-        ("policies: [{name: a, placement: {minScore: 0.79, degraded: Prefer}}]", ""),
-        ("policies: [{name: a, placement: {minScore: 0.95, degraded: Allow}}]", ""),
-        (
-            "policies: [{name: a, placement: {minScore: 0.95, degraded: Prefer}}]",
-            "policy a: minScore 0.95 refuses every device that becomes Degraded",
-        ),
-        (
-            "health: {unhealthyBelow: 0.1, unhealthyUntil: 0.2, degradedBelow: 0.3}",
-            "policy scavenger",
-        ),
         ("sources: {silentAfterSeconds: 59}", "sources.silentAfterSeconds"),
         ("deviceTaints: {unhealthy: NoSchedule, degraded: None}", ""),
         ("deviceTaints: {unhealthy: NoExecute}", "no PodDisruptionBudget protects them"),

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from fettle.config import Settings, load_settings
+from fettle.lint.checks import remarks_on_policies
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.linter import Linter, check_settings
@@ -161,6 +162,32 @@ def test_an_unknown_name_is_refused_with_its_field(tmp_path: Path, text: str, sa
     with pytest.raises(SettingsError) as error:
         check_settings(settings(tmp_path, text))
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{}", ""),
+        ("policies: [{name: a, placement: {minScore: 0.79, degraded: Prefer}}]", ""),
+        ("policies: [{name: a, placement: {minScore: 0.95, degraded: Allow}}]", ""),
+        (
+            "policies: [{name: a, placement: {minScore: 0.95, degraded: Prefer}}]",
+            "policy a: placement.minScore: 0.95 refuses every device that becomes Degraded",
+        ),
+        (
+            "health: {unhealthyBelow: 0.1, unhealthyUntil: 0.2, degradedBelow: 0.3}",
+            "policy scavenger",
+        ),
+        ("policies: [{name: a, failure: {onDeviceFailure: Evict}}]", "(FTL107)"),
+        ("policies: [{name: a, failure: {restartAction: RestartAllContainers}}]", "(FTL111)"),
+    ],
+)
+def test_what_a_policy_of_the_settings_says_in_vain_is_remarked(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    remarks = remarks_on_policies(settings(tmp_path, text))
+    assert len(remarks) == bool(says)
+    assert all(says in remark for remark in remarks)
 
 
 def test_known_names_pass(tmp_path: Path) -> None:
