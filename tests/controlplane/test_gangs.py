@@ -121,7 +121,7 @@ async def test_a_stateful_set_pod_comes_back_to_its_sound_node_and_not_to_where_
     assert await waiting.bound(api, "single") == "wide"
     stateful = objects.replica_set("web", gpus=1, cpu="4")
     stateful["kind"] = "StatefulSet"
-    stateful["spec"]["serviceName"] = "web"
+    stateful["spec"] |= {"serviceName": "web", "updateStrategy": {"type": "OnDelete"}}
     await api.create(stateful)
     assert await waiting.bound(api, "web-0") == "home"
     await waiting.in_phase(api, "web-0", "Running")
@@ -133,15 +133,25 @@ async def test_a_stateful_set_pod_comes_back_to_its_sound_node_and_not_to_where_
     second = await again(api, first)
     assert waiting.node_of(second) == "home"
 
+    # The next one is held until Fettle has seen that this one failed.
+    gate = [{"name": "example.com/seen"}]
+    held = {"spec": {"template": {"spec": {"schedulingGates": gate}}}}
+    await api.patch("statefulsets", "web", held)
     await api.patch_status("pods", "web-0", {"phase": "Failed", "reason": "Evicted"})
-    third = await again(api, second)
-    assert waiting.node_of(third) == "wide"
     found = await waiting.wait_until(
         lambda: scores(fettle, "web-0"),
         lambda found: found.get("home", {}).get("notes"),
         what="Fettle says why home is avoided",
     )
     assert [note["code"] for note in found["home"]["reasons"]["notes"]] == ["FailedHere"]
+    await waiting.wait_until(
+        lambda: api.get("pods", "web-0"),
+        lambda pod: pod["spec"].get("schedulingGates") == gate,
+        what="the pod is made anew",
+    )
+    await api.patch("pods", "web-0", {"spec": {"schedulingGates": None}})
+    third = await again(api, second)
+    assert waiting.node_of(third) == "wide"
 
 
 async def test_a_job_s_pod_comes_back_to_its_sound_node_and_not_to_where_it_failed(
