@@ -284,13 +284,17 @@ class Api:
         raise LookupError(f"the API server serves no {kind} of {api_version}")
 
     async def _discover(self) -> None:
+        self._served = await self.discover()
+
+    async def discover(self) -> Served:
+        """What the API server serves now."""
         groups: Objects = []
         for root in ("/api", "/apis"):
             headers = {"Accept": AGGREGATED}
             async with self._open().get(self.server + root, headers=headers) as response:
                 await _raise_for(response, f"GET {root}")
                 groups += (await response.json(content_type=None))["items"]
-        self._served = Served(groups)
+        return Served(groups)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

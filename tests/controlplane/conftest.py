@@ -1,11 +1,12 @@
-"""Fixtures of the tests on the real control plane. Each test gets its own etcd and API server, and
-starts what else it needs on them; everything ends with the test. Their etcds start from copies of
-what a new cluster's holds, so that it is made once."""
+"""Fixtures of the tests on the real control plane. Each test gets an etcd and an API server that
+nobody else has, and starts what else it needs on them, which ends with the test. Where a test left
+these two alone, they are cleared for the next one; else others start, from a copy of what a new
+cluster's etcd holds."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ HERE = Path(__file__).parent
 REQUIRED = "FETTLE_REQUIRE_CONTROLPLANE"
 COLLECT_RARELY = {"GOGC": "400"}
 """A fifth less processor time until the API server is ready, for 75 MB more. Not for benchmarks."""
+FAILED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,6 +48,7 @@ def pytest_runtest_makereport(
     report = yield
     plane = getattr(item, "funcargs", {}).get("control_plane")
     if report.when == "call" and report.failed and isinstance(plane, ControlPlane):
+        item.stash[FAILED] = True
         for name, log in plane.logs().items():
             lines = log.read_text(errors="replace").splitlines()[-15:]
             text = "\n".join(line[:300] for line in lines)
@@ -72,16 +75,40 @@ async def new_cluster(controlplane_binary: Path, tmp_path_factory: pytest.TempPa
     return folder / "data"
 
 
+@pytest.fixture(scope="session")
+def cleared() -> Iterator[list[ControlPlane]]:
+    """The control plane that waits for the next test, if there is one."""
+    waiting: list[ControlPlane] = []
+    yield waiting
+    for plane in waiting:
+        plane.kill()
+
+
 @pytest.fixture
 async def control_plane(
-    controlplane_binary: Path, new_cluster: Path, tmp_path: Path
+    request: pytest.FixtureRequest,
+    controlplane_binary: Path,
+    new_cluster: Path,
+    cleared: list[ControlPlane],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[ControlPlane]:
     """etcd and API server; the test starts controller-manager and scheduler if it needs them."""
-    folder = tmp_path / "control-plane"
-    async with ControlPlane(
-        controlplane_binary, folder, data=new_cluster, environment=COLLECT_RARELY
-    ) as plane:
-        yield plane
+    if cleared:
+        plane = cleared.pop()
+        plane.move(tmp_path / "control-plane")
+    else:
+        home = tmp_path_factory.mktemp("api-server")
+        plane = ControlPlane(
+            controlplane_binary, home, data=new_cluster, environment=COLLECT_RARELY
+        )
+        plane.move(tmp_path / "control-plane")
+        await plane.start()
+    yield plane
+    if FAILED not in request.node.stash and await plane.clear():
+        cleared.append(plane)
+    else:
+        await plane.stop()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The running control plane of one test: etcd and API server, and on demand the controller-manager
 and the scheduler, each of which a test may start, stop and restart. One folder holds its data,
-certificates, kubeconfigs and logs; ports and etcd's data stay the same across restarts."""
+certificates, kubeconfigs and logs; ports and etcd's data stay the same across restarts. etcd and
+API server can be cleared for another test, which is cheaper than to start others."""
 
 from __future__ import annotations
 
@@ -15,12 +16,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.controlplane import components, kubeconfigs
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.certificates import Authority, key_pem, private_key
+from tests.controlplane.discovery import Served
 from tests.controlplane.processes import Process, ProcessFailed, free_port
+from tests.controlplane.stored import Stored
+from tests.controlplane.waiting import wait_until
 
 MADE_AT_FIRST = (
     "poststarthook/rbac/bootstrap-roles",
@@ -28,6 +32,15 @@ MADE_AT_FIRST = (
 )
 """Parts of the API server's readiness that sleep for a second first, and make nothing on data that
 hold the standard roles and priority classes already."""
+_CLEARED = {"etcd", "kube-apiserver"}
+"""What serves another test, too; nobody stopped it."""
+
+
+class _New(NamedTuple):
+    """What there is before a test has made anything."""
+
+    stored: Stored
+    served: Served
 
 
 class ControlPlane:
@@ -52,10 +65,10 @@ class ControlPlane:
         self._data = data
         self._environment = dict(environment or {})
         self._has_standard_objects = data is not None
+        self._home = folder
         self._certify()
-        self.tester_kubeconfig = self.kubeconfig_for_user("tester", "system:masters")
-        self.tester = Api(self.server, self._tls_of("tester"))
-        """The API client of an administrator."""
+        self._as_new: _New | None = None
+        self.move(folder)
 
     async def __aenter__(self) -> ControlPlane:
         await self.start()
@@ -69,14 +82,28 @@ class ControlPlane:
     ) -> None:
         await self.stop()
 
+    def move(self, folder: Path) -> None:
+        """What is made from now on is in this folder; the logs of etcd and the API server, and
+        `ca.crt`, are there too."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        if folder != self._home:
+            for name in ("ca.crt", "etcd.log", "kube-apiserver.log"):
+                (folder / name).symlink_to(self._home / name)
+        self.tester_kubeconfig = self.kubeconfig_for_user("tester", "system:masters")
+        self.tester = Api(self.server, self._tls_of("tester"))
+        """The API client of an administrator."""
+
     async def start(self) -> None:
         """etcd and the API server, and a namespace `default` in which pods can be made."""
         if self._data is not None:
-            _copy(self._data, self.folder / "etcd")
+            _copy(self._data, self._home / "etcd")
         try:
             await self.start_etcd()
             await self.start_api_server()
             await self._allow_pods_in("default")
+            stored = await Stored.of(self.ports.etcd)
+            self._as_new = _New(stored, await self.tester.discover())
         except BaseException:
             await self.stop()
             raise
@@ -84,22 +111,41 @@ class ControlPlane:
     async def stop(self) -> None:
         """Kill everything, in no time, and drop etcd's data; logs stay."""
         await self.tester.close()
+        self.kill()
+
+    def kill(self) -> None:
         for process in reversed(list(self._processes.values())):
             process.kill()
         self._processes.clear()
-        shutil.rmtree(self.folder / "etcd", ignore_errors=True)
+        shutil.rmtree(self._home / "etcd", ignore_errors=True)
+
+    async def clear(self) -> bool:
+        """Make it as new for another test: only etcd and the API server run, without objects.
+        False if these were stopped or restarted, or cannot be cleared; then start others."""
+        for name in self._processes.keys() - _CLEARED:
+            await self._stop(name, kill=True)
+        new = self._as_new
+        if new is None or not await new.stored.restore():
+            return False
+        await wait_until(
+            self.tester.discover,
+            lambda served: served.resources == new.served.resources,
+            what="no custom resource is served",
+        )
+        await self.tester.close()
+        return True
 
     async def leave(self, data: Path) -> None:
         """Stop everything; what etcd holds is then in this folder, for others to start from."""
         await self.stop_api_server(kill=True)
         await self._stop("etcd", kill=False)
-        _copy(self.folder / "etcd", data)
+        _copy(self._home / "etcd", data)
         await self.stop()
 
     # --- components
 
     async def start_etcd(self) -> None:
-        command = components.etcd(self.ports, self.folder / "etcd")
+        command = components.etcd(self.ports, self._home / "etcd")
         await self._run(command, f"http://127.0.0.1:{self.ports.etcd}/health")
 
     async def start_api_server(self, *flags: str) -> None:
@@ -233,7 +279,7 @@ class ControlPlane:
     # --- how
 
     def _certify(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._home.mkdir(parents=True, exist_ok=True)
         self._authority = Authority()
         self._ca = self._authority.certificate
         serving = self._authority.server("kube-apiserver", ["localhost", "kubernetes.default.svc"])
@@ -244,8 +290,8 @@ class ControlPlane:
             "service-account.key": key_pem(private_key()),
         }
         for name, content in files.items():
-            (self.folder / name).write_bytes(content)
-        self._pki = components.Pki(*(self.folder / name for name in files))
+            (self._home / name).write_bytes(content)
+        self._pki = components.Pki(*(self._home / name for name in files))
 
     def _tls(self) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=self._ca.decode())
@@ -266,6 +312,8 @@ class ControlPlane:
         self.started_in_s[name] = time.monotonic() - started
 
     async def _stop(self, name: str, kill: bool, grace_s: float = 10) -> None:
+        if name in _CLEARED:
+            self._as_new = None
         process = self._processes.pop(name)
         if not kill:
             with contextlib.suppress(ProcessFailed):
