@@ -27,7 +27,8 @@ HERE = Path(__file__).parent
 REQUIRED = "FETTLE_REQUIRE_CONTROLPLANE"
 COLLECT_RARELY = {"GOGC": "400"}
 """A fifth less processor time until the API server is ready, for 75 MB more. Not for benchmarks."""
-FAILED = pytest.StashKey[bool]()
+FAILED, LAST = pytest.StashKey[bool](), pytest.StashKey[bool]()
+"""Whether a test failed, and whether one follows it that needs no control plane."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,6 +39,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.controlplane)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    item.stash[LAST] = nextitem is None or HERE not in nextitem.path.parents
 
 
 @pytest.hookimpl(wrapper=True)
@@ -105,7 +111,8 @@ async def control_plane(
         plane.move(tmp_path / "control-plane")
         await plane.start()
     yield plane
-    if FAILED not in request.node.stash and await plane.clear():
+    stash = request.node.stash
+    if FAILED not in stash and not stash[LAST] and await plane.clear():
         cleared.append(plane)
     else:
         await plane.stop()

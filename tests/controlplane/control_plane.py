@@ -18,13 +18,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
+import aiohttp
+
 from tests.controlplane import components, kubeconfigs
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.certificates import Authority, key_pem, private_key
 from tests.controlplane.discovery import Served
 from tests.controlplane.processes import Process, ProcessFailed, free_port
 from tests.controlplane.stored import Stored
-from tests.controlplane.waiting import wait_until
+from tests.controlplane.waiting import NotInTime, wait_until
 
 MADE_AT_FIRST = (
     "poststarthook/rbac/bootstrap-roles",
@@ -125,14 +127,18 @@ class ControlPlane:
         for name in self._processes.keys() - _CLEARED:
             await self._stop(name, kill=True)
         new = self._as_new
-        if new is None or not await new.stored.restore():
+        try:
+            if new is None or not await new.stored.restore():
+                return False
+            await wait_until(
+                self.tester.discover,
+                lambda served: served.resources == new.served.resources,
+                what="no custom resource is served",
+            )
+        except (NotInTime, aiohttp.ClientError, OSError):
             return False
-        await wait_until(
-            self.tester.discover,
-            lambda served: served.resources == new.served.resources,
-            what="no custom resource is served",
-        )
-        await self.tester.close()
+        finally:
+            await self.tester.close()
         return True
 
     async def leave(self, data: Path) -> None:
