@@ -52,7 +52,6 @@ async def until_trusted(api: Api) -> None:
             lambda resource=resource: api.get(resource, "fettle"),  # type: ignore[misc]
             trusted,
             what=f"{resource} fettle has a caBundle",
-            timeout_s=20,
         )
 
 

@@ -125,7 +125,7 @@ class Process:
         self._child.wait()
 
     async def ready(
-        self, url: str, *, tls: ssl.SSLContext | None = None, timeout_s: float = 30.0
+        self, url: str, *, tls: ssl.SSLContext | None = None, timeout_s: float = 60.0
     ) -> float:
         """Seconds until a GET of the URL answered 200."""
         started = time.monotonic()

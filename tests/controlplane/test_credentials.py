@@ -229,7 +229,7 @@ async def test_fettle_with_a_broken_plugin_ends_with_one_sentence(
     async def ended() -> bool:
         return not fettle.process.running
 
-    await waiting.wait_until(ended, what="Fettle ends", timeout_s=20)
+    await waiting.wait_until(ended, what="Fettle ends")
     last = fettle.process.log.read_text().strip().splitlines()[-1]
     assert fettle.process.exit_code not in (0, None)
     assert "plugin" in last

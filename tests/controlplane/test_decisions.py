@@ -169,7 +169,7 @@ async def test_describing_a_pod_that_is_refused_everywhere_says_why(
         events = await api.events_about("waits")
         return [e["message"] for e in events if e["reason"] == "RefusedByHealth"]
 
-    (note,) = await waiting.wait_until(told, bool, what="an Event says why", timeout_s=20)
+    (note,) = await waiting.wait_until(told, bool, what="an Event says why")
     assert note.startswith("Fettle refuses 1 of 1 nodes: ")
     assert "NodeUnhealthy ×1" in note
     await api.patch("nodes", "dead", {"metadata": {"annotations": {"fettle.dev/hold": "hands"}}})

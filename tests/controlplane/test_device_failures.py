@@ -234,6 +234,11 @@ async def test_an_eviction_waits_for_a_disruption_budget_also_while_the_api_serv
     await api.create(budget)
     pod = await running(api, "set=serve")
     name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+    await waiting.wait_until(  # before that, the API server only says that it is being processed
+        lambda: api.get("poddisruptionbudgets", "keep"),
+        lambda one: one.get("status", {}).get("currentHealthy") == 1,
+        what="the budget counts the pod",
+    )
 
     # A dry run asks the budget, too, and takes nothing of it.
     await fail(api, node)
@@ -262,8 +267,11 @@ async def test_an_eviction_waits_for_a_disruption_budget_also_while_the_api_serv
         lambda: events(api, name, "EvictionWaits"), what="an Event says that it waits"
     )
     assert "disruption budget keep" in note
-    _, explained = await fettle.browse("/explain", pod=f"default/{name}")
-    assert "EvictionAwaitsDisruptionBudget" in str(explained["notes"])
+    await waiting.wait_until(
+        lambda: fettle.browse("/explain", pod=f"default/{name}"),
+        lambda answer: "EvictionAwaitsDisruptionBudget" in str(answer[1]["notes"]),
+        what="explain says it too",
+    )
     assert (await api.get("pods", name))["metadata"]["uid"] == pod["metadata"]["uid"]
 
     await until_marked(api, **{node: ("unhealthy", "False", "")})
@@ -273,7 +281,11 @@ async def test_an_eviction_waits_for_a_disruption_budget_also_while_the_api_serv
     await api.patch("poddisruptionbudgets", "keep", {"spec": {"minAvailable": 0}})
     other = await running(api, "set=serve", besides=pod["metadata"]["uid"])
     assert other["spec"]["nodeName"] != node
-    assert await writes(fettle) == {"marked": 2.0, "unmarked": 0.0, "evicted": 1.0}
+    await waiting.wait_until(
+        lambda: writes(fettle),
+        lambda done: done == {"marked": 2.0, "unmarked": 0.0, "evicted": 1.0},
+        what="one eviction is counted",
+    )
     _, metrics = await fettle.browse("/metrics")
     on_nodes = re.findall(r'node_writes_total{what="(\w+)"} (\S+)', str(metrics))
     assert dict(on_nodes) == {"label": "2.0", "condition": "2.0", "cordon": "0.0"}

@@ -179,7 +179,7 @@ async def test_a_scheduler_with_a_strangers_certificate_is_turned_away_until_it_
 
     # The scheduler reads its own certificate again, without a restart.
     remote.rename("scheduler", "stranger")
-    assert await waiting.bound(api, "asks", timeout_s=20) == "w0"
+    assert await waiting.bound(api, "asks") == "w0"
     assert await filter_calls(fettle) > 0
 
 

@@ -56,7 +56,7 @@ async def until_tainted(api: Api, node: str) -> None:
 
 async def until_untainted(api: Api, node: str) -> None:
     await waiting.wait_until(
-        lambda: taints(api, node), lambda t: not t, what=f"{node} has no taint", timeout_s=40
+        lambda: taints(api, node), lambda t: not t, what=f"{node} has no taint"
     )
 
 
@@ -291,7 +291,7 @@ async def test_an_operator_without_the_right_to_taint_is_told_who_obeys(
     await api.create(may)
     await api.create(binding)
     await waiting.wait_until(
-        lambda: dave("hold", "n0", "--reason", "x"), what="the right took effect", timeout_s=5
+        lambda: dave("hold", "n0", "--reason", "x"), what="the right took effect"
     )
     said = await dave("hold", "n0/gpu-0", "--reason", "x")
     assert "Only Fettle obeys it, while the scheduler asks" in said

@@ -211,7 +211,7 @@ async def test_a_fleet_at_rest_is_not_written_again(
         await create_node(api, objects.node(f"gpu-{i}", 8))
     fettle = await start_fettle(*ROLES)
     await waiting.wait_until(
-        lambda: api.list("devicehealths"), lambda f: len(f) == 30, what="30 objects", timeout_s=20
+        lambda: api.list("devicehealths"), lambda f: len(f) == 30, what="30 objects"
     )
     await waiting.wait_until(lambda: written(fettle), lambda count: count >= 30, what="30 writes")
     before = {one["metadata"]["resourceVersion"] for one in await api.list("devicehealths")}

@@ -174,7 +174,7 @@ async def test_a_definition_that_is_too_old_is_named_and_not_written_to_all_the_
         return str((await fettle.browse("/readyz", verbose=""))[1])
 
     said = await waiting.wait_until(
-        notes, lambda text: "drops fields" in text, what="that fields are dropped", timeout_s=20
+        notes, lambda text: "drops fields" in text, what="that fields are dropped"
     )
     assert "memory: health cannot be stored: the API server drops fields" in said
     assert "apply deploy/crds/ of this version" in said

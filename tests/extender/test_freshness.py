@@ -14,6 +14,7 @@ from fettle.cluster import NodeView
 from fettle.dra import DeviceView
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
+from tests.fettle.others import settled
 
 POD = b.gpu_pod()
 DEAD = b.node("n", gpus=8, own=b.health(0.1))
@@ -145,7 +146,7 @@ async def test_a_device_released_a_moment_ago_may_still_be_held_for_the_schedule
     extender.show(RELEASED, other, **CLAIMS)
     reply = await extender.filter(CLAIMING, "n", "other")
     assert (reply["NodeNames"], [*reply["FailedAndUnresolvableNodes"]]) == (["other"], ["n"])
-    await asyncio.sleep(0.01)
+    await settled()
     (decision,) = extender.recorder.select(0.0)
     assert (decision.refused_nodes, [*decision.reasons]) == (("n",), ["DeviceUnhealthy"])
     assert (await extender.filter(CLAIMING, "n"))["NodeNames"] == []

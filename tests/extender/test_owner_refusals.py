@@ -16,6 +16,7 @@ from fettle.cluster import NodeView
 from fettle.scheduling.owner_refusals import KEEP_S
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
+from tests.fettle.others import settled
 
 
 def owned(name: str = "p", *, owner: str = "job-1", uid: str = "") -> dict[str, Any]:
@@ -87,7 +88,7 @@ async def test_whole_nodes_are_answered_alike(three: Extender) -> None:
 
 async def decided(extender: Extender) -> tuple[dict[str, int], tuple[str, ...], str]:
     """Why how many nodes were refused, which ones, and the reason in words."""
-    await asyncio.sleep(0.01)
+    await settled()
     (one, *_) = extender.recorder.select(0.0)
     return one.reasons, one.refused_nodes, one.why
 

@@ -1,6 +1,5 @@
 """What the extender decides is recorded, whatever the mode."""
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ from fettle.model import Mode
 from fettle.records import Decided, Decision, Verb
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
+from tests.fettle.others import settled
 
 UNHEALTHY = {"NodeUnhealthy": 1, "TooFewAcceptableUnits": 1}
 
@@ -26,7 +26,7 @@ def show(extender: Extender, mode: str = "enforce") -> None:
 
 
 async def recorded(extender: Extender) -> list[Decision]:
-    await asyncio.sleep(0.01)
+    await settled()
     return extender.recorder.select(0.0)[::-1]
 
 
@@ -81,7 +81,7 @@ async def test_observe_records_what_it_would_have_refused(extender: Extender) ->
 async def test_prioritize_is_noted_with_the_filter_before_it(extender: Extender) -> None:
     show(extender)
     await extender.filter(pod(), "bad", "good")
-    await asyncio.sleep(0.01)
+    await settled()
     await extender.prioritize(pod(), "good")
     await extender.prioritize(pod("another-replica-filtered"), "good")
     one, other = await recorded(extender)

@@ -74,3 +74,11 @@ async def time_taken(work: Awaitable[T]) -> tuple[T, float]:
     """What the work comes to, and how much of our own time it took."""
     async with own_time() as clock:
         return await work, clock()
+
+
+async def settled() -> None:
+    """Let others finish what they can without waiting for anybody: it is turns that they need, and
+    on a busy machine a moment may bring none."""
+    await asyncio.sleep(_TICK_S)
+    for _ in range(200):
+        await asyncio.sleep(0)

@@ -19,7 +19,7 @@ from fettle.records import Became, Decided, DecisionLog, Journal, PodFates, Reco
 from fettle.records import fates as fates_module
 from fettle.scheduling import Answers, AtRisk, Crashes, PodClaims
 from tests.fettle import building as b
-from tests.fettle.others import WatchedPublisher
+from tests.fettle.others import WatchedPublisher, settled
 from tests.fettle.scheduling.test_stuck_pods import failed
 
 GOOD, BAD = b.node("good", gpus=8), b.node("bad", gpus=8, own=b.health(0.0))
@@ -68,7 +68,7 @@ class Watch:
         self.fates.put(one)
         self.show(*([] if one.terminal else [one]))
         working = asyncio.create_task(self.recorder.run())
-        await asyncio.sleep(0.05)
+        await settled()
         working.cancel()
 
     @property

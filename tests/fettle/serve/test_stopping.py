@@ -79,5 +79,5 @@ async def test_a_leader_stops_in_time_though_the_api_server_hangs_and_a_request_
     await asyncio.sleep(0.1)
     api.answers_nothing = True
     _, seconds = await time_taken(runtime.close())
-    assert seconds < 5
+    assert seconds < 20
     caller.close()

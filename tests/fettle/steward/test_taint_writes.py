@@ -165,6 +165,7 @@ async def test_each_write_is_recorded_and_the_node_is_told_once_when_pods_are_ke
         async with fleet.keeping():
             await fleet.until(a="None", b="NoSchedule")
             await until(lambda: len(fleet.counts()) == 4)
+            await until(lambda: len(fleet.told()) == 2)
             assert fleet.counts() == {
                 f'fettle_steward_device_taints{{driver="{b.DRIVER}",effect="{effect}",'
                 f'status="{status}"}} 1.0'
@@ -176,6 +177,7 @@ async def test_each_write_is_recorded_and_the_node_is_told_once_when_pods_are_ke
     fleet.show({"a": LONG_AGO})
     async with fleet.keeping():
         await fleet.until(a="NoSchedule")
+        await until(lambda: len(fleet.told()) == 4)
     await fleet.events.write()
     assert sorted(fleet.told()) == [
         ("ChangeTaint", "a", "wrote"),
