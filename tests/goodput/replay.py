@@ -152,6 +152,7 @@ class Figures:
     starts_on_bad: int = 0
     starts_on_visibly_bad: int = 0
     failures: int = 0
+    failures_by_job: Counter[str] = field(default_factory=Counter)
     stranded: float = 0.0
     """Sound devices idle while a pod waits that would fit there."""
     sound: float = 0.0
@@ -342,6 +343,7 @@ class Replay:
         self._settle(job)
         if self.counts:
             self.figures.failures += 1
+            self.figures.failures_by_job[job.name] += 1
             self.figures.failed_by_cause[cause] += 1
         if job.kind.policy == "training":
             every_h = self.scenario.checkpoint_h

@@ -13,6 +13,8 @@ import msgspec
 from tests.goodput.plan import Scenario
 from tests.goodput.replay import Figures
 
+BACKOFF_LIMIT = 6
+"""Failed pods that a Job bears, if it says nothing else (Kubernetes' default)."""
 MINDED_BY_FETTLE = ("observe", "steer", "enforce", "taints")
 
 
@@ -23,6 +25,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
       idle while work waited; of capacity, work that was done again.
     - `changes`: of state, as Fettle saw it, for each real fault. `held`: device-hours in which
       Fettle called a sound device bad.
+    - `gave_up`: jobs with more failed pods than a Job bears by default. Here they go on.
     - `wait_h`: how long a job's pods waited, all attempts together; the mean over the jobs.
       `whole_wait_h`: the same for jobs whose pods ask for a whole node. `scheduler_s`: processor
       time of the scheduler.
@@ -39,6 +42,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     starts: int
     visible: int
     failures: int
+    gave_up: int
     usable: float
     changes: float
     wait_h: float
@@ -69,6 +73,7 @@ class Numbers(NamedTuple):
     starts: float
     visible: float
     failures: float
+    gave_up: float
     usable: float
     changes: float
     wait_h: float
@@ -92,6 +97,7 @@ def result(
         starts=figures.starts,
         visible=figures.starts_on_visibly_bad,
         failures=figures.failures,
+        gave_up=sum(count > BACKOFF_LIMIT for count in figures.failures_by_job.values()),
         usable=100 - 100 * figures.stranded / max(1.0, figures.sound),
         changes=figures.state_changes / max(1, figures.faults),
         wait_h=fmean(figures.waits_h.values() or [0.0]),
@@ -112,6 +118,19 @@ def medians(results: Iterable[Result]) -> dict[Row, Numbers]:
         row: Numbers(*(median(getattr(one, name) for one in same) for name in Numbers._fields))
         for row, same in of.items()
     }
+
+
+def gains(results: Iterable[Result]) -> dict[Row, float]:
+    """Useful percent more than `default` has on the same seed: the median of these differences."""
+    results = [*results]
+    base = {
+        (each.row[:3], each.seed): each.useful for each in results if each.contender == "default"
+    }
+    of: dict[Row, list[float]] = defaultdict(list)
+    for each in results:
+        if each.contender != "default" and (each.row[:3], each.seed) in base:
+            of[each.row].append(each.useful - base[each.row[:3], each.seed])
+    return {row: median(differences) for row, differences in of.items()}
 
 
 def append(file: Path, results: Iterable[Result]) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tests.goodput.results import MINDED_BY_FETTLE, Numbers, Result, medians
+from tests.goodput.results import MINDED_BY_FETTLE, Numbers, Result, gains, medians
 
 HEADER = (
     "who minds health",
     "useful %",
+    "than default",
     "starts",
     "on visibly bad",
     "failures",
+    "jobs past 6",
     "sound usable %",
     "changes a fault",
     "sound, held bad, h",
@@ -25,6 +27,8 @@ _ENGINES = {"packer": "simulation", "scheduler": "kube-scheduler"}
 
 def markdown(results: Iterable[Result]) -> str:
     """One table for each setting."""
+    results = [*results]
+    gained = gains(results)
     lines: list[str] = []
     title = ""
     for row, numbers in medians(results).items():
@@ -32,16 +36,18 @@ def markdown(results: Iterable[Result]) -> str:
         if heading != title:
             title = heading
             lines += ["", f"**{title}**", "", _line(HEADER), _line("---" for _ in HEADER)]
-        lines.append(_line([row.contender, *_cells(row.contender, numbers)]))
+        lines.append(_line([row.contender, *_cells(row.contender, numbers, gained.get(row))]))
     return "\n".join(lines[1:]) + "\n"
 
 
-def _cells(contender: str, numbers: Numbers) -> Iterator[str]:
+def _cells(contender: str, numbers: Numbers, gained: float | None) -> Iterator[str]:
     fettle = contender in MINDED_BY_FETTLE
     yield f"{numbers.useful:.1f}"
+    yield "–" if gained is None else f"{gained:+.1f}"
     yield f"{numbers.starts:.0f}"
     yield f"{numbers.visible:.0f}"
     yield f"{numbers.failures:.0f}"
+    yield f"{numbers.gave_up:.0f}"
     yield f"{numbers.usable:.1f}"
     yield f"{numbers.changes:.1f}" if fettle else "–"
     yield f"{numbers.held:.0f}" if fettle else "–"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -24,6 +25,19 @@ def test_a_row_is_the_median_over_the_seeds() -> None:
     ((row, numbers),) = results.medians([ran("steer", n, 40.0 + n) for n in (0, 8, 24)]).items()
     assert row.contender == "steer"
     assert (numbers.useful, numbers.usable, numbers.changes) == (60.0, 90.0, 2.5)
+
+
+def test_a_gain_is_the_median_of_differences_on_the_same_seed() -> None:
+    default = [ran("default", n, useful) for n, useful in ((1, 40.0), (2, 56.0), (3, 48.0))]
+    steer = [ran("steer", n, useful) for n, useful in ((1, 44.0), (2, 56.8), (3, 47.2), (4, 1.0))]
+    ((row, gain),) = results.gains([*default, *steer]).items()
+    assert (row.contender, round(gain, 6)) == ("steer", 1.0)
+
+
+def test_a_job_gave_up_that_failed_more_often_than_jobs_bear() -> None:
+    figures = Figures(failures_by_job=Counter({"train8-1": 7, "train8-2": 6}))
+    told = results.result("load 0.85", SCENARIO, "packer", "default", 1, figures)
+    assert told.gave_up == 1
 
 
 def test_a_run_that_was_made_again_counts_once(tmp_path: Path) -> None:
