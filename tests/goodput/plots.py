@@ -1,5 +1,5 @@
-"""Results as one SVG: for each setting and contender, useful device-hours against starts on devices
-that were visibly bad. Up and to the left is better."""
+"""Results as one SVG: for each setting and contender, useful device-hours, starts on devices that
+were visibly bad, and jobs that failed more often than a Job bears."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 
 from tests.goodput.results import Numbers, Result, Row, medians
 
-WIDTH, PANEL, LEFT, TOP, BAR = 760, 152, 96, 34, 16
+WIDTH, LEFT, TOP, BAR = 760, 96, 34, 16
 COLOURS = {
     "default": "#8c8c8c",
     "cordon": "#c9a227",
@@ -18,12 +18,12 @@ COLOURS = {
     "taints": "#123f68",
     "oracle": "#4d8a4d",
 }
-_HALF = (WIDTH - LEFT) // 2
+_COLUMN = (WIDTH - LEFT) // 3
 _STYLE = "text{font:12px sans-serif;fill:#444}.t{font-weight:bold}"
 
 
 def svg(results: Iterable[Result]) -> str:
-    """A panel for each setting: on the left useful device-hours, on the right bad starts."""
+    """A panel for each setting."""
     panels: dict[str, dict[str, Numbers]] = {}
     for row, numbers in medians(results).items():
         panels.setdefault(_title(row), {})[row.contender] = numbers
@@ -45,23 +45,24 @@ def _title(row: Row) -> str:
 
 
 def _panel(title: str, rows: dict[str, Numbers], top: int) -> Iterator[str]:
-    least = min(numbers.useful for numbers in rows.values())
-    most = max(numbers.useful for numbers in rows.values())
-    floor = max(0.0, least - max(1.0, most - least))
-    worst = max(1.0, *(numbers.visible for numbers in rows.values()))
+    columns = {
+        "useful device-hours, %": {name: each.useful for name, each in rows.items()},
+        "starts on visibly bad devices": {name: each.visible for name, each in rows.items()},
+        "jobs with > 6 failed pods": {name: each.gave_up for name, each in rows.items()},
+    }
     yield _text(8, top + 14, title, "t")
-    yield _text(LEFT, top + 30, f"useful device-hours, % (bars begin at {floor:.0f} %)")
-    yield _text(LEFT + _HALF, top + 30, "starts on visibly bad devices")
-    for number, (contender, numbers) in enumerate(rows.items()):
-        at = top + TOP + 4 + number * BAR
-        yield _text(8, at + 11, contender)
-        share = (numbers.useful - floor) / max(1e-9, most - floor)
-        yield _bar(LEFT, at, share, contender, f"{numbers.useful:.1f}")
-        yield _bar(LEFT + _HALF, at, numbers.visible / worst, contender, f"{numbers.visible:.0f}")
+    for number, contender in enumerate(rows):
+        yield _text(8, top + TOP + BAR * number + 15, contender)
+    for column, (heading, values) in enumerate(columns.items()):
+        left, most = LEFT + column * _COLUMN, max(1.0, *values.values())
+        yield _text(left, top + 30, heading)
+        for number, (contender, value) in enumerate(values.items()):
+            told = f"{value:.1f}" if column == 0 else f"{value:.0f}"
+            yield _bar(left, top + TOP + 4 + number * BAR, value / most, contender, told)
 
 
 def _bar(left: int, top: int, share: float, contender: str, told: str) -> str:
-    width = max(1, round(share * (_HALF - 70)))
+    width = max(1, round(share * (_COLUMN - 60)))
     rect = f'<rect x="{left}" y="{top}" width="{width}" height="{BAR - 4}" '
     return rect + f'fill="{COLOURS[contender]}"/>' + _text(left + width + 4, top + 11, told)
 
