@@ -304,7 +304,7 @@ def test_settings_that_are_probably_mistakes_are_logged_at_start(
     process.terminate()
     process.communicate(timeout=GRACE_S)
     assert first["level"] == "warning"
-    assert first["event"].startswith("policy a: minScore 0.95 refuses every device")
+    assert first["event"].startswith("policy a: placement.minScore: 0.95 refuses every device")
 
 
 def test_asking_where_nobody_serves_says_what_to_do() -> None:
