@@ -3,12 +3,14 @@
 Unknown evidence lowers a score to 0.75 and no further. Of the traces of past faults only the
 heaviest counts, since a reboot or a repair shows in several families; the record of the last 28
 days is one of them. Evidence with a witness is
-corroborated by other witnesses, within a bound that holds across families too: what tenants could
-cause takes no more than that from the rest of the score.
+corroborated by other witnesses, within bounds that hold across families too: what one tenant could
+cause, and what all could, takes no more than that from the rest of the score.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import chain
+from math import prod
 
 from fettle.health.fading import RECORD_SOURCE, is_past
 from fettle.model import UNKNOWN_SCORE, Evidence, EvidenceKind, Family, Weighed
@@ -53,10 +55,9 @@ def known_score(weighed: Iterable[Weighed]) -> float:
         worst[family] = heaviest
     score = _left(worst)
     if witnessed:
-        bound = max(one.evidence.together for together in witnessed.values() for one in together)
         for (family, _), together in witnessed.items():
             worst[family] = max(worst[family], corroborated(together))
-        score = max(_left(worst), score * (1.0 - bound))
+        score = max(_left(worst), score * _left_by_witnesses(witnessed.values()))
     return round(score, DIGITS)
 
 
@@ -77,6 +78,17 @@ def _left(worst: Mapping[Family, float]) -> float:
     for family in sorted(worst):  # the same product in whatever order evidence came
         score *= 1.0 - worst[family]
     return score
+
+
+def _left_by_witnesses(witnessed: Iterable[Iterable[Weighed]]) -> float:
+    """What they leave of a score at least, whatever they say."""
+    caps: dict[str, float] = defaultdict(float)
+    bound = 0.0
+    for one in chain.from_iterable(witnessed):
+        evidence = one.evidence
+        caps[evidence.witness] = max(caps[evidence.witness], evidence.cap)
+        bound = max(bound, evidence.together)
+    return max(1.0 - bound, prod(1.0 - caps[witness] for witness in sorted(caps)))
 
 
 def corroborated(witnessed: Iterable[Weighed]) -> float:

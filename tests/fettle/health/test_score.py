@@ -76,7 +76,7 @@ def word(
     of: str, weight: float = 0.35, source: str = "s", family: Family = Family.DRIVER
 ) -> Evidence:
     said = evidence(family, weight)
-    return msgspec.structs.replace(said, witness=of, source=source, together=0.6)
+    return msgspec.structs.replace(said, witness=of, source=source, cap=0.35, together=0.6)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,10 @@ def word(
         ([word("a"), word("b"), evidence(weight=0.5)], 0.4225),  # the worst of the family
         ([word("a"), evidence(weight=0.5)], 0.5),
         # in other families too, they take no more from what else is known
-        ([word("a"), word("a", family=Family.LINK)], 0.4225),
-        ([word(of, family=f) for of in "ab" for f in (Family.LINK, Family.ADMISSION)], 0.4),
+        ([word("a"), word("a", family=Family.LINK)], 0.65),
+        ([word("a"), word("b", family=Family.LINK)], 0.4225),
+        ([word(of, family=f) for of in "ab" for f in (Family.LINK, Family.ADMISSION)], 0.4225),
+        ([word(of, family=f) for of in "abc" for f in (Family.LINK, Family.ADMISSION)], 0.4),
         ([*(word(of, family=Family.LINK) for of in "abc"), evidence(Family.NODE, 0.5)], 0.2),
     ],
 )
