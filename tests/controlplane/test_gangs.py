@@ -47,6 +47,18 @@ async def until_score(fettle: FettleProcess, pod: str, node: str, score: int) ->
     )
 
 
+async def until_avoided(fettle: FettleProcess, pod: str, node: str) -> None:
+    """Until Fettle says that the pod failed there, and nothing else."""
+
+    async def codes() -> list[str]:
+        about = (await scores(fettle, pod)).get(node)
+        return [note["code"] for note in about["reasons"]["notes"]] if about else []
+
+    await waiting.wait_until(
+        codes, lambda found: found == ["FailedHere"], what=f"Fettle says why {node} is avoided"
+    )
+
+
 async def probe(api: Api, name: str, **template: Any) -> Object:
     """A pod that no scheduler places, to be explained."""
     pod = objects.pod(name, gpus=1, **template)
@@ -138,12 +150,7 @@ async def test_a_stateful_set_pod_comes_back_to_its_sound_node_and_not_to_where_
     held = {"spec": {"template": {"spec": {"schedulingGates": gate}}}}
     await api.patch("statefulsets", "web", held)
     await api.patch_status("pods", "web-0", {"phase": "Failed", "reason": "Evicted"})
-    found = await waiting.wait_until(
-        lambda: scores(fettle, "web-0"),
-        lambda found: found.get("home", {}).get("notes"),
-        what="Fettle says why home is avoided",
-    )
-    assert [note["code"] for note in found["home"]["reasons"]["notes"]] == ["FailedHere"]
+    await until_avoided(fettle, "web-0", "home")
     await waiting.wait_until(
         lambda: api.get("pods", "web-0"),
         lambda pod: pod["spec"].get("schedulingGates") == gate,
@@ -187,12 +194,7 @@ async def test_a_job_s_pod_comes_back_to_its_sound_node_and_not_to_where_it_fail
     seen = {one["metadata"]["uid"] for one in (first, second)}
     third = await next_of(api, "train", seen)  # after the Job's pause of ten seconds
     assert waiting.node_of(third) == "wide"
-    found = await waiting.wait_until(
-        lambda: scores(fettle, third["metadata"]["name"]),
-        lambda found: found.get("home", {}).get("notes"),
-        what="Fettle says why home is avoided",
-    )
-    assert [note["code"] for note in found["home"]["reasons"]["notes"]] == ["FailedHere"]
+    await until_avoided(fettle, third["metadata"]["name"], "home")
 
 
 async def next_of(api: Api, job: str, seen: set[str]) -> Object:
