@@ -27,22 +27,29 @@ _SIGNS = r"""[\s:=_#\-"'(\[<\\]{0,6}"""
 _NUMBER = r"0*(?P<{}>[1-9][0-9]{{0,2}})(?![0-9]|\.[0-9]|:[0-9a-f]{{2}}(?![a-z])|:[0-9a-f]$)"
 _IS_COUNT = r"\s{0,2}(?:times|occurrences|gpus\b|devices\b|%|of\s[0-9])"
 _LISTED = r"[1-9][0-9]{0,2}"
+_JOINT = r"(?:\W{0,2}[,/&]\W{0,2}(?:and\s)?|\sand\s)"
+_UNITS = (
+    "counts?|nodes|events|hits|pods|processes|retries|more|others?"
+    "|m?s|sec(?:ond)?s?|min(?:ute)?s?|h|hours?|days?"
+)
+_LAST = (
+    r"(?![0-9a-z]|\.[0-9]|:[0-9a-f]{2}(?![a-z])|:[0-9a-f]$|[/-][0-9]"
+    rf"|{_IS_COUNT}|\s{{0,2}}(?:{_UNITS})\b|\sin\s)"
+)
+"""After the last of several: so it is no date, no address, and counts nothing."""
 _ANY_FORM = re.compile(
     rf"{_WORD}(?:"
     # the kernel's log: `NVRM: Xid (PCI:0000:c1:00 GPU-I:05): 79, pid=…`
     r"\s?:?\s?\((?P<where>[^()\n]{0,60})\)\s{0,3}[:,]?\s{0,3}"
     rf"{_NUMBER.format('logged')}"
     # `Xid errors 13, 79 and 48`; `Xid errors 8` is a count
-    rf"|s?[ _-]?errors{_SIGNS}(?P<several>{_LISTED}"
-    rf"(?:(?:\W{{0,2}}[,/&]\W{{0,2}}|\sand\s){_LISTED})+)"
-    rf"(?![0-9a-z.:]|{_IS_COUNT}|\sin\s)"
+    rf"|s?[ _-]?errors{_SIGNS}(?P<several>{_LISTED}(?:{_JOINT}{_LISTED})+){_LAST}"
     # `XIDs: 48, 63`, `xid codes 48 and 63`
     rf"|(?:s|s?[ _-]?codes){_SIGNS}"
-    rf"(?P<list>{_LISTED}(?:(?:\W{{0,2}}[,/&]\W{{0,2}}|\sand\s|\s){_LISTED})*)"
-    rf"(?![0-9a-z.:]|{_IS_COUNT}|\sin\s)"
-    # `XID-79`, `NvidiaXID79Error`, `xid=79`, `"xid": 79`, `Xid error code: 79`
+    rf"(?P<list>{_LISTED}(?:(?:{_JOINT}|\s){_LISTED})*){_LAST}"
+    # `XID-79`, `NvidiaXID79Error`, `xid=79`, `"xid": 79`, `Xid error code: 79`, `XID 31 and 79`
     rf"|(?:[ _-]?(?:err(?:or)?|code|number|event|id|critical)){{0,2}}{_SIGNS}"
-    rf"{_NUMBER.format('named')}(?!{_IS_COUNT}))",
+    rf"{_NUMBER.format('named')}(?!{_IS_COUNT})(?P<joined>(?:{_JOINT}{_LISTED})+{_LAST})?)",
     re.IGNORECASE,
 )
 _ADDRESS = re.compile(
@@ -98,8 +105,8 @@ def _found(form: str, text: str) -> Iterator[XidMention]:
 def _codes(form: str, found: re.Match[str]) -> Iterable[str]:
     groups = found.groupdict()
     if form == ANY_FORM:
-        told = groups["several"] or groups["list"] or groups["logged"] or groups["named"]
-        texts = re.findall(_LISTED, told)
+        told = ("several", "list", "logged", "named", "joined")
+        texts = re.findall(_LISTED, ",".join(filter(None, map(groups.get, told))))
     else:
         text = groups["xid"] if "xid" in groups else found[found.re.groups]
         texts = [text] if text is not None and is_code(text) else []

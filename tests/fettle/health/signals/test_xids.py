@@ -36,6 +36,14 @@ def codes(message: str, reason: str = "", form: str = ANY_FORM) -> list[str]:
         ("XID_ERR_79", [("79", "")]),
         ("XIDError119", [("119", "")]),
         ("XidCriticalError 79", [("79", "")]),
+        ("XID 31, 79", [("31", ""), ("79", "")]),
+        ("XID: 31, 79.", [("31", ""), ("79", "")]),
+        ("XID 31 and 79: GPU lost", [("31", ""), ("79", "")]),
+        ("XID 31/79", [("31", ""), ("79", "")]),
+        ("Xid error 31, 48, and 79", [("31", ""), ("48", ""), ("79", "")]),
+        ("XID 13 and 79 on GPU 3", [("13", ""), ("79", "")]),
+        ('{"xid":[13,79]}', [("13", ""), ("79", "")]),
+        ("XIDs 31,79.", [("31", ""), ("79", "")]),
     ],
 )
 def test_every_form_of_an_xid_is_found(message: str, found: list[tuple[str, str]]) -> None:
@@ -45,6 +53,29 @@ def test_every_form_of_an_xid_is_found(message: str, found: list[tuple[str, str]
 @pytest.mark.parametrize("reason", ["NvidiaXID79Error", "nvidiaxid79error", "GPUXID79", "XID_79"])
 def test_an_xid_in_a_reason_is_found(reason: str) -> None:
     assert codes("", reason) == ["79"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "XID 13, 2 times",
+        "Xid 13, pid=1234",
+        "XID 13 3 occurrences",
+        "XID 13 and 2 more",
+        "XID 13, 8 GPUs",
+        "XID 13, 5 minutes ago",
+        "XID 13, 3 in the last hour",
+        "XID 13, 11/26/2026",
+        "XID 13, 12:30:01",
+        "XID 13, 17:00.0",
+        "XID 13, 2026-11-26",
+        "XID 13, 1.5 s",
+        "NVRM: Xid: 13, 0003 00000000 0000502d",
+        "NVRM: Xid (PCI:0000:c1:00): 13, 79 of a channel",
+    ],
+)
+def test_a_number_behind_an_xid_that_is_a_count_is_no_xid(message: str) -> None:
+    assert codes(message) == ["13"]
 
 
 @pytest.mark.parametrize(
