@@ -109,13 +109,24 @@ def _given(claim: resource.ResourceClaim) -> Iterator[DeviceId]:
 
 
 def is_device_refusal(pod: core.Pod) -> bool:
-    """Whether a kubelet refused the pod for a reason that may tell of devices."""
+    """Whether a kubelet refused the pod for a reason that may tell of devices. One that has
+    completed wants no devices any more; a kubelet that restarts may refuse it all the same
+    (kubernetes#117955)."""
     status = pod.status
-    if status is None or status.phase != "Failed":
+    if status is None or status.phase != "Failed" or _has_completed(status):
         return False
     if status.reason == _MISALIGNED:
         return any(device_units(pod))
     return status.reason == _UNEXPECTED or bool(_missed(status))
+
+
+def _has_completed(status: core.PodStatus) -> bool:
+    """Whether each container has run to its end."""
+    states = [one.state for one in status.container_statuses or ()]
+    ends = [state.terminated if state is not None else None for state in states]
+    return bool(ends) and all(
+        end is not None and end.reason == "Completed" and end.exit_code == 0 for end in ends
+    )
 
 
 def _missed(status: core.PodStatus) -> str:

@@ -294,6 +294,31 @@ def test_what_had_ended_is_not_refused_though_a_kubelet_that_restarts_says_so(
     assert of_node(fleet) == 0.6
 
 
+DONE = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+
+
+@pytest.mark.parametrize(
+    ("states", "score"),
+    [
+        ([DONE, DONE], 1.0),
+        ([DONE, {"running": {}}], 0.6),
+        ([DONE, {}], 0.6),
+        ([{"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}], 0.6),
+        ([], 0.6),
+    ],
+)
+def test_a_refused_pod_that_had_completed_says_nothing_though_it_was_never_seen_before(
+    fleet: Fleet, states: list[Any], score: float
+) -> None:
+    fleet.put(kinds.NODE, node())
+    refused = refused_for("p", "GPU is lost")
+    refused["status"]["containerStatuses"] = [
+        {"name": f"c{n}", "state": state} for n, state in enumerate(states)
+    ]
+    fleet.put(kinds.POD, refused)
+    assert of_node(fleet) == score
+
+
 def test_a_list_that_lacks_an_ended_pod_forgets_it(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node())
     fleet.put(kinds.POD, unit_pod("p", "Succeeded"))
