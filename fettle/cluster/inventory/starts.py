@@ -300,7 +300,7 @@ class Starts:
         since = awaited_since(pod, now)
         if since is None:
             self._awaited.pop(key, None)
-        elif self._awaited.get(key) != (due := since + AWAITED_S):
+        elif self._awaited.get(key) != (due := since + AWAITED_S) and due > now:
             self._awaited[key] = due
             heappush(self._due, (due, key))
 

@@ -196,13 +196,13 @@ class SignalRules:
                 return row
         return None
 
-    def said_of_start(self, message: str) -> tuple[str, bool]:
-        """What the message says of devices that keep a pod from starting, without what a runtime
-        wrote before it; "" if nothing. And whether it is about all devices of the node."""
+    def said_of_start(self, message: str) -> tuple[StartRow, str] | None:
+        """The first row that matches what is said of a pod that does not start, and that without
+        what a runtime wrote before it."""
         for row in self.starts.values():
             if (found := re.search(row.message, message)) is not None:
-                return ("", False) if row.ignored else (message[found.start() :], row.whole_node)
-        return "", False
+                return row, message[found.start() :]
+        return None
 
     def event(self, reason: str, component: str) -> EventRow | None:
         """The first row that matches."""

@@ -63,17 +63,17 @@ def failed_start(
     if not pod.node_name:
         return None
     for said in _said_of_containers(pod):
-        why, whole_node = rules.said_of_start(said)
-        if why:
+        found = rules.said_of_start(said)
+        if found is not None and not found[0].ignored:
             at = _ready_changed_at(pod, now) if pod.terminal else now
-            return _failed(pod, one_line(why), at, whole_node)
+            return _failed(pod, one_line(found[1]), at, found[0].whole_node)
     since = awaited_since(pod, now)
     if since is None:
         return None
-    why, whole_node = rules.said_of_start(prepare_error)
-    if why:
-        return _failed(pod, one_line(why), since, whole_node)
-    return _failed(pod, "", since) if now - since >= AWAITED_S else None
+    if (found := rules.said_of_start(prepare_error)) is not None:
+        row, why = found
+        return None if row.ignored else _failed(pod, one_line(why), since, row.whole_node)
+    return _failed(pod, "", since) if now >= since + AWAITED_S else None
 
 
 def awaited_since(pod: core.Pod, now: float) -> float | None:

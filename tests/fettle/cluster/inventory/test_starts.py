@@ -245,6 +245,17 @@ def test_an_event_says_at_once_that_a_driver_prepares_nothing(fleet: Fleet) -> N
     assert scores(fleet) == {}
 
 
+def test_a_claim_that_is_not_there_is_not_the_nodes_fault_however_long_it_takes(
+    fleet: Fleet,
+) -> None:
+    fleet.put(kinds.POD, waiting("p", fleet.now))
+    fleet.put(kinds.EVENT, event("p", "resource claim ml/s1 not created"))
+    fleet.now += AWAITED_S
+    assert scores(fleet) == {}
+    fleet.put(kinds.EVENT, event("p", GONE))
+    assert scores(fleet) == {"n": 0.65}
+
+
 def test_events_may_be_read_before_their_pods_and_concern_no_other_pod_of_the_name(
     fleet: Fleet,
 ) -> None:

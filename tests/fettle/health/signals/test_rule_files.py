@@ -190,10 +190,18 @@ def test_an_operators_rows_say_what_refusals_and_failed_starts_mean(tmp_path: Pa
     row = rules.refusal("Allocate failed due to FPGA is busy")
     assert row is not None
     assert (row.name, row.provoked) == ("ours", True)
-    assert rules.said_of_start("runc: npu-hook: no device") == ("npu-hook: no device", False)
-    assert rules.said_of_start("nvidia-container-cli: ldcache error") == ("", False)
-    assert rules.said_of_start("nvidia-container-cli: device error") == ("", False)
-    assert rules.said_of_start("NodePrepareResources: timeout")[0]
+
+    def said_of(message: str) -> tuple[str, bool]:
+        found = rules.said_of_start(message)
+        return ("", False) if found is None else (found[1], found[0].ignored)
+
+    assert said_of("runc: npu-hook: no device") == ("npu-hook: no device", False)
+    assert said_of("nvidia-container-cli: ldcache error") == (
+        "nvidia-container-cli: ldcache error",
+        True,
+    )
+    assert said_of("nvidia-container-cli: device error") == ("", False)
+    assert said_of("NodePrepareResources: timeout")[0]
 
 
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:

@@ -59,6 +59,16 @@ def ended(reason: str, message: str) -> dict[str, Any]:
         (NEURON, "oci_neuron_hook_wrapper.sh did not terminate successfully: exit status 2"),
         (AMD, "amd-container-runtime: input/output error"),
         (HABANA, "habana-container-cli: device error: hl-0: unknown device"),
+        ("lstat /dev/nvidiactl: no such file or directory", "lstat /dev/nvidiactl: no such file"),
+        (
+            'error gathering device information while adding custom device "/dev/nvidia3": no such '
+            "file or directory",
+            'custom device "/dev/nvidia3": no such file or directory',
+        ),
+        ("lstat /dev/qat_adf_ctl: no such file or directory", "lstat /dev/qat_adf_ctl: no such"),
+        ("stat /dev/dri/card1: no such file or directory", "/dev/dri/card1: no such file"),
+        ("open /dev/vfio/17: no such device", "/dev/vfio/17: no such device"),
+        ('"/dev/infiniband/uverbs0": not a device node', '/dev/infiniband/uverbs0": not a device'),
     ],
 )
 @pytest.mark.parametrize("reason", ["CreateContainerError", "RunContainerError", "StartError"])
@@ -89,6 +99,7 @@ def test_a_container_that_ended_before_it_ran() -> None:
     [
         waits("CreateContainerError", OWN),
         waits("RunContainerError", MOUNT),
+        waits("RunContainerError", 'error mounting "/dev/fuse": stat /dev/fuse: no such file'),
         waits("RunContainerError", NO_GPU_CHOSEN),
         waits("CreateContainerConfigError", "couldn't find key nvidia-container-cli in ConfigMap"),
         waits("ImagePullBackOff", 'Back-off pulling image "nvidia-container-cli"'),
@@ -147,6 +158,25 @@ def test_a_driver_that_prepares_nothing_fails_the_start_at_once(said: str) -> No
 )
 def test_other_reasons_to_prepare_nothing_yet_say_nothing(said: str) -> None:
     assert failed_start(awaited(NOW - 5), RULES, NOW, said) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "resource claim a/s1 not created",
+        'pod "ml/p": pod claim "gpu": ResourceClaim not created yet',
+        'fetch ResourceClaim s1: resourceclaims.resource.k8s.io "s1" not found',
+        "ResourceClaim s1 was not created for Pod ml/p",
+        "ResourceClaim s1: claim not yet allocated",
+        "resource claim a/s1 is not reserved for this pod",
+        "pod p (u) is not allowed to use ResourceClaim c (v)",
+        "old ResourceClaim with same name c and different UID u still exists (previous pod "
+        "force-deleted?!)",
+    ],
+)
+def test_a_claim_that_is_not_there_is_no_devices_fault_however_long_it_takes(said: str) -> None:
+    said = f"Failed to prepare dynamic resources: prepare dynamic resources: {said}"
+    assert failed_start(awaited(NOW - AWAITED_S), RULES, NOW, said) is None
 
 
 def test_a_pod_with_claims_that_waits_for_long_has_failed_to_start() -> None:
