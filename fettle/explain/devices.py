@@ -84,7 +84,7 @@ def list_unknown_conditions(view: View) -> list[dict[str, Any]]:
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, node in sorted(view.nodes.items()):
         if node.plugins or node.pools:
-            for one in (*node.unknown_conditions, *_unknown_xids(node)):
+            for one in dict.fromkeys((*node.unknown_conditions, *_unknown_xids(node))):
                 found[one.type][one.status].append(name)
         pause()
     return [
@@ -101,11 +101,12 @@ def list_unknown_conditions(view: View) -> list[dict[str, Any]]:
     ]
 
 
-_UNKNOWN_XID = re.compile(rf"(XID \d+): {re.escape(UNKNOWN_FAULT)}")
+_UNKNOWN_XID = re.compile(rf"(XID [\w.-]+): {re.escape(UNKNOWN_FAULT)}")
 
 
 def _unknown_xids(node: NodeView) -> Iterator[UnknownCondition]:
-    """XIDs without a row that others than the Node's conditions tell of."""
+    """XIDs without a row, and what stands where an XID should, that others than the Node's
+    conditions tell of."""
     units = (unit.health for plugin in node.plugins.values() for unit in plugin.units)
     devices = (one.health for pool in node.pools for one in (*pool.devices, *pool.withheld))
     evidence = {w.evidence for health in chain(units, devices) for w in health.evidence}

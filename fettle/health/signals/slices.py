@@ -13,7 +13,7 @@ from fettle.api.meta import unix_s
 from fettle.health.signals.holds import evidence_of_holds, holds_on_devices, in_force
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_rows import AttributeRow
-from fettle.health.signals.rule_tables import SignalRules
+from fettle.health.signals.rule_tables import UNKNOWN_FAULT, SignalRules
 from fettle.model import OWN_PREFIX, DeviceId, Evidence, TaintRef
 
 
@@ -68,6 +68,8 @@ def _taint_evidence(
         xid = rules.tainting_xid(value, row)
         family, kind, weight = xid.family, xid.kind, xid.weight
         shown = f"{xid.text}; {shown}"
+    elif row.xid and value:
+        shown = f"XID {value}: {UNKNOWN_FAULT}; {shown}"
     return Evidence(
         subject=device,
         family=family,

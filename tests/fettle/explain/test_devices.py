@@ -121,6 +121,20 @@ def test_an_xid_without_a_row_is_listed_whoever_tells_of_it() -> None:
     assert listed[0]["statuses"] == [{"status": "set", "nodes": 1, "first": "n"}]
 
 
+def test_a_node_on_which_several_devices_have_an_xid_without_a_row_is_one_node() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, node("n"))
+    xid = {"key": "gpu.nvidia.com/xid", "value": "abc", "effect": "NoSchedule"}
+    tainted: list[Raw] = [{"name": f"gpu-{n}", "taints": [xid]} for n in range(2)]
+    whole = {"uuid": {"string": "GPU-1"}, "type": {"string": "gpu"}}
+    tainted[0]["attributes"] = whole
+    part = {"name": "mig-0", "attributes": {"parentUUID": {"string": "GPU-1"}}}
+    fleet.put(kinds.SLICE, slice_("s", *tainted, part, nodeName="n"))
+    (listed,) = list_unknown_conditions(fleet.look())
+    assert listed["condition"] == "taint gpu.nvidia.com/xid: XID abc"
+    assert listed["statuses"] == [{"status": "set", "nodes": 1, "first": "n"}]
+
+
 def test_of_a_label_with_many_values_the_rarest_are_listed() -> None:
     def with_label(name: str, value: str) -> NodeView:
         unheard = (UnknownCondition("label nvidia.com/odd", value),)
