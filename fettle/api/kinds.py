@@ -156,7 +156,8 @@ EVENT = Kind(
 )
 """Heard, but not kept. Nothing waits for it to sync."""
 NODE_EVENT = EVENT._replace(name="Event on a Node", fields="involvedObject.kind=Node")
-"""Kept as far as a rule names its reason. Nothing waits for it to sync."""
+"""Kept as far as a rule names its reason, or it quotes the driver's log. Nothing waits for it to
+sync."""
 EVENTS = (EVENT, NODE_EVENT)
 
 _ADMISSION = "admissionregistration.k8s.io"

@@ -12,18 +12,30 @@ from fettle.health.signals import nvsentinel, xids
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_rows import EventRow
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
+from fettle.model import OWN_PREFIX, Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
 
 KEPT_S = 3600.0
 """How long an API server keeps an Event (`--event-ttl`)."""
+_UNLISTED = EventRow(
+    name="of the driver's log",
+    reason="*",
+    family=Family.DRIVER,
+    weight=0.0,
+    xid=xids.KERNEL_LOG,
+    source="the driver's own line is about a fault, whatever the Event is",
+)
+"""Stands for Events that no rule names, if they quote the driver's log."""
 
 
 def report_of_event(
     event: core.HeardEvent, reporter: str, rules: SignalRules, now: float
 ) -> SignalReport | None:
-    """What an Event about a Node says; None if no rule names its reason."""
+    """What an Event about a Node says; None if no rule names its reason, and it does not quote the
+    driver's log."""
     component = event.source.component or event.reporting_component
     row = rules.event(event.reason, component)
+    if row is None and not component.startswith(OWN_PREFIX):
+        row = _UNLISTED if xids.mentions(_UNLISTED.xid, "", event.message) else None
     if row is None or not event.involved_object.name:
         return None
     at = unix_s(event.last_timestamp or event.event_time, 0.0) or unix_s(

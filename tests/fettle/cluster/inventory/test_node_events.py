@@ -73,6 +73,21 @@ def test_gkes_event_of_an_xid_is_read_from_its_plugin_only(fleet: Fleet) -> None
     assert score(fleet) == 0.9
 
 
+def test_the_drivers_own_line_is_read_whatever_the_reason_is_and_not_from_ourselves(
+    fleet: Fleet,
+) -> None:
+    line = "kernel: NVRM: Xid (PCI:0000:c1:00): 79, pid=1, GPU has fallen off the bus."
+    said = event("KernelOops", line, at=fleet.now)
+    ours = {"reportingComponent": "fettle.dev/scheduler-extender"}
+    fleet.put(kinds.NODE_EVENT, {**said, **ours})
+    assert fleet.look().nodes["n"].plugins["nvidia.com/gpu"].units == ()
+    fleet.put(kinds.NODE_EVENT, said)
+    (unit,) = fleet.look().nodes["n"].plugins["nvidia.com/gpu"].units
+    assert (unit.unit, unit.health.score, unit.health.proven) == ("pci:0000:c1:00.0", 0.65, 1.0)
+    fleet.put(kinds.NODE_EVENT, event("KernelOops", "XID 79 here", at=fleet.now, on="m", name="m"))
+    assert score(fleet, "m") == 1.0
+
+
 def test_nvsentinels_warning_is_about_the_device_that_it_names(fleet: Fleet) -> None:
     said = f"ErrorCode:DCGM_FR_PCI_REPLAY_RATE GPU_UUID:{UUID} replays Recommended Action=NONE;"
     fleet.put(kinds.NODE_EVENT, event("GpuPcieWatchIsNotHealthy", said, at=fleet.now))
