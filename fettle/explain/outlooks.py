@@ -19,7 +19,7 @@ from fettle.explain.devices import (
 from fettle.explain.finding import find_device, find_node
 from fettle.explain.holds import list_holds
 from fettle.explain.node_healths import plain_marks
-from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit
+from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit, told_once
 from fettle.explain.users import Users, plain_users
 from fettle.health import (
     BY_REBOOT,
@@ -106,7 +106,7 @@ def _outlook(shown: Health, outlook: Outlook, now: float) -> dict[str, Any]:
     """Health as verdicts go by it, with what its evidence weighs now."""
     weights = {w.evidence: w.weight for w in outlook.health.evidence}
     plain = plain_health(shown)
-    for one, weighed in zip(plain["evidence"], shown.evidence, strict=True):
+    for one, weighed in zip(plain["evidence"], told_once(shown), strict=True):
         evidence = weighed.evidence
         one["weight"] = round(weights.get(evidence, weighed.weight), 4)
         fades = evidence.kind is EvidenceKind.DECAYING and evidence.source != RECORD_SOURCE

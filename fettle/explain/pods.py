@@ -16,7 +16,8 @@ from fettle.explain.holds import list_holds
 from fettle.explain.notes import is_cordoned, notes_about
 from fettle.explain.users import Users
 from fettle.explain.wording import describe_kept, plain_reason, texts
-from fettle.model import Health, OnDeviceFailure, Resolved, State, reasons
+from fettle.health import starts_of
+from fettle.model import Health, NodeId, OnDeviceFailure, Resolved, State, Weighed, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling import (
@@ -58,9 +59,19 @@ def plain_health(value: Health) -> dict[str, Any]:
                 "subject": str(w.evidence.subject),
                 "observedAt": w.evidence.observed_at,
             }
-            for w in value.evidence
+            for w in told_once(value)
         ],
     }
+
+
+def told_once(value: Health) -> tuple[Weighed, ...]:
+    """Its evidence. What starts that failed say of a device they say of its node, too: it counts
+    once, so it is told once."""
+    starts = [w for w in value.evidence if w.evidence.reporter.startswith(starts_of(""))]
+    about_node = [w for w in starts if isinstance(w.evidence.subject, NodeId)]
+    told = {(w.evidence.reporter, w.evidence.source) for w in starts if w not in about_node}
+    twice = [w for w in about_node if (w.evidence.reporter, w.evidence.source) in told]
+    return tuple(w for w in value.evidence if w not in twice)
 
 
 JSON_VERSION = 1

@@ -7,13 +7,14 @@ import pytest
 
 from fettle.api import kinds
 from fettle.cli import explaining
-from fettle.explain import explain_device, explain_node
+from fettle.explain import explain_device, explain_node, list_nodes
 from fettle.explain.outlooks import all_clear_of
 from fettle.health import BY_RESOLUTION, LATCHED, Awaited
 from fettle.model import Evidence, EvidenceKind, Family, UnitId
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import saying
-from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
+from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
+from tests.fettle.cluster.inventory.test_starts import with_claim
 from tests.fettle.health.signals.objects import condition
 
 UUID = "GPU-1a2b3c4d-0000-1111-2222-333344445555"
@@ -326,3 +327,22 @@ def test_what_one_all_clear_ends_is_awaited_once() -> None:
     assert again(found) == (
         "Healthy again when this has happened: the kubelet calls it Healthy (Pod default/p)"
     )
+
+
+def test_a_start_that_failed_is_told_once_of_its_device_and_of_its_node_elsewhere() -> None:
+    fleet = Fleet()
+    fleet.put(kinds.NODE, node("n"))
+    fleet.put(kinds.SLICE, slice_("n", devices=2))
+    claimed = claim("claim-of-p", "gpu-0")
+    claimed["metadata"]["namespace"] = "ml"
+    fleet.put(kinds.CLAIM, claimed)
+    fleet.put(kinds.POD, with_claim("p"))
+    view = fleet.look()
+    (pool,) = view.nodes["n"].pools
+    for device in pool.devices:
+        (of_it,) = explained_device(fleet, str(device.id))["evidence"]
+        is_given = device.id.device == "gpu-0"
+        assert of_it["subject"] == (str(device.id) if is_given else "node n")
+        assert of_it["text"].startswith("Job ml/train does not start")
+    (listed,) = list_nodes(view)
+    assert [len(one["evidence"]) for one in (listed, *listed["devices"])] == [1, 1, 1]
