@@ -55,7 +55,7 @@ _METRICSQL = """
 """
 _OF_VICTORIA_METRICS = frozenset(_METRICSQL.split())
 """What MetricsQL has besides."""
-_THRESHOLD = re.compile(r"(?:==|!=|>=|<=|[><])(?!\s*(?i:bool)\b)|(?i:\bunless\b|\babsent)")
+_THRESHOLD = re.compile(r"(?:==|!=|[><]=?)(?!=|\s*(?i:bool)\b)|(?i:\bunless\b|\babsent)")
 _ADJACENT = re.compile(rf"((?<![\w:.$])(?:{_WORD})|\))\s+(?=({_WORD}))")
 
 

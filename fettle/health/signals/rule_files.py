@@ -14,6 +14,7 @@ import msgspec
 
 from fettle.api import describe_error
 from fettle.config import parse_yaml
+from fettle.health.signals import promql, promql_labels
 from fettle.health.signals.rule_rows import (
     HOLE,
     ActionRow,
@@ -216,6 +217,29 @@ def _unknown_names(tables: Tables) -> Iterator[tuple[str, str, str]]:
     for name in sorted(tables["alerts"].keys() & tables["metrics"].keys()):
         yield "alerts", name, "a row of metrics has that name too"
     yield from _unfilled(tables)
+    yield from _about_nothing(tables)
+
+
+def _about_nothing(tables: Tables) -> Iterator[tuple[str, str, str]]:
+    """Queries whose series have no label that says which device each is about."""
+    for row in tables["metrics"].values():
+        assert isinstance(row, MetricRow)
+        exporter = tables["exporters"].get(row.exporter)
+        if not isinstance(exporter, ExporterRow):
+            continue
+        device = {"device": exporter.device, "peers": exporter.peers}
+        for field in ("query", "until", "missed"):
+            query = promql.with_labels(getattr(row, field).replace("$ago", "1h"), device)
+            kept = promql_labels.can_have(query, exporter.device)
+            if query and not exporter.names_a_device(kept):
+                shown = exporter.pod if exporter.of_pods else exporter.uuid or exporter.node
+                yield (
+                    "metrics",
+                    row.name,
+                    f"{field}: it drops the labels that say which device a series is about, such "
+                    f"as {shown[0]}; keep them with `by ($device)`, as in "
+                    "`max by ($device) (…) > 95`",
+                )
 
 
 def _unfilled(tables: Tables) -> Iterator[tuple[str, str, str]]:

@@ -472,6 +472,16 @@ class ExporterRow(RuleRow, frozen=True, kw_only=True):
         """Whether a series is about what a pod holds."""
         return bool(self.pod) and not (self.resource or self.node)
 
+    def names_a_device(self, labels: frozenset[str]) -> bool:
+        """Whether series with these labels only can say what they are about."""
+        if self.of_pods:
+            return bool(labels.intersection(self.pod) and labels.intersection(self.namespace))
+        named = {*self.uuid, *self.pci, *self.index}
+        where = {*self.uuid, *self.node}
+        return not labels.isdisjoint(where) and not (
+            self.resource and named and labels.isdisjoint(named)
+        )
+
     @property
     def device(self) -> tuple[str, ...]:
         """All labels that say which device a series is about, and whose word it is."""

@@ -136,6 +136,25 @@ def test_a_rules_file_is_checked_and_each_mistake_has_its_line(tmp_path: Path) -
     assert fettle(str(file), "--skip-others").returncode == 0
 
 
+def test_a_query_that_makes_every_series_a_fault_or_names_no_device_is_a_mistake(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(
+        "metrics:\n"
+        "  - {name: all, exporter: dcgm, family: thermal, weight: 0.5, source: us,\n"
+        "     query: max by ($device) (DCGM_FI_DEV_GPU_TEMP) >= bool 90}\n"
+        "  - {name: none, exporter: dcgm, family: thermal, weight: 0.5, source: us,\n"
+        "     query: max by (namespace) (DCGM_FI_DEV_GPU_TEMP) > 90}\n"
+    )
+    ran = fettle(str(file))
+    assert (ran.returncode, ran.stdout.count("FTL110")) == (1, 2)
+    assert "row metrics/all" in ran.stdout
+    assert "it has no threshold" in ran.stdout
+    assert "row metrics/none" in ran.stdout
+    assert "keep them with `by ($device)`" in ran.stdout
+
+
 def test_in_a_folder_only_what_is_nothing_else_is_a_rules_file(folder: Path) -> None:
     (folder / "rules.yaml").write_text(RULES)
     (folder / "values.yaml").write_text("labels: {app: x}\ntaints: []\nreplicas: 2\n")
