@@ -403,3 +403,21 @@ def test_what_began_before_a_repair_is_not_brought_back(
         replay.round(BEGIN + 6 * HOUR)
         assert replay.health("n1", "gpu-1").state is State.HEALTHY
         assert replay.health("n2", "gpu-1").state is State.UNHEALTHY
+
+
+def test_one_of_four_links_that_went_down_once_keeps_its_node_good_enough_for_training(
+    tmp_path: Path,
+) -> None:
+    made = Recording()
+    times = every(SCRAPE_S, BEGIN, BEGIN + HOUR)
+    for name, downs in (("n1", 1), ("n2", 2)):
+        for port in range(4):
+            named = {"node": name, "instance": f"{name}:9100", "device": f"mlx5_{port}"}
+            values = [(at, float(port < downs and at > BEGIN + HOUR / 2)) for at in times]
+            made.add("node_infiniband_link_downed_total", named, values)
+    load(made, tmp_path)
+    with running(tmp_path) as url:
+        replay = Replay(url, node("n1"), node("n2"), at=BEGIN + HOUR)
+        replay.round(BEGIN + HOUR)
+        one, two = replay.health("n1").score, replay.health("n2").score
+    assert [one, two] == pytest.approx([0.85, 0.7])
