@@ -405,6 +405,51 @@ def test_what_began_before_a_repair_is_not_brought_back(
         assert replay.health("n2", "gpu-1").state is State.UNHEALTHY
 
 
+def test_a_gpu_that_was_lost_before_fettle_asked_is_heard_by_its_last_xid(tmp_path: Path) -> None:
+    """XID 79 from 2:45 to 2:50, and then no series, of GPUs 1 and 5. GPU 2 is exported again, with
+    other labels and no XID. GPU 3 was replaced by another one in its slot. GPU 4 has had XID 79 for
+    days. GPU 6 had XID 31. Of n2 there is nothing at all, so its exporter may be what is gone; n3
+    was repaired since."""
+    temp, now, gone = "DCGM_FI_DEV_GPU_TEMP", 3 * HOUR, 2 * HOUR + 50 * MINUTE
+    times = every(SCRAPE_S, BEGIN, BEGIN + now)
+    made = Recording()
+    for name in ("n1", "n2", "n3"):
+        for i in range(8):
+            there = name != "n2" and i in (0, 7)
+            xid = 31.0 if i == 6 else 79.0 if i in range(1, 7) else 0.0
+            since = 0.0 if i == 4 else gone - 5 * MINUTE
+            until = now if there else gone
+            named = labels(name, i, namespace="gpu-operator")
+            lasts = [at for at in times if at <= BEGIN + until]
+            made.add(XID, named, [(at, xid if at >= BEGIN + since else 0.0) for at in lasts])
+            made.add(temp, named, [(at, 50.0) for at in lasts])
+        renamed = labels(name, 2, namespace="gpu-operator", hostname="", Hostname=name)
+        another = labels(name, 3, namespace="gpu-operator", UUID="GPU-new")
+        for named in (renamed, another) if name != "n2" else ():
+            made.add(temp, named, [(at, 50.0) for at in times if at > BEGIN + gone])
+    load(made, tmp_path)
+    repaired = node("n3")
+    when = datetime.fromtimestamp(BEGIN + now - MINUTE, UTC).isoformat()
+    repaired["metadata"]["annotations"] = {"fettle.dev/repaired": when}
+    nodes = [node("n1"), node("n2"), repaired, *map(slice_of, ("n1", "n2", "n3"))]
+    with running(tmp_path) as url:
+        replay = Replay(url, *nodes, at=BEGIN + now)
+        replay.round(BEGIN + now)
+        found = {n: [replay.health(n, f"gpu-{i}") for i in range(8)] for n in ("n1", "n2", "n3")}
+        replay.round(BEGIN + now + 5 * MINUTE)
+        still = replay.health("n1", "gpu-1")
+    ill = {
+        (n, i)
+        for n, all_ in found.items()
+        for i, one in enumerate(all_)
+        if one.state is State.UNHEALTHY
+    }
+    assert ill == {("n1", 1), ("n1", 5)}
+    assert "XID 79: GPU has fallen off the bus" in str(found["n1"][1].evidence)
+    assert found["n1"][4].state is State.UNKNOWN
+    assert still.state is State.UNHEALTHY
+
+
 def test_one_of_four_links_that_went_down_once_keeps_its_node_good_enough_for_training(
     tmp_path: Path,
 ) -> None:

@@ -173,7 +173,7 @@ def _query(row: MetricRow, exporter: ExporterRow) -> MetricQuery:
     vital = sorted(promql.metric_names(row.until)) if row.until else names
     until, missed = (
         promql.for_all_names(written(each), exporter.aliases) if each else ""
-        for each in (row.until, row.missed and promql.some_time_ago(row.missed))
+        for each in (row.until, row.missed and promql.some_time_ago(row.missed, row.lost))
     )
     told = (promql.keeps(each, exporter.namespace) for each in (query, until, missed))
     return MetricQuery(

@@ -129,9 +129,10 @@ def _regex(pattern: str) -> str:
     return "".join(signs.get(sign) or re.escape(sign) for sign in pattern)
 
 
-def some_time_ago(query: str) -> str:
-    """The query for each time that `$ago` stands for, as one query."""
-    return " or ".join(f"({query.replace('$ago', ago)})" for ago in AGO)
+def some_time_ago(query: str, once: str = "") -> str:
+    """The query for each time that `$ago` stands for, and one that is asked once, as one query."""
+    each = (query.replace("$ago", ago) for ago in AGO)
+    return " or ".join(f"({one})" for one in (*each, once) if one)
 
 
 def for_all_names(query: str, aliases: Mapping[str, Iterable[str]]) -> str:

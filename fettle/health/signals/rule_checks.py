@@ -165,7 +165,7 @@ _STAND_INS: Mapping[str, Any] = {
     "provoked": False,
     **dict.fromkeys(("weight", "cap", "together", "least"), 0.0),
     **dict.fromkeys(("half_life_s", "heartbeat_s"), 1.0),
-    **dict.fromkeys(("format", "xid", "units", "resource", "until", "missed"), ""),
+    **dict.fromkeys(("format", "xid", "units", "resource", "until", "missed", "lost"), ""),
     "query": "x > 0",
     "effect": "*",
     "ends": (),

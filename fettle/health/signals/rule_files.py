@@ -228,7 +228,7 @@ def _about_nothing(tables: Tables) -> Iterator[tuple[str, str, str]]:
         if not isinstance(exporter, ExporterRow):
             continue
         device = {"device": exporter.device, "peers": exporter.peers}
-        for field in ("query", "until", "missed"):
+        for field in ("query", "until", "missed", "lost"):
             query = promql.with_labels(getattr(row, field).replace("$ago", "1h"), device)
             kept = promql_labels.can_have(query, exporter.device)
             if query and not exporter.names_a_device(kept):

@@ -513,7 +513,8 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
     - `metrics`: the names of the metrics that must be there, if the query does not show them.
     - `gone_is_over`: its series exist only while the fault does, as those of alerts do.
     - `missed`: of a latched fault: a query for what began while nobody asked, such as before a
-      start. `$ago` stands for times within a day before.
+      start. `$ago` stands for times within a day before. `lost`: another one, for devices whose
+      series have ended since; looking at ranges costs much, so it is asked once and not by `$ago`.
     - `provoked`: `true`: a tenant can cause it, so it counts as evidence from the series'
       namespace. `false`: no tenant can, so it also counts in full where a recording rule or an
       alert has dropped the namespace.
@@ -536,11 +537,13 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
     gone_is_over: bool = False
     provoked: bool | None = None
     missed: str = ""
+    lost: str = ""
 
     def __post_init__(self) -> None:
         if not _RULE_NAME.fullmatch(self.name):
             raise ValueError(f"name: {self.name!r} must be letters, digits, '-', '_' and '.'")
-        for field, query in (("query", self.query), ("until", self.until), ("missed", self.missed)):
+        for field in ("query", "until", "missed", "lost"):
+            query: str = getattr(self, field)
             checked = query.replace("$ago", "1h") if field == "missed" else query
             if (query or field == "query") and (why := promql_checks.complaint(checked)):
                 raise ValueError(f"{field}: {why}")
@@ -554,11 +557,13 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
             raise ValueError("kind: the fault of a metric stands: level, latched or unknown")
         if self.graded and (len(self.graded) != 2 or self.weight):
             raise ValueError("graded: two values with their weights, and no weight beside it")
-        for field in ("until", "missed"):
+        for field in ("until", "missed", "lost"):
             if getattr(self, field) and not (self.kind is EvidenceKind.LATCHED or self.xid):
                 raise ValueError(f"{field}: only what is latched can last longer than its query")
         if self.missed and not self.until:
             raise ValueError("missed: it needs until, which says whether what began is over")
+        if self.lost and not self.missed:
+            raise ValueError("lost: it needs missed, beside which it is asked")
         if (self.peers or self.least) and not self.compared:
             raise ValueError("compared: it is needed with peers or least: above or below")
         if self.is_provoked and self.kind is EvidenceKind.LATCHED:

@@ -63,6 +63,7 @@ def rules_with(folder: Path, **changed: str) -> Path:
         ({"until": "x > 0"}, "until: only what is latched can last longer"),
         ({"missed": "x offset $ago > 0"}, "missed: only what is latched can last longer"),
         ({"missed": "x > 0", "kind": "latched"}, "missed: it needs until"),
+        ({"lost": "x > 0", "until": "x > 0", "kind": "latched"}, "lost: it needs missed"),
         ({"until": "x offset $ago > 0", "kind": "latched"}, "until: $ago stands for nothing"),
         ({"peers": "[job]"}, "compared: it is needed with peers or least"),
         ({"compared": "over"}, "expected one of"),
