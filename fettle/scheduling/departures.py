@@ -1,9 +1,13 @@
 """What a pod would leave behind: its node without it, and what its replacement would find there."""
 
+from collections.abc import Collection
+from itertools import chain
+
 import msgspec
 
 from fettle.api import core
 from fettle.cluster import NodeView, View
+from fettle.dra import Match, Request
 from fettle.pacing import pause, run_within
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand, copy_to_place
@@ -14,6 +18,7 @@ from fettle.scheduling.preemption import (
     node_with_released,
     view_with_released,
 )
+from fettle.scheduling.tables import NOT_EVALUATED
 
 
 class Departure:
@@ -47,6 +52,14 @@ class Departure:
         verdict = verdicts[found.name]
         return verdict.can_be_placed and not (verdict.overruled or verdict.undecided)
 
+    async def has_devices_elsewhere(self, demand: Demand, names: Collection[str]) -> bool:
+        """Whether one of these nodes has what the replacement asks for at all, though it may be in
+        use or ill."""
+        nodes = [node for name in names if (node := self._view.nodes.get(name)) is not None]
+        await self._answers.evaluate_selectors(demand, nodes)
+        outcomes = self._answers.outcomes()
+        return await run_within(None, lambda: any(_has(demand, n, outcomes) for n in nodes))
+
     def _node(self, demand: Demand) -> NodeView | None:
         """The node by then; None if it has too few units even then."""
         node, gone = self._view.nodes.get(self._pod.node_name), self._pod.metadata.uid
@@ -61,3 +74,29 @@ class Departure:
             return None
         plugins = {name: without_held(one, self._pod) for name, one in node.plugins.items()}
         return msgspec.structs.replace(node_with_released(node, self._left), plugins=plugins)
+
+
+def _has(demand: Demand, node: NodeView, match: Match) -> bool:
+    """Whether a node has so many units of each resource, and a device for each request. A
+    selector that cannot be evaluated counts as a match, but not one that is not evaluated yet."""
+    requests = [request for claim in demand.claims for request in claim.requests]
+    for units in demand.units:
+        plugin = node.plugins.get(units.resource)
+        if plugin is not None and plugin.capacity:
+            if plugin.capacity < units.count:
+                return False
+        elif not units.backing:
+            return False
+        else:
+            requests += units.backing
+    return all(_offers(node, request, match) for request in requests)
+
+
+def _offers(node: NodeView, request: Request, match: Match) -> bool:
+    for device in chain.from_iterable((*pool.devices, *pool.withheld) for pool in node.pools):
+        pause()
+        for alternative in request.alternatives:
+            found = (match(expression, device) for expression in alternative.selectors)
+            if all(one.matches or (one.undecided and one != NOT_EVALUATED) for one in found):
+                return True
+    return False

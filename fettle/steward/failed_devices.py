@@ -67,8 +67,10 @@ _CONDITIONS = "deploy/rbac/optional/pod-conditions.yaml grants the rights"
 _EVICTIONS = "deploy/rbac/optional/pod-evictions.yaml grants the rights"
 _WHY: Mapping[MarkReason, str] = {
     MarkReason.NOWHERE_BETTER: "no other node would take its replacement now",
-    MarkReason.NO_OTHER_NODE: "no other node that there is has what its replacement selects and "
-    "tolerates",
+    MarkReason.NO_OTHER_NODE: "no other node that there is has what its replacement selects, "
+    "tolerates and asks for",
+    MarkReason.CLAIM_SHARED: "other pods use the same claim, so its replacement would be given the "
+    "same device",
     MarkReason.NO_REPLACEMENT: "no controller would replace it on another node",
 }
 
@@ -310,7 +312,7 @@ class FailedDevices:
 
     async def _mark(self, step: _Step) -> None:
         pod, (reason, why) = step.pod, self._reason(step)
-        words = f"{_words(step.failure)}{f'; not evicted yet: {why}' if why else ''}"
+        words = f"{_words(step.failure)}{f'; {_stays(reason, why)}' if why else ''}"
         await mark(self._session, pod, reason, words, self._clock())
         self._metrics.wrote_pod("marked")
         self._just_marked[pod.metadata.uid] = reason, self._now()
@@ -414,7 +416,7 @@ class FailedDevices:
         waiting = self._waiting.get(uid)
         if waiting is None or waiting.reason is not reason:
             waiting = self._waiting[uid] = _Waiting(reason, why)
-            words = f"{_words(step.failure)}; not evicted yet: {why}"
+            words = f"{_words(step.failure)}; {_stays(reason, why)}"
             (self._tell if step.writes else self._record)(step, WAITS, words)
         waiting.again(self._now())
 
@@ -472,6 +474,11 @@ class FailedDevices:
 
 def _words(failure: DeviceFailure) -> str:
     return f"on node {failure.pod.node_name}: {text(failure.why)}"
+
+
+def _stays(reason: MarkReason, why: str) -> str:
+    never = reason is MarkReason.NO_REPLACEMENT
+    return f"not evicted{'' if never else ' yet'}: {why}"
 
 
 def _is_lost(pod: core.Pod, view: View) -> bool:

@@ -29,6 +29,7 @@ class MarkReason(StrEnum):
     DENIED = "EvictionDenied"
     NOWHERE_BETTER = "NoBetterNodeForReplacement"
     NO_OTHER_NODE = "NoOtherNodeForReplacement"
+    CLAIM_SHARED = "ClaimIsShared"
     NO_REPLACEMENT = "NothingReplacesThePod"
 
 

@@ -28,8 +28,8 @@ class Replacements:
         controller = pod.metadata.controller
         if controller is None or controller.kind in _PINNED:
             return MarkReason.NO_REPLACEMENT
-        if _shares_claims(pod, view):  # they pin it to the same device
-            return MarkReason.NOWHERE_BETTER
+        if _shares_claims(pod, view):  # its replacement would be given the same device
+            return MarkReason.CLAIM_SHARED
         departure = await run_within(None, lambda: Departure(self._answers, view, pod))
         demand = departure.demand()
         fitting = await run_within(None, lambda: _fitting(pod, view))
@@ -41,7 +41,8 @@ class Replacements:
         if not fitting:
             return MarkReason.NO_OTHER_NODE
         if failure.is_dead:  # it is no loss, and whoever waits for the pod waits in vain
-            return None
+            found = demand is None or await departure.has_devices_elsewhere(demand, fitting)
+            return None if found else MarkReason.NO_OTHER_NODE
         allowed = await self._allowed_nodes.find(departure.copy, view, Mode.ENFORCE, demand)
         return None if fitting & allowed else MarkReason.NOWHERE_BETTER
 

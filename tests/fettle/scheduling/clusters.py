@@ -32,9 +32,9 @@ class Cluster:
         working_s: Callable[[], float] = working_s,
     ) -> None:
         self.publisher = Publisher()
-        self.answers = Answers(
-            self.publisher, SelectorEngine(), Settings(), clock, working_s=working_s
-        )
+        self.engine = SelectorEngine()
+        """Evaluates nothing until it is started."""
+        self.answers = Answers(self.publisher, self.engine, Settings(), clock, working_s=working_s)
 
     def show(self, nodes: dict[str, NodeView], **fields: Any) -> None:
         before = self.publisher.view

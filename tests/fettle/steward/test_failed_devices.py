@@ -17,7 +17,7 @@ from fettle.api import core, resource
 from fettle.client import EventRecorder, Session
 from fettle.cluster import NodeView
 from fettle.config import DeviceFailureSettings, Settings, StewardSettings
-from fettle.dra import DeviceView
+from fettle.dra import DeviceView, PoolView
 from fettle.model import Evidence, EvidenceKind, Family, Health, Kept, Mode, NodeId, State, Weighed
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
@@ -247,6 +247,20 @@ DAEMON = [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
             DEAD, (b.node("busy", gpus=1),), on(), None, id="dead, so nothing is lost by waiting"
         ),
         pytest.param(DEAD, (), on(), "NoOtherNodeForReplacement", id="dead, and no other node"),
+        pytest.param(
+            DEAD,
+            (b.node("empty"), b.node("other", pools=(b.pool(b.device("gpu-0")),))),
+            on(),
+            "NoOtherNodeForReplacement",
+            id="dead, and no other node has such devices",
+        ),
+        pytest.param(
+            b.node(gpus=2, units={"gpu": 0.0}, busy=frozenset({"gpu"})),
+            (b.node("small", gpus=1),),
+            on(gpus=2),
+            "NoOtherNodeForReplacement",
+            id="dead, and no other node has as many",
+        ),
         pytest.param(BAD, (FREE,), on(ownerReferences=[]), "NothingReplacesThePod", id="alone"),
         pytest.param(
             BAD, (FREE,), on(ownerReferences=DAEMON), "NothingReplacesThePod", id="daemon"
@@ -389,6 +403,54 @@ async def test_a_pod_is_evicted_if_its_own_node_would_give_it_a_sound_device_ins
     await fleet.look(node, pods=(pod,), looks=4, claims=[given], **made_from)
     assert fleet.evicted() == ([] if reason else ["p"])
     assert fleet.marks() == {"p": reason or "DeviceUnhealthy"}
+
+
+@pytest.mark.parametrize(
+    ("driver", "reason"),
+    [
+        pytest.param(b.DRIVER, None, id="such a device, in use"),
+        pytest.param("nic.example.com", NOBODY, id="a device of another kind"),
+    ],
+)
+async def test_a_pod_with_a_dead_device_is_evicted_if_another_node_has_such_a_device(
+    fleet: Fleet, driver: str, reason: str | None
+) -> None:
+    pod = on(gpus=0)
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c-p"}]
+    given = claim("p", "gpu-0")
+    request = {"name": "r", "exactly": {"deviceClassName": b.DRIVER}}
+    given["spec"] = {"devices": {"requests": [request]}}
+    dead = b.node(pools=(b.pool(b.device("gpu-0", 0.0, allocated=True)),))
+    device = b.device("dev-0", driver=driver, allocated=True)
+    other = b.node("other", pools=(PoolView(driver, "n", (device,)),))
+    await fleet.engine.start()
+    try:
+        await fleet.look(dead, other, pods=(pod,), looks=4, claims=[given], **claim_view())
+    finally:
+        await fleet.engine.close()
+    assert fleet.evicted() == ([] if reason else ["p"])
+    assert fleet.marks() == {"p": reason or "DeviceUnhealthy"}
+
+
+async def test_pods_that_share_a_claim_stay_and_are_told_so(fleet: Fleet) -> None:
+    pods = []
+    for name in ("p", "q"):
+        pods.append(on(name, gpus=0))
+        pods[-1]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "c-p"}]
+    given = claim("p", "gpu-0")
+    given["status"]["reservedFor"].append({"resource": "pods", "name": "q", "uid": "uid-q"})
+    dead = b.node(pools=(b.pool(b.device("gpu-0", 0.0, allocated=True)),))
+    free = b.node("free", pools=(b.pool(b.device("gpu-1")),))
+    await fleet.look(dead, free, pods=tuple(pods), looks=4, claims=[given], **claim_view())
+    assert fleet.evicted() == []
+    assert fleet.marks() == {"p": "ClaimIsShared", "q": "ClaimIsShared"}
+    (said,) = {
+        one["message"].partition("; ")[2]
+        for pod in fleet.api.objects["pods"].values()
+        for one in pod["status"]["conditions"]
+        if one["type"] == FAILED
+    }
+    assert said.startswith("not evicted yet: other pods use the same claim")
 
 
 def holding(unit: str) -> Raw:
