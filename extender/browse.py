@@ -290,7 +290,7 @@ class Browse:
                 return self._unknown_pod(key)
             resolved = resolve_policy(pod, view, policies)
             ignored = await self._answers.ignored(resolved.policy)
-            return _json(explain_policy(resolved, ignored, self._allowed))
+            return _json(explain_policy(resolved, ignored, self._allowed, dry_run=self._dry_run))
         name = request.query.get("name", "")
         found = policies.named(name, view.policies)
         if found is None:
@@ -302,7 +302,9 @@ class Browse:
         pods = await run_within(None, lambda: self._pods_of(name, view))
         ignored = await self._answers.ignored(found.policy)
         users = {"namespaces": sorted(named), "pods": sorted(pods)}
-        return _json({**explain_policy(found, ignored, self._allowed), **users})
+        return _json(
+            {**explain_policy(found, ignored, self._allowed, dry_run=self._dry_run), **users}
+        )
 
     def _pods_of(self, policy: str, view: View) -> list[str]:
         """Keys of the pods that a policy applies to."""

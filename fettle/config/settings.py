@@ -99,18 +99,26 @@ class HealthSettings(SettingsSection, frozen=True, kw_only=True):
             "must be 0 ≤ unhealthyBelow ≤ unhealthyUntil, and unhealthyBelow ≤ degradedBelow ≤ "
             "degradedUntil ≤ 1",
         )
-        _check("health", 0 <= self.min_dwell_seconds < inf, "minDwellSeconds must be 0 or more")
+        _check(
+            "health",
+            0 <= self.min_dwell_seconds < inf,
+            "minDwellSeconds must be finite, and 0 or more",
+        )
         _check(
             "health",
             0 < self.orphan_half_life_seconds < inf,
-            "orphanHalfLifeSeconds must be more than 0",
+            "orphanHalfLifeSeconds must be finite, and more than 0",
         )
         _check(
             "health",
             0 < self.quiet_half_life_seconds < inf,
-            "quietHalfLifeSeconds must be more than 0",
+            "quietHalfLifeSeconds must be finite, and more than 0",
         )
-        _check("health", 0 <= self.restless_seconds < inf, "restlessSeconds must be 0 or more")
+        _check(
+            "health",
+            0 <= self.restless_seconds < inf,
+            "restlessSeconds must be finite, and 0 or more",
+        )
 
 
 class SchedulerSettings(SettingsSection, frozen=True, kw_only=True):
@@ -150,7 +158,7 @@ class SchedulerSettings(SettingsSection, frozen=True, kw_only=True):
         _check(
             "scheduler",
             0 < self.binding_timeout_seconds < inf,
-            "bindingTimeoutSeconds must be more than 0",
+            "bindingTimeoutSeconds must be finite, and more than 0",
         )
 
     @property
@@ -389,7 +397,11 @@ class DeviceTaintSettings(SettingsSection, frozen=True, kw_only=True):
     """How many DeviceTaintRules are written a second, at most."""
 
     def __post_init__(self) -> None:
-        _check("deviceTaints", 0 <= self.confirm_seconds < inf, "confirmSeconds must be 0 or more")
+        _check(
+            "deviceTaints",
+            0 <= self.confirm_seconds < inf,
+            "confirmSeconds must be finite, and 0 or more",
+        )
         _check("deviceTaints", 0 <= self.max_share <= 1, "maxShare must be 0 to 1")
         _check(
             "deviceTaints",
@@ -429,8 +441,8 @@ class NodeMarkSettings(SettingsSection, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for must, text in (
-            (0 <= self.confirm_seconds < inf, "confirmSeconds must be 0 or more"),
-            (0 <= self.hold_seconds < inf, "holdSeconds must be 0 or more"),
+            (0 <= self.confirm_seconds < inf, "confirmSeconds must be finite, and 0 or more"),
+            (0 <= self.hold_seconds < inf, "holdSeconds must be finite, and 0 or more"),
             (self.max_cordoned >= 0, "maxCordoned must be 0 or more"),
             (0 <= self.max_cordoned_share <= 1, "maxCordonedShare must be 0 to 1"),
             (1 <= self.writes_per_second <= 1000, "writesPerSecond must be 1 to 1000"),
@@ -457,7 +469,9 @@ class DeviceFailureSettings(SettingsSection, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         where = "deviceFailures"
-        _check(where, 0 <= self.confirm_seconds < inf, "confirmSeconds must be 0 or more")
+        _check(
+            where, 0 <= self.confirm_seconds < inf, "confirmSeconds must be finite, and 0 or more"
+        )
         _check(
             where,
             0.001 <= self.evictions_per_second <= 100,
@@ -489,7 +503,11 @@ class StewardSettings(SettingsSection, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check("steward", 1 <= self.lease_seconds <= 3600, "leaseSeconds must be 1 s to an hour")
-        _check("steward", 0 < self.wake_interval_seconds < inf, "wakeIntervalSeconds must be > 0")
+        _check(
+            "steward",
+            0 < self.wake_interval_seconds < inf,
+            "wakeIntervalSeconds must be finite, and more than 0",
+        )
         _check(
             "steward",
             0 <= self.health_writes_per_second <= 1000,

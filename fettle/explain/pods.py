@@ -17,7 +17,7 @@ from fettle.explain.notes import is_cordoned, notes_about
 from fettle.explain.users import Users
 from fettle.explain.wording import describe_kept, plain_reason, texts
 from fettle.health import starts_of
-from fettle.model import Health, NodeId, OnDeviceFailure, Resolved, State, Weighed, reasons
+from fettle.model import Health, Mode, NodeId, OnDeviceFailure, Resolved, State, Weighed, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling import (
@@ -331,12 +331,16 @@ def _about(one: UnitView, plugin: PluginView) -> str:
 
 
 def explain_policy(
-    resolved: Resolved, ignored: Sequence[str] = (), allowed: str | None = None
+    resolved: Resolved,
+    ignored: Sequence[str] = (),
+    allowed: str | None = None,
+    *,
+    dry_run: bool = False,
 ) -> dict[str, Any]:
     """A policy, who chose it, and the source of each of its values.
 
     `ignored` are sentences about parts of it that have no effect. `allowed`: what the settings
-    allow to be done about pods on failed devices.
+    allow to be done about pods on failed devices. `dry_run`: the steward writes nothing.
     """
     defined = f"{resolved.policy.name} ({resolved.source})"
     sections = msgspec.to_builtins(resolved.policy)
@@ -359,7 +363,7 @@ def explain_policy(
                     "field": f"{section}.{field}",
                     "value": value,
                     "from": _source(resolved.overridden.get(f"{section}.{field}"), defined),
-                    "note": _note(f"{section}.{field}", value, allowed),
+                    "note": _note(f"{section}.{field}", value, resolved, allowed, dry_run=dry_run),
                 }
                 for section, values in sections.items()
                 for field, value in values.items()
@@ -368,13 +372,21 @@ def explain_policy(
     }
 
 
-def _note(field: str, value: object, allowed: str | None) -> str | None:
+def _note(
+    field: str, value: object, resolved: Resolved, allowed: str | None, *, dry_run: bool
+) -> str | None:
     """What to know about a value of a policy."""
     wanted = field == "failure.onDeviceFailure" and value != OnDeviceFailure.NONE
-    if not wanted or value == allowed or allowed == OnDeviceFailure.EVICT:
+    if not wanted:
         return None
     if allowed is None:
         return "has no effect: the setting deviceFailures.allow is not set"
+    if dry_run:
+        return "nothing is written: the setting steward.dryRun is set"
+    if resolved.mode.mode is not Mode.ENFORCE:
+        return f"nothing is written in mode {resolved.mode.mode}"
+    if value == allowed or allowed == OnDeviceFailure.EVICT:
+        return None
     return "pods are only marked: the setting deviceFailures.allow is Mark"
 
 

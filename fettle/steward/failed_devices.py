@@ -24,7 +24,7 @@ from fettle.client import Event, EventRecorder, Regarding, Session
 from fettle.cluster import EMPTY, View, changed_keys
 from fettle.config import Settings
 from fettle.explain import text
-from fettle.model import BudgetSpent, ClusterError, Denied, OnDeviceFailure, Unreachable
+from fettle.model import BudgetSpent, ClusterError, Denied, OnDeviceFailure, Policy, Unreachable
 from fettle.observing import StewardMetrics
 from fettle.pacing import Backoff, pause, run_within
 from fettle.records import Act, Recorder
@@ -37,6 +37,7 @@ from fettle.scheduling import (
     devices_counted,
     devices_held,
     find_failures,
+    resolve_policy,
     worst_first,
 )
 from fettle.steward.paced_writes import PacedWrites, Write
@@ -63,6 +64,8 @@ SEEN_WITHIN_S = 30.0
 """A write that no view shows after so long is tried again."""
 MARKED, EVICTED, WAITS = "DeviceFailed", "EvictedFromFailedDevice", "EvictionWaits"
 """Reasons of Events, an interface."""
+UNMARKED = "DeviceFailedOver"
+"""The code in the records of a mark that was taken away."""
 _CONDITIONS = "deploy/rbac/optional/pod-conditions.yaml grants the rights"
 _EVICTIONS = "deploy/rbac/optional/pod-evictions.yaml grants the rights"
 _WHY: Mapping[MarkReason, str] = {
@@ -324,6 +327,9 @@ class FailedDevices:
         self._metrics.wrote_pod("unmarked")
         self._marked.pop(pod.metadata.key, None)
         self._just_marked.pop(pod.metadata.uid, None)
+        policy = resolve_policy(pod, self._answers.view, self._answers.policies).policy
+        why = "it is on no failed device any more, or its policy or mode asks for no mark"
+        self._recorder.acted(self._act(pod, policy, UNMARKED, why), written=True)
         _LOG.info("a pod is no longer marked", pod=pod.metadata.key)
 
     # --- evicting
@@ -431,16 +437,17 @@ class FailedDevices:
         self._events.record(Event(about, what, "Evict", words, type="Warning", name=name))
         _LOG.warning("failed device", what=what, pod=metadata.key, reason=words)
         if what != WAITS:
-            self._recorder.acted(self._act(step, what, words), written=True)
+            act = self._act(pod, step.failure.placed.policy, what, words)
+            self._recorder.acted(act, written=True)
 
     def _record(self, step: _Step, what: str, words: str) -> None:
         """What would be written, once."""
         if (one := (step.pod.metadata.uid, what)) not in self._would:
             self._would.add(one)
-            self._recorder.acted(self._act(step, what, words), written=False)
+            act = self._act(step.pod, step.failure.placed.policy, what, words)
+            self._recorder.acted(act, written=False)
 
-    def _act(self, step: _Step, what: str, words: str) -> Act:
-        pod = step.pod
+    def _act(self, pod: core.Pod, policy: Policy, what: str, words: str) -> Act:
         controller = pod.metadata.controller
         return Act(
             what,
@@ -449,7 +456,7 @@ class FailedDevices:
             pod.metadata.key,
             pod.metadata.uid,
             f"{controller.kind}/{controller.name}" if controller is not None else "",
-            step.failure.placed.policy.name,
+            policy.name,
             self._answers.mode_of(pod),
         )
 

@@ -70,16 +70,16 @@ class RefusalEvents:
             found = await self._refusals(pod)
             if found is None:
                 continue
-            why, nodes, refused = found
+            why, how_many = found
             codes = frozenset(why.codes)
             patience = self._answers.patience(pod)
-            event = _event(pod, why, nodes, refused, patience)
+            event = _event(pod, why, how_many, patience)
             if self._told.get(key) == codes or self._record(event):
                 told[key] = codes
         self._told = told
 
-    async def _refusals(self, pod: core.Pod) -> tuple[Counted, int, int] | None:
-        """Why nodes are refused, how many there are and are refused; None if none is."""
+    async def _refusals(self, pod: core.Pod) -> tuple[Counted, str] | None:
+        """Why nodes are refused, and how many of how many, in words; None if none is."""
         demand = self._answers.demand(pod)
         if demand is None or demand.mode is not Mode.ENFORCE:
             return None
@@ -90,7 +90,10 @@ class RefusalEvents:
         why = self._summaries.refusals(table, table.refusing, refused, self._publisher.view.nodes)
         # Beside other reasons only: because of this one alone, no pod is refused everywhere.
         avoided = self._avoided(pod, table)
-        return why.adding(avoided), len(table.verdicts), refused + len(avoided)
+        anyway = len(table.refusing & table.rejected)
+        unfit = f" ({anyway} of them have no room for it anyway)" if anyway else ""
+        how_many = f"{refused + len(avoided)} of {len(table.verdicts)} nodes{unfit}"
+        return why.adding(avoided), how_many
 
     def _avoided(self, pod: core.Pod, table: Table) -> Mapping[str, Reason]:
         """The nodes that are left out for the sake of the pod's owner, while others are left."""
@@ -100,7 +103,7 @@ class RefusalEvents:
         return Narrowed(open_, open_).avoiding(avoided).besides
 
 
-def _event(pod: core.Pod, why: Counted, nodes: int, refused: int, patience: Reason | None) -> Event:
+def _event(pod: core.Pod, why: Counted, how_many: str, patience: Reason | None) -> Event:
     counts = sorted(why.codes.items(), key=lambda item: -item[1])
     listed = ", ".join(f"{code} ×{n}" for code, n in counts[:MOST_CODES])
     more = f" and {len(counts) - MOST_CODES} more" if len(counts) > MOST_CODES else ""
@@ -111,7 +114,7 @@ def _event(pod: core.Pod, why: Counted, nodes: int, refused: int, patience: Reas
         regarding=Regarding("v1", "Pod", metadata.name, metadata.namespace, metadata.uid),
         reason=REASON,
         action="Filter",
-        note=f"Fettle refuses {refused} of {nodes} nodes: {listed}{more}{such}{wait}. "
+        note=f"Fettle refuses {how_many}: {listed}{more}{such}{wait}. "
         f"All of it: fettle explain pod {metadata.key}",
         series_key=" ".join(sorted(why.codes)),
         type="Warning",

@@ -134,6 +134,7 @@ from fettle.model import SettingsError
             for name in ("leaseSeconds", "wakeIntervalSeconds")
             for value in ("0", "-1", ".nan", ".inf")
         ),
+        ("deviceFailures: {confirmSeconds: .inf}", "confirmSeconds must be finite, and 0 or more"),
         ("breaker: {minNodes: -1}", "minNodes must be 0 or more"),
         ("webhook: {configuration: a_b}", "webhook: configuration 'a_b' must be"),
         ("steward: {lease: a}\nsteward: {lease: b}", "line 2: 'steward' is given twice"),

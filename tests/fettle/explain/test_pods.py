@@ -25,6 +25,7 @@ from fettle.model import (
     SOUND,
     Health,
     Kept,
+    Mode,
     OnDeviceFailure,
     Policies,
     Resolved,
@@ -32,6 +33,7 @@ from fettle.model import (
     Weighed,
     reasons,
 )
+from fettle.model.modes import ModeOf
 from fettle.scheduling import Demand, Units
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -439,6 +441,21 @@ def test_a_policy_says_what_the_settings_leave_of_what_it_asks_for(
 ) -> None:
     failure = msgspec.structs.replace(INFERENCE.failure, on_device_failure=OnDeviceFailure(wanted))
     policy = msgspec.structs.replace(INFERENCE, failure=failure)
-    values = explain_policy(Resolved(policy, ""), allowed=allowed)["values"]
+    assert _noted(Resolved(policy, ""), allowed) == note
+
+
+def _noted(resolved: Resolved, allowed: str | None, *, dry_run: bool = False) -> str:
+    values = explain_policy(resolved, allowed=allowed, dry_run=dry_run)["values"]
     noted = {value["field"]: value["note"] for value in values if value["note"]}
-    assert noted == ({"failure.onDeviceFailure": note} if note else {})
+    assert noted.keys() <= {"failure.onDeviceFailure"}
+    return str(noted.get("failure.onDeviceFailure", ""))
+
+
+def test_a_policy_says_that_nothing_is_written_where_that_is_so() -> None:
+    failure = msgspec.structs.replace(INFERENCE.failure, on_device_failure=OnDeviceFailure.EVICT)
+    policy = msgspec.structs.replace(INFERENCE, failure=failure)
+    observed = Resolved(policy, "", mode=ModeOf(Mode.OBSERVE, ""))
+    assert _noted(observed, "Mark") == "nothing is written in mode observe"
+    assert _noted(observed, None).startswith("has no effect")
+    dry = _noted(Resolved(policy, ""), "Evict", dry_run=True)
+    assert dry == "nothing is written: the setting steward.dryRun is set"

@@ -526,11 +526,16 @@ async def test_where_nothing_may_be_written_it_is_recorded_once_and_marks_are_ta
     await fleet.look(b.node(gpus=2, own=b.health(0.1)), FREE, pods=(on(), marked))
     await fleet.look_until(lambda: len(would_evict(fleet)) == 2)
     assert (fleet.marks(), fleet.evicted()) == ({}, [])
-    assert sorted(fleet.recorded()) == [
-        (f"default/{name}", what, "wouldWrite")
-        for name in ("marked", "p")
-        for what in ("DeviceFailed", "EvictedFromFailedDevice")
-    ]
+    assert sorted(fleet.recorded()) == sorted(
+        [
+            ("default/marked", "DeviceFailedOver", "wrote"),
+            *(
+                (f"default/{name}", what, "wouldWrite")
+                for name in ("marked", "p")
+                for what in ("DeviceFailed", "EvictedFromFailedDevice")
+            ),
+        ]
+    )
 
 
 TWO_BAD = [b.node(name, gpus=1, own=b.health(0.0)) for name in ("a", "b")]

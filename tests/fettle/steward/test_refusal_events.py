@@ -86,6 +86,14 @@ async def test_beside_other_reasons_nodes_count_whose_kubelets_refused_pods_of_t
     assert "KubeletRefusedWorkload ×1" in event.note
 
 
+async def test_nodes_are_told_apart_that_have_no_room_for_the_pod_anyway() -> None:
+    told = Told()
+    await told.look(BAD, *(b.node(name, own=b.health(0.0)) for name in ("x", "y")))
+    (event,) = told.events
+    said = "Fettle refuses 3 of 3 nodes (2 of them have no room for it anyway): NodeUnhealthy ×3"
+    assert event.note.startswith(said)
+
+
 async def test_what_is_held_back_is_tried_again() -> None:
     told = Told()
     told.full = True
