@@ -900,9 +900,10 @@ def _(reason: reasons.PodStuck) -> str:
 def _(reason: reasons.CrashAtFault) -> str:
     seconds = round(reason.at - reason.fault_at)
     when = f"{abs(seconds)} s {'after' if seconds >= 0 else 'before'}"
+    cause = "is the likely" if reason.certain else "the pod may hold, and may be the"
     return (
         f"container {reason.container} ended with exit code {reason.exit_code} at "
-        f"{_moment(reason.at)}, {when} {reason.device} was seen to fail, which is the likely "
+        f"{_moment(reason.at)}, {when} {reason.device} was seen to fail, which {cause} "
         f"cause: {reason.fault}"
     )
 

@@ -986,7 +986,8 @@ class PodStuck(Reason, frozen=True, gc=False):
 
 
 class CrashAtFault(Reason, frozen=True, gc=False):
-    """A container ended within a minute of the fault of a device that the pod held.
+    """A container ended within a minute of the fault of a device that the pod held, or (not
+    `certain`) may have held.
 
     `at` and `fault_at` are in Unix seconds; `fault` is what was reported of the device.
     """
@@ -997,6 +998,7 @@ class CrashAtFault(Reason, frozen=True, gc=False):
     device: str
     fault: str
     fault_at: float
+    certain: bool = True
 
 
 class WorkloadStartsNowhere(Reason, frozen=True, gc=False):

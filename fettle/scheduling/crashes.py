@@ -1,4 +1,5 @@
-"""Containers that ended within a minute of the fault of a device that their pod held.
+"""Containers that ended within a minute of the fault of a device that their pod held, or may have
+held, where nobody knows which units of a device plugin it had.
 
 A crash is looked at as long as a fault may still be told that explains it. It never speaks against
 a device: whoever may create pods can make them crash (decisions 0010 and 0060).
@@ -19,10 +20,10 @@ from fettle.cluster import Publisher
 from fettle.dra import uses_devices
 from fettle.model.reasons import CrashAtFault
 from fettle.pacing import pause, run_within
-from fettle.scheduling.at_risk import AtRisk
+from fettle.scheduling.at_risk import AtRisk, is_certain
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.pod_claims import PodClaims
-from fettle.scheduling.stuck_pods import CRASH_S, device_of, failures, faults_of
+from fettle.scheduling.stuck_pods import CRASH_S, device_of, faults_of, possible_failures
 
 LATELY_S = 600.0
 """How long a crash is remembered without a fault: monitors may tell late, and say when it was."""
@@ -128,16 +129,23 @@ class Crashes:
             pause()
 
     def _fault(self, crash: Crash) -> CrashAtFault | None:
-        """The fault of a device of the pod that began within a minute of the crash."""
+        """The fault of a device of the pod that began within a minute of the crash; else one of a
+        unit that the pod may have held."""
         claims = crash.claims or self._claims.of(crash.pod)
         placed = self._at_risk.as_it_ran(crash.pod, claims)
-        for refusal in failures(placed) if placed is not None else ():
+        for refusal in possible_failures(placed) if placed is not None else ():
             first = faults_of(refusal)[0]
             at, device = first.observed_at, device_of(refusal)
             is_old = abs(at - crash.at) > CRASH_S
             if not is_old and not self._at_risk.started_at <= at <= self._known_from:
                 return CrashAtFault(
-                    crash.container, crash.exit_code, crash.at, device, first.text, at
+                    crash.container,
+                    crash.exit_code,
+                    crash.at,
+                    device,
+                    first.text,
+                    at,
+                    is_certain(refusal),
                 )
         return None
 

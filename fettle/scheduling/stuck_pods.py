@@ -30,8 +30,13 @@ _PREPARING = frozenset(("ContainerCreating", "PodInitializing"))
 def failures(placed: PlacedPod) -> list[Reason]:
     """Why the pod's policy refuses where it is, as far as something has failed that the pod
     certainly is on: devices first, then the node."""
-    found = [why for why in placed.verdict.refusals if is_certain(why) and faults_of(why)]
-    return sorted(found, key=lambda why: isinstance(why, reasons.NodeRefusal))
+    return [why for why in possible_failures(placed) if is_certain(why)]
+
+
+def possible_failures(placed: PlacedPod) -> list[Reason]:
+    """These, and then the units that the pod may hold, as nobody knows which it does."""
+    found = [why for why in placed.verdict.refusals if faults_of(why)]
+    return sorted(found, key=lambda w: (not is_certain(w), isinstance(w, reasons.NodeRefusal)))
 
 
 def faults_of(refusal: Reason) -> list[Evidence]:

@@ -19,9 +19,11 @@ from fettle.scheduling import AtRisk, Crashes, stuck
 from fettle.steward.risk_events import once_name
 
 EVERY_S = 2.0
+# The Events' reasons, interfaces.
 STUCK = "StuckOnFailedDevice"
 CRASHED = "CrashedByDevice"
-"""The Events' reasons, interfaces."""
+MAYBE_CRASHED = "MaybeCrashedByDevice"
+"""Where nobody knows which units the pod held."""
 
 _LOG = structlog.get_logger(__name__)
 
@@ -63,7 +65,8 @@ class FailureEvents:
                 holding.add(self._tell(placed.pod, STUCK, f"{STUCK} {why.stuck_in}", why))
         for pod, crash in self._crashes.explained():
             pause()
-            holding.add(self._tell(pod, CRASHED, f"{CRASHED} {crash.at}", crash))
+            reason = CRASHED if crash.certain else MAYBE_CRASHED
+            holding.add(self._tell(pod, reason, f"{reason} {crash.at}", crash))
         self._told &= holding
 
     def _tell(self, pod: core.Pod, reason: str, code: str, why: Reason) -> str:

@@ -3,13 +3,15 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
+from fettle.cluster import PluginView, UnitView
 from fettle.model import SOUND, Health
 from fettle.scheduling import Crashes, PodClaims
 from tests.fettle import building as b
-from tests.fettle.scheduling.test_at_risk import BOUND_S, Watched, claim, claimed
-from tests.fettle.scheduling.test_stuck_pods import FAILED_AT, failed, unwell
+from tests.fettle.scheduling.test_at_risk import BOUND_S, Watched, claim, claimed, placed
+from tests.fettle.scheduling.test_stuck_pods import FAILED_AT, failed, looping, unwell
 
 
 def ended(at: float, code: int = 139, reason: str = "Error", **metadata: Any) -> dict[str, Any]:
@@ -77,6 +79,42 @@ async def test_a_crash_within_a_minute_of_its_devices_fault_is_the_devices(
     assert f", {said} gpu.example.com/n/gpu-0 was seen to fail, which is the likely cause" in told
     assert told.endswith("XID 79: GPU has fallen off the bus")
     assert cluster.crashes.of("uid-p") is not None
+
+
+@pytest.mark.parametrize(
+    ("after_s", "wanted", "cause"),
+    [
+        pytest.param(2.0, 1, "which the pod may hold, and may be the cause", id="one of 16"),
+        pytest.param(2.0, 16, "which is the likely cause", id="all of them"),
+        pytest.param(61.0, 1, "", id="later"),
+    ],
+)
+async def test_a_crash_as_a_unit_fails_that_the_pod_may_hold_may_be_its(
+    after_s: float, wanted: int, cause: str
+) -> None:
+    cluster = await crashed_beside(after_s, wanted)
+    if cause:
+        (told,) = cluster.told
+        assert f", 2 s after {b.RESOURCE} 3 was seen to fail, {cause}: XID 79" in told
+    else:
+        assert not cluster.told
+
+
+async def crashed_beside(after_s: float, wanted: int) -> Followed:
+    """A pod with so many of 16 units crashed as one of them failed, and no kubelet names units."""
+    cluster = Followed()
+    cluster.now = BOUND_S
+    await cluster.see(b.node(gpus=16), pods=(placed("p", gpus=wanted),))
+    await cluster.crashes.explain()
+    cluster.now = FAILED_AT + 90
+    raw = placed("p", gpus=wanted)
+    raw["status"] |= looping(at=datetime.fromtimestamp(FAILED_AT + after_s, UTC).isoformat())
+    cluster.crashes.put(b.pod(raw))
+    unit = UnitView("3", failed(), 1)
+    plugin = PluginView(b.RESOURCE, 16, 16, (unit,))
+    await cluster.see(msgspec.structs.replace(b.node(), plugins={b.RESOURCE: plugin}))
+    await cluster.crashes.explain()
+    return cluster
 
 
 async def test_a_container_that_is_restarted_is_followed_as_well(cluster: Followed) -> None:

@@ -7,7 +7,7 @@ from fettle.steward import STEWARD, FailureEvents
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import fake_api
 from tests.fettle.scheduling.test_at_risk import BOUND_S, claim, claimed
-from tests.fettle.scheduling.test_crashes import Followed, ended
+from tests.fettle.scheduling.test_crashes import Followed, crashed_beside, ended
 from tests.fettle.scheduling.test_stuck_pods import FAILED_AT, failed, looping, unwell
 
 
@@ -23,6 +23,12 @@ async def told(tmp_path: Path, observed: frozenset[str] = frozenset()) -> list[t
     await cluster.see(lost, pods=(loops,), claims=(claim("loops", "gpu-0"),))
     await cluster.at_risk.current()
     await cluster.crashes.explain()
+    return await written(cluster, tmp_path, observed)
+
+
+async def written(
+    cluster: Followed, tmp_path: Path, observed: frozenset[str] = frozenset()
+) -> list[tuple[str, str]]:
     async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
         for _ in range(2):
             recorder = EventRecorder(session, STEWARD, "one")
@@ -44,6 +50,11 @@ async def test_each_pod_is_told_once_that_it_is_stuck_or_crashed_by_its_device(
     tmp_path: Path,
 ) -> None:
     assert await told(tmp_path) == [("loops", "StuckOnFailedDevice"), ("p", "CrashedByDevice")]
+
+
+async def test_a_crash_that_may_be_of_a_device_is_told_as_a_possibility(tmp_path: Path) -> None:
+    cluster = await crashed_beside(2.0, wanted=1)
+    assert await written(cluster, tmp_path) == [("p", "MaybeCrashedByDevice")]
 
 
 async def test_in_observe_mode_nothing_is_written_about_the_pods(tmp_path: Path) -> None:
