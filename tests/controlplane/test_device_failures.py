@@ -363,11 +363,15 @@ async def test_a_mark_goes_when_the_device_heals_and_where_nothing_may_be_writte
     await fettle.stop()
 
     would = {"DeviceFailed": "wouldWrite", "EvictedFromFailedDevice": "wouldWrite"}
-    for more, why in (("steward: {dryRun: true}", "steward.dryRun"), ("mode: observe", "observe")):
+    taken_back = {"DeviceFailedOver": "wrote"}
+    for more, why, wrote in (
+        ("steward: {dryRun: true}", "steward.dryRun", taken_back),
+        ("mode: observe", "observe", {}),
+    ):
         file = settings(tmp_path, more, confirmSeconds=0)
         fettle = await start_fettle("steward", settings=file)
         await unmarked()
-        await until_decided(fettle, name, would)
+        await until_decided(fettle, name, would | wrote)
         assert why in await notes(fettle)
         assert not waiting.condition(await api.get("pods", name), FAILED)
         await fettle.stop()

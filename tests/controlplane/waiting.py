@@ -32,13 +32,14 @@ async def wait_until(
     timeout_s: float = PATIENCE_S,
     every_s: float = 0.05,
 ) -> T:
-    """Look again and again; the first look for which it holds is the result."""
+    """Look again and again; the first look for which it holds is the result. What an answer does
+    not have yet (KeyError) may come."""
     deadline = time.monotonic() + timeout_s
     last = "nothing"
     while True:
         try:
             seen = await look()
-        except (ApiError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (ApiError, aiohttp.ClientError, TimeoutError, OSError, KeyError) as error:
             last = repr(error)
         else:
             if holds(seen):
