@@ -30,10 +30,7 @@ from tests.bench.storms import (
     STORM_S,
     Storm,
     StormyFleet,
-    all_flap,
-    ever_more_flap,
-    reboots,
-    some_flap,
+    with_bounds,
 )
 from tests.controlplane.api import Object
 from tests.controlplane.objects import DRIVER
@@ -74,16 +71,7 @@ async def measure(_: House) -> list[Figure]:
 MOST_MARKS = 6
 """How often a pod is marked or unmarked while its device comes and goes for five minutes."""
 MOST_EVICTED = SETTINGS.device_failures.evictions_per_second * STORM_S
-STORMS: tuple[tuple[str, Storm, float], ...] = (
-    ("all nodes reboot", reboots, 0),
-    ("1 device on each 50th node comes and goes", some_flap, MOST_MARKS * fleets.NODES / 50),
-    ("1 device on each node comes and goes", all_flap, 0),
-    (
-        "a fault that comes and goes spreads over half the nodes",
-        ever_more_flap,
-        MOST_MARKS * fleets.NODES / 2,
-    ),
-)
+STORMS = with_bounds(0, MOST_MARKS * fleets.NODES / 50, 0, MOST_MARKS * fleets.NODES / 2)
 
 
 async def weather(storm: Storm, nodes: int) -> Acts:

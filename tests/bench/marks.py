@@ -26,10 +26,7 @@ from tests.bench.storms import (
     STORM_S,
     Storm,
     StormyFleet,
-    all_flap,
-    ever_more_flap,
-    reboots,
-    some_flap,
+    with_bounds,
 )
 from tests.controlplane.api import Object
 
@@ -67,16 +64,7 @@ async def measure(_: House) -> list[Figure]:
     return found
 
 
-STORMS: tuple[tuple[str, Storm, float], ...] = (
-    ("all reboot", reboots, 0),
-    ("1 device on each 50th node comes and goes", some_flap, MOST_PER_NODE * fleets.NODES / 50),
-    ("1 device on each node comes and goes", all_flap, 0),
-    (
-        "a fault that comes and goes spreads over half the nodes",
-        ever_more_flap,
-        MOST_PER_NODE * fleets.NODES / 2,
-    ),
-)
+STORMS = with_bounds(0, MOST_PER_NODE * fleets.NODES / 50, 0, MOST_PER_NODE * fleets.NODES / 2)
 
 
 async def weather(storm: Storm, nodes: int) -> Marked:

@@ -55,6 +55,18 @@ def ever_more_flap(number: int, at: int) -> Object:
     return _slice(number, number % 8 if reached and _flaps(at) else None)
 
 
+def with_bounds(
+    reboot: float, some: float, each: float, half: float
+) -> tuple[tuple[str, Storm, float], ...]:
+    """Each storm with its name, and the most that it may make the steward write."""
+    return (
+        ("all nodes reboot", reboots, reboot),
+        ("1 device on each 50th node comes and goes", some_flap, some),
+        ("1 device on each node comes and goes", all_flap, each),
+        ("a fault that comes and goes spreads over half the nodes", ever_more_flap, half),
+    )
+
+
 class StormyFleet:
     """Nodes with eight devices each, and the newest view of them."""
 

@@ -26,10 +26,7 @@ from tests.bench.storms import (
     STORM_S,
     Storm,
     StormyFleet,
-    all_flap,
-    ever_more_flap,
-    reboots,
-    some_flap,
+    with_bounds,
 )
 from tests.controlplane.api import Object
 
@@ -65,16 +62,7 @@ async def measure(_: House) -> list[Figure]:
     return found
 
 
-STORMS: tuple[tuple[str, Storm, float], ...] = (
-    ("all nodes reboot", reboots, 0),
-    ("1 device on each 50th node comes and goes", some_flap, 3 * fleets.NODES / 50),
-    ("1 device on each node comes and goes", all_flap, 0),
-    (
-        "a fault that comes and goes spreads over half the nodes",
-        ever_more_flap,
-        PER_S * (STORM_S + CALM_S),
-    ),
-)
+STORMS = with_bounds(0, 3 * fleets.NODES / 50, 0, PER_S * (STORM_S + CALM_S))
 
 
 async def weather(storm: Storm, nodes: int) -> Written:
