@@ -45,6 +45,9 @@ SAMPLE_H = 0.25
 KEPT_S = 1.0
 """How long a failed pod is seen before its controller deletes it."""
 ROLES = ("extender", "steward")
+GATE = "--feature-gates=GenericWorkload=true"
+SERVED = "--runtime-config=scheduling.k8s.io/v1beta1=true"
+"""With them kube-scheduler places the pods of a PodGroup together or not at all."""
 _EVERYDAY = (404, 409)
 
 
@@ -57,9 +60,10 @@ async def play(scenario: Scenario, seed: int, contender: str) -> Figures:
     with tempfile.TemporaryDirectory(prefix="fettle-goodput-") as folder:
         async with ControlPlane(binary, Path(folder)) as plane:
             cluster = Cluster(replay, plane.tester, cordons=contender == "cordon")
+            await plane.restart_api_server(GATE, SERVED)
             await cluster.create_nodes()
             async with _fettle(plane, contender) as fettle:
-                await plane.start_scheduler(_scheduler(fettle, scenario.packing))
+                await plane.start_scheduler(_scheduler(fettle, scenario.packing), GATE)
                 return await _Run(replay, cluster, plane, fettle).figures()
 
 
@@ -165,6 +169,9 @@ class Cluster:
             return
         if self._dra:
             await self._api.create(objects.claim_object(pod))
+        if pod.in_gang:
+            with contextlib.suppress(ApiError):  # another pod of it was first
+                await self._api.create(objects.group_object(pod))
         await self._api.create(objects.pod_object(pod, time.time(), dra=self._dra))
 
     async def _set_status(self, pod: Pod, status: objects.Object) -> None:
@@ -180,6 +187,9 @@ class Cluster:
         if phase == "Failed":
             await asyncio.sleep(KEPT_S)
         await self._api.delete("pods", pod.name, grace_s=0)
+        if pod.in_gang:
+            with contextlib.suppress(ApiError):  # another pod of it was first
+                await self._api.delete("podgroups", pod.group)
         if self._dra:
             await self._api.patch("resourceclaims", pod.name, {"metadata": {"finalizers": None}})
             await self._api.delete("resourceclaims", pod.name)

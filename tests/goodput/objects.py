@@ -181,6 +181,8 @@ def pod_object(pod: Pod, created_s: float, *, dra: bool = False) -> Object:
     if dra:
         spec["resourceClaims"] = [{"name": "gpus", "resourceClaimName": pod.name}]
         resources["claims"] = [{"name": "gpus"}]
+    if pod.in_gang:
+        spec["schedulingGroup"] = {"podGroupName": pod.group}
     spec["containers"] = [{"name": "c", "image": "x", "resources": resources}]
     return {
         "apiVersion": "v1",
@@ -194,6 +196,16 @@ def pod_object(pod: Pod, created_s: float, *, dra: bool = False) -> Object:
             "ownerReferences": [_controller(pod)],
         },
         "spec": spec,
+    }
+
+
+def group_object(pod: Pod) -> Object:
+    """Of the pods of its gang: they are placed together or not at all."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": pod.group, "namespace": NAMESPACE},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": pod.job.kind.pods}}},
     }
 
 

@@ -22,7 +22,7 @@ from fettle.health import HealthBook, load_rules
 from fettle.model import Mode, State
 from fettle.scheduling import Answers, FormerNodes, Leanings, OwnerRefusals
 from tests.goodput import objects
-from tests.goodput.plan import GPUS, Scenario, make_plan, with_devices_taken_away
+from tests.goodput.plan import GPUS, JobKind, Scenario, make_plan, with_devices_taken_away
 from tests.goodput.replay import Device, Figures, Node, Pod, Replay
 
 TICK_H = 0.1
@@ -208,9 +208,11 @@ class Packer:
         self._generation = 0
         self._claimed: dict[str, list[Device]] = {}
         self._taken: set[Device] = set()
-        """What claims hold (DRA): by pod, and together."""
+        """Devices that were chosen for pods: by pod, and together."""
         self._ties = random.Random(seed + 2)
         self._used: dict[str, int] = defaultdict(int)
+        self._room: dict[str, int] = {}
+        """How many more devices a node can give; reckoned anew whenever that may have changed."""
         self._said: dict[str, objects.Said] = {}
         self._conditions: dict[str, dict[str, objects.Object]] = defaultdict(dict)
         self._nodes = {node.name: node for node in replay.nodes}
@@ -237,6 +239,7 @@ class Packer:
             self._generation += 1
             published = objects.slice_object(node, self._generation)
             self._minder.seen(kinds.SLICE, published, node.name)
+        self._reckon(node)
 
     def pod_created(self, pod: Pod) -> None:
         self._waiting[pod.name] = pod
@@ -250,13 +253,14 @@ class Packer:
 
     def pod_ended(self, pod: Pod, phase: str, refusal: str) -> None:
         self._waiting.pop(pod.name, None)
+        self._taken.difference_update(self._claimed.pop(pod.name, ()))
         if self._dra:
-            self._taken.difference_update(self._claimed.pop(pod.name, ()))
             self._minder.seen(kinds.CLAIM, None, f"{objects.NAMESPACE}/{pod.name}")
         if pod.node is None:
             self._gone(pod.name)
             return
         self._used[pod.node.name] -= pod.gpus
+        self._reckon(pod.node)
         if phase:
             self._see(pod, objects.ended_status(phase, refusal, self._clock.now_s()))
         if refusal:
@@ -282,47 +286,68 @@ class Packer:
             self._gone(name)
         self._leaving = [one for one in self._leaving if one[0] > now_h]
         # The oldest first: what it does not take, no younger one takes that is as patient.
-        full: set[tuple[int, str, int]] = set()
+        full: set[JobKind] = set()
         for pod in [*self._waiting.values()]:
-            alike = (pod.gpus, pod.job.kind.policy, pod.job.kind.pods)
-            if alike in full or pod.name not in self._waiting:
+            kind = pod.job.kind
+            if kind in full or pod.name not in self._waiting:
                 continue
+            together = [one for one in pod.job.pods.values() if one.name in self._waiting]
+            if not await self._place_all(together):
+                full.add(kind)
+
+    async def _place_all(self, pods: list[Pod]) -> bool:
+        """A gang's pods are placed together or not at all, as kube-scheduler does with a PodGroup:
+        each is asked about in turn, and nothing is bound before all have passed."""
+        chosen: list[tuple[Pod, Node, list[Device]]] = []
+        for pod in pods:
             if (node := await self._choose(pod)) is None:
-                full.add(alike)
-                continue
-            del self._waiting[pod.name]
+                break
             self._used[node.name] += pod.gpus
-            self._replay.bind(pod, node, self._given(pod, node))
+            chosen.append((pod, node, self._take(pod, node)))
+            self._reckon(node)
+        whole = len(chosen) == len(pods)
+        for pod, node, devices in chosen:
+            if whole:
+                del self._waiting[pod.name]
+                self._bind(pod, node, devices)
+            else:
+                self._used[node.name] -= pod.gpus
+                self._taken.difference_update(devices)
+                self._reckon(node)
+        return whole
 
-    def _given(self, pod: Pod, node: Node) -> list[Device] | None:
-        """Its devices; None where nobody chooses. kube-scheduler's allocator takes the first that
+    def _take(self, pod: Pod, node: Node) -> list[Device]:
+        """Its devices; none where nobody chooses. kube-scheduler's allocator takes the first that
         are free."""
-        chooses = isinstance(self._minder, Oracle)
-        devices = (best_devices(node) if chooses else self._free(node))[: pod.gpus]
-        if self._dra:
-            self._allocate(pod, node, devices)
-        return devices if self._dra or chooses else None
+        if isinstance(self._minder, Oracle):
+            devices = [one for one in best_devices(node) if one not in self._taken]
+        elif self._dra:
+            devices = self._free(node)
+        else:
+            return []
+        self._taken.update(devices[: pod.gpus])
+        return devices[: pod.gpus]
 
-    def _allocate(self, pod: Pod, node: Node, devices: list[Device]) -> None:
+    def _bind(self, pod: Pod, node: Node, devices: list[Device]) -> None:
         self._claimed[pod.name] = devices
-        self._taken.update(devices)
-        claim = objects.claim_object(pod) | {"status": objects.allocation(pod, node, devices)}
-        self._minder.seen(kinds.CLAIM, claim, pod.name)
+        if self._dra:
+            claim = objects.claim_object(pod) | {"status": objects.allocation(pod, node, devices)}
+            self._minder.seen(kinds.CLAIM, claim, pod.name)
+        self._replay.bind(pod, node, devices or None)
 
     def _free(self, node: Node) -> list[Device]:
         """Devices that no claim holds and no taint keeps away."""
         return [one for one in node.devices if one not in self._taken and not one.withdrawn]
 
-    def _room(self, node: Node) -> int:
-        if self._dra:
-            return len(self._free(node))
-        return objects.allocatable(node) - self._used[node.name]
+    def _reckon(self, node: Node) -> None:
+        room = objects.allocatable(node) - self._used[node.name]
+        self._room[node.name] = len(self._free(node)) if self._dra else room
 
     async def _choose(self, pod: Pod) -> Node | None:
         names = [
             node.name
             for node in self._replay.nodes
-            if self._room(node) >= pod.gpus and not self._minder.takes_out(node)
+            if self._room[node.name] >= pod.gpus and not self._minder.takes_out(node)
         ]
         if not names:
             return None

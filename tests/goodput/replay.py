@@ -95,6 +95,8 @@ class Pod:
     name: str
     job: Job
     created_h: float
+    group: str
+    """What it and the pods that its job made with it are called together."""
     state: str = "pending"
     node: Node | None = None
     bound_h: float = 0.0
@@ -103,6 +105,10 @@ class Pod:
     @property
     def gpus(self) -> int:
         return self.job.kind.gpus
+
+    @property
+    def in_gang(self) -> bool:
+        return self.job.kind.pods > 1
 
     def faults(self) -> Iterator[Fault]:
         """The real faults that it runs on."""
@@ -381,7 +387,8 @@ class Replay:
     def _make_pods(self, job: Job) -> None:
         job.attempt += 1
         for index in range(job.kind.pods):
-            pod = Pod(f"{job.name}-{index}-{job.attempt}", job, self.now_h)
+            name = f"{job.name}-{index}-{job.attempt}"
+            pod = Pod(name, job, self.now_h, f"{job.name}-{job.attempt}")
             self.pods[pod.name] = job.pods[pod.name] = pod
             self._world.pod_created(pod)
 

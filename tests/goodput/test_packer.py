@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from tests.goodput.packer import CONTENDERS, play
-from tests.goodput.plan import FAULTS, Scenario, make_plan
+from tests.goodput.plan import FAULTS, JOBS, Scenario, make_plan
 from tests.goodput.replay import Figures
 
 SMALL = Scenario(nodes=6, hours=20.0, warmup_h=2.0, load=1.1, rate=3.0, gangs=0.0)
@@ -66,6 +67,21 @@ async def test_whoever_minds_health_starts_fewer_pods_on_bad_devices(
     small = SMALL._replace(dra=dra)
     default, minded = await played("default", small), await played(contender, small)
     assert minded.starts_on_visibly_bad < default.starts_on_visibly_bad / 2
+
+
+@BOTH
+@pytest.mark.parametrize("contender", CONTENDERS)
+async def test_a_gang_is_bound_whole_or_not_at_all(contender: str, dra: bool) -> None:
+    figures = await played(contender, SMALL._replace(dra=dra, nodes=16, gangs=0.4))
+    bound = Counter(_without_index(name) for name in figures.bindings if name.startswith("gang"))
+    assert len(bound) > 1
+    assert set(bound.values()) == {JOBS["gang4x8"].pods}
+
+
+def _without_index(pod: str) -> tuple[str, str]:
+    """What pods that a job made together have in common: the job and the attempt."""
+    job, _, attempt = pod.rsplit("-", 2)
+    return job, attempt
 
 
 @BOTH
