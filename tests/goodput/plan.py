@@ -151,6 +151,7 @@ SETTINGS: Mapping[str, Mapping[str, float]] = {
     "saturated, twice the faults": {"load": 1.15, "rate": 2.0},
     "saturated, 1 % false signals": {"load": 1.15, "false_signals": 0.01},
     "saturated, costly failures": {"load": 1.15, **COSTLY},
+    "saturated, many gangs": {"load": 1.15, "gangs": 0.55},
     "load 0.85, costly failures": COSTLY,
 }
 """What is reported, as fields of `Scenario` that differ from their defaults."""
