@@ -170,9 +170,15 @@ class Cluster:
         if self._dra:
             await self._api.create(objects.claim_object(pod))
         if pod.in_gang:
-            with contextlib.suppress(ApiError):  # another pod of it was first
-                await self._api.create(objects.group_object(pod))
+            await self._create_group(pod)
         await self._api.create(objects.pod_object(pod, time.time(), dra=self._dra))
+
+    async def _create_group(self, pod: Pod) -> None:
+        try:
+            await self._api.create(objects.group_object(pod))
+        except ApiError as error:
+            if error.code != 409:  # another pod of it was first
+                raise
 
     async def _set_status(self, pod: Pod, status: objects.Object) -> None:
         await self._api.patch_status("pods", pod.name, status, form="strategic")

@@ -210,10 +210,11 @@ def group_object(pod: Pod) -> Object:
 
 
 def _controller(pod: Pod) -> Object:
-    """Of the kind that runs its pods together."""
+    """A ReplicaSet for a service; for training one of the kinds that run pods together."""
     name = pod.job.name
-    made = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": name, "uid": name}
-    return {**made, "controller": True}
+    serves = pod.job.kind.policy == "inference"
+    version, kind = ("apps/v1", "ReplicaSet") if serves else ("kubeflow.org/v1", "PyTorchJob")
+    return {"apiVersion": version, "kind": kind, "name": name, "uid": name, "controller": True}
 
 
 def running_status(pod: Pod, at_s: float, *, dra: bool = False) -> Object:

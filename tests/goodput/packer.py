@@ -75,7 +75,7 @@ class Cordons(Nobody):
 
 
 class Oracle(Nobody):
-    """Somebody who knows each fault as it begins, and chooses devices: what placement can gain."""
+    """Somebody who knows each fault as it begins, and chooses devices. It packs as default does."""
 
     def __init__(self, replay: Replay) -> None:
         self._nodes = {node.name: node for node in replay.nodes}
@@ -364,8 +364,9 @@ class Packer:
         return self._nodes[self._ties.choice([name for name in passed if total(name) == best])]
 
 
-CONTENDERS = ("default", "cordon", "observe", "steer", "enforce", "taints", "oracle")
-"""`taints`: Fettle enforces, and whoever runs the fleet takes each reported device away, by a taint
+CONTENDERS = ("default", "again", "cordon", "observe", "steer", "enforce", "taints", "oracle")
+"""`again`: default with other luck, so what differs from default by no more is chance.
+`taints`: Fettle enforces, and whoever runs the fleet takes each reported device away, by a taint
 (a device plugin: by withdrawing it). `oracle`: see there; only without a scheduler."""
 
 
@@ -396,13 +397,13 @@ def make_replay(scenario: Scenario, seed: int, contender: str) -> Replay:
     plan = make_plan(scenario, seed)
     if contender == "taints":
         plan = with_devices_taken_away(plan)
-    return Replay(scenario, plan, seed)
+    return Replay(scenario, plan, seed, luck=2 if contender == "again" else 1)
 
 
 def mode_of(contender: str) -> Mode | None:
     """Fettle's; None without it."""
     match contender:
-        case "default" | "cordon" | "oracle":
+        case "default" | "again" | "cordon" | "oracle":
             return None
         case "taints":
             return Mode.ENFORCE

@@ -11,6 +11,7 @@ from tests.goodput.results import Numbers, Result, Row, medians
 WIDTH, LEFT, TOP, BAR = 760, 96, 34, 16
 COLOURS = {
     "default": "#8c8c8c",
+    "again": "#a6a6a6",
     "cordon": "#c9a227",
     "observe": "#b8c4ce",
     "steer": "#7fb2e5",

@@ -40,6 +40,8 @@ class Fault:
     kind: FaultKind
     node: Node
     device: Device | None
+    draw: random.Random
+    """Of when it is reported: the same whoever places pods."""
     reported: bool = False
     was_reported: bool = False
 
@@ -101,6 +103,8 @@ class Pod:
     node: Node | None = None
     bound_h: float = 0.0
     devices: list[Device] = field(default_factory=list)
+    began_on: list[Fault] = field(default_factory=list)
+    """The real faults of its devices and node as it began."""
 
     @property
     def gpus(self) -> int:
@@ -126,6 +130,8 @@ class Job:
     work_h: float
     done_h: float = 0.0
     speed: float = 0.0
+    avoidably: bool = False
+    """What slows it was there when it began."""
     settled_h: float = 0.0
     attempt: int = 0
     version: int = 0
@@ -153,14 +159,28 @@ class Figures:
 
     useful: float = 0.0
     lost: float = 0.0
+    """Work that has to be done again."""
     occupied: float = 0.0
+    avoidable: float = 0.0
+    """Of what was lost, and of what devices did less than sound ones: where the fault was there
+    when the pod began. Whoever only chooses where pods begin can gain no more than this, unless
+    they pack better."""
+    idle_bad: float = 0.0
+    idle_beside_bad: float = 0.0
+    """Sound, on a node of which a device is not."""
+    idle_sound: float = 0.0
+    """Sound, as all devices of the node are."""
     starts: int = 0
     starts_on_bad: int = 0
     starts_on_visibly_bad: int = 0
     failures: int = 0
     failures_by_job: Counter[str] = field(default_factory=Counter)
+    """Of training: a service never gives up."""
+    gangs: set[str] = field(default_factory=set)
+    """The jobs of which a gang was placed."""
     stranded: float = 0.0
-    """Sound devices idle while a pod waits that would fit there."""
+    """Sound devices idle while a job waits whose pods all fit on sound devices, on nodes where one
+    of them fits."""
     sound: float = 0.0
     faults: int = 0
     refused: int = 0
@@ -184,7 +204,10 @@ class Figures:
 
 
 class Replay:
-    def __init__(self, scenario: Scenario, plan: Plan, seed: int) -> None:
+    """`luck` is of what differs by placement anyway: which free units a kubelet gives out, and how
+    soon a pod fails on a bad one."""
+
+    def __init__(self, scenario: Scenario, plan: Plan, seed: int, *, luck: int = 1) -> None:
         self.scenario = scenario
         self.now_h = 0.0
         self.figures = Figures()
@@ -192,13 +215,14 @@ class Replay:
         """Those that are pending or running."""
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
-        self._draw = random.Random(seed * 7 + 1)
+        self._draw = random.Random(seed * 7 + luck)
         self._world: World
         self._judged: dict[str, tuple[State, dict[str, State]]] = {}
         self._last_fault: dict[Device, str] = {}
         self.nodes = _make_nodes(scenario, random.Random(seed + 1))
-        for fault in plan.faults:
-            self._at(fault.begins_h, partial(self._begin, fault))
+        for number, fault in enumerate(plan.faults):
+            draw = random.Random(f"{seed} {number}")
+            self._at(fault.begins_h, partial(self._begin, fault, draw))
         for job in plan.jobs:
             self._at(job.arrives_h, partial(self._arrive, job))
 
@@ -230,10 +254,10 @@ class Replay:
 
     # --- faults
 
-    def _begin(self, planned: PlannedFault) -> None:
+    def _begin(self, planned: PlannedFault, draw: random.Random) -> None:
         node = self.nodes[planned.node]
         device = None if planned.gpu is None else node.devices[planned.gpu]
-        fault = Fault(planned.name, planned.kind, node, device)
+        fault = Fault(planned.name, planned.kind, node, device, draw)
         (device or node).faults.append(fault)
         if self.counts and fault.is_real:
             self.figures.faults += 1
@@ -242,7 +266,7 @@ class Replay:
         self._changed(fault)
         shows = fault.kind.shows
         if shows.is_reported:
-            delay_h = fault.kind.delay_h * self._draw.uniform(0.5, 1.5)
+            delay_h = fault.kind.delay_h * draw.uniform(0.5, 1.5)
             self._at(self.now_h + delay_h, lambda: self._report(fault, reported=True))
         self._at(planned.ends_h, lambda: self._end(fault))
 
@@ -253,7 +277,7 @@ class Replay:
         fault.was_reported |= reported
         self._world.node_changed(fault.node)
         if fault.kind.shows.flaps:
-            pause_h = self._draw.expovariate(1 / FLAP_H)
+            pause_h = fault.draw.expovariate(1 / FLAP_H)
             self._at(self.now_h + pause_h, lambda: self._report(fault, reported=not reported))
 
     def _end(self, fault: Fault) -> None:
@@ -280,7 +304,7 @@ class Replay:
 
     def _fail_by(self, pod: Pod, fault: Fault) -> None:
         if pod.state == "running" and fault in (fault.device or fault.node).faults:
-            self.fail(pod, fault.name)
+            self.fail(pod, fault.name, avoidable=fault in pod.began_on)
 
     # --- pods
 
@@ -289,6 +313,8 @@ class Replay:
         assert pod.state == "pending"
         pod.node, pod.bound_h = node, self.now_h
         self.figures.bindings[pod.name] = node.name
+        if pod.in_gang and self.counts:
+            self.figures.gangs.add(pod.job.name)
         if self.counts:
             self._count_wait(pod)
         if (fault := node.refuses) is not None:
@@ -311,7 +337,7 @@ class Replay:
         pod.devices, pod.state = devices, "running"
         for device in devices:
             device.pod = pod
-        faults = [*pod.faults()]
+        faults = pod.began_on = [*pod.faults()]
         visible = any(f.reported or (f.was_reported and f.kind.shows.flaps) for f in faults)
         self._count_start(pod, faults, visible=visible)
         for fault in faults:
@@ -329,7 +355,7 @@ class Replay:
     def _refuse(self, pod: Pod, cause: str, why: str) -> None:
         def refuse() -> None:
             if pod.name in self.pods:  # its job may have failed meanwhile
-                self.fail(pod, cause, why)
+                self.fail(pod, cause, why, avoidable=cause == "refused")
 
         self._at(self.now_h + REFUSAL_H, refuse)
 
@@ -343,26 +369,28 @@ class Replay:
             figures.starts_on_visibly_bad += visible
             figures.bad_by_kind[faults[0].name] += 1
 
-    def fail(self, pod: Pod, cause: str, refusal: str = "") -> None:
-        """A pod failed; its job falls back to its last checkpoint, and its pods are made anew."""
+    def fail(self, pod: Pod, cause: str, refusal: str = "", *, avoidable: bool = False) -> None:
+        """A pod failed; its job falls back to its last checkpoint, and its pods are made anew.
+        `avoidable`: because of a fault that was there when it began."""
         job = pod.job
         self._settle(job)
         if self.counts:
             self.figures.failures += 1
-            self.figures.failures_by_job[job.name] += 1
             self.figures.failed_by_cause[cause] += 1
         if job.kind.policy == "training":
+            self.figures.failures_by_job[job.name] += self.counts
             every_h = self.scenario.checkpoint_h
             kept_h = int(job.done_h / every_h + 1e-9) * every_h
             lost = (job.done_h - kept_h) * job.kind.gpus * job.kind.pods
             if self.counts:
                 self.figures.useful -= lost
                 self.figures.lost += lost
+                self.figures.avoidable += lost * avoidable
             job.done_h = kept_h
         self._release(pod, "Failed", refusal)
         for other in [*job.pods.values()]:
             self._release(other, "")
-        job.speed, job.version = 0.0, job.version + 1
+        job.speed, job.avoidably, job.version = 0.0, False, job.version + 1
         self._at(self.now_h + self.scenario.restart_h, lambda: self._make_pods(job))
 
     def _release(self, pod: Pod, phase: str, refusal: str = "") -> None:
@@ -394,17 +422,20 @@ class Replay:
 
     def _settle(self, job: Job) -> None:
         """Credit the work that was done at the old speed, and reckon the new one."""
-        done_h = min(job.speed * (self.now_h - job.settled_h), job.work_h - job.done_h)
+        spent_h = self.now_h - job.settled_h
+        done_h = min(job.speed * spent_h, job.work_h - job.done_h)
+        devices = job.kind.gpus * job.kind.pods
+        since_h = max(job.settled_h, self.scenario.warmup_h)
+        counted_h = max(0.0, self._until_h() - since_h)
         if done_h > 0:
             job.done_h += done_h
-            since_h = max(job.settled_h, self.scenario.warmup_h)
-            counted = min(done_h, max(0.0, self._until_h() - since_h) * job.speed)
-            self.figures.useful += counted * job.kind.gpus * job.kind.pods
+            self.figures.useful += min(done_h, counted_h * job.speed) * devices
+        if job.avoidably:
+            self.figures.avoidable += counted_h * (1 - job.speed) * devices
         job.settled_h = self.now_h
         pods = job.pods.values()
         together = len(pods) == job.kind.pods and all(pod.state == "running" for pod in pods)
-        speeds = (fault.kind.speed for pod in pods for fault in pod.faults()) if together else ()
-        job.speed = min(speeds, default=1.0) if together else 0.0
+        job.speed, job.avoidably = _slowest(pods) if together else (0.0, False)
         job.version += 1
         if job.speed > 0:
             version = job.version
@@ -437,20 +468,31 @@ class Replay:
         """Add what is idle now, for so many hours."""
         if not self.counts:
             return
-        waiting = [
-            pod.gpus
-            for pod in self.pods.values()
-            if pod.node is None and self.now_h - pod.created_h > waited_h
-        ]
-        smallest = min(waiting, default=None)
+        idle: dict[Node, int] = {}
+        """Sound devices, by node."""
         for node in self.nodes:
-            self.figures.sound += sum(device.is_sound for device in node.devices) * span_h
+            sound = [device.is_sound for device in node.devices]
+            self.figures.sound += sum(sound) * span_h
             self._sample_states(node, span_h)
-            if node.faults or smallest is None:
-                continue
-            free = [each for each in node.devices if each.pod is None and not each.withdrawn]
-            if len(free) >= smallest:
-                self.figures.stranded += sum(device.is_sound for device in free) * span_h
+            free = [ok for device, ok in zip(node.devices, sound, strict=True) if not device.pod]
+            idle[node] = sum(free)
+            self.figures.idle_bad += (len(free) - idle[node]) * span_h
+            if all(sound):
+                self.figures.idle_sound += idle[node] * span_h
+            else:
+                self.figures.idle_beside_bad += idle[node] * span_h
+        fitting = [
+            kind.gpus
+            for kind in {
+                pod.job.kind
+                for pod in self.pods.values()
+                if pod.node is None and self.now_h - pod.created_h > waited_h
+            }
+            if sum(free // kind.gpus for free in idle.values()) >= kind.pods
+        ]
+        if fitting:
+            usable = sum(free for free in idle.values() if free >= min(fitting))
+            self.figures.stranded += usable * span_h
 
     def _sample_states(self, node: Node, span_h: float) -> None:
         whole, units = self._judged.get(node.name, NOTHING_SAID)
@@ -473,6 +515,12 @@ class Replay:
             elif pod.node is None:
                 self._count_wait(pod)
         return self.figures
+
+
+def _slowest(pods: Iterable[Pod]) -> tuple[float, bool]:
+    """The speed of pods that run together, and whether what slows them was there as they began."""
+    speeds = [(fault.kind.speed, fault in pod.began_on) for pod in pods for fault in pod.faults()]
+    return min(speeds, default=(1.0, False))
 
 
 def _pods_of(devices: Iterable[Device]) -> list[Pod]:

@@ -21,11 +21,14 @@ MINDED_BY_FETTLE = ("observe", "steer", "enforce", "taints")
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
-    - `useful`, `usable`, `lost`: percent: of capacity; of sound device-hours, those that did not
-      idle while work waited; of capacity, work that was done again.
+    - `useful`, `lost`, `slow`, `idle_bad`, `idle_beside_bad`, `idle_sound`: percent of capacity,
+      100 together: work that stayed done; work that has to be done again; what occupied devices
+      did less than sound ones; what idled (see `Figures`). `avoidable` is in `lost` and `slow`.
+    - `usable`: percent of sound device-hours: those that did not idle while fitting work waited.
     - `changes`: of state, as Fettle saw it, for each real fault. `held`: device-hours in which
       Fettle called a sound device bad.
-    - `gave_up`: jobs with more failed pods than a Job bears by default. Here they go on.
+    - `gave_up`: training jobs with more failed pods than a Job bears by default. Here they go on.
+      `gangs`: jobs of which a gang was placed.
     - `wait_h`: how long a job's pods waited, all attempts together; the mean over the jobs.
       `whole_wait_h`: the same for jobs whose pods ask for a whole node. `scheduler_s`: processor
       time of the scheduler.
@@ -49,6 +52,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     whole_wait_h: float
     refused: int
     lost: float
+    slow: float
+    avoidable: float
+    idle_bad: float
+    idle_beside_bad: float
+    idle_sound: float
+    gangs: int
     held: float = 0.0
     scheduler_s: float = 0.0
 
@@ -66,6 +75,14 @@ class Row(NamedTuple):
     contender: str
 
 
+class Gain(NamedTuple):
+    """Points: the median of the differences, the least and the most."""
+
+    median: float
+    least: float
+    most: float
+
+
 class Numbers(NamedTuple):
     """The fields of `Result` that are measured."""
 
@@ -80,6 +97,12 @@ class Numbers(NamedTuple):
     whole_wait_h: float
     refused: float
     lost: float
+    slow: float
+    avoidable: float
+    idle_bad: float
+    idle_beside_bad: float
+    idle_sound: float
+    gangs: float
     held: float
     scheduler_s: float
 
@@ -87,13 +110,16 @@ class Numbers(NamedTuple):
 def result(
     setting: str, scenario: Scenario, engine: str, contender: str, seed: int, figures: Figures
 ) -> Result:
+    def share(device_hours: float) -> float:
+        return 100 * device_hours / scenario.capacity_h
+
     return Result(
         setting=setting,
         driver="dra" if scenario.dra else "plugin",
         engine=engine,
         contender=contender,
         seed=seed,
-        useful=100 * figures.useful / scenario.capacity_h,
+        useful=share(figures.useful),
         starts=figures.starts,
         visible=figures.starts_on_visibly_bad,
         failures=figures.failures,
@@ -103,7 +129,13 @@ def result(
         wait_h=fmean(figures.waits_h.values() or [0.0]),
         whole_wait_h=fmean(figures.whole_waits_h.values() or [0.0]),
         refused=figures.refused,
-        lost=100 * figures.lost / scenario.capacity_h,
+        lost=share(figures.lost),
+        slow=share(figures.occupied - figures.useful - figures.lost),
+        avoidable=share(figures.avoidable),
+        idle_bad=share(figures.idle_bad),
+        idle_beside_bad=share(figures.idle_beside_bad),
+        idle_sound=share(figures.idle_sound),
+        gangs=len(figures.gangs),
         held=sum(figures.called_bad_while_sound.values()),
         scheduler_s=figures.scheduler_s,
     )
@@ -120,8 +152,8 @@ def medians(results: Iterable[Result]) -> dict[Row, Numbers]:
     }
 
 
-def gains(results: Iterable[Result]) -> dict[Row, float]:
-    """Useful percent more than `default` has on the same seed: the median of these differences."""
+def gains(results: Iterable[Result]) -> dict[Row, Gain]:
+    """Useful percent more than `default` has on the same seed, where both ran."""
     results = [*results]
     base = {
         (each.row[:3], each.seed): each.useful for each in results if each.contender == "default"
@@ -130,7 +162,7 @@ def gains(results: Iterable[Result]) -> dict[Row, float]:
     for each in results:
         if each.contender != "default" and (each.row[:3], each.seed) in base:
             of[each.row].append(each.useful - base[each.row[:3], each.seed])
-    return {row: median(differences) for row, differences in of.items()}
+    return {row: Gain(median(each), min(each), max(each)) for row, each in of.items()}
 
 
 def append(file: Path, results: Iterable[Result]) -> None:

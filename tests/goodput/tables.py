@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tests.goodput.results import MINDED_BY_FETTLE, Numbers, Result, gains, medians
+from tests.goodput.results import MINDED_BY_FETTLE, Gain, Numbers, Result, gains, medians
 
 HEADER = (
     "who minds health",
     "useful %",
-    "than default",
+    "than default (least to most)",
+    "lost %",
+    "slow %",
+    "idle: bad %",
+    "beside bad %",
+    "sound %",
+    "avoidable %",
     "starts",
     "on visibly bad",
     "failures",
     "jobs past 6",
     "sound usable %",
     "changes a fault",
-    "sound, held bad, h",
     "a job waits, h",
     "for whole nodes, h",
+    "gangs placed",
     "refused",
+    "scheduler, s",
 )
 _DRIVERS = {"plugin": "device plugin", "dra": "DRA"}
 _ENGINES = {"packer": "simulation", "scheduler": "kube-scheduler"}
@@ -40,20 +47,27 @@ def markdown(results: Iterable[Result]) -> str:
     return "\n".join(lines[1:]) + "\n"
 
 
-def _cells(contender: str, numbers: Numbers, gained: float | None) -> Iterator[str]:
+def _cells(contender: str, numbers: Numbers, gained: Gain | None) -> Iterator[str]:
     fettle = contender in MINDED_BY_FETTLE
     yield f"{numbers.useful:.1f}"
-    yield "–" if gained is None else f"{gained:+.1f}"
+    yield f"{gained.median:+.1f} ({gained.least:+.1f} to {gained.most:+.1f})" if gained else "–"
+    for share in (numbers.lost, numbers.slow, *_idle(numbers), numbers.avoidable):
+        yield f"{share:.1f}"
     yield f"{numbers.starts:.0f}"
     yield f"{numbers.visible:.0f}"
     yield f"{numbers.failures:.0f}"
     yield f"{numbers.gave_up:.0f}"
     yield f"{numbers.usable:.1f}"
     yield f"{numbers.changes:.1f}" if fettle else "–"
-    yield f"{numbers.held:.0f}" if fettle else "–"
     yield f"{numbers.wait_h:.1f}"
     yield f"{numbers.whole_wait_h:.1f}"
+    yield f"{numbers.gangs:.0f}"
     yield f"{numbers.refused:.0f}" if fettle else "–"
+    yield f"{numbers.scheduler_s:.0f}" if numbers.scheduler_s else "–"
+
+
+def _idle(numbers: Numbers) -> tuple[float, float, float]:
+    return numbers.idle_bad, numbers.idle_beside_bad, numbers.idle_sound
 
 
 def _line(cells: Iterable[str]) -> str:

@@ -31,7 +31,8 @@ def test_a_gain_is_the_median_of_differences_on_the_same_seed() -> None:
     default = [ran("default", n, useful) for n, useful in ((1, 40.0), (2, 56.0), (3, 48.0))]
     steer = [ran("steer", n, useful) for n, useful in ((1, 44.0), (2, 56.8), (3, 47.2), (4, 1.0))]
     ((row, gain),) = results.gains([*default, *steer]).items()
-    assert (row.contender, round(gain, 6)) == ("steer", 1.0)
+    assert row.contender == "steer"
+    assert [round(each, 6) for each in gain] == [1.0, -1.0, 5.0]
 
 
 def test_a_job_gave_up_that_failed_more_often_than_jobs_bear() -> None:
@@ -51,7 +52,7 @@ def test_a_table_says_nothing_of_fettle_where_there_is_none() -> None:
     told = markdown([ran("default", 1, 40.0), ran("enforce", 1, 40.0)]).splitlines()
     assert told[0] == "**load 0.85 · device plugin · simulation**"
     assert {line.count("|") for line in told[2:6]} == {len(HEADER) + 1}
-    assert ("–" in told[4], "–" in told[5]) == (True, False)
+    assert told[4].count("–") > told[5].count("–")
 
 
 def test_a_plot_is_one_svg_that_needs_nothing_else() -> None:
