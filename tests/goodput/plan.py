@@ -106,6 +106,7 @@ class Scenario(NamedTuple):
     - `checkpoint_h`: failed training falls back to its last checkpoint. `restart_h`: how long until
       a failed job's pods are made anew.
     - `false_signals`: share of device time with a report about nothing.
+    - `reboots`: a repair restarts the node, and its pods fail, unless the fault was a light one.
     - `dra`: a DRA driver publishes the devices, instead of a device plugin.
     - `packing`: how kube-scheduler scores what is requested of a node, `MostAllocated` or its
       default, `LeastAllocated`.
@@ -123,6 +124,16 @@ class Scenario(NamedTuple):
     reboots: bool = False
     dra: bool = False
     packing: str = "MostAllocated"
+
+    def validate(self) -> None:
+        """Raises ValueError with one sentence: which field is wrong, and what to write."""
+        for name, (least, most) in LIMITS.items():
+            if not least <= (value := getattr(self, name)) <= most:
+                raise ValueError(f"{name} {value}: write {least:g} to {most:g}")
+        if self.hours <= self.warmup_h:
+            raise ValueError(f"hours {self.hours}: write more than warmup_h, {self.warmup_h}")
+        if self.packing not in PACKINGS:
+            raise ValueError(f"packing {self.packing!r}: write one of {', '.join(PACKINGS)}")
 
     @property
     def capacity_h(self) -> float:
@@ -142,6 +153,19 @@ class Scenario(NamedTuple):
         return {name: kind for name, kind in kinds.items() if kind.share > 0}
 
 
+PACKINGS = ("MostAllocated", "LeastAllocated")
+LIMITS: Mapping[str, tuple[float, float]] = {
+    "nodes": (1, 10_000),
+    "hours": (0.1, 10_000),
+    "warmup_h": (0, 10_000),
+    "load": (1e-9, 10),
+    "rate": (1e-9, 1000),
+    "gangs": (0, JOBS["gang4x8"].share + JOBS["train8"].share),
+    "checkpoint_h": (0.001, 10_000),
+    "restart_h": (0, 10_000),
+    "false_signals": (0, 1),
+}
+"""The least and the most that fields of `Scenario` may be."""
 STRESS = 12.0
 COSTLY = {"checkpoint_h": 4.0, "restart_h": 0.25}
 SETTINGS: Mapping[str, Mapping[str, float]] = {
