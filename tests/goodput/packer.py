@@ -344,10 +344,11 @@ class Packer:
         self._room[node.name] = len(self._free(node)) if self._dra else room
 
     async def _choose(self, pod: Pod) -> Node | None:
+        gpus = pod.gpus
         names = [
             node.name
             for node in self._replay.nodes
-            if self._room[node.name] >= pod.gpus and not self._minder.takes_out(node)
+            if self._room[node.name] >= gpus and not self._minder.takes_out(node)
         ]
         if not names:
             return None

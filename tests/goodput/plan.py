@@ -98,7 +98,7 @@ JOBS: Mapping[str, JobKind] = {
 class Scenario(NamedTuple):
     """One setting of the replay.
 
-    - `load`: work that arrives, as a share of the capacity; above 1 work always waits.
+    - `load`: work that arrives, as a share of the capacity.
     - `rate`: times the rate at which faults occur (12 × `DAILY_FAULTS`, so that a short replay
       shows enough of them).
     - `gangs`: share of the work that runs in gangs of four pods; the rest of it runs in single
@@ -168,14 +168,18 @@ LIMITS: Mapping[str, tuple[float, float]] = {
 """The least and the most that fields of `Scenario` may be."""
 STRESS = 12.0
 COSTLY = {"checkpoint_h": 4.0, "restart_h": 0.25}
+SATURATED = {"load": 1.6}
+"""Work of every size always waits. With little more than 1, it is only whole nodes that jobs wait
+for, and what is left of other nodes idles whoever places pods."""
 SETTINGS: Mapping[str, Mapping[str, float]] = {
     "load 0.85": {},
-    "saturated": {"load": 1.15},
-    "saturated, half the faults": {"load": 1.15, "rate": 0.5},
-    "saturated, twice the faults": {"load": 1.15, "rate": 2.0},
-    "saturated, 1 % false signals": {"load": 1.15, "false_signals": 0.01},
-    "saturated, costly failures": {"load": 1.15, **COSTLY},
-    "saturated, many gangs": {"load": 1.15, "gangs": 0.55},
+    "load 1.15": {"load": 1.15},
+    "saturated": SATURATED,
+    "saturated, half the faults": {**SATURATED, "rate": 0.5},
+    "saturated, twice the faults": {**SATURATED, "rate": 2.0},
+    "saturated, 1 % false signals": {**SATURATED, "false_signals": 0.01},
+    "saturated, costly failures": {**SATURATED, **COSTLY},
+    "saturated, many gangs": {**SATURATED, "gangs": 0.55},
     "load 0.85, costly failures": COSTLY,
 }
 """What is reported, as fields of `Scenario` that differ from their defaults."""
