@@ -511,8 +511,8 @@ class Replay:
         for pod in self.pods.values():
             if pod.state == "running":
                 since_h = max(pod.bound_h, self.scenario.warmup_h)
-                self.figures.occupied += (self.scenario.hours - since_h) * pod.gpus
-            elif pod.node is None:
+                self.figures.occupied += max(0.0, self.scenario.hours - since_h) * pod.gpus
+            elif pod.node is None and pod.created_h < self.scenario.hours:
                 self._count_wait(pod)
         return self.figures
 
