@@ -7,9 +7,28 @@ from typing import Any
 
 import pytest
 
-from tests.goodput.packer import CONTENDERS, play
-from tests.goodput.plan import FAULTS, JOBS, Scenario, make_plan
-from tests.goodput.replay import Figures
+from fettle.config import Settings
+from fettle.model import Mode
+from tests.goodput.packer import (
+    CONTENDERS,
+    Clock,
+    Cordons,
+    Fettle,
+    Minder,
+    Nobody,
+    Packer,
+    play,
+)
+from tests.goodput.plan import (
+    FAULTS,
+    JOBS,
+    Plan,
+    PlannedFault,
+    PlannedJob,
+    Scenario,
+    make_plan,
+)
+from tests.goodput.replay import Figures, Pod, Replay
 
 SMALL = Scenario(nodes=6, hours=20.0, warmup_h=2.0, load=1.1, rate=3.0, gangs=0.0)
 CALM = SMALL._replace(rate=1e-9)
@@ -49,6 +68,8 @@ async def test_no_more_is_done_than_devices_are_there_for(contender: str, dra: b
     figures = await played(contender, SMALL._replace(dra=dra))
     assert 0 < figures.useful <= figures.occupied <= SMALL.capacity_h + 1e-6
     assert figures.stranded <= figures.sound <= SMALL.capacity_h * 1.02
+    idle = figures.idle_bad + figures.idle_beside_bad + figures.idle_sound
+    assert figures.occupied + idle == pytest.approx(SMALL.capacity_h, rel=0.01)
 
 
 @BOTH
@@ -98,3 +119,81 @@ async def test_a_wrong_monitor_fails_no_pod() -> None:
     figures = await played("enforce", wrong)
     assert figures.failures == figures.starts_on_bad == 0
     assert figures.state_changes > 0
+
+
+# --- by hand
+
+
+class Prefers(Nobody):
+    """Gives one node the least score that there is, and the others none."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+
+    async def judge(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, int]]:
+        return names, {name: int(name == self.node) for name in names}
+
+
+def three_services(**scenario: Any) -> Replay:
+    """One arrives each hour."""
+    jobs = tuple(PlannedJob(f"serve1-{at}", JOBS["serve1"], float(at), 9.0) for at in range(3))
+    return Replay(Scenario(hours=10.0, warmup_h=0.0, **scenario), Plan((), jobs), seed=1)
+
+
+async def placed(replay: Replay, minder: Minder, *hours: float) -> list[str]:
+    """The nodes of all pods that are bound when the packer has placed pods at these hours."""
+    packer = Packer(replay, Clock(replay), minder, seed=1)
+    replay.begin(packer)
+    for hour in hours:
+        replay.advance(hour)
+        await packer.place()
+    return [*replay.figures.bindings.values()]
+
+
+@pytest.mark.parametrize(("packing", "nodes"), [("MostAllocated", 1), ("LeastAllocated", 3)])
+async def test_pods_go_together_or_apart_as_the_scheduler_is_set(packing: str, nodes: int) -> None:
+    replay = three_services(nodes=9, packing=packing)
+    assert len(set(await placed(replay, Nobody(), 0.0, 1.0, 2.0))) == nodes
+
+
+async def test_a_score_outweighs_packing() -> None:
+    replay = three_services(nodes=9)
+    prefers = Prefers("gpu-004")
+    packer = Packer(replay, Clock(replay), prefers, seed=1)
+    replay.begin(packer)
+    replay.advance(0.0)
+    await packer.place()
+    prefers.node = "gpu-007"
+    replay.advance(2.0)
+    await packer.place()
+    assert [*replay.figures.bindings.values()] == ["gpu-004", "gpu-007", "gpu-007"]
+
+
+def one_job_on_a_bad_node() -> Replay:
+    """It arrives when that has been reported, and its node is mended at the sixth hour."""
+    bad = PlannedFault("kernel", FAULTS["kernel"], 0, None, 0.0, 6.0)
+    plan = Plan((bad,), (PlannedJob("train8", JOBS["train8"], 1.0, 9.0),))
+    return Replay(Scenario(nodes=1, hours=10.0, warmup_h=0.0), plan, seed=1)
+
+
+async def test_a_cordoned_node_gets_no_pod_until_it_is_mended() -> None:
+    assert await placed(one_job_on_a_bad_node(), Nobody(), 1.0) == ["gpu-000"]
+    assert await placed(one_job_on_a_bad_node(), Cordons(), 1.0, 5.0) == []
+    assert await placed(one_job_on_a_bad_node(), Cordons(), 1.0, 5.0, 7.0) == ["gpu-000"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "refused"), [(Mode.OBSERVE, 0), (Mode.STEER, 0), (Mode.ENFORCE, 2)]
+)
+async def test_each_try_that_fettle_alone_refuses_counts(mode: Mode, refused: int) -> None:
+    replay = one_job_on_a_bad_node()
+    fettle = Fettle(replay, Settings(), Clock(replay), mode)
+    nodes = await placed(replay, fettle, 0.5, 1.0, 1.1)
+    assert nodes == ([] if refused else ["gpu-000"])
+    assert replay.figures.refused == refused
+
+
+async def test_again_is_default_with_other_luck() -> None:
+    default, again = await played("default"), await played("again")
+    assert default.faults == again.faults > 0
+    assert default.useful != again.useful
