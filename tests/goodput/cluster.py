@@ -263,7 +263,7 @@ class _Run:
             await asyncio.sleep(0.005)
         self._replay.advance(hour)
 
-    async def _counted(self) -> tuple[float, float, float]:
+    async def _counted(self) -> tuple[int, int, float]:
         """So far: changes of state, refused filter calls, processor seconds of the scheduler."""
         if self._fettle is None:
             return 0, 0, _cpu_s(self._scheduler)
@@ -274,7 +274,7 @@ class _Run:
             re.MULTILINE,
         )
         changes = _state_changes(self._fettle.process.log.read_text(errors="replace"))
-        return changes, float(refused[1]) if refused else 0, _cpu_s(self._scheduler)
+        return changes, int(float(refused[1])) if refused else 0, _cpu_s(self._scheduler)
 
 
 def _state_changes(log: str) -> int:
