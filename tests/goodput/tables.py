@@ -22,6 +22,7 @@ HEADER = (
     "jobs past 6",
     "sound usable %",
     "changes a fault",
+    "sound, held bad, h",
     "a job waits, h",
     "for whole nodes, h",
     "gangs placed",
@@ -51,23 +52,24 @@ def _cells(contender: str, numbers: Numbers, gained: Gain | None) -> Iterator[st
     fettle = contender in MINDED_BY_FETTLE
     yield f"{numbers.useful:.1f}"
     yield f"{gained.median:+.1f} ({gained.least:+.1f} to {gained.most:+.1f})" if gained else "–"
-    for share in (numbers.lost, numbers.slow, *_idle(numbers), numbers.avoidable):
-        yield f"{share:.1f}"
+    yield f"{numbers.lost:.1f}"
+    yield f"{numbers.slow:.1f}"
+    yield f"{numbers.idle_bad:.1f}"
+    yield f"{numbers.idle_beside_bad:.1f}"
+    yield f"{numbers.idle_sound:.1f}"
+    yield f"{numbers.avoidable:.1f}"
     yield f"{numbers.starts:.0f}"
     yield f"{numbers.visible:.0f}"
     yield f"{numbers.failures:.0f}"
     yield f"{numbers.gave_up:.0f}"
     yield f"{numbers.usable:.1f}"
     yield f"{numbers.changes:.1f}" if fettle else "–"
+    yield f"{numbers.held:.0f}" if fettle and numbers.held else "–"
     yield f"{numbers.wait_h:.1f}"
     yield f"{numbers.whole_wait_h:.1f}"
     yield f"{numbers.gangs:.0f}"
     yield f"{numbers.refused:.0f}" if fettle else "–"
     yield f"{numbers.scheduler_s:.0f}" if numbers.scheduler_s else "–"
-
-
-def _idle(numbers: Numbers) -> tuple[float, float, float]:
-    return numbers.idle_bad, numbers.idle_beside_bad, numbers.idle_sound
 
 
 def _line(cells: Iterable[str]) -> str:

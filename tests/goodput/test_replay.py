@@ -119,14 +119,19 @@ def test_a_service_that_fails_loses_no_work_and_never_gives_up() -> None:
     assert not figures.failures_by_job
 
 
-def test_a_gang_is_as_fast_as_its_slowest_pod_and_stands_still_until_all_run() -> None:
-    replay = replay_of(fault("nvlink", SLOW, 2.0, 5.0, node=1), job("gang"), nodes=2)
+def bind_gang(replay: Replay, first_h: float, second_h: float) -> None:
+    """Its two pods, each on a node of its own."""
     ByHand(replay)
-    replay.advance(0.0)
+    replay.advance(first_h)
     first, second = replay.pods.values()
     replay.bind(first, replay.nodes[0])
-    replay.advance(1.0)
+    replay.advance(second_h)
     replay.bind(second, replay.nodes[1])
+
+
+def test_a_gang_is_as_fast_as_its_slowest_pod_and_stands_still_until_all_run() -> None:
+    replay = replay_of(fault("nvlink", SLOW, 2.0, 5.0, node=1), job("gang"), nodes=2)
+    bind_gang(replay, 0.0, 1.0)
     figures = played(replay)
     assert figures.useful == (1 + 3 * 0.5 + 5) * 16
     assert figures.occupied == 10 * 8 + 9 * 8
@@ -278,12 +283,7 @@ def test_a_change_that_a_whole_node_has_in_common_counts_once() -> None:
 
 def test_a_job_waits_as_long_as_its_pods_do_on_average() -> None:
     replay = replay_of(job("gang", arrives_h=1.0), job("serve1", arrives_h=4.0), nodes=2)
-    ByHand(replay)
-    replay.advance(3.0)
-    first, second = replay.pods.values()
-    replay.bind(first, replay.nodes[0])
-    replay.advance(6.0)
-    replay.bind(second, replay.nodes[1])
+    bind_gang(replay, 3.0, 6.0)
     figures = played(replay)
     assert figures.waits_h == {"gang": (2.0 + 5.0) / 2, "serve1": 6.0}
     assert figures.whole_waits_h == {"gang": 3.5}
