@@ -10,7 +10,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long and not prometheus"
 WHOLE := -n $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4))) --dist worksteal
 
-.PHONY: help demo demo-cluster quick test check format bench goodput controlplane lock clean
+.PHONY: help demo demo-cluster quick test retest check format bench goodput controlplane lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make demo-cluster  the same story on a real control plane (needs Go)"
 	@echo "make quick         tests without the control plane, Prometheus, the oracle and long properties: three minutes on two cores"
 	@echo "make test          all tests; those that need Go or Prometheus say so if skipped"
+	@echo "make retest        tests that failed last time, one after the other"
 	@echo "make check         format, lint, types, layers"
 	@echo "make bench         benchmarks, a table and build/bench.json (needs Go)"
 	@echo "make goodput       what a fleet gets done by who minds its health: simulated, then on a real kube-scheduler (Go)"
@@ -41,6 +42,9 @@ quick: $(READY)
 
 test: $(READY)
 	@$(BIN)/python -m pytest $(WHOLE) $(ARGS)
+
+retest: $(READY)
+	@$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

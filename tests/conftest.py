@@ -1,5 +1,5 @@
-"""What all tests share: a fake API server and a session to it; no property test is timed, since
-machines are shared and slow at times, and a fixture is made once for all examples."""
+"""What all tests share: a bound on each, a fake API server and a session to it; no property test is
+timed, since machines are shared and slow at times, and a fixture is made once for all examples."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,6 +12,17 @@ from fettle.client import Session
 from tests import prometheus
 from tests.controlplane.building import SKIPPED
 from tests.fettle.client.fake_api import FakeApi, fake_api
+from tests.hanging import (
+    pytest_exception_interact,
+    pytest_runtest_protocol,
+    pytest_timeout_set_timer,
+)
+
+__all__ = [
+    "pytest_exception_interact",
+    "pytest_runtest_protocol",
+    "pytest_timeout_set_timer",
+]
 
 settings.register_profile(
     "fettle",
