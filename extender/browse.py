@@ -467,6 +467,11 @@ class Browse:
             *texts(self._answers.set_aside()),
             *modes,
             *(f"quarantined: {text}" for text in quarantined),
+            *(
+                f"too long to be read whole: {source.cut} of {source.name}, the latest {last}"
+                for source in self._answers.publisher.sources.values()
+                if (last := source.last_cut)
+            ),
             *self._notes(),
         ]
 

@@ -16,7 +16,7 @@ from fettle.model import BadInput
 from fettle.pacing import pause
 
 Path = Sequence[str | int]
-_PART = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+_PART = re.compile(r"\[([^\[\]]*+)\]|([^.\[\]]+)")
 
 
 # --- field paths
@@ -95,7 +95,8 @@ def _entry_index(entries: list[Any], name: str) -> int | None:
     for index, entry in enumerate(entries):
         if isinstance(entry, dict) and entry.get("name") == name:
             return index
-    return int(name) if name.isdecimal() and name.isascii() and int(name) < len(entries) else None
+    is_index = name.isdecimal() and name.isascii() and len(name) < 10 and int(name) < len(entries)
+    return int(name) if is_index else None
 
 
 def _below(field: FieldPath, value: Any, key: str) -> Iterator[tuple[FieldPath, Any]]:
@@ -292,8 +293,8 @@ def _whole(value: Any, operation: Operation) -> Any:
 
 
 def _index(key: str) -> int:
-    if not (key.isascii() and key.isdigit()) or (len(key) > 1 and key[0] == "0"):
-        raise BadInput(f"{key!r} is not a list index")
+    if not (key.isascii() and key.isdigit()) or (len(key) > 1 and key[0] == "0") or len(key) > 9:
+        raise BadInput(f"{key[:100]!r} is not a list index")
     return int(key)
 
 

@@ -31,6 +31,8 @@ from fettle.api.changes import (
     bad_object,
     key_of,
     loose_metadata,
+    metadata_in_slices,
+    read_in_slices,
     read_object,
 )
 from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, mend, suggest_field
@@ -76,10 +78,12 @@ __all__ = [
     "loose_metadata",
     "mend",
     "meta",
+    "metadata_in_slices",
     "node_and_pools",
     "nvidia",
     "quantities",
     "raw",
+    "read_in_slices",
     "read_object",
     "resource",
     "suggest_field",

@@ -8,7 +8,9 @@ object the same. Knows nothing of where the JSON came from.
 
 import asyncio
 import json
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -23,14 +25,17 @@ from fettle.api.salvage import (
     node_and_pools,
     salvage_node,
 )
+from fettle.api.trimming import trim, trim_loosely
 from fettle.model import BadInput
+from fettle.pacing import run_within
 
 
 class Put(NamedTuple):
-    """An object as it is now."""
+    """An object as it is now, and what of it was too long to be read."""
 
     kind: Kind
     object: WireObject
+    cut: tuple[str, ...] = ()
 
 
 class Gone(NamedTuple):
@@ -96,6 +101,7 @@ class Sink(Protocol):
     async def send(self, changes: list[Change]) -> None: ...
 
 
+T = TypeVar("T")
 _ANY_JSON: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 BATCH_BYTES = 48 * 1024
 """How much JSON is decoded before the event loop gets a turn: about 0.2 ms."""
@@ -103,18 +109,38 @@ BATCH_BYTES = 48 * 1024
 
 def read_object(kind: Kind, raw: bytes) -> Put | Bad:
     """The object, or why it cannot be used, under its key as far as that can be read."""
+    trimmed, cut = trim(raw, kind.struct, kind.longest)
     try:
-        decoded = kind.decode(raw)
+        decoded = kind.decode(trimmed, cut)
     except BadInput as error:
-        return bad_object(kind, raw, str(error))
+        return bad_object(kind, trimmed, str(error))
     if not decoded.metadata.name:
-        return bad_object(kind, raw, "it has no metadata.name")
-    return Put(kind, decoded)
+        return bad_object(kind, trimmed, "it has no metadata.name")
+    return Put(kind, decoded, cut)
+
+
+async def read_in_slices(kind: Kind, raw: bytes) -> Put | Bad:
+    """As `read_object`; a large object in slices, between which others have their turn."""
+    return await _in_slices(raw, partial(read_object, kind))
+
+
+async def metadata_in_slices(raw: bytes) -> dict[str, Any]:
+    """As `loose_metadata`; of a large object in slices."""
+    return await _in_slices(raw, loose_metadata)
+
+
+async def _in_slices(raw: bytes, read: Callable[[bytes], T]) -> T:
+    if len(raw) < BATCH_BYTES:
+        return read(raw)
+    await asyncio.sleep(0)
+    found = await run_within(None, partial(read, raw))
+    await asyncio.sleep(0)
+    return found
 
 
 def bad_object(kind: Kind, raw: bytes, reason: str) -> Bad:
     """An unreadable object, with its key and what it is about, as far as they can be read."""
-    whole = read_loosely(raw)
+    whole = read_loosely(trim_loosely(raw))
     node, pools = node_and_pools(kind, whole)
     salvaged = salvage_node(whole) if kind is kinds.NODE else None
     key = key_of(loose_object(whole, "metadata"))
@@ -133,8 +159,20 @@ def read_loosely(raw: bytes) -> dict[str, Any]:
     return whole if isinstance(whole, dict) else {}
 
 
+class _OfMetadata(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+_METADATA = msgspec.json.Decoder(_OfMetadata)
+
+
 def loose_metadata(raw: bytes) -> dict[str, Any]:
-    return loose_object(read_loosely(raw), "metadata")
+    """The metadata, as far as it can be read. Of an object that is gone nobody needs the rest."""
+    try:
+        metadata = bytes(_METADATA.decode(raw).metadata)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return loose_object(read_loosely(raw), "metadata")
+    return read_loosely(trim_loosely(metadata))
 
 
 def key_of(metadata: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from fettle.api.meta import Condition, ObjectMeta, Wire
+from fettle.pacing import pause
 
 Quantities = dict[str, str | int]
 
@@ -276,9 +277,14 @@ class Pod(Wire, frozen=True, kw_only=True):
         return next((one for one in conditions if one.type == kind), None)
 
     def container_statuses(self) -> Iterator[ContainerStatus]:
-        if self.status is not None:
-            yield from self.status.container_statuses or ()
-            yield from self.status.init_container_statuses or ()
+        for statuses in (
+            (self.status.container_statuses, self.status.init_container_statuses)
+            if self.status is not None
+            else ()
+        ):
+            for one in statuses or ():
+                pause()
+                yield one
 
 
 class ObjectReference(Wire, frozen=True, kw_only=True):

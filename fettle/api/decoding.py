@@ -19,11 +19,14 @@ import msgspec
 from msgspec import inspect
 
 from fettle.api.resource import ResourceSlice
+from fettle.api.trimming import CUT, LONGEST_KEY
+from fettle.pacing import pause
 
 MAX_JSON_DEPTH = 100
 """Levels of nesting that are read. The deepest field that Fettle knows lies at about 20."""
 _NULL = b"null"
-_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+# Possessive, so that no text is looked at twice, also where the last one has no end.
+_TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 _UNKNOWN = rb"\ufffd"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
@@ -61,6 +64,7 @@ def shallow(raw: bytes, levels: int = MAX_JSON_DEPTH) -> bytes:
     pieces: list[bytes] = []
     depth = kept_to = 0
     for token in _TOKENS.finditer(raw):
+        pause()
         sign = token[0]
         if sign in (b"[", b"{"):
             depth += 1
@@ -84,7 +88,7 @@ _WRONG = re.compile(
 _UNKNOWN_FIELD = re.compile(
     r"Object contains unknown field `(?P<field>.*?)`( - at `\$(?P<path>[^`]*)`)?"
 )
-_STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[[^\]]*\]")
+_STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[[^\[\]]*+\]")
 _TRUTH = "unquoted, YAML reads On, Off, Yes and No as true or false"
 
 
@@ -92,6 +96,8 @@ def describe_error(error: msgspec.ValidationError, read_as: Any) -> str:
     """The text of a validation error. If it is about an enum or literals, the valid values are
     listed, and of an unknown field the one that was probably meant."""
     text = str(error)
+    if len(text) > LONGEST_KEY:  # somebody's own words
+        return f"{text[:LONGEST_KEY]}{CUT}"
     if (unknown := _UNKNOWN_FIELD.fullmatch(text)) is not None:
         return text + suggest_field(read_as, unknown["path"] or "", unknown["field"])
     found = _WRONG.fullmatch(text)

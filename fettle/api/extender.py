@@ -14,6 +14,7 @@ import orjson
 
 from fettle.api.core import Pod
 from fettle.api.meta import ObjectMeta
+from fettle.api.trimming import trim
 from fettle.model import BadInput
 
 
@@ -214,7 +215,8 @@ def _pod(fields: dict[str, Any]) -> Pod:
             f"Pod: larger than {MAX_POD_BYTES // 2**20} MiB, more than any API server stores",
             status=413,
         )
-    pod: Pod | None = _read(_POD, fields["pod"], "Pod")
+    # As of the pod that the watch brings, no more is read than anybody needs.
+    pod: Pod | None = _read(_POD, trim(bytes(fields["pod"]), Pod).raw, "Pod")
     if pod is None:
         raise BadInput("request body: Pod is null; send ExtenderArgs as kube-scheduler does")
     return pod

@@ -1,7 +1,7 @@
 """The kinds of object that Fettle reads, as a table: where each is served and which struct it
 fills."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -13,6 +13,7 @@ from fettle.api.decoding import (
     share_equal_values,
     unknown_field_probe,
 )
+from fettle.api.trimming import LONGEST_EVENT, LONGEST_SPEC, LONGEST_TEXT
 from fettle.model import BadInput
 
 WireObject = (
@@ -38,6 +39,7 @@ class Kind(NamedTuple):
 
     `older`: versions with the same fields, newest first, for clusters that do not serve `version`.
     `only`: the name of the one object to read; "" for all. `fields`: a selector of those to read.
+    `longest`: characters of a text that are read.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Kind(NamedTuple):
     older: tuple[str, ...] = ()
     only: str = ""
     fields: str = ""
+    longest: int = LONGEST_TEXT
 
     @property
     def api_version(self) -> str:
@@ -82,16 +85,19 @@ class Kind(NamedTuple):
         """Whether each object is decoded a second time, to find unknown fields."""
         return self.name in _PROBES
 
-    def decode(self, raw: bytes | msgspec.Raw) -> WireObject:
-        """One object from its JSON. Raises BadInput with the field's path and what is wrong."""
+    def decode(self, raw: bytes | msgspec.Raw, cut: Sequence[str] = ()) -> WireObject:
+        """One object from its JSON, of which some was `cut`. Raises BadInput with the field's path
+        and what is wrong."""
         try:
             decoded: WireObject = decode_lenient(_DECODERS[self.name], raw)
         except msgspec.ValidationError as error:
             raise BadInput(describe_error(error, self.struct)) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadInput(str(error)) from error
-        if (probe := _PROBES.get(self.name)) is not None and (unknown := probe(raw)):
-            decoded = _noting(decoded, unknown)
+        if (probe := _PROBES.get(self.name)) is not None:
+            unread = next((place for place in cut if place.startswith("spec")), "")
+            if unknown := unread or probe(raw):
+                decoded = _noting(decoded, unknown)
         if isinstance(decoded, resource.ResourceSlice):
             share_equal_values(decoded)
         return decoded
@@ -102,9 +108,27 @@ _DRA = "resource.k8s.io"
 NODE = Kind("Node", "", "v1", "nodes", core.Node)
 POD = Kind("Pod", "", "v1", "pods", core.Pod)
 NAMESPACE = Kind("Namespace", "", "v1", "namespaces", core.Namespace)
-SLICE = Kind("ResourceSlice", _DRA, "v1", "resourceslices", resource.ResourceSlice, True)
-CLASS = Kind("DeviceClass", _DRA, "v1", "deviceclasses", resource.DeviceClass, True)
-CLAIM = Kind("ResourceClaim", _DRA, "v1", "resourceclaims", resource.ResourceClaim, True)
+SLICE = Kind(
+    "ResourceSlice",
+    _DRA,
+    "v1",
+    "resourceslices",
+    resource.ResourceSlice,
+    True,
+    longest=LONGEST_SPEC,
+)
+CLASS = Kind(
+    "DeviceClass", _DRA, "v1", "deviceclasses", resource.DeviceClass, True, longest=LONGEST_SPEC
+)
+CLAIM = Kind(
+    "ResourceClaim",
+    _DRA,
+    "v1",
+    "resourceclaims",
+    resource.ResourceClaim,
+    True,
+    longest=LONGEST_SPEC,
+)
 TEMPLATE = Kind(
     "ResourceClaimTemplate",
     _DRA,
@@ -112,6 +136,7 @@ TEMPLATE = Kind(
     "resourceclaimtemplates",
     resource.ResourceClaimTemplate,
     True,
+    longest=LONGEST_SPEC,
 )
 TAINT_RULE = Kind(
     "DeviceTaintRule",
@@ -153,6 +178,7 @@ EVENT = Kind(
     "events",
     core.HeardEvent,
     fields=f"involvedObject.kind=Pod,reason={PREPARE_FAILED}",
+    longest=LONGEST_EVENT,
 )
 """Heard, but not kept. Nothing waits for it to sync."""
 NODE_EVENT = EVENT._replace(name="Event on a Node", fields="involvedObject.kind=Node")

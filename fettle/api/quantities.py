@@ -23,8 +23,8 @@ _DECIMAL = {
     "E": 18,
 }
 _PARTS = re.compile(
-    r"(?P<sign>[+-]?)0*(?P<number>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"
-    r"(?P<suffix>[eEinumkKMGTP]*[+-]?[0-9]*)",
+    r"(?P<sign>[+-]?)0*+(?P<number>[0-9]*+)(?:\.(?P<fraction>[0-9]*+))?"
+    r"(?P<suffix>[eEinumkKMGTP]*+[+-]?[0-9]*+)",
 )
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 _MAX_INT = 2**63 - 1

@@ -263,6 +263,9 @@ def _tls(settings: PrometheusSettings) -> ssl.SSLContext | bool:
     return context
 
 
+_CONTROL = re.compile(r"[\x00-\x20\x7f]+")
+
+
 def _one_line(text: str) -> str:
-    text = re.sub(r"[\x00-\x20\x7f]+", " ", text).strip()
+    text = _CONTROL.sub(" ", text).strip()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

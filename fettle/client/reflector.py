@@ -26,7 +26,8 @@ from fettle.api import (
     decode_lenient,
     key_of,
     loose_metadata,
-    read_object,
+    metadata_in_slices,
+    read_in_slices,
 )
 from fettle.api.kinds import Kind
 from fettle.client.responses import read_status, refusal
@@ -242,7 +243,7 @@ class Reflector:
         while True:
             for item in page.items or ():
                 raw = bytes(item)  # a copy, or one object would keep its whole page alive
-                await batches.add(read_object(self._kind, raw), len(raw))
+                await batches.add(await read_in_slices(self._kind, raw), len(raw))
             await batches.add(Contact(self._kind))
             await batches.flush()
             if not page.metadata.continue_:
@@ -360,7 +361,7 @@ class Reflector:
             return
         raw = bytes(event.object)
         if event.type in PUTS:
-            change = read_object(self._kind, raw)
+            change = await read_in_slices(self._kind, raw)
             await batches.add(change, len(raw))
             self._advance(_version_of(change, raw))
         elif event.type == "ERROR":
@@ -370,7 +371,7 @@ class Reflector:
             await self._take_mark(event.type, raw, batches)
 
     async def _take_mark(self, event_type: str, raw: bytes, batches: Batches) -> None:
-        metadata = loose_metadata(raw)
+        metadata = await metadata_in_slices(raw)
         if event_type == GONE:
             await batches.add(Gone(self._kind, key_of(metadata)))
         elif self._listing and _ends_initial_events(metadata.get("annotations")):

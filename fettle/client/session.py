@@ -5,7 +5,6 @@ what decoding into our structs costs. Knows nothing of kinds or leases.
 """
 
 import asyncio
-import re
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -298,7 +297,8 @@ def _closing(response: aiohttp.ClientResponse) -> Iterator[aiohttp.ClientRespons
 
 def _seconds(retry_after: str) -> float:
     """API servers send whole seconds; anything else counts as 0."""
-    return float(retry_after) if re.fullmatch("[0-9]{1,5}", retry_after) else 0.0
+    is_number = retry_after.isascii() and retry_after.isdigit() and len(retry_after) <= 5
+    return float(retry_after) if is_number else 0.0
 
 
 def _reason(error: BaseException) -> str:

@@ -183,7 +183,8 @@ class Events:
 
     def read(self, line: bytes) -> ObjectEvent | UnreadEvent:
         """Raises BadInput for what is not an event."""
-        if not self._kind.is_probed:  # an object that is probed has to be read twice anyway
+        # An object that is probed has to be read twice anyway, and of a long one not all is read.
+        if not self._kind.is_probed and len(line) <= self._kind.longest:
             try:
                 event = decode_lenient(self._whole, line)
             except (msgspec.DecodeError, UnicodeDecodeError):

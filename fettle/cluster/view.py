@@ -126,6 +126,8 @@ class SourceStatus(NamedTuple):
 
     `contact_at` is the last event or bookmark, in seconds of `time.monotonic`, since the wall clock
     may be set meanwhile. Views are published even without a source that is not `needed`.
+    `cut`: how many of its objects since the start were too long to be read whole, and `last_cut`
+    the latest of them, with what was left out.
     """
 
     name: str
@@ -134,6 +136,8 @@ class SourceStatus(NamedTuple):
     contact_at: float
     note: str = ""
     needed: bool = True
+    cut: int = 0
+    last_cut: str = ""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):

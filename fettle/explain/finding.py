@@ -64,6 +64,7 @@ def find_device(view: View, given: str) -> FoundDevice:
     raise BadInput(f"there is no device {given!r}{near(given, names)}{_HOW}", status=404)
 
 
+_LONGEST_NUMBER = 10
 _UUID = re.compile(r"[A-Za-z]+-[\w-]{8,}")
 _CERTAINLY_UUID = re.compile(r"(?:GPU|MIG)-\S{8,}|\S*[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{10,}")
 _WHERE = (
@@ -162,7 +163,7 @@ def unit_called(node: str, given: str, resources: Mapping[str, int]) -> UnitId |
     of a unit. `resources`: how many units the node has. Raises BadInput."""
     at = [r for r in resources if given.startswith((f"{r}/", f"{r} "))]
     unit = given[len(at[0]) + 1 :].strip() if at else given
-    if unit.isdecimal():
+    if unit.isdecimal() and len(unit) < _LONGEST_NUMBER:
         unit = gpu_names.index(int(unit))
     kind, _, number = unit.partition(":")
     is_named = kind in ("index", "pci") and number
@@ -174,7 +175,12 @@ def unit_called(node: str, given: str, resources: Mapping[str, int]) -> UnitId |
         raise BadInput(f"{node} has several resources: write one of {forms}")
     for one in found:
         count = resources[one]
-        whole = kind == "index" and number.isdecimal() and "mig-" not in one
+        whole = (
+            kind == "index"
+            and number.isdecimal()
+            and "mig-" not in one
+            and len(number) < _LONGEST_NUMBER
+        )
         if whole and int(number) >= count:
             raise BadInput(f"{one} has {count} units on {node}: index:0 to index:{count - 1}")
         return UnitId(node, one, gpu_names.normal(unit))

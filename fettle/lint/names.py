@@ -11,6 +11,7 @@ from fettle.pacing import pause
 
 _LONGEST, _MOST = 128, 100  # the comparison is quadratic in length and linear in candidates
 _WORD = re.compile(r"\d+|[A-Z]?[a-z]+|[A-Z]+|[^\W\da-zA-Z_]+")
+_NUMBER = re.compile(r"\d+")
 _SEPARATORS = re.compile(r"[\s._:/-]+")
 _LONG_WORD = 5
 _LETTERS_PER_TYPO = 4
@@ -44,7 +45,7 @@ def misspelt(value: str, shown: Iterable[str]) -> str:
 
 
 def _numbers(value: str) -> list[str]:
-    return re.findall(r"\d+", value)
+    return _NUMBER.findall(value)
 
 
 def _typos(name: str, other: str) -> int | None:

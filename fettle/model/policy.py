@@ -402,6 +402,8 @@ class PolicySource(StrEnum):
     INSTALLED = "DevicePolicy"
 
 
+_LONGEST_SHOWN = 253
+"""Characters of what somebody wrote that are repeated. No name of an object is longer."""
 _INSTEAD = {
     PolicySource.BUILT_IN: "the built-in policy",
     PolicySource.SETTINGS: "the policy from the settings",
@@ -495,6 +497,7 @@ class Policies(msgspec.Struct, frozen=True):
             if (name := given.get(ANNOTATION)) is None:
                 continue
             found, found_in = self.find(name, installed)
+            name = name[:_LONGEST_SHOWN]
             if why := why_unreadable(name, quarantined):
                 used = "the next policy that applies" if found is None else _INSTEAD[found_in]
                 warnings.append(
@@ -524,7 +527,7 @@ def why_unreadable(name: str, quarantined: Mapping[str, str]) -> str:
     return quarantined.get(f"{PolicySource.INSTALLED} {name}", "")
 
 
-_NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
+_NUMBER = re.compile(r"\s*+[+-]?([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?\s*+", re.ASCII)
 
 
 def _with_min_score(policy: Policy, text: str) -> Policy:
@@ -580,5 +583,7 @@ def _overridden(
             policy = change(policy, text)
             overridden[field] = annotation
         except ValueError:
-            warnings.append(f"fettle: annotation {annotation}: {text!r} is {wrong}; ignored")
+            warnings.append(
+                f"fettle: annotation {annotation}: {text[:_LONGEST_SHOWN]!r} is {wrong}; ignored"
+            )
     return policy, overridden

@@ -441,6 +441,14 @@ class ViewMetrics(Collector):
             "Objects that cannot be read at present.",
             value=len(view.quarantined),
         )
+        cut = CounterMetricFamily(
+            "fettle_cut_objects",
+            "Objects that were too long to be read whole, by kind.",
+            labels=["source"],
+        )
+        for source in self._publisher.sources.values():
+            cut.add_metric([source.name], source.cut)
+        yield cut
         yield self._states()
 
     def _ages(self) -> dict[str, float]:

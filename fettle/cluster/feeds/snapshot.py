@@ -31,7 +31,7 @@ from fettle.api import (
     bad_object,
     key_of,
     kinds,
-    read_object,
+    read_in_slices,
 )
 from fettle.api.kinds import BY_NAME, KINDS, NODE, Kind
 from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
@@ -121,7 +121,7 @@ class SnapshotFeed:
             await batches.add(ListStarted(kind))
             for key, raw in objects.items():
                 if key.kind == kind.name:
-                    await batches.add(self._read(key, raw), len(raw))
+                    await batches.add(await self._read(key, raw), len(raw))
             await batches.add(ListEnded(kind))
         await batches.flush()
         self._sent = objects
@@ -140,14 +140,14 @@ class SnapshotFeed:
             await batches.add(Gone(BY_NAME[key.kind], key.key))
         for key, raw in objects.items():
             if self._sent.get(key) != raw:
-                await batches.add(self._read(key, raw), len(raw))
+                await batches.add(await self._read(key, raw), len(raw))
         await batches.flush()
         self._sent = objects
 
-    def _read(self, key: ObjectKey, raw: bytes) -> Put | Bad:
+    async def _read(self, key: ObjectKey, raw: bytes) -> Put | Bad:
         kind, version = BY_NAME[key.kind], _VERSION.decode(raw).api_version
         if version in kind.api_versions:
-            change = read_object(kind, raw)
+            change = await read_in_slices(kind, raw)
         else:
             change = bad_object(kind, raw, f"its apiVersion is {version}, not {kind.api_version}")
         self._unreadable.discard(key)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 
 import msgspec
 import structlog
@@ -34,12 +35,14 @@ from fettle.api import (
 )
 from fettle.api.kinds import Kind, WireObject
 from fettle.cluster import Inventory, Publisher, SourceStatus, View
+from fettle.health import one_line
 from fettle.pacing import pause, run_within
 
 _LOG = structlog.get_logger(__name__)
 
 TICK_S = 1.0
 PUBLISH_EVERY_S = 0.05
+_TELL_CUT_EVERY_S = 60.0
 MAX_WAITING = 64
 """Batches of changes that feeds may be ahead of the writer."""
 
@@ -70,6 +73,8 @@ class Writer:
         self._queue: asyncio.Queue[list[Change] | list[Finding]] = asyncio.Queue(MAX_WAITING)
         self._unshown = False
         """Whether changes were folded that no view shows yet."""
+        self._cut_told_at: dict[str, float] = {}
+        """By kind: when the log last said so of an object."""
         self._hurried = asyncio.Event()
         self._wait_for_next: list[asyncio.Future[None]] = []
         """Callers that wait for changes that are still to be folded."""
@@ -191,8 +196,10 @@ class Writer:
     def _apply(self, change: Change | Finding) -> None:
         now = self._clock()
         match change:
-            case Put(kind, new):
+            case Put(kind, new, cut):
                 self._put(kind, new, now)
+                if cut:
+                    self._cut(kind, new.metadata.key, cut)
             case Gone(kind, key):
                 self._inventory.remove(kind, key, now)
             case Bad(kind, key, reason):
@@ -239,6 +246,15 @@ class Writer:
     def _note(self, kind: Kind, **fields: object) -> None:
         source = self._publisher.sources[kind.name]
         self._publisher.sources[kind.name] = source._replace(**fields)  # type: ignore[arg-type]
+
+    def _cut(self, kind: Kind, key: str, cut: Sequence[str]) -> None:
+        """An object was too long to be read whole. Whoever writes many shall not fill the log."""
+        said = f"{one_line(key)}: {one_line('; '.join(cut))}"
+        before = self._publisher.sources[kind.name].cut
+        self._note(kind, cut=before + 1, last_cut=said)
+        if (now := time.monotonic()) >= self._cut_told_at.get(kind.name, -inf) + _TELL_CUT_EVERY_S:
+            self._cut_told_at[kind.name] = now
+            _LOG.warning("object too long to be read whole", kind=kind.name, what=said)
 
     def _heard(self, kind: Kind, *, note: str = "", **fields: object) -> None:
         if self._publisher.sources[kind.name].note and not note:

@@ -14,6 +14,7 @@ from fettle.api.meta import ObjectMeta
 from fettle.cluster.inventory.device_healths import Remembering
 from fettle.cluster.inventory.devices import Devices, SliceChange
 from fettle.cluster.inventory.gathered_pools import pool_of
+from fettle.cluster.inventory.heard_events import NodeEvents
 from fettle.cluster.inventory.measuring import Measuring
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.quarantine import Quarantine
@@ -95,6 +96,7 @@ class Inventory:
         self._ended: dict[str, str] = {}
         """The UIDs of pods whose refusal says nothing, by key: they had ended before."""
         self._listed: dict[str, set[str]] = {}
+        self._node_events = NodeEvents()
         self._aged_at = 0.0
         self._put: dict[str, Callable[[Any, Any, float], None]] = {
             kinds.DEVICE_HEALTH.name: self._put_device_health,
@@ -134,7 +136,11 @@ class Inventory:
         key = new.metadata.key
         if new.involved_object.kind == kinds.NODE.name:
             if self._reports.of_event(kind, new, now):
-                self._stores.of(kind)[key] = new
+                # Of its text the reports keep what counts.
+                self._stores.of(kind)[key] = key
+                for over in self._node_events.heard(new):
+                    self._reports.retract_event(kind, over, now)
+                    self._drop(kind, over, now, vanished=True)
             elif key in self._stores.of(kind):
                 self._drop(kind, key, now, vanished=True)
         elif new.reason == kinds.PREPARE_FAILED:
@@ -186,6 +192,7 @@ class Inventory:
         store = self._stores.of(kind)
         if kind is kinds.POD:
             self._ended = {key: uid for key, uid in self._ended.items() if key in listed}
+            self._starts.listed(listed)
         for key in (*store, *self._quarantine.keys(kind).difference(store)):
             if key not in listed:
                 self.remove(kind, key, now)
@@ -418,6 +425,8 @@ class Inventory:
 
     def _drop(self, kind: Kind, key: str, now: float, *, vanished: bool) -> None:
         old = self._stores.of(kind).pop(key, None)
+        if kind in kinds.EVENTS:
+            self._node_events.gone(key)
         if vanished:
             if kind is kinds.POD:
                 self._hear_refusal(key, now)

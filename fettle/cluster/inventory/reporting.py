@@ -8,6 +8,7 @@ from fettle.api import core, kinds, nvidia, resource
 from fettle.api.kinds import Kind
 from fettle.api.meta import unix_s
 from fettle.cluster.inventory.devices import Devices, SliceDevices
+from fettle.cluster.inventory.heard_events import EventUnits
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.stores import Stores
 from fettle.health import (
@@ -25,7 +26,7 @@ from fettle.health import (
     report_of_taint_rule,
     selects_device,
 )
-from fettle.model import DeviceId, Evidence, EvidenceKind, Hold, NodeId, Subject
+from fettle.model import DeviceId, Evidence, EvidenceKind, Hold, NodeId, Subject, UnitId
 from fettle.pacing import pause
 
 _HELD = "held"
@@ -50,6 +51,7 @@ class Reports:
         """By the name of the reporter: the object, and the holds that it records."""
         self._named: dict[str, frozenset[DeviceId]] = {}
         """The devices that each Node claims to hold."""
+        self._event_units = EventUnits()
         self._shown_holds: Mapping[Subject, tuple[Hold, ...]] | None = {}
 
     def deliver(self, report: SignalReport, now: float) -> None:
@@ -142,8 +144,22 @@ class Reports:
         name = f"{kind.name} {event.metadata.key}"
         if (report := report_of_event(event, name, self._rules, now)) is None:
             return False
-        self.deliver(report, now)
+        units = self._event_units.named(event.involved_object.name, report.units, now)
+        self.deliver(
+            report._replace(
+                evidence=tuple(e for e in report.evidence if _is_of(e, units)),
+                stale=tuple(e for e in report.stale if _is_of(e, units)),
+            ),
+            now,
+        )
         return True
+
+    def retract_event(self, kind: Kind, key: str, now: float) -> None:
+        """It gives way to later ones, and leaves no trace."""
+        name = f"{kind.name} {key}"
+        said = frozenset(self._book.told(name))
+        self._event_units.forget(said)
+        self.deliver(SignalReport(name, (), retracted=said), now)
 
     def of_slices(self, changed: resource.ResourceSlice, now: float) -> None:
         """What all changed slices of a pool say now. An older generation speaks only for devices
@@ -222,3 +238,8 @@ class Reports:
         node = self._stores.nodes.get(name)
         created = node.metadata.creation_timestamp if node is not None else None
         return min(unix_s(created, 0.0) - _GRANULARITY_S, now)
+
+
+def _is_of(evidence: Evidence, units: Set[UnitId]) -> bool:
+    """Whether it is about one of these units, or about no unit."""
+    return not isinstance(evidence.subject, UnitId) or evidence.subject in units

@@ -7,14 +7,14 @@ where pods of other namespaces fail, too (decision 0054).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from heapq import heappop, heappush
 
 import msgspec
-from cachetools import LRUCache
 
 from fettle.api import core, known_as
 from fettle.api.meta import OwnerReference
+from fettle.cluster.inventory.heard_events import PodEvents
 from fettle.health import (
     AWAITED_S,
     FailedStart,
@@ -33,7 +33,6 @@ KEEP_S = 600.0
 fades."""
 SEVERAL = 2
 """On so many nodes a workload has to fail before it is the likelier cause."""
-_MOST_EVENTS = 5000
 
 DevicesOf = Callable[[core.Pod], tuple[Subject, ...]]
 """The devices that a pod was given."""
@@ -96,8 +95,7 @@ class Starts:
         self._dirty: set[str] = set()
         self._failed: dict[str, FailedStart] = {}
         """By pod, as long as it counts."""
-        self._events: LRUCache[str, core.HeardEvent] = LRUCache(_MOST_EVENTS)
-        """By pod: the last one."""
+        self._events = PodEvents()
         self._due: list[tuple[float, str]] = []
         """When to look again at pods that wait: a heap."""
         self._awaited: dict[str, float] = {}
@@ -112,7 +110,7 @@ class Starts:
             self.gone(key, now)  # it will not start any more, and may take long to end
             return
         before = self._failed.get(key)
-        start = failed_start(pod, self._rules, now, self._said_of(key, pod.metadata.uid))
+        start = failed_start(pod, self._rules, now, self._events.of(key, pod.metadata.uid))
         if start is not None and start.message:
             meant = devices_meant(start.message, self._devices_of(pod))
             start = msgspec.structs.replace(start, devices=meant)
@@ -143,17 +141,20 @@ class Starts:
 
     def gone(self, key: str, now: float) -> None:
         """A pod was deleted."""
+        self._events.gone(key)
         self._awaited.pop(key, None)
         if (before := self._failed.get(key)) is not None:
             self._leave(key, before, now, started=False)
 
     def hear(self, event: core.HeardEvent, now: float) -> None:
         """What the kubelet says of a pod whose devices it cannot prepare."""
-        about = event.involved_object
-        key = f"{about.namespace}/{about.name}"
-        self._events[key] = event
+        key = self._events.heard(event, self._pods.__contains__)
         if (pod := self._pods.get(key)) is not None:
             self.put(pod, now)
+
+    def listed(self, pods: Container[str]) -> None:
+        """All pods that are there, also those that have ended."""
+        self._events.keep(pods)
 
     def age(self, now: float) -> None:
         """Look at pods that have waited for long, and forget starts that failed long ago."""
@@ -288,13 +289,6 @@ class Starts:
     def _mark(self, node: str) -> None:
         """Who fails on a node, or with what, has changed: so may what the others there count."""
         self._dirty.update(self._on.get(node, ()))
-
-    def _said_of(self, key: str, uid: str) -> str:
-        """What the kubelet said last of preparing a pod's devices; "" if nothing."""
-        event = self._events.get(key)
-        if event is None or event.involved_object.uid not in ("", uid):
-            return ""
-        return event.message
 
     def _await(self, key: str, pod: core.Pod, now: float) -> None:
         since = awaited_since(pod, now)

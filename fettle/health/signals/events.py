@@ -30,11 +30,12 @@ _UNLISTED = EventRow(
 def report_of_event(
     event: core.HeardEvent, reporter: str, rules: SignalRules, now: float
 ) -> SignalReport | None:
-    """What an Event about a Node says; None if no rule names its reason, and it does not quote the
-    driver's log."""
+    """What an Event about a Node says; None if no rule names its reason and namespace, and it does
+    not quote the driver's log."""
     component = event.source.component or event.reporting_component
-    row = rules.event(event.reason, component)
-    if row is None and not component.startswith(OWN_PREFIX):
+    namespace = event.metadata.namespace
+    row = rules.event(event.reason, component, namespace)
+    if row is None and not component.startswith(OWN_PREFIX) and namespace in _UNLISTED.namespaces:
         row = _UNLISTED if xids.mentions(_UNLISTED.xid, "", event.message) else None
     if row is None or not event.involved_object.name:
         return None

@@ -105,6 +105,7 @@ def alert_queries(rules: SignalRules) -> dict[str, MetricQuery]:
     }
 
 
+_PARTS = re.compile("[-_.]")
 RULE_LABEL = "fettleRule"
 """Names the rule of an alerting rule that `fettle rules` printed."""
 
@@ -121,7 +122,7 @@ def alerting_rules(rules: SignalRules) -> dict[str, object]:
     """The rows of `metrics` as a file of Prometheus' alerting rules."""
     listed = [
         {
-            "alert": f"Fettle{''.join(part.capitalize() for part in re.split('[-_.]', row.name))}",
+            "alert": f"Fettle{''.join(part.capitalize() for part in _PARTS.split(row.name))}",
             "expr": one.query,
             "labels": {RULE_LABEL: row.name, "family": str(row.family)},
             "annotations": {

@@ -4,7 +4,6 @@ operator's hold.
 Polarity and weights come from the rules. NVSentinel's conditions are read down to the device.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -14,7 +13,7 @@ import msgspec
 from fettle.api import core
 from fettle.api.meta import Condition, ObjectMeta, rfc3339_at, unix_s
 from fettle.dra import is_device_resource, units_of
-from fettle.health.signals import gpu_names, hami, nvsentinel, xids
+from fettle.health.signals import gpu_names, hami, nvsentinel, patterns, xids
 from fettle.health.signals.holds import (
     HOLD_SOURCE,
     evidence_of_holds,
@@ -38,11 +37,15 @@ from fettle.model import (
     UnitId,
     UnknownCondition,
 )
+from fettle.pacing import pause
 
 GAP_SOURCE = "allocatable"
 _CORDONED = f"annotation {hami.CORDON}"
 MOST_UNHEARD = 16
-"""So many labels, and so many annotations, of one Node are listed at most."""
+"""So many labels, so many annotations, and so many XIDs and reasons of one Node are listed at
+most."""
+_MOST_TOLD = 16
+"""So many XIDs of one subject are told beside another one."""
 MISSED_HEARTBEATS = 3
 """How many heartbeats a producer may miss before it counts as silent."""
 _UNKNOWN_WEIGHT = 1.0 - UNKNOWN_SCORE
@@ -125,6 +128,7 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     unknown_conditions = []
     settled: set[str] = set()
     for condition in (status.conditions if status is not None else None) or ():
+        pause()
         if condition.type.startswith((OWN_PREFIX, OWN_CONDITIONS)):
             continue
         if (row := rules.condition(condition.type, condition.reason)) is not None:
@@ -152,6 +156,7 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     silent: dict[float, list[tuple[Condition, ConditionRow]]] = {}
     stale: list[Evidence] = []
     for condition, row in conditions:
+        pause()
         if _is_faulty(condition, row) and _is_from_before(condition, row, node):
             settled.add(_source(condition))
             continue
@@ -283,7 +288,7 @@ class _ConditionReader:
         self._rules = rules
         self._now = now
         self._known = known
-        self.unheard: list[UnknownCondition] = []
+        self.unheard: dict[UnknownCondition, None] = {}
         """XIDs and reasons that no row names."""
 
     def unknown(self, condition: Condition, row: ConditionRow) -> Iterator[Evidence]:
@@ -405,16 +410,18 @@ class _ConditionReader:
 
     def _list(self, condition: Condition, what: str) -> None:
         one = UnknownCondition(one_line(what), one_line(condition.status))
-        if one not in self.unheard:
-            self.unheard.append(one)
+        if len(self.unheard) < MOST_UNHEARD:
+            self.unheard[one] = None
 
     def _as_faults(self, condition: Condition, findings: Iterable[_Finding]) -> Iterator[Fault]:
         standing = self._without_ended(findings)
         codes: dict[object, dict[str, None]] = {}
         for one in standing:
-            if one.code:
-                codes.setdefault((one.subject, one.family), {})[one.code] = None
+            told = codes.setdefault((one.subject, one.family), {})
+            if one.code and len(told) < _MOST_TOLD:
+                told[one.code] = None
         for one in standing:
+            pause()
             others = [c for c in codes.get((one.subject, one.family), ()) if c != one.code]
             evidence = self._evidence(
                 condition, one.subject, one.family, one.kind, one.weight, one.text(others)
@@ -465,10 +472,19 @@ def _of_labels(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
     return NodeReport(evidence, frozenset(_label_source(row) for row in rules.labels.values()))
 
 
-def _labels(node: core.Node, rules: SignalRules) -> Iterator[tuple[LabelRow, re.Match[str]]]:
-    for key, value in (node.metadata.labels or {}).items():
+def _labels(node: core.Node, rules: SignalRules) -> Iterator[tuple[LabelRow, patterns.Match]]:
+    labels = node.metadata.labels or {}
+    for key in _each(labels):
+        value = labels[key]
         if (match := rules.label(key, value)) is not None and not key.startswith(OWN_PREFIX):
             yield match
+
+
+def _each(keys: Iterable[str]) -> Iterator[str]:
+    """A Node may have thousands of labels or annotations."""
+    for key in keys:
+        pause()
+        yield key
 
 
 def _is_remediated(node: core.Node, rules: SignalRules) -> bool:
@@ -480,7 +496,7 @@ def _label_source(row: LabelRow) -> str:
 
 
 def _label_evidence(
-    node: core.Node, row: LabelRow, found: re.Match[str], rules: SignalRules, now: float
+    node: core.Node, row: LabelRow, found: patterns.Match, rules: SignalRules, now: float
 ) -> Evidence:
     name = node.metadata.name
     unit = UnitId(name, row.resource, gpu_names.index(found[1])) if row.resource else None
@@ -502,11 +518,15 @@ def _of_annotations(node: core.Node, rules: SignalRules, now: float) -> NodeRepo
     all of them."""
     if not rules.annotations:
         return NodeReport((), frozenset())
+    annotations = node.metadata.annotations or {}
     found = tuple(
         evidence
-        for key, value in (node.metadata.annotations or {}).items()
-        if not key.startswith(OWN_PREFIX) and (row := rules.annotation(key, value)) is not None
-        for evidence in _annotation_evidence(node.metadata.name, key, value, row, rules, now)
+        for key in _each(annotations)
+        if not key.startswith(OWN_PREFIX)
+        and (row := rules.annotation(key, annotations[key])) is not None
+        for evidence in _annotation_evidence(
+            node.metadata.name, key, annotations[key], row, rules, now
+        )
     )
     return NodeReport(found, frozenset(f"annotation {name}" for name in rules.annotations))
 
@@ -514,7 +534,7 @@ def _of_annotations(node: core.Node, rules: SignalRules, now: float) -> NodeRepo
 def _annotation_evidence(
     name: str, key: str, value: str, row: AnnotationRow, rules: SignalRules, now: float
 ) -> Iterator[Evidence]:
-    units = re.findall(row.units, value) if row.units else ()
+    units = [found[1] for found in patterns.find_each(row.units, value)] if row.units else []
     named = (
         gpu_names.index(unit) if unit.isdecimal() else gpu_names.normal(unit) for unit in units
     )
@@ -580,11 +600,11 @@ def _unheard(metadata: ObjectMeta, rules: SignalRules) -> Iterator[UnknownCondit
     the first of each. An annotation's value may be long, and different on each node."""
     labels, annotations = metadata.labels or {}, metadata.annotations or {}
     unread = [
-        key for key, value in labels.items() if rules.is_unheard(key) or rules.is_unread(key, value)
+        key for key in _each(labels) if rules.is_unheard(key) or rules.is_unread(key, labels[key])
     ]
     for key in sorted(unread)[:MOST_UNHEARD]:
         yield UnknownCondition(f"label {one_line(key)}", one_line(labels[key]))
-    for key in sorted(filter(rules.is_unheard, annotations))[:MOST_UNHEARD]:
+    for key in sorted(filter(rules.is_unheard, _each(annotations)))[:MOST_UNHEARD]:
         yield UnknownCondition(f"annotation {one_line(key)}", "set")
     if not hami.cordoned(annotations)[1]:
         yield UnknownCondition(f"annotation {hami.CORDON}", "names more than UUIDs of NVIDIA GPUs")

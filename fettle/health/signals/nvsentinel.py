@@ -15,18 +15,23 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from fettle.health.signals import gpu_names
+from fettle.health.signals import gpu_names, patterns
 from fettle.model import UnitId
+from fettle.pacing import pause
 
 RESOURCE = "nvidia.com/gpu"
 ERROR_CODE = "ErrorCode"
 """As the `xid` of a rule: the error codes of an entry are XIDs."""
 NO_FAILURES = "No Health Failures"
 
-_ENTRY = re.compile(r"(.*?)Recommended Action=(\w+);", re.DOTALL)
+_ACTION = re.compile(r"Recommended Action=(\w++);")
 _FIELD = re.compile(r"(?<!\S)(ErrorCode|GPU_UUID|PCI|GPU):(\S+)(?=\s)")
 _ENTITY = re.compile(r"(?<!\S)(ErrorCode|GPU_UUID|PCI|GPU|NVSWITCH):(\S+)(?=\s)")
 _NEXT = re.compile(r";(?=(?:ErrorCode|GPU_UUID|PCI|GPU|NVSWITCH):)")
+MOST_ENTRIES = 128
+"""That are read of one message. NVSentinel's have 1024 characters."""
+_MOST_NAMES = 64
+"""That are read of one entry."""
 _UUID = ("GPU-", "MIG-")
 _CUT = "..."
 
@@ -54,24 +59,34 @@ class NVSentinelMessage(NamedTuple):
 
 def parse(message: str) -> NVSentinelMessage:
     """The entries of a condition's message. Text of another form is one entry without GPUs."""
+    message = message[: patterns.LONGEST]
     if message.strip() in ("", NO_FAILURES):
         return NVSentinelMessage((), cut_off=False)
     entries, end = [], 0
-    for found in _ENTRY.finditer(message):
-        *before, last = _NEXT.split(found[1])
+    for found in _ACTION.finditer(message):
+        *before, last = _split(message[end : found.start()])
         entries += [_entry(text, "") for text in before]
-        entries.append(_entry(last, found[2]))
+        entries.append(_entry(last, found[1]))
         end = found.end()
+        if len(entries) > MOST_ENTRIES:
+            break
+        pause()
     rest = message[end:].rstrip()
-    entries += [_entry(text, "") for text in _NEXT.split(rest) if text.strip(" ;.")]
-    cut_off = rest.endswith(_CUT) or not all(entry.action for entry in entries)
-    return NVSentinelMessage(tuple(entries), cut_off)
+    entries += [_entry(text, "") for text in _split(rest) if text.strip(" ;.")]
+    kept = tuple(entries[:MOST_ENTRIES])
+    cut_off = rest.endswith(_CUT) or len(entries) > len(kept) or not all(e.action for e in kept)
+    return NVSentinelMessage(kept, cut_off)
+
+
+def _split(text: str) -> list[str]:
+    """The beginnings of entries that were cut, and the last one."""
+    return _NEXT.split(text, maxsplit=MOST_ENTRIES)
 
 
 def _entry(text: str, action: str) -> NVSentinelEntry:
     fields: dict[str, list[str]] = {"ErrorCode": [], "GPU_UUID": [], "PCI": [], "GPU": []}
     of_switch = False
-    for name, value in _ENTITY.findall(text):
+    for name, value in _ENTITY.findall(text)[:_MOST_NAMES]:
         of_switch = name == "NVSWITCH" or (of_switch and name not in ("GPU", "GPU_UUID"))
         if value.endswith(_CUT) or (of_switch and name in ("NVSWITCH", "PCI")):
             continue

@@ -7,7 +7,6 @@ caused it, it counts as evidence from its namespace. What a pod says that does n
 `starts.py`.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
@@ -16,7 +15,7 @@ import msgspec
 from fettle.api import core, resource
 from fettle.api.meta import unix_s
 from fettle.dra import device_units, domain_of, is_device_resource
-from fettle.health.signals import xids
+from fettle.health.signals import patterns, xids
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import DeviceId, Evidence, EvidenceKind, NodeId, Subject, UnitId
@@ -32,10 +31,10 @@ MISALIGNMENTS = "kubelet refusals by NUMA nodes"
 STARTS = "pods that do not start"
 _CLAIM = "claim:"
 """Begins the name of an entry about DRA devices: `claim:<claim>/<request>`."""
-_REJECTED = re.compile(r"^Pod (was rejected: )?")
+_REJECTED = ("Pod was rejected: ", "Pod ")
 """What the kubelet writes before its reason."""
 
-_COUNTED = re.compile(r"requested: (\d+), used: (\d+), capacity: (\d+)")
+_COUNTED = r"requested: ([0-9]{1,9}), used: ([0-9]{1,9}), capacity: ([0-9]{1,9})"
 """How the kubelet counts a resource of which a node has too little."""
 
 FindClaim = Callable[[str], resource.ResourceClaim | None]
@@ -157,7 +156,10 @@ def _refusal(
         name, aside = "provoked", ", which no scheduler was seen to place"
     signal = rules.signals[name]
     provoked = name in ("provoked", "misaligned")
-    message = _REJECTED.sub("", status.message)
+    message = next(
+        (status.message.removeprefix(one) for one in _REJECTED if status.message.startswith(one)),
+        status.message,
+    )
     domain = domain_of_pod(pod, message)
     yield Evidence(
         subject=NodeId(node),
@@ -177,7 +179,7 @@ def _refusal(
 
 
 def _is_full(pod: core.Pod, status: core.PodStatus, is_full: IsFull) -> bool:
-    if (counted := _COUNTED.search(status.message)) is not None:
+    if (counted := patterns.search(_COUNTED, status.message)) is not None:
         wanted, used, has = map(int, counted.groups())
         if used and wanted <= has:
             return True  # so the kubelet says: others have them
@@ -219,7 +221,7 @@ def _named(pod: core.Pod, message: str) -> list[str]:
 
 
 def _names(message: str, resource: str) -> bool:
-    return re.search(rf"(?<![\w./-]){re.escape(resource)}(?![\w/-]|\.\w)", message) is not None
+    return patterns.names(message, resource, joined="./-")
 
 
 def _had_run(pod: core.Pod, before: core.Pod | None) -> bool:

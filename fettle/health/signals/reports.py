@@ -13,6 +13,8 @@ from fettle.model import Evidence, EvidenceKind, Hold, NodeId, Subject, UnitId, 
 
 TEXT_LIMIT = 240
 """Maximum length of an explanation in characters. What producers write can be far longer."""
+_LOOKED_AT = 8 * TEXT_LIMIT
+"""Characters of a text that make its line."""
 
 
 class Fault(NamedTuple):
@@ -109,5 +111,6 @@ pairs."""
 def one_line(text: str) -> str:
     """The text as one line of at most TEXT_LIMIT characters, without any that could control a
     terminal."""
-    line = " ".join(_CONTROL.sub(" ", text).split())
-    return line if len(line) <= TEXT_LIMIT else line[: TEXT_LIMIT - 1] + "…"
+    line = " ".join(_CONTROL.sub(" ", text[:_LOOKED_AT]).split())
+    is_whole = len(text) <= _LOOKED_AT and len(line) <= TEXT_LIMIT
+    return line if is_whole else line[: TEXT_LIMIT - 1] + "…"

@@ -199,6 +199,10 @@ def _wanted(field: str, said: str) -> str:
             return _MISSING["faulty"]
         case "heartbeat_s" | "half_life_s":
             return "write a number of seconds above 0"
+    if "look ahead or behind" in said:
+        return (
+            "write it without (?=, (?!, (?<= and (?<!, or take what stands beside into the pattern"
+        )
     if "regular expression" in said:
         return "write `\\.` for a dot, and close each bracket"
     if "is not a valid Family" in said:

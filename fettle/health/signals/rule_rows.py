@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from fettle.health.signals import nvsentinel, promql_checks, xids
+from fettle.health.signals import nvsentinel, patterns, promql_checks, xids
 from fettle.model import OWN_CONDITIONS, OWN_PREFIX, EvidenceKind, Family
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -154,7 +154,7 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
         _check_xid(self.xid)
         _check_pattern("message", self.message)
         _check_pattern("boot", self.boot, groups=1)
-        if "pci" in (groups := re.compile(self.xid).groupindex) and "xid" not in groups:
+        if "pci" in (groups := patterns.compiled(self.xid).groupindex) and "xid" not in groups:
             raise ValueError(f"xid: {self.xid!r} has a group pci, so it needs a group xid too")
 
     @property
@@ -168,7 +168,7 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
 
     def stated_boot(self, message: str) -> str:
         """The boot id that a message states; "" if none."""
-        found = re.search(self.boot, message)
+        found = patterns.search(self.boot, message)
         return found[1] if found is not None else ""
 
 
@@ -331,17 +331,27 @@ class VendorRow(RuleRow, frozen=True, kw_only=True):
         return not any(fnmatchcase(key, pattern) for pattern in self.describes)
 
 
+NODE_EVENTS_FROM = ("default", "kube-system")
+"""Where Events about Nodes are: the API server takes those about objects without a namespace in
+these only (kubernetes pkg/apis/core/validation/events.go), and client-go's recorder writes them to
+`default`. Anybody else must write a namespace into the reference, which no Node has."""
+
+
 class EventRow(RuleRow, frozen=True, kw_only=True):
     """An Event about a Node, by `reason` and `component` (patterns; who reports it).
 
-    `format` and `xid` as for conditions. It counts as long as the Event is there: an hour after it
-    was last seen. Whoever may write in its namespace can write it, so it is the word of that.
+    - `format` and `xid` as for conditions.
+    - `namespaces`: where such Events come from. Those of other namespaces do not count.
+
+    It counts as long as the Event is there: an hour after it was last seen. Whoever may write in
+    its namespace can write it, so it is the word of that.
     """
 
     reason: str
     family: Family
     weight: Share
     component: str = "*"
+    namespaces: tuple[str, ...] = NODE_EVENTS_FROM
     format: str = ""
     xid: str = ""
 
@@ -350,8 +360,12 @@ class EventRow(RuleRow, frozen=True, kw_only=True):
             raise ValueError(f'format must be "nvsentinel" or unset, not {self.format!r}')
         _check_xid(self.xid)
 
-    def matches(self, reason: str, component: str) -> bool:
-        return fnmatchcase(reason, self.reason) and fnmatchcase(component, self.component)
+    def matches(self, reason: str, component: str, namespace: str) -> bool:
+        return (
+            namespace in self.namespaces
+            and fnmatchcase(reason, self.reason)
+            and fnmatchcase(component, self.component)
+        )
 
 
 class StartRow(RuleRow, frozen=True, kw_only=True):
@@ -404,7 +418,7 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
         """The time that the value is; None if it is none."""
         if self.due_within_s is None:
             return None
-        if re.fullmatch("[0-9]{1,11}", value):
+        if value.isascii() and value.isdigit() and len(value) <= 11:
             return float(value)
         with suppress(ValueError, OverflowError):
             at = datetime.fromisoformat(value)
@@ -414,7 +428,7 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
     def is_read(self, value: str) -> bool:
         """Whether the value is of the kind that the row expects."""
         if self.below:
-            return value.isascii() and value.isdigit()
+            return xids.is_code(value)
         return self.due_within_s is None or self.due_at(value) is not None
 
     def counts(self, labels: Mapping[str, str], value: str, now: float) -> bool:
@@ -423,7 +437,7 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
             return False
         if self.below:
             other = labels.get(self.below, "")
-            return other.isascii() and other.isdigit() and int(value) < int(other)
+            return xids.is_code(other) and int(value) < int(other)
         at = self.due_at(value)
         return at is None or abs(at - now) <= (self.due_within_s or 0.0)
 
@@ -642,7 +656,8 @@ def _check_foreign(field: str, pattern: str) -> None:
 
 def _check_xid(form: str) -> None:
     _check_pattern("xid", form)
-    if form not in ("", xids.ANY_FORM, nvsentinel.ERROR_CODE) and not re.compile(form).groups:
+    known = ("", xids.ANY_FORM, xids.KERNEL_LOG, nvsentinel.ERROR_CODE)
+    if form not in known and not patterns.compiled(form).groups:
         raise ValueError(
             f"xid: {form!r} has no group, so no number would be found; put the number in brackets, "
             "as in 'Xid ([0-9]+)'"
@@ -651,8 +666,8 @@ def _check_xid(form: str) -> None:
 
 def _check_pattern(field: str, pattern: str, groups: int | None = None) -> None:
     try:
-        compiled = re.compile(pattern)
-    except re.error as error:
+        compiled = patterns.compiled(pattern)
+    except ValueError as error:
         raise ValueError(
             f"{field}: {pattern!r} is not a valid regular expression: {error}"
         ) from error

@@ -1,11 +1,11 @@
 """The rule tables: what each fact weighs, looked up. `rule_files.py` reads them."""
 
-import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
 
+from fettle.health.signals import patterns
 from fettle.health.signals.rule_rows import (
     ActionRow,
     AlertRow,
@@ -37,10 +37,12 @@ UNKNOWN_FAULT = "unknown fault (not in the table)"
 DEFAULT_HALF_LIFE_S = 3600.0
 BY_REBOOT, BY_RESOLUTION = "reboot", "resolution"
 """All-clears that are no status."""
+LONGEST_NAME = 316
+"""Characters of a condition's type, as Kubernetes has them. No monitor's is longer."""
 MOST_CACHED = 256
 """Characters. What producers write has no limit."""
 
-_RECOVERY = re.compile(r"recovery action changed from .{1,40} to 0x([0-9a-f]+)", re.IGNORECASE)
+_RECOVERY = r"(?i)recovery action changed from .{1,40} to 0x([0-9a-f]{1,8})"
 """The driver's log: `GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)`."""
 
 
@@ -108,19 +110,24 @@ class SignalRules:
             if not row.is_pattern:
                 self._by_type.setdefault(row.type, []).append(row)
         self._patterns = [row for row in conditions.values() if row.is_pattern]
+        self._some_label = patterns.any_of(row.key for row in labels.values())
+        self._some_annotation = patterns.any_of(row.key for row in annotations.values())
+        """Match what any row does: most keys are none's."""
         self._conditions = lru_cache(maxsize=4096)(self._match_condition)
         self._annotations_by_key = lru_cache(maxsize=4096)(self._match_annotation)
         self._labels_by_key = lru_cache(maxsize=4096)(self._match_key)
 
     def condition(self, type_: str, reason: str) -> ConditionRow | None:
         """The first row that matches. Rows that name the type come before patterns."""
+        if len(type_) > LONGEST_NAME:
+            return None
         is_usual = len(type_) + len(reason) <= MOST_CACHED
         return (self._conditions if is_usual else self._match_condition)(type_, reason)
 
     def joined(self, type_: str, message: str, but: ConditionRow) -> tuple[ConditionRow, ...]:
         """The rows of further findings in the message of a condition of this type."""
         rows = (row for row in self._by_type.get(type_, ()) if row.message and row is not but)
-        return tuple(row for row in rows if re.search(row.message, message))
+        return tuple(row for row in rows if patterns.search(row.message, message))
 
     def _match_condition(self, type_: str, reason: str) -> ConditionRow | None:
         for rows in (self._by_type.get(type_, ()), self._patterns):
@@ -132,6 +139,8 @@ class SignalRules:
     def names_condition(self, type_: str) -> bool:
         """Whether a row is about conditions of this type, whatever their reason. Rows that match
         every type do not count."""
+        if len(type_) > LONGEST_NAME:
+            return False
         named = (row.type for row in self._patterns if row.type != "*")
         return type_ in self._by_type or any(fnmatchcase(type_, each) for each in named)
 
@@ -187,12 +196,14 @@ class SignalRules:
         return next((r for r in self._annotations_by_key(key) if fnmatchcase(value, r.value)), None)
 
     def _match_annotation(self, key: str) -> tuple[AnnotationRow, ...]:
-        return tuple(row for row in self.annotations.values() if re.fullmatch(row.key, key))
+        if patterns.fullmatch(self._some_annotation, key) is None:
+            return ()
+        return tuple(row for row in self.annotations.values() if patterns.fullmatch(row.key, key))
 
     def refusal(self, message: str) -> RefusalRow | None:
         """The first row that matches the message of a kubelet's refusal."""
         for row in self.refusals.values():
-            if re.search(row.message, message):
+            if patterns.search(row.message, message):
                 return row
         return None
 
@@ -200,15 +211,16 @@ class SignalRules:
         """The first row that matches what is said of a pod that does not start, and that without
         what a runtime wrote before it."""
         for row in self.starts.values():
-            if (found := re.search(row.message, message)) is not None:
+            if (found := patterns.search(row.message, message)) is not None:
                 return row, message[found.start() :]
         return None
 
-    def event(self, reason: str, component: str) -> EventRow | None:
+    def event(self, reason: str, component: str, namespace: str) -> EventRow | None:
         """The first row that matches."""
-        return next((r for r in self.events.values() if r.matches(reason, component)), None)
+        rows = self.events.values()
+        return next((r for r in rows if r.matches(reason, component, namespace)), None)
 
-    def label(self, key: str, value: str) -> tuple[LabelRow, re.Match[str]] | None:
+    def label(self, key: str, value: str) -> tuple[LabelRow, patterns.Match] | None:
         """The first row that matches, and the match of its key."""
         for row, found in self._labels_by_key(key):
             if row.matches(value):
@@ -224,8 +236,10 @@ class SignalRules:
         sound = [row.sound for row, _ in rows if row.sound is not None]
         return bool(sound) and not any(fnmatchcase(value, one) for these in sound for one in these)
 
-    def _match_key(self, key: str) -> tuple[tuple[LabelRow, re.Match[str]], ...]:
-        matches = ((row, re.fullmatch(row.key, key)) for row in self.labels.values())
+    def _match_key(self, key: str) -> tuple[tuple[LabelRow, patterns.Match], ...]:
+        if patterns.fullmatch(self._some_label, key) is None:
+            return ()
+        matches = ((row, patterns.fullmatch(row.key, key)) for row in self.labels.values())
         return tuple((row, found) for row, found in matches if found is not None)
 
     def _may_tell(self, key: str) -> bool:
@@ -237,7 +251,11 @@ class SignalRules:
         """What an XID means; one without a row is an unknown, mild fault. `message` is what was
         logged."""
         row = self.xids.get(code)
-        if row is not None and row.recovery and (found := _RECOVERY.search(message)) is not None:
+        if (
+            row is not None
+            and row.recovery
+            and (found := patterns.search(_RECOVERY, message)) is not None
+        ):
             return self._recovery(code, str(int(found[1], 16)))
         class_ = self.xid_classes[row.class_ if row is not None else UNKNOWN_XID]
         if row is None:

@@ -15,6 +15,7 @@ from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_rows import AttributeRow
 from fettle.health.signals.rule_tables import UNKNOWN_FAULT, SignalRules
 from fettle.model import OWN_PREFIX, DeviceId, Evidence, TaintRef
+from fettle.pacing import pause
 
 
 def report_of_slice(slice_: resource.ResourceSlice, rules: SignalRules, now: float) -> SignalReport:
@@ -91,8 +92,11 @@ def _of_taints(
     for device in slice_.spec.devices or ():
         if device.taints:
             id_ = DeviceId(slice_.spec.driver, slice_.spec.pool.name, device.name)
-            found = (_taint_evidence(id_, taint, reporter, rules, now) for taint in device.taints)
-            yield from (evidence for evidence in found if evidence is not None)
+            for taint in device.taints:
+                pause()
+                found = _taint_evidence(id_, taint, reporter, rules, now)
+                if found is not None:
+                    yield found
 
 
 def selects_device(rule: resource.DeviceTaintRule, device: DeviceId) -> bool:

@@ -6,13 +6,13 @@ waits, which volumes and the network can cause, too. All of it is the word of th
 since a claim's configuration or an image can be the cause.
 """
 
-import re
 from collections.abc import Collection, Iterator
 
 import msgspec
 
 from fettle.api import core, known_as
 from fettle.api.meta import Condition, OwnerReference, unix_s
+from fettle.health.signals import patterns
 from fettle.health.signals.pods import STARTS, domain_of_pod, refusals_of
 from fettle.health.signals.reports import one_line
 from fettle.health.signals.rule_tables import SignalRules
@@ -136,7 +136,7 @@ def _called(subject: Subject) -> tuple[str, ...]:
 
 
 def _names(message: str, name: str) -> bool:
-    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message) is not None
+    return patterns.names(message, name, joined="-")
 
 
 def starts_of(workload: str) -> str:

@@ -1,5 +1,6 @@
 """Events about Nodes: warnings of monitors that make no condition."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from fettle.api import kinds
 from fettle.api.meta import rfc3339_at
+from fettle.cluster.inventory.heard_events import FORGOTTEN_AFTER_S, MOST_OF_ONE_NODE, MOST_UNITS
+from fettle.health import load_rules
 from fettle.model import State
 from tests.fettle.cluster.inventory.fleets import Fleet, node
 
@@ -140,3 +143,71 @@ def test_whatever_an_event_says_nothing_breaks_and_nothing_is_proven(
         fleet.put(kinds.NODE_EVENT, event(reason, message, at=fleet.now, name=f"n.{number}"))
     assert score(fleet) >= 0.4 - 1e-9
     assert fleet.view.nodes["n"].health.proven == 1.0
+
+
+LINE = "kernel: NVRM: Xid (PCI:0000:c1:00): 79, pid=1, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("namespace", "counts"),
+    [("default", True), ("kube-system", True), ("tenant", False), ("nvsentinel", False)],
+)
+@pytest.mark.parametrize(
+    ("reason", "message"), [("NvidiaThermalError", "hot"), ("KernelOops", LINE)]
+)
+def test_an_event_counts_only_from_where_events_about_nodes_are(
+    fleet: Fleet, namespace: str, counts: bool, reason: str, message: str
+) -> None:
+    fleet.put(kinds.NODE_EVENT, event(reason, message, at=fleet.now, namespace=namespace))
+    assert (score(fleet) < 1.0 or bool(named(fleet))) is counts
+
+
+def test_a_row_may_name_the_namespace_of_its_monitor(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "events: [{name: mine, reason: GpuFan*, family: thermal, weight: 0.25, source: us,"
+        " namespaces: [monitoring]}]"
+    )
+    fleet = Fleet(rules=load_rules(rules))
+    fleet.put(kinds.NODE, node("n", status={"capacity": GPUS, "allocatable": GPUS}))
+    for namespace, expected in (("default", 1.0), ("monitoring", 0.75)):
+        fleet.put(kinds.NODE_EVENT, event("GpuFanSlow", at=fleet.now, namespace=namespace))
+        assert score(fleet) == expected
+
+
+def named(fleet: Fleet) -> list[str]:
+    return [unit.unit for unit in fleet.look().nodes["n"].plugins["nvidia.com/gpu"].units]
+
+
+def flood(fleet: Fleet, *, deleted: bool) -> None:
+    for i in range(1000):
+        said = event("FanIsNotHealthy", f"GPU:{i} slow", at=fleet.now, name=f"n.{i}")
+        fleet.put(kinds.NODE_EVENT, said)
+        if deleted:
+            fleet.inventory.remove(kinds.NODE_EVENT, f"default/n.{i}", fleet.now)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_flood_of_events_names_few_units_of_a_node(fleet: Fleet, deleted: bool) -> None:
+    flood(fleet, deleted=deleted)
+    assert 0 < len(named(fleet)) <= MOST_UNITS
+    said = event("FanIsNotHealthy", "GPU:0 slow", at=fleet.now, name="again")
+    fleet.put(kinds.NODE_EVENT, said)
+    assert "index:0" in named(fleet), "what was named before goes on to count"
+
+
+def test_a_day_after_a_flood_other_units_count_again(fleet: Fleet) -> None:
+    flood(fleet, deleted=True)
+    fleet.now += FORGOTTEN_AFTER_S
+    fleet.put(kinds.NODE_EVENT, event("FanIsNotHealthy", "GPU:7777 slow", at=fleet.now))
+    assert "index:7777" in named(fleet)
+
+
+def test_events_that_give_way_leave_no_trace(fleet: Fleet) -> None:
+    """They are about the node, so each would add to what the others said."""
+    for i in range(MOST_OF_ONE_NODE + 5):
+        reason = f"Fan{i}IsNotHealthy"
+        fleet.put(kinds.NODE_EVENT, event(reason, "GPU:3 slow", at=fleet.now, name=f"n.{i}"))
+    before = score(fleet)
+    fleet.put(kinds.NODE_EVENT, event("FanIsNotHealthy", "GPU:3 slow", at=fleet.now, name="n.last"))
+    assert score(fleet) == before

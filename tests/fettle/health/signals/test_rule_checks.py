@@ -30,6 +30,12 @@ def condition(**changes: object) -> str:
         (condition(heartbeat_s=0), "conditions[0].heartbeat_s", "> 0", "seconds above 0"),
         (condition(hearbeat_s=9), "conditions[0].hearbeat_s", "unknown", "write heartbeat_s"),
         (condition(colour="red"), "conditions[0].colour", "unknown field", "its fields are name"),
+        (
+            condition(message="a(?!b)"),
+            "conditions[0].message",
+            "cannot look ahead or behind",
+            "write it without",
+        ),
         (condition(xid="("), "conditions[0].xid", "regular expression", "close each bracket"),
         (condition(type="fettle.dev/X"), "conditions[0].type", "Fettle's own", ""),
         (condition(name=None), "conditions[0]", "row 1 needs a name", "`- name: …`"),

@@ -1,0 +1,233 @@
+"""Cuts what others made long, before it is decoded: texts, lists and mappings.
+
+Whoever may write an object decides how long its texts are and how many entries its lists have, up
+to the API server's 1.5 MiB. To read all of that would stop the loop for everybody. Only what a
+struct names is looked at; what it skips may be of any length.
+"""
+
+import re
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from fettle.pacing import pause
+
+LONGEST_TEXT = 8 * 1024
+"""Characters of a text, such as a condition's message. A monitor's longest has 1024 (NVSentinel's).
+"""
+LONGEST_SPEC = 16 * 1024
+"""Characters of a text of which each decides, such as a selector: the API server takes 10 KiB."""
+LONGEST_EVENT = 1024
+"""Characters of an Event's text. The newer API for Events takes no longer ones."""
+LONGEST_ANNOTATION = 32 * 1024
+"""Characters. An annotation may hold a list of devices."""
+MOST_ENTRIES = 1024
+"""Of a list or mapping. None that Kubernetes validates may have more."""
+MOST_OF = {"Condition": 256, "Device": 128, "StoredSubject": 512}
+"""Entries of a list of these. Each condition is held against every rule; of the others the API
+server takes no more."""
+LONGEST_KEY = 1024
+"""Characters. Those of labels, annotations and resources have at most 317."""
+CUT = "..."
+"""Ends a text that was cut. Monitors write it, too, so its readers know that something may be
+missing."""
+_SPLITTABLE = 16 * 1024
+"""Entries that are split in one go, in a millisecond or two."""
+_MOST_SIGNS = 16 * MOST_ENTRIES
+
+_SIGN = re.compile(rb'[\[\]{},"]')
+# Possessive, so that no text is looked at twice.
+_PLAIN = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_WINDOW = 64 * 1024
+_LIST: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
+_MAP: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TEXT = msgspec.json.Decoder(str)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Trimmed(NamedTuple):
+    """The JSON as it is to be read, and what was cut: one phrase for each place, by its path."""
+
+    raw: bytes
+    cut: tuple[str, ...]
+
+
+def trim(raw: bytes, struct: type[msgspec.Struct], longest: int = LONGEST_TEXT) -> Trimmed:
+    """The JSON of one object that `struct` will read, with no text of more than `longest`
+    characters, and no more entries than are read. JSON that cannot be read is left as it is."""
+    if len(raw) <= min(longest, LONGEST_TEXT):
+        return Trimmed(raw, ())
+    return _trimmed(raw, inspect.type_info(struct), longest)
+
+
+def trim_loosely(raw: bytes) -> bytes:
+    """The same of JSON that no struct can read."""
+    return raw if len(raw) <= LONGEST_TEXT else _trimmed(raw, inspect.AnyType(), LONGEST_TEXT).raw
+
+
+def _trimmed(raw: bytes, of: inspect.Type, longest: int) -> Trimmed:
+    trimming = _Trimming(min(longest, LONGEST_TEXT))
+    kept = trimming.value(raw, of, "", longest)
+    return Trimmed(bytes(kept), tuple(trimming.cut))
+
+
+_Json = bytes | memoryview
+"""A piece of it, not copied if that is not needed: it may be as long as the whole."""
+
+
+class _Trimming:
+    def __init__(self, short: int) -> None:
+        """`short`: bytes in which nothing can be too long."""
+        self._short = short
+        self.cut: list[str] = []
+
+    def value(self, raw: _Json, of: inspect.Type, path: str, longest: int) -> _Json:
+        """The value, cut where it is too long; the same object if it is not."""
+        if len(raw) <= self._short:
+            return raw
+        pause()
+        try:
+            match first := bytes(raw[:1]), _read_as(of, first):
+                case b'"', _:
+                    return self._text(raw, path, longest)
+                case b"{", inspect.StructType() as struct:
+                    return self._struct(raw, struct, path, longest)
+                case b"{", inspect.DictType() as mapping:
+                    return self._map(raw, mapping.value_type, path, longest)
+                case b"[", (inspect.ListType() | inspect.VarTupleType()) as list_:
+                    return self._list(raw, list_.item_type, path, longest)
+        except _UNREADABLE:
+            pass  # the decoder will say what is wrong, and where
+        return raw
+
+    def _text(self, raw: _Json, path: str, longest: int) -> _Json:
+        text = _TEXT.decode(raw)
+        if len(text) <= longest:
+            return raw
+        self.cut.append(f"{path}: {longest} of {len(text)} characters are read")
+        return msgspec.json.encode(f"{text[:longest]} (cut after {longest} characters){CUT}")
+
+    def _struct(self, raw: _Json, of: inspect.StructType, path: str, longest: int) -> _Json:
+        outline = _outline(of.cls).decode(raw)
+        changed = False
+        for field in of.fields:
+            given = getattr(outline, field.name)
+            if given is msgspec.UNSET:
+                continue
+            room = _room(field.encode_name, longest)
+            before = memoryview(given)
+            after = self.value(before, field.type, f"{path}.{field.encode_name}".strip("."), room)
+            if after is not before:
+                changed = True
+                setattr(outline, field.name, msgspec.Raw(bytes(after)))
+        return msgspec.json.encode(outline) if changed else raw
+
+    def _map(self, given: _Json, of: inspect.Type, path: str, longest: int) -> _Json:
+        raw = bytes(given)
+        whole = self._head(raw, MOST_ENTRIES, path) if raw.count(b",") >= MOST_ENTRIES else raw
+        kept: dict[str, Any] = {}
+        changed = whole is not raw
+        pause()
+        for key, entry in _MAP.decode(whole).items():
+            if len(key) > LONGEST_KEY:
+                self.cut.append(f"{path}: a key of {len(key)} characters is not read")
+                changed = True
+                continue
+            before = memoryview(entry)
+            after = self.value(before, of, f"{path}[{key}]", longest)
+            changed = changed or after is not before
+            kept[key] = entry if after is before else msgspec.Raw(bytes(after))
+        return msgspec.json.encode(kept) if changed else given
+
+    def _list(self, given: _Json, of: inspect.Type, path: str, longest: int) -> _Json:
+        raw = bytes(given)
+        named = of.cls.__name__ if isinstance(of, inspect.StructType) else ""
+        most = MOST_OF.get(named, MOST_ENTRIES)
+        at_most = raw.count(b",") + 1
+        if isinstance(of, inspect.StructType | inspect.DictType):
+            at_most = min(at_most, raw.count(b"{"))
+        whole = self._head(raw, most, path) if at_most > _SPLITTABLE else raw
+        pause()
+        entries = _LIST.decode(whole)
+        if len(entries) > most:
+            self.cut.append(f"{path}: {most} of {len(entries)} entries are read")
+        changed = whole is not raw or len(entries) > most
+        kept = []
+        for at, entry in enumerate(entries[:most]):
+            before = memoryview(entry)
+            after = self.value(before, of, f"{path}[{at}]", longest)
+            changed = changed or after is not before
+            kept.append(entry if after is before else msgspec.Raw(bytes(after)))
+        return msgspec.json.encode(kept) if changed else given
+
+    def _head(self, raw: bytes, most: int, path: str) -> bytes:
+        """The first entries of a list or mapping: at most so many, and no more than can be counted
+        in time."""
+        depth = entries = end = at = count = 0
+        while (found := _SIGN.search(raw, at)) is not None:
+            sign, at, count = found[0], found.end(), count + 1
+            if sign == b'"':
+                at = _end_of_text(raw, at)
+            elif sign in b"[{":
+                depth += 1
+            elif sign in b"]}":
+                depth -= 1
+            elif depth == 1:
+                entries, end = entries + 1, found.start()
+            if entries == most or count == _MOST_SIGNS:
+                self.cut.append(f"{path}: only the first {entries} entries are read")
+                closing = b"]" if raw[:1] == b"[" else b"}"
+                return (raw[:end] if entries else raw[:1]) + closing
+            pause()
+        return raw
+
+
+def _end_of_text(raw: bytes, at: int) -> int:
+    """Where a text ends that begins before `at`."""
+    while at < len(raw):
+        found = _PLAIN.match(raw, at, at + _WINDOW)
+        end = found.end() if found is not None else at
+        if raw[end : end + 1] == b'"':
+            return end + 1
+        at = max(end, at + 1)  # a text that does not end may leave a backslash
+        pause()
+    return len(raw)
+
+
+def _room(field: str, longest: int) -> int:
+    """How long the texts in a field may be, where others of the object may be so long."""
+    if field == "annotations" and longest > LONGEST_EVENT:
+        return LONGEST_ANNOTATION
+    return min(longest, LONGEST_TEXT) if field == "message" else longest
+
+
+def _read_as(of: inspect.Type, first: bytes) -> inspect.Type:
+    """Of a union the type that a value is read as that begins so; of anything, what it looks
+    like."""
+    if isinstance(of, inspect.UnionType):
+        wanted: tuple[type, ...] = (inspect.ListType, inspect.VarTupleType)
+        if first == b"{":
+            wanted = (inspect.StructType, inspect.DictType)
+        return next((one for one in of.types if isinstance(one, wanted)), of)
+    if isinstance(of, inspect.AnyType):
+        return _ANY_MAP if first == b"{" else _ANY_LIST
+    return of
+
+
+_ANY_MAP = inspect.DictType(inspect.StrType(), inspect.AnyType())
+_ANY_LIST = inspect.ListType(inspect.AnyType())
+
+
+@cache
+def _outline(struct: type[msgspec.Struct]) -> "msgspec.json.Decoder[Any]":
+    """Reads the fields of a struct as they stand, each unread."""
+    fields = msgspec.structs.fields(struct)
+    outline = msgspec.defstruct(
+        f"Outline{struct.__name__}",
+        [(one.name, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for one in fields],
+        rename={one.name: one.encode_name for one in fields},
+        gc=False,
+    )
+    return msgspec.json.Decoder(outline)
