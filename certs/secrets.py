@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from certs import issuing
-from fettle.api import Bad, Change, Contact, Gone, ListEnded, ListStarted, Lost, Put
+from fettle.api import Bad, Change, Contact, Gone, ListEnded, ListStarted, Lost, Put, api_path
 from fettle.api.admission import WebhookConfiguration
 from fettle.api.kinds import WEBHOOK_CONFIGURATIONS, Kind
 from fettle.client import Session, decoded
@@ -46,14 +46,13 @@ class SecretStore:
     def full_name(self) -> str:
         return f"Secret {self._namespace}/{self.name}"
 
-    @property
-    def _collection(self) -> str:
-        return f"/api/v1/namespaces/{self._namespace}/secrets"
+    def _path(self, name: str = "") -> str:
+        return api_path("v1", "secrets", namespace=self._namespace, name=name)
 
     async def read(self) -> dict[str, bytes] | None:
         """The Secret's content, None if it does not exist; raises ClusterError."""
         try:
-            raw = await self._session.get(f"{self._collection}/{self.name}")
+            raw = await self._session.get(self._path(self.name))
         except NotFound:
             return None
         secret = decoded(raw, _Secret, self.full_name)
@@ -62,11 +61,11 @@ class SecretStore:
 
     async def create(self, content: dict[str, bytes]) -> None:
         """Raises Conflict if it exists already."""
-        await self._session.create(self._collection, self._manifest(content, version=""))
+        await self._session.create(self._path(), self._manifest(content, version=""))
 
     async def replace(self, content: dict[str, bytes]) -> None:
         """Raises Conflict if it was written since `read`."""
-        path = f"{self._collection}/{self.name}"
+        path = self._path(self.name)
         await self._session.replace(path, self._manifest(content, version=self._version))
 
     def _manifest(self, content: dict[str, bytes], *, version: str) -> dict[str, Any]:
@@ -116,7 +115,7 @@ class CABundles:
             webhooks = [_trusting(entry, bundle) for entry in found.webhooks or ()]
             version = found.metadata.resource_version
             patch = {"metadata": {"resourceVersion": version}, "webhooks": webhooks}
-            written = await self._session.patch(f"{kind.path}/{kind.only}", patch)
+            written = await self._session.patch(kind.path_of(kind.only), patch)
             self._seen[kind] = _configuration(kind, written)
             changed += 1
         return changed
@@ -152,7 +151,7 @@ class CABundles:
         if kind in self._listed and kind not in self._lost:
             return self._seen[kind]
         try:
-            raw = await self._session.get(f"{kind.path}/{kind.only}")
+            raw = await self._session.get(kind.path_of(kind.only))
         except NotFound:
             return None
         return _configuration(kind, raw)

@@ -128,8 +128,8 @@ class FreshTables:
         if self._freshness.stale:
             await self._freshness.catch_up()
         until = asyncio.get_running_loop().time() + WAIT_S
-        controller = pod.metadata.controller
-        owner = f"owner {controller.uid}" if controller is not None else ""
+        identity = pod.metadata.controller_identity
+        owner = f"owner {identity}" if identity else ""
         pauses_s: Mapping[Hashable, float] = {owner: SAME_DEMAND_S, "any": ANY_POD_S}
 
         async def newer(view: View) -> View | None:

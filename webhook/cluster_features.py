@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import structlog
 
+from fettle.api import api_path, kinds
 from fettle.client import ServedKind, Session, decoded, served_kinds, server_version
 from fettle.config import WorkloadSettings
 from fettle.dra import parse_git_version
@@ -193,15 +194,16 @@ class FieldProbe:
         The API server drops fields of disabled features in silence, and then refuses some of what
         is left.
         """
-        path = f"/apis/resource.k8s.io/{version}/namespaces/{self._namespace}/resourceclaims"
+        api_version = f"{kinds.CLAIM.group}/{version}"
+        path = api_path(api_version, kinds.CLAIM.plural, namespace=self._namespace)
         claim = {
-            "apiVersion": f"resource.k8s.io/{version}",
+            "apiVersion": api_version,
             "kind": "ResourceClaim",
             "metadata": {"name": _NAME, "namespace": self._namespace},
             "spec": {"devices": {"requests": [{"name": "probe", **request}]}},
         }
         try:
-            stored = await self._session.create(f"{path}?dryRun=All", claim)
+            stored = await self._session.create(path, claim, dry_run=True)
         except (Invalid, NotServed) as error:
             _log.debug("a claim would be refused", reason=str(error))
             return _Request()

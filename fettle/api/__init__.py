@@ -37,6 +37,7 @@ from fettle.api.changes import (
 )
 from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, mend, suggest_field
 from fettle.api.device_healths import DeviceHealth
+from fettle.api.paths import api_path, group_path
 from fettle.api.policies import DevicePolicy
 from fettle.api.salvage import Pools, complete_node, node_and_pools
 from fettle.api.samples import Alert, Alerted, Finding, Measured, Sample, Unmeasured
@@ -65,6 +66,7 @@ __all__ = [
     "Unmeasured",
     "Unserved",
     "admission",
+    "api_path",
     "bad_object",
     "complete_node",
     "core",
@@ -72,6 +74,7 @@ __all__ = [
     "describe_error",
     "device_healths",
     "extender",
+    "group_path",
     "key_of",
     "kinds",
     "known_as",

@@ -13,6 +13,7 @@ from fettle.api.decoding import (
     share_equal_values,
     unknown_field_probe,
 )
+from fettle.api.paths import api_path
 from fettle.api.trimming import LONGEST_EVENT, LONGEST_SPEC, LONGEST_TEXT
 from fettle.model import BadInput
 
@@ -71,8 +72,13 @@ class Kind(NamedTuple):
     @property
     def paths(self) -> tuple[str, ...]:
         """`path` in each of `api_versions`."""
-        root = "/apis" if self.group else "/api"
-        return tuple(f"{root}/{version}/{self.plural}" for version in self.api_versions)
+        return tuple(api_path(version, self.plural) for version in self.api_versions)
+
+    def path_of(self, name: str, namespace: str = "", subresource: str = "") -> str:
+        """The URL path of one object. Raises BadInput if no object can have this name."""
+        return api_path(
+            self.api_version, self.plural, namespace=namespace, name=name, subresource=subresource
+        )
 
     @property
     def selection(self) -> dict[str, str]:

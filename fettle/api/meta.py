@@ -40,6 +40,18 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
         """The owner that manages this object, such as the Job of a pod."""
         return next((owner for owner in self.owner_references or () if owner.controller), None)
 
+    @property
+    def identity(self) -> str:
+        """`namespace/UID`. A UID alone may be the word of another namespace."""
+        return f"{self.namespace}/{self.uid}"
+
+    @property
+    def controller_identity(self) -> str:
+        """`namespace/UID` of the controller, which is in the same namespace whatever the reference
+        says: whoever creates a pod writes its owners. "" if there is none."""
+        owner = self.controller
+        return f"{self.namespace}/{owner.uid}" if owner is not None else ""
+
     def label(self, key: str) -> str | None:
         return self.labels.get(key) if self.labels else None
 

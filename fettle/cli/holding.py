@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import click
 import msgspec
@@ -268,7 +267,7 @@ async def _node(session: Session, name: str) -> core.Node:
     if not name:
         raise BadInput("write NODE or NODE/DEVICE, such as gpu-node-1/gpu-3")
     try:
-        found = kinds.NODE.decode(await session.get(f"{kinds.NODE.path}/{quote(name, safe='')}"))
+        found = kinds.NODE.decode(await session.get(kinds.NODE.path_of(name)))
         assert isinstance(found, core.Node)
         return found
     except NotFound:

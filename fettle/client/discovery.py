@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
+from fettle.api import group_path
 from fettle.client.responses import decoded
 from fettle.client.session import Session
 from fettle.model import ClusterError, NotServed
@@ -53,7 +54,7 @@ async def served_versions(session: Session, group: str) -> tuple[str, ...]:
     if not group:
         return ("v1",)
     try:
-        answer = await session.get(f"/apis/{group}")
+        answer = await session.get(group_path(group))
         found = decoded(answer, _Group, f"discovery document for {group}")
     except NotServed:
         return ()
@@ -67,7 +68,7 @@ async def served_kinds(session: Session, group: str) -> tuple[ServedKind, ...]:
     """
     found: list[ServedKind] = []
     for version in await served_versions(session, group):
-        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        path = group_path(group, version)
         listed = decoded(await session.get(path), _Resources, f"resource list at {path}").resources
         found += [ServedKind(version, r.kind, r.name) for r in listed if "/" not in r.name]
     return tuple(found)

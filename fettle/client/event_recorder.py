@@ -10,10 +10,12 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import structlog
 
+from fettle.api import api_path
 from fettle.api.meta import micro_time
 from fettle.client.session import Session
 from fettle.model import ClusterError, Conflict, NotFound, Unreachable
@@ -182,17 +184,17 @@ class EventRecorder:
     async def _put(self, series: _Series, count: int) -> None:
         """Create the Event, or patch its count; an Event that has expired is created again."""
         namespace = series.event.regarding.namespace or "default"
-        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        events = partial(api_path, "events.k8s.io/v1", "events", namespace=namespace)
         if series.name:
             try:
-                await self._session.patch(f"{path}/{series.name}", _count_of(series, count))
+                await self._session.patch(events(name=series.name), _count_of(series, count))
             except NotFound:
                 series.name = ""
             else:
                 return
         name = series.event.name or f"fettle-{uuid.uuid4().hex}"
         try:
-            await self._session.create(path, self._body(series, count, name, namespace))
+            await self._session.create(events(), self._body(series, count, name, namespace))
         except Conflict:
             if not series.event.name:
                 raise

@@ -14,12 +14,14 @@ from typing import Annotated, Any
 import msgspec
 import structlog
 
+from fettle.api import api_path
 from fettle.api.meta import micro_time
 from fettle.client.session import Session
 from fettle.model import ClusterError, Conflict, NotFound, Unreachable
 
 Lease = dict[str, Any]
 Spec = dict[str, Any]
+_API_VERSION = "coordination.k8s.io/v1"
 RELEASE_S = 2.0
 """How long releasing the lease may take: do not wait for an unreachable server."""
 LOOKS_S = 1.0
@@ -96,7 +98,7 @@ class LeaseLook:
 
     def __init__(self, session: Session, namespace: str, name: str, duration_s: float) -> None:
         self._session = session
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+        self._path = api_path(_API_VERSION, "leases", namespace=namespace, name=name)
         self._duration_s = duration_s
         self._seen: Spec = {}
         self._seen_at = 0.0
@@ -125,8 +127,8 @@ class LeaderElector:
         self, session: Session, namespace: str, name: str, identity: str, duration_s: float
     ) -> None:
         self._session = session
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._path = f"{self._collection}/{name}"
+        self._collection = api_path(_API_VERSION, "leases", namespace=namespace)
+        self._path = api_path(_API_VERSION, "leases", namespace=namespace, name=name)
         self._metadata = {"name": name, "namespace": namespace}
         self._identity = identity
         self._duration_s = duration_s
@@ -241,7 +243,7 @@ class LeaderElector:
         if old.get("holderIdentity") != self._identity:
             spec["acquireTime"] = now
             spec["leaseTransitions"] = (old.get("leaseTransitions") or 0) + 1 if lease else 0
-        body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        body = {"apiVersion": _API_VERSION, "kind": "Lease"}
         self._wrote = True
         if lease is None:
             whole = body | {"metadata": self._metadata, "spec": spec}

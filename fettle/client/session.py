@@ -51,7 +51,8 @@ class _Untrusted(Unreachable):
 
 
 class Session:
-    """Paths are URL paths below the server's, such as `/api/v1/nodes`; results are the raw body.
+    """Paths are URL paths below the server's, made by `fettle/api/paths.py`; results are the raw
+    body.
 
     `namespace` is that of our service account, else that of the kubeconfig's context, else
     `fettle-system`. `user` is the name of the kubeconfig's user; "" in a pod. `streams` are the
@@ -91,9 +92,17 @@ class Session:
     ) -> bytes:
         return await self._call(_Call("GET", path, parameters), timeout_s)
 
-    async def create(self, path: str, body: Mapping[str, Any], *, timeout_s: float = 10.0) -> bytes:
+    async def create(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        timeout_s: float = 10.0,
+    ) -> bytes:
         """POST to a collection; raises Conflict if the object exists."""
-        return await self._call(_Call("POST", path, body=body), timeout_s)
+        parameters = {"dryRun": "All"} if dry_run else None
+        return await self._call(_Call("POST", path, parameters, body), timeout_s)
 
     async def replace(
         self, path: str, body: Mapping[str, Any], *, timeout_s: float = 10.0

@@ -149,7 +149,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     - Mappings are by name (`namespace/name` where namespaced). `pods` has only pods that use
       devices.
     - `extended_claims`: those of `claims` that the scheduler made for extended resources, by the
-      UID of their pod.
+      identity of their pod.
     - `served`: by kind, whether the cluster serves it.
     - `holds`: what operators hold now. `taint_rules` are by name.
     - `device_healths` are as stored, which may be older than the nodes' health here.

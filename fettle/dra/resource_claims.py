@@ -59,11 +59,11 @@ def is_for_entry(
 
 
 def extended_claim_owner(claim: resource.ResourceClaim) -> str:
-    """The UID of the pod for whose extended resources the scheduler created a claim; "" if none."""
+    """The identity of the pod for whose extended resources the scheduler created a claim; "" if
+    none."""
     if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) != "true":
         return ""
-    owner = claim.metadata.controller
-    return owner.uid if owner is not None else ""
+    return claim.metadata.controller_identity
 
 
 def is_left_over(claim: resource.ResourceClaim | None, pod: core.Pod) -> bool:
@@ -76,7 +76,7 @@ def is_left_over(claim: resource.ResourceClaim | None, pod: core.Pod) -> bool:
     owner = claim.metadata.controller
     devices = claim.spec.devices
     return (
-        extended_claim_owner(claim) == pod.metadata.uid
+        extended_claim_owner(claim) == pod.metadata.identity
         and owner is not None
         and owner.name == pod.metadata.name
         and devices is not None
@@ -172,6 +172,19 @@ def why_not_twice(
         return None
     key = f"{pod.metadata.namespace}/{claim_name(pod, again)}"
     return reasons.ClaimNamedTwice(first.name, again.name, key)
+
+
+def allocated_node(claim: resource.ResourceClaim) -> str:
+    """The node to which the allocation binds the claim by name, as it does for devices of slices
+    with a `nodeName` (`createNodeSelector` of k8s.io/dynamic-resource-allocation); "" if to
+    none."""
+    allocation = claim.status.allocation if claim.status is not None else None
+    selector = allocation.node_selector if allocation is not None else None
+    for term in (selector.node_selector_terms if selector is not None else None) or ():
+        for field in term.match_fields or ():
+            if (field.key, field.operator) == ("metadata.name", "In") and field.values:
+                return field.values[0]
+    return ""
 
 
 def _problem(allocation: resource.AllocationResult) -> str:

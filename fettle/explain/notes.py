@@ -100,7 +100,7 @@ def _holdings(pod: core.Pod | None, view: View) -> Iterator[reasons.PodHolds]:
         claim = view.claims.get(f"{pod.metadata.namespace}/{claim_name(pod, entry)}")
         if claim is not None and is_for_entry(pod, entry, claim):
             yield from _held_by(entry.name, claim, node)
-    if (claim := view.extended_claims.get(pod.metadata.uid)) is not None:
+    if (claim := view.extended_claims.get(pod.metadata.identity)) is not None:
         yield from _held_by("", claim, node)
 
 

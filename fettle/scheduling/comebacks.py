@@ -13,7 +13,6 @@ from cachetools import LRUCache
 
 from fettle.api import core
 from fettle.api.kinds import WireObject
-from fettle.api.meta import OwnerReference
 from fettle.cluster import View
 from fettle.dra import uses_devices
 from fettle.model import State
@@ -54,20 +53,20 @@ class Comebacks:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._tries: LRUCache[str, _Tries] = LRUCache(MOST_OWNERS)
-        """By the controller's UID."""
+        """By the controller's identity."""
 
     def put(self, new: WireObject) -> None:
         """An object as it is now."""
-        if not isinstance(new, core.Pod) or (owner := new.metadata.controller) is None:
+        if not isinstance(new, core.Pod) or not (owner := new.metadata.controller_identity):
             return
         if is_refused(new) and uses_devices(new):
             self._note(owner, new)
-        elif owner.uid in self._tries and was_taken(new):
-            del self._tries[owner.uid]
+        elif owner in self._tries and was_taken(new):
+            del self._tries[owner]
 
-    def _note(self, owner: OwnerReference, pod: core.Pod) -> None:
+    def _note(self, owner: str, pod: core.Pod) -> None:
         at = refused_at(pod, self._clock())
-        tries = self._tries.setdefault(owner.uid, _Tries(pod, at, at))
+        tries = self._tries.setdefault(owner, _Tries(pod, at, at))
         uid = pod.metadata.uid
         if uid in tries.refused or len(tries.refused) >= MOST_COUNTED:
             return
@@ -84,8 +83,7 @@ class Comebacks:
         users = _users(view) if found else {}
         for tries in found:
             refused = [node for node in tries.refused.values() if _is_sound(view, node)]
-            nodes, owner = tuple(sorted(set(refused))), tries.pod.metadata.controller
-            own = {owner.uid} if owner is not None else set()
+            nodes, own = tuple(sorted(set(refused))), {tries.pod.metadata.controller_identity}
             certain = tries.by_shape and all(users.get(node, own) <= own for node in nodes)
             lasts = len(nodes) > 1 and now - tries.since >= LASTING_S
             if len(refused) >= TRIES and (certain or lasts):
@@ -94,12 +92,13 @@ class Comebacks:
 
 
 def _users(view: View) -> Mapping[str, set[str]]:
-    """By node: the UIDs of the controllers that have pods with devices there, or of lone pods."""
+    """By node: the identities of the controllers that have pods with devices there, or of lone
+    pods."""
     found: dict[str, set[str]] = defaultdict(set)
     for pod in view.pods.values():
         if pod.node_name:
-            owner = pod.metadata.controller
-            found[pod.node_name].add(owner.uid if owner is not None else pod.metadata.uid)
+            metadata = pod.metadata
+            found[pod.node_name].add(metadata.controller_identity or metadata.identity)
         pause()
     return found
 

@@ -140,7 +140,7 @@ def held_claims(pod: core.Pod, view: View) -> Iterator[Bound]:
     """The claims that a pod with a node was given, with their devices; a claim that the scheduler
     made for its extended resources is called `EXTENDED_RESOURCES`."""
     yield from bound_by(pod, view.claims)
-    claim = view.extended_claims.get(pod.metadata.uid)
+    claim = view.extended_claims.get(pod.metadata.identity)
     if claim is not None and (held := allocated_devices(claim)):
         yield Bound(EXTENDED_RESOURCES, held)
 
@@ -239,7 +239,7 @@ def demand_of(
 
 def _left_over(pod: core.Pod, units: Iterable[Units], view: View) -> Iterator[Reason]:
     """Why a claim of an earlier scheduling attempt keeps the pod from being placed, if so."""
-    claim = view.extended_claims.get(pod.metadata.uid)
+    claim = view.extended_claims.get(pod.metadata.identity)
     if claim is not None and is_left_over(claim, pod) and any(u.backing for u in units):
         yield reasons.ClaimLeftOver(claim.metadata.key)
 
@@ -347,7 +347,7 @@ def _sources_of(view: View) -> tuple[object, ...]:
 def _key(pod: core.Pod, view: View) -> bytes | None:
     """All that a pod's own demand is made from; None if that depends on more than this."""
     spec, metadata = pod.spec, pod.metadata
-    if spec is None or metadata.uid in view.extended_claims:
+    if spec is None or metadata.identity in view.extended_claims:
         return None
     claims = _claims(pod, view) if spec.resource_claims else ()
     if claims is None:

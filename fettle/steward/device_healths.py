@@ -27,7 +27,6 @@ NOTICEABLE = 0.05
 LOOK_S = 1.0
 SHOWN_WITHIN_S = 10.0
 """What was written and is not shown for so long was deleted before the watch could show it."""
-_COLLECTION = kinds.DEVICE_HEALTH.path
 _SEVERITY = {State.UNHEALTHY: 3, State.DEGRADED: 2, State.UNKNOWN: 1, State.HEALTHY: 0}
 
 _DROPPED = (
@@ -91,7 +90,7 @@ class HealthRecords:
 
     async def _put(self, name: str, wanted: DeviceHealth | None) -> DeviceHealth | None:
         """Write one object, whatever it is now; returns it as it is then."""
-        path = f"{_COLLECTION}/{name}"
+        path = kinds.DEVICE_HEALTH.path_of(name)
         if wanted is None:
             with suppress(NotFound):
                 await self._session.delete(path)
@@ -103,7 +102,7 @@ class HealthRecords:
             body = await self._session.patch(path, {"status": absent | status})
         except NotFound:
             body = await self._session.create(
-                _COLLECTION,
+                kinds.DEVICE_HEALTH.path,
                 {
                     "apiVersion": kinds.DEVICE_HEALTH.api_version,
                     "kind": kinds.DEVICE_HEALTH.name,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from fettle.api import kinds
+from fettle.api import api_path, kinds
 from fettle.api.meta import ObjectMeta, Wire
 from fettle.api.resource import DeviceTaintRule, DeviceTaintSelector
 from fettle.client import Session, decoded
@@ -48,7 +48,7 @@ LOOK_S = 1.0
 ROLE = "fettle-health-taints"
 """The ClusterRole that allows all this. It owns the rules, so they go when it is deleted."""
 RIGHTS = "deploy/rbac/optional/health-taints.yaml grants the rights"
-_ROLE_PATH = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{ROLE}"
+_ROLE_PATH = api_path("rbac.authorization.k8s.io/v1", "clusterroles", name=ROLE)
 _PREFIX = "fettle-health-"
 
 _LOG = structlog.get_logger(__name__)

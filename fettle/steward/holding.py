@@ -8,11 +8,10 @@ device plugins have no taints.
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
-from fettle.api import resource
+from fettle.api import kinds, resource
 from fettle.api.meta import ObjectMeta
 from fettle.client import Session
 from fettle.health import holds_on_node, in_force
@@ -75,7 +74,7 @@ async def change_node(
     """Read a Node and patch it by what `change` makes of it; None leaves it as it is. Nothing that
     somebody else writes meanwhile is lost. Raises ClusterError. Returns the Node as it is then, and
     whether it was patched."""
-    path = f"/api/v1/nodes/{quote(name, safe='')}"
+    path = kinds.NODE.path_of(name)
     for left in reversed(range(_ATTEMPTS)):
         node: RawNode = msgspec.json.decode(await session.get(path))
         patch = change(node)

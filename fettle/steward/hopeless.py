@@ -65,6 +65,11 @@ class Hopeless(NamedTuple):
     why: Reason
 
     @property
+    def identity(self) -> str:
+        """`namespace/UID` of the controller."""
+        return self.pod.metadata.controller_identity
+
+    @property
     def certain(self) -> bool:
         """Whether nothing but another configuration can mend it."""
         if isinstance(self.why, PodsRefusedEachTime):
@@ -94,20 +99,23 @@ class HopelessOwners:
 
     async def why(self, pod: core.Pod) -> Reason | None:
         """Why no pod of this one's controller will ever run; None if that is not known."""
-        owner = pod.metadata.controller
-        if owner is None:
+        owner = pod.metadata.controller_identity
+        if not owner:
             return None
-        async for one in self.found(self._publisher.view, of=owner.uid):
-            if one.owner.uid == owner.uid:
+        async for one in self.found(self._publisher.view, of=owner):
+            if one.identity == owner:
                 return one.why
         return None
 
     async def found(self, view: View, of: str = "") -> AsyncIterator[Hopeless]:
-        """All of a view, or only what concerns the controller with the UID `of`, among others."""
+        """All of a view, or only what concerns the controller with the identity `of`, among
+        others."""
         pods = await run_within(None, lambda: _by_owner(view, of))
         for pod, refused in await run_within(None, lambda: [*self._comebacks.hopeless(view)]):
             owner = pod.metadata.controller
-            if owner is not None and not any(map(was_taken, pods.get(owner.uid, ()))):
+            if owner is not None and not any(
+                map(was_taken, pods.get(pod.metadata.controller_identity, ()))
+            ):
                 yield Hopeless(owner, pod, refused)
         for one in await run_within(None, lambda: [*self._starting_nowhere(view)]):
             yield one
@@ -156,9 +164,9 @@ class HopelessOwners:
         """Those whose pods do not start on any of several nodes, for a reason that was told."""
         starts = defaultdict(list)
         for start in view.failed_starts.values():
-            owner = start.pod.metadata.controller
-            if start.blamed and start.message and owner is not None:
-                starts[owner.uid].append(start)
+            owned_by = start.pod.metadata.controller_identity
+            if start.blamed and start.message and owned_by:
+                starts[owned_by].append(start)
             pause()
         for theirs in starts.values():
             first, owner = min(theirs, key=lambda one: one.at), theirs[0].pod.metadata.controller
@@ -204,7 +212,7 @@ class HopelessPods:
         view = self._publisher.view
         if not view.synced:
             return
-        found = {one.owner.uid: one async for one in self._owners.found(view)}
+        found = {one.identity: one async for one in self._owners.found(view)}
         names: set[str] = set()
         for one in found.values():
             lineage = await self._lineages.of(one.owner, one.pod.metadata.namespace)
@@ -228,12 +236,12 @@ class HopelessPods:
 
 
 def _by_owner(view: View, of: str) -> dict[str, list[core.Pod]]:
-    """The pods of each controller, by its UID, or of the one with the UID `of`."""
+    """The pods of each controller, by its identity, or of the one with the identity `of`."""
     found: dict[str, list[core.Pod]] = defaultdict(list)
     for pod in view.pods.values():
-        owner = pod.metadata.controller
-        if owner is not None and of in ("", owner.uid):
-            found[owner.uid].append(pod)
+        owner = pod.metadata.controller_identity
+        if owner and of in ("", owner):
+            found[owner].append(pod)
         pause()
     return found
 

@@ -31,13 +31,22 @@ RIGHTS = "deploy/rbac/optional/suspend-jobs.yaml grants the rights"
 WRITES_PER_S = 2.0
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _CONTROLLER = "kubernetes.io/job-controller"
+_CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
+"""The label that a Job's selector and its pods get from the API server (`JobControllerUIDLabel` of
+k8s.io/api/batch/v1), unless the Job has `manualSelector`."""
 _OVER = frozenset(("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"))
 
 _LOG = structlog.get_logger(__name__)
 
 
+class _Selector(Wire, frozen=True, kw_only=True):
+    match_labels: dict[str, str] | None = None
+
+
 class _JobSpec(Wire, frozen=True, kw_only=True):
     suspend: bool | None = None
+    manual_selector: bool | None = None
+    selector: _Selector = msgspec.field(default_factory=_Selector)
     managed_by: str | None = None
 
 
@@ -50,9 +59,24 @@ class _Job(Wire, frozen=True, kw_only=True):
     spec: _JobSpec = msgspec.field(default_factory=_JobSpec)
     status: _JobStatus = msgspec.field(default_factory=_JobStatus)
 
-    def is_ours_to_suspend(self) -> bool:
-        """Whether it runs, nobody else decides when it does, and it was not suspended by us
-        before."""
+    def is_ours_to_suspend(self, pod: core.Pod) -> bool:
+        """Whether it runs and has this pod, nobody else decides when it does, and it was not
+        suspended by us before."""
+        return self._has(pod) and self._runs_by_itself()
+
+    def _has(self, pod: core.Pod) -> bool:
+        """Whether the Job selects the pod, by the UID that the API server gave the Job: a pod's
+        reference to an owner is the word of whoever created the pod. A Job with a selector of its
+        user may select any pod, so it has none."""
+        metadata, selects = self.metadata, self.spec.selector.match_labels or {}
+        return (
+            not self.spec.manual_selector
+            and pod.metadata.controller_identity == metadata.identity
+            and selects.get(_CONTROLLER_UID) == metadata.uid
+            and selects.items() <= (pod.metadata.labels or {}).items()
+        )
+
+    def _runs_by_itself(self) -> bool:
         metadata, above = self.metadata, self.metadata.controller
         over = any(c.type in _OVER and c.status == "True" for c in self.status.conditions or ())
         elsewhere = (
@@ -77,7 +101,7 @@ class JobSuspension:
         self._writes = PacedWrites("Jobs cannot be suspended", RIGHTS, per_s=WRITES_PER_S)
         self.notes = self._writes.notes
         self._done: LRUCache[str, None] = LRUCache(2000)
-        """UIDs of Jobs with which nothing is left to do."""
+        """Identities of Jobs with which nothing is left to do."""
         self._told: LRUCache[str, None] = LRUCache(2000)
         """Those of which it is told what would be done."""
 
@@ -86,10 +110,11 @@ class JobSuspension:
         text is why."""
         due = []
         for owner, pod, why in found:
+            identity = pod.metadata.controller_identity
             resolved = resolve_policy(pod, self._answers.view, self._answers.policies)
             wanted = resolved.policy.failure.suspend_hopeless_jobs and owner.kind == "Job"
             path = path_of(owner, pod.metadata.namespace)
-            if not (wanted and path) or owner.uid in self._done:
+            if not (wanted and path) or identity in self._done:
                 continue
             act = Act(
                 SUSPEND_JOB,
@@ -101,30 +126,30 @@ class JobSuspension:
                 mode=resolved.mode.mode,
             )
             if self._settings.writes(act.mode):
-                due.append(partial(self._suspend, path, act))
-            elif owner.uid not in self._told:
-                due.append(partial(self._tell, path, act))
+                due.append(partial(self._suspend, path, pod, act))
+            elif identity not in self._told:
+                due.append(partial(self._tell, path, pod, act))
         await self._writes.do(due)
 
-    async def _tell(self, path: str, act: Act) -> None:
+    async def _tell(self, path: str, pod: core.Pod, act: Act) -> None:
         """Record that the Job would be suspended, if it would."""
         with suppress(NotFound):
             job = decoded(await self._session.get(path), _Job, f"Job {act.key}")
-            if job.metadata.uid == act.uid and job.is_ours_to_suspend():
+            if job.is_ours_to_suspend(pod):
                 self._recorder.acted(act, written=False)
-        self._told[act.uid] = None
+        self._told[pod.metadata.controller_identity] = None
 
-    async def _suspend(self, path: str, act: Act) -> None:
+    async def _suspend(self, path: str, pod: core.Pod, act: Act) -> None:
         """Suspend the Job as it is now, if that is for us to do."""
         try:
             job = decoded(await self._session.get(path), _Job, f"Job {act.key}")
         except NotFound:
             return
-        if job.metadata.uid == act.uid and job.is_ours_to_suspend():
+        if job.is_ours_to_suspend(pod):
             # With its version: whoever changes it at the same moment goes first.
             version = job.metadata.resource_version
             metadata = {"resourceVersion": version, "annotations": {SUSPENDED: act.why}}
             await self._session.patch(path, {"metadata": metadata, "spec": {"suspend": True}})
             self._recorder.acted(act, written=True)
             _LOG.info("Job suspended", job=act.key, reason=act.why)
-        self._done[act.uid] = None
+        self._done[pod.metadata.controller_identity] = None

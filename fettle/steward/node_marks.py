@@ -13,11 +13,11 @@ from enum import StrEnum
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import msgspec
 import structlog
 
+from fettle.api import kinds
 from fettle.api.meta import rfc3339_at
 from fettle.client import Session
 from fettle.cluster import UNMARKED, NodeMarks, NodeView, View
@@ -319,7 +319,7 @@ class NodeMarking:
             "annotations": {HEALTH_REASON: due.wanted.reason or None},
         }
         with suppress(NotFound):
-            await self._session.patch(_path(due.node), {"metadata": metadata})
+            await self._session.patch(kinds.NODE.path_of(due.node), {"metadata": metadata})
 
     async def _write_condition(self, due: DueMark, node: NodeView) -> None:
         wanted = due.wanted
@@ -336,8 +336,9 @@ class NodeMarking:
             if wanted.status != node.marks.status:
                 condition["lastTransitionTime"] = now
         with suppress(NotFound):
+            path = kinds.NODE.path_of(due.node, subresource="status")
             body = {"status": {"conditions": [condition]}}
-            await self._session.patch(f"{_path(due.node)}/status", body, strategic=True)
+            await self._session.patch(path, body, strategic=True)
 
     async def _write_cordon(self, due: DueMark, _: NodeView) -> None:
         if due.wanted.cordon == LEFT_ALONE:
@@ -426,7 +427,3 @@ def leave_alone(node: RawNode) -> dict[str, Any] | None:
     if node.get("spec", {}).get("unschedulable"):
         return None
     return {"metadata": {"annotations": {CORDONED: LEFT_ALONE}}}
-
-
-def _path(node: str) -> str:
-    return f"/api/v1/nodes/{quote(node, safe='')}"

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any
-from urllib.parse import quote
 
-from fettle.api import core
+from fettle.api import core, kinds
 from fettle.api.meta import Condition, rfc3339_at
 from fettle.client import Session
 from fettle.model import DEVICE_FAILED, Conflict, NotFound
@@ -64,7 +63,7 @@ async def unmark(session: Session, pod: core.Pod) -> None:
 async def _patch(session: Session, pod: core.Pod, condition: Mapping[str, Any]) -> None:
     body = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
     with suppress(NotFound, Conflict):  # that pod is gone
-        await session.patch(f"{_path(pod)}/status", body, strategic=True)
+        await session.patch(_path(pod, "status"), body, strategic=True)
 
 
 async def evict(session: Session, pod: core.Pod, *, dry_run: bool = False) -> None:
@@ -78,9 +77,8 @@ async def evict(session: Session, pod: core.Pod, *, dry_run: bool = False) -> No
         "deleteOptions": {"preconditions": {"uid": metadata.uid}},
     }
     with suppress(NotFound, Conflict):  # that pod is gone
-        await session.create(f"{_path(pod)}/eviction{'?dryRun=All' if dry_run else ''}", eviction)
+        await session.create(_path(pod, "eviction"), eviction, dry_run=dry_run)
 
 
-def _path(pod: core.Pod) -> str:
-    namespace, name = (quote(part, safe="") for part in pod.metadata.key.split("/"))
-    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+def _path(pod: core.Pod, subresource: str) -> str:
+    return kinds.POD.path_of(pod.metadata.name, pod.metadata.namespace, subresource)

@@ -9,7 +9,7 @@ never runs. That pod and the right are in `deploy/rbac/optional/wake-preemptors.
 
 from collections.abc import Set
 
-from fettle.api import core
+from fettle.api import core, kinds
 from fettle.client import Session
 from fettle.cluster import View
 from fettle.model import ClusterError, Forbidden, Mode, NotFound
@@ -73,7 +73,7 @@ class PreemptorNudge:
 
     def __init__(self, session: Session, namespace: str, pod: str) -> None:
         self._session = session
-        self._path = f"/api/v1/namespaces/{namespace}/pods/{pod}/status"
+        self._path = kinds.POD.path_of(pod, namespace, "status")
 
     async def wake(self, _: View, __: float) -> None:
         """Wake all pods that wait; raises ClusterError if the write is refused."""

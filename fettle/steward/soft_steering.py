@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from math import inf
 
-from fettle.api import kinds, resource
+from fettle.api import api_path, kinds, resource
 from fettle.client import Session, decoded
 from fettle.dra import tolerates
 from fettle.model import ANNOTATION, DEGRADED_TAINT, ClusterError, Policy, TaintRef
@@ -56,7 +56,7 @@ class SoftSteering:
         name = "fettle-dry-run"
         api_version = kinds.CLAIM.api_version
         made = await self._session.create(
-            f"/apis/{api_version}/namespaces/{NAMESPACE}/{kinds.CLAIM.plural}?dryRun=All",
+            api_path(api_version, kinds.CLAIM.plural, namespace=NAMESPACE),
             {
                 "apiVersion": api_version,
                 "kind": kinds.CLAIM.name,
@@ -71,6 +71,7 @@ class SoftSteering:
                     }
                 },
             },
+            dry_run=True,
         )
         claim = decoded(made, resource.ResourceClaim, "dry-run claim")
         requests = claim.spec.devices.requests if claim.spec.devices is not None else None

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
-from urllib.parse import quote
 
-from fettle.api import kinds, resource
+from fettle.api import api_path, kinds, resource
 from fettle.client import Session, served_kinds
 from fettle.model import Conflict, DeviceId, NotFound, TaintLike
 
+_PLURAL = kinds.TAINT_RULE.plural
 OWN_LABELS = {"app.kubernetes.io/managed-by": "fettle"}
 
 
@@ -32,11 +32,11 @@ async def create_rule(
 ) -> bool:
     """Taint a device, with more `metadata` if given. False if no DeviceTaintRules are served.
     Raises ClusterError."""
-    path = await _rules_path(session)
-    if path is None:
+    api_version = await _served_version(session)
+    if not api_version:
         return False
     rule = {
-        "apiVersion": path.removeprefix("/apis/").rpartition("/")[0],
+        "apiVersion": api_version,
         "kind": kinds.TAINT_RULE.name,
         "metadata": {**(metadata or {}), "name": name, "labels": OWN_LABELS},
         "spec": {
@@ -49,27 +49,28 @@ async def create_rule(
         },
     }
     with suppress(Conflict):  # it is there already
-        await session.create(path, rule)
+        await session.create(api_path(api_version, _PLURAL), rule)
     return True
 
 
 async def change_rule(session: Session, name: str, taint: TaintLike) -> None:
     """Let the rule set this taint instead. Raises ClusterError."""
-    if (path := await _rules_path(session)) is not None:
+    if api_version := await _served_version(session):
         with suppress(NotFound):
             new = {"key": taint.key, "value": taint.value, "effect": taint.effect}
-            await session.patch(f"{path}/{quote(name, safe='')}", {"spec": {"taint": new}})
+            path = api_path(api_version, _PLURAL, name=name)
+            await session.patch(path, {"spec": {"taint": new}})
 
 
 async def delete_rule(session: Session, name: str) -> None:
     """Raises ClusterError."""
-    if (path := await _rules_path(session)) is not None:
+    if api_version := await _served_version(session):
         with suppress(NotFound):
-            await session.delete(f"{path}/{quote(name, safe='')}")
+            await session.delete(api_path(api_version, _PLURAL, name=name))
 
 
-async def _rules_path(session: Session) -> str | None:
-    """The path of the newest version of DeviceTaintRules that is served; None if none is."""
+async def _served_version(session: Session) -> str:
+    """The newest version of DeviceTaintRules that is served, with its group; "" if none is."""
     kind = kinds.TAINT_RULE
     served = {s.version for s in await served_kinds(session, kind.group) if s.kind == kind.name}
-    return next((path for path in kind.paths if path.split("/")[3] in served), None)
+    return next((one for one in kind.api_versions if one.rpartition("/")[2] in served), "")

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from fettle.api import core
+from fettle.api import api_path, core, kinds
 from fettle.api.meta import micro_time
 from fettle.client import Session
 from fettle.cluster import View
@@ -107,7 +107,7 @@ class Nudge:
 
     def __init__(self, session: Session, namespace: str, claim: str) -> None:
         self._session = session
-        self._claims = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+        self._namespace = namespace
         self._name = claim
 
     async def wake(self, view: View, now: float) -> None:
@@ -118,12 +118,12 @@ class Nudge:
             await self._by_claim(stamp)
         elif view.nodes:
             try:
-                await self._session.patch(f"/api/v1/nodes/{min(view.nodes)}", stamp)
+                await self._session.patch(kinds.NODE.path_of(min(view.nodes)), stamp)
             except Forbidden as error:
                 raise ClusterError(f"{error}; {_RIGHTS}") from error
 
     async def _by_claim(self, stamp: Mapping[str, object]) -> None:
-        path = f"{self._claims}/{self._name}"
+        path = kinds.CLAIM.path_of(self._name, self._namespace)
         try:
             await self._session.patch(path, stamp)
         except NotFound:
@@ -146,4 +146,7 @@ class Nudge:
             "spec": {"devices": {"requests": [request]}},
         }
         with suppress(Conflict):  # another replica was first
-            await self._session.create(self._claims, claim)
+            await self._session.create(
+                api_path(kinds.CLAIM.api_version, kinds.CLAIM.plural, namespace=self._namespace),
+                claim,
+            )

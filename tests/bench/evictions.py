@@ -203,7 +203,7 @@ class _Fleet(StormyFleet):
         self.put(kinds.POD, pod, self._at)
         return b""
 
-    async def create(self, path: str, _: Mapping[str, Any]) -> bytes:
+    async def create(self, path: str, _: Mapping[str, Any], *, dry_run: bool = False) -> bytes:
         name = path.split("/")[-2]
         pod = copy.deepcopy(self._pods[name])
         pod["metadata"]["deletionTimestamp"] = rfc3339_at(self._at)

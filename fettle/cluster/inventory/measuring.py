@@ -438,7 +438,7 @@ class KnownPlaces:
                         for one in status.resources or ()
                         if one.resource_id
                     ]
-        extended = self._stores.extended.get(pod.metadata.uid)
+        extended = self._stores.extended.get(pod.metadata.identity)
         if extended is not None:
             held += [one.device for one in held_devices(extended) or ()]
         return node, tuple(dict.fromkeys(held))

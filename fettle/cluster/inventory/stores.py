@@ -147,8 +147,8 @@ class LayeredDict(UserDict[str, V]):
 class Stores:
     """One store for each kind. `touched` are the kinds of which a view may show something new.
 
-    `extended` are the claims for extended resources, by the UID of their pod. The scheduler would
-    take any of several; here it is the first by name.
+    `extended` are the claims for extended resources, by the identity of their pod. The scheduler
+    would take any of several; here it is the first by name.
     """
 
     def __init__(self) -> None:
@@ -193,21 +193,21 @@ class Stores:
     def index_claim(
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim | None
     ) -> None:
-        """Index the claims for extended resources by the UID of their pod."""
-        if old is not None and (uid := extended_claim_owner(old)):
-            of_pod = self._extended[uid]
+        """Index the claims for extended resources by the identity of their pod."""
+        if old is not None and (owner := extended_claim_owner(old)):
+            of_pod = self._extended[owner]
             del of_pod[old.metadata.key]
-            self._show_extended(uid, of_pod)
-        if new is not None and (uid := extended_claim_owner(new)):
-            of_pod = self._extended.setdefault(uid, {})
+            self._show_extended(owner, of_pod)
+        if new is not None and (owner := extended_claim_owner(new)):
+            of_pod = self._extended.setdefault(owner, {})
             of_pod[new.metadata.key] = new
-            self._show_extended(uid, of_pod)
+            self._show_extended(owner, of_pod)
 
-    def _show_extended(self, uid: str, of_pod: Mapping[str, resource.ResourceClaim]) -> None:
+    def _show_extended(self, owner: str, of_pod: Mapping[str, resource.ResourceClaim]) -> None:
         if of_pod:
-            self.extended[uid] = of_pod[min(of_pod)]
+            self.extended[owner] = of_pod[min(of_pod)]
         else:
-            del self._extended[uid], self.extended[uid]
+            del self._extended[owner], self.extended[owner]
 
     def index_pod(self, old: core.Pod | None, new: core.Pod | None) -> None:
         """Index the pods whose status says something of a claim's devices."""

@@ -29,10 +29,9 @@ def view(*claims: resource.ResourceClaim) -> View:
         classes={b.DRIVER: CLASS},
         claims={claim.metadata.key: claim for claim in claims},
         extended_claims={
-            owner.uid: claim
+            claim.metadata.controller_identity: claim
             for claim in claims
             if claim.metadata.annotations == EXTENDED
-            for owner in claim.metadata.owner_references or ()
         },
     )
 

@@ -98,7 +98,7 @@ def test_a_note_names_the_devices_for_extended_resources_with_their_health() -> 
     view = b.view(
         b.node("n", pools=(b.pool(*devices),)),
         pods={"ns/p": pod},
-        extended_claims={pod.metadata.uid: claim},
+        extended_claims={pod.metadata.identity: claim},
     )
     resolved = Policies().resolve({}, {}, {}, {})
     _, note = explain_pod("ns/p", resolved, None, {}, view)["notes"]

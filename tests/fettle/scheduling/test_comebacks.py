@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from fettle.api import core
@@ -59,6 +60,18 @@ def test_a_shape_that_idle_nodes_refuse_suits_none() -> None:
     assert why == PodsRefusedEachTime(5, ("a",), f"Pod was rejected: {SHAPE}", True)
     assert not hopeless(*five("a"), after_s=SHORT - 2)
     assert not hopeless(*five("a")[1:])
+
+
+def test_pods_of_another_namespace_count_for_no_controller_here() -> None:
+    """Though they name its UID, be they refused or taken."""
+    theirs = [
+        msgspec.structs.replace(
+            one, metadata=msgspec.structs.replace(one.metadata, namespace="tenant")
+        )
+        for one in (*five("a"), pod("ran", phase="Running"))
+    ]
+    assert not hopeless(*five("a")[:1], *theirs[:4], after_s=SHORT)
+    assert hopeless(*five("a"), theirs[-1], after_s=SHORT)
 
 
 def test_where_devices_are_in_use_a_shape_may_suit_later() -> None:

@@ -288,7 +288,7 @@ def test_a_claim_for_one_pods_extended_resources_does_not_affect_equal_pods() ->
             "spec": {"devices": {"requests": [{"name": "r"}]}},
         }
     )
-    cluster = Counted(b.view(classes={b.DRIVER: BACKED}, extended_claims={"p": claim}))
+    cluster = Counted(b.view(classes={b.DRIVER: BACKED}, extended_claims={"default/p": claim}))
     for name, barred in (("p", True), ("q", False), ("p", True)):
         demand = cluster.of(pod_with(name=name))
         assert demand is not None

@@ -72,7 +72,8 @@ async def told(
     """What is said to which controller, after two rounds of two leaders."""
     async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
         controlled = {"ownerReferences": [ABOVE | {"controller": True}]}
-        found = {"metadata": {"name": "rs", "namespace": "default", **controlled}}
+        metadata = {"name": "rs", "namespace": "default", "uid": "uid-rs"}
+        found = {"metadata": metadata | controlled}
         api.objects["replicasets"] = {"default/rs": found}
         for _ in range(2):
             publisher = WatchedPublisher()

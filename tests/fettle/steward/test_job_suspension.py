@@ -29,17 +29,33 @@ JOB = OwnerReference(api_version="batch/v1", kind="Job", name="j", uid="uid-j")
 ENDING = Policy(name="ending", failure=Failure(suspend_hopeless_jobs=True))
 
 
+def labels(uid: str) -> dict[str, str]:
+    """Those of a Job's pods, and of its selector (on a kube-apiserver 1.37.1)."""
+    return {"batch.kubernetes.io/controller-uid": uid, "controller-uid": uid}
+
+
 def job(spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]:
     own = {"name": "j", "namespace": "default", "uid": "uid-j", "resourceVersion": "7"}
-    return {"metadata": own | metadata, "spec": spec or {}, "status": status or {}}
+    selector = {"matchLabels": {"batch.kubernetes.io/controller-uid": (own | metadata)["uid"]}}
+    return {
+        "metadata": own | metadata,
+        "spec": {"selector": selector} | (spec or {}),
+        "status": status or {},
+    }
 
 
 def controlled(kind: str) -> dict[str, Any]:
     return {"ownerReferences": [{"kind": kind, "name": "above", "uid": "u", "controller": True}]}
 
 
-def pod(policy: str = "ending") -> core.Pod:
-    return b.pod(b.gpu_pod(annotations={"fettle.dev/policy": policy}))
+def pod(policy: str = "ending", owner: OwnerReference = JOB, **metadata: Any) -> core.Pod:
+    raw = b.gpu_pod(annotations={"fettle.dev/policy": policy})
+    raw["metadata"] |= {
+        "labels": labels(owner.uid),
+        "ownerReferences": [msgspec.to_builtins(owner) | {"controller": True}],
+    }
+    raw["metadata"] |= metadata
+    return b.pod(raw)
 
 
 class Suspending:
@@ -64,6 +80,7 @@ async def suspended(
     found: dict[str, Any],
     *,
     owner: OwnerReference = JOB,
+    of: core.Pod | None = None,
     policy: str = "ending",
     settings: Settings | None = None,
 ) -> tuple[dict[str, Any], list[tuple[str, str]], FakeApi]:
@@ -72,7 +89,7 @@ async def suspended(
         api.objects["jobs"] = {"default/j": found}
         suspending = Suspending(session, settings or Settings())
         for _ in range(2):
-            await suspending.jobs.suspend([(owner, pod(policy), WHY)])
+            await suspending.jobs.suspend([(owner, of or pod(policy, owner), WHY)])
         return api.objects["jobs"]["default/j"], suspending.acts(), api
 
 
@@ -104,6 +121,47 @@ async def test_a_job_that_is_not_ours_to_suspend_is_left_alone(
     before = found["spec"].get("suspend")
     after, acts, _ = await suspended(tmp_path, found)
     assert after["spec"].get("suspend") == before
+    assert acts == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../victim/jobs/backup",
+        "..%2F..%2Fvictim%2Fjobs%2Fbackup",
+        "..",
+        ".",
+        "",
+        "j/status",
+    ],
+)
+async def test_an_owner_whose_name_would_lead_elsewhere_is_not_asked_for(
+    tmp_path: Path, name: str
+) -> None:
+    owner = msgspec.structs.replace(JOB, name=name)
+    _, acts, api = await suspended(tmp_path, job(), owner=owner)
+    assert acts == []
+    assert not [asked for asked in api.asked if asked.target.plural == "jobs"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "word"),
+    [
+        ({}, {"labels": {}}),
+        ({}, {"labels": labels("another")}),
+        ({}, {"ownerReferences": []}),
+        ({"manualSelector": True, "selector": {"matchLabels": labels("uid-j")}}, {}),
+        ({"manualSelector": True, "selector": {"matchLabels": {"app": "x"}}}, {}),
+        ({"selector": {}}, {}),
+    ],
+    ids=["no label", "another's label", "no owner", "manual", "own selector", "no selector"],
+)
+async def test_a_job_is_left_alone_if_it_does_not_select_the_pod(
+    tmp_path: Path, spec: dict[str, Any], word: dict[str, Any]
+) -> None:
+    """Whoever creates a pod writes its owner; only the Job says which pods are its own."""
+    after, acts, _ = await suspended(tmp_path, job(spec), of=pod(**word))
+    assert "suspend" not in after["spec"]
     assert acts == []
 
 
@@ -182,18 +240,18 @@ async def test_a_leader_that_dies_between_two_jobs_leaves_the_other_one_to_the_n
 ) -> None:
     """Whether it still learned that its last write was done, or not."""
     found = [
-        (OwnerReference(api_version="batch/v1", kind="Job", name=name, uid=f"uid-{name}"), pod())
+        OwnerReference(api_version="batch/v1", kind="Job", name=name, uid=f"uid-{name}")
         for name in ("j", "k")
     ]
 
     async def lead(session: Session) -> None:
         suspending = Suspending(session, Settings())
         while True:
-            await suspending.jobs.suspend((owner, one, WHY) for owner, one in found)
+            await suspending.jobs.suspend((owner, pod(owner=owner), WHY) for owner in found)
             await asyncio.sleep(0.01)
 
     async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
-        for owner, _ in found:
+        for owner in found:
             api.put("jobs", job(name=owner.name, uid=owner.uid))
         api.dies_after, api.loses_last = dies_after, not answered
         async with kept(lead(session)):

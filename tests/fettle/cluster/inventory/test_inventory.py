@@ -242,15 +242,15 @@ def made(uid: str, name: str = "c", *, annotated: str = "true", **owner: Any) ->
 
 
 def found(fleet: Fleet) -> dict[str, str]:
-    return {uid: claim.metadata.name for uid, claim in fleet.look().extended_claims.items()}
+    return {pod: claim.metadata.name for pod, claim in fleet.look().extended_claims.items()}
 
 
 def test_a_claim_is_found_while_it_exists(fleet: Fleet) -> None:
     fleet.put(kinds.CLAIM, made("u"))
-    assert found(fleet) == {"u": "c"}
+    assert found(fleet) == {"d/u": "c"}
     status: Any = {"allocation": {"devices": {}}}
     fleet.put(kinds.CLAIM, {**made("u"), "status": status})
-    assert fleet.look().extended_claims["u"].status is not None
+    assert fleet.look().extended_claims["d/u"].status is not None
     fleet.inventory.remove(kinds.CLAIM, "d/c", fleet.now)
     assert found(fleet) == {}
 
@@ -261,21 +261,30 @@ def test_claims_of_other_kinds_are_not(fleet: Fleet) -> None:
     assert found(fleet) == {}
 
 
+def test_a_claim_of_another_namespace_is_not_the_pods(fleet: Fleet) -> None:
+    """Whoever creates a claim writes its owner and its annotations."""
+    theirs = made("u")
+    theirs["metadata"]["namespace"] = "tenant"
+    fleet.put(kinds.CLAIM, theirs)
+    fleet.put(kinds.CLAIM, made("u", "own"))
+    assert found(fleet) == {"tenant/u": "c", "d/u": "own"}
+
+
 def test_a_claim_that_changes_hands_is_found_by_its_new_owner(fleet: Fleet) -> None:
     fleet.put(kinds.CLAIM, made("u"))
     fleet.look()
     fleet.put(kinds.CLAIM, made("v"))
-    assert found(fleet) == {"v": "c"}
+    assert found(fleet) == {"d/v": "c"}
 
 
 def test_of_several_claims_for_one_pod_the_first_by_name_is_found(fleet: Fleet) -> None:
     """Whatever came first, so that a restart finds the same."""
     for name in ("b", "a", "c"):
         fleet.put(kinds.CLAIM, made("u", name))
-    assert found(fleet) == {"u": "a"}
+    assert found(fleet) == {"d/u": "a"}
     for gone, left in (("c", "a"), ("a", "b")):
         fleet.inventory.remove(kinds.CLAIM, f"d/{gone}", fleet.now)
-        assert found(fleet) == {"u": left}
+        assert found(fleet) == {"d/u": left}
     fleet.inventory.remove(kinds.CLAIM, "d/b", fleet.now)
     assert found(fleet) == {}
 
