@@ -48,6 +48,17 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
+def test_each_source_names_tests_that_show_its_bound() -> None:
+    table = (ROOT / "docs/sources.md").read_text()
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| ")][2:]
+    tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    assert len(rows) > 10
+    for row in rows:
+        names = re.findall(r"`(test_\w+)`", row[-2])
+        assert names, f"no test shows the bound of {row[1].strip()}"
+        assert [name for name in names if f"def {name}(" not in tests] == []
+
+
 def test_every_metric_is_in_the_table_and_no_other() -> None:
     code = "".join(
         file.read_text()

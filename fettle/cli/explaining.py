@@ -48,6 +48,8 @@ def print_node(data: dict[str, Any]) -> None:
         out.print(escape(f"{one['resource']}: {one['allocatable']} of {one['capacity']} offered"))
     if marks := data.get("marks"):
         out.print(escape(f"Fettle has written on it: {marks['text']}"))
+    for one in data["disputed"]:
+        out.print(f"[yellow]{escape(one['text'])}[/]")
     for text in data["quarantined"]:
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
     _print_evidence(out, data)

@@ -345,6 +345,8 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
         out.print(sound if data.get("nodesWithDevices", 1) else "no node has devices")
     print_holds(out, data.get("holds", ()))
     _print_taints(out, data.get("taints", ()))
+    for text in sorted({one["text"] for node in data["nodes"] for one in node["disputed"]}):
+        out.print(f"[yellow]{escape(text)}[/]")
     for text in data["quarantined"].values():
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
     if unheard := data.get("unheard", ()):

@@ -18,7 +18,8 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False):
     `allocated`: a claim holds it alone. `shares` is how many shares of it claims hold; `consumed`
     is what those consume of its capacities, in 1e-9. `here` is false if the device's own node
     selection excludes this node; `misplaced` is why that is unknown ("" if it is known). `part_of`:
-    the devices of which it is a part.
+    the devices of which it is a part. `alias`: what it is known as, if its names mean another
+    node's device.
     """
 
     published: PublishedDevice
@@ -30,10 +31,17 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False):
     here: bool = True
     misplaced: str = ""
     part_of: tuple[DeviceId, ...] = ()
+    alias: DeviceId | None = None
 
     @property
     def id(self) -> DeviceId:
+        """Its names, as the allocator and claims use them."""
         return self.published.id
+
+    @property
+    def subject(self) -> DeviceId:
+        """What evidence and holds are about."""
+        return self.alias or self.published.id
 
     @property
     def device(self) -> resource.Device:
@@ -46,6 +54,7 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
     An `incomplete` pool lacks slices of its generation; `invalid` is what contradicts itself in it;
     both as upstream judges. `unclear` is what is not known about it. `slices`: how many are for
     this node, and how many there are; for an incomplete pool, how many it has and should have.
+    `rivals` are the nodes that contradict each other about it: each one's slices count for itself.
     `withheld` are devices of this node that are published but cannot be allocated now; a claim may
     hold them. `counters` is what is left of its shared counters, in 1e-9. `fingerprint`
     and `attribute_fingerprints` are its digests (`fingerprints.py`).
@@ -60,6 +69,7 @@ class PoolView(msgspec.Struct, frozen=True, gc=False):
     slices: tuple[int, int] = (0, 0)
     invalid: str = ""
     unclear: str = ""
+    rivals: tuple[str, ...] = ()
     fingerprint: bytes = b""
     attribute_fingerprints: Mapping[tuple[str, str], bytes] = {}
 

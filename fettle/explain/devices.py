@@ -173,6 +173,11 @@ def plain_node(node: NodeView, users: Users, *, only_unsound: bool = False) -> d
             plain_device(device, users, withheld)
             for device, withheld in _published(node, local=True, only_unsound=only_unsound)
         ],
+        "disputed": [
+            plain_reason(reasons.PoolDisputed(pool.ref, pool.rivals))
+            for pool in node.pools
+            if node.name in pool.rivals
+        ],
         "quarantined": list(node.quarantined),
     }
 
@@ -180,7 +185,7 @@ def plain_node(node: NodeView, users: Users, *, only_unsound: bool = False) -> d
 def plain_device(device: DeviceView, users: Users, withheld: Reason | None) -> dict[str, Any]:
     """A DRA device, with its users and why it is withheld, if it is."""
     return {
-        "device": str(device.id),
+        "device": str(device.subject),
         "allocated": device.allocated,
         **_why(withheld),
         **plain_users(users.of_device(device.id)),
@@ -196,5 +201,7 @@ def withheld_from(node: NodeView, device: DeviceView) -> Reason | None:
 
 def _is_unsound(node: NodeView) -> bool:
     if is_noteworthy(node.health) or any(plugin.units for plugin in node.plugins.values()):
+        return True
+    if any(node.name in pool.rivals for pool in node.pools):
         return True
     return any(_published(node, local=True, only_unsound=True))

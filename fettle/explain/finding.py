@@ -81,7 +81,7 @@ def _all(view: View) -> Iterator[tuple[FoundDevice, set[str], set[str]]]:
     for node in view.nodes.values():
         for pool in node.pools:
             for device in (*pool.devices, *pool.withheld):
-                if (id_ := device.id) not in seen:
+                if (id_ := device.subject) not in seen:
                     seen.add(id_)
                     own, parents = _published(device)
                     called = {id_.device, f"{id_.pool}/{id_.device}", f"{node.name}/{id_.device}"}

@@ -75,8 +75,8 @@ def explain_device(given: str, view: View, foresight: Foresight, now: float) -> 
     about: dict[str, Any]
     subject: Subject
     if device is not None:
-        subject, health, local = device.id, device.health, bool(device.published.local)
-        outlook = foresight.outlook_of_device(device.id, now)
+        subject, health, local = device.subject, device.health, bool(device.published.local)
+        outlook = foresight.outlook_of_device(device.subject, now)
         why = withheld_from(node, device)
         about = {"node": node.name if local else None, **plain_device(device, users, why)}
     else:

@@ -603,6 +603,12 @@ def _(reason: reasons.PoolNotWhole) -> str:
 
 
 @text.register
+def _(reason: reasons.PoolDisputed) -> str:
+    nodes = ", ".join(reason.nodes)
+    return f"{reason.pool} is disputed: slices of {nodes} each count for their own node only"
+
+
+@text.register
 def _(reason: reasons.PoolInvalid) -> str:
     return f"{reason.pool} is invalid: {reason.detail}"
 

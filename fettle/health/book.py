@@ -129,6 +129,10 @@ class HealthBook:
         """What a reporter said something of, and no all-clear since."""
         return self._ledger.told(reporter)
 
+    def reporters_of(self, subject: Subject) -> set[str]:
+        """Whoever said of it what stands, or what happened."""
+        return self._ledger.reporters_of(subject)
+
     def standing(self, reporter: str) -> Mapping[EvidenceTopic, Evidence]:
         """What a reporter says stands."""
         return self._ledger.standing(reporter)

@@ -380,6 +380,10 @@ class Ledger:
             return set()
         return {topic.subject for topic in (*reporter.standing, *reporter.orphaned)}
 
+    def reporters_of(self, subject: Subject) -> set[str]:
+        """Whoever said of it what stands, or what happened."""
+        return {name for at in (self._standing, self._events) for name, _ in at.of(subject)}
+
     def standing(self, name: str) -> Mapping[EvidenceTopic, Evidence]:
         """What a reporter says stands."""
         reporter = self._reporters.get(name)

@@ -608,6 +608,14 @@ class PoolNotWhole(Reason, frozen=True, gc=False):
     flaw: str
 
 
+class PoolDisputed(Reason, frozen=True, gc=False):
+    """Slices of these nodes contradict each other about a pool; those of each node count for it
+    alone."""
+
+    pool: PoolRef
+    nodes: tuple[str, ...]
+
+
 class PoolInvalid(Reason, frozen=True, gc=False):
     """A pool contradicts itself, which fails the whole node."""
 

@@ -15,14 +15,20 @@ class NodeId(NamedTuple):
 
 
 class DeviceId(msgspec.Struct, frozen=True, order=True, gc=False):
-    """A DRA device, by the three names with which the API identifies it."""
+    """A DRA device, by the three names with which the API identifies it.
+
+    `node` is "", unless slices of several nodes give a device these names and another one is meant
+    by them: then it is the device's own node.
+    """
 
     driver: str
     pool: str
     device: str
+    node: str = ""
 
     def __str__(self) -> str:
-        return f"{self.driver}/{self.pool}/{self.device}"
+        names = f"{self.driver}/{self.pool}/{self.device}"
+        return f"{names} of node {self.node}" if self.node else names
 
 
 SOME_DRIVER = "?"

@@ -119,7 +119,8 @@ def _due(view: View) -> _Due:
         # Of a node that cannot be read, the hold may be what is not read.
         if not node.unread and needs_taint_change(node.taints, held=NodeId(name) in view.holds):
             nodes.append(name)
-    held = {subject: None for subject in view.holds if isinstance(subject, DeviceId)}
+    # A rule cannot say which of several nodes' devices of the same names it is about.
+    held = {s: None for s in view.holds if isinstance(s, DeviceId) and not s.node}
     held_devices = [*dict.fromkeys((*held, *(_parts_of(held, view) if held else ())))]
     names = {rule_name(device) for device in held_devices}
     served = view.served.get("DeviceTaintRule", False)
@@ -136,5 +137,5 @@ def _parts_of(held: Container[DeviceId], view: View) -> Iterator[DeviceId]:
     for node in view.nodes.values():
         pause()
         for device in (device for pool in node.pools for device in pool.devices):
-            if any(whole in held for whole in device.part_of):
+            if device.alias is None and any(whole in held for whole in device.part_of):
                 yield device.id

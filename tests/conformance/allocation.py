@@ -98,7 +98,7 @@ def seen(case: dict[str, Any]) -> list[PoolView]:
     pools = [pool for pool, _ in devices.pools_on(place)]
     if malformed := next((pool.malformed for pool in pools if pool.malformed), ""):
         raise MalformedNodeSelector(malformed)
-    return [pool_view(pool, devices, book, alone, 0.0) for pool in pools]
+    return [pool_view(pool, place.name, devices, book, alone, 0.0) for pool in pools]
 
 
 def expected(case: dict[str, Any]) -> Answer:

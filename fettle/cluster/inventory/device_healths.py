@@ -125,7 +125,12 @@ class Remembering:
         node = self._nodes.get(name)
         if node is None:
             return None
-        devices = [published.id for published in self._devices.published_by(name)]
+        # What only resembles another node's device is not remembered: the stored names mean that.
+        devices = [
+            published.id
+            for published in self._devices.published_by(name)
+            if self._devices.known_as(published.id, name) == published.id
+        ]
         if before is None and not devices and not any(p.capacity for p in plugin_resources(node)):
             return None
         info = node.status.node_info if node.status is not None else None

@@ -19,6 +19,7 @@ from fettle.cluster.inventory.gathered_pools import (
     gather,
     pool_of,
 )
+from fettle.cluster.inventory.namesakes import UNDISPUTED, Claims, Known, claims_on
 from fettle.cluster.inventory.wholes import Wholes, find_wholes
 from fettle.dra import (
     CURRENT,
@@ -270,8 +271,8 @@ class SliceChange(NamedTuple):
 
     pool: PoolId
     nodes: frozenset[str] | None
-    gone: set[DeviceId]
-    come: set[DeviceId]
+    gone: Set[DeviceId]
+    come: Set[DeviceId]
     rules: set[str]
 
 
@@ -284,11 +285,12 @@ class Vantage(NamedTuple):
 
 
 class SliceDevices(NamedTuple):
-    """A slice, and the devices of its pool that it speaks for."""
+    """A slice, and the devices of its pool that it speaks for. `known`: by the device's names, what
+    each is known as."""
 
     slice: PublishedSlice
     devices: tuple[PublishedDevice, ...]
-    ids: frozenset[DeviceId]
+    known: Known
 
 
 class _Pool:
@@ -296,17 +298,18 @@ class _Pool:
 
     `nodes` are those that slices name; `regions` are those of slices that name none, and of their
     devices. `changed_slices` are the entries of `devices_by_slice` that the last change renewed.
-    `wholes`: which of the devices are parts of others.
+    `claims`: how these nodes share the pool. `ids`: what its devices are known as.
     """
 
     def __init__(self) -> None:
         self.slices: dict[str, PublishedSlice] = {}
         self.nodes: frozenset[str] = frozenset()
         self.regions: frozenset[Region] = frozenset()
+        self.claims = UNDISPUTED
         self.ids: frozenset[DeviceId] = frozenset()
         self.devices_by_slice: dict[str, SliceDevices] = {}
         self.changed_slices: list[SliceDevices] = []
-        self.wholes: Wholes = {}
+        self._wholes: dict[str, Wholes] = {}
         self.seen: dict[Vantage, Gathered | None] = {}
         self._held: dict[str, list[Region]] = {}
 
@@ -328,20 +331,40 @@ class _Pool:
         self.slices = {s.name: s for s in slices}
         self.nodes = frozenset(s.node for s in slices if s.node)
         self.regions = frozenset(region for held in self._held.values() for region in held)
+        self.claims = claims_on(slices)
         before = self.devices_by_slice
         self.devices_by_slice = {
-            s.name: _slice_devices(s, devices, before) for s, devices in current_devices(slices)
+            s.name: _slice_devices(s, devices, self.claims.of(s.node), before)
+            for s, devices in current_devices(slices)
         }
         self.changed_slices = [
             s for s in self.devices_by_slice.values() if s is not before.get(s.slice.name)
         ]
-        spoken = self.devices_by_slice.values()
-        self.ids = frozenset().union(*(speech.ids for speech in spoken))
-        self.wholes = find_wholes(
-            [device for speech in spoken for device in speech.devices],
-            {name: total for slice_ in slices for name, total in slice_.counters},
+        self.ids = frozenset(
+            id_ for speech in self.devices_by_slice.values() for id_ in speech.known.values()
         )
+        self._wholes.clear()
         self.seen.clear()
+
+    def publishers(self, device: DeviceId) -> Set[str]:
+        """The nodes of the slices that publish a device of these names; "" is the network."""
+        return {s.slice.node for s in self.devices_by_slice.values() if device in s.known}
+
+    def wholes(self, node: str) -> Wholes:
+        """Which of the devices are parts of others, among those that a node sees in slices of its
+        own and of the network."""
+        node = node if node in self.nodes else ""
+        if node not in self._wholes:
+            self._wholes[node] = self._find_wholes(node)
+        return self._wholes[node]
+
+    def _find_wholes(self, node: str) -> Wholes:
+        seen = [s for s in self.slices.values() if s.node in ("", node)]
+        spoken = (self.devices_by_slice[slice_.name].devices for slice_ in seen)
+        return find_wholes(
+            [device for devices in spoken for device in devices],
+            {name: total for slice_ in seen for name, total in slice_.counters},
+        )
 
     def reach(self) -> frozenset[str] | None:
         """The nodes that may see something of it; None: all."""
@@ -351,13 +374,26 @@ class _Pool:
 
 
 def _slice_devices(
-    slice_: PublishedSlice, devices: tuple[PublishedDevice, ...], before: Mapping[str, SliceDevices]
+    slice_: PublishedSlice,
+    devices: tuple[PublishedDevice, ...],
+    namesakes: Known,
+    before: Mapping[str, SliceDevices],
 ) -> SliceDevices:
     """The same object as before if nothing of it changed."""
-    known = before.get(slice_.name)
-    if known is not None and known.slice is slice_ and known.devices == devices:
-        return known
-    return SliceDevices(slice_, devices, frozenset(p.id for p in devices))
+    made = SliceDevices(slice_, devices, {p.id: namesakes.get(p.id, p.id) for p in devices})
+    was = before.get(slice_.name)
+    if was is not None and was.slice is slice_ and was[1:] == made[1:]:
+        return was
+    return made
+
+
+def _whose(
+    device: DeviceId, disputed: Mapping[DeviceId, str], slices: Mapping[str, SliceDevices]
+) -> str | None:
+    """The node whose device these names mean; None: nobody's."""
+    if device in disputed:
+        return disputed[device]
+    return next((s.slice.node for s in slices.values() if device in s.known), None)
 
 
 def _targets(slice_: PublishedSlice) -> Iterator[Target]:
@@ -401,14 +437,37 @@ class Devices:
                 if slice_.node == node:
                     yield from slice_.devices
 
-    def wholes_in(self, pool: PoolId) -> Wholes:
-        """The parts among the devices of a pool, and what each is a part of."""
+    def wholes_in(self, pool: PoolId, node: str) -> Wholes:
+        """The parts among the devices that a node sees of a pool, and what each is a part of."""
         known = self._pools.get(pool)
-        return known.wholes if known is not None else {}
+        return known.wholes(node) if known is not None else {}
+
+    def claims_on(self, pool: PoolId) -> Claims:
+        """How the nodes of a pool share it."""
+        known = self._pools.get(pool)
+        return known.claims if known is not None else UNDISPUTED
 
     def is_published(self, device: DeviceId) -> bool:
         pool = self._pools.get(PoolId(device.driver, device.pool))
         return pool is not None and device in pool.ids
+
+    def publishers(self, device: DeviceId) -> Set[str]:
+        """The nodes of the slices that publish a device of these names; "" is the network."""
+        pool = self._pools.get(PoolId(device.driver, device.pool))
+        return pool.publishers(device) if pool is not None else _NO_NODES
+
+    def said_by(self, node: str, device: DeviceId) -> DeviceId | None:
+        """The device that is meant where somebody speaks for a node: its own, or one of the
+        network, or one that nobody publishes yet. None if only other nodes have one of these names:
+        nobody speaks for those."""
+        publishers = self.publishers(device)
+        if not publishers or "" in publishers or node in publishers:
+            return self.known_as(device, node)
+        return None
+
+    def known_as(self, device: DeviceId, node: str) -> DeviceId:
+        """What the device is known as that a node has by these names."""
+        return self.claims_on(PoolId(device.driver, device.pool)).of(node).get(device, device)
 
     def network_pools(self) -> Iterator[tuple[PoolId, set[DeviceId]]]:
         """The pools of slices that name no node, with the devices of these."""
@@ -491,6 +550,7 @@ class Devices:
     def _change(self, pool: PoolId, name: str, new: resource.ResourceSlice | None) -> SliceChange:
         known = self._pools.setdefault(pool, _Pool())
         nodes, regions, ids = known.nodes, known.regions, known.ids
+        disputed, slices = known.claims.meant, known.devices_by_slice
         saw = known.reach()
         if new is not None:
             known.put(read_slice(new), self._regions)
@@ -501,11 +561,18 @@ class Devices:
         self._index(pool, nodes, regions)
         if not known.slices:
             del self._pools[pool]
+        # Names that mean another node's device now: one went, and the other came.
+        another = {
+            device
+            for device in {*disputed, *known.claims.meant}
+            if _whose(device, disputed, slices)
+            != _whose(device, known.claims.meant, known.devices_by_slice)
+        }
         return SliceChange(
             pool=pool,
             nodes=saw | see if saw is not None and see is not None else None,
-            gone=set(ids - known.ids),
-            come=set(known.ids - ids),
+            gone=(ids - known.ids) | another,
+            come=(known.ids - ids) | another,
             rules=self.taints.rules_for(pool) if ids != known.ids else set(),
         )
 
@@ -527,3 +594,4 @@ class Devices:
 
 
 _NO_POOLS: frozenset[PoolId] = frozenset()
+_NO_NODES: frozenset[str] = frozenset()

@@ -4,6 +4,7 @@ A port of `GatherPools` of k8s.io/dynamic-resource-allocation/structured (incuba
 time. Stands between published slices and views.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from itertools import groupby
 
@@ -30,8 +31,23 @@ def current_devices(
 
     A slice speaks for the devices that no newer generation names, whether or not that generation is
     complete: the allocator takes nothing from an incomplete pool, but the devices exist and claims
-    hold them. A node that sees no slice of the newer generation keeps the devices of the older one.
+    hold them. A node that sees no slice of the newer generation keeps the devices of the older one:
+    newer slices of another node take nothing from it.
     """
+    by_node: dict[str, list[PublishedSlice]] = defaultdict(list)
+    for slice_ in slices:
+        by_node[slice_.node].append(slice_)
+    shared = by_node.pop("", [])
+    found = _of_one_node(shared)
+    for own in by_node.values():
+        found += [one for one in _of_one_node([*own, *shared]) if one[0].node]
+    return found
+
+
+def _of_one_node(
+    slices: Iterable[PublishedSlice],
+) -> list[tuple[PublishedSlice, tuple[PublishedDevice, ...]]]:
+    """Of slices that one node sees."""
     newest, *older = _generations(slices) or [[]]
     found = [(slice_, slice_.devices) for slice_ in newest]
     named: set[DeviceId] = set()
@@ -150,7 +166,8 @@ def _withheld(
     if not is_odd and len({s.generation for s in published}) < 2:
         return ()
     gathered = found.devices if found is not None else ()
-    return ungathered_devices(published, place, {p.id for p, _, _ in gathered})
+    seen = (slice_ for slice_ in published if slice_.node in ("", place.name))
+    return ungathered_devices(seen, place, {p.id for p, _, _ in gathered})
 
 
 def _gather(

@@ -37,7 +37,6 @@ from fettle.health import (
     HealthBook,
     Outlook,
     SignalRules,
-    devices_given,
     is_device_refusal,
     metrics,
 )
@@ -79,7 +78,7 @@ class Inventory:
             rules,
             self._stores.pods,
             on_failed_start,
-            lambda pod: devices_given(pod, self._stores.claims.get),
+            self._reports.devices_of,
         )
         self.measuring = Measuring(
             book,
@@ -482,7 +481,7 @@ class Inventory:
         # A device that comes is another one than what had its name before, but for what is
         # remembered of it over our own start.
         self._book.forget(effect.gone | self._remembering.unheard(effect.come), now)
-        self._reports.renew_holds(effect.gone | effect.come, now)
+        self._reports.renew(effect.gone | effect.come, now)
         self._changed_rules.update(effect.rules)
 
     def _mark_concerned(self, node: str, doubted: Iterable[Pools]) -> None:

@@ -7,16 +7,16 @@ of it stays, and it is Unknown.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 import msgspec
 
-from fettle.api import Alert, Measured, Sample
+from fettle.api import Alert, Measured, Sample, resource
 from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.stores import Stores
 from fettle.dra import held_devices
 from fettle.health import HealthBook, SignalReport, gpu_names, metrics
-from fettle.model import Evidence, EvidenceKind, Subject, UnitId
+from fettle.model import DeviceId, Evidence, EvidenceKind, Subject, UnitId
 from fettle.pacing import pause
 
 HYSTERESIS = 0.1
@@ -403,13 +403,14 @@ class KnownPlaces:
         return gpus.get(name, "")
 
     def _by_gpu(self) -> dict[str, str]:
+        """Nodes by the GPUs that their slices publish. A GPU that several publish is no one's."""
         found: dict[str, str] = {}
         for node in [*self._stores.nodes]:
             pause()
             for published in self._devices.published_by(node):
                 for each in gpu_names.published(published.device):
                     if gpu_names.is_uuid(each):
-                        found[each] = node
+                        found[each] = node if found.get(each, node) == node else ""
         return found
 
     def devices_of_pod(self, key: str) -> tuple[str, tuple[Subject, ...]]:
@@ -427,9 +428,7 @@ class KnownPlaces:
         for entry in pod.resource_claims:
             name = names.get(entry.name) or entry.resource_claim_name
             claim = self._stores.claims.get(f"{pod.metadata.namespace}/{name}")
-            held += [
-                one.device for one in (held_devices(claim) if claim is not None else None) or ()
-            ]
+            held += self._allocated(claim, node)
         for container in pod.container_statuses():
             for status in container.allocated_resources_status or ():
                 if not status.name.startswith("claim:"):
@@ -438,14 +437,19 @@ class KnownPlaces:
                         for one in status.resources or ()
                         if one.resource_id
                     ]
-        extended = self._stores.extended.get(pod.metadata.identity)
-        if extended is not None:
-            held += [one.device for one in held_devices(extended) or ()]
+        held += self._allocated(self._stores.extended.get(pod.metadata.identity), node)
         return node, tuple(dict.fromkeys(held))
 
+    def _allocated(self, claim: resource.ResourceClaim | None, node: str) -> Iterator[DeviceId]:
+        for one in (held_devices(claim) if claim is not None else None) or ():
+            if (device := self._devices.said_by(node, one.device)) is not None:
+                yield device
+
     def _by_host(self) -> dict[str, str]:
-        """Nodes by host name and address, as far as these name only one."""
+        """Nodes by host name and address, as far as these name only one. A node's own name is its
+        alone, whatever the addresses of other nodes are said to be."""
         found: dict[str, str] = {"": ""}
+        own = {name.lower(): name for name in self._stores.nodes}
         for name, node in [*self._stores.nodes.items()]:
             pause()
             hosts = {name.lower(), (node.metadata.labels or {}).get("kubernetes.io/hostname", "")}
@@ -453,7 +457,7 @@ class KnownPlaces:
             hosts.update(each.address for each in addresses)
             for host in hosts - {""}:
                 found[host] = name if found.get(host, name) == name else ""
-        return found
+        return found | own
 
 
 def _without_port(name: str) -> str:

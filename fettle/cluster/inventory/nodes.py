@@ -13,6 +13,7 @@ from fettle.api import core
 from fettle.cluster.inventory.devices import Devices, Holdings, Vantage
 from fettle.cluster.inventory.fingerprints import mark_unclear, with_fingerprints
 from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
+from fettle.cluster.inventory.namesakes import Known
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.stores import LayeredDict, Stores
 from fettle.cluster.inventory.unit_counts import Peers, whole_device
@@ -47,30 +48,35 @@ from fettle.pacing import pause
 
 def pool_view(
     gathered: Gathered,
+    node: str,
     devices: Devices,
     book: HealthBook,
     placing: UnitPlacement,
     now: float,
 ) -> PoolView:
-    """One pool as a node sees it, with each device's health."""
-    wholes = devices.wholes_in(gathered.id)
+    """One pool as a node sees it, with each device's health; `node` is "" if it sees the same as
+    others."""
+    wholes, claims = devices.wholes_in(gathered.id, node), devices.claims_on(gathered.id)
+    known = claims.of(node)
 
     def device(published: PublishedDevice, here: bool = True, misplaced: str = "") -> DeviceView:
         pause()
         part_of = wholes.get(published.id, ())
+        alias = known.get(published.id)
         health = placing.with_homeless_evidence(
-            book.assess(published.id, _subjects(published, part_of, placing), now)
+            book.assess(alias or published.id, _subjects(published, part_of, known, placing), now)
         )
         return DeviceView(
             published=published,
             taints=(published.device.taints or ()) + devices.taints.of(published.id),
-            health=_with_evidence_of_wholes(health, part_of) if part_of else health,
+            health=_with_evidence_of_wholes(health, part_of, known) if part_of else health,
             allocated=devices.holdings.alone(published.id),
             shares=devices.holdings.shares(published.id),
             consumed=devices.holdings.consumed(published.id),
             here=here,
             misplaced=misplaced,
             part_of=part_of,
+            alias=alias,
         )
 
     made = PoolView(
@@ -83,6 +89,7 @@ def pool_view(
         slices=gathered.slices,
         invalid=gathered.invalid,
         unclear=gathered.unclear,
+        rivals=tuple(sorted(claims.rivals)),
     )
     return with_fingerprints(made, gathered.fingerprint, gathered.attribute_fingerprints)
 
@@ -100,19 +107,24 @@ def counters_left(gathered: Gathered, holdings: Holdings) -> Mapping[CounterId, 
 
 
 def _subjects(
-    published: PublishedDevice, part_of: tuple[DeviceId, ...], placing: UnitPlacement
+    published: PublishedDevice,
+    part_of: tuple[DeviceId, ...],
+    known: Known,
+    placing: UnitPlacement,
 ) -> tuple[Subject, ...]:
     """The subjects whose evidence applies to a device: the device itself, what it is a part of and,
     if it is node-local, its node and the units that they are."""
-    these = (published.id, *part_of)
+    names = (published.id, *part_of)
+    these = tuple(known.get(one, one) for one in names)
     if not published.local:
         return these
-    units = [unit for one in these for unit in placing.by_device.get(one, ())]
+    units = [unit for one in names for unit in placing.by_device.get(one, ())]
     return (*these, *placing.whole, *dict.fromkeys(units))
 
 
-def _with_evidence_of_wholes(health: Health, part_of: tuple[DeviceId, ...]) -> Health:
+def _with_evidence_of_wholes(health: Health, part_of: tuple[DeviceId, ...], known: Known) -> Health:
     """The health of a part, in which evidence about its whole says that it is about that."""
+    part_of = tuple(known.get(one, one) for one in part_of)
     if not any(w.evidence.subject in part_of for w in health.evidence):
         return health
     evidence = tuple(
@@ -291,11 +303,11 @@ class Nodes:
         for pool in self._with_unclear_pools(gathered):
             vantage = vantages.get(pool.id)
             if vantage is None or vantage.node:
-                views.append(pool_view(pool, self._devices, self._book, placing, now))
+                views.append(pool_view(pool, place.name, self._devices, self._book, placing, now))
                 continue
             shared = self._shared_views.setdefault(pool.id, {})
             if vantage not in shared:
-                shared[vantage] = pool_view(pool, self._devices, self._book, placing, now)
+                shared[vantage] = pool_view(pool, "", self._devices, self._book, placing, now)
             views.append(shared[vantage])
         return tuple(views), next((pool.malformed for pool in gathered if pool.malformed), "")
 

@@ -3,6 +3,10 @@ changes. Also keeps the holds that objects record.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
+from functools import partial
+from typing import TypeVar
+
+import msgspec
 
 from fettle.api import core, kinds, nvidia, resource
 from fettle.api.kinds import Kind
@@ -11,10 +15,12 @@ from fettle.cluster.inventory.devices import Devices, SliceDevices
 from fettle.cluster.inventory.heard_events import EventUnits
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.stores import Stores
+from fettle.dra import allocated_node
 from fettle.health import (
     HealthBook,
     SignalReport,
     SignalRules,
+    devices_given,
     has_device_status,
     holds_on_node,
     report_of_claim,
@@ -29,6 +35,7 @@ from fettle.health import (
 from fettle.model import DeviceId, Evidence, EvidenceKind, Hold, NodeId, Subject, UnitId
 from fettle.pacing import pause
 
+_About = TypeVar("_About", Evidence, Hold)
 _HELD = "held"
 """Stands for holds among the kinds of which a view may show something new."""
 _GRANULARITY_S = 1.0
@@ -92,10 +99,18 @@ class Reports:
                 self._of_slices(self._devices.slices_of(slice_), now)
             pause()
 
-    def renew_holds(self, devices: Set[DeviceId], now: float) -> None:
-        """These devices have come or gone, and with them who may hold them: see `_of_its_own`."""
-        for name in [name for name, named in self._named.items() if named & devices]:
+    def renew(self, devices: Set[DeviceId], now: float) -> None:
+        """These devices have come or gone, and with them who may speak of them: Nodes, claims and
+        pods that do are read again."""
+        names = {msgspec.structs.replace(one, node="") if one.node else one for one in devices}
+        for name in [name for name, named in self._named.items() if named & names]:
             self.of_node(self._stores.nodes[name], now)
+        for reporter in set().union(*map(self._book.reporters_of, names)):
+            kind, _, key = reporter.partition(" ")
+            if (claim := self._stores.claims.get(key)) is not None and kind == kinds.CLAIM.name:
+                self.of_claim(claim, claim, now)
+            if (pod := self._stores.pods.get(key)) is not None and kind == kinds.POD.name:
+                self.of_pod(pod, pod, now)
 
     def _of_its_own(self, report: SignalReport, node: str) -> SignalReport:
         """Without holds and repairs of devices that others publish: a kubelet may annotate its own
@@ -106,13 +121,12 @@ class Reports:
             self._named.pop(node, None)
             return report
         self._named[node] = named
-        own = {published.id for published in self._devices.published_by(node)}
-        foreign = {id_ for id_ in named - own if self._devices.is_published(id_)}
-        return report._replace(
-            evidence=tuple(e for e in report.evidence if e.subject not in foreign),
-            holds=tuple(hold for hold in report.holds if hold.subject not in foreign),
-            repairs=tuple(one for one in report.repairs if one.subject not in foreign),
-        )
+
+        def own(device: DeviceId) -> DeviceId | None:
+            publishers = self._devices.publishers(device)
+            return self._devices.said_by(node, device) if publishers != {""} else None
+
+        return _about(report, own)
 
     def _note_holds(self, kind: Kind, key: str, holds: tuple[Hold, ...]) -> None:
         name = f"{kind.name} {key}"
@@ -167,12 +181,10 @@ class Reports:
         self._of_slices(self._devices.changed_slices_of(changed), now)
 
     def _of_slices(self, slices: Iterable[SliceDevices], now: float) -> None:
-        for slice_, _, ids in slices:
-            report = report_of_slice(slice_.raw, self._rules, now)
-            evidence = tuple(e for e in report.evidence if e.subject in ids)
-            holds = tuple(hold for hold in report.holds if hold.subject in ids)
-            self._note_holds(kinds.SLICE, slice_.raw.metadata.name, holds)
-            self.deliver(report._replace(evidence=evidence), now)
+        for slice_, _, known in slices:
+            report = _about(report_of_slice(slice_.raw, self._rules, now), known.get)
+            self._note_holds(kinds.SLICE, slice_.raw.metadata.name, report.holds)
+            self.deliver(report, now)
 
     def of_rule(self, name: str, now: float) -> None:
         rule = self._stores.rules.get(name)
@@ -189,7 +201,10 @@ class Reports:
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float
     ) -> None:
         if any(has_device_status(claim) for claim in (old, new)):
-            self.deliver(report_of_claim(new, self._rules, now), now)
+            report = report_of_claim(new, self._rules, now)
+            if node := allocated_node(new):
+                report = _about(report, partial(self._devices.said_by, node))
+            self.deliver(report, now)
         self.of_pods_with(new.metadata.key, now)
 
     def of_pods_with(self, claim: str, now: float) -> None:
@@ -206,9 +221,20 @@ class Reports:
     ) -> bool:
         """Whether it says that something is amiss."""
         report = report_of_pod(pod, self._rules, now, self._stores.claims.get, before, is_full)
+        if pod.node_name:
+            report = _about(report, partial(self._devices.said_by, pod.node_name))
         evidence = tuple(e for e in report.evidence if not self._happened_to_another(e, now))
         self.deliver(report._replace(evidence=evidence), now)
         return bool(report.evidence)
+
+    def devices_of(self, pod: core.Pod) -> tuple[Subject, ...]:
+        """The devices that a pod was given, of those that its node may speak for."""
+        given = devices_given(pod, self._stores.claims.get)
+        meant = (
+            self._devices.said_by(pod.node_name, one) if isinstance(one, DeviceId) else one
+            for one in given
+        )
+        return tuple(one for one in meant if one is not None)
 
     def _happened_to_another(self, evidence: Evidence, now: float) -> bool:
         """Whether it is an event that happened to an earlier node of the same name, or to a unit of
@@ -238,6 +264,45 @@ class Reports:
         node = self._stores.nodes.get(name)
         created = node.metadata.creation_timestamp if node is not None else None
         return min(unix_s(created, 0.0) - _GRANULARITY_S, now)
+
+
+def _about(report: SignalReport, who: Callable[[DeviceId], DeviceId | None]) -> SignalReport:
+    """The report, with each DRA device under the name that `who` knows it by; nothing of those
+    about which the reporter has no word. Before it was known who publishes them, what it said may
+    have counted for another node's."""
+    others: set[Subject] = set()
+
+    def meant(subject: Subject) -> Subject | None:
+        if not isinstance(subject, DeviceId):
+            return subject
+        device = who(subject)
+        if device != subject and (device is not None or not report.absent_is_clear):
+            others.add(subject)
+        return device
+
+    def about(said: Iterable[_About]) -> tuple[_About, ...]:
+        return tuple(
+            one if subject == one.subject else msgspec.structs.replace(one, subject=subject)
+            for one in said
+            if (subject := meant(one.subject)) is not None
+        )
+
+    report = report._replace(
+        evidence=about(report.evidence),
+        stale=about(report.stale),
+        holds=about(report.holds),
+        repairs=tuple(
+            one._replace(subject=subject)
+            for one in report.repairs
+            if (subject := meant(one.subject)) is not None
+        ),
+        cleared=frozenset(
+            (subject, source)
+            for one, source in report.cleared
+            if (subject := meant(one)) is not None
+        ),
+    )
+    return report._replace(retracted=report.retracted | others) if others else report
 
 
 def _is_of(evidence: Evidence, units: Set[UnitId]) -> bool:

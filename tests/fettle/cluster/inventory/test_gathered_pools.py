@@ -57,9 +57,10 @@ def test_slices_for_other_nodes_make_a_pool_whole_and_stay_out_of_it() -> None:
     assert names(slice_("x", count=2), elsewhere) == "a"
 
 
-def test_a_newer_generation_on_another_node_hides_the_old_one_here() -> None:
-    slices = [slice_("x", 1, 2), slice_("y", 2, 1, node="other")]
-    assert gather(POOL, [read_slice(s) for s in slices], HERE, CURRENT.features) is None
+def test_while_a_newer_generation_is_on_another_node_the_devices_here_cannot_be_taken() -> None:
+    gathered = gather_here(slice_("x", 1, 2), slice_("y", 2, 1, node="other"))
+    assert gathered.devices == ()
+    assert [p.device.name for p in gathered.withheld] == ["a"]
 
 
 def test_a_device_name_that_comes_twice_spoils_the_pool() -> None:

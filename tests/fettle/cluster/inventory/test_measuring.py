@@ -219,21 +219,50 @@ def test_a_process_that_starts_without_prometheus_lets_fade_what_was_stored_of_i
 )
 def test_a_series_finds_its_dra_device_by_whatever_names_it(named: dict[str, str]) -> None:
     replica = Replica(asks=True)
-    node = {
-        "metadata": {"name": "dra", "uid": "2"},
+    assert scores_after(replica, named) == {"gpu-0": 1.0, "gpu-1": 1.0, "gpu-2": 0.4, "gpu-3": 1.0}
+    assert replica.inventory.measuring.notes(alerts=False) == []
+
+
+@pytest.mark.parametrize(
+    ("named", "counts"),
+    [
+        ({"gpu": "2", "instance": "10.1.2.3:9400"}, False),
+        ({"UUID": "GPU-dra-2", "hostname": "the exporter's pod"}, False),
+        ({"UUID": "GPU-dra-2", "hostname": "dra"}, True),
+        ({"gpu": "2", "hostname": "dra"}, True),
+    ],
+    ids=str,
+)
+def test_a_host_that_two_nodes_claim_is_nobodys(named: dict[str, str], *, counts: bool) -> None:
+    """Addresses and UUIDs are each kubelet's word; a Node's own name is its alone."""
+    replica = Replica(asks=True)
+    put_node(replica, "evil", labels={"kubernetes.io/hostname": "dra"})
+    twin = slice_of("dra", 4)
+    twin["metadata"]["name"] = "twin"
+    twin["spec"] |= {"nodeName": "evil", "pool": twin["spec"]["pool"] | {"name": "evil"}}
+    replica.inventory.put(kinds.SLICE, kinds.SLICE.decode(msgspec.json.encode(twin)), NOW)
+    assert scores_after(replica, named)["gpu-2"] == (0.4 if counts else 1.0)
+
+
+def put_node(replica: Replica, name: str, labels: dict[str, str] | None = None) -> None:
+    raw = {
+        "metadata": {"name": name, "uid": name, "labels": labels or {}},
         "status": {"addresses": [{"type": "InternalIP", "address": "10.1.2.3"}]},
     }
+    replica.inventory.put(kinds.NODE, kinds.NODE.decode(msgspec.json.encode(raw)), NOW)
+
+
+def scores_after(replica: Replica, named: dict[str, str]) -> dict[str, float]:
+    """Of the four devices of a node, after a series says something of one."""
+    put_node(replica, "dra")
     published = msgspec.json.encode(slice_of("dra", 4))
-    replica.inventory.put(kinds.NODE, kinds.NODE.decode(msgspec.json.encode(node)), NOW)
     replica.inventory.put(kinds.SLICE, kinds.SLICE.decode(published), NOW)
     replica.measure(Measured(HEAT, (Sample(named, 0.6),)))
     list(replica.inventory.refresh(NOW))
     view = replica.inventory.view(EMPTY, synced=True, served={})
     assert view is not None
     (pool,) = view.nodes["dra"].pools
-    scores = {one.id.device: one.health.score for one in pool.devices}
-    assert scores == {"gpu-0": 1.0, "gpu-1": 1.0, "gpu-2": 0.4, "gpu-3": 1.0}
-    assert replica.inventory.measuring.notes(alerts=False) == []
+    return {one.id.device: one.health.score for one in pool.devices}
 
 
 @pytest.mark.parametrize("blank", [2147483632.0, 140737488355328.0, -79.0, 79.5, 0.5])

@@ -1,0 +1,276 @@
+"""A slice, a pod's status and a claim's status speak for devices of their own node only, whatever
+pool they name."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fettle.api import kinds
+from fettle.api.kinds import Kind
+from fettle.cluster import NodeView
+from fettle.explain import explain_device, explain_node
+from fettle.model import DeviceId, State, Subject
+from fettle.steward import hold_taints
+from tests.fettle import building as b
+from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
+
+XID = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoExecute"}
+HELD = {"fettle.dev/hold": "maintenance"}
+HOLDS_ANOTHERS = {"fettle.dev/hold": f'{{"device": "{b.DRIVER}/n1/gpu-0"}}'}
+
+
+def published(
+    name: str, by: str, pool: str, *, created: str = "2026-11-01T00:00:00Z", **spec: Any
+) -> dict[str, Any]:
+    """A slice; `spec` may have its generation, count, devices and annotations."""
+    return {
+        "metadata": {
+            "name": name,
+            "creationTimestamp": created,
+            "annotations": spec.get("annotations"),
+        },
+        "spec": {
+            "driver": b.DRIVER,
+            **({"nodeName": by} if by else {"allNodes": True}),
+            "pool": {
+                "name": pool,
+                "generation": spec.get("generation", 1),
+                "resourceSliceCount": spec.get("count", 1),
+            },
+            "devices": spec.get("devices", [{"name": "gpu-0"}, {"name": "gpu-1"}]),
+        },
+    }
+
+
+def honest() -> list[tuple[Kind, dict[str, Any]]]:
+    """Two nodes, one of which has a pool that is not named after it, and a network pool."""
+    bad = [{"name": "gpu-0", "taints": [XID]}, {"name": "gpu-1"}]
+    return [
+        (kinds.NODE, node("n1")),
+        (kinds.NODE, node("n2")),
+        (kinds.NODE, node("evil")),
+        (kinds.SLICE, published("n1-a", "n1", "n1", devices=bad)),
+        (kinds.SLICE, published("n2-a", "n2", "rack", annotations=HELD)),
+        (kinds.SLICE, published("far", "", "fabric")),
+    ]
+
+
+def on_evil(device: str, pool: str) -> dict[str, Any]:
+    """A claim that the scheduler allocated on the rogue node, for a device that its slice names."""
+    made: dict[str, Any] = claim("c", device, pool)
+    field = {"key": "metadata.name", "operator": "In", "values": ["evil"]}
+    made["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    ready = {"type": "Ready", "status": "False", "reason": "Dead"}
+    made["status"]["devices"] = [
+        {"driver": b.DRIVER, "pool": pool, "device": device, "conditions": [ready]}
+    ]
+    return made
+
+
+def pod_on_evil(resource_id: str) -> dict[str, Any]:
+    ill = {"resourceID": resource_id, "health": "Unhealthy"}
+    status = {"name": "claim:c/r", "resources": [ill]}
+    return {
+        "metadata": {"name": "p", "namespace": "d", "uid": "p"},
+        "spec": {
+            "nodeName": "evil",
+            "containers": [{"name": "c", "resources": {"claims": [{"name": "c"}]}}],
+            "resourceClaims": [{"name": "c", "resourceClaimName": "c"}],
+        },
+        "status": {
+            "phase": "Running",
+            "containerStatuses": [{"name": "c", "allocatedResourcesStatus": [status]}],
+        },
+    }
+
+
+POOLS = ("n1", "n2", "rack", "fabric", "evil")
+NAMES = ("gpu-0", "gpu-1", "gpu-9")
+UUID = {"uuid": {"string": "GPU-d100f3a2-51c8-4b67-9e02-10c4d8e7a610"}}
+
+
+@st.composite
+def rogue_slices(draw: st.DrawFn) -> tuple[Kind, dict[str, Any]]:
+    devices = draw(
+        st.lists(
+            st.fixed_dictionaries(
+                {"name": st.sampled_from(NAMES)},
+                optional={"taints": st.just([XID]), "attributes": st.just(UUID)},
+            ),
+            unique_by=lambda device: str(device["name"]),
+        )
+    )
+    made = published(
+        draw(st.sampled_from(("0", "z"))),  # before and after the others' names
+        "evil",
+        draw(st.sampled_from(POOLS)),
+        created="2026-11-28T00:00:00Z",
+        generation=draw(st.sampled_from((0, 1, 99))),
+        count=draw(st.sampled_from((1, 2, 5))),
+        devices=devices,
+        annotations=draw(st.sampled_from((None, HELD))),
+    )
+    return kinds.SLICE, made
+
+
+ROGUE = st.one_of(
+    rogue_slices(),
+    st.builds(
+        lambda device, pool: (kinds.CLAIM, on_evil(device, pool)),
+        st.sampled_from(NAMES),
+        st.sampled_from(("n1", "rack", "evil")),
+    ),
+    st.builds(lambda name: (kinds.POD, pod_on_evil(name)), st.sampled_from(NAMES)),
+    st.just((kinds.NODE, node("evil", annotations=HOLDS_ANOTHERS))),
+    st.builds(lambda name: (kinds.SLICE, name), st.sampled_from(("0", "z"))),
+)
+"""What one rogue node, and who runs pods on it, may write; a name stands for its deletion."""
+
+
+def seen(record: NodeView) -> tuple[Any, ...]:
+    """What Fettle says of a node. Whether a device is allocated goes by the names alone, as in
+    kube-scheduler's allocator."""
+    devices = [
+        (d.subject, d.health, d.taints, d.part_of)
+        for pool in record.pools
+        for d in (*pool.devices, *pool.withheld)
+    ]
+    flaws = [(p.ref, p.unclear, p.flaw) for p in record.pools]
+    return record.health, record.plugins, record.quarantined, record.malformed, devices, flaws
+
+
+def theirs(subjects: Iterable[Subject]) -> set[Subject]:
+    """Those among them that are devices of the other nodes, or of the network."""
+    pools, names = ("n1", "rack", "fabric"), ("gpu-0", "gpu-1")
+    return {
+        one
+        for one in subjects
+        if isinstance(one, DeviceId) and one.pool in pools and one.device in names and not one.node
+    }
+
+
+def put(fleet: Fleet, kind: Kind, raw: Any) -> None:
+    if isinstance(raw, str):
+        fleet.inventory.remove(kind, raw, fleet.now)
+    else:
+        fleet.put(kind, raw)
+
+
+@given(st.data(), st.lists(ROGUE, max_size=6))
+def test_nothing_that_one_node_writes_changes_anything_of_another(
+    data: st.DataObject, rogue: list[tuple[Kind, Any]]
+) -> None:
+    without, fleet = Fleet(), Fleet()
+    for kind, raw in honest():
+        without.put(kind, raw)
+    without.look()
+    first = data.draw(st.integers(0, len(rogue)), label="rogue objects that come first")
+    for kind, raw in (*rogue[:first], *honest(), *rogue[first:]):
+        put(fleet, kind, raw)
+        if first == 0 and data.draw(st.booleans(), label="looked at"):
+            fleet.look()
+    fleet.look()
+    for name in ("n1", "n2"):
+        assert seen(fleet.view.nodes[name]) == seen(without.view.nodes[name])
+    assert theirs(fleet.view.holds) == theirs(without.view.holds)
+    assert theirs(hold_taints._due(fleet.view).devices) <= theirs(without.view.holds)
+
+
+def disputed() -> Fleet:
+    fleet = Fleet()
+    for kind, raw in honest():
+        fleet.put(kind, raw)
+    fleet.put(
+        kinds.SLICE,
+        published("r", "evil", "n1", generation=99, devices=[{"name": "gpu-1", "taints": [XID]}]),
+    )
+    fleet.look()
+    return fleet
+
+
+def test_a_slice_that_names_another_nodes_pool_counts_for_its_own_node() -> None:
+    (evil,) = [d for pool in disputed().view.nodes["evil"].pools[1:] for d in pool.devices]
+    assert evil.health.state is State.UNHEALTHY
+    assert str(evil.subject) == f"{b.DRIVER}/n1/gpu-1 of node evil"
+
+
+def test_a_pool_that_two_nodes_claim_is_said_to_be_disputed_on_both() -> None:
+    fleet = disputed()
+    for name in ("n1", "evil"):
+        (told,) = explain_node(name, fleet.view, fleet.inventory, fleet.now)["disputed"]
+        assert told["text"] == (
+            f"pool {b.DRIVER}/n1 is disputed: slices of evil, n1 each count for their own node only"
+        )
+    assert explain_node("n2", fleet.view, fleet.inventory, fleet.now)["disputed"] == []
+
+
+def test_the_names_alone_mean_the_device_of_the_node_that_the_pool_is_named_after() -> None:
+    fleet = disputed()
+    found = explain_device(f"{b.DRIVER}/n1/gpu-1", fleet.view, fleet.inventory, fleet.now)
+    assert (found["node"], found["state"]) == ("n1", "Healthy")
+
+
+def test_a_pool_that_is_spread_over_nodes_is_not_disputed() -> None:
+    fleet = Fleet()
+    for name in ("n1", "n2"):
+        fleet.put(kinds.NODE, node(name))
+        devices = [{"name": f"{name}-gpu", "taints": [XID]}]
+        fleet.put(kinds.SLICE, published(name, name, "spread", count=2, devices=devices))
+    for name, record in fleet.look().nodes.items():
+        (pool,) = record.pools
+        assert pool.rivals == ()
+        assert [str(d.subject) for d in pool.devices] == [f"{b.DRIVER}/spread/{name}-gpu"]
+        assert [d.health.state for d in pool.devices] == [State.UNHEALTHY]
+
+
+@pytest.mark.parametrize("leaves", ["r", "n1-a"])
+def test_when_one_of_two_slices_goes_the_other_keeps_its_own_health(leaves: str) -> None:
+    fleet = disputed()
+    fleet.inventory.remove(kinds.SLICE, leaves, fleet.now)
+    fleet.look()
+    left = fleet.view.nodes["evil" if leaves == "n1-a" else "n1"]
+    by_name = {d.id.device: d.health.state for pool in left.pools for d in pool.devices}
+    assert by_name["gpu-1"] is (State.UNHEALTHY if leaves == "n1-a" else State.HEALTHY)
+
+
+def test_where_no_pool_is_named_after_a_node_the_older_slices_are_meant() -> None:
+    fleet = Fleet()
+    for kind, raw in honest():
+        fleet.put(kind, raw)
+    newer = published("r", "evil", "rack", created="2026-11-28T00:00:00Z", generation=7)
+    fleet.put(kinds.SLICE, newer)
+    fleet.look()
+    subjects = {
+        name: {d.subject.node for pool in record.pools for d in pool.devices}
+        for name, record in fleet.view.nodes.items()
+    }
+    assert subjects == {"n1": {""}, "n2": {""}, "evil": {"", "evil"}}
+
+
+def test_nothing_is_remembered_under_another_nodes_names() -> None:
+    fleet = disputed()
+    stored = fleet.inventory.recall("evil", None, fleet.now)
+    assert stored is not None
+    assert [one.device for one in stored.status.subjects if one.device is not None] == []
+
+
+def test_a_taint_rule_is_never_written_by_names_that_mean_another_node() -> None:
+    fleet = disputed()
+    fleet.put(
+        kinds.SLICE,
+        published("r", "evil", "n1", generation=99, devices=[{"name": "gpu-1"}], annotations=HELD),
+    )
+    fleet.look()
+    names = {str(one) for one in fleet.view.holds}
+    assert f"{b.DRIVER}/n1/gpu-1 of node evil" in names
+    assert DeviceId(b.DRIVER, "n1", "gpu-1") not in hold_taints._due(fleet.view).devices
+
+
+def test_an_ordinary_slice_is_known_by_its_names(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node())
+    fleet.put(kinds.SLICE, slice_())
+    (pool,) = fleet.look().nodes["n"].pools
+    assert [d.alias for d in pool.devices] == [None, None]
