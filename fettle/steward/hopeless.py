@@ -133,14 +133,18 @@ class HopelessOwners:
     def _waiting(
         self, pods: Mapping[str, list[core.Pod]]
     ) -> Iterator[tuple[OwnerReference, list[core.Pod]]]:
-        """The controllers of which no pod has a node, and their pods that have waited."""
+        """The controllers of which no pod has a node and one has waited for long enough, and their
+        pods that wait, however briefly, that one first: they are told once, so all count."""
+        now = self._clock()
         for theirs in pods.values():
             pause()
             owner = theirs[0].metadata.controller
             if owner is None or any(pod.node_name for pod in theirs):
                 continue
-            if waiting := [pod for pod in theirs if self._waits(pod)]:
-                yield owner, waiting
+            waiting = [(at, pod) for pod in theirs if (at := _waits_since(pod, now)) is not None]
+            waiting.sort(key=lambda one: one[0])
+            if waiting and now - waiting[0][0] >= WAITED_S:
+                yield owner, [pod for _, pod in waiting]
 
     async def _mistake(self, kind: Kind, made: WireObject, view: View) -> str:
         """Why no device can ever satisfy a claim; "" if one might."""
@@ -151,14 +155,6 @@ class HopelessOwners:
         loosened = {rule: how for rule, how in rules.items() if how is not RuleSeverity.DENY}
         found = await self._linter.lint(manifest, view, Validation(rules=loosened))
         return next((_said(one) for one in found if _is_final(one)), "")
-
-    def _waits(self, pod: core.Pod) -> bool:
-        """Whether a scheduler has looked for a node for long enough."""
-        for one in (pod.status.conditions if pod.status is not None else None) or ():
-            if one.type == "PodScheduled" and one.status == "False":
-                since = unix_s(one.last_transition_time, self._clock())
-                return not pod.scheduling_gates and self._clock() - since >= WAITED_S
-        return False
 
     def _starting_nowhere(self, view: View) -> Iterator[Hopeless]:
         """Those whose pods do not start on any of several nodes, for a reason that was told."""
@@ -244,6 +240,14 @@ def _by_owner(view: View, of: str) -> dict[str, list[core.Pod]]:
             found[owner].append(pod)
         pause()
     return found
+
+
+def _waits_since(pod: core.Pod, now: float) -> float | None:
+    """When a scheduler first found no node for it; None if none has looked."""
+    for one in (pod.status.conditions if pod.status is not None else None) or ():
+        if one.type == "PodScheduled" and one.status == "False":
+            return None if pod.scheduling_gates else unix_s(one.last_transition_time, now)
+    return None
 
 
 def _claims(pod: core.Pod, view: View) -> Iterator[tuple[str, Kind, WireObject]]:

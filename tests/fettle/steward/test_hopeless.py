@@ -115,11 +115,12 @@ async def told(
 async def test_a_controller_and_what_controls_it_are_told_once_and_with_a_count(
     tmp_path: Path,
 ) -> None:
-    said = await told(tmp_path, pod("p"), pod("q"), pod("new", waits_s=1.0))
+    gated = pod("gated", schedulingGates=[{"name": "g"}])
+    said = await told(tmp_path, pod("new", waits_s=1.0), pod("p"), pod("q"), gated)
     assert said.keys() == {"ReplicaSet", "Deployment"}
     assert said["ReplicaSet"] == said["Deployment"]
     assert said["Deployment"].startswith(
-        "no device will ever satisfy ResourceClaimTemplate default/t, for which 2 of its pods wait:"
+        "no device will ever satisfy ResourceClaimTemplate default/t, for which 3 of its pods wait:"
     )
     assert said["Deployment"].endswith("(FTL010)")
 
