@@ -173,18 +173,30 @@ class SchedulerSettings(SettingsSection, frozen=True, kw_only=True):
 
 
 class BreakerSettings(SettingsSection, frozen=True, kw_only=True):
-    """The breaker: a rule that alone would refuse too much of a pool only lowers scores there."""
+    """The breaker: what a rule condemns that alone would refuse too much of a pool is the last
+    choice of pods that have waited."""
 
     max_excluded_share: float = 0.20
-    """The largest share (0 to 1) of the devices of one driver or extended resource that one rule
-    may refuse; of evidence that is latched, or a kubelet's refusal, at least 0.5."""
+    """The largest share (0 to 1) of the devices of one driver or extended resource, and of their
+    nodes, that one rule may refuse; of evidence that is latched, or a kubelet's refusal, at least
+    0.5."""
     min_nodes: int = 10
-    """Pools on fewer schedulable nodes have no breaker, since a single node could exceed the
-    share."""
+    """In pools on fewer schedulable nodes, where a single node could exceed that share, any rule
+    may refuse half."""
+    patience_seconds: int = 1800
+    """How long pods wait before they may get what such a rule condemns, if their policy has no
+    `patience`; if it has one, that counts."""
+    burst_patience_seconds: int = 600
+    """How long at most, if the rule names no devices and condemned too much of the pool within ten
+    minutes, as a wrong rule does. Nothing that a driver or hardware latched counts as that."""
 
     def __post_init__(self) -> None:
         _check("breaker", 0 <= self.max_excluded_share <= 1, "maxExcludedShare must be 0 to 1")
         _check("breaker", self.min_nodes >= 0, "minNodes must be 0 or more")
+        _check("breaker", self.patience_seconds >= 0, "patienceSeconds must be 0 or more")
+        _check(
+            "breaker", self.burst_patience_seconds >= 0, "burstPatienceSeconds must be 0 or more"
+        )
 
 
 class SourceSettings(SettingsSection, frozen=True, kw_only=True):

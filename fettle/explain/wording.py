@@ -823,17 +823,13 @@ def _(reason: reasons.ObjectUnreadable) -> str:
 def _(reason: reasons.RuleSetAside) -> str:
     share = f"{100 * reason.condemned / reason.devices:.3g} %"
     policies = "policy " if len(reason.policies) == 1 else "policies "
-    of_nodes = reason.of_nodes
-    where = (
-        f"{reason.pool}, for pods that ask for all devices of a node" if of_nodes else reason.pool
-    )
-    what = "some device on " if of_nodes else ""
-    total = f"{reason.devices} nodes" if of_nodes else f"{reason.devices}"
+    sudden = ", within minutes" if reason.burst else ""
     return (
-        f"breaker: {reason.rule} is set aside in {where}: it alone condemns {what}"
-        f"{reason.condemned} of {total} ({share}; more than {100 * reason.limit:.3g} %), "
-        f"so {policies}{', '.join(reason.policies)} only score by it there, and their pods may get "
-        "what it condemns, last of all; either the rule is wrong, or so much has really failed"
+        f"breaker: {reason.rule} is set aside in {reason.pool}: it alone condemns "
+        f"{reason.condemned} of {reason.devices} ({share}; more than {100 * reason.limit:.3g} %)"
+        f"{sudden}, so by {policies}{', '.join(reason.policies)} what it condemns is the last "
+        "choice of pods that have waited long enough; either the rule is wrong, or so much has "
+        "really failed"
     )
 
 

@@ -902,12 +902,13 @@ class DeviceScore(msgspec.Struct, frozen=True, gc=False):
 
 
 class RuleSetAside(Reason, frozen=True, gc=False):
-    """This rule alone condemns so much of a pool that these policies only score by it there.
+    """This rule alone condemns so much of a pool that what it condemns is the last choice, by these
+    policies, of pods that have waited.
 
     It condemns `condemned` of `devices` by the policy that it condemns most for, and may condemn
     the share `limit` (0..1). `rule` is the source of the evidence. `hard`: it is what a driver or
-    hardware latched, or what a kubelet refused. `of_nodes`: only pods that ask for all devices of a
-    node are concerned, and the numbers are of nodes with a device that it condemns.
+    hardware latched, or what a kubelet refused. `burst`: it began to within ten minutes, and names
+    no devices.
     """
 
     rule: str
@@ -917,7 +918,7 @@ class RuleSetAside(Reason, frozen=True, gc=False):
     devices: int
     limit: float
     hard: bool = False
-    of_nodes: bool = False
+    burst: bool = False
 
 
 class PodsInFlight(Reason, frozen=True, gc=False):

@@ -1,6 +1,7 @@
 """Prometheus metrics: aggregates only, never a series per device, node or pod."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -163,25 +164,28 @@ class BreakerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._open = Gauge(
             "fettle_breaker_open",
-            "1 where a rule is set aside: it alone would refuse so many devices of this pool, or "
-            "spoil so many nodes for pods that ask for all devices of one, that it counts for "
-            "scores only.",
+            "1 where a rule is set aside: it alone would refuse so many devices of this pool that "
+            "they are the last choice of pods that have waited.",
             ["policy", "pool", "rule"],
             registry=registry,
         )
+        self._alarms: dict[tuple[str, str, str], int] = defaultdict(int)
+        """By labels: how many there are."""
 
     def changed(self, alarm: Alarm, begins: bool) -> None:
         """An alarm begins or ends."""
         labels = alarm.policy, alarm.pool, alarm.cause.source
+        # What one rule says of nodes and of devices, hard or not, are several causes.
+        self._alarms[labels] += 1 if begins else -1
         log = _LOG.bind(policy=alarm.policy, pool=alarm.pool, rule=alarm.cause.source)
         if begins:
             self._open.labels(*labels).set(1)
             log.error(
                 "breaker: a rule is set aside, since it alone condemns too much of a pool",
                 condemned=alarm.condemned,
-                **{"nodes" if alarm.of_nodes else "devices": alarm.devices},
+                devices=alarm.devices,
             )
-        else:
+        elif not self._alarms[labels]:
             self._open.remove(*labels)
             log.warning("breaker: a rule refuses again")
 

@@ -24,7 +24,7 @@ from fettle.dra import Binding, describe_allocator, profile_of_version
 from fettle.model import Mode, Placement, Policy, State, reasons
 from fettle.pacing import SLICE_S, Superseded, pause, run_within, within, working_s
 from fettle.scheduling.breaker import Alarm, Breaker, Breakers
-from fettle.scheduling.demand import Demand, DemandCache, demand_of, resolve_policy
+from fettle.scheduling.demand import Demand, DemandCache, Waited, demand_of, resolve_policy
 from fettle.scheduling.gangs import Gangs
 from fettle.scheduling.in_flight import STEPS, InFlight
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -129,7 +129,31 @@ class Answers:
         placement = demand.policy.placement
         if self.gangs.is_member(pod):
             demand = _in_gang(demand, self._others_are_sound(pod, placement))
-        return _with_patience_over(demand) if self.waits.is_over(pod, placement) else demand
+        if self.waits.is_over(pod, placement):
+            demand = _with_patience_over(demand)
+        waited = self._waited(pod, demand.policy.placement)
+        return demand if waited is Waited.NOT_YET else _having_waited(demand, waited)
+
+    def _waited(self, pod: core.Pod, placement: Placement) -> Waited:
+        breaker = self.breaker(placement)
+        if not breaker.set_aside:
+            return Waited.NOT_YET
+        waited_s, (burst_s, enough_s) = (
+            self.waits.waited_s(pod),
+            self._longest_waits_s(pod, placement),
+        )
+        if waited_s >= enough_s:
+            return Waited.ENOUGH
+        sudden = bool(breaker.bursts) and waited_s >= burst_s
+        return Waited.ENOUGH_FOR_A_BURST if sudden else Waited.NOT_YET
+
+    def _longest_waits_s(self, pod: core.Pod, placement: Placement) -> tuple[float, float]:
+        """How many seconds the pod waits at most for a rule that is set aside: in a burst, and
+        otherwise."""
+        own_s = placement.patience_s(in_gang=self.gangs.is_member(pod))
+        settings = self._settings.breaker
+        enough_s = settings.patience_seconds if own_s is None else own_s
+        return min(settings.burst_patience_seconds, enough_s), enough_s
 
     def _others_are_sound(self, pod: core.Pod, placement: Placement) -> bool:
         """Whether no other member of its gang is on a Degraded device, where that matters."""
@@ -151,9 +175,26 @@ class Answers:
 
     def refused_until(self, demand: Demand, pod: core.Pod) -> float:
         """Until when the same view refuses the pod the same nodes, in Unix seconds: while its
-        policy is patient."""
-        ends = None if demand.patience_over else self.waits.ends_at(pod, demand.policy.placement)
-        return inf if ends is None else ends
+        policy is patient, or has to be for a rule that is set aside."""
+        placement = demand.policy.placement
+        ends = None if demand.patience_over else self.waits.ends_at(pod, placement)
+        now = self._now()
+        later = (at for at in self._last_choices_at(pod, placement) if at > now)
+        return min(inf if ends is None else ends, *later, inf)
+
+    def last_choices_at(self, pod: core.Pod) -> tuple[float, ...]:
+        """When rules that are set aside refuse the pod no more, in Unix seconds."""
+        return self._last_choices_at(
+            pod, resolve_policy(pod, self.view, self.policies).policy.placement
+        )
+
+    def _last_choices_at(self, pod: core.Pod, placement: Placement) -> tuple[float, ...]:
+        breaker = self.breaker(placement)
+        if not breaker.set_aside or pod.node_name or pod.scheduling_gates:
+            return ()
+        began = self._now() - self.waits.waited_s(pod)
+        burst_s, enough_s = self._longest_waits_s(pod, placement)
+        return (began + burst_s, began + enough_s) if breaker.bursts else (began + enough_s,)
 
     def _whatever_its_wait(self, view: View, pod: core.Pod) -> Demand | None:
         features = self.profile.features
@@ -477,6 +518,11 @@ class Answers:
 @lru_cache(maxsize=1024)
 def _with_patience_over(demand: Demand) -> Demand:
     return msgspec.structs.replace(demand, patience_over=True)
+
+
+@lru_cache(maxsize=1024)
+def _having_waited(demand: Demand, waited: Waited) -> Demand:
+    return msgspec.structs.replace(demand, waited=waited)
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from heapq import nsmallest
-from itertools import chain, islice
+from itertools import chain
 
 import msgspec
 import structlog
@@ -18,12 +18,11 @@ import structlog
 from fettle.api import core
 from fettle.cluster import EMPTY, NodeView, View, changed_keys
 from fettle.dra import device_units
-from fettle.model import Health, Placement, Policy, State, reasons
+from fettle.model import Health, Policy, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause, run_within
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Bound, Demand, Units, held_claims, resolve_policy
-from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.placed import HeldUnit, PluginUse, judge_placed
 from fettle.scheduling.judge.verdicts import Verdict, after_patience
 from fettle.scheduling.waits import bound_at
@@ -64,13 +63,13 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def at_risk(self) -> bool:
-        """Whether the policy refuses where the pod is, and no breaker sets that aside."""
+        """Whether the policy refuses where the pod is."""
         return bool(self.verdict.refusals)
 
     @property
     def worst(self) -> Reason | None:
-        """The gravest reason why the policy refuses where it is, also if a breaker overrules it."""
-        return min(self.verdict.refusals or self.verdict.overruled, key=_gravity, default=None)
+        """The gravest reason why the policy refuses where it is."""
+        return min(self.verdict.refusals, key=_gravity, default=None)
 
     @property
     def certain(self) -> bool:
@@ -128,7 +127,6 @@ class AtRisk:
         self._on_node: dict[str, dict[str, core.Pod]] = defaultdict(dict)
         self._places: dict[str, tuple[str, str]] = {}
         """By UID: the node and the name of each pod that has a node."""
-        self._acceptances: dict[Placement, Acceptance] = {}
         self._updating = asyncio.Lock()
 
     async def keep(self) -> None:
@@ -226,34 +224,8 @@ class AtRisk:
             dirty = set(self._on_node)
         else:
             dirty |= nodes & self._on_node.keys()
-        found = await run_within(None, lambda: self._judged(dirty, self.found, view))
-        # Only now it is known which placements need a breaker: those of pods at risk.
-        if dirty := await self._overruled_otherwise(found):
-            found = await run_within(None, lambda: self._judged(dirty, found, view))
-        self.found, self._view = found, view
-
-    async def _overruled_otherwise(self, found: Mapping[str, PlacedPod]) -> set[str]:
-        """Take in what breakers set aside; returns the nodes with pods for which that changes
-        something."""
-        pods: dict[Placement, list[PlacedPod]] = defaultdict(list)
-
-        def group() -> None:
-            for placed in found.values():
-                pods[placed.policy.placement].append(placed)
-                pause()
-
-        await run_within(None, group)
-        before, self._acceptances = self._acceptances, {}
-        dirty: set[str] = set()
-        for placement in islice(pods, MAX_PLACEMENTS):
-            # Not within a time slice: it may count breakers, which only one may do at a time.
-            now = self._answers.breaker(placement).set_aside
-            accepted = before.get(placement) or self._answers.acceptance(placement)
-            if now != accepted.set_aside:
-                accepted = msgspec.structs.replace(accepted, set_aside=now)
-                dirty.update(placed.pod.node_name for placed in pods[placement])
-            self._acceptances[placement] = accepted
-        return dirty
+        self.found = await run_within(None, lambda: self._judged(dirty, self.found, view))
+        self._view = view
 
     def _follow(self, before: View, view: View) -> set[str]:
         """Take in which pods are where; returns the nodes whose pods, or their claims, changed."""
@@ -339,7 +311,7 @@ class AtRisk:
         bound = tuple(held_claims(pod, view)) if claims is None else claims
         demand = Demand(policy, units, bound=bound)
         at, placement = bound_at(pod), policy.placement
-        acceptance = self._acceptances.get(placement) or self._answers.acceptance(placement)
+        acceptance = self._answers.acceptance(placement)
         verdict, held = judge_placed(pod, demand, node, acceptance, uses, at)
         # What was wrong already when an impatient pod was bound, it took as its last choice.
         took_it = self._answers.waits.is_over(pod, placement) and not any(

@@ -1,10 +1,11 @@
-"""Keeps a wrong rule from emptying a cluster: where it condemns too much, it may only score.
+"""Keeps a wrong rule from stopping a cluster, and changes nothing for a bad day (decision 0074).
 
 It counts by cause: what the evidence of one source alone would refuse of a pool. A source over its
-share is set aside there: for refusals its evidence counts no more, for scores it does. Faults of
-several causes never add up. A pool is all devices of one DRA driver, or all allocatable units of
-one extended resource. To a pod that asks for all devices of a node, one bad device spoils the node:
-for such pods the share is that of spoiled nodes, if that is larger.
+share is set aside there: what it condemns is the last choice of pods that have waited as long as
+they must. It changes nothing of what Fettle says, and undoes nothing. Faults of several causes
+never add up. A pool is all devices of one DRA driver, or all allocatable units of one extended
+resource. Capacity is the word of each kubelet, so a node counts as two ordinary nodes at most, and
+the nodes have to be over the share, too.
 
 `Census` counts devices by cause, `Breaker` compares that with the limits for one placement, and
 `Breakers` keeps all of it up to date with the newest view and tells operators. Stands between view
@@ -16,7 +17,7 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import structlog
 
@@ -25,8 +26,8 @@ from fettle.config import BreakerSettings, HealthSettings
 from fettle.dra import PoolView
 from fettle.model import DeviceId, Health, Placement, Policies, State, reasons
 from fettle.pacing import pause, run_within
-from fettle.scheduling.demand import Demand
-from fettle.scheduling.judge.acceptance import Cause, Causes, by_cause, complaint
+from fettle.scheduling.demand import Demand, Waited
+from fettle.scheduling.judge.acceptance import Cause, Causes, by_cause, complaint, onsets
 from fettle.scheduling.judge.units import allocatable_units
 
 _LOG = structlog.get_logger(__name__)
@@ -35,6 +36,10 @@ MAX_BREAKERS = 64
 """Bounded: there is one for each placement, and annotations can set any minimum score."""
 MOST_CONDEMNED = 0.5
 """Hard evidence is set aside only where it alone condemns a larger share of a pool."""
+MOST_OF_MEDIAN = 2
+"""A node counts as so many times the median node of its pool, at most."""
+BURST_S = 600.0
+"""What a cause condemns within this time counts as one burst."""
 PAUSE_S = 1.0
 """A pause after an error in counting."""
 
@@ -57,11 +62,13 @@ _KEEPS_OFF = ("NoSchedule", "NoExecute")
 
 
 SetAside = Mapping[str, frozenset[Cause]]
-"""By pool, causes by which a placement may not refuse."""
+"""By pool, causes that condemn too much there."""
+_NOTHING: SetAside = {}
 _Condemned = tuple[Cause, Health]
 """A cause, and the health that it alone would give a device."""
 
 
+_BAD = (State.UNHEALTHY, State.DEGRADED)
 _GRAVITY = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN, State.HEALTHY)
 
 
@@ -70,7 +77,7 @@ class Ranked(NamedTuple):
     devices that have one of the first `i` of these."""
 
     healths: list[Health]
-    numbers: list[int]
+    numbers: list[float]
 
 
 _Ranking = Mapping[Cause, tuple[Ranked, ...]]
@@ -79,26 +86,35 @@ _Ranking = Mapping[Cause, tuple[Ranked, ...]]
 class Tally(NamedTuple):
     """A pool: its nodes, its devices, and how healthy they would be by each cause alone.
 
-    `causes` counts devices; `worst` counts nodes, each by its worst device: that of the gravest
-    state, and among those the least by what is proven. A network device whose
-    health differs between nodes counts once for each of its healths, and for no node.
+    `causes` counts devices, less of each on a node that has far more of them than others, and
+    `network` those of the network among them. `worst` counts nodes, each by its worst device: that
+    of the gravest state, and among those the least by what is proven. A network device whose
+    health differs between nodes counts once for each of its healths, and for no node. `bursts`: how
+    many devices a cause began to condemn within `BURST_S`, at most.
     """
 
     nodes: int
-    devices: int
+    devices: float
     causes: _Ranking
+    network: _Ranking
     worst: _Ranking
+    bursts: Mapping[Cause, float]
 
-    def condemned(self, cause: Cause, placement: Placement) -> int:
+    def condemned(self, cause: Cause, placement: Placement) -> float:
         """How many devices a placement would refuse by this cause alone."""
         return _refused(self.causes, cause, placement)
 
-    def spoiled(self, cause: Cause, placement: Placement) -> int:
-        """How many nodes have a device that a placement would refuse by this cause alone."""
-        return _refused(self.worst, cause, placement)
+    def is_over(self, cause: Cause, placement: Placement, limit: float) -> bool:
+        """Whether it would refuse more than this share of the devices, and of the nodes that have
+        them."""
+        most = limit * self.devices
+        return self.condemned(cause, placement) > most and (
+            _refused(self.worst, cause, placement) > limit * self.nodes
+            or _refused(self.network, cause, placement) > most
+        )
 
 
-def _refused(ranking: _Ranking, cause: Cause, placement: Placement) -> int:
+def _refused(ranking: _Ranking, cause: Cause, placement: Placement) -> float:
     def is_accepted(health: Health) -> bool:
         return complaint(health, placement) is None
 
@@ -109,7 +125,7 @@ def _refused(ranking: _Ranking, cause: Cause, placement: Placement) -> int:
     )
 
 
-def _ranking(condemned: Counter[_Condemned]) -> _Ranking:
+def _ranking(condemned: Mapping[_Condemned, float]) -> _Ranking:
     found: dict[Cause, dict[State, Ranked]] = defaultdict(dict)
     for cause, health in sorted(condemned, key=lambda each: each[1].proven):
         ranked = found[cause].setdefault(health.state, Ranked([], [0]))
@@ -120,24 +136,65 @@ def _ranking(condemned: Counter[_Condemned]) -> _Ranking:
 
 
 class _Total:
-    """A running `Tally`."""
+    """A running `Tally`. What nodes have of their own is kept by how many devices the node has."""
 
     def __init__(self) -> None:
         self.nodes = 0
-        self.devices = 0
-        self.unsound: Counter[_Condemned] = Counter()
+        self.sizes: Counter[int] = Counter()
+        self.unsound: Counter[tuple[int, _Condemned]] = Counter()
+        self.begun: Counter[tuple[int, Cause, int]] = Counter()
         self.worst: Counter[_Condemned] = Counter()
+        self.network_devices = 0
+        self.network: Counter[_Condemned] = Counter()
 
     def tally(self) -> Tally:
-        return Tally(self.nodes, self.devices, _ranking(self.unsound), _ranking(self.worst))
+        weights = _weights(self.sizes)
+        causes: dict[_Condemned, float] = defaultdict(float, self.network)
+        for (size, condemned), number in self.unsound.items():
+            causes[condemned] += number * weights[size]
+            pause()
+        devices = sum(size * number * weights[size] for size, number in self.sizes.items())
+        return Tally(
+            self.nodes,
+            self.network_devices + devices,
+            _ranking(causes),
+            _ranking(self.network),
+            _ranking(self.worst),
+            self._bursts(weights),
+        )
+
+    def _bursts(self, weights: Mapping[int, float]) -> Mapping[Cause, float]:
+        begun: dict[Cause, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        for (size, cause, window), number in self.begun.items():
+            begun[cause][window] += number * weights[size]
+            pause()
+        # Two windows, since a burst may begin at the end of one.
+        return {
+            cause: max(number + by.get(window + 1, 0.0) for window, number in by.items())
+            for cause, by in begun.items()
+        }
+
+
+def _weights(sizes: Mapping[int, int]) -> Mapping[int, float]:
+    """How much each device counts of a node with so many devices."""
+    seen, nodes, median = 0, sum(sizes.values()), 0
+    for size in sorted(sizes):
+        seen += sizes[size]
+        if not median and 2 * seen >= nodes:
+            median = size
+    return {size: min(1.0, MOST_OF_MEDIAN * median / size) for size in sizes}
 
 
 class _Local(NamedTuple):
-    """A node's own devices of one pool, and how many of them would have which health by which cause
-    alone."""
+    """A node's own devices of one pool, how many of them would have which health by which cause
+    alone, and how many each cause began to condemn in which window."""
 
     devices: int
-    unsound: tuple[tuple[_Condemned, int], ...]
+    unsound: tuple[tuple[_Condemned, int], ...] = ()
+    begun: tuple[tuple[tuple[Cause, int], int], ...] = ()
+
+    def __add__(self, other: tuple[Any, ...]) -> "_Local":
+        return _Local(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
     def worst(self) -> Iterable[_Condemned]:
         """What each cause alone makes of the worst device."""
@@ -240,9 +297,12 @@ class Census:
         for name, local in counted.local:
             total = self._totals[name]
             total.nodes += sign
-            total.devices += sign * local.devices
+            if local.devices:
+                _shift(total.sizes, local.devices, sign)
             for condemned, number in local.unsound:
-                _shift(total.unsound, condemned, sign * number)
+                _shift(total.unsound, (local.devices, condemned), sign * number)
+            for (cause, window), number in local.begun:
+                _shift(total.begun, (local.devices, cause, window), sign * number)
             for condemned in local.worst():
                 _shift(total.worst, condemned, sign)
             self._touched.add(name)
@@ -262,9 +322,9 @@ class Census:
             seen_as = self._seen_as.setdefault(device.id, {})
             causes = by_cause(device.health, self._thresholds)
             if _shift(seen_as, causes, sign):
-                total.devices += sign
+                total.network_devices += sign
                 for condemned in causes:
-                    _shift(total.unsound, condemned, sign)
+                    _shift(total.network, condemned, sign)
             if not seen_as:
                 del self._seen_as[device.id]
             pause()
@@ -287,17 +347,20 @@ class Census:
             if known is not None:
                 shared.append(known)
                 of_pool = known.local
-            devices, unsound = local.get(pool.driver, (0, ()))
-            local[pool.driver] = _Local(devices + of_pool.devices, unsound + of_pool.unsound)
+            local[pool.driver] = local.get(pool.driver, _Local(0)) + of_pool
         return _Counted(tuple(local.items()), tuple(shared))
 
     def _local(self, devices: int, healths: Iterable[tuple[Health, int]]) -> _Local:
         unsound: dict[_Condemned, int] = {}
+        begun: dict[tuple[Cause, int], int] = {}
         for health, number in healths:
-            if number:
-                for condemned in by_cause(health, self._thresholds):
-                    _shift(unsound, condemned, number)
-        return _Local(devices, tuple(unsound.items()))
+            if number and (causes := by_cause(health, self._thresholds)):
+                since = onsets(health)
+                for cause, alone in causes:
+                    _shift(unsound, (cause, alone), number)
+                    if cause in since and alone.state in _BAD:
+                        _shift(begun, (cause, int(since[cause] // BURST_S)), number)
+        return _Local(devices, tuple(unsound.items()), tuple(begun.items()))
 
 
 def _is_left_out(node: NodeView) -> bool:
@@ -326,8 +389,8 @@ def _shift(numbers: dict[_Key, int], key: _Key, by: int) -> bool:
 class Breaker:
     """For one placement, by what a census counted.
 
-    `set_aside` are, by pool, the causes by which this placement may not refuse there;
-    `set_aside_for_all` those by which it may not refuse pods that ask for all devices of a node.
+    `set_aside` are, by pool, the causes that condemn too much there. `bursts` are those among them
+    that began to condemn too much within minutes, and may: as a wrong rule does.
     """
 
     def __init__(self, placement: Placement, settings: BreakerSettings, census: Census) -> None:
@@ -336,7 +399,7 @@ class Breaker:
         self._census = census
         self._tallies: Mapping[str, Tally] = {}
         self.set_aside: SetAside = {}
-        self.set_aside_for_all: SetAside = {}
+        self.bursts: SetAside = {}
 
     @property
     def has_counted(self) -> bool:
@@ -344,30 +407,37 @@ class Breaker:
         return bool(self._tallies)
 
     def devices(self, pool: str) -> int | None:
-        """How many devices a pool has; None if it is too small to have a breaker."""
+        """How many devices a pool has, as far as they count; None if it is so small that a single
+        node may be most of it."""
         tally = self._tallies.get(pool)
-        if tally is None or tally.nodes < self._settings.min_nodes:
-            return None
-        return tally.devices
+        return None if tally is None or self._is_small(tally) else int(tally.devices)
 
     def judge(self) -> bool:
         """Judge by the newest tallies; true if that set other causes aside."""
         if self._tallies is self._census.tallies:
             return False
         self._tallies = self._census.tallies
-        before = self.set_aside, self.set_aside_for_all
-        self.set_aside = self._over_limit(self.shares)
-        self.set_aside_for_all = self._over_limit(self.shares_for_all)
-        return before != (self.set_aside, self.set_aside_for_all)
-
-    def _over_limit(self, shares: Callable[[str], Mapping[Cause, float]]) -> SetAside:
-        found = {}
+        before = self.set_aside, self.bursts
+        self.set_aside, self.bursts = {}, {}
         for pool, tally in self._tallies.items():
-            if tally.nodes >= self._settings.min_nodes:
-                over = (c for c, share in shares(pool).items() if share > self.limit(c))
-                if aside := frozenset(over):
-                    found[pool] = aside
-        return found
+            limits = {cause: self._limit(cause, tally) for cause in tally.causes}
+            over = {c for c, limit in limits.items() if tally.is_over(c, self.placement, limit)}
+            if over:
+                self.set_aside[pool] = frozenset(over)
+            sudden = {c for c in over if tally.bursts.get(c, 0.0) > limits[c] * tally.devices}
+            if sudden:
+                self.bursts[pool] = frozenset(sudden)
+        return before != (self.set_aside, self.bursts)
+
+    @property
+    def not_acted_on(self) -> SetAside:
+        """The causes by which nothing is begun. In a small pool it is, as a single bad node may be
+        most of it: only waits are bounded there."""
+        return {
+            pool: causes
+            for pool, causes in self.set_aside.items()
+            if not self._is_small(self._tallies[pool])
+        }
 
     def shares(self, pool: str) -> dict[Cause, float]:
         """The share (0..1) of a pool's devices that each cause alone would refuse."""
@@ -375,53 +445,44 @@ class Breaker:
             return {}
         return {c: tally.condemned(c, self.placement) / tally.devices for c in tally.causes}
 
-    def shares_for_all(self, pool: str) -> dict[Cause, float]:
-        """The share (0..1) of a pool that each cause alone would take from pods that ask for all
-        devices of a node: that of spoiled nodes, or of devices, if that is larger."""
-        shares = self.shares(pool)
-        if (tally := self._tallies.get(pool)) is not None:
-            for cause in tally.worst:
-                spoiled = tally.spoiled(cause, self.placement) / tally.nodes
-                shares[cause] = max(shares[cause], spoiled)
-        return shares
-
     def set_aside_from(self, demand: Demand) -> SetAside:
-        """What is set aside for pods with this demand."""
-        if self.set_aside == self.set_aside_for_all:
-            return self.set_aside
-        found = {}
-        for pool, causes in self.set_aside_for_all.items():
-            tally = self._tallies[pool]
-            if demand.most_devices(pool) < tally.devices / tally.nodes:
-                causes = self.set_aside.get(pool, frozenset())
-            if causes:
-                found[pool] = causes
-        return found
+        """By what pods with this demand may not be refused any more."""
+        match demand.waited:
+            case Waited.ENOUGH:
+                return self.set_aside
+            case Waited.ENOUGH_FOR_A_BURST:
+                return self.bursts
+        return _NOTHING
 
-    def limit(self, cause: Cause) -> float:
+    def _is_small(self, tally: Tally) -> bool:
+        return tally.nodes < self._settings.min_nodes
+
+    def _limit(self, cause: Cause, tally: Tally) -> float:
         """The share (0..1) of a pool that a cause may condemn."""
         share = self._settings.max_excluded_share
-        return max(share, MOST_CONDEMNED) if cause.hard else share
+        return max(share, MOST_CONDEMNED) if cause.hard or self._is_small(tally) else share
 
     def alarms(self, policy: str) -> Iterator["Alarm"]:
         """What operators are told of it, for a policy of this placement."""
-        for pool in sorted(self.set_aside_for_all):
+        for pool, causes in sorted(self.set_aside.items()):
             tally = self._tallies[pool]
-            for cause in sorted(self.set_aside_for_all[pool]):
-                limit = self.limit(cause)
-                if cause in self.set_aside.get(pool, ()):
-                    condemned = tally.condemned(cause, self.placement)
-                    yield Alarm(policy, pool, cause, condemned, tally.devices, limit)
-                else:
-                    spoiled = tally.spoiled(cause, self.placement)
-                    yield Alarm(policy, pool, cause, spoiled, tally.nodes, limit, of_nodes=True)
+            for cause in sorted(causes):
+                condemned = tally.condemned(cause, self.placement)
+                yield Alarm(
+                    policy,
+                    pool,
+                    cause,
+                    round(condemned),
+                    round(tally.devices),
+                    self._limit(cause, tally),
+                    cause in self.bursts.get(pool, ()),
+                )
 
 
 class Alarm(NamedTuple):
     """A cause that is set aside for a policy: it alone condemns so many of a pool's devices.
 
-    `limit` is the share (0..1) that it may condemn. `of_nodes`: it is set aside only for pods that
-    ask for all devices of a node, and the numbers are of nodes that it spoils for them.
+    `limit` is the share (0..1) that it may condemn. `burst`: it began to within minutes.
     """
 
     policy: str
@@ -430,7 +491,7 @@ class Alarm(NamedTuple):
     condemned: int
     devices: int
     limit: float
-    of_nodes: bool = False
+    burst: bool = False
 
     @property
     def key(self) -> tuple[str, str, Cause]:
@@ -441,11 +502,11 @@ class Alarm(NamedTuple):
 def _joined(alarms: Iterable[Alarm]) -> list[reasons.RuleSetAside]:
     """One reason for each pool and cause, with all its policies: those that it condemns most for
     first."""
-    found: dict[tuple[str, Cause, bool], list[Alarm]] = defaultdict(list)
+    found: dict[tuple[str, Cause], list[Alarm]] = defaultdict(list)
     for alarm in alarms:
-        found[alarm.pool, alarm.cause, alarm.of_nodes].append(alarm)
+        found[alarm.pool, alarm.cause].append(alarm)
     joined = []
-    for (pool, cause, of_nodes), of_policies in found.items():
+    for (pool, cause), of_policies in found.items():
         most = max(of_policies, key=attrgetter("condemned"))
         policies = tuple(sorted(alarm.policy for alarm in of_policies))
         joined.append(
@@ -457,7 +518,7 @@ def _joined(alarms: Iterable[Alarm]) -> list[reasons.RuleSetAside]:
                 most.devices,
                 most.limit,
                 cause.hard,
-                of_nodes,
+                most.burst,
             )
         )
     return sorted(joined, key=lambda one: (-one.condemned / one.devices, one.pool, one.rule))

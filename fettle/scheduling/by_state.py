@@ -18,14 +18,14 @@ _REFUSES = {
 
 
 def accepted_by_state(answers: Answers) -> Mapping[State, Acceptance] | None:
-    """For Unhealthy and Degraded, what is set aside for those that refuse it, also if they ask for
-    all devices of a node. None while devices are not counted yet."""
+    """For Unhealthy and Degraded, what is set aside for those that refuse it: nothing is done by
+    that. None while devices are not counted yet."""
     breakers = {state: answers.breaker(placement) for state, placement in _REFUSES.items()}
     if not breakers[State.UNHEALTHY].has_counted:
         return None
     return {
         state: msgspec.structs.replace(
-            answers.acceptance(breaker.placement), set_aside=breaker.set_aside_for_all
+            answers.acceptance(breaker.placement), set_aside=breaker.not_acted_on
         )
         for state, breaker in breakers.items()
     }

@@ -6,6 +6,7 @@ Stands between view and verdict; pure.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import IntEnum
 from itertools import chain
 from math import inf
 from operator import is_
@@ -65,6 +66,14 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     awaits: reasons.BindingAwaited | None = None
 
 
+class Waited(IntEnum):
+    """Whether a pod has waited long enough to get what a rule condemns that is set aside."""
+
+    NOT_YET = 0
+    ENOUGH_FOR_A_BURST = 1
+    ENOUGH = 2
+
+
 class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What a pod needs. `claims` are yet to be allocated, `bound` are allocated already.
 
@@ -72,7 +81,8 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     deleted. `unsettled` says why part of the demand cannot be judged, such as a claim not seen yet.
     `in_flight` counts pods with the same needs that may be placed already, but are not visible yet.
     `mode` says how far Fettle may go. `patience_over`: the pod has waited as long as its policy
-    lets it, so it takes Degraded devices where nothing better is left.
+    lets it, so it takes Degraded devices where nothing better is left. `waited` is `NOT_YET` where
+    nothing is set aside.
     """
 
     policy: Policy
@@ -84,6 +94,7 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     in_flight: int = 0
     mode: Mode = Mode.ENFORCE
     patience_over: bool = False
+    waited: Waited = Waited.NOT_YET
 
     @property
     def kinds(self) -> tuple[str, ...]:

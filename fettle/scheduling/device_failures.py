@@ -1,7 +1,7 @@
 """Which pods certainly are on a device, unit or node that has failed. Pure, but for who asks.
 
-Failed is what is Unhealthy by proof (decision 0010), by causes that no breaker sets aside and no
-operator stated. What a policy refuses besides that, such as a Degraded device, is no failure.
+Failed is what is Unhealthy by proof (decision 0010), by causes that no operator stated. What a
+policy refuses besides that, such as a Degraded device, is no failure.
 Stands between the pods at risk and what the steward does about them.
 """
 
@@ -28,11 +28,13 @@ from fettle.scheduling.waits import bound_at
 
 class DeviceFailure(NamedTuple):
     """A pod, and the gravest reason why what it is on has failed. `fault`: what of the health in
-    `why` is proven, and nobody's word alone."""
+    `why` is proven, and nobody's word alone. `set_aside`: only by causes that a breaker sets aside,
+    so it is said, and nothing is done."""
 
     placed: PlacedPod
     why: Reason
     fault: Health
+    set_aside: bool = False
 
     @property
     def pod(self) -> core.Pod:
@@ -94,28 +96,36 @@ def failure_of(placed: PlacedPod, accepted: Acceptance) -> DeviceFailure | None:
     """The gravest failure that a pod certainly is on; None if there is none."""
     failures = []
     for why in placed.verdict.refusals:
-        fault = _fault(why, placed, accepted) if is_certain(why) else None
-        if fault is not None and fault.state is State.UNHEALTHY:
-            failures.append(DeviceFailure(placed, why, fault))
-    return min(failures, key=lambda failure: failure.fault.proven, default=None)
+        if (about := _about(why, placed)) is None or not is_certain(why):
+            continue
+        health, pools = about
+        fault = _fault(health, accepted)
+        if fault.state is State.UNHEALTHY:
+            acted_on = _fault(accepted.refuses_by(health, *pools), accepted)
+            aside = acted_on.state is not State.UNHEALTHY
+            # By a part of the evidence alone it is not known since when, but no longer than by all.
+            fault = msgspec.structs.replace(fault, since=health.since)
+            failures.append(DeviceFailure(placed, why, fault, aside))
+    return min(failures, key=lambda one: (one.set_aside, one.fault.proven), default=None)
 
 
-def _fault(why: Reason, placed: PlacedPod, accepted: Acceptance) -> Health | None:
-    """What is proven of the health that a refusal is about; None if it is about something else."""
+def _about(why: Reason, placed: PlacedPod) -> tuple[Health, tuple[str, ...]] | None:
+    """The health that a refusal is about, and in which pools; None if it is about none."""
     match why:
         case reasons.NodeRefusal():
             devices = (choice.device.driver for choice in placed.verdict.devices)
             units = (resource for resource, _ in device_units(placed.pod))
-            proven = accepted.refuses_by(why.health, *devices, *units)
+            return why.health, (*devices, *units)
         case reasons.DeviceRefusal():
-            proven = accepted.refuses_by(why.health, why.device.driver)
+            return why.health, (why.device.driver,)
         case reasons.UnitNotAcceptable():
-            proven = accepted.refuses_by(why.health, why.resource)
-        case _:
-            return None
-    fault = accepted.without(proven, lambda evidence: evidence.family is Family.OPERATOR)
-    # By a part of the evidence alone it is not known since when, but surely no longer than by all.
-    return msgspec.structs.replace(fault, since=why.health.since)
+            return why.health, (why.resource,)
+    return None
+
+
+def _fault(health: Health, accepted: Acceptance) -> Health:
+    """What of a health is no operator's word."""
+    return accepted.without(health, lambda evidence: evidence.family is Family.OPERATOR)
 
 
 def devices_held(pods: Iterable[core.Pod], view: View) -> Counter[str]:

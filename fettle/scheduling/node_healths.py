@@ -45,7 +45,8 @@ class NodeHealth(NamedTuple):
       is Degraded or Unhealthy, else Unknown if one is that.
     - `devices`: how many there are, `pools`: of which drivers and resources. `bad`: those that are
       not Healthy, the worst first.
-    - `since`: from when it was Unhealthy in part and as a whole, in Unix seconds.
+    - `since_any`, `since_every`: from when it was Unhealthy in part and as a whole, in Unix
+      seconds. `acted_on`: these two by what no breaker sets aside.
     """
 
     state: State
@@ -54,6 +55,7 @@ class NodeHealth(NamedTuple):
     bad: tuple[UnsoundDevice, ...] = ()
     since_any: float = inf
     since_every: float = inf
+    acted_on: tuple[float, float] = (inf, inf)
 
     @property
     def score(self) -> float:
@@ -66,8 +68,9 @@ class NodeHealth(NamedTuple):
 
 
 class NodeHealths:
-    """The healths of all nodes with devices, kept up to date. `of_hardware`: without what operators
-    and remediation say, which are no faults to act on."""
+    """The healths of all nodes with devices, kept up to date: what Fettle says of them, whatever is
+    set aside. `of_hardware`: without what operators and remediation say, which are no faults to act
+    on."""
 
     def __init__(self, answers: Answers, *, of_hardware: bool = False) -> None:
         self._answers = answers
@@ -102,37 +105,49 @@ def node_health(
 ) -> NodeHealth | None:
     """`accepted` knows, for each state, what is set aside for those that refuse it. None for a node
     without devices of its own."""
-    total, unhealthy = Counter[str](), Counter[str]()
-    bad = []
+    total = Counter[str]()
+    bad, acted_on = [], []
     for one in _devices(node):
         total[one.pool] += one.number
         if one.health is SOUND:
             continue
-        health = _counted(one, accepted, of_hardware=of_hardware)
-        if health.state is not State.HEALTHY:
-            bad.append(one._replace(health=health))
-        if health.state is State.UNHEALTHY:
-            unhealthy[one.pool] += one.number
+        said = _without_words(one.health, accepted) if of_hardware else one.health
+        if said.state is not State.HEALTHY:
+            bad.append(one._replace(health=said))
+            acted_on.append(one._replace(health=_refused(one.pool, said, accepted)))
     if not total:
         return None
     if not bad:
         return NodeHealth(State.HEALTHY, total.total(), frozenset(total))
     bad.sort(key=lambda one: (-_BADNESS[one.health.state], one.health.score, one.pool, one.name))
-    spoiled = {pool for pool in total if unhealthy[pool] == total[pool]}
-    sinces = [(one.pool, one.health.since) for one in bad if one.health.state is State.UNHEALTHY]
-    of_spoiled = [max(s for at, s in sinces if at == pool) for pool in spoiled]
+    since_any, since_every = _unhealthy_since(bad, total)
     worst = bad[0].health.state
-    state = State.UNHEALTHY if spoiled else State.UNKNOWN
-    if not spoiled and worst is not State.UNKNOWN:
+    state = State.UNHEALTHY if since_every < inf else State.UNKNOWN
+    if since_every == inf and worst is not State.UNKNOWN:
         state = State.DEGRADED
     return NodeHealth(
         state,
         total.total(),
         frozenset(total),
         tuple(bad),
-        min((since for _, since in sinces), default=inf),
-        min(of_spoiled, default=inf),
+        since_any,
+        since_every,
+        _unhealthy_since(acted_on, total),
     )
+
+
+def _unhealthy_since(
+    devices: Iterable[UnsoundDevice], total: Mapping[str, int]
+) -> tuple[float, float]:
+    """From when one of these was Unhealthy, and from when all devices of a pool were."""
+    number, last, first = Counter[str](), dict[str, float](), inf
+    for one in devices:
+        if one.health.state is State.UNHEALTHY:
+            number[one.pool] += one.number
+            last[one.pool] = max(one.health.since, last.get(one.pool, one.health.since))
+            first = min(first, one.health.since)
+    spoiled = (since for pool, since in last.items() if number[pool] == total[pool])
+    return first, min(spoiled, default=inf)
 
 
 def _devices(node: NodeView) -> Iterator[UnsoundDevice]:
@@ -148,21 +163,17 @@ def _devices(node: NodeView) -> Iterator[UnsoundDevice]:
             yield UnsoundDevice(plugin.resource, "", node.health, rest)
 
 
-def _counted(
-    one: UnsoundDevice, accepted: Mapping[State, Acceptance], *, of_hardware: bool
-) -> Health:
-    """What of its health may be a reason to keep pods off, since when it was as bad."""
+def _without_words(health: Health, accepted: Mapping[State, Acceptance]) -> Health:
+    """Without what operators and remediation say; it is not known since when, but surely no longer
+    than by all."""
+    left = accepted[State.UNHEALTHY].without(health, _is_no_fault)
+    return msgspec.structs.replace(left, since=health.since)
 
-    def by(state: State) -> Health:
-        acceptance = accepted[state]
-        left = acceptance.refuses_by(one.health, one.pool)
-        return acceptance.without(left, _is_no_fault) if of_hardware else left
 
-    found = by(State.UNHEALTHY)
-    if found.state is not State.UNHEALTHY:
-        found = by(State.DEGRADED)
-    # By a part of the evidence alone it is not known since when, but surely no longer than by all.
-    return msgspec.structs.replace(found, since=one.health.since)
+def _refused(pool: str, health: Health, accepted: Mapping[State, Acceptance]) -> Health:
+    """What no breaker sets aside, since when it was as bad."""
+    left = accepted[State.UNHEALTHY].refuses_by(health, pool)
+    return msgspec.structs.replace(left, since=health.since)
 
 
 def _is_no_fault(evidence: Evidence) -> bool:
@@ -204,7 +215,7 @@ def plan_cordons(
         node = nodes[name]
         of_pool.update(health.pools)
         since = health.since_every if every else health.since_any
-        is_bad = since < inf
+        is_bad, may_be_new = since < inf, health.acted_on[every] < inf
         is_left = node.marks.cordon == LEFT_ALONE
         if node.marks.cordon and is_bad and node.unschedulable and not is_left:
             ours.append((since, name))
@@ -215,6 +226,8 @@ def plan_cordons(
                 left.add(name)
             kept_off += 1
             cordoned.update(health.pools)
+        elif not may_be_new:  # a breaker sets aside why it is bad, so nothing is begun
+            pass
         elif is_bad and since + settings.confirm_seconds > now:
             due = min(due, since + settings.confirm_seconds)
         elif is_bad:

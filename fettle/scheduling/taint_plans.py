@@ -144,7 +144,9 @@ def plan_taints(
         for one in islice(sorted(candidates.values(), key=attrgetter("rank")), limit):
             confirmed_at = one.health.since + settings.confirm_seconds
             effect = one.strongest
-            if now < confirmed_at:
+            if one.kept is not None:
+                effect = one.kept
+            elif now < confirmed_at:
                 effect, due = NONE, min(due, confirmed_at)
             elif one.key == DEGRADED_TAINT and effect != NONE and not steers:
                 effect, unproven = NONE, unproven + 1
@@ -161,12 +163,14 @@ def plan_taints(
 
 
 class _Candidate(NamedTuple):
-    """A device that is bad enough. `rank`: which ones get a taint first."""
+    """A device that is bad enough. `rank`: which ones get a taint first. `kept`: the effect of its
+    taint, if it would get none now, since a breaker sets aside why."""
 
     device: DeviceView
     key: str
     strongest: str
     health: Health
+    kept: str | None = None
 
     @property
     def rank(self) -> tuple[bool, bool, float, DeviceId]:
@@ -178,18 +182,22 @@ class _Candidate(NamedTuple):
 def _candidate(
     device: DeviceView, accepted: Mapping[State, Acceptance], settings: DeviceTaintSettings
 ) -> _Candidate | None:
-    own = accepted[State.UNHEALTHY].own_fault(device.id, device.health)
-    strongest: str | None = settings.unhealthy
-    if own.state is not State.UNHEALTHY:
-        own = accepted[State.DEGRADED].own_fault(device.id, device.health)
-        strongest = settings.degraded
-        if own.state is not State.DEGRADED:
-            return None
+    said = accepted[State.UNHEALTHY].own(device.health)
+    strongest: str | None = {
+        State.UNHEALTHY: settings.unhealthy,
+        State.DEGRADED: settings.degraded,
+    }.get(said.state)
     if strongest is None:
         return None
+    kept = None
+    if accepted[said.state].own_fault(device.id, device.health).state is not said.state:
+        # By what is set aside no taint is begun, and none is taken away.
+        ours = (taint.effect for taint in device.taints if taint.key == _KEYS[said.state])
+        if (kept := next(ours, None)) is None:
+            return None
     # By a part of the evidence alone it is not known since when, but surely no longer than by all.
-    health = msgspec.structs.replace(own, since=device.health.since)
-    return _Candidate(device, _KEYS[own.state], strongest, health)
+    health = msgspec.structs.replace(said, since=device.health.since)
+    return _Candidate(device, _KEYS[said.state], strongest, health, kept)
 
 
 def _is_tainted_already(device: DeviceView, effect: str) -> bool:

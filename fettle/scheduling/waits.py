@@ -85,12 +85,16 @@ class PodWaits:
         patience_s = placement.patience_s(in_gang=self._gangs.is_member(pod))
         return None if patience_s is None else self._began(pod) + patience_s
 
+    def waited_s(self, pod: core.Pod) -> float:
+        """For how many seconds the pod has waited for devices, or did before it was bound."""
+        until = bound_at(pod) if pod.node_name else self._now()
+        return 0.0 if pod.scheduling_gates else until - self._began(pod)
+
     def is_over(self, pod: core.Pod, placement: Placement) -> bool:
         """Whether the pod's patience is over, or was when it was bound."""
         if not placement.ends or pod.scheduling_gates:
             return False
-        until = bound_at(pod) if pod.node_name else self._now()
-        waited_s = until - self._began(pod)
+        waited_s = self.waited_s(pod)
         alone_s, together_s = _ends_after_s(placement)
         if (waited_s < alone_s) == (waited_s < together_s):  # usually: no need to look for others
             return waited_s >= alone_s

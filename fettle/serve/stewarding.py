@@ -115,7 +115,9 @@ def _waking(
     publisher, interval_s = answers.publisher, settings.steward.wake_interval_seconds
     nudge = Nudge(session, namespace, settings.steward.wake_claim).wake
     return [
-        PatienceEnds(answers, publisher, AllowedNodes(answers).find, nudge, metrics),
+        PatienceEnds(
+            answers, publisher, AllowedNodes(answers, overruled=True).find, nudge, metrics
+        ),
         Waking(
             publisher,
             metrics,

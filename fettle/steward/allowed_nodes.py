@@ -13,10 +13,14 @@ from fettle.scheduling import Answers, Demand, Taken, Units, count_taken, nodes_
 
 
 class AllowedNodes:
-    """For one steward: it judges all waiting pods on one view before it goes on to the next."""
+    """For one steward: it judges all waiting pods on one view before it goes on to the next.
 
-    def __init__(self, answers: Answers) -> None:
+    `overruled`: also what a breaker alone allows, as the last choice of pods that have waited.
+    """
+
+    def __init__(self, answers: Answers, *, overruled: bool = False) -> None:
         self._answers = answers
+        self._overruled = overruled
         self._generation = -1
         self._taken: Taken = {}
         self._full: dict[tuple[tuple[Units, ...], int], frozenset[str]] = {}
@@ -39,7 +43,7 @@ class AllowedNodes:
         unsuited = set(table.rejected)
         if mode is Mode.ENFORCE:
             unsuited |= table.refused
-            if table.acceptance.set_aside:
+            if table.acceptance.set_aside and not self._overruled:
                 # What a breaker allows is no reason to wake a pod: it may be really bad.
                 unsuited |= {name for name, one in table.verdicts.items() if one.overruled}
         if demand.units:

@@ -294,7 +294,7 @@ class FailedDevices:
         if wish is OnDeviceFailure.NONE or pod.metadata.deletion_timestamp is not None:
             return None
         evicts = wish is OnDeviceFailure.EVICT and self._settings.allow == "Evict"
-        evicts = evicts and not pod.terminal
+        evicts = evicts and not (pod.terminal or failure.set_aside)
         return _Step(failure, evicts, self._all_settings.writes(self._answers.mode_of(pod)))
 
     # --- marking

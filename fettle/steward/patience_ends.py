@@ -88,9 +88,11 @@ class PatienceEnds:
             await self._publisher.newer_than(view.generation, began + next_s)
 
     def _ends(self, view: View) -> list[tuple[core.Pod, float]]:
-        """The pods that Fettle refused and whose patience has an end, and when that is."""
-        found = []
+        """The pods that Fettle refused and whose patience has an end, and when that is; also when
+        they have waited long enough for a rule that is set aside."""
+        found: list[tuple[core.Pod, float]] = []
         for _, pod in waiting(view):
+            found += ((pod, at) for at in self._answers.last_choices_at(pod))
             match self._answers.patience(pod):
                 case reasons.PatienceLasts(at) | reasons.PatienceOver(at):
                     found.append((pod, at))

@@ -4,6 +4,7 @@ The rows are what a running Kubernetes 1.37.1 was seen to do with each form of r
 them is tested on the real one in `tests/controlplane/`.
 """
 
+import copy
 import itertools
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -311,7 +312,9 @@ async def test_verdicts_follow_the_view(fleet: Extender) -> None:
     assert (await fleet.filter(POD, "dead"))["NodeNames"] == []
 
 
-async def test_an_open_breaker_lets_pods_run_and_closes_again(extender: Extender) -> None:
+async def test_an_open_breaker_lets_pods_run_that_have_waited_and_closes_again(
+    extender: Extender,
+) -> None:
     def fleet(bad: int) -> list[Any]:
         return [
             b.node(f"n{i}", gpus=8, own=b.health(0.1) if i < bad else b.health(1))
@@ -319,12 +322,15 @@ async def test_an_open_breaker_lets_pods_run_and_closes_again(extender: Extender
         ]
 
     names = [f"n{i}" for i in range(20)]
+    old = copy.deepcopy(POD)
+    old["metadata"] |= {"creationTimestamp": "2026-01-01T00:00:00Z", "uid": "old"}
     extender.show(*fleet(4))
-    assert len((await extender.filter(POD, *names))["NodeNames"]) == 16
+    assert len((await extender.filter(old, *names))["NodeNames"]) == 16
     extender.show(*fleet(5))
-    assert len((await extender.filter(POD, *names))["NodeNames"]) == 20
+    assert len((await extender.filter(old, *names))["NodeNames"]) == 20
+    assert len((await extender.filter(POD, *names))["NodeNames"]) == 15
     extender.show(*fleet(3))
-    assert len((await extender.filter(POD, *names))["NodeNames"]) == 17
+    assert len((await extender.filter(old, *names))["NodeNames"]) == 17
 
 
 async def test_requests_are_counted_and_timed_by_verb(fleet: Extender) -> None:

@@ -45,13 +45,21 @@ class Tolerated(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """What a breaker counts by: all hard evidence of one source, or all its other evidence.
+    """What a breaker counts by: what one source says of nodes, or of devices by name, be it hard or
+    not.
 
     Hard is what driver or hardware latched, and what a kubelet refused.
     """
 
     source: str
     hard: bool = False
+    named: bool = False
+
+    @property
+    def may_burst(self) -> bool:
+        """Whether it may be set aside sooner if it condemns much at once: it names no device, and
+        neither a driver nor hardware stands behind it."""
+        return not (self.hard or self.named)
 
 
 Causes = tuple[tuple[Cause, Health], ...]
@@ -61,10 +69,11 @@ Causes = tuple[tuple[Cause, Health], ...]
 class Acceptance(msgspec.Struct, frozen=True):
     """What a policy accepts now.
 
-    `set_aside` are, by driver or resource, the causes by which it may not refuse there.
+    `set_aside` are, by driver or resource, the causes by which it may not refuse there any more.
     `thresholds` are those between states, for health without some of its evidence. `requirements`
     look up what the policy requires besides health. `patience_over`: where that is refused, what
-    `after_patience` accepts is accepted as the last choice.
+    `after_patience` accepts is accepted as the last choice. `overrules`: what is set aside refuses
+    no more; else it does, though there may be nodes that come last for it.
     """
 
     placement: Placement
@@ -72,6 +81,13 @@ class Acceptance(msgspec.Struct, frozen=True):
     thresholds: HealthSettings = HealthSettings()
     requirements: Requirements = Requirements()
     patience_over: bool = False
+    overrules: bool = True
+
+    def strict(self) -> "Acceptance":
+        """What is accepted as long as something better may be left."""
+        if not self.set_aside:
+            return self
+        return msgspec.structs.replace(self, overrules=False)
 
     def after_patience(self) -> "Acceptance":
         """What is accepted if nothing better is left, once the pod has waited long enough."""
@@ -89,7 +105,7 @@ class Acceptance(msgspec.Struct, frozen=True):
         That is all of it, unless causes are set aside in one of them.
         """
         aside = frozenset[Cause]().union(*(self.set_aside.get(pool, ()) for pool in pools))
-        if not aside or health is SOUND:
+        if not aside or health is SOUND or not self.overrules:
             return health
         left = tuple(w for w in health.evidence if _cause(w.evidence) not in aside)
         if len(left) == len(health.evidence):
@@ -99,8 +115,12 @@ class Acceptance(msgspec.Struct, frozen=True):
     def own_fault(self, device: DeviceId, health: Health) -> Health:
         """What of a device's health may be a reason to refuse, and is said of the device itself,
         neither of its node nor by an operator."""
-        own = self.refuses_by(health, device.driver)
-        return self.without(own, lambda evidence: not _is_fault_of_device(evidence))
+        return self.own(self.refuses_by(health, device.driver))
+
+    def own(self, health: Health) -> Health:
+        """What of a device's health is said of the device itself, neither of its node nor by an
+        operator."""
+        return self.without(health, lambda evidence: not _is_fault_of_device(evidence))
 
     def without(self, health: Health, is_left_out: Callable[[Evidence], bool]) -> Health:
         """A health without some of its evidence."""
@@ -201,7 +221,17 @@ def by_cause(health: Health, thresholds: HealthSettings) -> Causes:
 def _cause(evidence: Evidence) -> Cause:
     refused = evidence.family is Family.ADMISSION and not evidence.witness
     hard = refused or evidence.kind is EvidenceKind.LATCHED
-    return Cause(source_of(evidence), hard)
+    return Cause(source_of(evidence), hard, not isinstance(evidence.subject, NodeId))
+
+
+def onsets(health: Health) -> Mapping[Cause, float]:
+    """Since when each cause that may burst is observed, in Unix seconds."""
+    found: dict[Cause, float] = {}
+    for weighed in health.evidence:
+        evidence = weighed.evidence
+        if (cause := _cause(evidence)).may_burst and not evidence.witness:
+            found[cause] = min(evidence.observed_at, found.get(cause, math.inf))
+    return found
 
 
 def _is_fault_of_device(evidence: Evidence) -> bool:

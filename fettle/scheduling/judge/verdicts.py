@@ -72,11 +72,15 @@ def judge(
 
     `emptied` judges it as preemption would leave it: every device-plugin unit may be drawn.
     """
-    verdict = _judged(demand, node, acceptance, allocator, emptied=emptied)
-    if not acceptance.patience_over or verdict.fits:
-        return verdict
-    late = _judged(demand, node, acceptance.after_patience(), allocator, emptied=emptied)
-    return after_patience(verdict, late)
+    strict = acceptance.strict()
+    verdict = _judged(demand, node, strict, allocator, emptied=emptied)
+    if acceptance.patience_over and not verdict.fits:
+        late = _judged(demand, node, strict.after_patience(), allocator, emptied=emptied)
+        verdict = after_patience(verdict, late)
+    if acceptance.set_aside and not verdict.fits:
+        least = acceptance.after_patience() if acceptance.patience_over else acceptance
+        verdict = _judged(demand, node, least, allocator, emptied=emptied)
+    return verdict
 
 
 def after_patience(verdict: Verdict, late: Verdict) -> Verdict:

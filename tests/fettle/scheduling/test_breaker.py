@@ -52,10 +52,20 @@ def test_holds_do_not_open_the_breaker() -> None:
     assert opened(fleet(20, held=True)) == set()
 
 
-def test_a_pool_on_fewer_than_ten_nodes_is_not_judged() -> None:
-    assert opened(fleet(3, total=4)) == set()
-    assert opened(fleet(9, total=9)) == set()
-    assert opened(fleet(10, total=10)) == {b.RESOURCE}
+def test_in_a_pool_on_fewer_than_ten_nodes_a_rule_may_condemn_half() -> None:
+    assert opened(fleet(4, total=9)) == set()
+    assert opened(fleet(5, total=9)) == {b.RESOURCE}
+    assert opened(fleet(2, total=4)) == set()
+    assert opened(fleet(1, total=1)) == {b.RESOURCE}
+    assert opened(fleet(3, total=10)) == {b.RESOURCE}
+
+
+def test_in_a_small_pool_only_waits_are_bounded() -> None:
+    """One dead device may be most of it, and something is done about that."""
+    for total, aside in ((9, set()), (10, {b.RESOURCE})):
+        breaker, nodes = BreakerWithCensus(TRAINING), fleet(9, total=total)
+        breaker.update(nodes, nodes)
+        assert (breaker.open, set(breaker.not_acted_on)) == ({b.RESOURCE}, aside)
 
 
 def test_a_device_that_is_refused_for_its_state_alone_counts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import msgspec
@@ -92,9 +93,12 @@ def test_a_node_of_which_all_gpus_are_dead_is_unhealthy_though_its_network_devic
     assert (found.state, found.devices, len(found.unhealthy)) == (State.DEGRADED, 8, 1)
 
 
-def test_what_the_breaker_has_set_aside_does_not_count() -> None:
+def test_what_the_breaker_has_set_aside_is_said_and_not_acted_on() -> None:
     view = node("n", ill(DEAD), ill(DEAD))
-    assert health_of(view, aside=frozenset((Cause("rule", hard=False),))).state is State.HEALTHY
+    found = health_of(view, aside=frozenset({Cause("rule", named=True)}))
+    assert (found.state, len(found.bad)) == (State.UNHEALTHY, 2)
+    assert found.acted_on == (inf, inf)
+    assert health_of(view).acted_on == (found.since_any, found.since_every)
 
 
 def test_holds_and_what_nvsentinel_does_are_no_faults_of_the_hardware() -> None:

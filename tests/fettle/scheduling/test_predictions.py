@@ -121,14 +121,14 @@ def test_a_refused_device_counts_as_refused_even_if_it_is_predicted_now() -> Non
     assert cluster.results == [Result.REFUSED_DEVICE]
 
 
-def test_while_a_breaker_is_open_the_policy_refuses_no_device() -> None:
+def test_while_a_breaker_is_open_the_policy_refuses_what_it_did() -> None:
     cluster = Cluster()
     bad = b.pool(b.device("a", 0.1))
     cluster.show(*(b.node(name, pools=(bad,)) for name in "abcdefghijklmn"))
     cluster.answer()
     assert b.DRIVER in cluster.answers.breaker(BUILT_IN["inference"].placement).set_aside
     cluster.predictions.put(claim("a"))
-    assert cluster.results == [Result.EXACT]
+    assert cluster.results == [Result.REFUSED_DEVICE]
 
 
 def test_a_device_with_admin_access_is_compared_too() -> None:

@@ -142,10 +142,15 @@ def test_what_a_tenant_could_cause_or_is_wrong_with_the_node_or_held_taints_no_d
     assert said(plan(both)) == {"d": f"{DEGRADED}:NoSchedule"}
 
 
-def test_causes_that_the_breaker_set_aside_taint_nothing() -> None:
+def test_for_causes_that_the_breaker_set_aside_no_taint_is_begun_and_none_is_taken_away() -> None:
     bad = device("dead", fault("dead", 1.0))
-    assert said(plan(bad, aside=frozenset({Cause("rule")}))) == {}
-    assert said(plan(bad, aside=frozenset({Cause("another rule")})))
+    aside = frozenset({Cause("rule", named=True)})
+    assert said(plan(bad, aside=aside)) == {}
+    assert said(plan(bad, aside=frozenset({Cause("another rule", named=True)})))
+    for effect in ("None", "NoSchedule", "NoExecute"):
+        has = f"fettle.dev/unhealthy=assessed:{effect}"
+        tainted = device("dead", fault("dead", 1.0), taints=has)
+        assert said(plan(tainted, aside=aside)) == {"dead": f"{UNHEALTHY}:{effect}"}
 
 
 @pytest.mark.parametrize(
@@ -244,12 +249,10 @@ async def count_planned(bad: int, **fleet: Any) -> tuple[int, int]:
     return len(found.taints), sum(found.over_share.values())
 
 
-async def test_a_rule_that_spoils_too_many_nodes_for_pods_that_want_all_devices_taints_none() -> (
-    None
-):
-    assert await count_planned(3) == (3, 0)
-    assert await count_planned(6) == (0, 0)
-    assert await count_planned(6, kind=EvidenceKind.LATCHED) == (6, 0)
+async def test_a_rule_that_spoils_many_nodes_and_few_devices_is_not_set_aside() -> None:
+    for bad in (3, 6):
+        assert await count_planned(bad) == (bad, 0)
+        assert await count_planned(bad, kind=EvidenceKind.LATCHED) == (bad, 0)
 
 
 async def test_the_share_counts_all_causes_and_only_where_there_are_enough_nodes() -> None:

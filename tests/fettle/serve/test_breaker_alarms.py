@@ -37,6 +37,7 @@ def pod(policy: str, **more: str) -> dict[str, Any]:
             "name": "p",
             "namespace": "ml",
             "uid": "p",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
             "annotations": {"fettle.dev/policy": policy, **annotations},
         },
         "spec": {"containers": [{"name": "c", "resources": {"limits": {GPU: "1"}}}]},
@@ -83,7 +84,7 @@ def test_a_pod_with_a_minimum_score_of_its_own_is_let_through_and_alarms_nobody(
     served: Served, tmp_path: Path
 ) -> None:
     told = fetch(served.browse, "/explain?pod=ml/p")["nodes"]
-    assert all(told[name]["overruled"] for name in NAMES)
+    assert all(told[name]["conceded"] for name in NAMES)
     assert served.filter(pod("inference", min_score="1"), NAMES) == {}
     assert fetch(served.browse, "/explain?pod=ml/p")["nodes"] == told
     assert (alarms(served), notes(served)) == ([], [])

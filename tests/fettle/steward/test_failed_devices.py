@@ -217,10 +217,12 @@ async def test_what_is_no_failure_of_what_the_pod_has_is_left_alone(
     assert (fleet.marks(), fleet.evicted(), fleet.recorded()) == ({}, [], [])
 
 
-async def test_a_cause_that_the_breaker_sets_aside_is_no_failure(fleet: Fleet) -> None:
+async def test_by_a_cause_that_the_breaker_sets_aside_a_pod_is_marked_and_not_evicted(
+    fleet: Fleet,
+) -> None:
     nodes = [b.node(f"n{i}", gpus=1, own=b.health(0.1)) for i in range(12)]
     await fleet.look(*nodes, FREE, pods=(on(node="n0"),), looks=3)
-    assert (fleet.marks(), fleet.evicted()) == ({}, [])
+    assert (fleet.marks(), fleet.evicted()) == ({"p": "DeviceUnhealthy"}, [])
 
 
 async def test_a_state_that_only_hysteresis_keeps_evicts_nobody(fleet: Fleet) -> None:

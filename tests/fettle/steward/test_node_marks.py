@@ -255,8 +255,8 @@ def storm(bad: int, *, seconds: int, rate: int, nodes: int = 5000) -> tuple[int,
     raise AssertionError("it never ends")
 
 
-def test_a_storm_that_takes_the_whole_fleet_is_set_aside_and_writes_nothing() -> None:
-    assert storm(5000, seconds=3, rate=100) == (0, 0)
+def test_a_storm_that_takes_the_whole_fleet_is_said_within_the_rate_and_cordons_nothing() -> None:
+    assert storm(5000, seconds=3, rate=100) == (1200, 0)
 
 
 def test_a_storm_below_the_breaker_writes_within_its_rate_and_its_budget() -> None:

@@ -78,7 +78,7 @@ def test_unknown_health_stays_what_the_policy_makes_of_it() -> None:
 
 
 def test_what_a_breaker_sets_aside_is_no_concession() -> None:
-    hot = b.ill(("rule", 0.5))
+    hot = b.ill(("rule", 0.9))
     (source,) = {weighed.evidence.source for weighed in hot.evidence}
     aside = Acceptance(
         TRAINING.placement, {b.RESOURCE: frozenset({Cause(source)})}, patience_over=True
@@ -88,6 +88,8 @@ def test_what_a_breaker_sets_aside_is_no_concession() -> None:
     assert answer.overruled
     assert answer.conceded == ()
     assert answer.score <= LAST_SCORE
+    warm = late(units(TRAINING), b.node(gpus=1, own=b.ill(("rule", 0.5))), aside)
+    assert (bool(warm.conceded), warm.overruled) == (True, ())
 
 
 @pytest.mark.parametrize("policy", BUILT_IN.values())
