@@ -17,6 +17,7 @@ from certs.issuing import Pair, longest_validity
 from certs.serving import ListenerTLS, ServingCertificate
 from fettle.config import TLSSettings
 from fettle.model import CertificateError
+from fettle.pacing import keep
 
 FILES_POLL_S = 10.0
 
@@ -30,15 +31,15 @@ class FileReloader:
     files may have been replaced a moment before the others.
     """
 
-    def __init__(self, reload: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, of: str, reload: Callable[[], Awaitable[None]]) -> None:
+        """`of`: the name of their listener."""
+        self._of = of
         self._reload = reload
         self.trouble = ""
 
     async def keep(self) -> None:
         """Until cancelled."""
-        while True:
-            await asyncio.sleep(FILES_POLL_S)
-            await self.reload()
+        await keep(f"files of {self._of}", self.reload, when=_pause)
 
     async def reload(self) -> None:
         try:
@@ -52,6 +53,10 @@ class FileReloader:
         if not self.trouble:
             return []
         return [f"{what} not reloaded, the old one stays: {self.trouble}"]
+
+
+async def _pause() -> None:
+    await asyncio.sleep(FILES_POLL_S)
 
 
 class ClientCA:
@@ -104,7 +109,7 @@ class FileCertificate:
         self._clock = clock
         self._content = CertificateFiles(tls)
         self._serving = self._content.serving
-        self._reloader = FileReloader(self._reload)
+        self._reloader = FileReloader(f"the certificate of the {listener}", self._reload)
         self._clients = ClientCA(listener, tls.client_ca_file, self._serving, clock)
 
     def tls(self) -> ListenerTLS:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import structlog
@@ -24,6 +24,7 @@ from certs.serving import ListenerTLS, ServingCertificate
 from fettle.client import Session, identity, lead
 from fettle.config import ListenAddress, Settings, TLSSettings
 from fettle.model import CertificateError, ClusterError, SettingsError
+from fettle.pacing import keep
 
 BUNDLE_POLL_S = 2.0
 """How soon a failed step is tried again; and, if webhook configurations cannot be watched, how soon
@@ -131,7 +132,7 @@ class _SelfSignedExtender:
         self._signing = signing
         self._serving = serving
         self._clock = clock
-        self._reloader = FileReloader(self._reload_client_ca)
+        self._reloader = FileReloader("the extender's client CA", self._reload_client_ca)
         self._clients = ClientCA("extender", tls.client_ca_file, serving, clock)
 
     @property
@@ -226,8 +227,9 @@ class _SelfSignedWebhook:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._signing.keep(self._serving.swap))
             tasks.create_task(self._bundles.follow())
-            tasks.create_task(self._keep_checking())
-            tasks.create_task(self._leading(work=self._maintain))
+            tasks.create_task(keep("check of the webhook's certificate", self._check_in_time))
+            lead = partial(self._leading, work=self._maintain)
+            tasks.create_task(keep("election for the webhook's certificates", lead))
 
     def _problem(self) -> str:
         return _lapsed("webhook", self._serving, self._signing, self._clock()) or self._rejection
@@ -235,16 +237,18 @@ class _SelfSignedWebhook:
     async def _maintain(self) -> None:
         """What the leader does, until cancelled."""
         # A new one for each time that we lead: it must not rely on what it saw before.
-        rotation = self._new_rotation()
+        rotation = cache(self._new_rotation)
         advanced_at = float("-inf")
         bundle: bytes | None = None
         logged = ""
-        while True:
+
+        async def look() -> None:
+            nonlocal advanced_at, bundle, logged
             changed = self._bundles.changed
             try:
                 if time.monotonic() - advanced_at >= POLL_S or bundle is None:
                     live = set(await self._bundles.live())
-                    bundle = await rotation.advance(live.pop() if len(live) == 1 else None)
+                    bundle = await rotation().advance(live.pop() if len(live) == 1 else None)
                     advanced_at = time.monotonic()
                 if bundle is not None and await self._bundles.publish(bundle):
                     _LOG.info("caBundle written")
@@ -256,11 +260,12 @@ class _SelfSignedWebhook:
                 logged = str(error)
             await _set_or_timeout(changed)
 
-    async def _keep_checking(self) -> None:
-        while True:
-            changed = self._bundles.changed
-            await self._check()
-            await _set_or_timeout(changed)
+        await keep("caBundle of the webhook", look)
+
+    async def _check_in_time(self) -> None:
+        changed = self._bundles.changed
+        await self._check()
+        await _set_or_timeout(changed)
 
     async def _check(self) -> None:
         """Whether the API server would accept the served certificate; if not, sign a new one.

@@ -8,6 +8,7 @@ that signs. If two replicas write at once, one gets a Conflict and adopts what t
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -16,6 +17,7 @@ from certs import authority, issuing
 from certs.authority import Authority, RotationStep, Secret
 from certs.issuing import Pair
 from fettle.model import AuthorityError, CertificateError, ClusterError, Conflict
+from fettle.pacing import keep
 
 POLL_S = 30.0
 """Shorter than `authority.PUBLISH_S`: each replica has the next bundle before it must be in use."""
@@ -106,9 +108,11 @@ class LeafSigner:
     ) -> None:
         """Renew again and again, until cancelled."""
         pause_s = min(POLL_S, self._lifetimes.leaf_s / 10)
-        while True:
-            await sleep(pause_s)
-            await self.renew(swap)
+        await keep(
+            f"certificates by {self._store.full_name}",
+            partial(self.renew, swap),
+            when=lambda: sleep(pause_s),
+        )
 
     async def renew(self, swap: Callable[[Pair], None]) -> None:
         """Refresh now, and give a new leaf to `swap`; sets `trouble` instead of raising."""

@@ -5,7 +5,6 @@ and without SNI) replaces it by the current inner context, so a swap never distu
 connection.
 """
 
-import asyncio
 import math
 import ssl
 from collections.abc import Awaitable, Callable
@@ -16,6 +15,7 @@ import structlog
 from certs.issuing import Pair, Validity, validity_of
 from fettle.client import key_file
 from fettle.model import CertificateError
+from fettle.pacing import keep
 
 WARNINGS_POLL_S = 5.0
 LOGGED_AFTER_CHECKS = 2
@@ -90,15 +90,18 @@ class ListenerTLS(NamedTuple):
 class CertificateWarnings:
     """Logs a certificate's problem and notes if they last, each once until it is gone."""
 
-    def __init__(self, tls: ListenerTLS) -> None:
+    def __init__(self, tls: ListenerTLS, of: str = "") -> None:
+        """`of`: the name of their listener."""
         self._tls = tls
+        self._of = of
         self._checks: dict[str, int] = {}
 
     async def keep(self) -> None:
         """Check again and again, until cancelled."""
-        while True:
-            self.check()
-            await asyncio.sleep(WARNINGS_POLL_S)
+        await keep(f"warnings about certificates: {self._of}", self._look, every_s=WARNINGS_POLL_S)
+
+    async def _look(self) -> None:
+        self.check()
 
     def check(self) -> None:
         found = [text for text in (self._tls.problem(), *self._tls.notes()) if text]

@@ -17,6 +17,7 @@ from fettle.client import ServedKind, Session, decoded, served_kinds, server_ver
 from fettle.config import WorkloadSettings
 from fettle.dra import parse_git_version
 from fettle.model import DEGRADED_TAINT, ClusterError, Invalid, NotServed
+from fettle.pacing import keep
 
 PROBE_EVERY_S = 600.0
 """Clusters are upgraded, so they are probed again."""
@@ -147,19 +148,21 @@ class FieldProbe:
 
     async def run(self) -> None:
         """Probe again and again, until cancelled."""
-        while True:
-            try:
-                preserved = await self.discover()
-            except ClusterError as error:
-                if str(error) != self._failure:
-                    _log.warning(_UNKNOWN, reason=str(error))
-                self._failure = str(error)
-                await asyncio.sleep(RETRY_S)
-                continue
-            if preserved != self.preserved:
-                _log.info("injected fields that the API server preserves", **preserved._asdict())
-            self.preserved, self._failure = preserved, ""
-            await asyncio.sleep(PROBE_EVERY_S)
+        await keep("probe of the cluster", self._look)
+
+    async def _look(self) -> None:
+        try:
+            preserved = await self.discover()
+        except ClusterError as error:
+            if str(error) != self._failure:
+                _log.warning(_UNKNOWN, reason=str(error))
+            self._failure = str(error)
+            await asyncio.sleep(RETRY_S)
+            return
+        if preserved != self.preserved:
+            _log.info("injected fields that the API server preserves", **preserved._asdict())
+        self.preserved, self._failure = preserved, ""
+        await asyncio.sleep(PROBE_EVERY_S)
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`: why the last probe failed, and what follows from that."""

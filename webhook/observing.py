@@ -98,15 +98,16 @@ class StoredPolicyRules:
             registry=registry,
         )
         self._logged: frozenset[tuple[str, str]] = frozenset()
+        self._checked: object = None
 
     async def run(self) -> None:
         """Check the policies of each new view, until cancelled."""
-        view, checked = self._publisher.view, None
-        while True:
-            if view.policies is not checked:
-                self._check(view)
-                checked = view.policies
-            view = await self._publisher.newer_than(view.generation)
+        await self._publisher.keep_looking("stored policies", self._look)
+
+    async def _look(self, view: View) -> None:
+        if view.policies is not self._checked:
+            self._check(view)
+            self._checked = view.policies
 
     def _check(self, view: View) -> None:
         ignored = frozenset(

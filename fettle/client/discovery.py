@@ -13,6 +13,7 @@ from fettle.api import group_path
 from fettle.client.responses import decoded
 from fettle.client.session import Session
 from fettle.model import ClusterError, NotServed
+from fettle.pacing import keep
 
 VERSION_EVERY_S = 60.0
 _FIRST_VERSION_EVERY_S = 10.0
@@ -84,14 +85,18 @@ async def follow_server_version(
 ) -> None:
     """Call `on_change` with each version that differs from the one before, until cancelled."""
     known = ""
-    while True:
+
+    async def look() -> None:
+        nonlocal known
         try:
             version = await server_version(session)
         except ClusterError as error:
             _LOG.warning("the cluster's version cannot be read", reason=str(error))
         else:
             if version != known:
-                known = version
                 _LOG.info("the cluster's version", version=version)
                 on_change(version)
+                known = version
         await asyncio.sleep(every_s if known else min(every_s, _FIRST_VERSION_EVERY_S))
+
+    await keep("version of the cluster", look)

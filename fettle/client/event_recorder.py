@@ -5,7 +5,6 @@ and each namespace has a budget that is refilled slowly, so that Events cannot f
 Nothing depends on Events: one that cannot be written is counted and dropped.
 """
 
-import asyncio
 import time
 import uuid
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from fettle.api import api_path
 from fettle.api.meta import micro_time
 from fettle.client.session import Session
 from fettle.model import ClusterError, Conflict, NotFound, Unreachable
+from fettle.pacing import keep
 
 BURST = 25
 REFILL_S = 300.0
@@ -143,9 +143,7 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
-        while True:
-            await self.write()
-            await asyncio.sleep(WRITE_EVERY_S)
+        await keep(f"events of {self._controller}", self.write, every_s=WRITE_EVERY_S)
 
     async def write(self) -> None:
         """Write all that is due, one after the other; ends early if the API server is away."""

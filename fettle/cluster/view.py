@@ -9,10 +9,10 @@ what was computed for all others stays valid.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
@@ -20,6 +20,7 @@ from fettle.api import DeviceHealth, core, nvidia, resource
 from fettle.dra import PoolView
 from fettle.health import FailedStart
 from fettle.model import Health, Hold, Policy, Subject, UnknownCondition
+from fettle.pacing import keep
 
 
 class UnitView(msgspec.Struct, frozen=True, gc=False):
@@ -260,3 +261,27 @@ class Publisher:
                 while self.view.generation <= generation:
                     await self._published.wait()
         return self.view
+
+    async def keep_looking(
+        self,
+        name: str,
+        look: Callable[[View], Awaitable[float | None]],
+        *,
+        every_s: float = 0.0,
+        rest: float = 0.0,
+    ) -> NoReturn:
+        """As `keep`: have `look` see each complete view, but for those that are over meanwhile; and
+        again after so many seconds as it returns, even if no view is newer."""
+        seen, until = EMPTY.generation, None
+        now = asyncio.get_running_loop().time
+
+        async def newer() -> None:
+            await self.newer_than(seen, until)
+
+        async def look_at_newest() -> None:
+            nonlocal seen, until
+            view = self.view
+            again_s = await look(view) if view.synced else None
+            seen, until = view.generation, None if again_s is None else now() + again_s
+
+        await keep(name, look_at_newest, when=newer, every_s=every_s, rest=rest)

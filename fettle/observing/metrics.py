@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 from fettle.cluster import Publisher
 from fettle.model import State
 from fettle.observing.health_changes import count_devices
+from fettle.pacing import KeptParts
 from fettle.scheduling import Alarm
 
 _LOG = structlog.get_logger(__name__)
@@ -484,6 +485,24 @@ class SelectorMetrics(Collector):
             "Processes started to evaluate selectors; a second one replaces one that ended.",
             value=self._starts(),
         )
+
+
+class PartMetrics(Collector):
+    """How often each part of this process failed, read at each scrape."""
+
+    def __init__(self, parts: KeptParts) -> None:
+        self._parts = parts
+
+    def collect(self) -> Iterator[Metric]:
+        errors = CounterMetricFamily(
+            "fettle_part_errors",
+            "Errors in what this process keeps doing, by part: each was logged, and what failed is "
+            "tried again. /readyz?verbose says what fails now.",
+            labels=["part"],
+        )
+        for part in self._parts:
+            errors.add_metric([part.name], part.errors)
+        yield errors
 
 
 class PolicyMetrics(Collector):

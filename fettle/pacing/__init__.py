@@ -1,16 +1,22 @@
-"""When work runs: long work on the loop lets others go first, failed tries are repeated ever more
-rarely, and a wait that brought nothing is not repeated soon.
+"""When work runs: long work on the loop lets others go first, what is done again and again goes on
+whatever fails, failed tries are repeated ever more rarely, and a wait that brought nothing is not
+repeated soon.
 """
 
 from fettle.pacing.backoff import Backoff
+from fettle.pacing.keeping import KeptPart, KeptParts, keep, part
 from fettle.pacing.patience import Patience
 from fettle.pacing.pausing import SLICE_S, Superseded, pause, run_within, within, working_s
 
 __all__ = [
     "SLICE_S",
     "Backoff",
+    "KeptPart",
+    "KeptParts",
     "Patience",
     "Superseded",
+    "keep",
+    "part",
     "pause",
     "run_within",
     "within",

@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Callable
 
-import structlog
 from cachetools import FIFOCache
 
 from fettle.api import core
@@ -18,6 +17,7 @@ from fettle.dra import uses_devices
 from fettle.explain import text
 from fettle.model import SOUND, Mode
 from fettle.model.reasons import Reason
+from fettle.pacing import keep
 from fettle.records.decisions import Became, Decided, Decision, Placed
 from fettle.records.log import DecisionLog
 from fettle.records.recorder import Recorder
@@ -43,8 +43,6 @@ MOST_SWEPT = 200
 """Pods that are judged again in one sweep."""
 _LONGEST_END = 300
 _PHASES = {"Running": Became.RUNNING, "Succeeded": Became.SUCCEEDED, "Failed": Became.FAILED}
-
-_LOG = structlog.get_logger(__name__)
 
 
 class PodFates:
@@ -208,12 +206,7 @@ class PodFates:
 
     async def run(self) -> None:
         """Look again and again for what no event tells, until cancelled."""
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            try:
-                await self.sweep()
-            except Exception:
-                _LOG.exception("what became of pods cannot be found out")
+        await keep("fates of pods", self.sweep, every_s=SWEEP_S)
 
     async def sweep(self) -> None:
         """Pods that are gone, and pods that would be allowed somewhere by now."""

@@ -20,7 +20,7 @@ from fettle.explain import text
 from fettle.model import Mode
 from fettle.model.reasons import Reason
 from fettle.observing import DecisionMetrics
-from fettle.pacing import pause, run_within
+from fettle.pacing import keep, part, pause, run_within
 from fettle.records.decisions import Act, Decided, Decision, Verb, new_id
 from fettle.records.journal import Journal
 from fettle.records.log import DecisionLog
@@ -80,6 +80,9 @@ class Recorder:
         """Decisions whose reason is not put into words yet."""
         self._later: deque[Callable[[], Awaitable[object]]] = deque(maxlen=MOST_WAITING)
         self._has_later = asyncio.Event()
+        self._deciding = part("judging for the records", lambda work: work())
+        self._noting = part("notes of decisions", self._note_filtered)
+        self._counting = part("counts of decisions", self._count)
         self._load()
 
     def _load(self) -> None:
@@ -141,7 +144,7 @@ class Recorder:
 
     def _note_all(self) -> None:
         while self._unnoted:
-            self._note_filtered(*self._unnoted.popleft())
+            self._noting.attempt(*self._unnoted.popleft())
 
     def _note_filtered(self, pod: core.Pod, demand: Demand, counts: _Counts) -> Decision:
         return self._note(
@@ -341,23 +344,13 @@ class Recorder:
     async def run(self) -> None:
         """Judge what waits, and write, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._work())
-            group.create_task(self._keep_written())
+            group.create_task(keep("decisions", self._work, when=self._has_later.wait))
+            group.create_task(keep("journal of decisions", self.write, every_s=WRITE_EVERY_S))
 
     async def _work(self) -> None:
-        while True:
-            await self._has_later.wait()
-            self._has_later.clear()
-            while self._later:
-                try:
-                    await self._later.popleft()()
-                except Exception:
-                    _LOG.exception("a decision cannot be recorded")
-
-    async def _keep_written(self) -> None:
-        while True:
-            await asyncio.sleep(WRITE_EVERY_S)
-            await self.write()
+        self._has_later.clear()
+        while self._later:
+            await self._deciding.attempt_async(self._later.popleft())
 
     async def write(self) -> None:
         """Count and write what changed."""
@@ -379,7 +372,7 @@ class Recorder:
         changed = self.log.changed()
         known = frozenset(self._answers.policies.names(self._answers.view.policies))
         for decision, _ in changed:
-            self._count(decision, known)
+            self._counting.attempt(decision, known)
             pause()
         return changed
 

@@ -14,7 +14,6 @@ from functools import lru_cache, partial
 from math import inf
 
 import msgspec
-import structlog
 
 from fettle.api import core
 from fettle.cel import SelectorEngine
@@ -22,7 +21,7 @@ from fettle.cluster import NodeView, Publisher, View
 from fettle.config import Settings
 from fettle.dra import Binding, describe_allocator, profile_of_version
 from fettle.model import Mode, Placement, Policy, State, reasons
-from fettle.pacing import SLICE_S, Superseded, pause, run_within, within, working_s
+from fettle.pacing import SLICE_S, Superseded, keep, pause, run_within, within, working_s
 from fettle.scheduling.breaker import Alarm, Breaker, Breakers
 from fettle.scheduling.demand import Demand, DemandCache, Waited, demand_of, resolve_policy
 from fettle.scheduling.gangs import Gangs
@@ -33,8 +32,6 @@ from fettle.scheduling.judge.verdicts import Verdict, judge
 from fettle.scheduling.tables import FEW, SelectorOutcomes, Table, budget_after, fill
 from fettle.scheduling.waits import PodWaits
 from fettle.scheduling.warmup import Evaluations, WarmUp
-
-_LOG = structlog.get_logger(__name__)
 
 MAX_TABLES = 512
 MAX_VERDICTS = 500_000
@@ -342,18 +339,19 @@ class Answers:
         # A scheduler samples other nodes each time, and a complete table need not look up each name
         # to know that it is settled. For the demand of a single pod, as when its claim is allocated
         # already, this would be the work of a whole fleet for one reply.
-        while True:
-            await self._has_incomplete.wait()
-            self._has_incomplete.clear()
-            while self._incomplete:
-                demand = self._incomplete.pop()
-                table = self._tables.get(demand)
-                if table is not None and table.failed_on != self.view.basis:
-                    await self._complete(table)
-                await asyncio.sleep(0)
+        await keep("tables of verdicts", self._complete_all, when=self._has_incomplete.wait)
+
+    async def _complete_all(self) -> None:
+        self._has_incomplete.clear()
+        while self._incomplete:
+            demand = self._incomplete.pop()
+            table = self._tables.get(demand)
+            if table is not None and table.failed_on != self.view.basis:
+                await self._complete(table)
+            await asyncio.sleep(0)
 
     async def _complete(self, table: Table) -> None:
-        """Judge all open nodes of a table; an error is logged and does not end the task."""
+        """Judge all open nodes of a table."""
         basis = self.view.basis
         try:
             table = await self.judged(table.demand)
@@ -362,8 +360,8 @@ class Answers:
                 names = [name for name in table.try_again() if name in self.view.nodes]
                 await self._judge(table, names, self.outcomes())
         except Exception:
-            _LOG.exception("a demand cannot be judged")
             table.failed_on = basis
+            raise
 
     def at_once(self, demand: Demand, names: list[str]) -> Table | None:
         """The demand's table with a settled verdict for each of these nodes, within a time slice.

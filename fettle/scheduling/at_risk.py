@@ -128,21 +128,18 @@ class AtRisk:
         self._places: dict[str, tuple[str, str]] = {}
         """By UID: the node and the name of each pod that has a node."""
         self._updating = asyncio.Lock()
+        self._logged = False
 
     async def keep(self) -> None:
         """Follow the views until cancelled; the pods of the first view are logged."""
-        first = True
-        while True:
-            await self._answers.publisher.newer_than(self._view.generation)
-            began = time.perf_counter()
-            try:
-                found = await self.current()
-                if first and self._view.synced:
-                    first = False
-                    self._log_first(found)
-            except Exception:
-                _LOG.exception("the pods at risk cannot be found")
-            await asyncio.sleep(max(EVERY_S, REST * (time.perf_counter() - began)))
+        publisher = self._answers.publisher
+        await publisher.keep_looking("pods at risk", self._look, every_s=EVERY_S, rest=REST)
+
+    async def _look(self, _: View) -> None:
+        found = await self.current()
+        if not self._logged and self._view.synced:
+            self._logged = True
+            self._log_first(found)
 
     def _log_first(self, found: Mapping[str, PlacedPod]) -> None:
         refused = [placed for placed in found.values() if placed.at_risk]

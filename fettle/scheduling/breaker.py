@@ -12,16 +12,13 @@ the nodes have to be over the share, too.
 and verdict. Pure, except for the task that follows views.
 """
 
-import asyncio
 from bisect import bisect_left
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-import structlog
-
-from fettle.cluster import NodeView, Publisher
+from fettle.cluster import NodeView, Publisher, View
 from fettle.config import BreakerSettings, HealthSettings
 from fettle.dra import PoolView
 from fettle.model import DeviceId, Health, Placement, Policies, State, reasons
@@ -29,8 +26,6 @@ from fettle.pacing import pause, run_within
 from fettle.scheduling.demand import Demand, Waited
 from fettle.scheduling.judge.acceptance import Cause, Causes, by_cause, complaint, onsets
 from fettle.scheduling.judge.units import allocatable_units
-
-_LOG = structlog.get_logger(__name__)
 
 MAX_BREAKERS = 64
 """Bounded: there is one for each placement, and annotations can set any minimum score."""
@@ -40,8 +35,6 @@ MOST_OF_MEDIAN = 2
 """A node counts as so many times the median node of its pool, at most."""
 BURST_S = 600.0
 """What a cause condemns within this time counts as one burst."""
-PAUSE_S = 1.0
-"""A pause after an error in counting."""
 
 # What is counted
 
@@ -583,20 +576,13 @@ class Breakers:
 
     async def keep(self) -> NoReturn:
         """Count whenever a view is published, until cancelled."""
-        generation = 0
         self._keeping = True
         try:
-            while True:
-                generation = (await self._publisher.newer_than(generation)).generation
-                try:
-                    await self._follow()
-                except Exception:
-                    _LOG.exception("breakers cannot be counted")
-                    await asyncio.sleep(PAUSE_S)
+            await self._publisher.keep_looking("breakers", self._follow)
         finally:
             self._keeping = False
 
-    async def _follow(self) -> None:
+    async def _follow(self, _: View) -> None:
         if self._basis == self._publisher.view.basis:
             return
         await run_within(None, self._count_and_judge)

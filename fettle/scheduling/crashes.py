@@ -5,18 +5,16 @@ A crash is looked at as long as a fault may still be told that explains it. It n
 a device: whoever may create pods can make them crash (decisions 0010 and 0060).
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from math import inf
 from typing import NamedTuple
 
-import structlog
 from cachetools import FIFOCache
 
 from fettle.api import core
 from fettle.api.kinds import WireObject
-from fettle.cluster import Publisher
+from fettle.cluster import EMPTY, Publisher, View
 from fettle.dra import uses_devices
 from fettle.model.reasons import CrashAtFault
 from fettle.pacing import pause, run_within
@@ -31,8 +29,6 @@ EVERY_S = 1.0
 MOST = 2000
 _NOT_OF_DEVICES = frozenset(("OOMKilled", *core.START_FAILED))
 """Why a container ended that no device ended: the kernel did, or it never ran."""
-
-_LOG = structlog.get_logger(__name__)
 
 
 class Crash(NamedTuple):
@@ -99,16 +95,9 @@ class Crashes:
 
     async def keep(self) -> None:
         """Follow the views until cancelled."""
-        generation = -1
-        while True:
-            generation = (await self._publisher.newer_than(generation)).generation
-            try:
-                await self.explain()
-            except Exception:
-                _LOG.exception("crashes cannot be compared with faults")
-            await asyncio.sleep(EVERY_S)
+        await self._publisher.keep_looking("crashes of pods", self.explain, every_s=EVERY_S)
 
-    async def explain(self) -> None:
+    async def explain(self, _: View = EMPTY) -> None:
         """Compare the crashes with what is known of devices by now."""
         if not self._publisher.view.synced:
             return

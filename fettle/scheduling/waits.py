@@ -5,12 +5,9 @@ says when gates were removed, so a process that did not see it counts from the c
 clock is an argument.
 """
 
-import asyncio
 from collections.abc import Callable
 from functools import lru_cache, partial
 from math import inf
-
-import structlog
 
 from fettle.api import core
 from fettle.api.meta import unix_s
@@ -23,8 +20,6 @@ EVERY_S = 1.0
 """The shortest pause between two looks at the newest view."""
 REST = 4.0
 """After a look, pause for so many times as long."""
-
-_LOG = structlog.get_logger(__name__)
 
 
 def bound_at(pod: core.Pod) -> float:
@@ -54,15 +49,11 @@ class PodWaits:
 
     async def keep(self, publisher: Publisher) -> None:
         """Follow the views until cancelled."""
-        now = asyncio.get_running_loop().time
-        while True:
-            view = await publisher.newer_than(self._view.generation)
-            began = now()
-            try:
-                await run_within(None, partial(self.follow, view))
-            except Exception:
-                _LOG.exception("how long pods wait cannot be followed")
-            await asyncio.sleep(max(EVERY_S, REST * (now() - began)))
+
+        async def look(view: View) -> None:
+            await run_within(None, partial(self.follow, view))
+
+        await publisher.keep_looking("waits of pods", look, every_s=EVERY_S, rest=REST)
 
     def follow(self, view: View) -> None:
         """Take in which pods have scheduling gates no more."""

@@ -45,6 +45,10 @@ class WarmUpTargets(NamedTuple):
     requirements: frozenset[Requirement] = frozenset()
 
 
+WantedIn = Callable[[View], WarmUpTargets]
+Done = Callable[[View, WarmUpTargets], None]
+
+
 class _Retry:
     """When a failed evaluation is tried again, in the loop's time; `at` is None if none failed."""
 
@@ -59,6 +63,10 @@ class _Retry:
         self.at = None
         return True
 
+    def in_s(self) -> float | None:
+        """In how many seconds that is."""
+        return None if self.at is None else self.at - asyncio.get_running_loop().time()
+
     def tried(self, *, complete: bool) -> None:
         """Note an evaluation; set the time for the next one unless it was `complete`."""
         if self.at is not None:
@@ -67,6 +75,17 @@ class _Retry:
             self._backoff.succeeded()
         else:
             self.at = asyncio.get_running_loop().time() + self._backoff.next_s()
+
+
+class _Warmed:
+    """What is warm: of which view, and which nodes' devices, as they were."""
+
+    def __init__(self) -> None:
+        self.view: View | None = None
+        self.basis = -1
+        self.known = WarmUpTargets(frozenset())
+        self.ready: dict[str, list[AttributeFingerprints]] = {}
+        self.retry = _Retry()
 
 
 class WarmUp:
@@ -83,8 +102,11 @@ class WarmUp:
         # Two tasks: only administrators write classes, any tenant may write templates, and the
         # selectors of classes must not wait for those.
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep(self._of_administrators, self._of_administrators_done))
-            group.create_task(self._keep(self._of_templates, self._of_templates_done))
+            for name, wanted_in, done in (
+                ("selectors of classes", self._of_administrators, self._of_administrators_done),
+                ("selectors of templates", self._of_templates, self._of_templates_done),
+            ):
+                group.create_task(self._keep(name, wanted_in, done))
 
     def policies_of(self, view: View) -> Iterable[Policy]:
         """All policies that apply in a view."""
@@ -109,38 +131,41 @@ class WarmUp:
     def _of_templates_done(self, _view: View, wanted: WarmUpTargets) -> None:
         self._engine.use(wanted.selectors)
 
-    async def _keep(
-        self,
-        wanted_in: Callable[[View], WarmUpTargets],
-        done: Callable[[View, WarmUpTargets], None],
-    ) -> None:
+    async def _keep(self, name: str, wanted_in: WantedIn, done: Done) -> None:
         """Evaluate what each new view wants on the nodes that changed, then call `done`."""
-        generation, basis, known = 0, -1, WarmUpTargets(frozenset())
-        latest: View | None = None
-        ready: dict[str, list[AttributeFingerprints]] = {}
-        retry = _Retry()
-        while True:
-            view = await self._publisher.newer_than(generation, retry.at)
-            generation = view.generation
-            again = retry.take()
-            if view.basis == basis and not again:
-                continue
-            changed = self._publisher.changed_since(basis) if basis >= 0 else None
-            before, latest = latest, view
-            same = before is not None and _has_same_sources(before, view)
-            wanted = known if same else await run_within(None, partial(wanted_in, view))
-            if changed is None or _has_more(wanted, known):  # then no node is ready
-                changed = frozenset(view.nodes)
-                ready.clear()
-            for name in changed:  # not a difference of sets: that would go through all nodes
-                if name not in view.nodes:
-                    ready.pop(name, None)
-            if again:
-                changed |= view.nodes.keys() - ready.keys()
-            basis, known = view.basis, wanted
-            if any(wanted):
-                retry.tried(complete=await self._evaluate(wanted, view, changed, ready, before))
-                done(view, wanted)
+        kept = _Warmed()
+
+        async def look(view: View) -> float | None:
+            nonlocal kept
+            warmed, kept = kept, _Warmed()  # if this fails, the next look begins anew
+            await self._warm(warmed, view, wanted_in, done)
+            kept = warmed
+            return warmed.retry.in_s()
+
+        await self._publisher.keep_looking(name, look)
+
+    async def _warm(self, warmed: _Warmed, view: View, wanted_in: WantedIn, done: Done) -> None:
+        again = warmed.retry.take()
+        if view.basis == warmed.basis and not again:
+            return
+        basis, known, ready = warmed.basis, warmed.known, warmed.ready
+        changed = self._publisher.changed_since(basis) if basis >= 0 else None
+        before, warmed.view = warmed.view, view
+        same = before is not None and _has_same_sources(before, view)
+        wanted = known if same else await run_within(None, partial(wanted_in, view))
+        if changed is None or _has_more(wanted, known):  # then no node is ready
+            changed = frozenset(view.nodes)
+            ready.clear()
+        for name in changed:  # not a difference of sets: that would go through all nodes
+            if name not in view.nodes:
+                ready.pop(name, None)
+        if again:
+            changed |= view.nodes.keys() - ready.keys()
+        warmed.basis, warmed.known = view.basis, wanted
+        if any(wanted):
+            complete = await self._evaluate(wanted, view, changed, ready, before)
+            warmed.retry.tried(complete=complete)
+            done(view, wanted)
 
     async def _evaluate(
         self,

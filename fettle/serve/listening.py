@@ -228,7 +228,7 @@ class Listeners:
         if tls.keep is not None:
             name = f"certificates of the {listener.name}"
             self._tasks.keep(name, tls.keep(), early=True)
-            warnings = CertificateWarnings(tls)
+            warnings = CertificateWarnings(tls, listener.name)
             self._tasks.keep(f"warnings about {name}", warnings.keep(), early=True)
 
     async def open_with_certificate(

@@ -55,6 +55,7 @@ from fettle.observing import (
     DecisionMetrics,
     ExtenderMetrics,
     OverlookedMetrics,
+    PartMetrics,
     PolicyMetrics,
     PredictionMetrics,
     PrometheusMetrics,
@@ -67,7 +68,7 @@ from fettle.observing import (
     logs,
     make_registry,
 )
-from fettle.pacing import run_within
+from fettle.pacing import KeptParts, run_within
 from fettle.records import DecisionLog, Journal, PodFates, Recorder
 from fettle.scheduling import (
     Answers,
@@ -167,6 +168,7 @@ class Runtime:
         self._files = files or SettingsFiles(None)
         self._succession = succession or Succession()
         self._registry = make_registry()
+        self.parts = KeptParts()
         self._publisher = Publisher()
         self._readiness = Readiness(self._publisher, settings.sources.silent_after_seconds)
         self._tasks = Tasks()
@@ -176,6 +178,7 @@ class Runtime:
 
     async def open(self) -> None:
         """Start everything; raises FettleError."""
+        self.parts.enter()
         options, settings = self._options, self._settings
         extender_at = ListenAddress.parse(options.extender_listen, "--extender-listen")
         webhook_at = ListenAddress.parse(options.webhook_listen, "--webhook-listen")
@@ -388,6 +391,8 @@ class Runtime:
         self._registry.register(SelectorMetrics(lambda: engine.worker_starts))
         self._registry.register(PolicyMetrics(answers.ignored_requirements))
         self._registry.register(RiskMetrics(at_risk.count))
+        self._registry.register(PartMetrics(self.parts))
+        self._readiness.notes.append(self.parts.notes)
 
     async def _open_browse(
         self,

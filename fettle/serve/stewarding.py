@@ -35,7 +35,6 @@ from fettle.steward import (
     StartEvents,
     Steward,
     TaintNews,
-    WakeUps,
     Waking,
     waiting,
 )
@@ -124,7 +123,8 @@ def _waking(
             waiting=waiting,
             allowed=AllowedNodes(answers).find,
             wake=nudge,
-            wake_ups=partial(WakeUps, interval_s),
+            whom="refused pods",
+            interval_s=interval_s,
         ),
         Waking(
             publisher,
@@ -132,6 +132,8 @@ def _waking(
             waiting=partial(waiting, saying=LET_PREEMPT_NOBODY),
             allowed=PreemptibleNodes(answers).find,
             wake=PreemptorNudge(session, namespace, settings.steward.wake_pod).wake,
-            wake_ups=partial(WakeUps, interval_s, WOKEN_FOR_S),
+            whom="preemptors",
+            interval_s=interval_s,
+            longest_pause_s=WOKEN_FOR_S,
         ),
     ]

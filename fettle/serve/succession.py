@@ -12,6 +12,7 @@ import structlog
 
 from fettle.config import load_settings
 from fettle.model import SettingsError
+from fettle.pacing import keep
 from fettle.serve.channel import Channel
 from fettle.serve.readiness import Readiness
 
@@ -107,13 +108,17 @@ class SettingsFiles:
         """Call `on_change` once for each new content, once it has been the same for a moment: until
         then somebody may still be writing."""
         before = handled = self._read
-        while True:
+
+        async def look() -> None:
+            nonlocal before, handled
             await asyncio.sleep(FILES_POLL_S)
             now = await asyncio.to_thread(self._digest)
             if now == before and now != handled:
                 handled = now
                 on_change()
             before = now
+
+        await keep("watch of the settings", look)
 
     def _digest(self) -> bytes:
         found = hashlib.sha256()

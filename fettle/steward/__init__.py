@@ -27,7 +27,7 @@ from fettle.steward.risk_events import RiskEvents
 from fettle.steward.start_events import StartEvents
 from fettle.steward.steward import STEWARD, Steward
 from fettle.steward.taint_news import TaintNews
-from fettle.steward.wake_ups import Nudge, WakeUps, waiting
+from fettle.steward.wake_ups import Nudge, waiting
 from fettle.steward.waking import Waking
 
 __all__ = [
@@ -54,7 +54,6 @@ __all__ = [
     "StartEvents",
     "Steward",
     "TaintNews",
-    "WakeUps",
     "Waking",
     "holding",
     "taint_rules",

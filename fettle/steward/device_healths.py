@@ -3,11 +3,10 @@ worst first. One request each, at most so many a second, so that a fleet that re
 overwhelm the API server.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Protocol
 
 import msgspec
@@ -19,7 +18,7 @@ from fettle.cluster import Publisher, View
 from fettle.health import CLOCKS_APART_S
 from fettle.model import NotFound, NotServed, State
 from fettle.observing import StewardMetrics
-from fettle.pacing import pause, run_within
+from fettle.pacing import keep, pause, run_within
 from fettle.steward.paced_writes import PacedWrites
 
 NOTICEABLE = 0.05
@@ -71,16 +70,18 @@ class HealthRecords:
 
     async def keep(self) -> None:
         """Until cancelled."""
-        pending = PendingWrites(self._inventory)
-        while True:
-            view = self._publisher.view
-            if view.served.get(kinds.DEVICE_HEALTH.name) and self._is_on:
-                changed = self._publisher.changed_since(pending.basis)
-                await run_within(None, partial(pending.look, view, changed, self._clock()))
-                await self._writes.do(
-                    partial(self._write, pending, name) for name in pending.most_urgent()
-                )
-            await asyncio.sleep(LOOK_S)
+        # Made by the first look, so that a failure of it is minded, too.
+        pending = cache(partial(PendingWrites, self._inventory))
+        await keep("DeviceHealth writes", lambda: self._look(pending()), every_s=LOOK_S)
+
+    async def _look(self, pending: "PendingWrites") -> None:
+        view = self._publisher.view
+        if view.served.get(kinds.DEVICE_HEALTH.name) and self._is_on:
+            changed = self._publisher.changed_since(pending.basis)
+            await run_within(None, partial(pending.look, view, changed, self._clock()))
+            await self._writes.do(
+                partial(self._write, pending, name) for name in pending.most_urgent()
+            )
 
     async def _write(self, pending: "PendingWrites", name: str) -> None:
         stored = await self._put(name, pending.wanted(name))

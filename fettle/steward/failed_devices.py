@@ -7,7 +7,6 @@ is marked, and writes nothing twice. It needs the setting `deviceFailures` and t
 `deploy/rbac/optional/`.
 """
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -183,16 +182,12 @@ class FailedDevices:
 
     async def keep(self) -> None:
         """Never returns. Looks at each view, and once a second while time may change something."""
-        loop = asyncio.get_running_loop()
-        while True:
-            began, generation, waits = loop.time(), self._answers.view.generation, True
-            try:
-                waits = self._answers.view.synced and await self._look()
-            except Exception:
-                _LOG.exception("pods on failed devices cannot be looked at")
-            await asyncio.sleep(max(LOOK_S, REST * (loop.time() - began)))
-            until = began + AGAIN_S if waits else None
-            await self._answers.publisher.newer_than(generation, until)
+
+        async def look(_: View) -> float | None:
+            return AGAIN_S if await self._look() else None
+
+        publisher = self._answers.publisher
+        await publisher.keep_looking("failed devices", look, every_s=LOOK_S, rest=REST)
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""

@@ -4,17 +4,14 @@
 One Event for each pod, state and device, named as those on pods at risk. Nothing follows from it.
 """
 
-import asyncio
 import time
 from collections.abc import Callable
-
-import structlog
 
 from fettle.api import core
 from fettle.client import Event, EventRecorder, Regarding
 from fettle.explain import text
 from fettle.model.reasons import Reason
-from fettle.pacing import pause, run_within
+from fettle.pacing import keep, pause, run_within
 from fettle.scheduling import AtRisk, Crashes, stuck
 from fettle.steward.risk_events import once_name
 
@@ -24,8 +21,6 @@ STUCK = "StuckOnFailedDevice"
 CRASHED = "CrashedByDevice"
 MAYBE_CRASHED = "MaybeCrashedByDevice"
 """Where nobody knows which units the pod held."""
-
-_LOG = structlog.get_logger(__name__)
 
 
 class FailureEvents:
@@ -50,12 +45,10 @@ class FailureEvents:
 
     async def keep(self) -> None:
         """Never returns."""
-        while True:
-            try:
-                await run_within(None, self._tell_all)
-            except Exception:
-                _LOG.exception("pods on failed devices cannot be told")
-            await asyncio.sleep(EVERY_S)
+        await keep("events on pods on failed devices", self._look, every_s=EVERY_S)
+
+    async def _look(self) -> None:
+        await run_within(None, self._tell_all)
 
     def _tell_all(self) -> None:
         holding: set[str] = set()

@@ -5,7 +5,6 @@ It needs the rights in `deploy/rbac/optional/health-taints.yaml`, and the settin
 Without them the extender alone keeps pods off.
 """
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -137,14 +136,9 @@ class HealthTaints:
     async def keep(self) -> None:
         """Never returns. Looks at each view, at most once a second, and when time changes
         something."""
-        loop = asyncio.get_running_loop()
+        publisher = self._answers.publisher
         try:
-            while True:
-                view = self._answers.view
-                again_s = await self._look(view) if view.synced else None
-                await asyncio.sleep(LOOK_S)
-                until = None if again_s is None else loop.time() + max(0.0, again_s - LOOK_S)
-                await self._answers.publisher.newer_than(view.generation, until)
+            await publisher.keep_looking("device taints", self._look, every_s=LOOK_S)
         finally:
             self._metrics.device_taints({})
 

@@ -6,7 +6,6 @@ this. It needs the rights in `deploy/rbac/optional/hold-taints.yaml`. Without th
 only while the scheduler asks Fettle.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Container, Iterator
 from functools import partial
@@ -72,23 +71,17 @@ class HoldTaints:
 
     async def keep(self) -> None:
         """Never returns. Looks at each view, at most once a second."""
-        view = self._publisher.view
-        while True:
-            done = not view.synced or await self._reconcile(view)
-            await asyncio.sleep(_EVERY_S)
-            retry_at = None
-            if not done:
-                retry_at = asyncio.get_running_loop().time() + self._writes.pause_s()
-            view = await self._publisher.newer_than(view.generation, retry_at)
+        await self._publisher.keep_looking("taints of holds", self._reconcile, every_s=_EVERY_S)
 
-    async def _reconcile(self, view: View) -> bool:
-        """False if something is left to write."""
+    async def _reconcile(self, view: View) -> float | None:
+        """In how many seconds to write what is left; None if nothing is."""
         due = await run_within(None, lambda: _due(view))
-        return await self._writes.do(
+        done = await self._writes.do(
             (partial(self._renew_taint, name) for name in due.nodes),
             (partial(self._taint_device, one) for one in due.devices if self._adds()),
             (partial(self._remove_rule, name) for name in due.rules),
         )
+        return None if done else self._writes.pause_s()
 
     async def _renew_taint(self, name: str) -> None:
         # The view may be older than what an operator has just written.

@@ -6,21 +6,19 @@ what kubelets of sound nodes refuse each time, and what starts on none of severa
 that are in use or ill are worth waiting for. Only what is certain lets a Job be suspended.
 """
 
-import asyncio
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
-import structlog
 from cachetools import TTLCache
 
 from fettle.api import core, kinds
 from fettle.api.kinds import Kind, WireObject
 from fettle.api.meta import OwnerReference, unix_s
 from fettle.client import Event, EventRecorder, Regarding
-from fettle.cluster import EMPTY, Publisher, View
+from fettle.cluster import Publisher, View
 from fettle.dra import entries_with_claims
 from fettle.explain import text
 from fettle.lint import DEFAULT_LEVELS, Finding, Linter, Manifest, Severity
@@ -53,8 +51,6 @@ FITS_NOWHERE = frozenset(
 )
 """Rules that, where they deny, find claims that no device can satisfy. The others that deny find
 pods that are placed and go wrong later."""
-
-_LOG = structlog.get_logger(__name__)
 
 
 class Hopeless(NamedTuple):
@@ -195,13 +191,12 @@ class HopelessPods:
 
     async def keep(self) -> None:
         """Never returns."""
-        await self._publisher.newer_than(EMPTY.generation)
-        while True:
-            try:
-                await self.tell()
-            except Exception:
-                _LOG.exception("controllers whose pods come back cannot be told")
-            await asyncio.sleep(EVERY_S)
+
+        async def look(_: View) -> float:
+            await self.tell()
+            return EVERY_S
+
+        await self._publisher.keep_looking("hopeless controllers", look, every_s=EVERY_S)
 
     async def tell(self) -> None:
         """Tell each controller that is hopeless by now, and suspend the Jobs that are to be."""

@@ -5,7 +5,6 @@ It needs the rights in `deploy/rbac/optional/node-marks.yaml`, and the setting `
 written here is never evidence. It goes when its reason ends, or when it is switched off.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -235,13 +234,8 @@ class NodeMarking:
     async def keep(self) -> None:
         """Never returns. Looks at each view, at most once a second, and when time changes
         something."""
-        loop = asyncio.get_running_loop()
-        while True:
-            view = self._answers.view
-            again_s = await self._look(view) if view.synced else None
-            await asyncio.sleep(LOOK_S)
-            until = None if again_s is None else loop.time() + max(0.0, again_s - LOOK_S)
-            await self._answers.publisher.newer_than(view.generation, until)
+        publisher = self._answers.publisher
+        await publisher.keep_looking("node marks", self._look, every_s=LOOK_S)
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""

@@ -2,9 +2,8 @@
 though nothing in the cluster changes, so nothing else has them judged again.
 """
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Set
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from functools import partial
 from math import inf
 
@@ -55,6 +54,7 @@ class PatienceEnds:
         self._metrics = metrics
         self._clock = clock
         self._warned = ""
+        self._since = self._retry_at = -inf
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""
@@ -62,30 +62,37 @@ class PatienceEnds:
 
     async def keep(self) -> None:
         """Never returns."""
-        now = asyncio.get_running_loop().time
-        since = self._clock() - LATER_S
-        while True:
-            began, view, until = now(), self._publisher.view, self._clock() - LATER_S
-            pause_s, next_s = EVERY_S, 0.0  # after an error: without waiting for a newer view
-            try:
-                ends = await run_within(None, partial(self._ends, view))
-                due = [pod for pod, at in ends if since < at <= until]
-                if await self._is_any_allowed(due, view):
-                    await self._wake(view, self._clock())
-                    self._metrics.woke()
-                    self._warned = ""
-                    _LOG.info("woke waiting pods whose patience is over", pods=len(due))
-                since = until
-                next_s = min((at - until for _, at in ends if at > until), default=inf)
-            except ClusterError as error:
-                if str(error) != self._warned:
-                    self._warned = str(error)
-                    _LOG.warning(_FAILING, reason=self._warned)
-                pause_s = RETRY_S
-            except Exception:
-                _LOG.exception("the patience of waiting pods cannot be followed")
-            await asyncio.sleep(max(pause_s, REST * (now() - began)))
-            await self._publisher.newer_than(view.generation, began + next_s)
+        self._since = self._clock() - LATER_S
+        await self._publisher.keep_looking(
+            "waking when patience ends", self._look, every_s=EVERY_S, rest=REST
+        )
+
+    async def _look(self, view: View) -> float | None:
+        """Wake those whose patience is over; returns in how many seconds the next one's is."""
+        until = self._clock() - LATER_S
+        ends = await run_within(None, partial(self._ends, view))
+        due = [pod for pod, at in ends if self._since < at <= until]
+        if self._clock() < self._retry_at:
+            return self._retry_at - self._clock()
+        if await self._is_any_allowed(due, view) and not await self._wake_all(due, view):
+            self._retry_at = self._clock() + RETRY_S
+            return RETRY_S
+        self._since = until
+        return min((at - until for _, at in ends if at > until), default=None)
+
+    async def _wake_all(self, due: Sequence[core.Pod], view: View) -> bool:
+        """False if that cannot be written."""
+        try:
+            await self._wake(view, self._clock())
+        except ClusterError as error:
+            if str(error) != self._warned:
+                self._warned = str(error)
+                _LOG.warning(_FAILING, reason=self._warned)
+            return False
+        self._metrics.woke()
+        self._warned = ""
+        _LOG.info("woke waiting pods whose patience is over", pods=len(due))
+        return True
 
     def _ends(self, view: View) -> list[tuple[core.Pod, float]]:
         """The pods that Fettle refused and whose patience has an end, and when that is; also when

@@ -2,14 +2,11 @@
 one when a pod is first refused everywhere, and one when the reasons change.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
-
-import structlog
 
 from fettle.api import core
 from fettle.client import Event, Regarding
-from fettle.cluster import Publisher
+from fettle.cluster import EMPTY, Publisher, View
 from fettle.explain import text
 from fettle.model import Mode
 from fettle.model.reasons import Reason
@@ -23,8 +20,6 @@ REST = 4.0
 """After looking at all waiting pods, pause for so many times as long."""
 MOST_CODES = 5
 REASON = "RefusedByHealth"
-
-_LOG = structlog.get_logger(__name__)
 
 
 class RefusalEvents:
@@ -50,18 +45,11 @@ class RefusalEvents:
 
     async def run(self) -> None:
         """Tell of each view's waiting pods, until cancelled."""
-        now = asyncio.get_running_loop().time
-        generation = -1
-        while True:
-            generation = (await self._publisher.newer_than(generation)).generation
-            began = now()
-            try:
-                await self.tell()
-            except Exception:
-                _LOG.exception("waiting pods cannot be told why")
-            await asyncio.sleep(max(EVERY_S, REST * (now() - began)))
+        await self._publisher.keep_looking(
+            "events on refused pods", self.tell, every_s=EVERY_S, rest=REST
+        )
 
-    async def tell(self) -> None:
+    async def tell(self, _: View = EMPTY) -> None:
         """Record an Event about each pod that waits for reasons that it was not told."""
         view = self._publisher.view
         pods = await run_within(None, lambda: [*waiting(view)])

@@ -5,18 +5,15 @@ restart or by another leader, as long as the API server keeps it. What the recor
 tried again later.
 """
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Callable
-
-import structlog
 
 from fettle.api import core
 from fettle.client import Event, EventRecorder, Regarding
 from fettle.explain import text
 from fettle.model.reasons import Reason
-from fettle.pacing import pause, run_within
+from fettle.pacing import keep, pause, run_within
 from fettle.scheduling import AtRisk, PlacedPod, worst_first
 
 EVERY_S = 2.0
@@ -25,8 +22,6 @@ REASON = "AtRisk"
 MOST_AT_ONCE = 100
 HELD_BACK_S = 60.0
 _LONGEST_NAME = 253
-
-_LOG = structlog.get_logger(__name__)
 
 
 class RiskEvents:
@@ -50,12 +45,10 @@ class RiskEvents:
 
     async def keep(self) -> None:
         """Never returns."""
-        while True:
-            try:
-                await run_within(None, self._tell_all)
-            except Exception:
-                _LOG.exception("pods at risk cannot be told")
-            await asyncio.sleep(self._every_s)
+        await keep("events on pods at risk", self._look, every_s=self._every_s)
+
+    async def _look(self) -> None:
+        await run_within(None, self._tell_all)
 
     def _tell_all(self) -> None:
         now = time.monotonic()

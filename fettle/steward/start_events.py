@@ -4,10 +4,7 @@ says that the workload is the likely cause.
 One Event for each pod, named as those on pods at risk. Nothing is said of the nodes.
 """
 
-import asyncio
 from collections.abc import Callable
-
-import structlog
 
 from fettle.api import core
 from fettle.client import Event, EventRecorder, Regarding
@@ -15,13 +12,12 @@ from fettle.cluster import Publisher
 from fettle.explain import text
 from fettle.health import FailedStart
 from fettle.model.reasons import WorkloadStartsNowhere
+from fettle.pacing import keep
 from fettle.steward.risk_events import once_name
 
 EVERY_S = 5.0
 REASON = "WorkloadDoesNotStart"
 """The Events' reason, an interface."""
-
-_LOG = structlog.get_logger(__name__)
 
 
 class StartEvents:
@@ -43,12 +39,10 @@ class StartEvents:
 
     async def keep(self) -> None:
         """Never returns."""
-        while True:
-            try:
-                self._tell_all()
-            except Exception:
-                _LOG.exception("pods that do not start cannot be told")
-            await asyncio.sleep(self._every_s)
+        await keep("events on pods that do not start", self._look, every_s=self._every_s)
+
+    async def _look(self) -> None:
+        self._tell_all()
 
     def _tell_all(self) -> None:
         named = {

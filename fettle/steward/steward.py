@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Coroutine
 from fettle.client import Session, lead
 from fettle.config import StewardSettings
 from fettle.observing import StewardMetrics
+from fettle.pacing import keep
 
 STEWARD = "fettle.dev/steward"
 """Who reports the steward's Events."""
@@ -40,6 +41,9 @@ class Steward:
 
     async def run(self) -> None:
         """Never returns: stands for election, and works while leading."""
+        await keep("election of the steward", self._lead)
+
+    async def _lead(self) -> None:
         await lead(
             self._session,
             self._namespace,

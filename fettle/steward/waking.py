@@ -5,7 +5,9 @@ retry them once they could be placed.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Set
+from functools import cache, partial
 from heapq import nsmallest
+from math import inf
 
 import structlog
 
@@ -13,8 +15,8 @@ from fettle.api import core
 from fettle.cluster import Publisher, View
 from fettle.model import ClusterError
 from fettle.observing import StewardMetrics
-from fettle.pacing import run_within
-from fettle.steward.wake_ups import AllowedByPod, WakeUps
+from fettle.pacing import part, run_within
+from fettle.steward.wake_ups import SCHEDULER_RETRIES_S, AllowedByPod, WakeUps
 
 FindAllowedNodes = Callable[[core.Pod, View], Awaitable[Set[str]]]
 """Names of the nodes that a pod could be placed on now, as far as Fettle knows."""
@@ -37,29 +39,34 @@ log = structlog.get_logger(__name__)
 
 
 class Waking:
-    """Wakes the pods that wait in one way, at most once each interval of `wake_ups`."""
+    """Wakes the pods that wait in one way, at most once each `interval_s`; `whom` is their name."""
 
     def __init__(
         self,
         publisher: Publisher,
         metrics: StewardMetrics,
         *,
+        whom: str,
         waiting: FindWaiting,
         allowed: FindAllowedNodes,
         wake: Wake,
-        wake_ups: Callable[[], WakeUps],
+        interval_s: float,
+        longest_pause_s: float = SCHEDULER_RETRIES_S / 2,
         clock: Callable[[], float] = time.time,
         retry_s: float = RETRY_S,
     ) -> None:
         self._publisher = publisher
         self._metrics = metrics
         self._waiting = waiting
-        self._allowed = allowed
+        self._whom = whom
         self._wake = wake
-        self._wake_ups = wake_ups
+        self._wake_ups = partial(WakeUps, interval_s, longest_pause_s)
+        self._interval_s = interval_s
         self._clock = clock
         self._retry_s = retry_s
         self._warned = ""
+        self._retry_at = -inf
+        self._judging = part(f"judging of {whom}", allowed)
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""
@@ -67,15 +74,23 @@ class Waking:
 
     async def keep(self) -> None:
         """Judge the waiting pods, and wake them, until cancelled."""
-        wake_ups, view = self._wake_ups(), self._publisher.view
-        while True:
-            began_s = self._now()
-            wake_ups.update(await self._allowed_by_pod(view), self._now())
-            pause_s = max(wake_ups.interval_s, REST * (self._now() - began_s))
-            if not await self._wake_due(wake_ups, view):
-                pause_s = max(pause_s, self._retry_s)
-            await asyncio.sleep(pause_s)
-            view = await self._publisher.newer_than(view.generation, wake_ups.next_at())
+        # Made by the first look, so that a failure of it is minded, too.
+        wake_ups = cache(self._wake_ups)
+
+        async def look(view: View) -> float | None:
+            return await self._look(wake_ups(), view)
+
+        await self._publisher.keep_looking(
+            f"waking of {self._whom}", look, every_s=self._interval_s, rest=REST
+        )
+
+    async def _look(self, wake_ups: WakeUps, view: View) -> float | None:
+        """Wake those that are due; returns in how many seconds another one will be."""
+        wake_ups.update(await self._allowed_by_pod(view), self._now())
+        if self._now() >= self._retry_at and not await self._wake_due(wake_ups, view):
+            self._retry_at = self._now() + self._retry_s
+        next_at = wake_ups.next_at()
+        return None if next_at is None else max(next_at, self._retry_at) - self._now()
 
     @staticmethod
     def _now() -> float:
@@ -101,15 +116,10 @@ class Waking:
 
     async def _allowed_by_pod(self, view: View) -> AllowedByPod:
         found = await run_within(None, lambda: [*self._waiting(view)])
-        return {key: await self._allowed_for(pod, view) for key, pod in found}
-
-    async def _allowed_for(self, pod: core.Pod, view: View) -> Set[str]:
-        try:
-            return await self._allowed(pod, view)
-        except Exception:
-            # One pod that cannot be judged must not keep the others waiting.
-            log.exception("waiting pod cannot be judged", pod=pod.metadata.key)
-            return frozenset()
+        # One pod that cannot be judged must not keep the others waiting.
+        return {
+            key: await self._judging.attempt_async(pod, view) or frozenset() for key, pod in found
+        }
 
 
 def _names(due: Set[str]) -> str:

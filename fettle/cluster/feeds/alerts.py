@@ -26,7 +26,7 @@ from fettle.cluster import Measuring
 from fettle.config import AlertmanagerSettings
 from fettle.health import SignalRules, metrics
 from fettle.model import BadInput
-from fettle.pacing import run_within
+from fettle.pacing import keep, run_within
 
 MOST_BYTES = 8 * 2**20
 LOOK_S = 2.0
@@ -88,9 +88,7 @@ class Alerts:
     async def keep(self) -> None:
         """Know whose turn it is, and let fade what is not repeated any more."""
         try:
-            while True:
-                await self._look()
-                await asyncio.sleep(LOOK_S)
+            await keep("turn of alerts", self._look, every_s=LOOK_S)
         finally:
             self._turn(takes=False)
 

@@ -4,7 +4,7 @@ knows whether the newest view shows what has come, for requests that need to see
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 import structlog
@@ -14,6 +14,7 @@ from fettle.api.kinds import DEVICE_HEALTH, KINDS, Kind
 from fettle.client import Reflector, Session, Streams
 from fettle.cluster.feeds.writer import Writer
 from fettle.model import ClusterError, Unreachable
+from fettle.pacing import keep
 
 CATCH_UP_S = 0.1
 """A few milliseconds are usual. Changes may come without an end, and nobody shall wait for that."""
@@ -30,29 +31,34 @@ class ClusterFeed:
         self,
         session: Session,
         kinds: Sequence[Kind] = KINDS,
-        *,
-        restart_s: float = 5.0,
     ) -> None:
         self._session = session
         self._kinds = kinds
-        self._restart_s = restart_s
+        self._recalled = asyncio.Event()
+        """Set once what is remembered was read, or cannot be."""
 
     async def run(self, sink: Sink) -> None:
         """Never returns. What is remembered is read before what is now."""
+        first = FirstWord(sink)
         async with asyncio.TaskGroup() as group:
-            if DEVICE_HEALTH in self._kinds:
-                first = FirstWord(sink)
-                group.create_task(self._keep(DEVICE_HEALTH, first), name="reflect DeviceHealth")
-                await self._until_recalled(first)
             for kind in self._kinds:
-                if kind is not DEVICE_HEALTH:
-                    group.create_task(self._keep(kind, sink), name=f"reflect {kind.name}")
+                if kind is DEVICE_HEALTH:
+                    group.create_task(self._keep(kind, first))
+                    group.create_task(self._recall(first))
+                else:
+                    group.create_task(self._keep(kind, sink, when=self._recalled.wait))
+            if DEVICE_HEALTH not in self._kinds:
+                self._recalled.set()
 
-    async def _until_recalled(self, first: "FirstWord") -> None:
+    async def _recall(self, first: "FirstWord") -> None:
         """Return once what is remembered was read, or cannot be though the server answers."""
         answered = 0
-        while answered < _TRIES and not await first.is_read():
-            answered += await self._answers()
+        try:
+            while answered < _TRIES and not await first.is_read():
+                answered += await self._answers()
+        except Exception:
+            log.exception("it cannot be told whether what is remembered was read")
+        self._recalled.set()
 
     async def _answers(self) -> bool:
         try:
@@ -63,14 +69,17 @@ class ClusterFeed:
             pass
         return True
 
-    async def _keep(self, kind: Kind, sink: Sink) -> None:
-        while True:
+    async def _keep(
+        self, kind: Kind, sink: Sink, when: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
+        async def read() -> None:
             try:
                 await Reflector(self._session, kind, sink).run()
             except Exception:
-                log.exception("reflector failed, restarting", kind=kind.name)
                 await sink.send([Lost(kind, f"reading {kind.name} failed; retrying")])
-                await asyncio.sleep(self._restart_s)
+                raise
+
+        await keep(f"reading of {kind.name}{f' {kind.only}' if kind.only else ''}", read, when=when)
 
 
 class FirstWord:

@@ -19,7 +19,7 @@ from fettle.cluster import Measuring, Publisher
 from fettle.config import PrometheusSettings
 from fettle.health import CLOCKS_APART_S, metrics
 from fettle.model import EvidenceKind, PrometheusError
-from fettle.pacing import run_within
+from fettle.pacing import keep, run_within
 
 STALE_ROUNDS = 3
 """After so many rounds without an answer for a rule, what it said fades."""
@@ -93,21 +93,25 @@ class Poller:
     async def keep(self, is_ours: Callable[[], Awaitable[bool]]) -> None:
         """Poll, round by round, from the first view on and while `is_ours` says that it is our
         turn; else another process polls, and this one follows it."""
-        await self._publisher.newer_than(0)
         try:
-            while True:
-                began, interval_s = self._elapsed(), self._settings.interval_seconds
-                if not await is_ours():
-                    self._end()
-                    await asyncio.sleep(min(LOOK_S, interval_s))
-                    continue
-                if not self._polls:
-                    self.begin()
-                await self.round()
-                spent_s = self._elapsed() - began
-                await asyncio.sleep(max(LEAST_PAUSE_S, interval_s - spent_s))
+            await keep("queries to Prometheus", partial(self._look, is_ours), when=self._first_view)
         finally:
             self._end()
+
+    async def _first_view(self) -> None:
+        await self._publisher.newer_than(0)
+
+    async def _look(self, is_ours: Callable[[], Awaitable[bool]]) -> None:
+        began, interval_s = self._elapsed(), self._settings.interval_seconds
+        if not await is_ours():
+            self._end()
+            await asyncio.sleep(min(LOOK_S, interval_s))
+            return
+        if not self._polls:
+            self.begin()
+        await self.round()
+        spent_s = self._elapsed() - began
+        await asyncio.sleep(max(LEAST_PAUSE_S, interval_s - spent_s))
 
     def _end(self) -> None:
         if self._polls:

@@ -12,6 +12,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ from fettle.api import (
 from fettle.api.kinds import BY_NAME, KINDS, NODE, Kind
 from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.model import SnapshotError
+from fettle.pacing import keep
 
 LARGEST_BYTES = 256 * 1024 * 1024
 _CONTACT_EVERY_S = 5.0
@@ -94,9 +96,10 @@ class SnapshotFeed:
                 "folder? Only files directly in it are read that end in .yaml, .yml or .json",
                 files=len(self._folder.files),
             )
-        while True:
-            await asyncio.sleep(self._poll_s)
-            await self._poll(sink)
+        await keep("the snapshot", partial(self._poll, sink), when=self._pause)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._poll_s)
 
     async def _poll(self, sink: Sink) -> None:
         before = set(self._folder.files)

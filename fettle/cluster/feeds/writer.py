@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 
-import msgspec
 import structlog
 
 from fettle.api import (
@@ -31,12 +30,11 @@ from fettle.api import (
     Unmeasured,
     Unserved,
     kinds,
-    node_and_pools,
 )
 from fettle.api.kinds import Kind, WireObject
 from fettle.cluster import Inventory, Publisher, SourceStatus, View
 from fettle.health import one_line
-from fettle.pacing import pause, run_within
+from fettle.pacing import keep, part, pause, run_within
 
 _LOG = structlog.get_logger(__name__)
 
@@ -65,8 +63,9 @@ class Writer:
     ) -> None:
         """`clock` is compared with times of API objects, in Unix seconds. `on_put` are called with
         each object before a view shows it, `on_view` with each view once it is published."""
-        self._on_put = on_put
-        self._on_view = on_view
+        self._on_put = [part(one.__qualname__, one) for one in on_put]
+        self._on_view = [part(one.__qualname__, one) for one in on_view]
+        self._applying = part("changes", self._apply)
         self._inventory = inventory
         self._publisher = publisher
         self._clock = clock
@@ -76,6 +75,7 @@ class Writer:
         self._cut_told_at: dict[str, float] = {}
         """By kind: when the log last said so of an object."""
         self._hurried = asyncio.Event()
+        self._aged_at = self._published_at = -inf
         self._wait_for_next: list[asyncio.Future[None]] = []
         """Callers that wait for changes that are still to be folded."""
         self._wait_for_view: list[asyncio.Future[None]] = []
@@ -109,27 +109,26 @@ class Writer:
 
     async def run(self) -> None:
         """Fold and publish, until cancelled."""
-        frozen = False
-        aged_at = published_at = float("-inf")
-        while True:
-            await self._fold_changes()
-            if not all(s.synced for s in self._publisher.sources.values() if s.needed):
-                continue
-            if (early_s := published_at + PUBLISH_EVERY_S - time.monotonic()) > 0:
-                await self._gather(early_s)
-                await self._fold_changes(wait=False)
-            now = self._clock()
-            if not 0 <= now - aged_at < TICK_S:
-                self._inventory.age(now)
-                aged_at = now
-            await run_within(None, partial(self._refresh, now))
-            await self._publish()
-            published_at = time.monotonic()
-            if not frozen:
-                # What was loaded stays: garbage collections need not walk it each time.
-                gc.collect()
-                gc.freeze()
-                frozen = True
+        await keep("views", self._round)
+
+    async def _round(self) -> None:
+        await self._fold_changes()
+        if not all(s.synced for s in self._publisher.sources.values() if s.needed):
+            return
+        if (early_s := self._published_at + PUBLISH_EVERY_S - time.monotonic()) > 0:
+            await self._gather(early_s)
+            await self._fold_changes(wait=False)
+        now = self._clock()
+        if not 0 <= now - self._aged_at < TICK_S:
+            self._aged_at = now
+            self._inventory.age(now)
+        await run_within(None, partial(self._refresh, now))
+        await self._publish()
+        if self._published_at == -inf:
+            # What was loaded stays: garbage collections need not walk it each time.
+            gc.collect()
+            gc.freeze()
+        self._published_at = time.monotonic()
 
     async def _fold_changes(self, *, wait: bool = True) -> None:
         """Fold all changes that are there; if there are none, wait for some, at most a tick."""
@@ -164,10 +163,7 @@ class Writer:
         self._publisher.publish(view, changed)
         self._shown()
         for follow in self._on_view:
-            try:
-                await run_within(None, partial(follow, before, view, changed))
-            except Exception:
-                _LOG.exception("a follower of views failed")
+            await run_within(None, partial(follow.attempt, before, view, changed))
 
     def _shown(self) -> None:
         self._unshown = False
@@ -186,7 +182,7 @@ class Writer:
 
     def _apply_each(self, changes: Sequence[Change | Finding]) -> None:
         for change in changes:
-            self._apply(change)
+            self._applying.attempt(change)
             pause()
 
     def _refresh(self, now: float) -> None:
@@ -197,7 +193,9 @@ class Writer:
         now = self._clock()
         match change:
             case Put(kind, new, cut):
-                self._put(kind, new, now)
+                for on_put in self._on_put:
+                    on_put.attempt(new)
+                self._inventory.put(kind, new, now)
                 if cut:
                     self._cut(kind, new.metadata.key, cut)
             case Gone(kind, key):
@@ -222,18 +220,6 @@ class Writer:
                 self._inventory.measuring.hear(alerts, now)
             case Unmeasured(rule, alert):
                 self._inventory.measuring.unmeasure(rule, alert, now)
-
-    def _put(self, kind: Kind, new: WireObject, now: float) -> None:
-        """Fold an object in; a failure on one must not affect the others."""
-        try:
-            for on_put in self._on_put:
-                on_put(new)
-            self._inventory.put(kind, new, now)
-        except Exception as error:
-            key = new.metadata.key
-            _LOG.exception("object cannot be applied, quarantined", kind=kind.name, key=key)
-            node, pools = node_and_pools(kind, msgspec.json.decode(msgspec.json.encode(new)))
-            self._quarantine(Bad(kind, key, f"cannot be applied: {error!r}", node, pools), now)
 
     def _quarantine(self, bad: Bad, now: float) -> bool:
         """Note an object that cannot be read, and fold in the rest of it; whether it is news."""

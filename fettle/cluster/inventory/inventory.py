@@ -8,7 +8,19 @@ argument.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from fettle.api import Bad, DeviceHealth, Pools, complete_node, core, kinds, nvidia, resource
+import msgspec
+
+from fettle.api import (
+    Bad,
+    DeviceHealth,
+    Pools,
+    complete_node,
+    core,
+    kinds,
+    node_and_pools,
+    nvidia,
+    resource,
+)
 from fettle.api.kinds import Kind, WireObject
 from fettle.api.meta import ObjectMeta
 from fettle.cluster.inventory.device_healths import Remembering
@@ -41,7 +53,7 @@ from fettle.health import (
     metrics,
 )
 from fettle.model import DeviceId
-from fettle.pacing import pause
+from fettle.pacing import part, pause
 
 _QUARANTINED = "quarantined"
 """Stands for the quarantine among the kinds of which a view may show something new."""
@@ -97,6 +109,19 @@ class Inventory:
         self._listed: dict[str, set[str]] = {}
         self._node_events = NodeEvents()
         self._aged_at = 0.0
+        self._taking_in = part("objects", self._take_in)
+        self._ageing = [
+            part("ends of holds", self._reports.end_holds),
+            part("waits for starts", self._starts.age),
+            part("fading", self._fade),
+        ]
+        self._refreshing = [
+            part("changed rules", self._read_rules),
+            part("refused pods", self._hear_refusals),
+            part("failed starts", self._tell_starts),
+            part("what is remembered", self._recall_all),
+            part("records of nodes", self._judge_nodes),
+        ]
         self._put: dict[str, Callable[[Any, Any, float], None]] = {
             kinds.DEVICE_HEALTH.name: self._put_device_health,
             kinds.NODE.name: self._put_node,
@@ -111,8 +136,35 @@ class Inventory:
 
     def put(self, kind: Kind, new: WireObject, now: float) -> None:
         """An object as it is now. Pods that use no devices are not kept, nor are most Events."""
-        key = new.metadata.key
-        self._note_listed(kind, key)
+        self._note_listed(kind, new.metadata.key)
+        self._or_quarantine(kind, new.metadata.key, new, now)
+
+    def remove(self, kind: Kind, key: str, now: float) -> None:
+        """An object was deleted."""
+        self._or_quarantine(kind, key, None, now)
+
+    def _or_quarantine(self, kind: Kind, key: str, new: WireObject | None, now: float) -> None:
+        try:
+            self._taking_in.work(kind, key, new, now)
+        except Exception as error:
+            self._fail(kind, key, new, error, now)
+        else:
+            self._taking_in.succeeded()
+
+    def _fail(
+        self, kind: Kind, key: str, new: WireObject | None, error: Exception, now: float
+    ) -> None:
+        """An object that this fails on is quarantined with its name, and all others go on."""
+        self._taking_in.failed(error, object=f"{kind.name} {key}")
+        whole = msgspec.json.decode(msgspec.json.encode(new)) if new is not None else {}
+        reason = f"cannot be {'applied' if new is not None else 'removed'}: {error!r}"
+        self.quarantine(Bad(kind, key, reason, *node_and_pools(kind, whole)), now)
+
+    def _take_in(self, kind: Kind, key: str, new: WireObject | None, now: float) -> None:
+        if new is None:
+            self._release(kind, key, now)
+            self._drop(kind, key, now, vanished=True)
+            return
         if isinstance(new, core.HeardEvent):
             self._put_event(kind, new, now)
             return
@@ -144,11 +196,6 @@ class Inventory:
                 self._drop(kind, key, now, vanished=True)
         elif new.reason == kinds.PREPARE_FAILED:
             self._starts.hear(new, now)
-
-    def remove(self, kind: Kind, key: str, now: float) -> None:
-        """An object was deleted."""
-        self._release(kind, key, now)
-        self._drop(kind, key, now, vanished=True)
 
     def quarantine(self, bad: Bad, now: float) -> bool:
         """An object cannot be read: its node becomes Unknown, and its pools unclear. Returns
@@ -209,28 +256,48 @@ class Inventory:
         if now < self._aged_at:
             self._reports.read_holds_again(now)
         self._aged_at = now
-        self._reports.end_holds(now)
-        self._starts.age(now)
+        for one in self._ageing:
+            one.attempt(now)
+
+    def _fade(self, now: float) -> None:
         self._nodes.mark_dirty(self._book.changed_by_time(now))
 
     def refresh(self, now: float) -> Iterator[None]:
         """Update the records of changed nodes, one node per step. Every kind has been read once."""
+        for one in self._refreshing:
+            yield from one.attempt_steps(now)
+
+    # What is taken up is no longer due, whether or not it fails: the rest has its turn.
+
+    def _read_rules(self, now: float) -> Iterator[None]:
         for name in sorted(self._changed_rules):
-            self._reports.of_rule(name, now)
+            self._changed_rules.discard(name)
+            try:
+                self._reports.of_rule(name, now)
+            except Exception as error:
+                self._fail(kinds.TAINT_RULE, name, self._stores.rules.get(name), error, now)
             yield
-        self._changed_rules.clear()
+
+    def _hear_refusals(self, now: float) -> Iterator[None]:
         # Whether live pods hold all units of a node is known once all pods were read.
         while self._refused:
             self._hear_refusal(next(iter(self._refused)), now)
             yield
+
+    def _tell_starts(self, now: float) -> Iterator[None]:
         for report in self._starts.reports():
             self._reports.deliver(report, now)
             yield
         if self._starts.changed:
             self._stores.touched.add(_STARTS)
+
+    def _recall_all(self, now: float) -> Iterator[None]:
         if (heard := self._remembering.heard_all(now, self._reports.since)) is not None:
             self._nodes.mark_dirty(heard)
             self.measuring.forget_all(now)
+        yield from ()
+
+    def _judge_nodes(self, now: float) -> Iterator[None]:
         while self._nodes.dirty:
             self._nodes.refresh_one(now)
             yield
@@ -403,7 +470,12 @@ class Inventory:
     def _hear_refusal(self, key: str, now: float) -> None:
         if (refused := self._refused.pop(key, None)) is not None:
             pod, before = refused
-            if not self._reports.of_pod(pod, before, now, self._is_full):
+            try:
+                said = self._reports.of_pod(pod, before, now, self._is_full)
+            except Exception as error:
+                self._fail(kinds.POD, key, pod, error, now)
+                return
+            if not said:
                 self._ended[key] = pod.metadata.uid  # nor does it later, when units are free again
 
     def _is_full(self, refused: core.Pod, resource: str) -> bool:

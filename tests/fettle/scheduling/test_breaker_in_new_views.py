@@ -101,7 +101,7 @@ def test_breakers_of_many_minimum_scores_share_one_census(watched: Watched) -> N
 async def test_the_breaker_of_an_unused_policy_still_closes_once_all_is_sound(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fettle.scheduling.breaker.PAUSE_S", 0.001)
+    monkeypatch.setattr("fettle.pacing.keeping.FIRST_PAUSE_S", 0.001)
     watched.show(bad=10)
     policies = TRAINING, BUILT_IN["inference"]
     for policy in policies:
@@ -118,7 +118,7 @@ async def test_the_breaker_of_an_unused_policy_still_closes_once_all_is_sound(
 async def test_counting_does_not_keep_an_unused_breaker_from_being_forgotten(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fettle.scheduling.breaker.PAUSE_S", 0.001)
+    monkeypatch.setattr("fettle.pacing.keeping.FIRST_PAUSE_S", 0.001)
     watched.show(bad=10)
     oldest = watched.answers.breaker(scoring(0.5))
     latest = watched.answers.breaker(scoring(0.05))
@@ -166,7 +166,7 @@ async def test_views_published_during_a_count_are_counted_too(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pausing, "SLICE_S", 0.0)
-    monkeypatch.setattr("fettle.scheduling.breaker.PAUSE_S", 0.0)
+    monkeypatch.setattr("fettle.pacing.keeping.FIRST_PAUSE_S", 0.0)
     watched.show(bad=10)
     watched.place()
     watched.show(bad=9)
@@ -238,7 +238,7 @@ async def test_a_breaker_that_was_forgotten_during_a_count_publishes_the_view_ag
 async def test_an_error_in_counting_does_not_end_the_task(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fettle.scheduling.breaker.PAUSE_S", 0.001)
+    monkeypatch.setattr("fettle.pacing.keeping.FIRST_PAUSE_S", 0.001)
     watched.show(bad=10)
     assert watched.answers.set_aside()
     async with kept_complete(watched.answers):
@@ -246,6 +246,6 @@ async def test_an_error_in_counting_does_not_end_the_task(
         with capture_logs() as logs:
             watched.cluster.show({"n0": b.node("n0", pools=(broken,))})
             await until(lambda: logs)
-        assert logs[0]["event"] == "breakers cannot be counted"
+        assert logs[0]["part"] == "breakers"
         watched.show(bad=0)
         await until(lambda: watched.closed)

@@ -17,12 +17,12 @@ from structlog.testing import capture_logs
 
 from fettle.api import core
 from fettle.client import Session
-from fettle.cluster import EMPTY, NodeView, Publisher, View
+from fettle.cluster import NodeView, Publisher, View
 from fettle.config import StewardSettings
 from fettle.model import SOUND
 from fettle.observing import StewardMetrics
 from fettle.steward.steward import Steward
-from fettle.steward.wake_ups import Nudge, WakeUps, waiting
+from fettle.steward.wake_ups import Nudge, waiting
 from fettle.steward.waking import REST, FindAllowedNodes, Waking
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import PATIENCE_S
@@ -42,8 +42,9 @@ class Cluster:
 
     def publish(self, pods: Iterable[core.Pod] = (), **fields: Any) -> None:
         old = self.publisher.view
+        named = {p.metadata.key: p for p in pods}
         view = msgspec.structs.replace(
-            old, generation=old.generation + 1, pods={p.metadata.key: p for p in pods}, **fields
+            old, generation=old.generation + 1, synced=True, pods=named, **fields
         )
         self.publisher.publish(view, frozenset())
 
@@ -102,7 +103,8 @@ async def steward(
             waiting=waiting,
             allowed=allowed or allowed_now,
             wake=Nudge(session, "fettle-system", "fettle-wake-up").wake,
-            wake_ups=lambda: WakeUps(0.01),
+            whom="refused pods",
+            interval_s=0.01,
             clock=lambda: 1_700_000_000.5,
             retry_s=0.02,
         )
@@ -289,8 +291,7 @@ async def test_a_pod_that_cannot_be_judged_does_not_keep_others_waiting(
     odd = msgspec.structs.replace(
         pod(), metadata=msgspec.structs.replace(pod().metadata, name="odd")
     )
-    view = msgspec.structs.replace(EMPTY, generation=1, pods={"ns/odd": odd, "ns/p": pod()})
-    cluster.publisher.publish(view, frozenset())
+    cluster.publish([odd, pod()])
     async with steward(cluster, tmp_path, allowed):
         await cluster.wrote(1)
 

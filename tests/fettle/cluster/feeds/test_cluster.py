@@ -19,6 +19,7 @@ from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness
 from fettle.cluster.feeds.writer import Writer
 from fettle.config import HealthSettings
 from fettle.health import HealthBook, load_rules
+from fettle.pacing import keeping
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import Recorder
 
@@ -26,7 +27,7 @@ from tests.fettle.cluster.feeds.recorder import Recorder
 @asynccontextmanager
 async def feeding(folder: Path, recorder: Recorder, api: FakeApi) -> AsyncIterator[None]:
     async with await Session.open(api.kubeconfig(folder)) as session:
-        feed = ClusterFeed(session, restart_s=0.01)
+        feed = ClusterFeed(session)
         task = asyncio.create_task(feed.run(recorder))
         try:
             yield
@@ -93,8 +94,9 @@ class _Stumbling(Recorder):
 
 
 async def test_a_kind_whose_reflector_fails_begins_again_and_the_others_go_on(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(keeping, "FIRST_PAUSE_S", 0.01)
     recorder = _Stumbling()
     async with fake_api() as api, feeding(tmp_path, recorder, api):
         await recorder.until(lambda r: len(r.synced) == len(KINDS))
