@@ -23,7 +23,7 @@ from fettle.config import Settings, WebhookSettings
 from fettle.lint import ABSENCES, Linter, workload_kinds
 from fettle.model import ANNOTATION, BadInput, Mode
 from fettle.observing import LastRequests
-from fettle.pacing import Patience, run_within
+from fettle.pacing import Patience, part, run_within
 from fettle.records import Decided, Recorder, Verb
 from fettle.scheduling import Engines
 from webhook.audit_events import EventSink, audit_event
@@ -146,7 +146,9 @@ class Webhook:
         self._validation = validation
         self._events = events
         self._last = last
-        self._recorder = recorder
+        self._recording = (
+            None if recorder is None else part("records of reviews", recorder.reviewed)
+        )
         self._labels = UnknownLabels()
         self._unreadable = RateLimit()
 
@@ -217,9 +219,9 @@ class Webhook:
         resolved = await run_within(None, lambda: resolve_for(request, view, context))
         mode = Mode.OBSERVE if self._audit else resolved.mode.mode
         decided = _RECORDED.get(judged.result)
-        if self._recorder is not None and decided is not None and not request.dry_run:
+        if self._recording is not None and decided is not None and not request.dry_run:
             fields = ", ".join(str(operation) for operation in judged.answer.patch)
-            self._recorder.reviewed(
+            self._recording.attempt(
                 Verb(webhook),
                 request.kind.kind,
                 request.key,

@@ -38,10 +38,10 @@ class KeptPart:
         self.problem = ""
         self._logged_at = -inf
 
-    def attempt(self, *args: Any) -> None:
+    def attempt(self, *args: Any, **named: Any) -> None:
         """Do it once, now. A failure is noted; who calls goes on."""
         try:
-            self.work(*args)
+            self.work(*args, **named)
         except Exception as error:
             self.failed(error)
         else:

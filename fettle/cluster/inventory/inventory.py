@@ -111,7 +111,7 @@ class Inventory:
         self._aged_at = 0.0
         self._taking_in = part("objects", self._take_in)
         self._ageing = [
-            part("ends of holds", self._reports.end_holds),
+            part("ends of holds", self._end_holds),
             part("waits for starts", self._starts.age),
             part("fading", self._fade),
         ]
@@ -155,10 +155,20 @@ class Inventory:
         self, kind: Kind, key: str, new: WireObject | None, error: Exception, now: float
     ) -> None:
         """An object that this fails on is quarantined with its name, and all others go on."""
-        self._taking_in.failed(error, object=f"{kind.name} {key}")
-        whole = msgspec.json.decode(msgspec.json.encode(new)) if new is not None else {}
-        reason = f"cannot be {'applied' if new is not None else 'removed'}: {error!r}"
-        self.quarantine(Bad(kind, key, reason, *node_and_pools(kind, whole)), now)
+        name = f"{kind.name} {key}"
+        self._taking_in.failed(error, object=name)
+        try:
+            if new is not None:
+                whole = msgspec.json.decode(msgspec.json.encode(new))
+                reason = f"cannot be applied: {error!r}"
+                self.quarantine(Bad(kind, key, reason, *node_and_pools(kind, whole)), now)
+                return
+            # It is gone, so nothing of it counts, nor is its node in doubt.
+            self._put_in_quarantine(Bad(kind, key, f"cannot be removed: {error!r}"), now)
+            if kind is kinds.NODE:
+                self._nodes.dirty.add(key)
+        except Exception as another:
+            self._taking_in.failed(another, object=name)
 
     def _take_in(self, kind: Kind, key: str, new: WireObject | None, now: float) -> None:
         if new is None:
@@ -253,11 +263,14 @@ class Inventory:
 
     def age(self, now: float) -> None:
         """Mark as dirty what time alone has changed, also by a clock that was set back."""
+        for one in self._ageing:
+            one.attempt(now)
+
+    def _end_holds(self, now: float) -> None:
         if now < self._aged_at:
             self._reports.read_holds_again(now)
         self._aged_at = now
-        for one in self._ageing:
-            one.attempt(now)
+        self._reports.end_holds(now)
 
     def _fade(self, now: float) -> None:
         self._nodes.mark_dirty(self._book.changed_by_time(now))

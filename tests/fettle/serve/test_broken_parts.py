@@ -56,6 +56,9 @@ class Process:
         self.api.put("nodes", sound)
         asked = {"Pod": refused(f"q{number}"), "NodeNames": ["gpu-1"]}
         await self._post(f"http://127.0.0.1:{self.extender}/filter", asked)
+        pod = {"apiVersion": "v1", "kind": "Pod", **refused(f"q{number}")}
+        pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+        await self._post(f"https://127.0.0.1:{self.webhook}/mutate", review(pod))
         self.api.put("pods", running(f"q{number - 3}", "gpu-1", 1))
         self.api.put("pods", refused("waits"))
         self.api.put("pods", let_preempt_nobody("preempts"))
@@ -122,7 +125,7 @@ def interrupt(name: str) -> None:
         waiter.set_exception(KeyError("interrupted"))
 
 
-def broken(*_: Any) -> Any:
+def broken(*_: Any, **__: Any) -> Any:
     raise KeyError("broken")
 
 

@@ -9,12 +9,12 @@ import pytest
 from fettle.api import Bad, kinds
 from fettle.api.kinds import Kind
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.cluster.inventory import inventory
+from fettle.cluster.inventory import inventory, reporting, starts, stores
 from fettle.config import HealthSettings
 from fettle.dra import AllocationStatus, Alternative, Claim, Request
 from fettle.dra.allocator import allocate
 from fettle.explain.wording import texts
-from fettle.health import HealthBook
+from fettle.health import HealthBook, report_of_taint_rule
 from fettle.model import Health, NodeId, State, Subject
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import RULES, Fleet, claim, node, slice_
@@ -355,6 +355,74 @@ def test_a_claim_on_which_reading_fails_no_longer_holds_what_it_held(
     assert [d.allocated for d in fleet.look().nodes["n"].pools[0].devices] == [False, True]
     fleet.inventory.remove(kinds.CLAIM, "d/c", fleet.now)
     assert not any(d.allocated for d in fleet.look().nodes["n"].pools[0].devices)
+
+
+def test_an_object_that_cannot_be_removed_is_named_and_costs_no_other(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("c", "e"):
+        fleet.put(kinds.CLAIM, claim(name, f"gpu-{'ce'.index(name)}"))
+    index = stores.Stores.index_claim
+
+    def fail(found: Any, old: Any, new: Any) -> None:
+        if old is not None and old.metadata.name == "c":
+            raise ZeroDivisionError("by a defect")
+        index(found, old, new)
+
+    with monkeypatch.context() as defect:
+        defect.setattr(stores.Stores, "index_claim", fail)
+        fleet.inventory.begin_list(kinds.CLAIM)
+        fleet.inventory.end_list(kinds.CLAIM, fleet.now)
+    fleet.look()
+    assert not fleet.view.claims
+    assert [*fleet.view.quarantined] == ["ResourceClaim d/c"]
+    assert "cannot be removed" in fleet.view.quarantined["ResourceClaim d/c"]
+    fleet.inventory.remove(kinds.CLAIM, "d/c", fleet.now)
+    fleet.look()
+    assert not fleet.view.quarantined
+
+
+def test_a_node_that_cannot_be_removed_is_not_shown_any_more(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object, __: object, ___: object) -> None:
+        raise ZeroDivisionError("by a defect")
+
+    with monkeypatch.context() as defect:
+        defect.setattr(reporting.Reports, "node_left", fail)
+        fleet.inventory.remove(kinds.NODE, "n", fleet.now)
+    assert fleet.look().nodes.keys() == {"other"}
+    assert [*fleet.view.quarantined] == ["Node n"]
+
+
+def test_a_rule_on_which_reading_fails_is_named_and_costs_no_other(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(rule: Any, *others: Any) -> Any:
+        if rule.metadata.name == "bad":
+            raise ZeroDivisionError("by a defect")
+        return report_of_taint_rule(rule, *others)
+
+    monkeypatch.setattr(reporting, "report_of_taint_rule", fail)
+    for name, pool in (("bad", "n"), ("good", "other")):
+        taint = {"key": "example.com/ill", "effect": "NoExecute"}
+        spec = {"deviceSelector": {"driver": b.DRIVER, "pool": pool}, "taint": taint}
+        fleet.put(kinds.TAINT_RULE, {"metadata": {"name": name}, "spec": spec})
+    nodes = fleet.look().nodes
+    assert [*fleet.view.quarantined] == ["DeviceTaintRule bad"]
+    assert [*fleet.view.taint_rules] == ["good"]
+    assert all(d.health.evidence for d in nodes["other"].pools[0].devices)
+
+
+def test_where_failed_starts_cannot_be_told_nodes_are_judged_all_the_same(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> Any:
+        raise ZeroDivisionError("by a defect")
+
+    monkeypatch.setattr(starts.Starts, "reports", fail)
+    fleet.put(kinds.NODE, node("new"))
+    assert "new" in fleet.look().nodes
 
 
 WANTED = Claim("c", (Request("r", (Alternative("r", selectors=("true",)),)),))
