@@ -40,31 +40,29 @@ class KeptPart:
 
     def attempt(self, *args: Any, **named: Any) -> None:
         """Do it once, now. A failure is noted; who calls goes on."""
-        try:
+        with self:
             self.work(*args, **named)
-        except Exception as error:
-            self.failed(error)
-        else:
-            self.succeeded()
 
     def attempt_steps(self, *args: Any) -> Iterator[None]:
         """As `attempt`, step by step."""
-        try:
+        with self:
             yield from self.work(*args)
-        except Exception as error:
-            self.failed(error)
-        else:
-            self.succeeded()
 
     async def attempt_async(self, *args: Any) -> Any:
         """As `attempt`; what it returns, or None."""
-        try:
-            result = await self.work(*args)
-        except Exception as error:
+        with self:
+            return await self.work(*args)
+
+    def __enter__(self) -> None:
+        """What is done within is an attempt."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if isinstance(error, Exception):
             self.failed(error)
-            return None
-        self.succeeded()
-        return result
+            return True
+        if error is None:
+            self.succeeded()
+        return False
 
     def failed(self, error: Exception, **about: str) -> None:
         """Log it with its traceback, once while it lasts; `about` what it failed on."""
@@ -95,9 +93,11 @@ class KeptParts:
         _PARTS.set(self)
 
     def part(self, name: str, work: Callable[..., Any]) -> KeptPart:
-        """The part of that name; it does this from now on."""
-        part = self._by_name.setdefault(name, KeptPart(name, work))
-        part.work = work
+        """A part of that name, which goes on counting where the one before ended."""
+        part = KeptPart(name, work)
+        if (before := self._by_name.get(name)) is not None:
+            part.errors = before.errors
+        self._by_name[name] = part
         return part
 
     def notes(self) -> list[str]:

@@ -2,6 +2,7 @@
 though nothing in the cluster changes, so nothing else has them judged again.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from functools import partial
@@ -72,10 +73,10 @@ class PatienceEnds:
         until = self._clock() - LATER_S
         ends = await run_within(None, partial(self._ends, view))
         due = [pod for pod, at in ends if self._since < at <= until]
-        if self._clock() < self._retry_at:
-            return self._retry_at - self._clock()
+        if (pause_s := self._retry_at - asyncio.get_running_loop().time()) > 0:
+            return pause_s
         if await self._is_any_allowed(due, view) and not await self._wake_all(due, view):
-            self._retry_at = self._clock() + RETRY_S
+            self._retry_at = asyncio.get_running_loop().time() + RETRY_S
             return RETRY_S
         self._since = until
         return min((at - until for _, at in ends if at > until), default=None)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+import structlog
 
 from fettle.api import (
     Bad,
@@ -54,6 +55,8 @@ from fettle.health import (
 )
 from fettle.model import DeviceId
 from fettle.pacing import part, pause
+
+_LOG = structlog.get_logger(__name__)
 
 _QUARANTINED = "quarantined"
 """Stands for the quarantine among the kinds of which a view may show something new."""
@@ -161,7 +164,8 @@ class Inventory:
             if new is not None:
                 whole = msgspec.json.decode(msgspec.json.encode(new))
                 reason = f"cannot be applied: {error!r}"
-                self.quarantine(Bad(kind, key, reason, *node_and_pools(kind, whole)), now)
+                if self.quarantine(Bad(kind, key, reason, *node_and_pools(kind, whole)), now):
+                    _LOG.warning("object quarantined", kind=kind.name, key=key, reason=reason)
                 return
             # It is gone, so nothing of it counts, nor is its node in doubt.
             self._put_in_quarantine(Bad(kind, key, f"cannot be removed: {error!r}"), now)

@@ -18,10 +18,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def parts() -> KeptParts:
+def parts() -> Iterator[KeptParts]:
+    before = keeping._PARTS.get()
     made = KeptParts()
     made.enter()
-    return made
+    yield made
+    keeping._PARTS.set(before)
 
 
 class Looks:
@@ -184,6 +186,15 @@ def test_what_is_attempted_and_fails_is_noted_and_its_caller_goes_on(parts: Kept
     assert (one.errors, parts.notes()) == (1, ["failing: objects: KeyError('b')"])
     one.attempt("a")
     assert (one.errors, parts.notes()) == (1, [])
+
+
+def test_of_two_parts_of_one_name_each_does_its_own_and_the_count_goes_on(parts: KeptParts) -> None:
+    done: list[str] = []
+    first, second = part("marks", done.append), part("marks", {}.__getitem__)
+    second.attempt("a")
+    first.attempt("b")
+    assert (done, [one.errors for one in parts]) == (["b"], [1])
+    assert part("marks", done.append).errors == 1
 
 
 def test_of_steps_those_before_a_failure_are_done(parts: KeptParts) -> None:

@@ -222,6 +222,32 @@ async def test_requests_are_answered_while_many_short_batches_wait(
     task.cancel()
 
 
+async def test_who_fails_on_objects_or_views_costs_neither_these_nor_others() -> None:
+    heard: list[object] = []
+    shown: list[int] = []
+
+    def fail(*_: object) -> None:
+        raise KeyError("a defect")
+
+    publisher, inventory = Publisher(), Inventory(HealthBook(HealthSettings(), RULES), RULES)
+    made = Writer(
+        inventory,
+        publisher,
+        watched=(kinds.NODE,),
+        on_put=(fail, heard.append),
+        on_view=(fail, lambda _, view, __: shown.append(view.generation)),
+    )
+    task = asyncio.create_task(made.run())
+    await made.send([ListStarted(kinds.NODE), node("a"), ListEnded(kinds.NODE)])
+    async with asyncio.timeout(20):
+        while not shown:
+            await asyncio.sleep(0.01)
+    assert len(heard) == 1
+    assert publisher.view.nodes.keys() == {"a"}
+    assert not publisher.view.quarantined
+    task.cancel()
+
+
 async def test_a_malformed_object_makes_only_its_node_unknown(writing: Writing) -> None:
     view = await writing.sync(node("a"), node("b"))
     await writing.send(Bad(kinds.SLICE, "a-slice", "spec: wrong", "a"), node("c"))
