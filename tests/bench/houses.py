@@ -79,10 +79,8 @@ class House:
     async def fettle_on_plane(self, extender_port: int | None = None) -> FettleProcess:
         """All roles under the shipped RBAC, on the loaded control plane; not started."""
         plane = await self.plane()
-        await shipped.apply_rbac(plane.tester)
-        kubeconfig = await plane.kubeconfig_for_service_account(
-            shipped.SERVICE_ACCOUNT, shipped.NAMESPACE
-        )
+        account = await shipped.account_for(plane.tester, ())
+        kubeconfig = await plane.kubeconfig_for_service_account(account, shipped.NAMESPACE)
         folder = self._next("fettle")
         return FettleProcess(folder, kubeconfig=kubeconfig, extender_port=extender_port)
 

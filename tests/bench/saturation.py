@@ -235,7 +235,7 @@ async def _contending(
 
 async def _fettle(house: House, plane: ControlPlane, port: int) -> FettleProcess:
     kubeconfig = await plane.kubeconfig_for_service_account(
-        shipped.SERVICE_ACCOUNT, shipped.NAMESPACE
+        shipped.STEWARD_ACCOUNT, shipped.NAMESPACE
     )
     folder = house.folder / f"saturated-fettle-{port}"
     roles = ["extender", "steward"]

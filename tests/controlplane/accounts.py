@@ -15,7 +15,7 @@ class Account:
     def __init__(self, plane: ControlPlane, folder: Path, name: str, namespace: str) -> None:
         self._plane = plane
         self.folder = folder
-        self._name = name
+        self.name = name
         self._namespace = namespace
         self._secrets: list[Object] = []
         self.ending = ""
@@ -46,7 +46,7 @@ class Account:
         bound |= {"name": metadata["name"], "uid": metadata["uid"]}
         reply = await self._plane.tester.request(
             "POST",
-            f"/api/v1/namespaces/{self._namespace}/serviceaccounts/{self._name}/token",
+            f"/api/v1/namespaces/{self._namespace}/serviceaccounts/{self.name}/token",
             body={
                 "apiVersion": "authentication.k8s.io/v1",
                 "kind": "TokenRequest",

@@ -159,9 +159,9 @@ async def start_fettle(control_plane: ControlPlane) -> AsyncIterator[StartFettle
         *roles: str, kubeconfig: Path | None = None, wait: bool = True, **how: Any
     ) -> FettleProcess:
         if kubeconfig is None:
-            await shipped.apply_rbac(control_plane.tester)
+            account = await shipped.account_for(control_plane.tester, roles)
             kubeconfig = await control_plane.kubeconfig_for_service_account(
-                shipped.account_of(roles), shipped.NAMESPACE
+                account, shipped.NAMESPACE
             )
         how.setdefault("name", f"fettle-{len(started)}" if started else "fettle")
         fettle = FettleProcess(

@@ -105,10 +105,8 @@ async def place(api: Api, when: str) -> dict[str, str]:
 
 
 async def start_fettle(plane: ControlPlane) -> FettleProcess:
-    await shipped.apply_rbac(plane.tester)
-    kubeconfig = await plane.kubeconfig_for_service_account(
-        shipped.SERVICE_ACCOUNT, shipped.NAMESPACE
-    )
+    account = await shipped.account_for(plane.tester, ())
+    kubeconfig = await plane.kubeconfig_for_service_account(account, shipped.NAMESPACE)
     fettle = FettleProcess(plane.folder, kubeconfig=kubeconfig)
     fettle.start()
     OUT.print(f"Fettle is ready {await fettle.ready():.1f} s after its start.\n")

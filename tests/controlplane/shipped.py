@@ -15,7 +15,8 @@ from tests.controlplane.waiting import condition, wait_until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NAMESPACE = "fettle-system"
-SERVICE_ACCOUNT = "fettle"
+WEBHOOK_ACCOUNT = "fettle-webhook"
+STEWARD_ACCOUNT = "fettle-steward"
 EXTENDER_ACCOUNT = "fettle-extender"
 
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount")
@@ -40,9 +41,15 @@ async def apply(api: Api, documents: Sequence[Object]) -> list[Object]:
     return done + [await api.apply(d) for d in documents if d["kind"] not in _FIRST]
 
 
-def account_of(roles: Sequence[str]) -> str:
-    """The service account that a process with these roles runs as."""
-    return EXTENDER_ACCOUNT if list(roles) == ["extender"] else SERVICE_ACCOUNT
+async def account_for(api: Api, roles: Sequence[str]) -> str:
+    """The service account that a process with these roles runs as, with the rights in deploy/rbac;
+    the webhook beside others has those in deploy/one-process, too."""
+    await apply_rbac(api)
+    if len(roles) == 1:
+        return f"fettle-{roles[0]}"
+    if not roles or "webhook" in roles:
+        await apply(api, manifests(DEPLOY / "one-process" / "rights.yaml"))
+    return STEWARD_ACCOUNT
 
 
 async def apply_rbac(api: Api, deploy: Path = DEPLOY) -> None:
@@ -51,7 +58,7 @@ async def apply_rbac(api: Api, deploy: Path = DEPLOY) -> None:
     needed: list[Object] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     ]
-    for account in (SERVICE_ACCOUNT, EXTENDER_ACCOUNT):
+    for account in (WEBHOOK_ACCOUNT, STEWARD_ACCOUNT, EXTENDER_ACCOUNT):
         metadata = {"name": account, "namespace": NAMESPACE}
         needed.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     given = {(d["kind"], d["metadata"]["name"]) for d in documents}

@@ -32,7 +32,7 @@ async def account(control_plane: ControlPlane, api: Api, tmp_path: Path) -> Acco
     """Fettle's own, with the shipped rights and a token."""
     await shipped.apply_rbac(api)
     folder = tmp_path / "serviceaccount"
-    made = Account(control_plane, folder, shipped.SERVICE_ACCOUNT, shipped.NAMESPACE)
+    made = Account(control_plane, folder, shipped.STEWARD_ACCOUNT, shipped.NAMESPACE)
     await made.renew()
     return made
 
@@ -117,7 +117,7 @@ async def test_a_token_is_followed_when_it_is_refused_in_a_pod_in_a_file_and_fro
 
     async def of_a_kubeconfig(how: Callable[[ControlPlane, Account], Path]) -> None:
         folder = tmp_path / how.__name__
-        account = Account(control_plane, folder, shipped.SERVICE_ACCOUNT, shipped.NAMESPACE)
+        account = Account(control_plane, folder, shipped.STEWARD_ACCOUNT, shipped.NAMESPACE)
         path = how(control_plane, account)
         await account.renew()
         async with await Session.open(path) as session:
@@ -167,7 +167,7 @@ async def test_a_kubeconfig_that_impersonates_has_the_rights_of_whom_it_names(
 ) -> None:
     await shipped.apply_rbac(api)
     administrator = _inline(control_plane._authority.client("someone", ["system:masters"]))
-    name = f"system:serviceaccount:{shipped.NAMESPACE}:{shipped.SERVICE_ACCOUNT}"
+    name = f"system:serviceaccount:{shipped.NAMESPACE}:{shipped.STEWARD_ACCOUNT}"
     groups = ["system:serviceaccounts", "system:authenticated"]
     extra = {"example.com/Why": ["a test", "another"]}
     user = administrator | {"as": name, "as-uid": "7", "as-groups": groups, "as-user-extra": extra}

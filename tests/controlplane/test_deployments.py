@@ -27,6 +27,7 @@ NOT_FOR_THE_API_SERVER = {
     "scheduler/kube-scheduler-config-observe.yaml": "read by kube-scheduler from a file",
     "certificates/patches/extender.yaml": "a patch",
     "certificates/patches/webhook.yaml": "a patch",
+    "one-process/patch.yaml": "a patch",
 }
 
 
@@ -125,14 +126,36 @@ async def test_every_shipped_object_is_taken_by_the_api_server(
     assert tried > 30
 
 
-async def test_webhook_and_steward_run_as_their_deployment_says(
-    account_of: AccountOf, containers: list[Container], tmp_path: Path
+@pytest.mark.parametrize("name", ["webhook", "steward"])
+async def test_webhook_and_steward_run_as_their_deployments_say(
+    account_of: AccountOf, containers: list[Container], tmp_path: Path, name: str
 ) -> None:
-    file = "server/fettle.yaml"
-    shipped_deployment = deployment(file, "fettle")
+    shipped_deployment = deployment(f"server/{name}.yaml", f"fettle-{name}")
     account = await account_of(shipped_deployment)
-    container = await run(containers, tmp_path, account, shipped_deployment, config_maps(file))
+    assert account.name == f"fettle-{name}"
+    settings = config_maps("server/settings.yaml")
+    container = await run(containers, tmp_path, account, shipped_deployment, settings)
     assert container.written() == []
+
+
+async def test_one_process_for_both_runs_as_the_patch_says(
+    api: Api, account_of: AccountOf, containers: list[Container], tmp_path: Path
+) -> None:
+    shipped_deployment = deployment("server/webhook.yaml", "fettle-webhook")
+    (patch,) = shipped.manifests(DEPLOY / "one-process" / "patch.yaml")
+    pod = shipped_deployment["spec"]["template"]["spec"]
+    changes = patch["spec"]["template"]["spec"]
+    pod["serviceAccountName"] = changes["serviceAccountName"]
+    pod["containers"][0] |= changes["containers"][0]
+    account = await account_of(shipped_deployment)
+    await shipped.apply(api, shipped.manifests(DEPLOY / "one-process" / "rights.yaml"))
+    settings = config_maps("server/settings.yaml")
+    await run(containers, tmp_path, account, shipped_deployment, settings)
+    for lease in ("fettle-steward", "fettle-certificates"):
+        await waiting.wait_until(
+            lambda lease=lease: api.find("leases", lease, shipped.NAMESPACE),  # type: ignore[misc]
+            what=f"it holds {lease}",
+        )
 
 
 async def test_the_static_pod_needs_nothing_but_the_cluster_role_bound_to_its_user(
@@ -176,7 +199,11 @@ async def test_the_extender_runs_as_its_deployment_says(
 
 @pytest.mark.parametrize(
     ("file", "name"),
-    [("server/fettle.yaml", "fettle"), ("extender/extender.yaml", "fettle-extender")],
+    [
+        ("server/webhook.yaml", "fettle-webhook"),
+        ("server/steward.yaml", "fettle-steward"),
+        ("extender/extender.yaml", "fettle-extender"),
+    ],
 )
 async def test_a_drain_waits_for_a_replica_that_serves_and_for_none_that_is_not_ready(
     control_plane: ControlPlane, api: Api, file: str, name: str

@@ -13,7 +13,7 @@ async def test_what_happens_again_is_counted_in_one_event(
 ) -> None:
     await shipped.apply_rbac(control_plane.tester)
     kubeconfig = await control_plane.kubeconfig_for_service_account(
-        shipped.SERVICE_ACCOUNT, shipped.NAMESPACE
+        shipped.WEBHOOK_ACCOUNT, shipped.NAMESPACE
     )
     now = 0.0
     results: list[str] = []

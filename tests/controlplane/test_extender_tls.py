@@ -208,10 +208,13 @@ async def test_the_shipped_files_of_an_extender_fit_together(api: Api, tmp_path:
     for document in shipped.manifests(shipped.DEPLOY / "certificates" / "cert-manager.yaml"):
         if document["kind"] == "ConfigMap":
             await api.apply(document)
-    for deployment, file in (("fettle", "webhook.yaml"), ("fettle-extender", "extender.yaml")):
+    for deployment, file in (
+        ("fettle-webhook", "webhook.yaml"),
+        ("fettle-extender", "extender.yaml"),
+    ):
         (patch,) = shipped.manifests(shipped.DEPLOY / "certificates" / "patches" / file)
         await api.patch("deployments", deployment, patch, shipped.NAMESPACE, form="strategic")
-    assert await mounted(api, "fettle", tmp_path) == {
+    assert await mounted(api, "fettle-webhook", tmp_path) == {
         "certificateFile": "Secret fettle-webhook-tls tls.crt",
         "keyFile": "Secret fettle-webhook-tls tls.key",
     }

@@ -163,7 +163,7 @@ async def test_without_a_right_that_mark_alone_is_missing_and_it_is_said_once(
     await until_marked(api, n=("healthy", "True", ""))
     assert await notes(fettle) == []
 
-    await api.patch("clusterroles", "fettle-node-marks", {"rules": role["rules"][:1]})
+    await api.patch("clusterroles", "fettle-node-marks", {"rules": role["rules"][:2]})
     await publish(api, "n", 2, (0,))
     await until_noted(fettle, "node marks: condition cannot be written")
     await until_marked(api, n=("degraded", "True", "ours"))

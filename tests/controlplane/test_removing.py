@@ -59,9 +59,10 @@ async def delete(api: Api, documents: list[Object]) -> None:
     for document in documents:
         metadata = document["metadata"]
         group = document["apiVersion"].rpartition("/")[0]
-        plural = {"PriorityClass": "priorityclasses"}.get(
-            document["kind"], f"{document['kind'].lower()}s"
-        )
+        plural = {
+            "PriorityClass": "priorityclasses",
+            "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+        }.get(document["kind"], f"{document['kind'].lower()}s")
         name = f"{plural}.{group}" if group else plural
         if await api.find(name, metadata["name"], metadata.get("namespace", "default")):
             await api.delete(name, metadata["name"], metadata.get("namespace", "default"))
@@ -108,6 +109,7 @@ async def test_what_the_documents_say_about_removing_leaves_nothing(
         every_s=0.5,
     )
     await fettle.stop()
+    await delete(api, shipped.manifests(shipped.DEPLOY / "one-process" / "rights.yaml"))
     for folder in APPLIED:
         await delete(api, shipped.manifests(shipped.DEPLOY / folder))
     await waiting.wait_until(

@@ -48,7 +48,9 @@ BINDING: Object = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
     "metadata": {"name": "fettle"},
-    "subjects": [{"kind": "ServiceAccount", "name": "fettle", "namespace": "fettle-system"}],
+    "subjects": [
+        {"kind": "ServiceAccount", "name": "fettle-steward", "namespace": "fettle-system"}
+    ],
     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "fettle"},
 }
 
@@ -109,7 +111,7 @@ async def test_the_service_account_gets_what_the_shipped_rbac_gives(
 ) -> None:
     write(tmp_path / "rbac" / "fettle.yaml", READS_NODES, BINDING)
     await shipped.apply_rbac(api, tmp_path)
-    account = await control_plane.api_as_service_account(shipped.SERVICE_ACCOUNT, shipped.NAMESPACE)
+    account = await control_plane.api_as_service_account(shipped.STEWARD_ACCOUNT, shipped.NAMESPACE)
     async with account:
         nodes = await waiting.wait_until(
             lambda: account.list("nodes"), lambda found: found == [], what="it lists nodes"

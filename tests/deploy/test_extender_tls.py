@@ -38,7 +38,7 @@ ISSUERS = of_kind(CERT_MANAGER, "Issuer")
 
 @pytest.mark.parametrize(
     ("account", "secret"),
-    [("fettle", SHIPPED.webhook.secret), ("fettle-extender", SHIPPED.extender.secret)],
+    [("fettle-webhook", SHIPPED.webhook.secret), ("fettle-extender", SHIPPED.extender.secret)],
 )
 def test_each_service_account_may_keep_its_own_authority_only(account: str, secret: str) -> None:
     found = documents("rbac", "namespace.yaml")
@@ -54,8 +54,12 @@ def test_each_service_account_may_keep_its_own_authority_only(account: str, secr
 
 
 def test_a_drain_leaves_one_replica_of_each_deployment() -> None:
-    for folder, file in (("server", "fettle.yaml"), ("extender", "extender.yaml")):
-        found = documents(folder, file)
+    for file in (
+        ("server", "webhook.yaml"),
+        ("server", "steward.yaml"),
+        ("extender", "extender.yaml"),
+    ):
+        found = documents(*file)
         (deployment,) = of_kind(found, "Deployment").values()
         (budget,) = of_kind(found, "PodDisruptionBudget").values()
         (spread,) = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
@@ -86,7 +90,7 @@ def test_the_service_leads_to_the_port_of_pods_that_only_it_selects() -> None:
     (container,) = template["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert f"--extender-listen=:{ports[service['ports'][0]['targetPort']]}" in container["args"]
-    webhook = of_kind(documents("server", "fettle.yaml"), "Service")[SHIPPED.webhook.service]
+    webhook = of_kind(documents("server", "service.yaml"), "Service")[SHIPPED.webhook.service]
     assert not webhook["spec"]["selector"].items() <= template["metadata"]["labels"].items()
 
 
@@ -131,7 +135,7 @@ def test_only_certificates_of_the_client_authority_are_for_clients() -> None:
 @pytest.mark.parametrize(
     ("file", "base", "role"),
     [
-        ("webhook.yaml", ("server", "fettle.yaml"), "webhook"),
+        ("webhook.yaml", ("server", "webhook.yaml"), "webhook"),
         ("extender.yaml", ("extender", "extender.yaml"), "extender"),
     ],
 )

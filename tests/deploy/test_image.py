@@ -25,7 +25,7 @@ def of(name: str) -> list[str]:
 
 
 def containers() -> list[Any]:
-    files = ("server/fettle.yaml", "extender/extender.yaml")
+    files = ("server/webhook.yaml", "server/steward.yaml", "extender/extender.yaml")
     documents = (
         document
         for file in files

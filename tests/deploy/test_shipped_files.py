@@ -79,48 +79,79 @@ def test_webhooks_fail_open_in_time_and_leave_our_own_namespace_alone() -> None:
                 assert "fettle-system" in selector
 
 
-def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
-    roles = [
+def roles(*parts: str) -> list[Any]:
+    return [
         d
-        for path in sorted((DEPLOY / "rbac").rglob("*.yaml"))
+        for path in sorted(DEPLOY.joinpath("rbac", *parts).glob("*.yaml"))
         for d in yaml.safe_load_all(path.read_text())
         if d and d["kind"] in ("Role", "ClusterRole")
     ]
-    assert roles
-    for role in roles:
+
+
+def written(role: Any) -> set[tuple[str, str]]:
+    """Verb and resource of what it lets write."""
+    return {
+        (verb, resource)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if verb not in ("get", "list", "watch")
+    }
+
+
+WRITTEN_IN_THE_CLUSTER = {
+    "fettle": set[tuple[str, str]](),
+    "fettle-webhook": {
+        ("patch", "mutatingwebhookconfigurations"),
+        ("patch", "validatingwebhookconfigurations"),
+        ("create", "events"),
+        ("patch", "events"),
+    },
+    "fettle-steward": {
+        ("create", "devicehealths"),
+        ("patch", "devicehealths"),
+        ("delete", "devicehealths"),
+        ("create", "events"),
+        ("patch", "events"),
+    },
+}
+WRITTEN_BY_CHOICE = {
+    "fettle-health-taints": {(v, "devicetaintrules") for v in ("create", "patch", "delete")},
+    "fettle-dry-run": {("create", "resourceclaims")},
+    "fettle-hold-taints": {
+        ("patch", "nodes"),
+        ("write", "holdtaints"),
+        ("create", "devicetaintrules"),
+        ("delete", "devicetaintrules"),
+    },
+    "fettle-lint": set[tuple[str, str]](),
+    "fettle-node-marks": {("patch", "nodes"), ("write", "nodemarks"), ("patch", "nodes/status")},
+    "fettle-pod-conditions": {("patch", "pods/status")},
+    "fettle-pod-evictions": {("create", "pods/eviction")},
+    "fettle-suspend-jobs": {("patch", "jobs")},
+    "fettle-wake-by-node": {("patch", "nodes"), ("write", "nodewakeups")},
+    "fettle-wake-preemptors": {("patch", "pods/status")},
+}
+
+
+def test_every_right_is_for_something_fettle_reads_or_writes() -> None:
+    everywhere = [role for role in roles() if role["kind"] == "ClusterRole"]
+    assert {r["metadata"]["name"]: written(r) for r in everywhere} == WRITTEN_IN_THE_CLUSTER
+    assert {r["metadata"]["name"]: written(r) for r in roles("optional")} == WRITTEN_BY_CHOICE
+    for role in roles() + roles("optional"):
         for rule in role["rules"]:
             assert "*" not in rule["verbs"]
-            assert "*" not in rule.get("resources", [])
-    cluster_wide = [r for role in roles if role["kind"] == "ClusterRole" for r in role["rules"]]
-    written = [r for r in cluster_wide if set(r["verbs"]) - {"get", "list", "watch"}]
-    read = [set(r["verbs"]) for r in cluster_wide if r not in written]
-    assert read
-    # The owner of what that same role lets write, and what controls a ReplicaSet.
-    assert [verbs for verbs in read if verbs != {"list", "watch"}] == [{"get"}, {"get"}]
-    own = [rule for rule in written if rule["apiGroups"] == ["fettle.dev"]]
-    assert [(r["resources"], set(r["verbs"])) for r in own] == [
-        (["devicehealths"], {"create", "patch", "delete"})
-    ]
-    others = [rule for rule in written if rule not in own]
-    unnamed = [rule for rule in others if not rule.get("resourceNames")]
-    # All but the first are optional.
-    events, by_health, tainting, rules, marking, conditions, *others = unnamed
-    on_pods, evicting, suspending, waking = others
-    assert (marking["resources"], set(marking["verbs"])) == (["nodes"], {"get", "patch"})
-    assert (conditions["resources"], conditions["verbs"]) == (["nodes/status"], ["patch"])
-    assert (on_pods["resources"], on_pods["verbs"]) == (["pods/status"], ["patch"])
-    assert (evicting["resources"], evicting["verbs"]) == (["pods/eviction"], ["create"])
-    assert by_health["resources"] == ["devicetaintrules"]
-    assert set(by_health["verbs"]) == {"create", "patch", "delete"}
-    assert tainting["resources"] == waking["resources"] == ["nodes"]
-    assert set(tainting["verbs"]) == {"get", "patch"}
-    assert rules["resources"] == ["devicetaintrules"]
-    assert set(rules["verbs"]) == {"create", "delete"}
-    assert (suspending["resources"], set(suspending["verbs"])) == (["jobs"], {"get", "patch"})
-    assert set(waking["verbs"]) == {"patch"}
-    assert events["apiGroups"] == ["events.k8s.io"]
-    assert events["resources"] == ["events"]
-    assert set(events["verbs"]) == {"create", "patch"}
+            assert "*" not in rule["resources"]
+
+
+def test_each_deployment_has_one_role_and_its_account() -> None:
+    files = (("server", "webhook"), ("server", "steward"), ("extender", "extender"))
+    for folder, role in files:
+        (found,) = [d for d in documents(folder, f"{role}.yaml") if d["kind"] == "Deployment"]
+        pod = found["spec"]["template"]["spec"]
+        assert pod["serviceAccountName"] == f"fettle-{role}"
+        assert pod["containers"][0]["args"][:2] == ["serve", role]
+        assert pod["containers"][0]["args"][2].startswith("--")
 
 
 def test_the_pod_that_wakes_preemptors_never_runs_and_only_its_status_may_be_written() -> None:
@@ -137,7 +168,7 @@ def test_the_pod_that_wakes_preemptors_never_runs_and_only_its_status_may_be_wri
 
 
 def test_the_service_is_the_one_that_the_webhook_configurations_name() -> None:
-    (service,) = [d for d in documents("server", "fettle.yaml") if d["kind"] == "Service"]
+    (service,) = documents("server", "service.yaml")
     for file in ("mutating.yaml", "validating.yaml"):
         for configuration in documents("webhook", file):
             for webhook in configuration["webhooks"]:

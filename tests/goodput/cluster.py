@@ -295,10 +295,8 @@ async def _fettle(plane: ControlPlane, contender: str) -> AsyncIterator[FettlePr
     if (mode := mode_of(contender)) is None:
         yield None
         return
-    await shipped.apply_rbac(plane.tester)
-    kubeconfig = await plane.kubeconfig_for_service_account(
-        shipped.account_of(ROLES), shipped.NAMESPACE
-    )
+    account = await shipped.account_for(plane.tester, ROLES)
+    kubeconfig = await plane.kubeconfig_for_service_account(account, shipped.NAMESPACE)
     settings = plane.folder / "settings.yaml"
     settings.write_text(json.dumps(_compressed(plane.folder) | {"mode": mode.value}))
     process = FettleProcess(plane.folder, roles=ROLES, kubeconfig=kubeconfig, settings=settings)
