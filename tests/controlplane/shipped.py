@@ -66,10 +66,19 @@ async def apply_rbac(api: Api, deploy: Path = DEPLOY) -> None:
     await apply(api, [*missing, *documents])
 
 
-def scheduler_configuration(extender_url: str, deploy: Path = DEPLOY) -> Object:
-    """deploy/scheduler/kube-scheduler-config.yaml with its extenders led to this URL; the path of
-    the shipped `urlPrefix` stays."""
-    (configuration,) = manifests(deploy / "scheduler" / "kube-scheduler-config.yaml")
+def settings() -> str:
+    """The settings that webhook and steward have as shipped."""
+    (config_map,) = manifests(DEPLOY / "server" / "settings.yaml")
+    return str(config_map["data"]["settings.yaml"])
+
+
+def scheduler_configuration(
+    extender_url: str, deploy: Path = DEPLOY, *, enforces: bool = True
+) -> Object:
+    """The shipped KubeSchedulerConfiguration for a Fettle that enforces, or the other one, with
+    its extenders led to this URL; the path of the shipped `urlPrefix` stays."""
+    suffix = "-enforce" if enforces else ""
+    (configuration,) = manifests(deploy / "scheduler" / f"kube-scheduler-config{suffix}.yaml")
     if not configuration.get("extenders"):
         raise ValueError("the shipped KubeSchedulerConfiguration has no extenders")
     for entry in configuration["extenders"]:

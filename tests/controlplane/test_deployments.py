@@ -24,7 +24,7 @@ from tests.controlplane.fettle_process import FettleProcess
 DEPLOY = shipped.DEPLOY
 NOT_FOR_THE_API_SERVER = {
     "scheduler/kube-scheduler-config.yaml": "read by kube-scheduler from a file",
-    "scheduler/kube-scheduler-config-observe.yaml": "read by kube-scheduler from a file",
+    "scheduler/kube-scheduler-config-enforce.yaml": "read by kube-scheduler from a file",
     "certificates/patches/extender.yaml": "a patch",
     "certificates/patches/webhook.yaml": "a patch",
     "one-process/patch.yaml": "a patch",

@@ -122,7 +122,7 @@ async def test_the_service_account_gets_what_the_shipped_rbac_gives(
 
 
 def test_the_scheduler_configuration_differs_only_in_the_address(tmp_path: Path) -> None:
-    file = tmp_path / "scheduler" / "kube-scheduler-config.yaml"
+    file = tmp_path / "scheduler" / "kube-scheduler-config-enforce.yaml"
     entry = {"filterVerb": "filter", "weight": 7, "ignorable": True}
     away = {"urlPrefix": "https://fettle.fettle-system.svc/v1/", "enableHTTPS": True}
     secured = {"tlsConfig": {"caFile": "/etc/fettle/ca.crt"}}

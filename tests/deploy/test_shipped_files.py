@@ -52,8 +52,8 @@ def test_the_extender_binds_nothing() -> None:
 
 
 def test_pods_with_devices_depend_on_an_extender_that_enforces_and_on_no_other() -> None:
-    (enforcing,) = documents("scheduler", "kube-scheduler-config.yaml")
-    (observing,) = documents("scheduler", "kube-scheduler-config-observe.yaml")
+    (enforcing,) = documents("scheduler", "kube-scheduler-config-enforce.yaml")
+    (observing,) = documents("scheduler", "kube-scheduler-config.yaml")
     assert enforcing["extenders"][0].pop("ignorable") is False
     assert observing["extenders"][0].pop("ignorable") is True
     assert enforcing == observing
