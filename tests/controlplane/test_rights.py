@@ -74,6 +74,10 @@ def named(name: str, kind: str, version: str = "v1", **rest: object) -> Object:
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
 
 
+def taint_rule(name: str) -> Object:
+    return objects.device_taint_rule(name, "fettle.dev/hold", "None", driver=objects.DRIVER)
+
+
 async def writes_in(account: Api, namespace: str) -> set[tuple[str, str, str]]:
     """Verb, resource and name of all that it may write there, as RBAC has it."""
     review = {
@@ -158,6 +162,35 @@ async def test_an_optional_file_lets_the_steward_write_of_nodes_what_it_says_and
         return {what for what, change in NODE_WRITES.items() if await passes(change)}
 
     await waiting.wait_until(passing, lambda found: found == allowed, what=f"just {allowed} pass")
+
+
+@pytest.mark.parametrize(
+    ("file", "own", "other"),
+    [
+        ("hold-taints.yaml", "fettle-hold-a", "fettle-health-a"),
+        ("health-taints.yaml", "fettle-health-a", "fettle-hold-a"),
+    ],
+)
+async def test_an_optional_file_lets_the_steward_write_only_taint_rules_of_its_name(
+    api: Api, steward: Api, file: str, own: str, other: str
+) -> None:
+    await shipped.apply(api, shipped.manifests(OPTIONAL / file))
+    for name in (other, "of-an-operator"):
+        await api.create(taint_rule(name))
+
+    async def forbidden() -> bool:
+        try:
+            await steward.create(taint_rule("not-ours"), dry_run=True)
+        except ApiError as error:
+            return "fettle-device-taints" in error.message
+        return False
+
+    await waiting.wait_until(forbidden, what="the limits are in force")
+    for name in (other, "of-an-operator"):
+        with pytest.raises(ApiError, match="fettle-device-taints"):
+            await steward.delete("devicetaintrules", name)
+    await steward.create(taint_rule(own))
+    await steward.delete("devicetaintrules", own)
 
 
 async def test_as_shipped_the_steward_may_change_no_node(api: Api, steward: Api) -> None:

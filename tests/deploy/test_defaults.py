@@ -95,7 +95,7 @@ def test_what_may_be_written_without_an_optional_file_is_what_the_table_says() -
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row.files], ids=lambda row: row.files[0])
 def test_an_optional_file_grants_what_its_row_says(row: Row) -> None:
-    asked_by_limits = {"holdtaints", "nodemarks", "nodewakeups"}
+    asked_by_limits = {"holdtaints", "healthtaints", "nodemarks", "nodewakeups"}
     granted = {
         resource
         for document in yaml.safe_load_all((DEPLOY / "rbac/optional" / row.files[0]).read_text())

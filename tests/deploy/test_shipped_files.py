@@ -116,7 +116,12 @@ WRITTEN_IN_THE_CLUSTER = {
     },
 }
 WRITTEN_BY_CHOICE = {
-    "fettle-health-taints": {(v, "devicetaintrules") for v in ("create", "patch", "delete")},
+    "fettle-health-taints": {
+        ("write", "healthtaints"),
+        ("create", "devicetaintrules"),
+        ("patch", "devicetaintrules"),
+        ("delete", "devicetaintrules"),
+    },
     "fettle-dry-run": {("create", "resourceclaims")},
     "fettle-hold-taints": {
         ("patch", "nodes"),
