@@ -151,8 +151,9 @@ async def start_echo_extender(control_plane: ControlPlane) -> AsyncIterator[Star
 @pytest.fixture
 async def start_fettle(control_plane: ControlPlane) -> AsyncIterator[StartFettle]:
     """`await start_fettle("extender", settings=path, ...)`: applies deploy/rbac, starts Fettle
-    under the service account of its roles and, unless `wait=False`, waits until it is ready. What
-    else it takes is what FettleProcess takes; an own `kubeconfig` leaves deploy/rbac alone."""
+    under the service account of its roles and, unless `wait=False`, waits until it is ready. If no
+    settings are given, they say `mode: enforce`, as a user's who enforces. What else it takes is
+    what FettleProcess takes; an own `kubeconfig` leaves deploy/rbac alone."""
     started: list[FettleProcess] = []
 
     async def start(
@@ -163,6 +164,9 @@ async def start_fettle(control_plane: ControlPlane) -> AsyncIterator[StartFettle
             kubeconfig = await control_plane.kubeconfig_for_service_account(
                 account, shipped.NAMESPACE
             )
+        if "settings" not in how:
+            how["settings"] = control_plane.folder / "enforcing.yaml"
+            how["settings"].write_text("mode: enforce\n")
         how.setdefault("name", f"fettle-{len(started)}" if started else "fettle")
         fettle = FettleProcess(
             control_plane.folder, roles=list(roles), kubeconfig=kubeconfig, **how
