@@ -204,7 +204,7 @@ def explain_pod(
             "minScore": placement.min_score,
             "degraded": str(placement.degraded),
             "aggregate": str(placement.aggregate),
-            "maxRisk": placement.max_risk,
+            "maxRisk": placement.risk_bound,
             "patience": placement.patience,
             "gangPatience": placement.gang_patience,
             "gangDegraded": placement.gang_degraded,

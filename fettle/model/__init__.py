@@ -50,7 +50,7 @@ from fettle.model.errors import (
 )
 from fettle.model.evidence import Evidence, EvidenceKind, Family, TaintRef, UnknownCondition
 from fettle.model.field_checks import shown
-from fettle.model.health import SOUND, UNKNOWN_SCORE, Health, Kept, State, Weighed
+from fettle.model.health import BAD_STATES, SOUND, UNKNOWN_SCORE, Health, Kept, State, Weighed
 from fettle.model.holds import Hold, TaintLike, is_tainted_as_held
 from fettle.model.modes import Mode, labelled_mode, wrong_label
 from fettle.model.policy import (
@@ -87,6 +87,7 @@ __all__ = [
     "ANNOTATION",
     "ANNOTATIONS",
     "ASSESSED",
+    "BAD_STATES",
     "BUILT_IN",
     "CORDONED",
     "DEGRADED_TAINT",

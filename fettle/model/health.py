@@ -20,6 +20,9 @@ class State(StrEnum):
     UNKNOWN = "Unknown"
 
 
+BAD_STATES = (State.DEGRADED, State.UNHEALTHY)
+
+
 class Weighed(msgspec.Struct, frozen=True, gc=False):
     """Evidence as it counted in one assessment: `weight` is the weight after decay and cap."""
 

@@ -30,6 +30,8 @@ another value are somebody else's."""
 
 MAX_EXPRESSION = 4096
 """Maximum length of a requirement's expression, in characters."""
+STRICT_RISK = 0.1
+"""The risk that a policy accepts which refuses Degraded devices, unless it says otherwise."""
 LATE_RISK = 0.5
 """The risk that a pod takes whose patience is over: no bad unit is likelier than a good one."""
 
@@ -136,7 +138,7 @@ class Placement(Section, frozen=True, kw_only=True):
 
     `min_score` (0..1) applies to each device and to their aggregate. The devices that a pod would
     get, and its node, must meet all of `requires`. `max_risk` (0..1): how likely a device plugin
-    may give the pod a unit that is not acceptable.
+    may give the pod a unit that is not acceptable (None: see `risk_bound`).
 
     `patience` is how long a pod waits that refuses Degraded devices or a risk, `gang_patience` the
     same for a pod of a gang (None: as `patience`). After that it takes Degraded ones, whatever
@@ -153,7 +155,7 @@ class Placement(Section, frozen=True, kw_only=True):
     unknown: Unknown = Unknown.ALLOW
     aggregate: Aggregate = Aggregate.MEAN
     requires: tuple[Requirement, ...] = ()
-    max_risk: float = 1.0
+    max_risk: float | None = None
     patience: str | None = None
     gang_patience: str | None = None
     gang_degraded: GangDegraded | None = None
@@ -162,7 +164,7 @@ class Placement(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not 0 <= self.min_score <= 1:
             raise ValueError(f"minScore must be between 0 and 1, not {self.min_score}")
-        if not 0 <= self.max_risk <= 1:
+        if self.max_risk is not None and not 0 <= self.max_risk <= 1:
             raise ValueError(f"maxRisk must be between 0 and 1, not {self.max_risk}")
         if self.gang_degraded is not None and self.degraded is Degraded.PREFER:
             raise ValueError("gangDegraded: Refuse contradicts degraded: Prefer")
@@ -180,7 +182,15 @@ class Placement(Section, frozen=True, kw_only=True):
     def _refuses_some(self) -> bool:
         """Whether it refuses anything that it would take after enough patience."""
         refuses = self.degraded is Degraded.REFUSE or self.gang_degraded is not None
-        return refuses or self.max_risk < 1
+        return refuses or self.risk_bound < 1
+
+    @property
+    def risk_bound(self) -> float:
+        """The highest risk that is accepted: what the policy says, else any, but where it refuses
+        Degraded devices: then the risk of `training`."""
+        if self.max_risk is not None:
+            return self.max_risk
+        return STRICT_RISK if self.degraded is Degraded.REFUSE else 1.0
 
     @property
     def ends(self) -> bool:
@@ -213,7 +223,7 @@ class Placement(Section, frozen=True, kw_only=True):
             self,
             min_score=0.0,
             degraded=Degraded.ALLOW,
-            max_risk=max(self.max_risk, LATE_RISK),
+            max_risk=max(self.risk_bound, LATE_RISK),
             patience=None,
             gang_patience=None,
             gang_degraded=None,
@@ -366,7 +376,7 @@ TRAINING = Policy(
         min_score=0.8,
         degraded=Degraded.REFUSE,
         aggregate=Aggregate.MIN,
-        max_risk=0.1,
+        max_risk=STRICT_RISK,
         patience="2h",
         gang_patience="4h",
         previous_node=PreviousNode.PREFER,

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 from fettle.cluster import NodeView, Publisher, View
 from fettle.config import BreakerSettings, HealthSettings
 from fettle.dra import PoolView
-from fettle.model import DeviceId, Health, Placement, Policies, State, reasons
+from fettle.model import BAD_STATES, DeviceId, Health, Placement, Policies, State, reasons
 from fettle.pacing import pause, run_within
 from fettle.scheduling.demand import Demand, Waited
 from fettle.scheduling.judge.acceptance import Cause, Causes, by_cause, complaint, onsets
@@ -61,7 +61,6 @@ _Condemned = tuple[Cause, Health]
 """A cause, and the health that it alone would give a device."""
 
 
-_BAD = (State.UNHEALTHY, State.DEGRADED)
 _GRAVITY = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN, State.HEALTHY)
 
 
@@ -351,7 +350,7 @@ class Census:
                 since = onsets(health)
                 for cause, alone in causes:
                     _shift(unsound, (cause, alone), number)
-                    if cause in since and alone.state in _BAD:
+                    if cause in since and alone.state in BAD_STATES:
                         _shift(begun, (cause, int(since[cause] // BURST_S)), number)
         return _Local(devices, tuple(unsound.items()), tuple(begun.items()))
 

@@ -17,6 +17,7 @@ from fettle.api.kinds import WireObject
 from fettle.api.meta import unix_s
 from fettle.cluster import View
 from fettle.dra import uses_devices
+from fettle.model import DEVICE_FAILED
 from fettle.scheduling.gangs import COMPLETION_INDEX
 from fettle.scheduling.owner_refusals import is_refused
 
@@ -29,12 +30,14 @@ MOST_NODES = 32
 
 class FormerStay(NamedTuple):
     """A pod's time on a node: which pod (`namespace/name`), when it was last seen or failed there,
-    in Unix seconds, and whether it failed or was failing."""
+    in Unix seconds, and whether it failed or was failing. `on_failed_device`: Fettle told it of its
+    device, so it failed there, however it ended."""
 
     pod: str
     uid: str
     at: float
     failed: bool = False
+    on_failed_device: bool = False
 
 
 _NONE: Mapping[str, FormerStay] = {}
@@ -57,12 +60,16 @@ class FormerNodes:
         nodes = self._stays.setdefault(place, {})
         metadata, now = new.metadata, self._clock()
         before = nodes.pop(new.node_name, None)
-        if metadata.deletion_timestamp is not None:  # by then a kubelet ends it, often as Failed
+        mark = new.condition(DEVICE_FAILED)
+        on_failed_device = mark is not None and mark.status == "True"
+        if on_failed_device:
+            failed = True
+        elif metadata.deletion_timestamp is not None:  # by then a kubelet ends it, often as Failed
             failed = before is not None and before.uid == metadata.uid and before.failed
         else:
             failed = _fails(new)
         at = _ended_at(new, now) if failed else now
-        nodes[new.node_name] = FormerStay(metadata.key, metadata.uid, at, failed)
+        nodes[new.node_name] = FormerStay(metadata.key, metadata.uid, at, failed, on_failed_device)
         if len(nodes) > MOST_NODES:
             del nodes[next(iter(nodes))]
 
@@ -129,4 +136,5 @@ def _fails(pod: core.Pod) -> bool:
 def _ended_at(pod: core.Pod, now: float) -> float:
     """When the pod last changed, as far as its conditions say."""
     conditions = (pod.status.conditions if pod.status is not None else None) or ()
-    return min(now, max((unix_s(c.last_transition_time, 0.0) for c in conditions), default=now))
+    told = max((unix_s(c.last_transition_time, 0.0) for c in conditions), default=0.0)
+    return min(now, told or now)

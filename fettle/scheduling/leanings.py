@@ -33,8 +33,8 @@ class Leaning(msgspec.Struct, frozen=True):
     """How one pod's scores differ from those of its demand.
 
     - `shares`: what nodes keep of their score; those that are not listed keep all.
-    - `former`: where it ran before; of these, nodes of at least the value `sound` are preferred.
-      `failed`: where it failed lately.
+    - `former`: where it ran before; of these, nodes of at least the value `sound` are preferred,
+      unless it may get a bad device there. `failed`: where it failed lately.
     - `slowest`: the slowest member of its gang that is placed, and the score `worst` of such nodes.
     - `unplaced`: if none is placed, how many members are to be. Then `worst` is the score that so
       many nodes have at least.
@@ -84,7 +84,8 @@ class Leaning(msgspec.Struct, frozen=True):
     def _score(self, table: Table, name: str) -> int:
         verdict = table.verdicts.get(name)
         value = verdict.value if verdict is not None else 0.0
-        return self._of(name, table.score_of(name), value)
+        may_be_bad = verdict is None or verdict.may_be_bad
+        return self._of(name, table.score_of(name), value, may_be_bad=may_be_bad)
 
     def usual(self, score: int) -> int:
         """What this score becomes for nodes that are not `named`."""
@@ -96,9 +97,10 @@ class Leaning(msgspec.Struct, frozen=True):
             return 2 * score - self.worst
         return score if self.unplaced or self.worst == MAX_SCORE else min(score, self.worst + 1)
 
-    def _of(self, name: str, score: int, value: float) -> int:
+    def _of(self, name: str, score: int, value: float, *, may_be_bad: bool) -> int:
         kept = self.usual(round(self.shares.get(name, 1.0) * score))
-        return kept + RETURN_BONUS if self._prefers(name, score, value) else kept
+        prefers = not may_be_bad and self._prefers(name, score, value)
+        return kept + RETURN_BONUS if prefers else kept
 
     def _prefers(self, name: str, score: int, value: float) -> bool:
         # A node that is the last choice stays that.
@@ -113,14 +115,15 @@ class Leaning(msgspec.Struct, frozen=True):
         leaning = self.among(fitting, lambda name: verdicts[name].score)
         for name in fitting:
             verdict = verdicts[name]
-            score = leaning._of(name, verdict.score, verdict.value)
+            bad = verdict.may_be_bad
+            score = leaning._of(name, verdict.score, verdict.value, may_be_bad=bad)
             notes = (*verdict.notes, *leaning._notes(name, verdict))
             found[name] = msgspec.structs.replace(verdict, score=score, notes=notes)
             pause()
         return found
 
     def _notes(self, name: str, verdict: Verdict) -> Iterator[Reason]:
-        if self._prefers(name, verdict.score, verdict.value):
+        if not verdict.may_be_bad and self._prefers(name, verdict.score, verdict.value):
             yield reasons.RanHere(self.former[name].pod)
         if name in self.failed and name in self.shares:
             yield reasons.FailedHere(self.failed[name].pod, self.failed[name].at)
@@ -153,9 +156,14 @@ class Leanings:
         shares = self._refusals.shares_for(pod)
         former: Mapping[str, FormerStay] = {}
         failed: Mapping[str, FormerStay] = {}
-        if placement.previous_node is PreviousNode.PREFER and (stays := self._former.of(pod, view)):
-            former = {node: stay for node, stay in stays.items() if not stay.failed}
-            failed = {node: stay for node, stay in stays.items() if stay.failed}
+        if stays := self._former.of(pod, view):
+            prefers = placement.previous_node is PreviousNode.PREFER
+            former = {n: stay for n, stay in stays.items() if prefers and not stay.failed}
+            failed = {
+                node: stay
+                for node, stay in stays.items()
+                if stay.on_failed_device or (prefers and stay.failed)
+            }
             since = {node: stay.at for node, stay in failed.items()}
             shares = {**self._refusals.shares_since(since), **shares}
         slowest, worst, unplaced = None, 0, 0

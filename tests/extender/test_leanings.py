@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from extender.browse import Browse
 from extender.http.replies import SHORT, Replies
 from fettle.api import core, kinds
+from fettle.cluster import NodeView
 from fettle.model import Degraded, GangDegraded, Placement, Policy, PreviousNode, State
 from fettle.scheduling import Leaning, Leanings
 from fettle.scheduling.former_nodes import KEEP_S, FormerStay
@@ -262,3 +263,75 @@ async def test_long_replies_leave_out_the_same_as_without_a_leaning(
     )
     assert len(short) < len(whole) == len(names)
     assert len({whole[name] - short.get(name, 0) for name in names}) == 1
+
+
+def replaced(policy: str, **changes: Any) -> dict[str, Any]:
+    """A ReplicaSet's pod of one unit, or the one that comes after it."""
+    pod = b.gpu_pod(name=changes.pop("name", "new"))
+    owner = {"kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}
+    pod["metadata"] |= {
+        "uid": changes.pop("uid", "new"),
+        "generateName": "rs-",
+        "annotations": {"fettle.dev/policy": policy},
+        "ownerReferences": [owner],
+    }
+    return pod | {"status": {"phase": "Pending"}} | changes
+
+
+def without_unit(node: NodeView) -> NodeView:
+    """The node, once its device plugin has withdrawn the bad unit."""
+    plugin = node.plugins[b.RESOURCE]
+    units = tuple(msgspec.structs.replace(unit, withdrawn=1) for unit in plugin.units)
+    plugin = msgspec.structs.replace(plugin, allocatable=plugin.capacity - 1, units=units)
+    return msgspec.structs.replace(node, plugins={b.RESOURCE: plugin})
+
+
+@pytest.mark.parametrize("policy", ["plain", "sticky", "inference", "training"])
+@pytest.mark.parametrize("withdrawn", [0, 1])
+async def test_an_evicted_pod_goes_elsewhere_while_anything_else_is_left(
+    extender: Extender, policy: str, withdrawn: int
+) -> None:
+    """Also where its old node has sound devices left, and packing it would be thrifty."""
+    mark = {"type": "fettle.dev/DeviceFailed", "status": "True"}
+    old = replaced(policy, name="old", uid="old", status={"phase": "Running", "conditions": [mark]})
+    old["metadata"]["deletionTimestamp"] = "2026-11-28T10:00:00Z"
+    old["spec"]["nodeName"] = "ill"
+    ill = b.node("ill", gpus=8, units={"GPU-a": 0.1})
+    extender.show(
+        without_unit(ill) if withdrawn else ill, b.node("idle", gpus=8), policies=POLICIES
+    )
+    extender.former.put(read(old))
+    found = await extender.prioritize(replaced(policy), "ill", "idle")
+    assert found["ill"] == 0
+    assert found["idle"] == 10
+    # It goes back where nothing else is left, rather than nowhere.
+    alone = await extender.filter(replaced(policy), "ill")
+    assert alone["NodeNames"] == ["ill"] or policy == "training"
+
+
+@pytest.mark.parametrize("score", [0.1, 0.5, 0.79])
+@pytest.mark.parametrize("gpus", [8, 16, 64])
+async def test_no_bonus_lifts_a_node_with_a_bad_device_above_a_sound_one_for_who_may_draw_it(
+    extender: Extender, score: float, gpus: int
+) -> None:
+    """To have run there, and to leave whole nodes to others, are bonuses for sound devices."""
+    ran = replaced("inference", name="old", uid="old", status={"phase": "Running"})
+    ran["spec"]["nodeName"] = "ill"
+    ill = b.node("ill", gpus=gpus, units={"GPU-a": score})
+    extender.show(ill, b.node("idle", gpus=gpus), policies=POLICIES)
+    extender.former.put(read(ran))
+    found = await extender.prioritize(replaced("inference"), "ill", "idle")
+    assert found["ill"] <= found["idle"]
+
+
+async def test_on_a_node_whose_bad_device_is_withdrawn_bonuses_count_together(
+    extender: Extender,
+) -> None:
+    """The pod cannot draw it: 10, 2 for what is left over, and 2 for having run there."""
+    ran = replaced("inference", name="old", uid="old", status={"phase": "Running"})
+    ran["spec"]["nodeName"] = "part"
+    part = b.node("part", gpus=8, units={"GPU-a": 0.1})
+    extender.show(without_unit(part), b.node("idle", gpus=8), policies=POLICIES)
+    extender.former.put(read(ran))
+    found = await extender.prioritize(replaced("inference"), "part", "idle")
+    assert found == {"part": 14, "idle": 10}

@@ -8,17 +8,15 @@ from collections.abc import Iterable, Sequence
 
 from fettle.cluster import PluginView
 from fettle.dra import PoolView
-from fettle.model import SOUND, Health, State, reasons
+from fettle.model import BAD_STATES, SOUND, Health, State, reasons
 from fettle.scheduling.judge.parts import Choice, Part
-
-_BAD = (State.DEGRADED, State.UNHEALTHY)
 
 
 def leftover_units(plugin: PluginView, drawn: Iterable[Health]) -> reasons.NodeNotWhole | None:
     """Why the units that are `drawn` from are no whole node; None if they are, or are not sound."""
     if not plugin.units and not plugin.withdrawn:
         return None
-    bad = [unit for unit in plugin.units if unit.withdrawn or unit.health.state in _BAD]
+    bad = [unit for unit in plugin.units if unit.withdrawn or unit.health.state in BAD_STATES]
     unnamed = plugin.withdrawn - sum(unit.withdrawn for unit in bad)
     if not (bad or unnamed > 0) or not all(health.state is State.HEALTHY for health in drawn):
         return None
@@ -41,7 +39,7 @@ def leftover_devices(
         for pool in pools
         if pool.driver in part.pools
         for device in (*pool.devices, *pool.withheld)
-        if device.health is not SOUND and device.health.state in _BAD
+        if device.health is not SOUND and device.health.state in BAD_STATES
     ]
     if not bad:
         return None

@@ -46,7 +46,8 @@ class Part(msgspec.Struct, gc=False):
     for what the policy requires; no breaker overrules them. `rejected` are reasons why the
     scheduler itself does not place the pod here, so no refusal is needed. `leftover` is why the
     pod's devices here are of no use to whole-node pods. `risk` is the chance (0..1) that the pod is
-    given something here that its policy does not accept.
+    given something here that its policy does not accept. `may_be_bad`: it may be given a unit here
+    that is Degraded or Unhealthy, be that accepted or not.
     """
 
     pools: frozenset[str] = frozenset()
@@ -60,6 +61,7 @@ class Part(msgspec.Struct, gc=False):
     notes: list[Reason] = []
     leftover: Reason | None = None
     risk: float = 0.0
+    may_be_bad: bool = False
 
     def note_passed_over(self, *, taint_would_help: bool) -> None:
         """Note on the first refusal that the scheduler passes over acceptable devices here.

@@ -13,7 +13,7 @@ from fettle.api import core
 from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.dra import device_units
 from fettle.health import gpu_names
-from fettle.model import Health, reasons
+from fettle.model import BAD_STATES, Health, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling.demand import Demand, Units
@@ -109,6 +109,7 @@ def units_part(
     healths = [*drawn.named, *([(node.health, drawn.rest)] if drawn.rest else [])]
     tally = _tally((health.score, number) for health, number in healths)
     part.value = value_of_draw(tally, units.count, placement.aggregate)
+    part.may_be_bad = any(health.state in BAD_STATES for health, _ in healths)
     left = healths
     if not all(acceptance.accepts(health) for health, _ in healths):
         left = [(acceptance.refuses_by(health, units.resource), n) for health, n in healths]
@@ -145,10 +146,10 @@ def _refusal(
         return reasons.UnitsWorthTooLittle(
             units.resource, units.count, size, counted, placement.min_score, worst
         )
-    if (risk := _risk(units.count, healths, acceptance)) > placement.max_risk:
+    if (risk := _risk(units.count, healths, acceptance)) > placement.risk_bound:
         worst = min((health for health, _ in refused), key=lambda h: h.proven)
         return reasons.RiskTooHigh(
-            units.resource, sound, size, units.count, risk, placement.max_risk, worst
+            units.resource, sound, size, units.count, risk, placement.risk_bound, worst
         )
     return None
 

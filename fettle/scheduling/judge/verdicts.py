@@ -11,7 +11,7 @@ import msgspec
 
 from fettle.cluster import NodeView
 from fettle.dra import Claim, Request, in_order
-from fettle.model import Aggregate, reasons
+from fettle.model import BAD_STATES, Aggregate, reasons
 from fettle.model.reasons import Reason
 from fettle.scheduling.demand import EXTENDED_RESOURCES, Demand
 from fettle.scheduling.judge.acceptance import Acceptance, unrelated_domains, without_domains
@@ -39,6 +39,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     - `undecided` says why some part could not be judged. That part is allowed.
     - `rejected` says why the scheduler itself does not place the pod here. These are not Fettle's
       refusals: such a node `fits` as far as Fettle is asked.
+    - `may_be_bad`: the pod may be given something Degraded or Unhealthy.
     - `near_refusal`: the node is not refused, but has devices that would be, had they been free.
     """
 
@@ -52,6 +53,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     conceded: tuple[Reason, ...] = ()
     devices: tuple[Choice, ...] = ()
     notes: tuple[Reason, ...] = ()
+    may_be_bad: bool = False
     near_refusal: bool = False
 
     @property
@@ -178,5 +180,7 @@ def combine(
         overruled=overruled,
         devices=devices,
         notes=(*(note for p in parts for note in p.notes), *leftovers),
+        may_be_bad=any(p.may_be_bad for p in parts)
+        or any(health.state in BAD_STATES for health in counted),
         near_refusal=near_refusal and not refusals,
     )

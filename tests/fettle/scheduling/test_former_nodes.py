@@ -120,6 +120,18 @@ def test_a_pod_failed_on_a_node_unless_it_was_disrupted(
     assert nodes(former, pod("b", index="0")) == {"n1": failed}
 
 
+@pytest.mark.parametrize("status", [{"phase": "Running"}, FAILED])
+def test_a_pod_that_was_told_of_its_device_failed_there_however_it_ends(
+    former: FormerNodes, status: dict[str, Any]
+) -> None:
+    """An eviction is a disruption, too."""
+    mark = {"type": "fettle.dev/DeviceFailed", "status": "True"}
+    disrupted = {"type": "DisruptionTarget", "status": "True"}
+    marked = pod("a", "n1", index="0", status=status | {"conditions": [mark, disrupted]})
+    former.put(deleted(marked))
+    assert nodes(former, pod("b", index="0")) == {"n1": True}
+
+
 def test_how_a_pod_ends_that_was_deleted_says_nothing_of_its_node(former: FormerNodes) -> None:
     for before, failed in (({"phase": "Running"}, False), (CRASHING, True)):
         former.put(pod("a", "n1", index="0", status=before))
