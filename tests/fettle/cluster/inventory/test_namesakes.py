@@ -4,15 +4,17 @@ pool they name."""
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds
 from fettle.api.kinds import Kind
-from fettle.cluster import NodeView
+from fettle.cluster import NodeView, View
 from fettle.explain import explain_device, explain_node
 from fettle.model import DeviceId, State, Subject
+from fettle.scheduling import taint_plans
 from fettle.steward import hold_taints
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
@@ -123,6 +125,11 @@ ROGUE = st.one_of(
         st.sampled_from(NAMES),
         st.sampled_from(("n1", "rack", "evil")),
     ),
+    st.builds(
+        lambda pool, name: (kinds.POD, pod_on_evil(f"{b.DRIVER}/{pool}/{name}")),
+        st.sampled_from(("n1", "rack", "evil")),
+        st.sampled_from(NAMES),
+    ),
     st.builds(lambda name: (kinds.POD, pod_on_evil(name)), st.sampled_from(NAMES)),
     st.just((kinds.NODE, node("evil", annotations=HOLDS_ANOTHERS))),
     st.builds(lambda name: (kinds.SLICE, name), st.sampled_from(("0", "z"))),
@@ -142,13 +149,19 @@ def seen(record: NodeView) -> tuple[Any, ...]:
     return record.health, record.plugins, record.quarantined, record.malformed, devices, flaws
 
 
-def theirs(subjects: Iterable[Subject]) -> set[Subject]:
-    """Those among them that are devices of the other nodes, or of the network."""
+def due(view: View) -> Iterable[DeviceId]:
+    """The devices for whose holds DeviceTaintRules are to be written."""
+    served = msgspec.structs.replace(view, served={"DeviceTaintRule": True})
+    return hold_taints._due(served).devices
+
+
+def theirs(subjects: Iterable[Subject]) -> set[DeviceId]:
+    """Those among them that have names of devices of the other nodes, or of the network."""
     pools, names = ("n1", "rack", "fabric"), ("gpu-0", "gpu-1")
     return {
         one
         for one in subjects
-        if isinstance(one, DeviceId) and one.pool in pools and one.device in names and not one.node
+        if isinstance(one, DeviceId) and one.pool in pools and one.device in names
     }
 
 
@@ -175,8 +188,9 @@ def test_nothing_that_one_node_writes_changes_anything_of_another(
     fleet.look()
     for name in ("n1", "n2"):
         assert seen(fleet.view.nodes[name]) == seen(without.view.nodes[name])
-    assert theirs(fleet.view.holds) == theirs(without.view.holds)
-    assert theirs(hold_taints._due(fleet.view).devices) <= theirs(without.view.holds)
+    held = {one for one in theirs(fleet.view.holds) if one.node != "evil"}
+    assert held == theirs(without.view.holds)
+    assert theirs(due(fleet.view)) <= theirs(without.view.holds)
 
 
 def disputed() -> Fleet:
@@ -266,7 +280,22 @@ def test_a_taint_rule_is_never_written_by_names_that_mean_another_node() -> None
     fleet.look()
     names = {str(one) for one in fleet.view.holds}
     assert f"{b.DRIVER}/n1/gpu-1 of node evil" in names
-    assert DeviceId(b.DRIVER, "n1", "gpu-1") not in hold_taints._due(fleet.view).devices
+    assert [one for one in due(fleet.view) if one.pool == "n1"] == []
+
+
+def test_a_pods_status_says_nothing_of_a_device_of_another_node() -> None:
+    fleet = disputed()
+    before = seen(fleet.view.nodes["n1"])
+    for device in ("gpu-0", "gpu-1"):
+        fleet.put(kinds.POD, pod_on_evil(f"{b.DRIVER}/n1/{device}"))
+        assert seen(fleet.look().nodes["n1"]) == before
+
+
+def test_a_device_whose_names_mean_another_nodes_gets_no_taint_by_health() -> None:
+    fleet = disputed()
+    tainted = {device.subject for device in taint_plans._unsound(fleet.view)}
+    assert DeviceId(b.DRIVER, "n1", "gpu-0") in tainted
+    assert not any(one.node for one in tainted)
 
 
 def test_an_ordinary_slice_is_known_by_its_names(fleet: Fleet) -> None:
