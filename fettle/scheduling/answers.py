@@ -23,7 +23,7 @@ from fettle.dra import Binding, describe_allocator, profile_of_version
 from fettle.model import Mode, Placement, Policy, State, reasons
 from fettle.pacing import SLICE_S, Superseded, keep, pause, run_within, within, working_s
 from fettle.scheduling.breaker import Alarm, Breaker, Breakers
-from fettle.scheduling.demand import Demand, DemandCache, Waited, demand_of, resolve_policy
+from fettle.scheduling.demand import Demand, DemandCache, WaitStage, demand_of, resolve_policy
 from fettle.scheduling.gangs import Gangs
 from fettle.scheduling.in_flight import STEPS, InFlight
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -129,20 +129,20 @@ class Answers:
         if self.waits.is_over(pod, placement):
             demand = _with_patience_over(demand)
         waited = self._waited(pod, demand.policy.placement)
-        return demand if waited is Waited.NOT_YET else _having_waited(demand, waited)
+        return demand if waited is WaitStage.NOT_YET else _having_waited(demand, waited)
 
-    def _waited(self, pod: core.Pod, placement: Placement) -> Waited:
+    def _waited(self, pod: core.Pod, placement: Placement) -> WaitStage:
         breaker = self.breaker(placement)
         if not breaker.set_aside:
-            return Waited.NOT_YET
+            return WaitStage.NOT_YET
         waited_s, (burst_s, enough_s) = (
             self.waits.waited_s(pod),
             self._longest_waits_s(pod, placement),
         )
         if waited_s >= enough_s:
-            return Waited.ENOUGH
+            return WaitStage.ENOUGH
         sudden = bool(breaker.bursts) and waited_s >= burst_s
-        return Waited.ENOUGH_FOR_A_BURST if sudden else Waited.NOT_YET
+        return WaitStage.ENOUGH_FOR_A_BURST if sudden else WaitStage.NOT_YET
 
     def _longest_waits_s(self, pod: core.Pod, placement: Placement) -> tuple[float, float]:
         """How many seconds the pod waits at most for a rule that is set aside: in a burst, and
@@ -343,12 +343,18 @@ class Answers:
 
     async def _complete_all(self) -> None:
         self._has_incomplete.clear()
+        failed: Exception | None = None
         while self._incomplete:
             demand = self._incomplete.pop()
             table = self._tables.get(demand)
             if table is not None and table.failed_on != self.view.basis:
-                await self._complete(table)
+                try:
+                    await self._complete(table)
+                except Exception as error:  # told once the others have had their turn
+                    failed = failed or error
             await asyncio.sleep(0)
+        if failed is not None:
+            raise failed
 
     async def _complete(self, table: Table) -> None:
         """Judge all open nodes of a table."""
@@ -519,7 +525,7 @@ def _with_patience_over(demand: Demand) -> Demand:
 
 
 @lru_cache(maxsize=1024)
-def _having_waited(demand: Demand, waited: Waited) -> Demand:
+def _having_waited(demand: Demand, waited: WaitStage) -> Demand:
     return msgspec.structs.replace(demand, waited=waited)
 
 

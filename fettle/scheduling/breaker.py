@@ -23,7 +23,7 @@ from fettle.config import BreakerSettings, HealthSettings
 from fettle.dra import PoolView
 from fettle.model import BAD_STATES, DeviceId, Health, Placement, Policies, State, reasons
 from fettle.pacing import pause, run_within
-from fettle.scheduling.demand import Demand, Waited
+from fettle.scheduling.demand import Demand, WaitStage
 from fettle.scheduling.judge.acceptance import Cause, Causes, by_cause, complaint, onsets
 from fettle.scheduling.judge.units import allocatable_units
 
@@ -440,9 +440,9 @@ class Breaker:
     def set_aside_from(self, demand: Demand) -> SetAside:
         """By what pods with this demand may not be refused any more."""
         match demand.waited:
-            case Waited.ENOUGH:
+            case WaitStage.ENOUGH:
                 return self.set_aside
-            case Waited.ENOUGH_FOR_A_BURST:
+            case WaitStage.ENOUGH_FOR_A_BURST:
                 return self.bursts
         return _NOTHING
 
@@ -455,8 +455,9 @@ class Breaker:
         return max(share, MOST_CONDEMNED) if cause.hard or self._is_small(tally) else share
 
     def alarms(self, policy: str) -> Iterator["Alarm"]:
-        """What operators are told of it, for a policy of this placement."""
-        for pool, causes in sorted(self.set_aside.items()):
+        """What operators are told of it, for a policy of this placement. In a small pool one bad
+        node is no news about a rule."""
+        for pool, causes in sorted(self.not_acted_on.items()):
             tally = self._tallies[pool]
             for cause in sorted(causes):
                 condemned = tally.condemned(cause, self.placement)

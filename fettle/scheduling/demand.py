@@ -66,7 +66,7 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     awaits: reasons.BindingAwaited | None = None
 
 
-class Waited(IntEnum):
+class WaitStage(IntEnum):
     """Whether a pod has waited long enough to get what a rule condemns that is set aside."""
 
     NOT_YET = 0
@@ -94,7 +94,7 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     in_flight: int = 0
     mode: Mode = Mode.ENFORCE
     patience_over: bool = False
-    waited: Waited = Waited.NOT_YET
+    waited: WaitStage = WaitStage.NOT_YET
 
     @property
     def kinds(self) -> tuple[str, ...]:

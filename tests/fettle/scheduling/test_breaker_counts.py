@@ -57,9 +57,9 @@ Shares = dict[str, dict[str, Any]]
 """By pool and the source of the evidence."""
 
 
-def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, set[str]]:
-    """The share of each pool that each source alone refuses; and the pools where one refuses too
-    much, also of the nodes."""
+def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, set[str], set[str]]:
+    """The share of each pool that each source alone refuses; the pools where one refuses too much,
+    also of the nodes; and the large ones among these."""
     refused: dict[str, dict[str, list[frozenset[str]]]] = defaultdict(lambda: defaultdict(list))
     network: dict[str, set[tuple[DeviceId, Causes, frozenset[str]]]] = defaultdict(set)
     on: dict[str, set[str]] = defaultdict(set)
@@ -109,7 +109,8 @@ def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, 
             many = spoiled > limit * len(on[name]) or of_network > limit * total
             if condemned > limit * total + 1e-9 and many:
                 set_aside.add(name)
-    return shares, set_aside
+    large = {name for name in POOLS if len(on[name]) >= SETTINGS.min_nodes}
+    return shares, set_aside, set_aside & large
 
 
 def _by(source: str, health: Health) -> Health:
@@ -190,14 +191,14 @@ class Watched:
         changed = {n for n in names if before.nodes.get(n) is not nodes.get(n)}
         self.publisher.publish(view, frozenset(changed))
 
-    def count(self, policy: Policy) -> tuple[Shares, set[str]]:
+    def count(self, policy: Policy) -> tuple[Shares, set[str], set[str]]:
         breaker = self.breakers.of(policy.placement)
         self.breakers.set_aside()
         shares = {
             pool: {cause.source: share for cause, share in breaker.shares(pool).items() if share}
             for pool in POOLS
         }
-        return shares, {*breaker.set_aside}
+        return shares, {*breaker.set_aside}, {*breaker.not_acted_on}
 
 
 asked = st.lists(st.sampled_from(list(POLICIES.values())), max_size=3)
@@ -215,7 +216,7 @@ def test_incremental_counts_equal_a_full_count(
         for policy in data.draw(asked):
             expected = plain_count(nodes, policy)
             assert watched.count(policy) == expected
-            assert watched.alarmed(policy) == expected[1]
+            assert watched.alarmed(policy) == expected[2]
 
 
 @pytest.mark.long
@@ -244,7 +245,7 @@ def test_requests_see_whole_counts_while_nodes_are_counted_in_time_slices(
             await asyncio.sleep(0)
         for policy in policies:
             expected = plain_count(views[-1], policy)
-            assert watched.alarmed(policy) == expected[1]
+            assert watched.alarmed(policy) == expected[2]
             assert watched.count(policy) == expected
         keeping.cancel()
         await asyncio.wait([keeping])

@@ -16,7 +16,7 @@ from fettle.model import BUILT_IN, Placement, Policy
 from fettle.pacing import pausing
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker import MAX_BREAKERS, Alarm
-from fettle.scheduling.demand import Demand, Units, Waited
+from fettle.scheduling.demand import Demand, Units, WaitStage
 from tests.fettle import building as b
 from tests.fettle.scheduling.census import share
 from tests.fettle.scheduling.clusters import POD, Cluster, kept_complete
@@ -199,7 +199,7 @@ async def test_a_breaker_that_opens_after_a_count_publishes_the_view_again(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pausing, "SLICE_S", 0.0)
-    demand = Demand(TRAINING, units=(Units(b.RESOURCE, 8),), waited=Waited.ENOUGH)
+    demand = Demand(TRAINING, units=(Units(b.RESOURCE, 8),), waited=WaitStage.ENOUGH)
     watched.show(bad=0)
     watched.place()
     async with kept_complete(watched.answers):
@@ -218,7 +218,7 @@ async def test_a_breaker_that_was_forgotten_during_a_count_publishes_the_view_ag
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pausing, "SLICE_S", 0.0)
-    demand = Demand(TRAINING, units=(Units(b.RESOURCE, 8),), waited=Waited.ENOUGH)
+    demand = Demand(TRAINING, units=(Units(b.RESOURCE, 8),), waited=WaitStage.ENOUGH)
     degraded = {f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.6)) for i in range(20)}
     watched.show(bad=0)
     async with kept_complete(watched.answers):

@@ -20,7 +20,7 @@ from fettle.explain.pods import explain_policy
 from fettle.explain.wording import text, texts
 from fettle.model import BUILT_IN, Placement, Policy, Requirement, Resolved
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.demand import Bound, Demand, Units, Waited
+from fettle.scheduling.demand import Bound, Demand, Units, WaitStage
 from fettle.scheduling.judge.verdicts import Verdict
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT
@@ -266,11 +266,11 @@ async def test_an_open_breaker_does_not_overrule_requirements(engine: SelectorEn
     settings = msgspec.structs.replace(PATIENT, breaker=breaker)
     answers = Answers(Publisher(), engine, settings)
     ill = [node(name, "535.1.2", score=0.1) for name in "abc"]
-    health = Demand(BUILT_IN["inference"], claims=GPU, waited=Waited.ENOUGH)
+    health = Demand(BUILT_IN["inference"], claims=GPU, waited=WaitStage.ENOUGH)
     found = await verdicts(answers, health, *ill)
     assert found["a"].fits
     assert found["a"].overruled
-    long = msgspec.structs.replace(devices(RECENT), waited=Waited.ENOUGH)
+    long = msgspec.structs.replace(devices(RECENT), waited=WaitStage.ENOUGH)
     found = (await answers.judged(long)).verdicts
     assert found["a"].overruled
     assert len(found["a"].refusals) == 1
