@@ -17,6 +17,7 @@ import msgspec
 from fettle.api import kinds
 from fettle.api.decoding import decode_lenient, mend
 from fettle.api.kinds import Kind, WireObject
+from fettle.api.meta import ObjectMeta
 from fettle.api.salvage import (
     Pools,
     SalvagedNode,
@@ -25,7 +26,7 @@ from fettle.api.salvage import (
     node_and_pools,
     salvage_node,
 )
-from fettle.api.trimming import trim, trim_loosely
+from fettle.api.trimming import LONGEST_TEXT, trim, trim_loosely
 from fettle.model import BadInput
 from fettle.pacing import run_within
 
@@ -130,17 +131,20 @@ async def metadata_in_slices(raw: bytes) -> dict[str, Any]:
 
 
 async def _in_slices(raw: bytes, read: Callable[[bytes], T]) -> T:
-    if len(raw) < BATCH_BYTES:
+    """What is short is read at once. Only what is large takes a slice of its own."""
+    if len(raw) <= LONGEST_TEXT:
         return read(raw)
-    await asyncio.sleep(0)
+    if large := len(raw) >= BATCH_BYTES:
+        await asyncio.sleep(0)
     found = await run_within(None, partial(read, raw))
-    await asyncio.sleep(0)
+    if large:
+        await asyncio.sleep(0)
     return found
 
 
 def bad_object(kind: Kind, raw: bytes, reason: str) -> Bad:
     """An unreadable object, with its key and what it is about, as far as they can be read."""
-    whole = read_loosely(trim_loosely(raw))
+    whole = read_loosely(trim_loosely(raw, kind.struct))
     node, pools = node_and_pools(kind, whole)
     salvaged = salvage_node(whole) if kind is kinds.NODE else None
     key = key_of(loose_object(whole, "metadata"))
@@ -172,7 +176,7 @@ def loose_metadata(raw: bytes) -> dict[str, Any]:
         metadata = bytes(_METADATA.decode(raw).metadata)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return loose_object(read_loosely(raw), "metadata")
-    return read_loosely(trim_loosely(metadata))
+    return read_loosely(trim_loosely(metadata, ObjectMeta))
 
 
 def key_of(metadata: dict[str, Any]) -> str:

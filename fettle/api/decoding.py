@@ -18,6 +18,7 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 from msgspec import inspect
 
+from fettle.api.meta import Unread
 from fettle.api.resource import ResourceSlice
 from fettle.api.trimming import CUT, LONGEST_KEY
 from fettle.pacing import pause
@@ -203,7 +204,7 @@ def strict_struct(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
 
 def _strict_type(hint: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return strict_struct(hint)
+        return hint if hint is Unread else strict_struct(hint)
     arguments = tuple(_strict_type(argument) for argument in get_args(hint))
     if not arguments:
         return hint

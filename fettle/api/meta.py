@@ -9,6 +9,10 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     """Base of all API structs. They are trees, so the garbage collector need not track them."""
 
 
+class Unread(Wire, frozen=True, kw_only=True):
+    """An object of which nothing is read, whatever is in it."""
+
+
 class OwnerReference(Wire, frozen=True, kw_only=True):
     api_version: str = ""
     kind: str = ""

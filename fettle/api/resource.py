@@ -1,12 +1,11 @@
 """The `resource.k8s.io/v1` group: slices, classes, claims, templates and device taint rules."""
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from fettle.api.core import NodeSelector
-from fettle.api.meta import Condition, ObjectMeta, Wire
+from fettle.api.meta import Condition, ObjectMeta, Unread, Wire
 
 MAX_RESULTS = 32
 """`AllocationResultsMaxSize`: the most devices that one claim can hold."""
@@ -97,7 +96,7 @@ class Device(Wire, frozen=True, kw_only=True):
     node_name: str | None = None
     node_selector: NodeSelector | None = None
     all_nodes: bool | None = None
-    node_allocatable_resources: dict[str, Any] | None = None
+    node_allocatable_resources: dict[str, Unread] | None = None
 
 
 class ResourcePool(Wire, frozen=True, kw_only=True):
@@ -136,7 +135,7 @@ class DeviceSelector(Wire, frozen=True, kw_only=True):
 class DeviceClassSpec(Wire, frozen=True, kw_only=True):
     selectors: tuple[DeviceSelector, ...] | None = None
     extended_resource_name: str | None = None
-    config: tuple[dict[str, Any], ...] | None = None
+    config: tuple[Unread, ...] | None = None
     unknown: str = _unknown()
 
 
@@ -173,7 +172,7 @@ class ExactDeviceRequest(Wire, frozen=True, kw_only=True):
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] | None = None
     capacity: CapacityRequirements | None = None
-    derived_attributes: tuple[dict[str, Any], ...] | None = None
+    derived_attributes: tuple[Unread, ...] | None = None
 
 
 class DeviceSubRequest(Wire, frozen=True, kw_only=True):
@@ -184,7 +183,7 @@ class DeviceSubRequest(Wire, frozen=True, kw_only=True):
     count: int | None = None
     tolerations: tuple[DeviceToleration, ...] | None = None
     capacity: CapacityRequirements | None = None
-    derived_attributes: tuple[dict[str, Any], ...] | None = None
+    derived_attributes: tuple[Unread, ...] | None = None
 
 
 class DeviceRequest(Wire, frozen=True, kw_only=True):
@@ -202,7 +201,7 @@ class DeviceConstraint(Wire, frozen=True, kw_only=True):
 class DeviceClaim(Wire, frozen=True, kw_only=True):
     requests: tuple[DeviceRequest, ...] | None = None
     constraints: tuple[DeviceConstraint, ...] | None = None
-    config: tuple[dict[str, Any], ...] | None = None
+    config: tuple[Unread, ...] | None = None
 
 
 class DeviceRequestAllocationResult(Wire, frozen=True, kw_only=True):

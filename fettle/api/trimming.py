@@ -6,6 +6,7 @@ struct names is looked at; what it skips may be of any length.
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -34,13 +35,12 @@ CUT = "..."
 """Ends a text that was cut. Monitors write it, too, so its readers know that something may be
 missing."""
 _SPLITTABLE = 16 * 1024
-"""Entries that are split in one go, in a millisecond or two."""
-_MOST_SIGNS = 16 * MOST_ENTRIES
-
-_SIGN = re.compile(rb'[\[\]{},"]')
+"""Entries of a mapping that are split in one go, in a millisecond or two."""
+_PIECE = 32 * 1024
 # Possessive, so that no text is looked at twice.
-_PLAIN = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-_WINDOW = 64 * 1024
+_QUOTED = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_FLAT = rb'(?:%b|\{(?:%b|[^"\[\]{}]++)*+\}|[^"\[\]{},:]++)' % (_QUOTED, _QUOTED)
+_ENTRIES = re.compile(rb"(?:\s*+%b\s*+:\s*+%b\s*+,)++" % (_QUOTED, _FLAT), re.DOTALL)
 _LIST: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
 _MAP: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
@@ -59,28 +59,29 @@ def trim(raw: bytes, struct: type[msgspec.Struct], longest: int = LONGEST_TEXT) 
     characters, and no more entries than are read. JSON that cannot be read is left as it is."""
     if len(raw) <= min(longest, LONGEST_TEXT):
         return Trimmed(raw, ())
-    return _trimmed(raw, inspect.type_info(struct), longest)
-
-
-def trim_loosely(raw: bytes) -> bytes:
-    """The same of JSON that no struct can read."""
-    return raw if len(raw) <= LONGEST_TEXT else _trimmed(raw, inspect.AnyType(), LONGEST_TEXT).raw
-
-
-def _trimmed(raw: bytes, of: inspect.Type, longest: int) -> Trimmed:
     trimming = _Trimming(min(longest, LONGEST_TEXT))
-    kept = trimming.value(raw, of, "", longest)
+    kept = trimming.value(raw, _type(struct), "", longest)
     return Trimmed(bytes(kept), tuple(trimming.cut))
 
 
+def trim_loosely(raw: bytes, struct: type[msgspec.Struct]) -> bytes:
+    """The same of JSON that `struct` cannot read, without what no struct reads."""
+    if len(raw) <= LONGEST_TEXT:
+        return raw
+    return bytes(_Trimming(LONGEST_TEXT, loosely=True).value(raw, _type(struct), "", LONGEST_TEXT))
+
+
+_type = inspect.type_info
 _Json = bytes | memoryview
 """A piece of it, not copied if that is not needed: it may be as long as the whole."""
 
 
 class _Trimming:
-    def __init__(self, short: int) -> None:
-        """`short`: bytes in which nothing can be too long."""
+    def __init__(self, short: int, loosely: bool = False) -> None:
+        """`short`: bytes in which nothing can be too long. `loosely`: nothing is left that has not
+        the form of its type."""
         self._short = short
+        self._loosely = loosely
         self.cut: list[str] = []
 
     def value(self, raw: _Json, of: inspect.Type, path: str, longest: int) -> _Json:
@@ -92,12 +93,16 @@ class _Trimming:
             match first := bytes(raw[:1]), _read_as(of, first):
                 case b'"', _:
                     return self._text(raw, path, longest)
+                case _, inspect.StructType(fields=()):
+                    return raw
                 case b"{", inspect.StructType() as struct:
                     return self._struct(raw, struct, path, longest)
                 case b"{", inspect.DictType() as mapping:
                     return self._map(raw, mapping.value_type, path, longest)
                 case b"[", (inspect.ListType() | inspect.VarTupleType()) as list_:
                     return self._list(raw, list_.item_type, path, longest)
+                case ((b"{" | b"["), _) if self._loosely:
+                    return b"{}" if first == b"{" else b"[]"
         except _UNREADABLE:
             pass  # the decoder will say what is wrong, and where
         return raw
@@ -111,7 +116,7 @@ class _Trimming:
 
     def _struct(self, raw: _Json, of: inspect.StructType, path: str, longest: int) -> _Json:
         outline = _outline(of.cls).decode(raw)
-        changed = False
+        changed = self._loosely
         for field in of.fields:
             given = getattr(outline, field.name)
             if given is msgspec.UNSET:
@@ -125,35 +130,33 @@ class _Trimming:
         return msgspec.json.encode(outline) if changed else raw
 
     def _map(self, given: _Json, of: inspect.Type, path: str, longest: int) -> _Json:
-        raw = bytes(given)
-        whole = self._head(raw, MOST_ENTRIES, path) if raw.count(b",") >= MOST_ENTRIES else raw
         kept: dict[str, Any] = {}
-        changed = whole is not raw
-        pause()
-        for key, entry in _MAP.decode(whole).items():
+        changed = False
+        raw = bytes(given)
+        pieces = _pieces(raw) if raw.count(b":") > _SPLITTABLE else (raw,)
+        for key, entry in (each for piece in pieces for each in _split(piece)):
             if len(key) > LONGEST_KEY:
                 self.cut.append(f"{path}: a key of {len(key)} characters is not read")
                 changed = True
-                continue
-            before = memoryview(entry)
-            after = self.value(before, of, f"{path}[{key}]", longest)
-            changed = changed or after is not before
-            kept[key] = entry if after is before else msgspec.Raw(bytes(after))
+            elif len(kept) == MOST_ENTRIES:
+                self.cut.append(f"{path}: only {MOST_ENTRIES} entries are read")
+                changed = True
+                break
+            else:
+                before = memoryview(entry)
+                after = self.value(before, of, f"{path}[{key}]", longest)
+                changed = changed or after is not before
+                kept[key] = entry if after is before else msgspec.Raw(bytes(after))
         return msgspec.json.encode(kept) if changed else given
 
     def _list(self, given: _Json, of: inspect.Type, path: str, longest: int) -> _Json:
         raw = bytes(given)
         named = of.cls.__name__ if isinstance(of, inspect.StructType) else ""
         most = MOST_OF.get(named, MOST_ENTRIES)
-        at_most = raw.count(b",") + 1
-        if isinstance(of, inspect.StructType | inspect.DictType):
-            at_most = min(at_most, raw.count(b"{"))
-        whole = self._head(raw, most, path) if at_most > _SPLITTABLE else raw
-        pause()
-        entries = _LIST.decode(whole)
-        if len(entries) > most:
-            self.cut.append(f"{path}: {most} of {len(entries)} entries are read")
-        changed = whole is not raw or len(entries) > most
+        entries = _LIST.decode(raw) if raw.count(b",") < most else _first(most + 1, raw)
+        changed = len(entries) > most
+        if changed:
+            self.cut.append(f"{path}: only the first {most} entries are read")
         kept = []
         for at, entry in enumerate(entries[:most]):
             before = memoryview(entry)
@@ -162,38 +165,38 @@ class _Trimming:
             kept.append(entry if after is before else msgspec.Raw(bytes(after)))
         return msgspec.json.encode(kept) if changed else given
 
-    def _head(self, raw: bytes, most: int, path: str) -> bytes:
-        """The first entries of a list or mapping: at most so many, and no more than can be counted
-        in time."""
-        depth = entries = end = at = count = 0
-        while (found := _SIGN.search(raw, at)) is not None:
-            sign, at, count = found[0], found.end(), count + 1
-            if sign == b'"':
-                at = _end_of_text(raw, at)
-            elif sign in b"[{":
-                depth += 1
-            elif sign in b"]}":
-                depth -= 1
-            elif depth == 1:
-                entries, end = entries + 1, found.start()
-            if entries == most or count == _MOST_SIGNS:
-                self.cut.append(f"{path}: only the first {entries} entries are read")
-                closing = b"]" if raw[:1] == b"[" else b"}"
-                return (raw[:end] if entries else raw[:1]) + closing
-            pause()
-        return raw
+
+def _split(raw: bytes) -> Iterable[tuple[str, msgspec.Raw]]:
+    pause()
+    return _MAP.decode(raw).items()
 
 
-def _end_of_text(raw: bytes, at: int) -> int:
-    """Where a text ends that begins before `at`."""
-    while at < len(raw):
-        found = _PLAIN.match(raw, at, at + _WINDOW)
-        end = found.end() if found is not None else at
-        if raw[end : end + 1] == b'"':
-            return end + 1
-        at = max(end, at + 1)  # a text that does not end may leave a backslash
-        pause()
-    return len(raw)
+def _pieces(raw: bytes) -> Iterator[bytes]:
+    """A mapping as smaller ones, if its entries are texts or hold nothing but texts. Of others no
+    API server takes very many."""
+    size, at = _PIECE, 1
+    while len(raw) - at > _PIECE:
+        if (found := _ENTRIES.match(raw, at, at + size)) is not None:
+            yield b"{%b}" % raw[at : found.end() - 1]
+            size, at = _PIECE, found.end()
+        elif at + size < len(raw):
+            size *= 2
+        else:
+            break
+    yield b"{" + raw[at:]
+
+
+def _first(most: int, raw: bytes) -> list[msgspec.Raw]:
+    """The first entries of a list. The others are passed over."""
+    found = msgspec.structs.astuple(_head(most).decode(raw))
+    return [entry for entry in found if entry is not msgspec.UNSET]
+
+
+@cache
+def _head(most: int) -> "msgspec.json.Decoder[Any]":
+    unread = (msgspec.Raw | msgspec.UnsetType, msgspec.UNSET)
+    fields = [(f"_{at}", *unread) for at in range(most)]
+    return msgspec.json.Decoder(msgspec.defstruct("Head", fields, array_like=True, gc=False))
 
 
 def _room(field: str, longest: int) -> int:
@@ -204,20 +207,13 @@ def _room(field: str, longest: int) -> int:
 
 
 def _read_as(of: inspect.Type, first: bytes) -> inspect.Type:
-    """Of a union the type that a value is read as that begins so; of anything, what it looks
-    like."""
+    """Of a union the type that a value is read as that begins so."""
     if isinstance(of, inspect.UnionType):
         wanted: tuple[type, ...] = (inspect.ListType, inspect.VarTupleType)
         if first == b"{":
             wanted = (inspect.StructType, inspect.DictType)
         return next((one for one in of.types if isinstance(one, wanted)), of)
-    if isinstance(of, inspect.AnyType):
-        return _ANY_MAP if first == b"{" else _ANY_LIST
     return of
-
-
-_ANY_MAP = inspect.DictType(inspect.StrType(), inspect.AnyType())
-_ANY_LIST = inspect.ListType(inspect.AnyType())
 
 
 @cache

@@ -13,6 +13,9 @@ from fettle.api import kinds
 from fettle.api.kinds import Kind
 
 MEGABYTE = 1_000_000
+MIDDLE = 10_000
+LEVELS = 300
+"""Deeper than any field, and not too deep to be decoded."""
 WATCHED = (*kinds.KINDS, *kinds.ON_DEMAND, *kinds.EVENTS)
 Path = tuple[str | int, ...]
 _NAMESPACED = (kinds.POD, kinds.CLAIM, kinds.TEMPLATE, *kinds.ON_DEMAND, *kinds.EVENTS)
@@ -160,6 +163,27 @@ def with_entries(place: Place, size: int = MEGABYTE) -> bytes | None:
         put_at(made, place.path, deepcopy(before) | more)
     else:
         return None
+    return json.dumps(made, separators=(",", ":")).encode()
+
+
+def with_nested(place: Place, size: int, levels: int = LEVELS) -> bytes:
+    """The object with mappings in mappings around a list of lists, as opaque parameters may be."""
+    made = whole(place.kind)
+    put_at(made, place.path, "HERE")
+    nested = '{"a":' * levels + f"[{','.join(['[]'] * (size // 3))}]" + "}" * levels
+    return json.dumps(made, separators=(",", ":")).replace('"HERE"', nested).encode()
+
+
+def with_middling_entries(place: Place, size: int = MEGABYTE) -> bytes | None:
+    """The object with a list of many entries, of which each has many in this list or mapping; None
+    if it is in no list."""
+    outer = next((i for i in reversed(range(len(place.path))) if place.path[i] == 0), None)
+    if outer is None or (long := with_entries(place, MIDDLE)) is None:
+        return None
+    made = json.loads(long)
+    entries = at(made, place.path[:outer])
+    one = json.dumps(entries[0], separators=(",", ":"))
+    entries *= max(1, size // len(one))
     return json.dumps(made, separators=(",", ":")).encode()
 
 

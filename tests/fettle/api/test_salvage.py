@@ -91,8 +91,8 @@ def test_it_speaks_of_a_node_or_of_pools(
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999"])
 def test_a_number_that_is_too_large_hides_nothing_else(number: str) -> None:
-    config = [{"opaque": {"driver": "d", "parameters": {"x": "HERE"}}}]
-    object_ = allocated([result(request="r")]) | {"spec": {"devices": {"config": config}}}
+    request = {"name": "r", "exactly": {"count": "HERE"}}
+    object_ = allocated([result(request="r")]) | {"spec": {"devices": {"requests": [request]}}}
     object_["metadata"] = {"name": "o"}
     change = read_object(kinds.CLAIM, raw(object_).replace(b'"HERE"', number.encode()))
     assert isinstance(change, Bad)

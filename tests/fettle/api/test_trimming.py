@@ -89,6 +89,40 @@ def test_a_spec_that_was_cut_is_not_understood() -> None:
     assert found.object.spec.unknown.startswith("spec.selectors[0].cel.expression: 16384 of 20000")
 
 
+OPAQUE = {
+    "numbers": {"a": [1] * 4900},
+    "keys": {f"{i}": 1 for i in range(1200)},
+    "a text": {"a": "x" * 10_000},
+    "a number": {"a": "HUGE"},
+    "nested": json.loads('{"a":' * 300 + "[[],[]]" + "}" * 300),
+}
+
+
+@pytest.mark.parametrize("parameters", OPAQUE.values(), ids=OPAQUE)
+def test_a_claim_is_understood_whatever_its_opaque_parameters_are(parameters: Any) -> None:
+    config = [
+        {"requests": ["r"], "opaque": {"driver": f"d{i}", "parameters": parameters}} for i in "ab"
+    ]
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"config": config}}}
+    found = read_object(kinds.CLAIM, raw(claim).replace(b'"HUGE"', b"1e999"))
+    assert isinstance(found, Put)
+    assert not found.cut
+    assert isinstance(found.object, resource.ResourceClaim)
+    assert not found.object.spec.unknown
+
+
+def test_many_large_entries_are_no_many_entries() -> None:
+    """Each of 128 devices has as many attributes as the API server takes, and many signs."""
+    attributes = {f"a{i}": {"string": "{," * 32} for i in range(32)}
+    devices = [{"name": f"d{i}", "attributes": attributes} for i in range(128)]
+    spec = {"driver": "d", "pool": {"name": "p"}, "devices": devices}
+    found = read_object(kinds.SLICE, raw({"metadata": {"name": "s"}, "spec": spec}))
+    assert isinstance(found, Put)
+    assert not found.cut
+    assert isinstance(found.object, resource.ResourceSlice)
+    assert len(found.object.spec.devices or ()) == 128
+
+
 def test_fields_that_nobody_reads_may_be_of_any_length() -> None:
     text = raw(node(images=[{"names": ["x" * 1000]}] * 1000, conditions=[condition("fine")]))
     assert trim(text, core.Node) == (text, ())
