@@ -11,6 +11,7 @@ from hypothesis import given
 
 from fettle.api import core, kinds, quantities, resource
 from fettle.api.kinds import Kind
+from fettle.api.trimming import trim
 from fettle.health import (
     failed_start,
     holds_on_devices,
@@ -177,6 +178,12 @@ def test_a_function_reads_a_megabyte_of_each_piece_in_time(read: Read) -> None:
     for piece in PIECES:
         for length in (256, 4096, MEGABYTE):  # what is exponential shows early
             assert took_s(read, repeated(piece, length)) < AT_MOST_S, (piece, length)
+
+
+@pytest.mark.parametrize("kind", [kinds.POD, kinds.SLICE, kinds.CLAIM], ids=lambda kind: kind.name)
+def test_to_cut_nothing_of_a_pod_takes_a_tenth_of_a_millisecond(kind: Kind) -> None:
+    raw = msgspec.json.encode(whole(kind) | {"unread": "x" * kind.longest})
+    assert took_s(lambda _: [trim(raw, kind.struct, kind.longest) for _ in range(100)], "") < 0.03
 
 
 @pytest.mark.parametrize("read", READERS)
