@@ -359,8 +359,9 @@ class HealthBook:
             restless_until = max(restless_until, one.restless_until(past))
             mended_at = max(mended_at, one.mended_at(past))
         stay = remembered.stay if remembered is not None else START
+        its = frozenset(subjects)
         all_clear = remembered is not None and any(
-            self._ledger.all_clears(s) > count or (s not in subjects and self._ledger.knows(s))
+            self._ledger.all_clears(s) > count or (s not in its and self._ledger.knows(s))
             for s, count in remembered.all_clears.items()
         )
         is_mended = remembered is not None and mended_at > remembered.mended_at
@@ -375,9 +376,8 @@ class HealthBook:
         return assessed._replace(mended_at=mended_at)
 
     def _weighed(self, subjects: tuple[Subject, ...], now: float) -> tuple[Weighed, ...]:
-        found = [
-            w for s in subjects for w in self._ledger.weighed(s, now, self._past_of(s, subjects))
-        ]
+        pasts = self._pasts(subjects)
+        found = [w for s, past in pasts for w in self._ledger.weighed(s, now, past)]
         if faults := self._ledger.faults(subjects, now):
             record = probation.weighed(subjects[0], faults, self._rules.signals["record"])
             found += [record] if record is not None else []
@@ -391,15 +391,22 @@ class HealthBook:
         return min(due, max(lighter_at, now))
 
     def _fading(self, subjects: tuple[Subject, ...], now: float) -> Iterator[tuple[Fading, Past]]:
-        for subject in subjects:
-            past = self._past_of(subject, subjects)
+        for subject, past in self._pasts(subjects):
             for one in self._ledger.fading(subject, now):
                 yield one, past
+
+    def _pasts(self, names: tuple[Subject, ...]) -> Iterator[tuple[Subject, Past]]:
+        """Each of the names of something, with how traces of it count."""
+        shared = self._past_after(names)
+        for name in names:
+            yield name, self._past_after((name,)) if isinstance(name, NodeId) else shared
 
     def _past_of(self, subject: Subject, names: tuple[Subject, ...]) -> Past:
         """How traces of one of the names of something count: its node is mended by what is said of
         the node alone."""
-        about = (subject,) if isinstance(subject, NodeId) else names
+        return self._past_after((subject,) if isinstance(subject, NodeId) else names)
+
+    def _past_after(self, about: tuple[Subject, ...]) -> Past:
         repairs = self._ledger.repairs.of(about)
         return self._past._replace(repairs=repairs) if repairs else self._past
 

@@ -8,7 +8,7 @@ of one instance type or machine are built alike, so their peers tell how many th
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 GPU = "nvidia.com/gpu"
 _SHARED = ".shared"
@@ -55,15 +55,15 @@ def expected_units(
     homes: Collection[str],
     capacities: Mapping[str, int],
     labels: Mapping[str, str],
-    seen: Collection[str] = (),
+    shown: int = 1,
 ) -> int:
     """How many units of a resource to expect of a device that may belong to any of `homes`; at
     least one.
 
     For a GPU it is its share: it is equally likely to be each of the GPUs behind all these
-    resources. `seen` are known ids of units of the resource.
+    resources. `shown`: how many units of one device known ids of the resource show.
     """
-    each = {r: _replicas(r, capacities[r], labels, seen if r == resource else ()) for r in homes}
+    each = {r: _replicas(r, capacities[r], labels, shown if r == resource else 1) for r in homes}
     if device.startswith(_MIG_DEVICE):
         return min(each[resource], capacities[resource])
     whole_gpus, slices, fewest = 0, 0, 0
@@ -81,13 +81,16 @@ def _ceil(dividend: int, divisor: int) -> int:
     return -(-dividend // divisor)
 
 
-def _replicas(
-    resource: str, capacity: int, labels: Mapping[str, str], seen: Collection[str]
-) -> int:
+def shown_replicas(ids: Iterable[str]) -> int:
+    """At least how many units one device provides, by the ids of units."""
+    found = (int(match[2]) for match in map(_REPLICA.fullmatch, ids) if match is not None)
+    most = max(found, default=-1)
+    return 1 if most < 0 else max(2, 1 + most)
+
+
+def _replicas(resource: str, capacity: int, labels: Mapping[str, str], least: int) -> int:
     """How many units one device of the resource provides: the number in the Node's label, if that
-    is possible, and at least as many as the known ids show."""
-    found = [int(match[2]) for match in map(_REPLICA.fullmatch, seen) if match is not None]
-    least = max(2, 1 + max(found)) if found else 1
+    is possible, and at least so many."""
     told = _to_number(labels.get(f"{plain_resource(resource)}.replicas", ""))
     return max(least, told) if told and capacity % told == 0 else least
 

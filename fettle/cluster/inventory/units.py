@@ -16,6 +16,7 @@ Healthy never counts as withdrawn.
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ from fettle.cluster.inventory.unit_counts import (
     candidate_resources,
     expected_units,
     plain_resource,
+    shown_replicas,
     whole_device,
 )
 from fettle.cluster.view import PluginView, UnitView
@@ -32,6 +34,7 @@ from fettle.dra import PublishedDevice, is_device_resource, units_of
 from fettle.health import DEVICE_STATUS_SOURCE, HealthBook, gpu_names, one_line
 from fettle.model import (
     DeviceId,
+    Evidence,
     EvidenceKind,
     Family,
     Health,
@@ -41,6 +44,12 @@ from fettle.model import (
     UnitId,
     Weighed,
 )
+from fettle.pacing import pause
+
+MOST_NAMED = 256
+"""Devices of a node that are followed by name; all replicas of one count as one."""
+_MOST_NAMES = 16
+"""Names of one GPU that each have a past of their own. It has five, unless it has replicas."""
 
 Gpu = tuple[UnitId, ...]
 """Units that are one GPU, by what is known of its names now; the most reliable name first."""
@@ -52,6 +61,7 @@ class UnitPlacement(NamedTuple):
     - `gpus`: all of them. In `by_resource`, a GPU occurs once for each resource it may belong to.
     - `homeless`: units that may be any device of the node. `absent`: units that are none of them.
     - `others`: the less reliable names of each GPU.
+    - `left_out`: how many more devices evidence names.
     """
 
     node: NodeId
@@ -61,6 +71,7 @@ class UnitPlacement(NamedTuple):
     homeless: Gpu = ()
     absent: Gpu = ()
     others: Mapping[Gpu, tuple[str, ...]] = {}
+    left_out: int = 0
 
     @property
     def whole(self) -> tuple[Subject, ...]:
@@ -80,17 +91,33 @@ class UnitPlacement(NamedTuple):
         return msgspec.structs.replace(health, evidence=evidence)
 
     def with_absent_evidence(self, health: Health, by_unit: Mapping[UnitId, Health]) -> Health:
-        """The node's own health, with the evidence about absent units, which weighs nothing
-        here."""
-        if not self.absent:
+        """The node's own health, with the evidence about absent units, which weighs nothing here,
+        and a remark about devices that are left out."""
+        if not self.absent and not self.left_out:
             return health
-        remarks = tuple(
+        left_out = (self._left_out(health),) if self.left_out else ()
+        remarks = left_out + tuple(
             msgspec.structs.replace(_worded(w, unit, "which is none of its devices"), weight=0.0)
             for unit in self.absent
             for w in by_unit[unit].evidence
             if w.evidence.subject == unit
         )
         return msgspec.structs.replace(health, evidence=health.evidence + remarks)
+
+    def _left_out(self, health: Health) -> Weighed:
+        remark = Evidence(
+            subject=self.node,
+            family=Family.NODE,
+            kind=EvidenceKind.LEVEL,
+            weight=0.0,
+            source="named devices",
+            reporter=f"Node {self.node.node}",
+            text=f"reports name {self.left_out} devices more than the {MOST_NAMED} that are read",
+            observed_at=max(
+                (w.evidence.observed_at for w in health.evidence), default=health.since
+            ),
+        )
+        return Weighed(remark, 0.0)
 
 
 def place_units(
@@ -116,14 +143,18 @@ def place_units(
     known = _known((*named, _hardware(node, units, published)))
     homes: dict[UnitId, tuple[str, ...]] = {}
     others: dict[UnitId, tuple[str, ...]] = {}
-    for unit in sorted(units, key=_order):
+    placed: dict[UnitId, list[DeviceId]] = {}
+    kept, left_out = _most_reliable(units)
+    for unit in kept:
+        pause()
         resource, name = plain_resource(unit.resource), whole_device(unit.unit)
         names = known.get((resource, name), (name, *unit.others))
         gpu = UnitId(node, resource, names[0])
         others[gpu] = names[1:]
         by_gpu[gpu] += (unit,)
         by_all_names = gpu._replace(others=names[1:])
-        found = _devices(by_all_names, published)
+        if (found := placed.get(by_all_names)) is None:
+            found = placed[by_all_names] = _devices(by_all_names, published)
         for id_ in found:
             by_device[id_] += (unit,)
         homes[gpu] = candidate_resources(resource, resources)
@@ -145,7 +176,20 @@ def place_units(
         homeless,
         absent,
         {same: others[gpu] for gpu, same in by_gpu.items()},
+        left_out,
     )
+
+
+def _most_reliable(units: Iterable[UnitId]) -> tuple[list[UnitId], int]:
+    """Those of MOST_NAMED devices, in the order of `_order`, and how many devices these are not.
+    Each resource has its share, so that no plugin's many devices hide those of another."""
+    found: dict[str, dict[str, list[UnitId]]] = defaultdict(lambda: defaultdict(list))
+    for unit in sorted(units, key=_order):
+        found[unit.resource][whole_device(unit.unit)].append(unit)
+    share = max(1, MOST_NAMED // len(found))
+    kept = [same for devices in found.values() for same in islice(devices.values(), share)]
+    left_out = sum(map(len, found.values())) - len(kept)
+    return [unit for same in kept for unit in same], left_out
 
 
 def _hardware(
@@ -170,6 +214,7 @@ def _known(named: Iterable[Iterable[UnitId]]) -> dict[tuple[str, str], tuple[str
     """By resource and name, all names of that GPU, the most reliable first."""
     groups: dict[str, list[tuple[str, ...]]] = defaultdict(list)
     for unit in (unit for together in named for unit in sorted(together, key=_order)):
+        pause()
         names = (whole_device(unit.unit), *unit.others)
         groups[plain_resource(unit.resource)].append(names)
     return {
@@ -256,14 +301,15 @@ def plugin_resources(node: core.Node) -> tuple[PluginView, ...]:
 
 def unit_healths(placing: UnitPlacement, book: HealthBook, now: float) -> dict[UnitId, Health]:
     """The health of every unit that evidence names; for a homeless one, that of the whole node."""
-    asked: dict[UnitId, tuple[Subject, ...]] = {}
+    healths: dict[UnitId, Health] = {}
     for gpu in placing.gpus:
-        for unit in gpu:
-            asked[unit] = (*gpu, *(one for one in placing.whole if one not in gpu))
-    return {
-        unit: placing.with_homeless_evidence(book.assess(unit, about, now))
-        for unit, about in asked.items()
-    }
+        its = frozenset(gpu)
+        about: tuple[Subject, ...] = (*gpu, *(one for one in placing.whole if one not in its))
+        for unit in gpu[:_MOST_NAMES]:
+            pause()
+            healths[unit] = placing.with_homeless_evidence(book.assess(unit, about, now))
+        healths |= dict.fromkeys(gpu[_MOST_NAMES:], healths[gpu[0]])
+    return healths
 
 
 def plugin_views(
@@ -296,14 +342,18 @@ class _NodeUnits:
                 self._homes[gpu] += (resource,)
         self._held: Counter[tuple[str, str]] = Counter()
         self._held_healthy: Counter[tuple[str, str]] = Counter()
+        self._held_of: Counter[str] = Counter()
         self._ids: dict[str, set[str]] = defaultdict(set)
         for (resource, id_), health in _held(known.pods).items():
+            pause()
             device = resource, whole_device(id_)
             self._held[device] += 1
+            self._held_of[resource] += 1
             self._held_healthy[device] += health == _HEALTHY
             self._ids[resource].add(id_)
         for unit in (unit for gpu in self._homes for unit in gpu):
             self._ids[unit.resource].add(unit.unit)
+        self._shown = {resource: shown_replicas(ids) for resource, ids in self._ids.items()}
         for resource, number in known.missing.items():
             if number <= sum(map(self._is_faulty, placing.by_resource.get(resource, ()))):
                 self._gaps[resource] += number  # else the node was built or divided this way
@@ -312,6 +362,7 @@ class _NodeUnits:
         """By resource, in the order of the names."""
         views: dict[str, dict[Gpu, UnitView]] = defaultdict(dict)
         for gpu in sorted(self._homes, key=self._withdrawal_order):
+            pause()
             homes = self._resources_of(gpu)
             for resource in homes:
                 views[resource][gpu] = self._view(gpu, resource, homes)
@@ -322,7 +373,7 @@ class _NodeUnits:
 
     def held(self, resource: str) -> int:
         """How many units of it live pods are known to hold."""
-        return sum(number for (name, _), number in self._held.items() if name == resource)
+        return self._held_of[resource]
 
     def _withdrawal_order(self, gpu: Gpu) -> tuple[bool, float]:
         """What most likely has been withdrawn sorts first."""
@@ -342,7 +393,12 @@ class _NodeUnits:
         held = self._count(self._held, resource, gpu)
         name = whole_device(gpu[0].unit)
         expected = expected_units(
-            name, resource, homes, self._capacities, self._known.labels, self._ids[resource]
+            name,
+            resource,
+            homes,
+            self._capacities,
+            self._known.labels,
+            self._shown.get(resource, 1),
         )
         count = max(held, expected)
         withdrawn = 0
@@ -372,11 +428,12 @@ class _NodeUnits:
 
     def _reported_unhealthy(self, gpu: Gpu) -> set[str]:
         """The resources as whose units the kubelet calls the GPU Unhealthy, or did lately."""
+        its = frozenset(gpu)
         return {
             subject.resource
             for w in self._known.healths[gpu[0]].evidence
             if isinstance(subject := w.evidence.subject, UnitId)
-            and subject in gpu
+            and subject in its
             and w.evidence.source == DEVICE_STATUS_SOURCE
             and w.evidence.kind is not EvidenceKind.UNKNOWN
         }

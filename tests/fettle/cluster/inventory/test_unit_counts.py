@@ -14,6 +14,7 @@ from fettle.cluster.inventory.unit_counts import (
     Peers,
     candidate_resources,
     expected_units,
+    shown_replicas,
     whole_device,
 )
 from fettle.scheduling.judge.units import Draw, allocatable_units
@@ -109,7 +110,7 @@ def test_a_mig_device_is_one_unit(resource: str, labels: dict[str, str]) -> None
 def test_without_a_label_there_are_at_least_as_many_replicas_as_were_seen(
     seen: set[str], count: int
 ) -> None:
-    assert expected_units("GPU-1", GPU, (GPU,), {GPU: 32}, {}, seen) == count
+    assert expected_units("GPU-1", GPU, (GPU,), {GPU: 32}, {}, shown_replicas(seen)) == count
 
 
 RESOURCES = st.sampled_from(
@@ -132,7 +133,9 @@ def test_whatever_a_node_says_a_gpu_is_at_least_one_unit_and_at_most_all(
     homes = candidate_resources(GPU, capacities)
     for resource in homes:
         for device in ("GPU-1", "MIG-1"):
-            count = expected_units(device, resource, homes, capacities, labels, seen)
+            count = expected_units(
+                device, resource, homes, capacities, labels, shown_replicas(seen)
+            )
             assert 1 <= count <= capacities[resource]
 
 

@@ -396,3 +396,12 @@ def test_no_unit_is_lost_and_none_is_two_gpus(
     assert sorted(u for gpu in placed.gpus for u in gpu) == sorted(units)
     counted = [u for gpu in placed.by_resource.get("nvidia.com/gpu", ()) for u in gpu]
     assert sorted([*counted, *placed.homeless]) == sorted(units)
+
+
+def test_many_devices_of_one_resource_hide_none_of_another() -> None:
+    many = [UnitId("n", "smarter-devices/fuse", f"fuse_{i}") for i in range(2000)]
+    gpu = UnitId("n", "nvidia.com/gpu", "GPU-1")
+    placed = place_units("n", [*many, gpu], (), {"nvidia.com/gpu", "smarter-devices/fuse"}, ())
+    assert placed.by_resource["nvidia.com/gpu"] == ((gpu,),)
+    assert len(placed.by_resource["smarter-devices/fuse"]) == 128
+    assert placed.left_out == 2000 - 128
