@@ -77,6 +77,8 @@ class Node(Wire, frozen=True, kw_only=True):
     metadata: ObjectMeta
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
+    cut: tuple[str, ...] = msgspec.field(default=(), name="fettle.dev/cut")
+    """What of it was too long to be read (see `trimming.py`)."""
 
 
 class ContainerClaim(Wire, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from fettle.api.decoding import (
     unknown_field_probe,
 )
 from fettle.api.paths import api_path
+from fettle.api.resource import NODE_SELECTOR
 from fettle.api.trimming import LONGEST_EVENT, LONGEST_SPEC, LONGEST_TEXT
 from fettle.model import BadInput
 
@@ -101,9 +102,12 @@ class Kind(NamedTuple):
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadInput(str(error)) from error
         if (probe := _PROBES.get(self.name)) is not None:
-            unread = next((place for place in cut if place.startswith("spec")), "")
+            of_spec = [place for place in cut if place.startswith("spec")]
+            unread = next((one for one in of_spec if NODE_SELECTOR in one), "".join(of_spec[:1]))
             if unknown := unread or probe(raw):
                 decoded = _noting(decoded, unknown)
+        if cut and isinstance(decoded, core.Node):
+            decoded = msgspec.structs.replace(decoded, cut=tuple(cut))
         if isinstance(decoded, resource.ResourceSlice):
             share_equal_values(decoded)
         return decoded

@@ -12,6 +12,8 @@ MAX_RESULTS = 32
 MAX_RESERVED = 256
 """`ResourceClaimReservedForMaxSize`: the most entries that the API server accepts in
 `reservedFor`."""
+NODE_SELECTOR = "nodeSelector"
+"""The field of slices and devices that says which nodes see them."""
 POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
 """An annotation on claims that were made from a template for one pod: the pod's name for the
 claim."""

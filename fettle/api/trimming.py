@@ -8,11 +8,13 @@ struct names is looked at; what it skips may be of any length.
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import inspect
 
+from fettle.model import OWN_PREFIX
 from fettle.pacing import pause
 
 LONGEST_TEXT = 8 * 1024
@@ -41,6 +43,7 @@ _PIECE = 32 * 1024
 _QUOTED = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _FLAT = rb'(?:%b|\{(?:%b|[^"\[\]{}]++)*+\}|[^"\[\]{},:]++)' % (_QUOTED, _QUOTED)
 _ENTRIES = re.compile(rb"(?:\s*+%b\s*+:\s*+%b\s*+,)++" % (_QUOTED, _FLAT), re.DOTALL)
+_OWN_KEY = b'"%b' % OWN_PREFIX.encode()
 _LIST: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
 _MAP: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
@@ -131,24 +134,34 @@ class _Trimming:
         return msgspec.json.encode(outline) if changed else raw
 
     def _map(self, given: _Json, of: inspect.Type, path: str, longest: int) -> _Json:
-        kept: dict[str, Any] = {}
-        changed = False
+        """Fettle's own keys come first, or nobody could see a hold among a thousand others."""
+        own: dict[str, Any] = {}
+        others: dict[str, Any] = {}
         raw = bytes(given)
-        pieces = _pieces(raw) if raw.count(b":") > _SPLITTABLE else (raw,)
-        for key, entry in (each for piece in pieces for each in _split(piece)):
-            if len(key) > LONGEST_KEY:
-                self.cut.append(f"{path}: a key of {len(key)} characters is not read")
+        changed = False
+        for piece in _pieces(raw) if raw.count(b":") > _SPLITTABLE else (raw,):
+            if len(others) == MOST_ENTRIES and _OWN_KEY not in piece:
                 changed = True
-            elif len(kept) == MOST_ENTRIES:
-                self.cut.append(f"{path}: only {MOST_ENTRIES} entries are read")
-                changed = True
-                break
-            else:
-                before = memoryview(entry)
-                after = self.value(before, of, f"{path}[{key}]", longest)
-                changed = changed or after is not before
-                kept[key] = entry if after is before else msgspec.Raw(bytes(after))
-        return msgspec.json.encode(kept) if changed else given
+                continue
+            for key, entry in _split(piece):
+                kept = own if key.startswith(OWN_PREFIX) else others
+                if len(key) > LONGEST_KEY:
+                    self.cut.append(f"{path}: a key of {len(key)} characters is not read")
+                    changed = True
+                elif len(kept) == MOST_ENTRIES:
+                    changed = True
+                else:
+                    kept[key] = entry
+        if len(own) + len(others) > MOST_ENTRIES or (changed and len(others) == MOST_ENTRIES):
+            self.cut.append(f"{path}: only {MOST_ENTRIES} entries are read")
+            changed = True
+        read: dict[str, Any] = {}
+        for key, entry in islice((own | others).items(), MOST_ENTRIES):
+            before = memoryview(entry)
+            after = self.value(before, of, f"{path}[{key}]", longest)
+            changed = changed or after is not before
+            read[key] = entry if after is before else msgspec.Raw(bytes(after))
+        return msgspec.json.encode(read) if changed else given
 
     def _list(self, given: _Json, of: inspect.Type, path: str, longest: int) -> _Json:
         raw = bytes(given)

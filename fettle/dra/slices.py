@@ -145,7 +145,7 @@ def read_slice(slice_: resource.ResourceSlice) -> PublishedSlice:
     spec = slice_.spec
     target = None
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
-        target = Target(spec.node_name, spec.all_nodes, spec.node_selector)
+        target = _target(slice_, spec)
     unclear = ""
     counters: list[tuple[str, Mapping[str, int]]] = []
     try:
@@ -162,6 +162,15 @@ def read_slice(slice_: resource.ResourceSlice) -> PublishedSlice:
         for consumption in device.consumes_counters or ()
     )
     return PublishedSlice(slice_, devices, target, tuple(counters), grouped, unclear)
+
+
+def _target(
+    slice_: resource.ResourceSlice, of: resource.ResourceSliceSpec | resource.Device
+) -> Target:
+    """Any node, if not all of a selector was read or understood: the pool is unclear there."""
+    if resource.NODE_SELECTOR in slice_.spec.unknown:
+        return Target(None, True, None)
+    return Target(of.node_name, of.all_nodes, of.node_selector)
 
 
 def _published(
@@ -194,9 +203,7 @@ def _published(
         capacities=capacities,
         abort=_conversion_error(device),
         unclear=unclear,
-        target=Target(device.node_name, device.all_nodes, device.node_selector)
-        if per_device
-        else None,
+        target=_target(slice_, device) if per_device else None,
         local=spec.node_name or "",
         plain=not unclear
         and all(c.policy is None and c.value.nano >= 0 for c in capacities.values()),

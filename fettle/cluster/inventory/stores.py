@@ -258,7 +258,7 @@ class Stores:
 
 def is_same_object(old: WireObject, new: WireObject) -> bool:
     """Whether nothing but the resourceVersion differs."""
-    if any(getattr(old, f, None) != getattr(new, f, None) for f in ("spec", "status")):
+    if any(getattr(old, f, None) != getattr(new, f, None) for f in ("spec", "status", "cut")):
         return False
     a, b = old.metadata, new.metadata
     return bool(

@@ -89,6 +89,7 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         _of_annotations(node, rules, now),
         _of_gaps(node, rules, now),
         _of_cordons(node, now),
+        _of_cuts(node, rules, now),
     )
     name = node.metadata.name
     holds = in_force(holds_on_node(node.metadata), now)
@@ -137,7 +138,7 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
             if (row := _UNLISTED.get(condition.status)) is not None:
                 if xids.mentions(row.xid, "", condition.message):
                     conditions.append((condition, row))
-                else:
+                elif not _is_cut(condition, row):
                     settled.add(_source(condition))
             if not rules.names_condition(condition.type):
                 unknown_conditions.append(
@@ -462,14 +463,17 @@ class _ConditionReader:
 
 
 def _of_labels(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
-    """What health tools say in labels. Each look at a Node settles all label sources."""
+    """What health tools say in labels. Each look at a Node settles all label sources
+    that it could have seen."""
     labels = node.metadata.labels or {}
+    found = [*_labels(node, rules)]
     evidence = tuple(
-        _label_evidence(node, row, found, rules, now)
-        for row, found in _labels(node, rules)
-        if not row.remediated and row.counts(labels, labels[found[0]], now)
+        _label_evidence(node, row, match, rules, now)
+        for row, match in found
+        if not row.remediated and row.counts(labels, labels[match[0]], now)
     )
-    return NodeReport(evidence, frozenset(_label_source(row) for row in rules.labels.values()))
+    seen = (row for row, _ in found) if _is_part(node, _LABELS) else rules.labels.values()
+    return NodeReport(evidence, frozenset(map(_label_source, seen)))
 
 
 def _labels(node: core.Node, rules: SignalRules) -> Iterator[tuple[LabelRow, patterns.Match]]:
@@ -528,7 +532,12 @@ def _of_annotations(node: core.Node, rules: SignalRules, now: float) -> NodeRepo
             node.metadata.name, key, annotations[key], row, rules, now
         )
     )
-    return NodeReport(found, frozenset(f"annotation {name}" for name in rules.annotations))
+    settled = (
+        {one.source for one in found}
+        if _is_part(node, _ANNOTATIONS)
+        else {f"annotation {name}" for name in rules.annotations}
+    )
+    return NodeReport(found, frozenset(settled))
 
 
 def _annotation_evidence(
@@ -558,7 +567,7 @@ def _annotation_evidence(
 def _of_gaps(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
     """Units that device plugins have withdrawn: mild evidence about the node, by their share."""
     status = node.status
-    if status is None or status.capacity is None:
+    if status is None or status.capacity is None or _is_part(node, *_AMOUNTS):
         return NodeReport((), frozenset())
     allocatable = status.allocatable or {}
     gaps = []
@@ -626,4 +635,36 @@ def _of_cordons(node: core.Node, now: float) -> NodeReport:
         )
         for uuid in uuids
     )
-    return NodeReport(evidence, frozenset((_CORDONED,)))
+    is_seen = hami.CORDON in (node.metadata.annotations or {}) or not _is_part(node, _ANNOTATIONS)
+    return NodeReport(evidence, frozenset((_CORDONED,) if is_seen else ()))
+
+
+_CUT = "cut"
+_LABELS, _ANNOTATIONS = "metadata.labels", "metadata.annotations"
+_AMOUNTS = ("status.capacity", "status.allocatable")
+
+
+def _is_part(node: core.Node, *fields: str) -> bool:
+    """Whether not all entries of one of these lists and mappings were read."""
+    return any(cut.startswith(tuple(f"{field}:" for field in fields)) for cut in node.cut)
+
+
+def _of_cuts(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
+    """Entries that were not read may tell of a fault."""
+    name = node.metadata.name
+    fields = ("status.conditions", _LABELS, _ANNOTATIONS, *_AMOUNTS)
+    evidence = tuple(
+        Evidence(
+            subject=NodeId(name),
+            family=Family.NODE,
+            kind=EvidenceKind.UNKNOWN,
+            weight=_UNKNOWN_WEIGHT,
+            source=_CUT,
+            reporter=f"Node {name}",
+            text=one_line(f"the Node is too long to be read whole: {'; '.join(node.cut)}"),
+            observed_at=now,
+            planned=True,
+        )
+        for _ in range(_is_part(node, *fields))
+    )
+    return NodeReport(evidence, frozenset((_CUT,)))
