@@ -81,7 +81,7 @@ class AdmissionRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     @property
     def about(self) -> str:
         """The object in words, such as `Pod team/worker`."""
-        return _shortened(f"{self.kind.kind} {self.key}", _LONGEST_WHO)
+        return shortened(f"{self.kind.kind} {self.key}", _LONGEST_WHO)
 
     @property
     def username(self) -> str:
@@ -183,13 +183,29 @@ def presentable(warnings: Iterable[str], about: str = "") -> list[str]:
     """Warnings as the API server passes them on, and kubectl shows them: each is one line, without
     control characters, and begins with the object, since kubectl shows no line twice."""
     who = f"{about}: " if about else ""
-    said = (each for warning in warnings if (each := " ".join(_one_line(warning).split())))
-    lines = list(dict.fromkeys(_warning_line(who, each) for each in said))
+    told = iter(dict.fromkeys(map(_read_part, warnings)))
+    lines: dict[str, None] = {}
+    length = 0
+    for warning in told:
+        if (said := " ".join(_one_line(warning).split())) and (
+            (line := _warning_line(who, said)) not in lines
+        ):
+            lines[line] = None
+            length += len(line)
+        if length > WARNINGS_LENGTH:
+            break
     most = WARNINGS_LENGTH // WARNING_LENGTH - 1
-    if sum(map(len, lines)) > WARNINGS_LENGTH:
-        more = len(lines) - most
-        lines = [*lines[:most], f"{who}fettle: {more} more warnings than can be shown"]
-    return lines
+    if length <= WARNINGS_LENGTH:
+        return list(lines)
+    more = len(lines) - most + len([*told])
+    return [*list(lines)[:most], f"{who}fettle: {more} more warnings than can be shown"]
+
+
+def _read_part(warning: str) -> str:
+    """The beginning and the end of a warning, of which no more can be shown."""
+    if len(warning) <= WARNINGS_LENGTH:
+        return warning
+    return f"{warning[:WARNING_LENGTH]}…{warning[-WARNING_LENGTH:]}"
 
 
 def _warning_line(who: str, warning: str) -> str:
@@ -197,16 +213,18 @@ def _warning_line(who: str, warning: str) -> str:
     line = _one_line(f"{who}{warning}")
     said, _, fix = line.rpartition("; ")
     if len(line) <= WARNING_LENGTH or not said or len(fix) > _LONGEST_FIX:
-        return _shortened(line, WARNING_LENGTH)
-    return f"{_shortened(said, WARNING_LENGTH - len(fix) - 2)}; {fix}"
+        return shortened(line, WARNING_LENGTH)
+    return f"{shortened(said, WARNING_LENGTH - len(fix) - 2)}; {fix}"
 
 
-def _shortened(text: str, length: int) -> str:
+def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def _one_line(text: str) -> str:
     """Control, format and separator characters and lone surrogates become blanks."""
+    if text.isprintable():
+        return text
     return "".join(" " if unicodedata.category(c) in _UNPRINTABLE else c for c in text)
 
 

@@ -6,6 +6,7 @@ is reported once, at the field that the author knows.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -31,11 +32,15 @@ from fettle.scheduling import Engines
 from webhook.mutate.claims import CLAIM_SPECS, SOUND, fallbacks_of
 from webhook.mutate.injection import record_of
 from webhook.patches import value_at
-from webhook.review import SCHEDULER, AdmissionRequest
+from webhook.review import SCHEDULER, AdmissionRequest, shortened
 
 Object = dict[str, Any]
 
 _MAX_SHOWN = 10
+_MOST_OF_RULE = 64
+"""So many findings of one rule and severity are looked for; an object may have thousands."""
+_LONGEST_FINDING = 1024
+"""Characters. A finding quotes names, and a CRD may let them be of any length."""
 
 
 class ValidationContext(NamedTuple):
@@ -66,7 +71,7 @@ class ValidationResult(NamedTuple):
     @property
     def message(self) -> str:
         """Why the object is refused, for its author; "" if it is not."""
-        shown = [str(finding) for finding in self.denied[:_MAX_SHOWN]]
+        shown = [shortened(str(f), _LONGEST_FINDING) for f in self.denied[:_MAX_SHOWN]]
         if (more := len(self.denied) - _MAX_SHOWN) > 0:
             shown.append(f"and {more} more")
         return " | ".join(shown)
@@ -95,13 +100,15 @@ async def validate(
         return ValidationResult(warned=without_effect)
     levels = levels_for(manifest, view, context.policies, context.levels)
     linter, incomplete = context.linter, context.incomplete_kinds
-    found = await linter.lint(manifest, view, levels, unknown=incomplete)
+    most = _MOST_OF_RULE
+    found = await linter.lint(manifest, view, levels, unknown=incomplete, most=most)
     if changed and old is not None and any(f.severity is Severity.DENY for f in found):
         # A mistake that the stored object has already only warns: a rule that became stricter must
         # not stall changes to what was accepted long ago.
         before = _manifest(request, old, context.templates)
-        known = set(await linter.lint(before, view, levels, unknown=incomplete))
-        found = [_demoted(f) if f in known else f for f in found]
+        known = set(await linter.lint(before, view, levels, unknown=incomplete, most=most))
+        told = Counter(f.rule for f in known)
+        found = [_demoted(f) if f in known or told[f.rule] >= most else f for f in found]
     return ValidationResult(
         denied=_of(Severity.DENY, found),
         warned=_of(Severity.WARN, found),

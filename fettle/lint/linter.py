@@ -5,6 +5,7 @@ recent one only by its name gets the same findings. The rules, drivers and featu
 settings name are checked here too.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -78,8 +79,10 @@ class Linter:
         *,
         complete: bool = True,
         unknown: frozenset[str] = frozenset(),
+        most: int | None = None,
     ) -> list[Finding]:
-        """What is wrong with the object, in the order of the rules.
+        """What is wrong with the object, in the order of the rules; at most so many findings of one
+        rule and severity.
 
         `complete` false: the view holds some objects of the cluster, not all. `unknown` are kinds
         that are not in the view, though the cluster may have such objects.
@@ -96,7 +99,7 @@ class Linter:
             for _ in range(2 if manifest.device_classes else 1):
                 selections = await run_within(None, lambda: list(cluster.selections(manifest)))
                 await self._fleet.prepare(view, selections, self._survey_wait_s)
-        found = await self._found(manifest, cluster)
+        found = await self._found(manifest, cluster, most)
         rules = {rule.id: rule for rule in self._rules}
         return [
             said
@@ -104,12 +107,14 @@ class Linter:
             if (said := _at_level(finding, rules[finding.rule], manifest, levels)) is not None
         ]
 
-    async def _found(self, manifest: Manifest, cluster: Cluster) -> tuple[Finding, ...]:
-        key = self._key(manifest, cluster)
+    async def _found(
+        self, manifest: Manifest, cluster: Cluster, most: int | None
+    ) -> tuple[Finding, ...]:
+        key = self._key(manifest, cluster, most)
         if key is not None and (cached := self._cache.get(key)) is not None:
             return cached
         epoch = self._epoch
-        found = await run_within(None, lambda: tuple(self._run_rules(manifest, cluster)))
+        found = await run_within(None, lambda: tuple(self._run_rules(manifest, cluster, most)))
         if epoch is not self._epoch:
             return found  # meanwhile another object was checked against a newer view
         if key is not None and not any(f.severity is Severity.UNDECIDED for f in found):
@@ -118,15 +123,24 @@ class Linter:
             self._cache[key] = found
         return found
 
-    def _run_rules(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+    def _run_rules(
+        self, manifest: Manifest, cluster: Cluster, most: int | None
+    ) -> Iterator[Finding]:
         for rule in self._rules:
+            told: Counter[Severity] = Counter()
             for finding in rule.check(manifest, cluster):
                 pause()
-                if finding is not None:
-                    yield finding
+                if finding is None:
+                    continue
+                if told[finding.severity] == most:
+                    if finding.severity is rule.severity and not rule.denies_if:
+                        break  # a worse one can no longer come
+                    continue
+                told[finding.severity] += 1
+                yield finding
             pause()
 
-    def _key(self, manifest: Manifest, cluster: Cluster) -> bytes | None:
+    def _key(self, manifest: Manifest, cluster: Cluster, most: int | None) -> bytes | None:
         """All that rules read of a claim or template; None for other objects."""
         if not manifest.claims or not cluster.complete:
             return None
@@ -137,7 +151,7 @@ class Linter:
             self._cache.clear()
             self._epoch = epoch
         spec = manifest.object.get("spec")
-        said = (manifest.written_as, manifest.kind, manifest.namespace, spec)
+        said = (most, manifest.written_as, manifest.kind, manifest.namespace, spec)
         try:
             key = msgspec.json.encode(said)
         except (TypeError, ValueError, OverflowError, RecursionError):

@@ -1,5 +1,6 @@
 """AdmissionReview v1, in and out."""
 
+import time
 from typing import Any
 
 import msgspec
@@ -151,6 +152,16 @@ def test_where_there_is_no_room_for_all_warnings_the_last_one_says_so() -> None:
     lines = presentable(f"warning number {i}" for i in range(1000))
     assert lines[0] == "warning number 0"
     assert lines[-1] == "fettle: 985 more warnings than can be shown"
+
+
+@pytest.mark.parametrize(
+    "warnings",
+    [[f"FTL036 claim {i} is idle\u2028; remove it" for i in range(15_000)], ["x\n" * 450_000]],
+)
+def test_very_many_or_long_warnings_are_shown_in_a_moment(warnings: list[str]) -> None:
+    began = time.process_time()
+    assert presentable(warnings, "Pod team/worker")
+    assert time.process_time() - began < 0.05
 
 
 @given(st.lists(st.text(), max_size=60) | st.lists(st.text("ab \n\x85\u2028", min_size=200)))

@@ -1,5 +1,6 @@
 """What is denied, what is warned of, and what stays undecided."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.fettle.lint.builders import (
     pod_spec,
     template,
 )
+from tests.hostile.pauses import noted
 from tests.webhook.reviews import encoded, review
 from webhook.review import decode
 from webhook.validate import ValidationContext, ValidationResult, validate
@@ -71,6 +73,22 @@ async def test_a_message_of_very_many_mistakes_is_cut() -> None:
     found = await validation(claim(exactly(tolerations=[{}] * 16)))
     assert len(found.denied) == 16
     assert found.message.endswith(" | and 6 more")
+
+
+async def test_of_very_many_mistakes_of_one_kind_some_tens_are_told() -> None:
+    claims = [{"name": f"g{i}", "resourceClaimTemplateName": "t"} for i in range(15_000)]
+    idle = {"containers": [{"name": "c"}], "resourceClaims": claims}
+    async with noted() as pauses:
+        found = await validation(pod(idle))
+    told = Counter(finding.rule for finding in found.warned)
+    assert told["FTL036"] == 64
+    assert pauses.longest_s < 0.1
+
+
+async def test_a_stored_object_with_very_many_mistakes_may_change() -> None:
+    before, after = (claim(exactly(tolerations=[{}] * length)) for length in (200, 199))
+    assert (await validation(before)).denied
+    assert not (await validation(after, operation="UPDATE", oldObject=before)).denied
 
 
 async def test_what_is_not_known_is_undecided_and_not_denied() -> None:
