@@ -77,6 +77,9 @@ def told_once(value: Health) -> tuple[Weighed, ...]:
 JSON_VERSION = 1
 """The version of what `/explain` and `/devices` answer; see `docs/explain-json.md`."""
 
+MOST_TOLD, _LEAST_TOLD, _MOST_IN_ALL = 16, 3, 50_000
+"""Reasons of a kind that are told of a node, of one among very many nodes, and of all nodes. A pod
+may request thousands of resources that no node has."""
 _DAY_S, _YEAR_9999 = 86_400.0, 253_370_764_800.0
 
 
@@ -110,13 +113,13 @@ def plain_demand(value: Demand) -> dict[str, Any]:
     }
 
 
-def plain_verdict(value: Verdict) -> dict[str, Any]:
-    """One node's answer with every reason.
+def plain_verdict(value: Verdict, most: int = MOST_TOLD) -> dict[str, Any]:
+    """One node's answer with its reasons, at most so many of a kind.
 
     `fits`: neither Fettle nor the scheduler's own checks keep the pod off the node. `allowed`:
     Fettle does not refuse it, though the scheduler's own checks may (`unfit`).
     """
-    found = {
+    everything = {
         "refusals": value.refusals,
         "overruled": value.overruled,
         "conceded": value.conceded,
@@ -124,6 +127,7 @@ def plain_verdict(value: Verdict) -> dict[str, Any]:
         "undecided": value.undecided,
         "notes": value.notes,
     }
+    found = {part: _first(reasons, most) for part, reasons in everything.items()}
     return {
         "fits": value.can_be_placed,
         "allowed": value.fits,
@@ -135,6 +139,12 @@ def plain_verdict(value: Verdict) -> dict[str, Any]:
         },
         "devices": [_plain_choice(c) for c in value.devices],
     }
+
+
+def _first(found: Sequence[Reason], most: int) -> Sequence[Reason]:
+    if len(found) <= most:
+        return found
+    return (*found[:most], reasons.FurtherReasons(len(found) - most))
 
 
 def _plain_choice(choice: Choice) -> dict[str, Any]:
@@ -185,10 +195,11 @@ def explain_pod(
         pause()
     answers = leaning.explained(avoiding(answers, avoided or {}))
     nodes: dict[str, Any] = {}
+    most = min(MOST_TOLD, max(_LEAST_TOLD, _MOST_IN_ALL // max(1, len(answers))))
     for name, answer in answers.items():
         node = view.nodes[name]
         nodes[name] = {
-            **_with_names(plain_verdict(answer), names),
+            **_with_names(plain_verdict(answer, most), names),
             "health": plain_health(node.health),
             "units": list(_units(node, resources)),
         }
@@ -403,6 +414,12 @@ def result_word(value: dict[str, Any]) -> str:
     return "undecided" if value["undecided"] else "fits"
 
 
+def _untold(value: dict[str, Any], part: str) -> int:
+    """How many reasons the last one stands for, besides itself."""
+    last = value["reasons"][part][-1] if value.get("reasons") else {}
+    return last["others"] - 1 if last.get("code") == "FurtherReasons" else 0
+
+
 def summary(value: dict[str, Any]) -> str:
     """A node's answer (as in `explain_pod`) in one line for a table: its gravest reason.
 
@@ -416,7 +433,8 @@ def summary(value: dict[str, Any]) -> str:
         ("conceded", "as the last choice: "),
     ):
         if value.get(part):
-            more = f" (+{len(value[part]) - 1} more)" if len(value[part]) > 1 else ""
+            others = len(value[part]) - 1 + _untold(value, part)
+            more = f" (+{others} more)" if others else ""
             anyway = value["unfit"][:1] if part == "refusals" else ()
             beside = (f"no fit anyway: {why}" for why in anyway)
             return "; ".join((f"{prefix}{value[part][0]}{more}", *beside, *value["notes"]))

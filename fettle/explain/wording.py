@@ -1001,6 +1001,11 @@ def _(_reason: reasons.NodeCordoned) -> str:
 
 
 @text.register
+def _(reason: reasons.FurtherReasons) -> str:
+    return f"and {reason.others} more"
+
+
+@text.register
 def _(reason: reasons.PodMarked) -> str:
     since = f" since {reason.since}" if reason.since else ""
     return f"has the condition {DEVICE_FAILED}{since} ({reason.cause}): {reason.message}"

@@ -1099,6 +1099,12 @@ class NodeCordoned(Reason, frozen=True, gc=False):
     """The node is cordoned."""
 
 
+class FurtherReasons(Reason, frozen=True, gc=False):
+    """There are so many `others` of the same kind, too many to be told."""
+
+    others: int
+
+
 class PodMarked(Reason, frozen=True, gc=False):
     """The pod has the condition `fettle.dev/DeviceFailed`: its `cause` (the condition's reason) and
     message, and since when."""

@@ -459,3 +459,21 @@ def test_a_policy_says_that_nothing_is_written_where_that_is_so() -> None:
     assert _noted(observed, None).startswith("has no effect")
     dry = _noted(Resolved(policy, ""), "Evict", dry_run=True)
     assert dry == "nothing is written: the setting steward.dryRun is set"
+
+
+def test_of_very_many_reasons_the_first_are_told_and_how_many_more_there_are() -> None:
+    demand = Demand(INFERENCE, units=tuple(Units(f"a.b/r{i}", 1) for i in range(1000)))
+    value = answer_to(demand, NODE)
+    assert len(value["unfit"]) == len(value["reasons"]["unfit"]) == 17
+    assert value["unfit"][-1] == "and 984 more"
+    assert summary(value).endswith(" (+999 more)")
+
+
+def test_what_is_told_of_very_many_nodes_is_no_more_than_can_be_sent() -> None:
+    demand = Demand(INFERENCE, units=tuple(Units(f"a.b/r{i}", 1) for i in range(1000)))
+    answer = judge(demand, NODE, Acceptance(INFERENCE.placement), Allocator(lambda *_: MATCH))
+    names = [f"n{i}" for i in range(5000)]
+    view = b.view(*(msgspec.structs.replace(NODE, name=name) for name in names))
+    resolved = Policies().resolve({}, {}, {})
+    told = explain_pod("ns/p", resolved, demand, dict.fromkeys(names, answer), view)
+    assert len(msgspec.json.encode(told)) < 32_000_000
