@@ -22,9 +22,10 @@ def node() -> bytes:
     return line({"metadata": {"name": "n", "uid": "n"}, "status": status})
 
 
-def pod(name: str, units: list[str]) -> bytes:
+def pod(name: str, units: list[str], resources: int = 1) -> bytes:
     said = [{"resourceID": unit, "health": "Unhealthy"} for unit in units]
-    of_container = {"name": "c", "allocatedResourcesStatus": [{"name": GPU, "resources": said}]}
+    named = [{"name": f"{GPU}{i or ''}", "resources": said} for i in range(resources)]
+    of_container = {"name": "c", "allocatedResourcesStatus": named}
     limits = {"resources": {"limits": {GPU: "1"}}}
     return line(
         {
@@ -59,6 +60,13 @@ async def test_pods_that_name_thousands_of_devices_keep_nobody_waiting() -> None
     assert len(units) == 256
     assert said == ["reports name 1744 devices more than the 256 that are read"]
     assert took_s < 0.5 * slowness()
+
+
+async def test_of_a_pod_that_names_20000_units_a_thousand_count() -> None:
+    units, said, took_s = await seen(pod("p", [f"GPU-{j}" for j in range(1000)], resources=20))
+    assert len(units) <= 256
+    assert said
+    assert took_s < 0.3 * slowness()
 
 
 async def test_a_device_has_as_many_replicas_as_its_plugin_makes() -> None:

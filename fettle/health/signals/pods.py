@@ -19,6 +19,7 @@ from fettle.health.signals import patterns, xids
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import DeviceId, Evidence, EvidenceKind, NodeId, Subject, UnitId
+from fettle.pacing import pause
 
 DEVICE_STATUS_SOURCE = "allocatedResourcesStatus"
 _UNEXPECTED = "UnexpectedAdmissionError"
@@ -37,6 +38,9 @@ _REJECTED = ("Pod was rejected: ", "Pod ")
 _COUNTED = r"requested: ([0-9]{1,9}), used: ([0-9]{1,9}), capacity: ([0-9]{1,9})"
 """How the kubelet counts a resource of which a node has too little."""
 
+MOST_ILL = 1024
+"""Things that are said of a pod's devices. More than a node has units of any plugin that gives a
+pod several."""
 FindClaim = Callable[[str], resource.ResourceClaim | None]
 IsFull = Callable[[core.Pod, str], bool]
 
@@ -61,9 +65,10 @@ def report_of_pod(
         evidence += _refusal(pod, before, rules, now, is_full)
     else:
         for subject, health in _healths(pod, claims):
+            pause()
             if health.health == "Healthy":
                 cleared.add((subject, DEVICE_STATUS_SOURCE))
-            else:
+            elif len(evidence) < MOST_ILL:
                 ill = _evidence(pod, before, subject, health, rules, now)
                 evidence += ill, *_of_xids(ill, health, rules)
     if pod.terminal:
