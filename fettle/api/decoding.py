@@ -56,8 +56,13 @@ def mend(raw: bytes) -> bytes:
     characters."""
     text = raw.decode(errors="replace").encode()
     if _SURROGATE.search(text):
-        text = _ESCAPE.sub(lambda found: _UNKNOWN if found[1] else found[0], text)
+        text = _ESCAPE.sub(_whole, text)
     return shallow(text)
+
+
+def _whole(found: "re.Match[bytes]") -> bytes:
+    pause()
+    return _UNKNOWN if found[1] else found[0]
 
 
 def shallow(raw: bytes, levels: int = MAX_JSON_DEPTH) -> bytes:

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 
 import msgspec
 
@@ -32,7 +33,15 @@ from fettle.api import (
 from fettle.api.kinds import Kind
 from fettle.client.responses import read_status, refusal
 from fettle.client.session import Session
-from fettle.client.watch_streams import GONE, PUTS, Events, Lines, ObjectEvent, UnreadEvent
+from fettle.client.watch_streams import (
+    GONE,
+    LARGE_CHUNK,
+    PUTS,
+    Events,
+    Lines,
+    ObjectEvent,
+    UnreadEvent,
+)
 from fettle.model import (
     BadInput,
     ClusterError,
@@ -43,7 +52,7 @@ from fettle.model import (
     Silent,
     Unreachable,
 )
-from fettle.pacing import Backoff
+from fettle.pacing import Backoff, run_within
 
 PAGE = 500
 GATHER_S = 0.05
@@ -264,7 +273,8 @@ class Reflector:
             parameters["continue"] = after
         body = await self._session.get(self._path, parameters, timeout_s=60.0)
         try:
-            page: _Page = decode_lenient(_PAGE, body)
+            # In slices: if one object nests deep, all of the page has to be mended.
+            page: _Page = await run_within(None, partial(decode_lenient, _PAGE, body))
             return page
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unreachable(
@@ -354,7 +364,10 @@ class Reflector:
             ) from error
 
     async def _take_event(self, line: bytes, batches: Batches) -> None:
-        event = self._event(line)
+        if len(line) < LARGE_CHUNK:
+            event = self._event(line)
+        else:
+            event = await run_within(None, partial(self._event, line))
         if isinstance(event, ObjectEvent):
             await batches.add(event.change, len(line))
             self._advance(event.version)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from fettle.api import core, kinds, quantities, resource
+from fettle.api import core, kinds, mend, quantities, resource
 from fettle.api.kinds import Kind
 from fettle.api.trimming import trim
 from fettle.health import (
@@ -29,7 +29,9 @@ from fettle.health.signals.repairs import repairs_on_node
 from fettle.health.signals.rule_rows import LabelRow
 from fettle.model import DeviceId, Policies
 from fettle.model.annotations import ANNOTATIONS
+from fettle.pacing import run_within
 from tests.hostile.objects import MEGABYTE, Path, put_at, whole
+from tests.hostile.pauses import noted
 from tests.hostile.texts import PIECES, heads, repeated, repetitions
 
 RULES = load_rules()
@@ -178,6 +180,14 @@ def test_a_function_reads_a_megabyte_of_each_piece_in_time(read: Read) -> None:
     for piece in PIECES:
         for length in (256, 4096, MEGABYTE):  # what is exponential shows early
             assert took_s(read, repeated(piece, length)) < AT_MOST_S, (piece, length)
+
+
+@pytest.mark.parametrize("odd", [b"[" * 2000 + b"]" * 2000, b'"\\ud83d"'], ids=["deep", "half"])
+async def test_what_no_decoder_reads_is_mended_while_others_have_their_turn(odd: bytes) -> None:
+    text = b"[%b]" % b",".join([odd, *[b'"\\n"'] * 200_000])
+    async with noted() as pauses:
+        await run_within(None, lambda: mend(text))
+    assert pauses.longest_s < AT_MOST_S
 
 
 @pytest.mark.parametrize("kind", [kinds.POD, kinds.SLICE, kinds.CLAIM], ids=lambda kind: kind.name)
