@@ -98,7 +98,7 @@ class _Trimming:
                 case b'"', _:
                     return self._text(raw, path, longest)
                 case _, inspect.StructType(fields=()):
-                    return raw
+                    return b"{}" if self._loosely else raw
                 case b"{", inspect.StructType() as struct:
                     return self._struct(raw, struct, path, longest)
                 case b"{", inspect.DictType() as mapping:

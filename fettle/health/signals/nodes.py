@@ -40,6 +40,10 @@ from fettle.model import (
 from fettle.pacing import pause
 
 GAP_SOURCE = "allocatable"
+_CUT = "cut"
+_CONDITIONS = "status.conditions"
+_LABELS, _ANNOTATIONS = "metadata.labels", "metadata.annotations"
+_AMOUNTS = ("status.capacity", "status.allocatable")
 _CORDONED = f"annotation {hami.CORDON}"
 MOST_UNHEARD = 16
 """So many labels, so many annotations, and so many XIDs and reasons of one Node are listed at
@@ -89,7 +93,7 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         _of_annotations(node, rules, now),
         _of_gaps(node, rules, now),
         _of_cordons(node, now),
-        _of_cuts(node, rules, now),
+        _of_cuts(node, now),
     )
     name = node.metadata.name
     holds = in_force(holds_on_node(node.metadata), now)
@@ -463,8 +467,8 @@ class _ConditionReader:
 
 
 def _of_labels(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
-    """What health tools say in labels. Each look at a Node settles all label sources
-    that it could have seen."""
+    """What health tools say in labels. Each look at a Node settles all label sources,
+    or of labels that were cut those that it saw."""
     labels = node.metadata.labels or {}
     found = [*_labels(node, rules)]
     evidence = tuple(
@@ -639,32 +643,25 @@ def _of_cordons(node: core.Node, now: float) -> NodeReport:
     return NodeReport(evidence, frozenset((_CORDONED,) if is_seen else ()))
 
 
-_CUT = "cut"
-_LABELS, _ANNOTATIONS = "metadata.labels", "metadata.annotations"
-_AMOUNTS = ("status.capacity", "status.allocatable")
-
-
 def _is_part(node: core.Node, *fields: str) -> bool:
     """Whether not all entries of one of these lists and mappings were read."""
     return any(cut.startswith(tuple(f"{field}:" for field in fields)) for cut in node.cut)
 
 
-def _of_cuts(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
+def _of_cuts(node: core.Node, now: float) -> NodeReport:
     """Entries that were not read may tell of a fault."""
-    name = node.metadata.name
-    fields = ("status.conditions", _LABELS, _ANNOTATIONS, *_AMOUNTS)
-    evidence = tuple(
-        Evidence(
-            subject=NodeId(name),
-            family=Family.NODE,
-            kind=EvidenceKind.UNKNOWN,
-            weight=_UNKNOWN_WEIGHT,
-            source=_CUT,
-            reporter=f"Node {name}",
-            text=one_line(f"the Node is too long to be read whole: {'; '.join(node.cut)}"),
-            observed_at=now,
-            planned=True,
-        )
-        for _ in range(_is_part(node, *fields))
+    settled = frozenset((_CUT,))
+    if not _is_part(node, _CONDITIONS, _LABELS, _ANNOTATIONS, *_AMOUNTS):
+        return NodeReport((), settled)
+    unknown = Evidence(
+        subject=NodeId(node.metadata.name),
+        family=Family.NODE,
+        kind=EvidenceKind.UNKNOWN,
+        weight=_UNKNOWN_WEIGHT,
+        source=_CUT,
+        reporter=f"Node {node.metadata.name}",
+        text=one_line(f"the Node is too long to be read whole: {'; '.join(node.cut)}"),
+        observed_at=now,
+        planned=True,
     )
-    return NodeReport(evidence, frozenset((_CUT,)))
+    return NodeReport((unknown,), settled)
