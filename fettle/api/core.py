@@ -278,6 +278,15 @@ class Pod(Wire, frozen=True, kw_only=True):
         conditions = (self.status.conditions if self.status is not None else None) or ()
         return next((one for one in conditions if one.type == kind), None)
 
+    @property
+    def disruption(self) -> str:
+        """Why Kubernetes ends it though it could go on, such as `EvictionByEvictionAPI`; "" if it
+        does not."""
+        found = self.condition("DisruptionTarget")
+        if found is None or found.status != "True":
+            return ""
+        return found.reason or found.type
+
     def container_statuses(self) -> Iterator[ContainerStatus]:
         for statuses in (
             (self.status.container_statuses, self.status.init_container_statuses)

@@ -1,6 +1,7 @@
 """What all Kubernetes objects share: the struct base, ObjectMeta, and conditions."""
 
 from datetime import UTC, datetime
+from math import inf
 
 import msgspec
 
@@ -32,6 +33,7 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     annotations: dict[str, str] | None = None
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     owner_references: tuple[OwnerReference, ...] | None = None
 
     @property
@@ -55,6 +57,13 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
         says: whoever creates a pod writes its owners. "" if there is none."""
         owner = self.controller
         return f"{self.namespace}/{owner.uid}" if owner is not None else ""
+
+    @property
+    def deleted_at(self) -> float:
+        """When somebody asked to delete it, in Unix seconds: the API gives the end of the grace
+        period. Infinite if nobody has."""
+        grace = self.deletion_grace_period_seconds or 0
+        return unix_s(self.deletion_timestamp, inf) - grace
 
     def label(self, key: str) -> str | None:
         return self.labels.get(key) if self.labels else None

@@ -62,7 +62,7 @@ class Act(NamedTuple):
 
 
 class Became(StrEnum):
-    """What became of a pod."""
+    """What became of a pod. `deleted`: somebody ended it, or it is gone."""
 
     PENDING = "pending"
     BOUND = "bound"

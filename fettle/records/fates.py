@@ -8,17 +8,19 @@ It sees each pod as it arrives from the API, and does the rest in a task.
 import asyncio
 import time
 from collections.abc import Callable
+from math import inf
 
 from cachetools import FIFOCache
 
 from fettle.api import core
 from fettle.api.kinds import WireObject
+from fettle.api.meta import unix_s
 from fettle.dra import uses_devices
 from fettle.explain import text
 from fettle.model import SOUND, Mode
 from fettle.model.reasons import Reason
 from fettle.pacing import keep
-from fettle.records.decisions import Became, Decided, Decision, Placed
+from fettle.records.decisions import ENDED, Became, Decided, Decision, Placed
 from fettle.records.log import DecisionLog
 from fettle.records.recorder import Recorder
 from fettle.scheduling import (
@@ -41,6 +43,9 @@ MOST_UNASKED = 2000
 OBJECTS_PER_PAUSE = 100
 MOST_SWEPT = 200
 """Pods that are judged again in one sweep."""
+CLOCKS_DIFFER_S = 5.0
+"""A node's clock may differ from the API server's by so much."""
+_BY_KUBELET = "TerminationByKubelet"
 _LONGEST_END = 300
 _PHASES = {"Running": Became.RUNNING, "Succeeded": Became.SUCCEEDED, "Failed": Became.FAILED}
 
@@ -93,8 +98,12 @@ class PodFates:
             self._became(decision, Became.BOUND)
             self._recorder.later(lambda: self._judge_node(decision, pod))
         phase = _PHASES.get(pod.status.phase) if pod.status is not None else None
-        if phase is not None and phase is not decision.became:
-            self._became(decision, phase, self._end(pod) if phase is Became.FAILED else "")
+        if phase is Became.FAILED:
+            if decision.became not in ENDED:  # it may be removed later, which was not its end
+                failed = Became.DELETED if _was_ended(pod) else Became.FAILED
+                self._became(decision, failed, self._end(pod))
+        elif phase is not None and phase is not decision.became:
+            self._became(decision, phase)
 
     def _end(self, pod: core.Pod) -> str:
         why = self._crashes.of(pod.metadata.uid) if self._crashes is not None else None
@@ -254,6 +263,21 @@ def _first_of_end(why: str, end: str) -> str:
     return end if end.startswith(why) else f"{why}; {end}"[:_LONGEST_END]
 
 
+def _was_ended(pod: core.Pod) -> bool:
+    """Whether somebody ended a pod that failed then: by a deletion, a preemption, an eviction or a
+    drain. One with a container that had crashed before failed by itself."""
+    if pod.disruption == _BY_KUBELET:  # the kubelet ends it, and says so when that is done
+        return True
+    if pod.metadata.deletion_timestamp is None:
+        return bool(pod.disruption)
+    since = pod.metadata.deleted_at - CLOCKS_DIFFER_S
+    return not any(
+        ended.exit_code and unix_s(ended.finished_at, inf) < since
+        for one in pod.container_statuses()
+        if (ended := one.state.terminated if one.state is not None else None) is not None
+    )
+
+
 def _end(pod: core.Pod) -> str:
     """Why a pod failed, in a few words."""
     status = pod.status
@@ -263,10 +287,5 @@ def _end(pod: core.Pod) -> str:
         for one in status.container_statuses or ()
         if (ended := one.state.terminated if one.state is not None else None) and ended.exit_code
     ]
-    disrupted = [
-        condition.reason
-        for condition in status.conditions or ()
-        if condition.type == "DisruptionTarget" and condition.status == "True"
-    ]
-    said = "; ".join(filter(None, (status.reason, *disrupted, *exits, status.message)))
+    said = "; ".join(filter(None, (status.reason, pod.disruption, *exits, status.message)))
     return said[:_LONGEST_END] or "no reason given"

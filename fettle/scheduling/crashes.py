@@ -143,7 +143,7 @@ def _ended_with_errors(
     pod: core.Pod,
 ) -> Iterator[tuple[str, core.ContainerStateTerminated, float]]:
     """The containers that ended by themselves, not because somebody ended the pod, and when."""
-    if pod.metadata.deletion_timestamp is not None or _is_disrupted(pod):
+    if pod.metadata.deletion_timestamp is not None or pod.disruption:
         return
     for container in pod.container_statuses():
         for state in (container.state, container.last_state):
@@ -152,8 +152,3 @@ def _ended_with_errors(
                 continue
             if ended.reason not in _NOT_OF_DEVICES:
                 yield container.name, ended, ended.finished_at.timestamp()
-
-
-def _is_disrupted(pod: core.Pod) -> bool:
-    conditions = (pod.status.conditions if pod.status is not None else None) or ()
-    return any(c.type == "DisruptionTarget" and c.status == "True" for c in conditions)

@@ -121,10 +121,7 @@ def _fails(pod: core.Pod) -> bool:
     if status is None:
         return False
     if status.phase == "Failed":
-        return not any(
-            one.type == "DisruptionTarget" and one.status == "True"
-            for one in status.conditions or ()
-        )
+        return not pod.disruption
     return any(
         one.state is not None
         and one.state.waiting is not None

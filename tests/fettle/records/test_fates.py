@@ -126,6 +126,99 @@ async def test_the_end_of_a_pod_names_the_fault_that_explains_it_also_if_that_is
     assert watch.only.end.endswith("XID 79: GPU has fallen off the bus; c Error (exit code 139)")
 
 
+TERMINATED = "Pod was terminated in response to imminent node shutdown."
+
+
+def at(second: int) -> str:
+    return f"2026-07-01T10:00:{second:02}Z"
+
+
+def over(
+    code: int,
+    ended: int | None,
+    *,
+    why: str = "",
+    asked: bool = True,
+    how: str = "Error",
+    **status: Any,
+) -> core.Pod:
+    """A failed pod whose container ended then; `asked`: it was deleted at 10:00:20, with 30 s of
+    grace; `why`: the reason of its condition DisruptionTarget."""
+    state = {"exitCode": code, "reason": how, "finishedAt": at(ended) if ended else None}
+    if why:
+        status["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": why}]
+    containers = [{"name": "c", "state": {"terminated": state}}]
+    found = pod("good", "Failed", containerStatuses=containers, **status)
+    if not asked:
+        return found
+    moment = datetime.fromisoformat(at(50))
+    metadata = msgspec.structs.replace(
+        found.metadata, deletion_timestamp=moment, deletion_grace_period_seconds=30
+    )
+    return msgspec.structs.replace(found, metadata=metadata)
+
+
+@pytest.mark.parametrize(
+    ("ended", "end"),
+    [
+        pytest.param(over(143, 20), "c Error (exit code 143)", id="a rollout"),
+        pytest.param(over(143, 17), "c Error (exit code 143)", id="a node's clock is late"),
+        pytest.param(over(137, 50), "c Error (exit code 137)", id="killed after its grace"),
+        pytest.param(over(1, 21), "c Error (exit code 1)", id="it ends with an error of its own"),
+        pytest.param(
+            over(137, None, how="ContainerStatusUnknown"),
+            "c ContainerStatusUnknown (exit code 137)",
+            id="its node was lost",
+        ),
+        pytest.param(
+            over(143, 21, why="PreemptionByScheduler"),
+            "PreemptionByScheduler; c Error (exit code 143)",
+            id="a preemption",
+        ),
+        pytest.param(
+            over(137, 50, why="EvictionByEvictionAPI"),
+            "EvictionByEvictionAPI; c Error (exit code 137)",
+            id="a drain",
+        ),
+        pytest.param(
+            over(137, 19, why="TerminationByKubelet", asked=False, reason="Evicted"),
+            "Evicted; TerminationByKubelet; c Error (exit code 137)",
+            id="a full disk",
+        ),
+        pytest.param(
+            over(143, 5, why="TerminationByKubelet", reason="Terminated", message=TERMINATED),
+            f"Terminated; TerminationByKubelet; c Error (exit code 143); {TERMINATED}",
+            id="a node's shutdown, removed afterwards",
+        ),
+    ],
+)
+async def test_a_pod_that_somebody_ended_has_not_failed(ended: core.Pod, end: str) -> None:
+    watch = Watch("enforce")
+    await watch.asked(pod(), "good")
+    await watch.put(pod("good", "Running"))
+    await watch.put(ended)
+    assert (watch.only.became, watch.only.end) == (Became.DELETED, end)
+
+
+@pytest.mark.parametrize("why", ["", "EvictionByEvictionAPI"])
+async def test_one_that_had_crashed_before_it_was_deleted_has_failed(why: str) -> None:
+    """As a pod that was restarted again and again, and runs until somebody deletes it."""
+    watch = Watch("enforce")
+    await watch.asked(pod(), "good")
+    await watch.put(pod("good", "Running"))
+    await watch.put(over(139, 2, why=why))
+    assert watch.only.became is Became.FAILED
+    assert watch.only.end.endswith("c Error (exit code 139)")
+
+
+async def test_one_that_was_removed_as_soon_as_it_had_failed_has_failed() -> None:
+    watch = Watch("enforce")
+    await watch.asked(pod(), "good")
+    await watch.put(over(139, 19, asked=False))
+    await watch.put(over(139, 19))
+    assert watch.only.became is Became.FAILED
+
+
 async def test_what_fettle_would_have_said_of_the_node_is_noted_as_it_is_bound() -> None:
     watch = Watch("observe")
     await watch.asked(pod(), "good", "bad")
