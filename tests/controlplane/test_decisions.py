@@ -156,6 +156,33 @@ async def test_observing_reports_pods_on_what_would_have_been_refused(
     assert "Wrong: ran well on what Fettle refuses" in fettle_cli(fettle, "report")
 
 
+async def test_the_report_lists_a_pod_that_failed_and_none_that_a_rollout_ended(
+    control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
+) -> None:
+    await create_node(api, objects.node("good", 8))
+    await control_plane.start_controller_manager()
+    fettle = await start_fettle("extender")
+    await register_extender(control_plane, fettle)
+    await api.create(objects.pod("crashes", gpus=1))
+    await kubelet.exit_containers("crashes", 3)
+    await api.create(objects.replica_set("serve", gpus=1))
+
+    (pod,) = await waiting.wait_until(
+        lambda: api.list("pods", labels="set=serve"), bool, what="the set has a pod"
+    )
+    await waiting.in_phase(api, first := pod["metadata"]["name"], "Running")
+    await api.delete("pods", "crashes")
+    await api.delete("pods", first)
+    (deleted,) = await waiting.wait_until(
+        lambda: decisions(fettle, pod=f"default/{first}"),
+        lambda found: found[0].get("became") == "deleted",
+        what="the pod is known to have been deleted",
+    )
+    assert "exit code 143" in deleted["end"]
+    _, report = await fettle.browse("/report", since="1h")
+    assert [row["pod"] for row in report["wrong"]["failedUnseen"]] == ["default/crashes"]
+
+
 async def test_describing_a_pod_that_is_refused_everywhere_says_why(
     control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
 ) -> None:
