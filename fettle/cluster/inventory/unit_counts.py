@@ -10,6 +10,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
+from fettle.health import gpu_names
+
 GPU = "nvidia.com/gpu"
 _SHARED = ".shared"
 """With `renameByDefault`, ends the name of a resource whose units are replicas."""
@@ -29,9 +31,9 @@ def plain_resource(resource: str) -> str:
 
 
 def whole_device(id_: str) -> str:
-    """The device that a replica belongs to; any other name unchanged."""
+    """The device that a replica belongs to, as monitors write its name."""
     found = _REPLICA.fullmatch(id_)
-    return found[1] if found is not None else id_
+    return gpu_names.normal(found[1] if found is not None else id_)
 
 
 def candidate_resources(resource: str, resources: Collection[str]) -> tuple[str, ...]:

@@ -438,10 +438,10 @@ class _NodeUnits:
             and w.evidence.kind is not EvidenceKind.UNKNOWN
         }
 
-    @staticmethod
-    def _count(counts: Counter[tuple[str, str]], resource: str, gpu: Gpu) -> int:
+    def _count(self, counts: Counter[tuple[str, str]], resource: str, gpu: Gpu) -> int:
         """How many of its units are counted, by all its names."""
         names = {whole_device(name) for unit in gpu for name in unit.names}
+        names.update(self._others.get(gpu, ()))
         return sum(counts[resource, name] for name in names)
 
 

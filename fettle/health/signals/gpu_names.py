@@ -38,9 +38,12 @@ def is_index(name: str) -> bool:
 
 
 def normal(name: str) -> str:
-    """A name that people wrote, with a PCI address as it is written here."""
-    kind, _, rest = name.partition(":")
-    return pci(rest) if kind == "pci" else name
+    """A name that people or a device plugin wrote, as it is written here: a number is an index, and
+    an address may stand alone."""
+    if name.isdecimal():
+        return index(name)
+    address = name.removeprefix("pci:")
+    return pci(address) if address != name or _PCI.fullmatch(address.lower()) else name
 
 
 def rank(name: str) -> tuple[int, str]:

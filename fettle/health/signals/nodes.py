@@ -548,9 +548,7 @@ def _annotation_evidence(
     name: str, key: str, value: str, row: AnnotationRow, rules: SignalRules, now: float
 ) -> Iterator[Evidence]:
     units = [found[1] for found in patterns.find_each(row.units, value)] if row.units else []
-    named = (
-        gpu_names.index(unit) if unit.isdecimal() else gpu_names.normal(unit) for unit in units
-    )
+    named = map(gpu_names.normal, units)
     subjects = (
         (UnitId(name, row.resource, unit) for unit in named) if row.units else (NodeId(name),)
     )

@@ -132,8 +132,8 @@ def worst_held(pod: core.Pod, node: NodeView, claims: Iterable[Bound]) -> Health
 
 
 def _names(unit: UnitView) -> set[str]:
-    """The unit's name, and the names that evidence uses for it."""
-    names = {unit.unit}
+    """All names of the unit: its own, and those that evidence uses for it."""
+    names = {unit.unit, *unit.others}
     for weighed in unit.health.evidence:
         if isinstance(subject := weighed.evidence.subject, UnitId):
             names.update(map(whole_device, subject.names))

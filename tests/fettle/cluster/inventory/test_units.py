@@ -11,6 +11,7 @@ from fettle.api import kinds
 from fettle.api.kinds import Kind as Wired
 from fettle.cluster.inventory.units import NodeFacts, node_and_held_units, place_units, plugin_views
 from fettle.cluster.view import PluginView, UnitView
+from fettle.explain.users import Users
 from fettle.model import SOUND, Evidence, EvidenceKind, Family, Health, State, UnitId, Weighed
 from fettle.scheduling.judge.units import Draw, allocatable_units, free_units
 from tests.fettle import building as b
@@ -66,6 +67,26 @@ def seen(fleet: Fleet, resource: str = GPU) -> dict[str, UnitView]:
 
 def withdrawn(fleet: Fleet, resource: str = GPU) -> dict[str, int]:
     return {name: unit.withdrawn for name, unit in seen(fleet, resource).items()}
+
+
+# -- who holds which
+
+
+@pytest.mark.parametrize("called", ["GPU-4", "4", "4::1", "0000:C4:00.0", "pci:0000:c4:00.0"])
+def test_a_gpu_is_held_by_the_pod_whose_kubelet_calls_it_by_another_of_its_names(
+    fleet: Fleet, called: str
+) -> None:
+    """A monitor tells all its names at once, and a device plugin calls it by any one of them."""
+    said = "ErrorCode:79 GPU:4 PCI:0000:c4:00.0 GPU_UUID:GPU-4 x Recommended Action=RESTART_BM;"
+    named = node("GPU-4")
+    named["status"]["conditions"][0]["message"] = said
+    fleet.put(kinds.NODE, named)
+    fleet.put(kinds.POD, held_of(GPU, "p", {called: "Healthy"}))
+    fleet.put(kinds.POD, held_of(GPU, "q", {"5": "Healthy"}))
+    (unit,) = seen(fleet).values()
+    assert (unit.unit, unit.allocated) == ("GPU-4", 1)
+    record = fleet.view.nodes["n"]
+    assert Users(fleet.view).of_unit("n", record.plugins[GPU], unit).certain == ("default/p",)
 
 
 # -- what the plugin has withdrawn
