@@ -413,7 +413,12 @@ class Breaker:
         self.set_aside, self.bursts = {}, {}
         for pool, tally in self._tallies.items():
             limits = {cause: self._limit(cause, tally) for cause in tally.causes}
-            over = {c for c, limit in limits.items() if tally.is_over(c, self.placement, limit)}
+            over = {
+                cause
+                for cause, limit in limits.items()
+                if tally.is_over(cause, self.placement, limit)
+                and not (cause.hard and self._is_small(tally))
+            }
             if over:
                 self.set_aside[pool] = frozenset(over)
             sudden = {c for c in over if tally.bursts.get(c, 0.0) > limits[c] * tally.devices}

@@ -67,7 +67,9 @@ def api_server(ports: Ports, pki: Pki) -> list[str]:
         "--advertise-address=192.0.2.1",
         "--endpoint-reconciler-type=none",
         f"--service-cluster-ip-range={SERVICE_RANGE}",
-        "--authorization-mode=RBAC",
+        # As kubeadm has it: a kubelet speaks for its own node only.
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged=true",
         f"--client-ca-file={pki.ca}",
         f"--tls-cert-file={pki.server_certificate}",

@@ -28,6 +28,7 @@ NOT_FOR_THE_API_SERVER = {
     "certificates/patches/extender.yaml": "a patch",
     "certificates/patches/webhook.yaml": "a patch",
     "one-process/patch.yaml": "a patch",
+    "metrics/fettle-alerts.yaml": "read by Prometheus from a file",
 }
 
 

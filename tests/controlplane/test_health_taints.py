@@ -202,15 +202,15 @@ async def test_sound_devices_of_a_node_come_first_and_degraded_ones_are_its_fall
 async def test_a_wrong_rule_taints_nothing_and_what_is_really_bad_only_up_to_the_share(
     api: Api, start_fettle: StartFettle, tmp_path: Path
 ) -> None:
-    """A rule that condemns a device on more than half of the nodes is set aside."""
+    """A rule that condemns more than half of the devices is set aside."""
     names = [f"n{i:02}" for i in range(12)]
     rules = tmp_path / "rules.yaml"
     rules.write_text(SLOW_LINK.replace("0.5", "1.0").replace("Degraded", "Unhealthy"))
     for i, name in enumerate(names):
         lost = {0: [LOST]} if i >= 9 else {}
         devices = objects.gpu_devices(8, taints=lost)
-        if i < 7:
-            devices[1]["attributes"]["link"] = {"string": "slow"}
+        for device in devices if i < 7 else ():
+            device["attributes"]["link"] = {"string": "slow"}
         await create_dra_node(api, name, devices)
     await shipped.apply(api, shipped.manifests(RIGHTS))
     two_of_96 = "unhealthy: NoSchedule, confirmSeconds: 0, maxShare: 0.021"

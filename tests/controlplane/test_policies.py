@@ -119,7 +119,6 @@ async def test_what_makes_no_sense_is_refused_with_our_message_and_the_rest_is_f
             "degraded": "Allow",
             "unknown": "Allow",
             "aggregate": "Mean",
-            "maxRisk": 1,
             "previousNode": "Allow",
         },
         "tolerations": {"degradedAsFallback": False},

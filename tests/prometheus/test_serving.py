@@ -185,7 +185,10 @@ def test_a_wrong_rule_on_a_whole_fleet_is_set_aside_and_named(page: Page, tmp_pa
         ) as served,
     ):
         until(lambda: 'rule="metric too-hot"} 1.0' in metrics(served))
-        assert served.filter(pod(gpus=1), names) == {}
+        old = pod(gpus=1)
+        old["metadata"] |= {"creationTimestamp": "2026-01-01T00:00:00Z", "uid": "old"}
+        assert served.filter(old, names) == {}
+        assert served.filter(pod(gpus=1), names).keys() == set(names)
         said = call(f"{served.browse}/readyz?verbose").decode()
         assert "metric too-hot is set aside in nvidia.com/gpu" in said
 

@@ -1,0 +1,136 @@
+"""What a node, or a tenant, that is not to be trusted can do to others: nothing. By real kubelet
+credentials, with the Node authorizer and NodeRestriction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fettle.steward.hopeless import EVERY_S
+from tests.controlplane import objects, shipped, waiting
+from tests.controlplane.api import Api, ApiError, Object
+from tests.controlplane.conftest import StartFettle
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.definitions import define_policies
+from tests.controlplane.fettle_process import FettleProcess
+from tests.controlplane.fleet import create_dra_node, create_gpu_nodes, create_node
+from tests.controlplane.installed import install
+from tests.controlplane.test_hopeless import IMPOSSIBLE, RIGHTS
+from tests.controlplane.test_policies import policy
+
+STRICT = {"fettle.dev/policy": "training"}
+DEAD = objects.taint("gpu.nvidia.com/xid", "NoExecute", "79")
+HELD = {"fettle.dev/hold": "maintenance"}
+
+
+def rogue_slice(name: str, pool: str, *, node: str = "evil", **device: Any) -> Object:
+    made = objects.resource_slice(
+        node,
+        [{**one, **device} for one in objects.gpu_devices(4)],
+        pool=pool,
+        generation=99,
+        name=name,
+    )
+    made["metadata"]["annotations"] = HELD
+    return made
+
+
+async def of_node(fettle: FettleProcess, name: str) -> Object:
+    _, answer = await fettle.browse("/explain", node=name)
+    found: Object = answer
+    return found
+
+
+async def test_a_nodes_slices_and_holds_change_nothing_for_others(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+) -> None:
+    for name in ("honest-1", "honest-2"):
+        await create_dra_node(api, name, 4)
+    await create_node(api, objects.node("evil"))
+    await api.create(objects.claim_template("gpu", objects.claim_spec()))
+    await control_plane.start_controller_manager()
+    fettle = await install(control_plane, api, start_fettle)
+    async with control_plane.api_as_user("system:node:evil", "system:nodes") as kubelet:
+        with pytest.raises(ApiError) as refused:
+            await kubelet.create(rogue_slice("stolen", "honest-1", node="honest-1"))
+        assert refused.value.code == 403
+        for name in ("honest-1", "honest-2"):
+            await kubelet.create(rogue_slice(f"r-{name}", name, taints=[DEAD]))
+
+    async def disputed() -> list[Object]:
+        found: list[Object] = (await of_node(fettle, "honest-1"))["disputed"]
+        return found
+
+    (said,) = await waiting.wait_until(disputed, what="the pool is said to be disputed")
+    assert said["nodes"] == ["evil", "honest-1"]
+    for name in ("honest-1", "honest-2"):
+        found = await of_node(fettle, name)
+        assert (found["state"], found["score"]) == ("Healthy", 1.0)
+        assert {device["state"] for device in found["devices"]} == {"Healthy"}
+        assert found["holds"] == []
+    evil = await of_node(fettle, "evil")
+    assert {device["state"] for device in evil["devices"]} == {"Unhealthy"}
+    for number in range(2):
+        pod = objects.pod(f"p{number}", templates={"gpu": "gpu"}, annotations=STRICT)
+        await api.create(pod)
+        assert await waiting.bound(api, f"p{number}") in ("honest-1", "honest-2")
+
+
+async def test_a_nodes_capacity_lets_no_pod_onto_another_dead_node(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+) -> None:
+    names = [f"n{number:02}" for number in range(12)]
+    await create_gpu_nodes(api, *names, "evil")
+    fault = objects.node_condition(
+        "AcceleratedHardwareReady", "False", "NvidiaXID79Error", "GPU is lost"
+    )
+    await api.patch_status("nodes", "n00", {"conditions": [fault]})
+    async with control_plane.api_as_user("system:node:evil", "system:nodes") as kubelet:
+        amounts = {"cpu": "64", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "100000"}
+        status = {"capacity": amounts, "allocatable": amounts, "conditions": [fault]}
+        await kubelet.patch_status("nodes", "evil", status)
+    fettle = await install(control_plane, api, start_fettle)
+    for number in range(11):
+        await api.create(objects.pod(f"runs-{number}", gpus=8, annotations=STRICT))
+    for number in range(11):
+        assert await waiting.bound(api, f"runs-{number}") in names[1:]
+    await api.create(objects.pod("waits", gpus=8, annotations=STRICT))
+    await waiting.refused(api, "waits")
+    await waiting.stays_pending(api, "waits", for_s=5)
+    _, devices = await fettle.browse("/devices")
+    assert devices["setAside"] == []
+
+
+async def test_a_job_is_not_suspended_by_another_namespaces_pod(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+) -> None:
+    await define_policies(api)
+    await api.create(policy("ending", {"failure": {"suspendHopelessJobs": True}}))
+    await create_dra_node(api, "n", 4)
+    for namespace in ("victim", "mallory"):
+        await control_plane.create_namespace(namespace)
+    guarded = objects.claim_spec(selectors=[IMPOSSIBLE])
+    await api.create(objects.claim("impossible", guarded, namespace="mallory"))
+    await shipped.apply(api, shipped.manifests(RIGHTS))
+    # Without the garbage collector, which deletes such pods some time after they were created.
+    fettle = await install(control_plane, api, start_fettle)
+    ending: Object = {"annotations": {"fettle.dev/policy": "ending"}}
+    job = await api.create(objects.job("backup", namespace="victim", cpu="1", **ending))
+    uid = job["metadata"]["uid"]
+    for number, name in enumerate(("../../victim/jobs/backup", "backup")):
+        pod = objects.pod(f"p{number}", namespace="mallory", claims={"gpu": "impossible"}, **ending)
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid}
+        pod["metadata"]["ownerReferences"] = [owner | {"controller": True}]
+        pod["metadata"]["labels"] = {"batch.kubernetes.io/controller-uid": uid}
+        await api.create(pod)
+
+    async def notes() -> list[str]:
+        _, answer = await fettle.browse("/explain", pod="mallory/p0")
+        return [note for note in answer.get("notes", ()) if "no device will ever satisfy" in note]
+
+    await waiting.wait_until(notes, what="the pods' controller is hopeless", timeout_s=120)
+    await waiting.stays_pending(api, "p0", namespace="mallory", for_s=2 * EVERY_S)
+    found = await api.get("jobs", "backup", "victim")
+    assert not found["spec"].get("suspend")
+    assert "fettle.dev/suspended" not in found["metadata"].get("annotations", {})
