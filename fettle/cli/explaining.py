@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from fettle.cli.calling import fetch
-from fettle.cli.printing import MOST_NAMED, device_table, has_news, print_holds
+from fettle.cli.printing import MOST_NAMED, device_table, has_news, lowered, print_holds
 from fettle.cli.tables import console, new_table, shown_time
 
 _AGES = {
@@ -81,11 +81,7 @@ def _print_health(out: Any, what: str, data: dict[str, Any]) -> None:
     from rich.markup import escape
 
     since = f" since {shown_time(data['since'])}" if data["since"] else ""
-    proven = (
-        f" ({data['proven']:.2f} without what tenants could cause)"
-        if data["proven"] != data["score"]
-        else ""
-    )
+    proven = f"{words} ({data['proven']:.2f} without)" if (words := lowered(data)) else ""
     out.print(f"[bold]{escape(what)}[/]  {data['state']} {data['score']:.2f}{proven}{since}")
     for problem in data["problems"]:
         out.print(f"[yellow]{escape(problem)}[/]")

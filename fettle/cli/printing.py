@@ -14,7 +14,7 @@ import click
 from fettle.cli.calling import fetch
 from fettle.cli.decision_tables import decision_line
 from fettle.cli.tables import console, new_table, shown_time
-from fettle.explain import result_word, summary
+from fettle.explain import LOWERED, result_word, summary
 
 AT_RISK = 3
 """The exit status of `fettle pods --at-risk` if there are any."""
@@ -95,7 +95,8 @@ def _held(device: dict[str, Any]) -> str:
     if device.get("adminAccess"):
         holds = "has admin access to"
     said = "; ".join(e["text"] for e in device["evidence"])
-    return f"{holds} {what}: {device['state']} {device['score']:.2f}{f': {said}' if said else ''}"
+    state = f"{device['state']} {device['score']:.2f}{lowered(device)}"
+    return f"{holds} {what}: {state}{f': {said}' if said else ''}"
 
 
 def _owned_by(placed: dict[str, Any]) -> str:
@@ -270,7 +271,7 @@ def print_evidence(out: Any, nodes: dict[str, Any]) -> None:
             ]
         kept = f"; {first.health['kept']}" if first.health.get("kept") else ""
         score = span(f"{one.health['score']:.2f}" for one in group)
-        out.print(f"\n{escape(what)}: {first.health['state']} {score}{kept}")
+        out.print(f"\n{escape(what)}: {first.health['state']} {score}{lowered(first.health)}{kept}")
         for line in lines:
             out.print("  " + escape(line))
 
@@ -465,7 +466,8 @@ def device_table(data: dict[str, Any], *, everything: bool) -> Any:
         users = _some([*dict.fromkeys(user for row in group for user in row.users)])
         if not users and all(row.is_free for row in group):
             users = "nobody"
-        cells = (where, what, score, first.health["state"], *([users] if in_use else []), first.why)
+        state = first.health["state"] + lowered(first.health)
+        cells = (where, what, score, state, *([users] if in_use else []), first.why)
         table.add_row(*map(escape, cells))
     return table
 
@@ -502,6 +504,12 @@ def _rows(node: dict[str, Any], *, everything: bool) -> Iterator[_Row]:
 def badness(health: dict[str, Any]) -> tuple[int, float]:
     """Sorts the worst first: by state, then by score as it is shown."""
     return _STATES.index(health["state"]), round(health["score"], 2)
+
+
+def lowered(health: dict[str, Any]) -> str:
+    """That the score is worse than the state, which goes by what no tenant could cause; "" if it
+    is not."""
+    return f", {LOWERED}" if health["proven"] != health["score"] else ""
 
 
 def has_news(health: dict[str, Any]) -> bool:

@@ -18,11 +18,12 @@ from fettle.explain.pods import (
     summary,
 )
 from fettle.explain.taints import list_taints
-from fettle.explain.wording import plain_reason, text, texts
+from fettle.explain.wording import LOWERED, plain_reason, text, texts
 
 __all__ = [
     "CAUSES",
     "JSON_VERSION",
+    "LOWERED",
     "Foresight",
     "describe_modes",
     "explain_device",

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from fettle.cluster import UNMARKED, NodeMarks
+from fettle.explain.wording import LOWERED
 from fettle.model import CORDONED, DEVICES_SOUND, HEALTH, SOUND, State
 from fettle.scheduling import NodeHealth, UnsoundDevice
 
@@ -20,7 +21,7 @@ def state_in_words(found: NodeHealth) -> str:
     states = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN)
     parts = [f"{number[state]} {state}" for state in states if number[state]]
     if not parts:
-        return f"{found.devices} devices Healthy"
+        return f"{found.devices} devices Healthy{f', {LOWERED}' if found.lowered < 1 else ''}"
     return f"{', '.join(parts)} of {found.devices} devices: {_named(found.bad)}"
 
 
@@ -40,7 +41,7 @@ def _device(one: UnsoundDevice) -> str:
 
 def reason_in_words(found: NodeHealth) -> str:
     """The score of the worst device, and why; "" if nothing is amiss."""
-    return f"{found.score:.1f}: {state_in_words(found)}" if found.bad else ""
+    return f"{found.score:.1f}: {state_in_words(found)}" if found.score < 1 else ""
 
 
 CAUSES = {

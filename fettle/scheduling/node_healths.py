@@ -44,7 +44,8 @@ class NodeHealth(NamedTuple):
     - `state`: Unhealthy if every device of some driver or resource is, else Degraded if any device
       is Degraded or Unhealthy, else Unknown if one is that.
     - `devices`: how many there are, `pools`: of which drivers and resources. `bad`: those that are
-      not Healthy, the worst first.
+      not Healthy, the worst first. `lowered`: the least score of the others by what tenants could
+      cause, which changes no state.
     - `since_any`, `since_every`: from when it was Unhealthy in part and as a whole, in Unix
       seconds. `acted_on`: these two by what no breaker sets aside.
     """
@@ -53,6 +54,7 @@ class NodeHealth(NamedTuple):
     devices: int
     pools: frozenset[str]
     bad: tuple[UnsoundDevice, ...] = ()
+    lowered: float = 1.0
     since_any: float = inf
     since_every: float = inf
     acted_on: tuple[float, float] = (inf, inf)
@@ -60,7 +62,7 @@ class NodeHealth(NamedTuple):
     @property
     def score(self) -> float:
         """That of the worst device."""
-        return self.bad[0].health.score if self.bad else 1.0
+        return self.bad[0].health.score if self.bad else self.lowered
 
     @property
     def unhealthy(self) -> tuple[UnsoundDevice, ...]:
@@ -106,7 +108,7 @@ def node_health(
     """`accepted` knows, for each state, what is set aside for those that refuse it. None for a node
     without devices of its own."""
     total = Counter[str]()
-    bad, acted_on = [], []
+    bad, acted_on, lowered = [], [], 1.0
     for one in _devices(node):
         total[one.pool] += one.number
         if one.health is SOUND:
@@ -115,10 +117,12 @@ def node_health(
         if said.state is not State.HEALTHY:
             bad.append(one._replace(health=said))
             acted_on.append(one._replace(health=_refused(one.pool, said, accepted)))
+        elif one.health.provoked:
+            lowered = min(lowered, one.health.score)
     if not total:
         return None
     if not bad:
-        return NodeHealth(State.HEALTHY, total.total(), frozenset(total))
+        return NodeHealth(State.HEALTHY, total.total(), frozenset(total), lowered=lowered)
     bad.sort(key=lambda one: (-_BADNESS[one.health.state], one.health.score, one.pool, one.name))
     since_any, since_every = _unhealthy_since(bad, total)
     worst = bad[0].health.state
@@ -130,6 +134,7 @@ def node_health(
         total.total(),
         frozenset(total),
         tuple(bad),
+        lowered,
         since_any,
         since_every,
         _unhealthy_since(acted_on, total),

@@ -11,7 +11,9 @@ from fettle.model import State
 TRACE = "was until recently: not allocatable: nvidia.com/gpu 8 of 8"
 
 
-def health(score: float, state: State = State.HEALTHY, *texts: str) -> dict[str, Any]:
+def health(
+    score: float, state: State = State.HEALTHY, *texts: str, proven: float | None = None
+) -> dict[str, Any]:
     evidence = [
         {
             "text": text,
@@ -23,7 +25,13 @@ def health(score: float, state: State = State.HEALTHY, *texts: str) -> dict[str,
         }
         for text in texts
     ]
-    return {"score": score, "state": str(state), "kept": None, "evidence": evidence}
+    return {
+        "score": score,
+        "proven": score if proven is None else proven,
+        "state": str(state),
+        "kept": None,
+        "evidence": evidence,
+    }
 
 
 def device_rows(
@@ -59,6 +67,13 @@ def test_the_worst_comes_first_by_state_and_then_by_score() -> None:
     fabric = {"nodes": ["a", "b"], **health(0.5, State.DEGRADED, "x")}
     shown = [row[0] for row in device_rows(nodes, fabric=fabric)]
     assert shown == ["d", "(2 nodes)", "e", "c", "b", "a"]
+
+
+def test_a_state_that_tenants_could_not_change_says_so_beside_it() -> None:
+    nodes = {"n": health(0.42, State.HEALTHY, "pods do not start", proven=1.0)}
+    assert device_rows(nodes) == [
+        ["n", "(node)", "0.42", "Healthy, lowered by what tenants could cause", "pods do not start"]
+    ]
 
 
 def test_a_few_nodes_that_say_the_same_are_listed_by_name() -> None:

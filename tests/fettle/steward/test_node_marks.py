@@ -29,6 +29,7 @@ from fettle.steward.node_marks import (
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
 from tests.fettle.scheduling.test_node_healths import DEAD, ill, node
+from tests.fettle.scheduling.test_taint_plans import fault
 
 ALL = NodeMarkSettings(
     label=True, condition=True, cordon="AnyDevice", confirm_seconds=0, max_cordoned=2
@@ -94,6 +95,13 @@ def test_each_node_with_devices_gets_what_is_switched_on_the_bad_ones_first() ->
     written = write(nodes, due)
     assert due_marks(written, planned(written)) == []
     assert planned(nodes, NodeMarkSettings(label=True))["z"] == NodeMarks("degraded", f"0.0: {why}")
+
+
+def test_a_node_that_is_healthy_though_tenants_lower_its_score_says_so_in_each_mark() -> None:
+    word = ill(fault("g", 0.6, witness="namespace team-a"))
+    (marks,) = planned({"n": node("n", word, ill())}).values()
+    why = "2 devices Healthy, lowered by what tenants could cause"
+    assert marks == NodeMarks("healthy", f"0.4: {why}", "True", "DevicesHealthy", why)
 
 
 def test_a_state_that_is_not_unhealthy_leaves_the_condition_true_or_unknown() -> None:
