@@ -13,6 +13,7 @@ from fettle.api import resource
 from fettle.model import UnitId
 
 _PCI = re.compile(r"(?:[0-9a-f]{4})?([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-9a-f]))?")
+_DASH_OR_DIGIT = re.compile(r"[-0-9]")
 _RANKS = {"pci": 1, "index": 2}
 
 _ADDRESSES = ("parentPciAddr", "pciBusID", "pcieBusID", "pciAddr", "pciAddress")
@@ -49,6 +50,11 @@ def normal(name: str) -> str:
 def rank(name: str) -> tuple[int, str]:
     """A sort key: the most reliable names sort first."""
     return _RANKS.get(name.partition(":")[0], 0), name
+
+
+def prefix(name: str) -> str:
+    """What names of one kind begin with, such as `GPU`, `MIG`, `nvidia`, `pci:` or `index:`."""
+    return _DASH_OR_DIGIT.split(name, maxsplit=1)[0]
 
 
 def is_own(name: str) -> bool:

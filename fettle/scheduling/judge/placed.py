@@ -6,7 +6,7 @@ the other units are too few for it, as when it has all units of the node.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from fettle.api import core
 from fettle.cluster import NodeView, PluginView, UnitView, whole_device
 from fettle.dra import device_units
+from fettle.health import gpu_names
 from fettle.model import Health, UnitId, reasons
 from fettle.scheduling.demand import Bound, Demand
 from fettle.scheduling.judge.acceptance import (
@@ -53,6 +54,14 @@ class _Share(NamedTuple):
     named: Mapping[str, int]
     unnamed: int
 
+    def as_told_apart_from(self, names: Collection[str]) -> "_Share":
+        """The same, in which only names of the kinds that a unit has say which units these are: a
+        MIG device, or the `nvidia0` of a device file, may be any GPU with a UUID."""
+        kinds = {*map(gpu_names.prefix, names)}
+        named = {name: n for name, n in self.named.items() if gpu_names.prefix(name) in kinds}
+        unclear = sum(self.named.values()) - sum(named.values())
+        return self._replace(named=named, unnamed=self.unnamed + unclear) if unclear else self
+
 
 class PluginUse:
     """Who holds the units of one extended resource on a node, by the live pods that are bound to
@@ -63,8 +72,7 @@ class PluginUse:
         shares = (_share(pod, plugin.resource) for pod in pods)
         self._shares = [share for share in shares if share.unnamed or share.named]
         existing = plugin.allocatable + sum(unit.withdrawn for unit in plugin.units)
-        named = sum(sum(share.named.values()) for share in self._shares)
-        self._unnamed = max(plugin.capacity, existing) - named
+        self._existing = max(plugin.capacity, existing)
 
     @property
     def taken(self) -> int:
@@ -79,10 +87,12 @@ class PluginUse:
             number for s in self._shares for name, number in s.named.items() if name in names
         )
         left = unit.count - known
-        others = [s for s in self._shares if s.unnamed and s.pod not in sure and left > 0]
+        shares = [s.as_told_apart_from(names) for s in self._shares]
+        others = [s for s in shares if s.unnamed and s.pod not in sure and left > 0]
+        unnamed = self._existing - sum(sum(s.named.values()) for s in shares)
         # So many units a pod can hold without holding this one; whoever holds more has it, too. If
         # it may belong to another resource, even all units of this one need not include it.
-        spare = self._unnamed if unit.alternatives else self._unnamed - left
+        spare = unnamed if unit.alternatives else unnamed - left
         sure += [s.pod for s in others if s.runs and s.unnamed > spare]
         return UnitUsers(
             tuple(sorted(sure)),

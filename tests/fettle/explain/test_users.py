@@ -180,14 +180,25 @@ def test_a_unit_that_a_restarted_device_plugin_no_longer_counts_is_one_more() ->
 
 
 def test_units_that_the_kubelet_names_are_no_others() -> None:
-    others = tuple(f"gpu-{n}" for n in range(3))
+    others = tuple(f"bad-{n}" for n in range(3))
     assert use(BAD, having("a", 3, units=others))["bad"] == NOBODY
     found = use(BAD, having("a", 3, units=others), having("b", 5))
     assert found["bad"] == ("certain", ["default/b"], [])
     found = use(BAD, having("a", 3, units=others), having("b", 4))
     assert found["bad"] == ("possible", [], ["default/b"])
-    found = use(BAD, having("a", 2, units=("bad", "gpu-1")), having("b", 6))
+    found = use(BAD, having("a", 2, units=("bad", "bad-1")), having("b", 6))
     assert found["bad"] == ("certain", ["default/a"], [])
+
+
+@pytest.mark.parametrize("called", ["nvidia", "MIG-", ""])
+def test_a_pod_whose_units_have_names_of_another_kind_may_hold_any(called: str) -> None:
+    """Nothing tells which GPU with a UUID such a name means."""
+    node = b.node(gpus=8, units={"GPU-1": 0.1})
+    eight = tuple(f"{called}{n}" for n in range(8))
+    found = use(node, having("a", 3, units=eight[:3]))
+    assert found["GPU-1"] == ("possible", [], ["default/a"])
+    found = use(node, having("a", 8, units=eight))
+    assert found["GPU-1"] == ("certain", ["default/a"], [])
 
 
 def test_a_pod_with_most_replicas_certainly_holds_some_of_a_shared_gpu() -> None:

@@ -203,7 +203,7 @@ async def test_a_pod_holds_the_units_that_the_kubelet_names_though_no_evidence_d
     pod = placed("p", gpus=1)
     held = {"name": b.RESOURCE, "resources": [{"resourceID": "GPU-1", "health": "Healthy"}]}
     pod["status"]["containerStatuses"] = [{"allocatedResourcesStatus": [held]}]
-    await cluster.see(b.node(gpus=8, units={"bad": 0.2}), pods=(pod,))
+    await cluster.see(b.node(gpus=8, units={"GPU-2": 0.2}), pods=(pod,))
     (one,) = await cluster.at_risk.placed(cluster.pods.values())
     assert [(unit.unit, unit.certain) for unit in one.units] == [("GPU-1", True)]
     assert not one.at_risk
