@@ -140,6 +140,7 @@ class _Trimming:
         raw = bytes(given)
         changed = False
         for piece in _pieces(raw) if raw.count(b":") > _SPLITTABLE else (raw,):
+            pause()
             if len(others) == MOST_ENTRIES and _OWN_KEY not in piece:
                 changed = True
                 continue
@@ -181,7 +182,6 @@ class _Trimming:
 
 
 def _split(raw: bytes) -> Iterable[tuple[str, msgspec.Raw]]:
-    pause()
     return _MAP.decode(raw).items()
 
 

@@ -101,7 +101,6 @@ async def house() -> AsyncIterator[House]:
 
 def long_ones(place: Place) -> Iterator[tuple[str, bytes | None]]:
     yield "entries", with_entries(place)
-    yield "nested", with_nested(place, MEGABYTE)
     yield "a key", with_key(place, "k" * MEGABYTE)
     for piece in PIECES:
         yield piece, with_text(place, repeated(piece, MEGABYTE))

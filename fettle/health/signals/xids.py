@@ -109,6 +109,7 @@ def _found(form: str, text: str) -> Iterator[XidMention]:
     known = {ANY_FORM: _ANY_FORM, KERNEL_LOG: _KERNEL_LOG}.get(form)
     found: list[patterns.Match]
     found = [*(known.finditer(text) if known is not None else patterns.find_each(form, text))]
+    del found[: -4 * MOST_MENTIONS]  # of several together not each is told
     for one, following in zip_longest(found, found[1:]):
         said = text[one.start() : following.start() if following is not None else None]
         gpu = _gpu(one)
