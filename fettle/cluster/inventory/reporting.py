@@ -184,7 +184,13 @@ class Reports:
         for slice_, _, known in slices:
             report = _about(report_of_slice(slice_.raw, self._rules, now), known.get)
             self._note_holds(kinds.SLICE, slice_.raw.metadata.name, report.holds)
-            self.deliver(report, now)
+            # What it said before a slice of others named these was of a device of its own.
+            others = {
+                one.id
+                for one in slice_.devices
+                if one.id not in known and slice_.node not in self._devices.publishers(one.id)
+            }
+            self.deliver(report._replace(retracted=report.retracted | others), now)
 
     def of_rule(self, name: str, now: float) -> None:
         rule = self._stores.rules.get(name)

@@ -240,6 +240,16 @@ def test_a_pool_that_is_spread_over_nodes_is_not_disputed() -> None:
         assert [d.health.state for d in pool.devices] == [State.UNHEALTHY]
 
 
+def test_what_an_older_slice_said_first_leaves_no_trace_on_a_device_of_the_network() -> None:
+    fleet = Fleet()
+    devices = [{"name": "gpu-0", "taints": [XID]}]
+    fleet.put(kinds.SLICE, published("0", "evil", "fabric", generation=0, devices=devices))
+    for kind, raw in honest():
+        fleet.put(kind, raw)
+    (far,) = [pool for pool in fleet.look().nodes["n1"].pools if pool.name == "fabric"]
+    assert [device.health.evidence for device in far.devices] == [(), ()]
+
+
 @pytest.mark.parametrize("leaves", ["r", "n1-a"])
 def test_when_one_of_two_slices_goes_the_other_keeps_its_own_health(leaves: str) -> None:
     fleet = disputed()
