@@ -67,9 +67,7 @@ def api_server(ports: Ports, pki: Pki) -> list[str]:
         "--advertise-address=192.0.2.1",
         "--endpoint-reconciler-type=none",
         f"--service-cluster-ip-range={SERVICE_RANGE}",
-        # As kubeadm has it: a kubelet speaks for its own node only.
-        "--authorization-mode=Node,RBAC",
-        "--enable-admission-plugins=NodeRestriction",
+        "--authorization-mode=RBAC",
         "--allow-privileged=true",
         f"--client-ca-file={pki.ca}",
         f"--tls-cert-file={pki.server_certificate}",
