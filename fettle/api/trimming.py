@@ -28,9 +28,21 @@ LONGEST_ANNOTATION = 32 * 1024
 """Characters. An annotation may hold a list of devices."""
 MOST_ENTRIES = 1024
 """Of a list or mapping. None that Kubernetes validates may have more."""
-MOST_OF = {"Condition": 256, "Device": 128, "StoredSubject": 512}
-"""Entries of a list of these. Each condition is held against every rule; of the others the API
-server takes no more."""
+MOST_OF = {
+    "Condition": 256,
+    "ContainerStatus": 512,
+    "Device": 128,
+    "DeviceAttribute": 128,
+    "DeviceCapacity": 128,
+    "DeviceRequest": 128,
+    "DeviceRequestAllocationResult": 128,
+    "DeviceSubRequest": 128,
+    "DeviceTaint": 128,
+    "DeviceToleration": 128,
+    "StoredSubject": 512,
+}
+"""Entries of a list or mapping of these. Each condition is held against every rule, the status of a
+container is long, and of the others the API server takes no more (of most of them 32)."""
 LONGEST_KEY = 1024
 """Characters. Those of labels, annotations and resources have at most 317."""
 CUT = "..."
@@ -39,10 +51,17 @@ missing."""
 _SPLITTABLE = 16 * 1024
 """Entries of a mapping that are split in one go, in a millisecond or two."""
 _PIECE = 32 * 1024
+_LONGEST_ENTRY = 256 * 1024
+"""Bytes. All annotations of an object have no more."""
 # Possessive, so that no text is looked at twice.
 _QUOTED = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_FLAT = rb'(?:%b|\{(?:%b|[^"\[\]{}]++)*+\}|[^"\[\]{},:]++)' % (_QUOTED, _QUOTED)
-_ENTRIES = re.compile(rb"(?:\s*+%b\s*+:\s*+%b\s*+,)++" % (_QUOTED, _FLAT), re.DOTALL)
+_OBJECT = rb'\{(?:%b|[^"{}]++)*+\}' % _QUOTED
+for _ in range(2):  # a capacity of a device has three levels
+    _OBJECT = rb'\{(?:%b|[^"{}]++|%b)*+\}' % (_QUOTED, _OBJECT)
+_VALUE = rb'(?:%b|%b|[^"\[\]{},:]++)' % (_QUOTED, _OBJECT)
+_ENTRY = rb"\s*+%b\s*+:\s*+%b\s*+," % (_QUOTED, _VALUE)
+_ENTRIES = re.compile(rb"(?:%b)++" % _ENTRY, re.DOTALL)
+_ONE_ENTRY = re.compile(_ENTRY, re.DOTALL)
 _OWN_KEY = b'"%b' % OWN_PREFIX.encode()
 _LIST: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
 _MAP: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -135,13 +154,14 @@ class _Trimming:
 
     def _map(self, given: _Json, of: inspect.Type, path: str, longest: int) -> _Json:
         """Fettle's own keys come first, or nobody could see a hold among a thousand others."""
+        most = _most(of)
         own: dict[str, Any] = {}
         others: dict[str, Any] = {}
         raw = bytes(given)
         changed = False
         for piece in _pieces(raw) if raw.count(b":") > _SPLITTABLE else (raw,):
             pause()
-            if len(others) == MOST_ENTRIES and _OWN_KEY not in piece:
+            if len(others) == most and _OWN_KEY not in piece:
                 changed = True
                 continue
             for key, entry in _split(piece):
@@ -149,15 +169,15 @@ class _Trimming:
                 if len(key) > LONGEST_KEY:
                     self.cut.append(f"{path}: a key of {len(key)} characters is not read")
                     changed = True
-                elif len(kept) == MOST_ENTRIES:
+                elif len(kept) == most:
                     changed = True
                 else:
                     kept[key] = entry
-        if len(own) + len(others) > MOST_ENTRIES or (changed and len(others) == MOST_ENTRIES):
-            self.cut.append(f"{path}: only {MOST_ENTRIES} entries are read")
+        if len(own) + len(others) > most or (changed and len(others) == most):
+            self.cut.append(f"{path}: only {most} entries are read")
             changed = True
         read: dict[str, Any] = {}
-        for key, entry in islice((own | others).items(), MOST_ENTRIES):
+        for key, entry in islice((own | others).items(), most):
             before = memoryview(entry)
             after = self.value(before, of, f"{path}[{key}]", longest)
             changed = changed or after is not before
@@ -166,8 +186,7 @@ class _Trimming:
 
     def _list(self, given: _Json, of: inspect.Type, path: str, longest: int) -> _Json:
         raw = bytes(given)
-        named = of.cls.__name__ if isinstance(of, inspect.StructType) else ""
-        most = MOST_OF.get(named, MOST_ENTRIES)
+        most = _most(of)
         entries = _LIST.decode(raw) if raw.count(b",") < most else _first(most + 1, raw)
         changed = len(entries) > most
         if changed:
@@ -181,22 +200,27 @@ class _Trimming:
         return msgspec.json.encode(kept) if changed else given
 
 
+def _most(of: inspect.Type) -> int:
+    return MOST_OF.get(getattr(getattr(of, "cls", None), "__name__", ""), MOST_ENTRIES)
+
+
 def _split(raw: bytes) -> Iterable[tuple[str, msgspec.Raw]]:
     return _MAP.decode(raw).items()
 
 
 def _pieces(raw: bytes) -> Iterator[bytes]:
-    """A mapping as smaller ones, if its entries are texts or hold nothing but texts. Of others no
-    API server takes very many."""
-    size, at = _PIECE, 1
+    """A mapping as smaller ones, if its entries are texts or objects of three levels at most. Of
+    others, and of longer ones, no API server takes very many."""
+    at = 1
     while len(raw) - at > _PIECE:
-        if (found := _ENTRIES.match(raw, at, at + size)) is not None:
-            yield b"{%b}" % raw[at : found.end() - 1]
-            size, at = _PIECE, found.end()
-        elif at + size < len(raw):
-            size *= 2
-        else:
+        found = _ENTRIES.match(raw, at, at + _PIECE)
+        if found is None:
+            pause()
+            found = _ONE_ENTRY.match(raw, at, at + _LONGEST_ENTRY)
+        if found is None:
             break
+        yield b"{%b}" % raw[at : found.end() - 1]
+        at = found.end()
     yield b"{" + raw[at:]
 
 

@@ -147,6 +147,14 @@ def test_the_first_entries_of_a_large_mapping_are_read(count: int) -> None:
     assert list(found.metadata.labels or ()) == list(labels)[:MOST_ENTRIES]
 
 
+@pytest.mark.parametrize("length", [100_000, 300_000])
+def test_the_first_entries_beside_long_ones_are_read(length: int) -> None:
+    short = {f"label-{i}": "x" * 8 for i in range(30_000)}
+    labels = {"first": "y" * length} | short
+    found = read({"metadata": {"name": "n", "labels": labels}})
+    assert list(found.metadata.labels or ()) == list(labels)[:MOST_ENTRIES]
+
+
 def test_a_long_key_is_left_out() -> None:
     found = read(node(capacity={"a": "1", "x" * 10_000: "2", "b": "3"}))
     assert found.status is not None
