@@ -79,12 +79,10 @@ def print_placed(out: Any, placed: dict[str, Any]) -> None:
     if placed["atRisk"]:
         since = f" since {shown_time(placed['since'])}"
         out.print(f"[red]its policy refuses where it is{since}:[/]")
-    elif not placed["overruled"] and not placed["conceded"]:
+    elif not placed["conceded"]:
         out.print("its policy accepts where it is")
     for why in placed["refusals"]:
         out.print(f"  [red]{escape(why)}[/]")
-    for why in placed["overruled"]:
-        out.print(f"  [yellow]{escape(f'allowed by the breaker: {why}')}[/]")
     for why in placed["conceded"]:
         out.print(f"  [yellow]{escape(f'taken as the last choice: {why}')}[/]")
 
@@ -151,9 +149,8 @@ def _why(pod: dict[str, Any]) -> str:
     if pod["worst"] is None:
         has = [device["device"] for device in pod["devices"] if "device" in device]
         return ", ".join([*(f"{count} {name}" for name, count in pod["units"].items()), *has])
-    more = len(pod["refusals"] or pod["overruled"]) - 1
-    prefix = "" if pod["atRisk"] else "allowed by the breaker: "
-    return f"{prefix}{pod['worst']}{f' (+{more} more)' if more else ''}"
+    more = len(pod["refusals"]) - 1
+    return f"{pod['worst']}{f' (+{more} more)' if more else ''}"
 
 
 def _bound(at: float | None, started: float) -> str:

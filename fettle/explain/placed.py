@@ -18,15 +18,14 @@ from fettle.scheduling import EXTENDED_RESOURCES, PlacedPod, bound_at, is_certai
 def plain_placed(placed: PlacedPod) -> dict[str, Any]:
     """A pod that has a node; times are in Unix seconds.
 
-    `refusals` are why its policy refuses where it is, `overruled` those that a breaker sets aside,
-    `conceded` those that it took as its last choice.
+    `refusals` are why its policy refuses where it is, `conceded` those that it took as its last
+    choice. No breaker sets any aside.
     `devices` are what it holds (`use` is certain) or may hold. `units` counts what it was given of
     each extended resource. `use` of the pod is that of the gravest refusal, None if there is none.
     """
     verdict = placed.verdict
     found = {
         "refusals": verdict.refusals,
-        "overruled": verdict.overruled,
         "conceded": verdict.conceded,
         "undecided": verdict.undecided,
     }

@@ -238,6 +238,5 @@ def _units_part(resource: str, held: Sequence[HeldUnit], acceptance: Acceptance)
                 unit.health,
                 acceptance.placement.min_score,
             )
-            still = not acceptance.accepts(acceptance.refuses_by(unit.health, resource))
-            (part.refusals if still else part.overruled).append(why)
+            part.refusals.append(why)
     return part
