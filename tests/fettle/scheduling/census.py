@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Set
 from fettle.cluster import NodeView
 from fettle.config import BreakerSettings, HealthSettings
 from fettle.model import Placement
-from fettle.scheduling.breaker import Breaker, Census
+from fettle.scheduling.breaker import Breaker
+from fettle.scheduling.census import Census
 
 
 class BreakerWithCensus(Breaker):
