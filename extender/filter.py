@@ -98,6 +98,22 @@ class Filter:
         if demand is None:
             self._metrics.decided("filter", "echoed")
             return _echo(args)
+        if not problem and self._tables.lacks_workload(args.pod):
+            return self._answer_informed(body, args)
+        return self._answer(body, args, demand, edition, problem)
+
+    async def _answer_informed(self, body: bytes, args: wire.Args) -> bytes:
+        """Once it is known which policy the pod's workload names, or cannot be in time."""
+        await self._tables.learn_workload(args.pod)
+        edition, problem = self._answers.edition, self._problem()
+        if (demand := self._answers.demand_now(args.pod)) is None:
+            return _echo(args)
+        answer = self._answer(body, args, demand, edition, problem)
+        return answer if isinstance(answer, bytes) else await answer
+
+    def _answer(
+        self, body: bytes, args: wire.Args, demand: Demand, edition: Edition, problem: str
+    ) -> bytes | Awaitable[bytes]:
         if demand.mode is not Mode.ENFORCE:
             return self._let_pass(body, args, demand, edition)
         if problem:

@@ -53,6 +53,12 @@ class Freshness(Protocol):
     async def catch_up(self) -> None:
         """Until a view shows it."""
 
+    def lacks_workload(self, pod: core.Pod) -> bool:
+        """Whether it is yet to be asked which policy the pod's workload names."""
+
+    async def learn_workload(self, pod: core.Pod) -> None:
+        """Until a view shows it, if that takes only a moment."""
+
 
 class AlwaysFresh:
     """Of a snapshot: nothing arrives."""
@@ -60,6 +66,12 @@ class AlwaysFresh:
     stale = False
 
     async def catch_up(self) -> None:
+        pass
+
+    def lacks_workload(self, _: core.Pod) -> bool:
+        return False
+
+    async def learn_workload(self, _: core.Pod) -> None:
         pass
 
 
@@ -113,6 +125,14 @@ class FreshTables:
             return narrowed
         verdicts = await self._answers.judge_apart(cases, self._answers.outcomes())
         return narrowed.without({n: v.refusals[0] for n, v in verdicts.items() if not v.fits})
+
+    def lacks_workload(self, pod: core.Pod) -> bool:
+        """Whether it is yet to be asked which policy the pod's workload names."""
+        return self._freshness.lacks_workload(pod)
+
+    async def learn_workload(self, pod: core.Pod) -> None:
+        """Until a view shows it, if that takes only a moment."""
+        await self._freshness.learn_workload(pod)
 
     def shows(self, pod: core.Pod) -> bool:
         """Whether the view shows this very pod, and so all that became of pods before it."""

@@ -27,7 +27,7 @@ from fettle.api.salvage import (
     salvage_node,
 )
 from fettle.api.trimming import LONGEST_TEXT, trim, trim_loosely
-from fettle.model import BadInput
+from fettle.model import BadInput, Inherited
 from fettle.pacing import run_within
 
 
@@ -91,6 +91,14 @@ class Unserved(NamedTuple):
 
     kind: Kind
     note: str
+
+
+class Inheritance(NamedTuple):
+    """What the pods of a controller inherit where they name no policy themselves; `identity` is the
+    controller's, `namespace/UID`."""
+
+    identity: str
+    inherited: Inherited
 
 
 Change = Put | Gone | Bad | ListStarted | ListEnded | Contact | Lost | Unserved

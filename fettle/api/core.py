@@ -323,6 +323,12 @@ class HeardEvent(Wire, frozen=True, kw_only=True):
     reporting_component: str = ""
 
 
+class PartialObjectMetadata(Wire, frozen=True, kw_only=True):
+    """Any object, if only its metadata was asked for."""
+
+    metadata: ObjectMeta
+
+
 class Namespace(Wire, frozen=True, kw_only=True):
     metadata: ObjectMeta
 

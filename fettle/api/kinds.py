@@ -19,7 +19,8 @@ from fettle.api.trimming import LONGEST_EVENT, LONGEST_SPEC, LONGEST_TEXT
 from fettle.model import BadInput
 
 WireObject = (
-    core.Node
+    core.PartialObjectMetadata
+    | core.Node
     | core.Pod
     | core.Namespace
     | resource.ResourceSlice
@@ -203,11 +204,14 @@ WEBHOOK_CONFIGURATIONS = tuple(
 )
 """Fettle keeps its own webhook configurations up to date. They are not part of a view."""
 
+PARTIAL = Kind("PartialObjectMetadata", "meta.k8s.io", "v1", "", core.PartialObjectMetadata)
+"""Any object, if only its metadata was asked for."""
+
 BY_NAME = {kind.name: kind for kind in (*KINDS, *ON_DEMAND, EVENT)}
 
 _DECODERS: dict[str, Any] = {
     kind.name: msgspec.json.Decoder(kind.struct, strict=False)
-    for kind in (*BY_NAME.values(), NODE_EVENT, *WEBHOOK_CONFIGURATIONS)
+    for kind in (*BY_NAME.values(), NODE_EVENT, PARTIAL, *WEBHOOK_CONFIGURATIONS)
 }
 
 

@@ -1,9 +1,11 @@
-"""What feeds of metrics and alerts deliver: samples of series that fire, by the rule."""
+"""What feeds that ask deliver: series that fire, by the rule, and what workloads name."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
+
+from fettle.api.changes import Inheritance
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
@@ -60,4 +62,4 @@ class Unmeasured(NamedTuple):
     alert: str = ""
 
 
-Finding = Measured | Alerted | Unmeasured
+Finding = Measured | Alerted | Unmeasured | Inheritance

@@ -14,10 +14,11 @@ from fettle.client.leader_election import LeaseLook, identity, lead
 from fettle.client.prometheus import Answer, Prometheus
 from fettle.client.reflector import Reflector
 from fettle.client.responses import decoded
-from fettle.client.session import Session
+from fettle.client.session import METADATA_ONLY, Session
 from fettle.client.watch_streams import Streams
 
 __all__ = [
+    "METADATA_ONLY",
     "Answer",
     "Event",
     "EventRecorder",

@@ -25,6 +25,9 @@ from fettle.model import ClusterError, FettleError, Silent, Unauthorized, Unreac
 log = structlog.get_logger(__name__)
 
 Parameters = Mapping[str, str | int | bool]
+JSON = "application/json"
+METADATA_ONLY = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""Accepts an object's metadata alone."""
 
 _CONNECT_S = 10.0
 _HEADERS_S = 30.0
@@ -39,7 +42,8 @@ class _Call(NamedTuple):
     path: str
     parameters: Parameters | None = None
     body: Any = None
-    content_type: str = "application/json"
+    content_type: str = JSON
+    accept: str = JSON
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -88,9 +92,14 @@ class Session:
         return str(self._client.configuration.host)
 
     async def get(
-        self, path: str, parameters: Parameters | None = None, *, timeout_s: float = 30.0
+        self,
+        path: str,
+        parameters: Parameters | None = None,
+        *,
+        timeout_s: float = 30.0,
+        accept: str = JSON,
     ) -> bytes:
-        return await self._call(_Call("GET", path, parameters), timeout_s)
+        return await self._call(_Call("GET", path, parameters, accept=accept), timeout_s)
 
     async def create(
         self,
@@ -218,7 +227,7 @@ class Session:
                 call.path,
                 query_params=dict(call.parameters or {}),
                 header_params={
-                    "Accept": "application/json",
+                    "Accept": call.accept,
                     "Content-Type": call.content_type,
                     # To decompress a list would stall the loop that answers the scheduler.
                     "Accept-Encoding": "identity",

@@ -19,7 +19,7 @@ import msgspec
 from fettle.api import DeviceHealth, core, nvidia, resource
 from fettle.dra import PoolView
 from fettle.health import FailedStart
-from fettle.model import Health, Hold, Policy, Subject, UnknownCondition
+from fettle.model import Health, Hold, Inherited, Policy, Subject, UnknownCondition
 from fettle.pacing import keep
 
 
@@ -146,7 +146,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     - `generation` counts every view. `basis` counts only those in which something changed that
       verdicts depend on: nodes, devices, health, claims, templates, classes, namespaces, policies,
-      which of them cannot be read, and open breakers; but not mere pods.
+      which of them cannot be read, what pods inherit, and open breakers; but not mere pods.
     - Mappings are by name (`namespace/name` where namespaced). `pods` has only pods that use
       devices.
     - `extended_claims`: those of `claims` that the scheduler made for extended resources, by the
@@ -155,6 +155,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     - `holds`: what operators hold now. `taint_rules` are by name.
     - `device_healths` are as stored, which may be older than the nodes' health here.
     - `failed_starts`: by pod, which need not be in `pods` any more.
+    - `inherited`: what pods inherit from their workloads that name no policy themselves, by the
+      identity of their controller. What is not there was not asked for yet.
     - `quotas` are by namespace, `compute_domains` by UID; None where they are not read.
     """
 
@@ -177,6 +179,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     compute_domains: Mapping[str, nvidia.ComputeDomain] | None = None
     device_healths: Mapping[str, DeviceHealth] = {}
     failed_starts: Mapping[str, FailedStart] = {}
+    inherited: Mapping[str, Inherited] = {}
 
 
 EMPTY = View(

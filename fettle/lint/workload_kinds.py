@@ -62,6 +62,12 @@ def with_settings(rows: Iterable[WorkloadSettings]) -> Table:
     return {**POD_TEMPLATES, **{(row.group, row.kind): _paths(*row.templates) for row in rows}}
 
 
+def passing_on(rows: Iterable[WorkloadSettings]) -> set[tuple[str, str]]:
+    """The (API group, kind) of each workload that passes its policy on to its pods; a TrainJob does
+    without a template of its own."""
+    return {*with_settings(rows), ("trainer.kubeflow.org", "TrainJob")}
+
+
 def pod_specs(group: str, kind: str, templates: Table) -> tuple[Path, ...]:
     """Paths of the pod specs in an object of this kind: its own, or those of its templates."""
     if (group, kind) == ("", "Pod"):

@@ -441,6 +441,21 @@ class Resolved(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...] = ()
 
 
+class Inherited(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a pod inherits from its workload if nothing was stamped on it.
+
+    `owner` is the nearest owner that names a policy (`Job train`), and `annotations` are those of
+    its that choose or change one. `unknown`: why it cannot be read; "" if it can.
+    """
+
+    owner: str = ""
+    annotations: Mapping[str, str] = {}
+    unknown: str = ""
+
+
+NOTHING_INHERITED = Inherited()
+
+
 class Policies(msgspec.Struct, frozen=True):
     """The built-in policies, those of the settings, the name of the default, and the mode where
     neither a namespace nor a policy sets one."""
@@ -487,21 +502,32 @@ class Policies(msgspec.Struct, frozen=True):
         namespace_labels: Mapping[str, str] | None,
         installed: Mapping[str, Policy],
         quarantined: Mapping[str, str] = {},
+        inherited: Inherited = NOTHING_INHERITED,
     ) -> Resolved:
-        """The pod's annotation, then the namespace's label, then the cluster default; then single
-        fields that annotations override. The mode is that of `mode_of`.
+        """The pod's annotation, then its workload's, the namespace's label, the cluster default;
+        then single fields that annotations override. The mode is that of `mode_of`.
 
         An unknown name never keeps a pod from running: the next policy applies, with a warning.
         `quarantined` are the view's sentences about unreadable objects.
         """
         annotations, namespace_labels = annotations or {}, namespace_labels or {}
         warnings: list[str] = []
+        of = ""
+        if ANNOTATION not in annotations:
+            if inherited.annotations:
+                annotations = {**inherited.annotations, **annotations}
+                of = f" of {inherited.owner}"
+            if inherited.unknown:
+                warnings.append(
+                    f"fettle: whether {inherited.owner} names a policy for its pods is not known: "
+                    f"{inherited.unknown}"
+                )
         unknown: list[str] = []
         origin, named = "cluster default", False
         policy, source = self.find(self.default, installed)
         assert policy is not None  # the settings checked it
         for given, where in (
-            (annotations, f"annotation {ANNOTATION}"),
+            (annotations, f"annotation {ANNOTATION}{of}"),
             (namespace_labels, f"namespace label {ANNOTATION}"),
         ):
             if (name := given.get(ANNOTATION)) is None:

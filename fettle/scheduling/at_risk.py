@@ -248,7 +248,16 @@ class AtRisk:
                 pause()
         if view.namespaces is not before.namespaces:
             dirty |= self._nodes_with_pods_of(_relabelled(before.namespaces, view.namespaces))
+        if told := set(changed_keys(before.inherited, view.inherited)):
+            dirty |= self._nodes_with_heirs_of(told)
         return dirty
+
+    def _nodes_with_heirs_of(self, controllers: set[str]) -> set[str]:
+        return {
+            node
+            for node, pods in self._on_node.items()
+            if any(pod.metadata.controller_identity in controllers for pod in pods.values())
+        }
 
     def _nodes_with_pods_of(self, namespaces: set[str]) -> set[str]:
         if not namespaces:

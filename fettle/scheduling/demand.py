@@ -36,7 +36,17 @@ from fettle.dra import (
     unreadable_shares,
     why_not_twice,
 )
-from fettle.model import ANNOTATIONS, Mode, Policies, Policy, Resolved, reasons
+from fettle.model import (
+    ANNOTATION,
+    ANNOTATIONS,
+    NOTHING_INHERITED,
+    Inherited,
+    Mode,
+    Policies,
+    Policy,
+    Resolved,
+    reasons,
+)
 from fettle.model.reasons import Reason
 
 MAX_KEPT = 1000
@@ -180,9 +190,17 @@ def copy_to_place(pod: core.Pod) -> core.Pod:
 
 
 def resolve_policy(pod: core.Pod, view: View, policies: Policies) -> Resolved:
-    """The policy of a pod, from its annotations and its namespace's labels."""
+    """The policy of a pod, from its annotations, its workload's, and its namespace's labels."""
     labels = view.namespaces.get(pod.metadata.namespace)
-    return policies.resolve(pod.metadata.annotations, labels, view.policies, view.quarantined)
+    return policies.resolve(
+        pod.metadata.annotations, labels, view.policies, view.quarantined, _inherited(pod, view)
+    )
+
+
+def _inherited(pod: core.Pod, view: View) -> Inherited:
+    if not view.inherited:
+        return NOTHING_INHERITED
+    return view.inherited.get(pod.metadata.controller_identity, NOTHING_INHERITED)
 
 
 def demand_of(
@@ -321,8 +339,8 @@ class DemandCache:
     """The demands of pods in the newest view; pods with the same manifest share one.
 
     Pods of one workload come one after another. To make a demand, many objects are looked up, which
-    costs as much as looking up 500 names. `make` may go only by the view, by the pod's policy
-    annotations, and by what its containers and claims need.
+    costs as much as looking up 500 names. `make` may go only by the view, by the policy
+    annotations of the pod and its workload, and by what its containers and claims need.
     """
 
     def __init__(self, make: Callable[[core.Pod], Demand | None]) -> None:
@@ -365,8 +383,9 @@ def _key(pod: core.Pod, view: View) -> bytes | None:
         return None
     given = metadata.annotations or {}
     annotations = [given.get(name) for name in ANNOTATIONS]
+    inherited = _inherited(pod, view).annotations if ANNOTATION not in given else {}
     units = spec.containers, spec.init_containers, spec.overhead
-    return msgspec.json.encode((metadata.namespace, annotations, *units, claims))
+    return msgspec.json.encode((metadata.namespace, annotations, inherited, *units, claims))
 
 
 _Wanted = tuple[str, str | resource.ResourceClaimSpec | None]

@@ -25,6 +25,7 @@ from extender import (
     Misconfiguration,
     make_connections,
 )
+from fettle.api import Finding
 from fettle.api.kinds import DEVICE_HEALTH, EVENTS, WireObject, read_with
 from fettle.cel import SelectorEngine
 from fettle.client import EventRecorder, LeaseLook, Session, follow_server_version, identity
@@ -36,6 +37,7 @@ from fettle.cluster.feeds import (
     Follow,
     Poller,
     SnapshotFeed,
+    WorkloadFeed,
     Writer,
 )
 from fettle.config import ListenAddress, Settings, load_settings
@@ -46,6 +48,7 @@ from fettle.lint import (
     configured_drivers,
     levels_for,
     remarks_on_policies,
+    workload_kinds,
 )
 from fettle.model import Mode, NoCluster
 from fettle.observing import (
@@ -201,6 +204,10 @@ class Runtime:
             fates = PodFates(answers, recorder, pods.crashes)
             on_put += [callers.misconfiguration.unasked.put, fates.put]
             self._tasks.keep("fates of pods", fates.run())
+        workloads = None
+        if source.session is not None:
+            workloads = self._follow_workloads(source.session, lambda found: writer.find(found))
+            on_put.append(workloads.put)
         writer = self._make_writer(inventory, on_put, (answers.gangs.follow, pods.claims.follow))
         self._resources.push_async_callback(engine.close)
         await engine.start()
@@ -210,7 +217,10 @@ class Runtime:
         self._tasks.keep("crashes of pods", pods.crashes.keep())
 
         if callers is not None:
-            self._open_extender(extender_at, answers, callers, source, writer, recorder, pods)
+            freshness: Freshness = AlwaysFresh()
+            if source.session is not None and workloads is not None:
+                freshness = FeedFreshness(source.session.streams, writer, workloads)
+            self._open_extender(extender_at, answers, callers, source, freshness, recorder, pods)
         if "webhook" in options.roles:
             opening = self._open_webhook(webhook_at, source, engine, recorder)
             self._tasks.open("webhook", opening)
@@ -316,6 +326,15 @@ class Runtime:
             on_put=on_put,
             on_view=(log_health_changes, *on_view),
         )
+
+    def _follow_workloads(
+        self, session: Session, find: Callable[[Finding], Awaitable[None]]
+    ) -> WorkloadFeed:
+        kinds = workload_kinds.passing_on(self._settings.webhook.workloads)
+        workloads = WorkloadFeed(session, self._publisher, find, kinds)
+        self._readiness.notes.append(workloads.notes)
+        self._tasks.keep("workloads of pods", workloads.run())
+        return workloads
 
     def _make_poller(self, rule_table: SignalRules, writer: Writer, inventory: Inventory) -> Poller:
         poller = Poller(
@@ -457,13 +476,10 @@ class Runtime:
         answers: Answers,
         callers: _Callers,
         source: _Source,
-        writer: Writer,
+        freshness: Freshness,
         recorder: Recorder,
         pods: FollowedPods,
     ) -> None:
-        freshness: Freshness = AlwaysFresh()
-        if source.session is not None:
-            freshness = FeedFreshness(source.session.streams, writer)
         connections = make_connections(
             answers,
             self._settings.extender,

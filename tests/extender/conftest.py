@@ -14,9 +14,11 @@ from prometheus_client import CollectorRegistry
 from extender.app import make_connections
 from extender.filter import RecentPods
 from extender.misconfiguration import Misconfiguration
+from fettle.api import core
 from fettle.cel import SelectorEngine
-from fettle.cluster import NodeView
+from fettle.cluster import NodeView, Publisher
 from fettle.config import ExtenderSettings, Settings
+from fettle.model import Inherited
 from fettle.observing import DecisionMetrics, ExtenderMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.scheduling import Answers, FormerNodes, Leanings, OwnerRefusals
@@ -27,8 +29,11 @@ from tests.fettle.others import WatchedPublisher
 class Arrivals:
     """What has arrived from the cluster and no view shows; `show` puts it into one."""
 
-    def __init__(self) -> None:
+    def __init__(self, publisher: Publisher) -> None:
+        self.publisher = publisher
         self.show: Callable[[], None] | None = None
+        self.inherited: dict[str, Inherited] = {}
+        """What is answered of workloads, by the identity of controllers."""
 
     @property
     def stale(self) -> bool:
@@ -39,6 +44,17 @@ class Arrivals:
         if self.show is not None:
             self.show()
         self.show = None
+
+    def lacks_workload(self, pod: core.Pod) -> bool:
+        known = self.publisher.view.inherited
+        return pod.metadata.controller_identity in self.inherited.keys() - known.keys()
+
+    async def learn_workload(self, pod: core.Pod) -> None:
+        await asyncio.sleep(0)
+        view = self.publisher.view
+        fields = {"generation": view.generation + 1, "basis": view.basis + 1}
+        shown = msgspec.structs.replace(view, inherited=self.inherited, **fields)
+        self.publisher.publish(shown, frozenset())
 
 
 class Extender:
@@ -57,7 +73,7 @@ class Extender:
         self.recent = RecentPods() if recent is None else recent
         self.refusals = OwnerRefusals()
         self.former = FormerNodes()
-        self.arrivals = Arrivals()
+        self.arrivals = Arrivals(self.publisher)
         self.recorder = Recorder(
             self.answers,
             DecisionLog(1000, 2**20),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fettle.model import Inherited
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
 
@@ -24,6 +25,21 @@ async def test_enforce_refuses_what_steer_and_observe_let_pass(extender: Extende
         reply = await extender.filter(pod, BAD, GOOD)
         assert reply["NodeNames"] == [BAD, GOOD]
         assert reply["FailedAndUnresolvableNodes"] == {}
+
+
+@pytest.mark.parametrize("named", ["training", "scavenger"])
+async def test_a_pods_workload_is_asked_for_before_it_is_judged(
+    extender: Extender, named: str
+) -> None:
+    worn = b.node(BAD, gpus=1, own=b.health(0.5)), b.node(GOOD, gpus=1)
+    extender.show(*worn)
+    pod = b.gpu_pod()
+    owner = {"kind": "Job", "name": "train", "uid": "j", "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    annotations = {"fettle.dev/policy": named}
+    extender.arrivals.inherited = {"default/j": Inherited("Job train", annotations)}
+    wanted = [GOOD] if named == "training" else [BAD, GOOD]
+    assert (await extender.filter(pod, BAD, GOOD))["NodeNames"] == wanted
 
 
 async def test_steer_ranks_and_observe_scores_all_alike(extender: Extender) -> None:

@@ -9,6 +9,7 @@ from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness
 from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.cluster.feeds.prometheus import Poller
 from fettle.cluster.feeds.snapshot import SnapshotFeed, SnapshotFolder
+from fettle.cluster.feeds.workloads import WorkloadFeed
 from fettle.cluster.feeds.writer import Follow, Writer
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Poller",
     "SnapshotFeed",
     "SnapshotFolder",
+    "WorkloadFeed",
     "Writer",
     "objects_of_json",
     "objects_of_yaml",

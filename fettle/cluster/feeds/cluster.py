@@ -9,9 +9,10 @@ from contextlib import suppress
 
 import structlog
 
-from fettle.api import Change, ListEnded, Lost, Sink, Unserved
+from fettle.api import Change, ListEnded, Lost, Sink, Unserved, core
 from fettle.api.kinds import DEVICE_HEALTH, KINDS, Kind
 from fettle.client import Reflector, Session, Streams
+from fettle.cluster.feeds.workloads import WorkloadFeed
 from fettle.cluster.feeds.writer import Writer
 from fettle.model import ClusterError, Unreachable
 from fettle.pacing import keep
@@ -108,14 +109,25 @@ class FeedFreshness:
     moment after something came, so that a burst costs less (decision 0011); `catch_up` has both
     done at once."""
 
-    def __init__(self, streams: Streams, writer: Writer) -> None:
+    def __init__(self, streams: Streams, writer: Writer, workloads: WorkloadFeed) -> None:
+        """`workloads` writes to the same writer."""
         self._streams = streams
         self._writer = writer
+        self._workloads = workloads
 
     @property
     def stale(self) -> bool:
         """Whether something came that no view shows yet."""
         return self._streams.stale or self._writer.stale
+
+    def lacks_workload(self, pod: core.Pod) -> bool:
+        """Whether it is yet to be asked which policy the pod's workload names."""
+        return self._workloads.lacks(pod)
+
+    async def learn_workload(self, pod: core.Pod) -> None:
+        """Ask, and return once the newest view shows what was answered, or after a moment."""
+        await self._workloads.learn(pod)
+        await self.catch_up()
 
     async def catch_up(self) -> None:
         """Return once the newest view shows what has come, or after CATCH_UP_S."""

@@ -22,6 +22,7 @@ from fettle.api import (
     Contact,
     Finding,
     Gone,
+    Inheritance,
     ListEnded,
     ListStarted,
     Lost,
@@ -89,7 +90,7 @@ class Writer:
         await self._queue.put(changes)
 
     async def find(self, found: Finding) -> None:
-        """Take what metrics show; waits while the queue is full."""
+        """Take what was asked for; waits while the queue is full."""
         await self._queue.put([found])
 
     @property
@@ -214,6 +215,8 @@ class Writer:
                 self._lost(kind, note)
             case Unserved(kind, note):
                 self._unserved(kind, note, now)
+            case Inheritance(identity, inherited):
+                self._inventory.inherit(identity, inherited)
             case Measured() as found:
                 self._inventory.measuring.measure(found, now)
             case Alerted(alerts):

@@ -53,7 +53,7 @@ from fettle.health import (
     is_device_refusal,
     metrics,
 )
-from fettle.model import DeviceId
+from fettle.model import DeviceId, Inherited
 from fettle.pacing import part, pause
 
 _LOG = structlog.get_logger(__name__)
@@ -211,6 +211,10 @@ class Inventory:
         elif new.reason == kinds.PREPARE_FAILED:
             self._starts.hear(new, now)
 
+    def inherit(self, identity: str, inherited: Inherited) -> None:
+        """What the pods of this controller inherit."""
+        self._stores.inherit(identity, inherited)
+
     def quarantine(self, bad: Bad, now: float) -> bool:
         """An object cannot be read: its node becomes Unknown, and its pools unclear. Returns
         whether that is news; it is not if the object changed but is as unreadable as before.
@@ -345,6 +349,7 @@ class Inventory:
             compute_domains=stores.compute_domains(previous, served),
             device_healths=stores.device_healths.shown(),
             failed_starts=self._starts.shown(),
+            inherited=stores.inherited.shown(),
         )
 
     def _quarantined(self, previous: View) -> Mapping[str, str]:

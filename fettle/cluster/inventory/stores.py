@@ -21,7 +21,7 @@ from fettle.api.kinds import Kind, WireObject
 from fettle.cluster.view import View
 from fettle.dra import extended_claim_owner
 from fettle.health import claims_mentioned
-from fettle.model import Policy
+from fettle.model import Inherited, Policy
 from fettle.pacing import pause
 
 V = TypeVar("V")
@@ -29,6 +29,8 @@ V = TypeVar("V")
 _GONE: Any = object()
 """Stands for the value of a removed key."""
 _SAME: Any = object()
+MOST_INHERITED = 20_000
+"""Controllers of which it is kept what their pods inherit."""
 _LEAST = 64
 _SHARE = 32
 """The upper layer holds at most this fraction (one in so many) of all entries, so copying it is
@@ -170,6 +172,8 @@ class Stores:
             kinds.TEMPLATE.name: self.templates,
             kinds.TAINT_RULE.name: self.rules,
         }
+        self.inherited: LayeredDict[Inherited] = LayeredDict()
+        """By the identity of controllers; those last told of come last."""
         self._extended: dict[str, dict[str, resource.ResourceClaim]] = {}
         self._mentioning: dict[str, set[str]] = defaultdict(set)
         self.touched: set[str] = set()
@@ -219,6 +223,16 @@ class Stores:
         if new is not None:
             for claim in claims_mentioned(new):
                 self._mentioning[claim].add(new.metadata.key)
+
+    def inherit(self, identity: str, inherited: Inherited) -> None:
+        if self.inherited.get(identity) != inherited:
+            self.touched.add(_INHERITED)
+        elif len(self.inherited) < MOST_INHERITED:
+            return
+        self.inherited.pop(identity, None)
+        self.inherited[identity] = inherited
+        if len(self.inherited) > MOST_INHERITED:
+            del self.inherited[next(iter(self.inherited))]
 
     def pods_mentioning(self, claim: str) -> list[core.Pod]:
         return [self.pods[key] for key in self._mentioning.get(claim, ())]
@@ -271,9 +285,10 @@ def is_same_object(old: WireObject, new: WireObject) -> bool:
     )
 
 
+_INHERITED = "inherited"
 _BASIS = frozenset(
     kind.name for kind in (kinds.CLASS, kinds.CLAIM, kinds.TEMPLATE, kinds.NAMESPACE, kinds.POLICY)
-)
+) | {_INHERITED}
 _SHOWN = _BASIS | {
     kind.name for kind in (kinds.POD, kinds.TAINT_RULE, kinds.DEVICE_HEALTH, *kinds.ON_DEMAND)
 }

@@ -12,6 +12,7 @@ from fettle.model.annotations import ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE
 from fettle.model.policy import (
     BUILT_IN,
     Degraded,
+    Inherited,
     Placement,
     Policies,
     Policy,
@@ -60,6 +61,33 @@ def test_the_annotation_comes_before_the_namespaces_label() -> None:
     resolved = resolve({}, {ANNOTATION: "scavenger"})
     assert resolved.policy.name == "scavenger"
     assert resolved.origin == "namespace label fettle.dev/policy"
+
+
+@pytest.mark.parametrize(
+    ("own", "named", "origin"),
+    [
+        ({}, "training", "annotation fettle.dev/policy of Job train"),
+        ({ANNOTATION: "inference"}, "inference", "annotation fettle.dev/policy"),
+    ],
+)
+def test_what_the_workload_names_comes_before_the_namespaces_label(
+    own: dict[str, str], named: str, origin: str
+) -> None:
+    inherited = Inherited("Job train", {ANNOTATION: "training", MIN_SCORE_ANNOTATION: "0.5"})
+    labels = {ANNOTATION: "scavenger"}
+    resolved = Policies().resolve(own, labels, {}, {}, inherited)
+    assert (resolved.policy.name, resolved.origin) == (named, origin)
+    assert bool(resolved.overridden) is (not own)
+
+
+def test_a_workload_that_cannot_be_read_is_warned_of() -> None:
+    inherited = Inherited("Job train", unknown="it may not be read")
+    resolved = Policies().resolve({}, {}, {}, {}, inherited)
+    assert resolved.policy.name == "inference"
+    (warning,) = resolved.warnings
+    assert "whether Job train names a policy for its pods is not known" in warning
+    assert "it may not be read" in warning
+    assert not Policies().resolve({ANNOTATION: "training"}, {}, {}, {}, inherited).warnings
 
 
 def test_an_installed_policy_is_found_and_replaces_a_built_in_one_whole() -> None:

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from fettle.api import core
 from fettle.api.meta import unix_s
 from fettle.cluster import NodeView
-from fettle.model import BUILT_IN, Policy, reasons
+from fettle.model import BUILT_IN, Inherited, Policy, reasons
 from fettle.model.reasons import Complaint
 from fettle.scheduling import AtRisk, PlacedPod, bound_at, worst_first
 from fettle.scheduling.judge import placed as judging
@@ -169,6 +169,17 @@ async def test_a_view_judges_only_the_pods_of_nodes_that_it_changes(
     assert len(judged) == 3
     await cluster.see(namespaces={"other": easy, "default": easy})
     assert len(judged) == 3 + 21
+
+
+async def test_what_its_workload_names_judges_a_pod_anew(cluster: Watched) -> None:
+    ill, pod = b.node(gpus=8, own=b.health(0.5)), placed("p", gpus=1)
+    del pod["metadata"]["annotations"]
+    owner = {"kind": "Job", "name": "train", "uid": "j", "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    assert await cluster.see(ill, b.node("n2"), pods=(pod,)) == []
+    named = Inherited("Job train", {"fettle.dev/policy": "training"})
+    assert await cluster.see(inherited={"other/j": named}) == []
+    assert await cluster.see(inherited={"default/j": named}) == ["p"]
 
 
 async def test_another_policy_of_the_same_name_judges_its_pods_anew(cluster: Watched) -> None:

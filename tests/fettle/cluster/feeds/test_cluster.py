@@ -16,6 +16,7 @@ from fettle.client import Session, Streams, reflector
 from fettle.cluster import Inventory, Publisher
 from fettle.cluster.feeds import cluster, writer
 from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness
+from fettle.cluster.feeds.workloads import WorkloadFeed
 from fettle.cluster.feeds.writer import Writer
 from fettle.config import HealthSettings
 from fettle.health import HealthBook, load_rules
@@ -115,7 +116,8 @@ class Following:
         self.publisher = Publisher()
         inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
         self.writer = Writer(inventory, self.publisher)
-        self.freshness = FeedFreshness(session.streams, self.writer)
+        workloads = WorkloadFeed(session, self.publisher, self.writer.find, ())
+        self.freshness = FeedFreshness(session.streams, self.writer, workloads)
 
     @property
     def nodes(self) -> set[str]:
@@ -174,13 +176,14 @@ async def test_many_callers_can_catch_up_at_the_same_time(following: Following) 
 
 
 async def test_catching_up_ends_in_time_though_no_view_comes(
-    following: Following, monkeypatch: pytest.MonkeyPatch
+    following: Following, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
     stuck = Writer(inventory, Publisher())  # nobody runs it
     await stuck.send([Contact(kinds.NODE)])
     monkeypatch.setattr(cluster, "CATCH_UP_S", 0.01)
-    stale = FeedFreshness(Streams(), stuck)
+    workloads = WorkloadFeed(session, Publisher(), stuck.find, ())
+    stale = FeedFreshness(Streams(), stuck, workloads)
     assert stale.stale
     async with asyncio.timeout(20):
         await stale.catch_up()

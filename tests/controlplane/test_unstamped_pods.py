@@ -1,0 +1,103 @@
+"""Pods that nothing was stamped on have the policy that their workload names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane import objects, waiting
+from tests.controlplane.api import Api, Object
+from tests.controlplane.conftest import StartFettle
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.fettle_process import FettleProcess
+from tests.controlplane.fleet import create_node
+from tests.controlplane.installed import register_extender, start_registered
+from tests.controlplane.test_modes import observing
+
+TRAINING = {"fettle.dev/policy": "training"}
+READS = "fettle"
+
+
+async def policies(fettle: FettleProcess) -> dict[str, Any]:
+    """By pod: the policy of its decisions."""
+    _, answer = await fettle.browse("/decisions")
+    return {one["pod"].rpartition("/")[2]: one["policy"] for one in answer["decisions"]}
+
+
+async def pod_of(api: Api, workload: str) -> str:
+    """The name of a pod of the workload, once it has a node."""
+
+    async def bound() -> list[str]:
+        pods = await api.list("pods", "default")
+        names = {p["metadata"]["name"]: p["spec"].get("nodeName") for p in pods}
+        return [name for name, node in names.items() if name.startswith(workload) and node]
+
+    return (await waiting.wait_until(bound, bool, what=f"a pod of {workload} is bound"))[0]
+
+
+def deployment(name: str, policy: str) -> Object:
+    labels = {"app": name}
+    template = objects.pod_template(gpus=1)
+    template["metadata"] = {**template.get("metadata", {}), "labels": labels}
+    template["spec"].pop("restartPolicy", None)
+    annotations = {"fettle.dev/policy": policy}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+async def test_observed_workloads_are_judged_by_the_policy_that_they_name(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
+    await create_node(api, objects.node("n1", 8))
+    await control_plane.start_controller_manager()
+    fettle = await start_registered(api, start_fettle, settings=observing(tmp_path))
+    await register_extender(control_plane, fettle)
+    await api.create(objects.job("train", gpus=1, job_annotations=TRAINING))
+    await api.create(deployment("serve", "scavenger"))
+    await api.create(objects.job("plain", gpus=1))
+    pods = {name: await pod_of(api, name) for name in ("train", "serve", "plain")}
+    stored = await api.get("pods", pods["train"])
+    assert not {*stored["metadata"].get("annotations", {})} & {*TRAINING}
+
+    found = await policies(fettle)
+    named = {name: found[pod] for name, pod in pods.items()}
+    assert named == {"train": "training", "serve": "scavenger", "plain": "inference"}
+    _, explained = await fettle.browse("/explain", pod=f"default/{pods['serve']}")
+    origin = explained["policy"]["origin"]
+    assert origin.startswith("annotation fettle.dev/policy of Deployment serve")
+
+
+async def test_a_job_that_came_while_the_webhook_was_away_keeps_its_policy(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+) -> None:
+    await create_node(api, objects.node("n1", 8))
+    await control_plane.start_controller_manager()
+    fettle = await start_fettle("extender")
+    await register_extender(control_plane, fettle)
+    await api.create(objects.job("train", gpus=1, job_annotations=TRAINING))
+    pod = await pod_of(api, "train")
+    _, explained = await fettle.browse("/explain", pod=f"default/{pod}")
+    assert explained["policy"]["name"] == "training"
+
+
+async def test_without_the_right_to_read_a_workload_its_pods_say_so(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
+    await create_node(api, objects.node("n1", 8))
+    role = await api.get("clusterroles", READS)
+    rules = [rule for rule in role["rules"] if "jobs" not in rule["resources"]]
+    await api.patch("clusterroles", READS, {"rules": rules})
+    await control_plane.start_controller_manager()
+    fettle = await start_fettle("extender", settings=observing(tmp_path))
+    await register_extender(control_plane, fettle)
+    await api.create(objects.job("train", gpus=1, job_annotations=TRAINING))
+    pod = await pod_of(api, "train")
+    _, explained = await fettle.browse("/explain", pod=f"default/{pod}")
+    (warning,) = explained["policy"]["warnings"]
+    assert "whether Job train names a policy for its pods is not known" in warning
+    _, said = await fettle.browse("/readyz", verbose="")
+    assert "policies of workloads: 1 cannot be read, such as that of Job train" in said
