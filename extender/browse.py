@@ -19,6 +19,7 @@ from fettle.config import DeviceFailureSettings, DeviceTaintSettings
 from fettle.explain import (
     JSON_VERSION,
     Foresight,
+    Stewardship,
     describe_modes,
     explain_device,
     explain_node,
@@ -37,7 +38,7 @@ from fettle.model import ANNOTATION, BadInput, Mode, reasons, why_unreadable
 from fettle.model.reasons import Reason
 from fettle.observing import ReadyMetrics
 from fettle.pacing import pause, run_within
-from fettle.records import Decision, Recorder, make_report, seconds_of
+from fettle.records import Decision, Recorder, seconds_of
 from fettle.scheduling import (
     NEUTRAL,
     Answers,
@@ -105,7 +106,9 @@ class Browse:
         device_taints: DeviceTaintSettings | None = None,
         dry_run: bool = False,
         device_failures: DeviceFailureSettings | None = None,
+        is_steward: bool = True,
     ) -> None:
+        """`is_steward`: the settings of what a steward does are those that count."""
         self._answers = answers
         self._registry = registry
         self._recent = recent
@@ -124,11 +127,12 @@ class Browse:
         self._foresight = foresight
         self._device_taints = device_taints or DeviceTaintSettings()
         self._dry_run = dry_run
-        self._allowed = device_failures.allow if device_failures is not None else None
+        allowed = device_failures.allow if device_failures is not None else None
+        self._stewardship = Stewardship(allowed, dry_run, is_steward)
         ReadyMetrics(registry, lambda: not self._problems(time.monotonic()))
 
     def make_app(self) -> web.Application:
-        """GET /explain, /policy, /devices, /pods, /decisions, /report; /livez, /readyz and
+        """GET /explain, /policy, /devices, /pods, /decisions, /records; /livez, /readyz and
         /metrics."""
         app = web.Application()
         app.router.add_get("/explain", self.explain)
@@ -136,7 +140,7 @@ class Browse:
         app.router.add_get("/devices", self.devices)
         app.router.add_get("/pods", self.pods)
         app.router.add_get("/decisions", self.decisions)
-        app.router.add_get("/report", self.report)
+        app.router.add_get("/records", self.records)
         app.router.add_get("/livez", self.livez)
         app.router.add_get("/readyz", self.readyz)
         app.router.add_get("/metrics", self.metrics)
@@ -290,7 +294,7 @@ class Browse:
                 return self._unknown_pod(key)
             resolved = resolve_policy(pod, view, policies)
             ignored = await self._answers.ignored(resolved.policy)
-            return _json(explain_policy(resolved, ignored, self._allowed, dry_run=self._dry_run))
+            return _json(explain_policy(resolved, ignored, self._stewardship))
         name = request.query.get("name", "")
         found = policies.named(name, view.policies)
         if found is None:
@@ -302,9 +306,7 @@ class Browse:
         pods = await run_within(None, lambda: self._pods_of(name, view))
         ignored = await self._answers.ignored(found.policy)
         users = {"namespaces": sorted(named), "pods": sorted(pods)}
-        return _json(
-            {**explain_policy(found, ignored, self._allowed, dry_run=self._dry_run), **users}
-        )
+        return _json({**explain_policy(found, ignored, self._stewardship), **users})
 
     def _pods_of(self, policy: str, view: View) -> list[str]:
         """Keys of the pods that a policy applies to."""
@@ -415,22 +417,22 @@ class Browse:
         """Where the records are, and whether they reach back so far."""
         return self._recorder.notes(since) if self._recorder is not None else []
 
-    async def report(self, request: web.Request) -> web.Response:
-        """?since=7d: what was or would have been refused, what became of it, and what was wrong."""
+    async def records(self, request: web.Request) -> web.Response:
+        """?since=7d: all that this process has recorded. `fettle report` makes one report of what
+        several have; `notes` are about the time since then."""
         if not _local(request):
             return _json({"error": _LOCAL_ONLY}, 403)
-        now = time.time()
         try:
-            since = now - seconds_of(request.query.get("since", "7d"))
+            since = time.time() - seconds_of(request.query.get("since", "7d"))
         except BadInput as error:
             return _json({"error": str(error)}, 400)
         recorder = self._recorder
-        report = await run_within(
-            None, lambda: make_report(recorder.all() if recorder is not None else (), since, now)
-        )
-        notes = self._record_notes(since)
+        lines = await run_within(None, recorder.lines) if recorder is not None else []
+        decisions = msgspec.Raw(b"[" + b",".join(lines) + b"]")
         modes = describe_modes(self._answers.view, self._answers.policies)
-        return _json({**report, "notes": notes, "modes": modes})
+        notes = self._record_notes(since)
+        found = {"version": JSON_VERSION, "notes": notes, "modes": modes, "decisions": decisions}
+        return _json(found)
 
     async def livez(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

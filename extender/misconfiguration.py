@@ -55,7 +55,7 @@ class Misconfiguration:
         self._schedulers = frozenset(schedulers)
         self._unserved_paths: list[str] = []
         self._unlisted_schedulers: set[str] = set()
-        self.last = LastRequests("extender", VERBS, "no scheduler has asked yet")
+        self.last = LastRequests("extender", VERBS, "no scheduler has asked this process yet")
         self.unasked = UnaskedPods(schedulers, observed=observed)
 
     def not_served(self, path: str) -> None:

@@ -96,12 +96,20 @@ def serve(
     )
 
 
-def _url(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
+def _urls(
+    _context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
+) -> tuple[str, ...]:
     from fettle.cli import calling
 
-    if not calling.is_url(given):
-        raise click.BadParameter(f"{given!r}: write a URL such as {DEFAULT_SERVER}")
+    for one in given:
+        if not calling.is_url(one):
+            raise click.BadParameter(f"{one!r}: write a URL such as {DEFAULT_SERVER}")
     return given
+
+
+def _url(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    # In the environment there may be several, of which only some commands ask all.
+    return _urls(context, parameter, tuple(given.split()[:1] or [given]))[0]
 
 
 _SERVER = click.option(
@@ -111,6 +119,15 @@ _SERVER = click.option(
     show_default=True,
     envvar="FETTLE_SERVER",
     help="Browse listener of a running Fettle.",
+)
+_SERVERS = click.option(
+    "--server",
+    "servers",
+    multiple=True,
+    callback=_urls,
+    show_default="http://127.0.0.1:8090 and :8091",
+    envvar="FETTLE_SERVER",
+    help="Browse listener of a running Fettle. Name each process: none knows what others decided.",
 )
 _OUTPUT = click.option(
     "--output", "-o", type=click.Choice(("table", "json")), default="table", show_default=True
@@ -306,19 +323,21 @@ def _age(_context: click.Context, _parameter: click.Parameter, given: str) -> st
 @click.option("--pod", default="", metavar="NAMESPACE/NAME", help="Only about this pod.")
 @click.option("--node", default="", help="Only those that refused or preferred this node.")
 @click.option("--policy", default="", help="Only by this policy.")
-@_SERVER
+@_SERVERS
 @_OUTPUT
-def decisions(since: str, pod: str, node: str, policy: str, server: str, output: str) -> None:
+def decisions(
+    since: str, pod: str, node: str, policy: str, servers: tuple[str, ...], output: str
+) -> None:
     """What Fettle decided, the newest first, and what became of the pods."""
     from fettle.cli import decision_tables
 
     wanted = {"pod": _pod_name(pod, "") if pod else "", "node": node, "policy": policy}
-    decision_tables.list_decisions(server, since, wanted, output)
+    decision_tables.list_decisions(servers, since, wanted, output)
 
 
 @main.command()
 @click.option("--since", default="7d", show_default=True, callback=_age, help="Such as 12h or 7d.")
-@_SERVER
+@_SERVERS
 @click.option(
     "--output",
     "-o",
@@ -327,11 +346,11 @@ def decisions(since: str, pod: str, node: str, policy: str, server: str, output:
     show_default=True,
     help="html: one page that needs no other file.",
 )
-def report(since: str, server: str, output: str) -> None:
+def report(since: str, servers: tuple[str, ...], output: str) -> None:
     """What Fettle kept, or would have kept, from which devices, and where it was wrong."""
     from fettle.cli import report_pages
 
-    report_pages.show_report(server, since, output)
+    report_pages.show_report(servers, since, output)
 
 
 @main.command()

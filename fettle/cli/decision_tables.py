@@ -1,22 +1,25 @@
 """Prints what Fettle decided: `fettle decisions`, and the end of what `fettle explain pod` says."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import click
+import msgspec
 
-from fettle.cli.calling import fetch
+from fettle.cli.replicas import Answers, ask_all
 from fettle.cli.tables import console, new_table, shown_time
+from fettle.records import Decision, merged
 
 MOST_REASONS = 3
 """Reason codes of one decision that are shown."""
 _WOULD = {"observe": "would be ", "steer": "would be "}
 
 
-def list_decisions(server: str, since: str, wanted: dict[str, str], output: str) -> None:
-    """Print the decisions of a running Fettle; `wanted`: what they must be about, "" for any."""
+def list_decisions(servers: Sequence[str], since: str, wanted: dict[str, str], output: str) -> None:
+    """Print the decisions of running Fettles; `wanted`: what they must be about, "" for any."""
     query = {"since": since, **{key: value for key, value in wanted.items() if value}}
-    data = fetch(server, "/decisions", query)
+    data = _of_all(ask_all(servers, "/decisions", query))
     if output == "json":
         click.echo(json.dumps(data, indent=2))
         return
@@ -32,6 +35,20 @@ def list_decisions(server: str, since: str, wanted: dict[str, str], output: str)
         out.print(f"[dim]{data['leftOut']} older ones are not shown[/]")
     for note in data["notes"]:
         out.print(f"[dim]{escape(note)}[/]")
+
+
+def _of_all(answers: Answers) -> dict[str, Any]:
+    """The answers to `/decisions` as one, the newest decision first."""
+    told = list(answers.by_server.values())
+    records = [msgspec.convert(answer["decisions"], list[Decision]) for answer in told]
+    kept = {one.id for one in merged(records)}
+    rows = {one["id"]: one for answer in told for one in answer["decisions"] if one["id"] in kept}
+    return {
+        "version": told[0]["version"],
+        "notes": answers.all_notes(),
+        "leftOut": sum(answer["leftOut"] for answer in told),
+        "decisions": sorted(rows.values(), key=lambda one: -one["last"]),
+    }
 
 
 def _table(found: list[dict[str, Any]]) -> Any:

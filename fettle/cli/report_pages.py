@@ -3,13 +3,16 @@ HTML that loads nothing."""
 
 import html
 import json
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import click
+import msgspec
 
-from fettle.cli.calling import fetch
+from fettle.cli.replicas import Answers, ask_all
 from fettle.cli.tables import console, new_table, shown_time
+from fettle.records import Decision, make_report, merged, seconds_of
 
 MOST_ROWS = 20
 """Rows of one table on a terminal; JSON and HTML have all."""
@@ -25,15 +28,24 @@ class ReportTable(NamedTuple):
     nothing: str
 
 
-def show_report(server: str, since: str, output: str) -> None:
-    """Print the report of a running Fettle."""
-    data = fetch(server, "/report", {"since": since})
+def show_report(servers: Sequence[str], since: str, output: str) -> None:
+    """Print the report of what running Fettles have recorded."""
+    data = _of_all(ask_all(servers, "/records", {"since": since}), time.time(), since)
     if output == "json":
         click.echo(json.dumps(data, indent=2))
     elif output == "html":
         click.echo(html_page(data))
     else:
         print_report(data)
+
+
+def _of_all(answers: Answers, now: float, since: str) -> dict[str, Any]:
+    """As the answer to `/report` of one process that decided all of it."""
+    told = list(answers.by_server.values())
+    records = [msgspec.convert(answer["decisions"], list[Decision]) for answer in told]
+    report = msgspec.to_builtins(make_report(merged(records), now - seconds_of(since), now))
+    modes = dict.fromkeys(line for answer in told for line in answer["modes"])
+    return {**report, "notes": answers.all_notes(), "modes": [*modes]}
 
 
 def print_report(data: dict[str, Any]) -> None:

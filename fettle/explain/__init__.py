@@ -12,6 +12,7 @@ from fettle.explain.outlooks import Foresight, explain_device, explain_node
 from fettle.explain.placed import plain_placed
 from fettle.explain.pods import (
     JSON_VERSION,
+    Stewardship,
     explain_pod,
     explain_policy,
     result_word,
@@ -25,6 +26,7 @@ __all__ = [
     "JSON_VERSION",
     "LOWERED",
     "Foresight",
+    "Stewardship",
     "describe_modes",
     "explain_device",
     "explain_node",

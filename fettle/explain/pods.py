@@ -6,7 +6,7 @@ The dictionaries are what `/explain` and `/policy` answer and what the command l
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -341,18 +341,28 @@ def _about(one: UnitView, plugin: PluginView) -> str:
     return f"{one.count} units" + (f", {one.withdrawn} of them {withdrawn}" if withdrawn else "")
 
 
+class Stewardship(NamedTuple):
+    """What the settings of this process say of what a steward does.
+
+    `allowed`: what may be done about pods on failed devices. `dry_run`: nothing is written. These
+    count only if the process `is_steward`: others may have other settings than the steward.
+    """
+
+    allowed: str | None = None
+    dry_run: bool = False
+    is_steward: bool = True
+
+
+_BY_DEFAULT = Stewardship()
+
+
 def explain_policy(
     resolved: Resolved,
     ignored: Sequence[str] = (),
-    allowed: str | None = None,
-    *,
-    dry_run: bool = False,
+    stewardship: Stewardship = _BY_DEFAULT,
 ) -> dict[str, Any]:
-    """A policy, who chose it, and the source of each of its values.
-
-    `ignored` are sentences about parts of it that have no effect. `allowed`: what the settings
-    allow to be done about pods on failed devices. `dry_run`: the steward writes nothing.
-    """
+    """A policy, who chose it, and the source of each of its values; `ignored` are sentences about
+    parts of it that have no effect."""
     defined = f"{resolved.policy.name} ({resolved.source})"
     sections = msgspec.to_builtins(resolved.policy)
     del sections["name"], sections["mode"]
@@ -374,7 +384,7 @@ def explain_policy(
                     "field": f"{section}.{field}",
                     "value": value,
                     "from": _source(resolved.overridden.get(f"{section}.{field}"), defined),
-                    "note": _note(f"{section}.{field}", value, resolved, allowed, dry_run=dry_run),
+                    "note": _note(f"{section}.{field}", value, resolved, stewardship),
                 }
                 for section, values in sections.items()
                 for field, value in values.items()
@@ -383,13 +393,19 @@ def explain_policy(
     }
 
 
-def _note(
-    field: str, value: object, resolved: Resolved, allowed: str | None, *, dry_run: bool
-) -> str | None:
+def _note(field: str, value: object, resolved: Resolved, stewardship: Stewardship) -> str | None:
     """What to know about a value of a policy."""
     wanted = field == "failure.onDeviceFailure" and value != OnDeviceFailure.NONE
     if not wanted:
         return None
+    if stewardship.is_steward:
+        return _prevented(value, resolved, stewardship)
+    prevented = _prevented(value, resolved, stewardship) or "has effect"
+    return f"{prevented}; so say this process's settings, but the steward goes by its own"
+
+
+def _prevented(value: object, resolved: Resolved, stewardship: Stewardship) -> str | None:
+    allowed, dry_run, _ = stewardship
     if allowed is None:
         return "has no effect: the setting deviceFailures.allow is not set"
     if dry_run:

@@ -9,6 +9,7 @@ from fettle.records.fates import PodFates
 from fettle.records.journal import Journal
 from fettle.records.log import DecisionLog
 from fettle.records.recorder import Recorder
+from fettle.records.replicas import merged
 from fettle.records.report import make_report
 from fettle.records.summaries import Counted, Summaries
 
@@ -26,5 +27,6 @@ __all__ = [
     "Summaries",
     "Verb",
     "make_report",
+    "merged",
     "seconds_of",
 ]

@@ -113,6 +113,11 @@ class Recorder:
         self._finish()
         return [*self.log]
 
+    def lines(self) -> list[bytes]:
+        """All decisions as JSON, the oldest first."""
+        self._finish()
+        return self.log.lines()
+
     # --- what the extender decides
 
     def filtered(

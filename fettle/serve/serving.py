@@ -441,6 +441,7 @@ class Runtime:
             device_taints=self._settings.device_taints,
             dry_run=self._settings.steward.dry_run,
             device_failures=self._settings.device_failures,
+            is_steward="steward" in self._options.roles,
         )
         # Probes and people mean one process, so no other may answer on the same port.
         listener = AppListener("browse", address, None, browse.make_app(), shares_port=False)

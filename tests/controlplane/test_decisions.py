@@ -87,6 +87,63 @@ async def test_what_was_refused_and_what_became_of_it_survives_a_restart(
     assert "write a number and a unit" in fettle_cli(fettle, "decisions", "--since", "soon")
 
 
+async def test_several_processes_give_one_answer(
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    tmp_path: Path,
+) -> None:
+    await create_node(api, objects.node("dead", 8, conditions=DEAD))
+    await create_dra_node(api, "lost", objects.gpu_devices(1, taints={0: LOST}))
+    await api.create(objects.claim_template("one-gpu"))
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("mode: observe")
+    await control_plane.start_controller_manager()
+    asked = await start_fettle("extender", settings=settings)
+    other = await start_fettle("extender", settings=settings)
+    webhook = await start_registered(api, start_fettle, "webhook", settings=settings)
+    await register_extender(control_plane, asked)
+    await api.create(objects.pod("plain", gpus=2))
+    await api.create(objects.pod("claims", templates={"gpu": "one-gpu"}))
+    for pod in ("plain", "claims"):
+        await waiting.bound(api, pod)
+        await waiting.in_phase(api, pod, "Running")
+
+    def of(command: str, *whom: FettleProcess) -> Any:
+        servers = [text for one in whom for text in ("--server", one.browse_url)]
+        done = subprocess.run(
+            [sys.executable, "-m", "fettle", command, "-o", "json", *servers],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return json.loads(done.stdout)
+
+    async def placing() -> list[tuple[str, str]]:
+        found = of("decisions", asked, other, webhook)["decisions"]
+        return sorted((d["key"], d["verb"]) for d in found if d["verb"] in ("filter", "seen"))
+
+    wanted = [("default/claims", "seen"), ("default/plain", "filter")]
+    await waiting.wait_until(placing, lambda found: found == wanted, what="each pod counts once")
+    alone = {d["verb"] for d in of("decisions", other)["decisions"]}
+    assert "filter" not in alone
+    assert {d["verb"] for d in of("decisions", webhook)["decisions"]} >= {"mutate"}
+
+    async def report() -> Any:
+        return of("report", other, webhook, asked)
+
+    whole = await waiting.wait_until(
+        report, lambda found: len(found["landedOnRefused"]) == 2, what="both pods are reported"
+    )
+    assert whole["pods"] == 2
+    assert whole["webhook"]
+    await other.stop()
+    notes = of("report", asked, other)["notes"]
+    assert [note for note in notes if note.startswith("what it decided is not here: ")]
+
+
 async def test_a_waiting_pods_explanation_shows_its_last_decisions(
     control_plane: ControlPlane, api: Api, start_fettle: StartFettle
 ) -> None:
@@ -132,7 +189,7 @@ async def test_observing_reports_pods_on_what_would_have_been_refused(
     await kubelet.exit_containers("claims", 0)
 
     async def report() -> dict[str, Any]:
-        _, answer = await fettle.browse("/report", since="1h")
+        answer = json.loads(fettle_cli(fettle, "report", "--since", "1h", "-o", "json"))
         return {row["pod"]: row for row in answer["landedOnRefused"]} | {"whole": answer}
 
     found = await waiting.wait_until(
@@ -179,7 +236,7 @@ async def test_the_report_lists_a_pod_that_failed_and_none_that_a_rollout_ended(
         what="the pod is known to have been deleted",
     )
     assert "exit code 143" in deleted["end"]
-    _, report = await fettle.browse("/report", since="1h")
+    report = json.loads(fettle_cli(fettle, "report", "--since", "1h", "-o", "json"))
     assert [row["pod"] for row in report["wrong"]["failedUnseen"]] == ["default/crashes"]
 
 

@@ -247,7 +247,7 @@ async def test_a_path_that_is_not_served_is_logged_once_and_always_counted(
             assert setting in log["event"]
     assert extender.count("fettle_extender_decisions_total", **IN_VAIN) == 4
     assert extender.misconfiguration.notes() == [
-        "extender: no scheduler has asked yet",
+        "extender: no scheduler has asked this process yet",
         "extender: since its start asked in vain for //filter, /bind",
     ]
 
@@ -272,7 +272,9 @@ async def test_a_get_of_an_unserved_path_is_not_counted(extender: Extender) -> N
 
 
 async def test_readyz_says_when_each_verb_was_last_asked(extender: Extender) -> None:
-    assert extender.misconfiguration.notes() == ["extender: no scheduler has asked yet"]
+    assert extender.misconfiguration.notes() == [
+        "extender: no scheduler has asked this process yet"
+    ]
     extender.show(b.node("n1"))
     await extender.prioritize(b.gpu_pod(), "n1")
     (note,) = extender.misconfiguration.notes()

@@ -13,6 +13,7 @@ from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.dra import AllocatedDevice, Alternative, Claim, DeviceView, Request
 from fettle.explain.devices import list_nodes
 from fettle.explain.pods import (
+    Stewardship,
     explain_pod,
     explain_policy,
     plain_health,
@@ -444,8 +445,14 @@ def test_a_policy_says_what_the_settings_leave_of_what_it_asks_for(
     assert _noted(Resolved(policy, ""), allowed) == note
 
 
-def _noted(resolved: Resolved, allowed: str | None, *, dry_run: bool = False) -> str:
-    values = explain_policy(resolved, allowed=allowed, dry_run=dry_run)["values"]
+def _noted(
+    resolved: Resolved,
+    allowed: str | None,
+    *,
+    dry_run: bool = False,
+    is_steward: bool = True,
+) -> str:
+    values = explain_policy(resolved, (), Stewardship(allowed, dry_run, is_steward))["values"]
     noted = {value["field"]: value["note"] for value in values if value["note"]}
     assert noted.keys() <= {"failure.onDeviceFailure"}
     return str(noted.get("failure.onDeviceFailure", ""))
@@ -459,6 +466,19 @@ def test_a_policy_says_that_nothing_is_written_where_that_is_so() -> None:
     assert _noted(observed, None).startswith("has no effect")
     dry = _noted(Resolved(policy, ""), "Evict", dry_run=True)
     assert dry == "nothing is written: the setting steward.dryRun is set"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "said"),
+    [(None, "has no effect: the setting deviceFailures.allow is not set"), ("Evict", "has effect")],
+)
+def test_a_process_that_is_no_steward_says_whose_settings_count(
+    allowed: str | None, said: str
+) -> None:
+    failure = msgspec.structs.replace(INFERENCE.failure, on_device_failure=OnDeviceFailure.EVICT)
+    resolved = Resolved(msgspec.structs.replace(INFERENCE, failure=failure), "")
+    noted = _noted(resolved, allowed, is_steward=False)
+    assert noted == f"{said}; so say this process's settings, but the steward goes by its own"
 
 
 def test_of_very_many_reasons_the_first_are_told_and_how_many_more_there_are() -> None:
