@@ -109,7 +109,7 @@ def _urls(
 
 def _url(context: click.Context, parameter: click.Parameter, given: str) -> str:
     # In the environment there may be several, of which only some commands ask all.
-    return _urls(context, parameter, tuple(given.split()[:1] or [given]))[0]
+    return _urls(context, parameter, (given.partition(" ")[0],))[0]
 
 
 _SERVER = click.option(

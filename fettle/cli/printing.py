@@ -14,7 +14,7 @@ import click
 from fettle.cli.calling import fetch
 from fettle.cli.decision_tables import decision_line
 from fettle.cli.tables import console, new_table, shown_time
-from fettle.explain import LOWERED, result_word, summary
+from fettle.explain import LOWERED, SUSPECTED, result_word, summary
 
 AT_RISK = 3
 """The exit status of `fettle pods --at-risk` if there are any."""
@@ -504,8 +504,9 @@ def badness(health: dict[str, Any]) -> tuple[int, float]:
 
 
 def lowered(health: dict[str, Any]) -> str:
-    """That the score is worse than the state, which goes by what no tenant could cause; "" if it
-    is not."""
+    """Why the score is worse than what refusals go by; "" if it is not."""
+    if health.get("suspected"):
+        return f", {SUSPECTED}"
     return f", {LOWERED}" if health["proven"] != health["score"] else ""
 
 

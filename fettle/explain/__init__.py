@@ -19,12 +19,13 @@ from fettle.explain.pods import (
     summary,
 )
 from fettle.explain.taints import list_taints
-from fettle.explain.wording import LOWERED, plain_reason, text, texts
+from fettle.explain.wording import LOWERED, SUSPECTED, plain_reason, text, texts
 
 __all__ = [
     "CAUSES",
     "JSON_VERSION",
     "LOWERED",
+    "SUSPECTED",
     "Foresight",
     "Stewardship",
     "describe_modes",

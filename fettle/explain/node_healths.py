@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from fettle.cluster import UNMARKED, NodeMarks
-from fettle.explain.wording import LOWERED
+from fettle.explain.wording import LOWERED, SUSPECTED
 from fettle.model import CORDONED, DEVICES_SOUND, HEALTH, SOUND, State
 from fettle.scheduling import NodeHealth, UnsoundDevice
 
@@ -21,6 +21,8 @@ def state_in_words(found: NodeHealth) -> str:
     states = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN)
     parts = [f"{number[state]} {state}" for state in states if number[state]]
     if not parts:
+        if found.suspected:
+            return f"{found.suspected} Degraded of {found.devices} devices, {SUSPECTED}"
         return f"{found.devices} devices Healthy{f', {LOWERED}' if found.lowered < 1 else ''}"
     return f"{', '.join(parts)} of {found.devices} devices: {_named(found.bad)}"
 

@@ -117,7 +117,7 @@ def _outlook(shown: Health, outlook: Outlook, now: float) -> dict[str, Any]:
 
 def _healthy_again(shown: Health, outlook: Outlook, now: float) -> dict[str, Any] | None:
     """What has to happen; None if it is Healthy."""
-    if shown.state is State.HEALTHY:
+    if shown.told is State.HEALTHY:
         return None
     # One all-clear may end several pieces of evidence.
     found = map(_awaited, reversed(outlook.awaited))

@@ -37,13 +37,14 @@ from fettle.scheduling import (
 def plain_health(value: Health) -> dict[str, Any]:
     """A score with the evidence that explains it; times are in Unix seconds.
 
-    States and refusals go by `proven`. Evidence with a `witness`, the tenant who reported it,
-    lowers only `score`.
+    Refusals go by `proven`, and so do states, but for one that is only `suspected`. Evidence with a
+    `witness`, the tenant who reported it, lowers only `score`.
     """
     return {
         "score": round(value.score, 4),
         "proven": round(value.proven, 4),
-        "state": str(value.state),
+        "state": str(value.told),
+        "suspected": value.suspected,
         "since": value.since,
         "held": value.held,
         "kept": _kept(value),

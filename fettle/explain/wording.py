@@ -19,6 +19,8 @@ MAX_NAMED = 3
 """How many devices, pods or groups a sentence names."""
 LOWERED = "lowered by what tenants could cause"
 """Follows a state and its score, where the score is worse than what the state goes by."""
+SUSPECTED = "by what tenants could cause, which refuses nobody"
+"""Follows the state that a score has, where refusals go by a better one."""
 ENDS_IN_AN_ERROR = "the scheduler's attempt for this pod would end in an error"
 _PASSED_OVER = "acceptable devices exist here, but the scheduler would not take them"
 _NO_ORDER = "this scheduler visits slices in no fixed order"

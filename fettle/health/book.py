@@ -31,12 +31,14 @@ from fettle.health.score import (
     ordered,
     proven_evidence,
     stating_evidence,
+    witnesses,
 )
 from fettle.health.signals.metrics import Teller
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.health.states import START, Stay, afresh
 from fettle.model import (
+    BAD_STATES,
     SOUND,
     UNKNOWN_SCORE,
     Evidence,
@@ -474,7 +476,10 @@ def assess(
             )
     provoked = round(most - shown, DIGITS)
     kept = states.kept(after, score, latched, settings, restless_until)
-    health = Health(shown, state, since, evidence, is_held(proven), provoked, kept)
+    suspected = 0
+    if provoked and shown < settings.degraded_below and state not in BAD_STATES:
+        suspected = len(witnesses(evidence))
+    health = Health(shown, state, since, evidence, is_held(proven), provoked, kept, suspected)
     return Assessment(health, after, score, latched)
 
 
@@ -488,6 +493,7 @@ def is_same_health(old: Health, new: Health) -> bool:
         old.state is new.state
         and old.since == new.since
         and old.held == new.held
+        and old.suspected == new.suspected
         and _moved(old, new) < NOTICEABLE
         and (old.score < 1.0) == (new.score < 1.0)
         and _facts(old) == _facts(new)

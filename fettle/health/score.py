@@ -61,6 +61,11 @@ def known_score(weighed: Iterable[Weighed]) -> float:
     return round(score, DIGITS)
 
 
+def witnesses(weighed: Iterable[Weighed]) -> set[str]:
+    """The namespaces whose word still weighs something."""
+    return {one.evidence.witness for one in weighed if one.evidence.witness and one.weight > 0}
+
+
 def proven_evidence(weighed: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
     """Evidence that no tenant could have caused."""
     return tuple(one for one in weighed if not one.evidence.witness)

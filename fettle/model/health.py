@@ -51,6 +51,8 @@ class Health(msgspec.Struct, frozen=True, gc=False):
     - `provoked`: the part of the score lost to evidence that tenants could cause. It lowers the
       score, but neither the state nor a policy's refusal depends on it.
     - `kept`: why the state is worse than the score alone would make it, else None.
+    - `suspected`: how many namespaces' word makes the score that of a Degraded device, though the
+      state is not; else 0.
     """
 
     score: float
@@ -60,6 +62,17 @@ class Health(msgspec.Struct, frozen=True, gc=False):
     held: bool = False
     provoked: float = 0.0
     kept: Kept | None = None
+    suspected: int = 0
+
+    @property
+    def told(self) -> State:
+        """The state for people. What is only suspected refuses nobody."""
+        return State.DEGRADED if self.suspected else self.state
+
+    @property
+    def is_corroborated(self) -> bool:
+        """Whether several namespaces suspect it."""
+        return self.suspected > 1
 
     @property
     def proven(self) -> float:

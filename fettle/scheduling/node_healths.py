@@ -45,7 +45,8 @@ class NodeHealth(NamedTuple):
       is Degraded or Unhealthy, else Unknown if one is that.
     - `devices`: how many there are, `pools`: of which drivers and resources. `bad`: those that are
       not Healthy, the worst first. `lowered`: the least score of the others by what tenants could
-      cause, which changes no state.
+      cause, which changes no state. `suspected`: how many of these are Degraded by the word of
+      tenants; `corroborated`: of several namespaces.
     - `since_any`, `since_every`: from when it was Unhealthy in part and as a whole, in Unix
       seconds. `acted_on`: these two by what no breaker sets aside.
     """
@@ -55,9 +56,17 @@ class NodeHealth(NamedTuple):
     pools: frozenset[str]
     bad: tuple[UnsoundDevice, ...] = ()
     lowered: float = 1.0
+    suspected: int = 0
+    corroborated: bool = False
     since_any: float = inf
     since_every: float = inf
     acted_on: tuple[float, float] = (inf, inf)
+
+    @property
+    def tier(self) -> State:
+        """The state for who chooses nodes by it: what several namespaces suspect counts, too."""
+        is_worse = self.corroborated and self.state is not State.UNHEALTHY
+        return State.DEGRADED if is_worse else self.state
 
     @property
     def score(self) -> float:
@@ -108,7 +117,7 @@ def node_health(
     """`accepted` knows, for each state, what is set aside for those that refuse it. None for a node
     without devices of its own."""
     total = Counter[str]()
-    bad, acted_on, lowered = [], [], 1.0
+    bad, acted_on, lowered, suspected, corroborated = [], [], 1.0, 0, False
     for one in _devices(node):
         total[one.pool] += one.number
         if one.health is SOUND:
@@ -119,10 +128,14 @@ def node_health(
             acted_on.append(one._replace(health=_refused(one.pool, said, accepted)))
         elif one.health.provoked:
             lowered = min(lowered, one.health.score)
+            suspected += one.number if one.health.suspected else 0
+            corroborated |= one.health.is_corroborated
     if not total:
         return None
     if not bad:
-        return NodeHealth(State.HEALTHY, total.total(), frozenset(total), lowered=lowered)
+        return NodeHealth(
+            State.HEALTHY, total.total(), frozenset(total), (), lowered, suspected, corroborated
+        )
     bad.sort(key=lambda one: (-_BADNESS[one.health.state], one.health.score, one.pool, one.name))
     since_any, since_every = _unhealthy_since(bad, total)
     worst = bad[0].health.state
@@ -135,6 +148,8 @@ def node_health(
         frozenset(total),
         tuple(bad),
         lowered,
+        suspected,
+        corroborated,
         since_any,
         since_every,
         _unhealthy_since(acted_on, total),

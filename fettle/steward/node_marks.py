@@ -85,7 +85,7 @@ def wanted_marks(
     for name, health in healths.items():
         marks = UNMARKED
         if settings.label:
-            tier = health.state.lower()
+            tier = health.tier.lower()
             marks = msgspec.structs.replace(marks, tier=tier, reason=reason_in_words(health))
         if settings.condition:
             hardware = of_hardware[name]

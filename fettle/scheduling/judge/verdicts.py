@@ -166,7 +166,7 @@ def combine(
     leftovers = [] if last else [p.leftover for p in parts if p.leftover is not None]
     if leftovers:
         score += LEFTOVER_BONUS
-    if overruled:
+    if overruled or any(health.is_corroborated for health in counted):
         score = min(score, LAST_SCORE)
     elif (acceptance.set_aside or acceptance.patience_over) and not last:
         score = max(score, LAST_SCORE + 1)
@@ -181,6 +181,6 @@ def combine(
         devices=devices,
         notes=(*(note for p in parts for note in p.notes), *leftovers),
         may_be_bad=any(p.may_be_bad for p in parts)
-        or any(health.state in BAD_STATES for health in counted),
+        or any(health.told in BAD_STATES for health in counted),
         near_refusal=near_refusal and not refusals,
     )

@@ -173,6 +173,18 @@ def test_a_scavenger_does_not_prefer_a_node_for_evidence_from_tenants() -> None:
     assert accused.score < verdict(units(SCAVENGER), b.node(gpus=8)).score
 
 
+@pytest.mark.parametrize("policy", BUILT_IN.values(), ids=str)
+def test_a_node_that_several_namespaces_suspect_is_the_last_choice_and_refuses_nobody(
+    policy: Policy,
+) -> None:
+    said = msgspec.structs.replace(SOUND, score=0.42, provoked=0.58, suspected=2)
+    accused = verdict(units(policy), b.node(gpus=8, own=said))
+    assert accused.fits
+    assert accused.score <= LAST_SCORE
+    degraded = verdict(units(BUILT_IN["inference"]), b.node(gpus=8, own=b.health(0.42)))
+    assert accused.score < degraded.score
+
+
 def test_an_undecided_node_scores_below_sound_ones_even_for_a_scavenger() -> None:
     demand = Demand(SCAVENGER, unsettled=(reasons.ClaimNotFound("gpu", "ns/gpu"),))
     assert verdict(demand, b.node(gpus=8)).score < verdict(units(SCAVENGER), b.node(gpus=8)).score
