@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from fettle.cli.replicas import Answers, ask_all
+from fettle.cli.replicas import OfAll, ask_all
 from fettle.cli.tables import console, new_table, shown_time
 from fettle.records import Decision, merged
 
@@ -37,7 +37,7 @@ def list_decisions(servers: Sequence[str], since: str, wanted: dict[str, str], o
         out.print(f"[dim]{escape(note)}[/]")
 
 
-def _of_all(answers: Answers) -> dict[str, Any]:
+def _of_all(answers: OfAll) -> dict[str, Any]:
     """The answers to `/decisions` as one, the newest decision first."""
     told = list(answers.by_server.values())
     records = [msgspec.convert(answer["decisions"], list[Decision]) for answer in told]

@@ -12,7 +12,7 @@ AS_SHIPPED = ("http://127.0.0.1:8090", "http://127.0.0.1:8091")
 """Where the two static pods of `deploy/scheduler/` listen. There may be only one."""
 
 
-class Answers(NamedTuple):
+class OfAll(NamedTuple):
     """By server: what it answered. `notes`: sentences about those that did not."""
 
     by_server: dict[str, Any]
@@ -29,7 +29,7 @@ class Answers(NamedTuple):
         return [*told, *self.notes]
 
 
-def ask_all(given: Sequence[str], path: str, query: dict[str, str]) -> Answers:
+def ask_all(given: Sequence[str], path: str, query: dict[str, str]) -> OfAll:
     """Ask these servers, or those of AS_SHIPPED. Raises FettleError if none answers, or one refuses
     to."""
     found: dict[str, Any] = {}
@@ -44,4 +44,4 @@ def ask_all(given: Sequence[str], path: str, query: dict[str, str]) -> Answers:
     if not found:
         raise next(iter(failed.values()))
     missing = failed.values() if given else ()
-    return Answers(found, [f"what it decided is not here: {error}" for error in missing])
+    return OfAll(found, [f"what it decided is not here: {error}" for error in missing])

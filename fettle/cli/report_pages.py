@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from fettle.cli.replicas import Answers, ask_all
+from fettle.cli.replicas import OfAll, ask_all
 from fettle.cli.tables import console, new_table, shown_time
 from fettle.records import Decision, make_report, merged, seconds_of
 
@@ -39,7 +39,7 @@ def show_report(servers: Sequence[str], since: str, output: str) -> None:
         print_report(data)
 
 
-def _of_all(answers: Answers, now: float, since: str) -> dict[str, Any]:
+def _of_all(answers: OfAll, now: float, since: str) -> dict[str, Any]:
     """As the answer to `/report` of one process that decided all of it."""
     told = list(answers.by_server.values())
     records = [msgspec.convert(answer["decisions"], list[Decision]) for answer in told]

@@ -126,7 +126,7 @@ async def test_a_policy_that_exists_no_more_is_counted_as_other(extender: Extend
     ("query", "status"),
     [("", 200), ("since=7d", 200), ("since=soon", 400), ("since=", 400), ("since=-1h", 400)],
 )
-@pytest.mark.parametrize("path", ["decisions", "report"])
+@pytest.mark.parametrize("path", ["decisions", "records"])
 async def test_what_was_decided_is_answered_and_bad_ages_are_told_what_to_write(
     extender: Extender, path: str, query: str, status: int
 ) -> None:
