@@ -30,6 +30,7 @@ from fettle.explain import (
     list_nodes,
     list_taints,
     list_unknown_conditions,
+    nearest_devices,
     plain_placed,
     plain_reason,
     texts,
@@ -182,6 +183,7 @@ class Browse:
             concerns = any(one.refusals or one.conceded for one in verdicts.values())
             if concerns and (patience := self._answers.patience(pod)) is not None:
                 notes.append(patience)
+            notes += await nearest_devices(demand.claims, verdicts, view, self._answers.inspector)
             if demand.mode is not Mode.ENFORCE:
                 notes.insert(0, reasons.NotEnforced(demand.mode, resolved.mode.origin))
         finished = None if key in view.pods else self._finished.get(key)

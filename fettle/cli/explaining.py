@@ -1,6 +1,7 @@
 """Prints one node or device for people: `fettle explain node` and `fettle explain device`."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -41,7 +42,12 @@ def print_node(data: dict[str, Any]) -> None:
     from rich.markup import escape
 
     out = console()
-    _print_health(out, f"node {data['node']}", data)
+    number, state = data.get("devicesByState", {}), data["state"]
+    if [*number] == [state]:
+        before, after = "", f"; all {number[state]} devices {state}"
+    else:
+        before, after = _by_state(number), ""
+    _print_health(out, f"node {data['node']}", data, before=before, after=after)
     if data["usedBy"]:
         out.print(f"pods with devices here: {escape(_named(data['usedBy']))}")
     for one in data["resources"]:
@@ -52,7 +58,7 @@ def print_node(data: dict[str, Any]) -> None:
         out.print(f"[yellow]{escape(one['text'])}[/]")
     for text in data["quarantined"]:
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
-    _print_evidence(out, data)
+    _print_evidence(out, data, of="the node itself")
     units = [unit for one in data["resources"] for unit in one["units"]]
     own = {**data, "evidence": [], "state": "Healthy"}  # the node was shown above
     if any(map(has_news, (*units, *data["devices"]))):
@@ -71,18 +77,30 @@ def print_device(data: dict[str, Any]) -> None:
     where = f"on node {data['node']}" if data["node"] else "of the network"
     about = "; ".join(filter(None, (where, data.get("about"), data.get("withheld"))))
     out.print(escape(about))
-    out.print(escape(f"used by: {_users(data)}"))
+    out.print(escape(f"used by: {users_in_words(data)}"))
     if taint := data.get("taint"):
         out.print(escape(tainted(taint)))
     _print_evidence(out, data)
 
 
-def _print_health(out: Any, what: str, data: dict[str, Any]) -> None:
+_WORST_FIRST = ("Unhealthy", "Degraded", "Unknown", "Healthy")
+
+
+def _by_state(number: dict[str, int]) -> str:
+    """How many devices a node has in each state, the worst first; "" if it has none."""
+    told = ", ".join(f"{number[state]} {state}" for state in _WORST_FIRST if number.get(state))
+    return f"{told} of {sum(number.values())} devices; the node itself " if told else ""
+
+
+def _print_health(
+    out: Any, what: str, data: dict[str, Any], *, before: str = "", after: str = ""
+) -> None:
     from rich.markup import escape
 
     since = f" since {shown_time(data['since'])}" if data["since"] else ""
     proven = f"{words} ({data['proven']:.2f} without)" if (words := lowered(data)) else ""
-    out.print(f"[bold]{escape(what)}[/]  {data['state']} {data['score']:.2f}{proven}{since}")
+    health = f"{data['state']} {data['score']:.2f}{proven}{since}"
+    out.print(f"[bold]{escape(what)}[/]  {before}{health}{after}")
     for problem in data["problems"]:
         out.print(f"[yellow]{escape(problem)}[/]")
     for one in data["setAside"]:
@@ -98,7 +116,7 @@ def _print_health(out: Any, what: str, data: dict[str, Any]) -> None:
             out.print(escape(again["text"]))
 
 
-def _print_evidence(out: Any, data: dict[str, Any]) -> None:
+def _print_evidence(out: Any, data: dict[str, Any], of: str = "it") -> None:
     from rich.markup import escape
 
     if data["evidence"]:
@@ -117,15 +135,28 @@ def _print_evidence(out: Any, data: dict[str, Any]) -> None:
                 table.add_row(*map(escape, cells))
         out.print(table)
     else:
-        out.print("no evidence is against it")
+        out.print(f"no evidence is against {of}")
     if data["episodes"]:
         out.print("\nin the last 28 days:")
-    for one in data["episodes"]:
-        end = shown_time(one["end"]) if one["end"] is not None else "now"
-        said = f": {one['text']}" if one["text"] else ""
-        line = f"{one['state']} {one['score']:.2f} {shown_time(one['start'])} to {end}{said}"
+    for line in episode_lines(data["episodes"]):
         out.print(f"  {escape(line)}")
     print_holds(out, data["holds"])
+
+
+def episode_lines(episodes: Iterable[dict[str, Any]]) -> list[str]:
+    """Each state for each cause once: how often it was so, the worst score, and the last time."""
+    alike: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in episodes:
+        alike.setdefault((one["state"], one["text"]), []).append(one)
+    lines = []
+    for (state, text), those in alike.items():
+        last = max(those, key=lambda one: one["start"])
+        end = shown_time(last["end"]) if last["end"] is not None else "now"
+        often = f"{len(those)} times, at last " if len(those) > 1 else ""
+        score = min(one["score"] for one in those)
+        said = f": {text}" if text else ""
+        lines.append(f"{state} {score:.2f} {often}{shown_time(last['start'])} to {end}{said}")
+    return lines
 
 
 def tainted(taint: dict[str, Any]) -> str:
@@ -141,11 +172,11 @@ def tainted(taint: dict[str, Any]) -> str:
     return said
 
 
-def _users(data: dict[str, Any]) -> str:
+def users_in_words(data: dict[str, Any]) -> str:
     if data["use"] == "nobody":
         return "nobody"
     possible = f"possibly {_named(data['possiblyUsedBy'])}" if data["possiblyUsedBy"] else ""
-    return ", ".join(filter(None, (_named(data["usedBy"]), possible)))
+    return ", ".join(filter(None, (_named(data["usedBy"]), possible))) or "nobody knows"
 
 
 def _named(names: list[str]) -> str:

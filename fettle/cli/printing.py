@@ -417,7 +417,9 @@ class _Row(NamedTuple):
         """The certain users, and the others that may be."""
         certain, possible = self.health.get("usedBy", []), self.health.get("possiblyUsedBy", [])
         how = "one of" if self.health.get("use") == "certain" and not certain else "possibly"
-        return [*certain, *(f"{how} {name}" for name in possible)]
+        known = [*certain, *(f"{how} {name}" for name in possible)]
+        unknown = self.health.get("use") not in (None, "nobody")
+        return known or (["nobody knows"] if unknown else [])
 
     @property
     def is_free(self) -> bool:

@@ -51,7 +51,8 @@ class PluginView(msgspec.Struct, frozen=True, gc=False):
     """An extended resource on a node: how many units exist, and how many may be allocated.
 
     `units` are only the devices with an identity that some evidence names. If there are any,
-    `others_held` is how many other units live pods are known to hold.
+    `others_held` is how many other units live pods are known to hold. `fewer`: how many more units
+    most nodes of its kind have.
     """
 
     resource: str
@@ -59,6 +60,7 @@ class PluginView(msgspec.Struct, frozen=True, gc=False):
     allocatable: int
     units: tuple[UnitView, ...] = ()
     others_held: int = 0
+    fewer: int = 0
 
     @property
     def withdrawn(self) -> int:

@@ -7,6 +7,7 @@ from fettle.explain.devices import list_network_devices, list_nodes, list_unknow
 from fettle.explain.finding import find_device, find_node, near, unit_called
 from fettle.explain.holds import is_held_by_rule, list_holds
 from fettle.explain.modes import describe_modes
+from fettle.explain.nearest import nearest_devices
 from fettle.explain.node_healths import CAUSES, reason_in_words, state_in_words, worst_state
 from fettle.explain.outlooks import Foresight, explain_device, explain_node
 from fettle.explain.placed import plain_placed
@@ -42,6 +43,7 @@ __all__ = [
     "list_taints",
     "list_unknown_conditions",
     "near",
+    "nearest_devices",
     "plain_placed",
     "plain_reason",
     "reason_in_words",

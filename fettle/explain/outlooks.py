@@ -41,6 +41,7 @@ from fettle.model import (
     Subject,
     UnitId,
 )
+from fettle.scheduling import devices_by_state
 
 
 class Foresight(Protocol):
@@ -60,6 +61,7 @@ def explain_node(name: str, view: View, foresight: Foresight, now: float) -> dic
         "version": JSON_VERSION,
         **plain_node(node, Users(view)),
         **_outlook(node.health, outlook, now),
+        "devicesByState": {str(state): n for state, n in devices_by_state(node).items()},
         "holds": _holds(view, NodeId(node.name)),
         "episodes": _episodes(view, node.name, NodeId(node.name)),
         "unheard": list_unknown_conditions(about),

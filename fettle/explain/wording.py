@@ -294,22 +294,33 @@ def _(reason: reasons.UnitNotAcceptable) -> str:
 
 @text.register
 def _(reason: reasons.NoUnits) -> str:
-    return f"this node has no {reason.resource} to allocate"
+    return (
+        f"this node has no {reason.resource} to allocate: no device plugin offers it here, and no "
+        "DeviceClass stands for it"
+    )
 
 
 @text.register
 def _(reason: reasons.NotEnoughUnits) -> str:
+    withdrawn = reason.capacity - reason.allocatable
+    why = [f"{withdrawn} of {reason.capacity} withdrawn by the device plugin"] if withdrawn else []
+    why += [f"most nodes of its kind have {reason.fewer} more"] if reason.fewer else []
+    if not reason.capacity:
+        why.insert(0, "its device plugin offers none")
     return (
         f"{reason.resource}: {reason.allocatable} allocatable, {reason.requested} requested, "
-        "which the scheduler's own check refuses"
+        f"which the scheduler's own check refuses{': ' if why else ''}{', '.join(why)}"
     )
 
 
 @text.register
 def _(reason: reasons.UnitsTaken) -> str:
+    taken = f"{reason.taken} of {reason.allocatable} are taken by pods"
+    if reason.taken > reason.allocatable:
+        taken = f"pods hold {reason.taken}, more than the {reason.allocatable} that it has now"
     return (
-        f"{reason.resource}: {reason.taken} of {reason.allocatable} are taken by pods, "
-        f"{reason.requested} requested, which the scheduler's own check refuses"
+        f"{reason.resource}: {taken}, {reason.requested} requested, which the scheduler's own "
+        "check refuses"
     )
 
 
@@ -495,7 +506,12 @@ def _(_reason: reasons.NothingFits) -> str:
 
 @text.register
 def _(reason: reasons.NoDevices) -> str:
-    return f"{', '.join(reason.requests)}: there are no devices here"
+    return f"{', '.join(reason.requests)}: there are no devices here: no driver publishes any"
+
+
+@text.register
+def _(reason: reasons.NearestDevice) -> str:
+    return f"{reason.request}: no device of any node matches; the nearest one: {reason.lacks}"
 
 
 @text.register

@@ -265,15 +265,20 @@ class NoUnits(Reason, frozen=True, gc=False):
 
 
 class NotEnoughUnits(Reason, frozen=True, gc=False):
-    """The node has fewer units than requested, in use or not."""
+    """The node has fewer units than requested, in use or not.
+
+    `capacity` counts withdrawn units, too. `fewer`: how many more most nodes of its kind have.
+    """
 
     resource: str
     allocatable: int
     requested: int
+    capacity: int = 0
+    fewer: int = 0
 
 
 class UnitsTaken(Reason, frozen=True, gc=False):
-    """Pods hold so many units that too few are left."""
+    """Pods hold so many units that too few are left; they may hold more than the node has now."""
 
     resource: str
     taken: int
@@ -486,6 +491,13 @@ class NoDeviceMatches(Reason, frozen=True, gc=False):
 
     requests: tuple[str, ...]
     in_use: int = 0
+
+
+class NearestDevice(Reason, frozen=True, gc=False):
+    """No device of any node matches a request; what the nearest one lacks, in words."""
+
+    request: str
+    lacks: str
 
 
 class Obstacles(msgspec.Struct, frozen=True, gc=False):

@@ -47,6 +47,7 @@ from fettle.scheduling.node_healths import (
     NodeHealth,
     NodeHealths,
     UnsoundDevice,
+    devices_by_state,
     node_health,
     plan_cordons,
 )
@@ -114,6 +115,7 @@ __all__ = [
     "copy_to_place",
     "count_taken",
     "demand_of",
+    "devices_by_state",
     "devices_counted",
     "devices_held",
     "find_failures",

@@ -252,6 +252,11 @@ class Answers:
         """What breakers set aside for any policy, what condemns most first."""
         return self._breakers.set_aside()
 
+    @property
+    def inspector(self) -> SelectorEngine:
+        """Says what devices lack to meet selectors."""
+        return self._engine
+
     def outcomes(self) -> SelectorOutcomes:
         """The outcomes of selectors in the engine's memory."""
         return SelectorOutcomes(self._engine)

@@ -170,6 +170,14 @@ def _unhealthy_since(
     return first, min(spoiled, default=inf)
 
 
+def devices_by_state(node: NodeView) -> Counter[State]:
+    """How many devices a node has in each state, as people are told it."""
+    found = Counter[State]()
+    for one in _devices(node):
+        found[one.health.told] += one.number
+    return found
+
+
 def _devices(node: NodeView) -> Iterator[UnsoundDevice]:
     """All of its devices, whatever their health."""
     for pool in node.pools:

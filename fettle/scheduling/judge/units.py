@@ -102,7 +102,9 @@ def units_part(
     if plugin.allocatable < units.count:
         part.value = UNDECIDED_VALUE * node.health.score
         part.rejected.append(
-            reasons.NotEnoughUnits(units.resource, plugin.allocatable, units.count)
+            reasons.NotEnoughUnits(
+                units.resource, plugin.allocatable, units.count, plugin.capacity, plugin.fewer
+            )
         )
         return part
     drawn = allocatable_units(plugin) if emptied else free_units(plugin, units.count)
@@ -230,8 +232,7 @@ def lacking_units(
             if preemptor is None or level >= preemptor.priority
         )
         if plugin.allocatable - number < units.count:
-            taken_units = min(number, plugin.allocatable)
-            yield reasons.UnitsTaken(units.resource, taken_units, plugin.allocatable, units.count)
+            yield reasons.UnitsTaken(units.resource, number, plugin.allocatable, units.count)
 
 
 def nodes_lacking_units(

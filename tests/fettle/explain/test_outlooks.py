@@ -160,6 +160,52 @@ def test_a_healthy_node_with_its_devices_has_nothing_to_wait_for(
     assert found["marks"] is None
 
 
+def test_the_first_line_of_a_node_counts_its_devices_by_state(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fleet = Fleet()
+    said = "ErrorCode:79 PCI:0000:c0:00.0 x Recommended Action=RESTART_BM;"
+    ill = with_conditions(condition("SysLogsXIDError", "True", "x", said))
+    gpus = {"nvidia.com/gpu": "8"}
+    ill["status"] |= {"capacity": gpus, "allocatable": gpus}
+    fleet.put(kinds.NODE, ill)
+    found = explained_node(fleet)
+    assert found["devicesByState"] == {"Unhealthy": 1, "Healthy": 7}
+    explaining.print_node(found)
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == ("node n  1 Unhealthy, 7 Healthy of 8 devices; the node itself Healthy 1.00")
+    assert "no evidence is against the node itself" in rest
+
+
+def test_what_came_and_went_is_one_line_of_a_history() -> None:
+    hour = 3600.0
+
+    def episode(at: int, text: str) -> dict[str, object]:
+        start = 1_790_000_000.0 + at * hour
+        return {
+            "state": "Degraded",
+            "start": start,
+            "end": start + hour,
+            "score": 0.5,
+            "text": text,
+        }
+
+    told = [*(episode(2 * at, "link down") for at in range(20)), episode(50, "hot")]
+    lines = explaining.episode_lines(told)
+    assert len(lines) == 2
+    assert lines[0].startswith("Degraded 0.50 20 times, at last ")
+    assert lines[0].endswith(": link down")
+
+
+def test_a_holder_that_nobody_can_tell_is_said_to_be_unknown() -> None:
+    assert explaining.users_in_words({"use": "possible", "usedBy": [], "possiblyUsedBy": []}) == (
+        "nobody knows"
+    )
+    assert explaining.users_in_words({"use": "nobody", "usedBy": [], "possiblyUsedBy": []}) == (
+        "nobody"
+    )
+
+
 def test_a_node_shows_what_fettle_has_written_on_it(capsys: pytest.CaptureFixture[str]) -> None:
     fleet = Fleet()
     at = "2026-01-01T00:00:00Z"
