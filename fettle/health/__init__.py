@@ -32,7 +32,7 @@ from fettle.health.signals.pods import (
     report_of_pod,
 )
 from fettle.health.signals.reports import SignalReport, one_line
-from fettle.health.signals.rule_checks import is_rules_file, rule_mistakes
+from fettle.health.signals.rule_checks import is_rules_file, rows_replaced, rule_mistakes
 from fettle.health.signals.rule_files import load_rules
 from fettle.health.signals.rule_tables import (
     BY_REBOOT,
@@ -99,6 +99,7 @@ __all__ = [
     "report_of_pod",
     "report_of_slice",
     "report_of_taint_rule",
+    "rows_replaced",
     "rule_mistakes",
     "selects_device",
     "source_of",

@@ -24,6 +24,7 @@ from fettle.health.recovering import Awaited, Outlook, Prospect, healthy_at
 from fettle.health.reporters import EvidenceTopic
 from fettle.health.score import (
     DIGITS,
+    corroborate,
     is_held,
     is_latched,
     is_unknown,
@@ -383,7 +384,7 @@ class HealthBook:
         if faults := self._ledger.faults(subjects, now):
             record = probation.weighed(subjects[0], faults, self._rules.signals["record"])
             found += [record] if record is not None else []
-        return ordered(found)
+        return ordered(corroborate(found))
 
     def _due_at(
         self, assessed: Assessment, shown: Health, subjects: tuple[Subject, ...], now: float

@@ -27,6 +27,7 @@ from fettle.health.reporters import (
     is_same_evidence,
     settles,
     topic_of,
+    without_outdated,
 )
 from fettle.health.score import weigh
 from fettle.health.signals.metrics import Teller, is_followed, teller_of
@@ -95,6 +96,7 @@ class Ledger:
             for subject in (node, *self._units.get(node.node, ())):
                 self._note_change(subject)
         remediated = self._rules.signals["remediated"]
+        report = without_outdated(reporter, report, self.repairs.mended_by_reboot)
         current = effective_evidence(reporter, report, remediated.weight)
         for topic in [s for s in reporter.orphaned if s not in current and settles(report, s)]:
             self._clear_orphan(reporter, topic, now)

@@ -53,7 +53,8 @@ class Reporter(msgspec.Struct, gc=False):
 
     `remediated` are the identities of faults that a remediation has dealt with; None if the
     reporter mentions no remediation. `gone`: the object no longer exists, and only what it latched
-    still stands.
+    still stands. `renewed`: when its sources were last renewed; `outdated`: of those that were not
+    since the node booted.
     """
 
     name: str
@@ -65,10 +66,13 @@ class Reporter(msgspec.Struct, gc=False):
     uid: str = ""
     boot: str = ""
     gone: bool = False
+    renewed: Mapping[str, float] = {}
+    outdated: Mapping[str, float] = {}
 
     def is_over(self) -> bool:
         """Whether nothing about it needs to be remembered."""
-        return self.remediated is None and not (self.standing or self.events or self.orphaned)
+        held = (self.standing, self.events, self.orphaned, self.renewed)
+        return self.remediated is None and not any(held)
 
     def by_weight(self) -> list[tuple[EvidenceTopic, Evidence]]:
         """What stands, the lightest first: what ends last is remembered."""
@@ -110,6 +114,32 @@ def topic_of(evidence: Evidence) -> EvidenceTopic:
 
 def is_rebooted(reporter: Reporter, report: SignalReport) -> bool:
     return bool(reporter.boot and report.boot and reporter.boot != report.boot)
+
+
+def without_outdated(
+    reporter: Reporter, report: SignalReport, mended: frozenset[Family]
+) -> SignalReport:
+    """The report without the faults that a reboot mends (latched ones, and the families `mended`)
+    and that nobody has renewed since the node booted.
+
+    Also remembers, in `reporter`, what was renewed when.
+    """
+    outdated = reporter.renewed if is_rebooted(reporter, report) else reporter.outdated
+    reporter.renewed = report.renewed
+    reporter.outdated = {
+        source: at for source, at in outdated.items() if report.renewed.get(source) == at
+    }
+    if not reporter.outdated:
+        return report
+
+    def stands(one: Evidence) -> bool:
+        is_mended = one.kind is EvidenceKind.LATCHED or one.family in mended
+        return not (is_mended and one.source in reporter.outdated)
+
+    remediated = report.remediated
+    if remediated is not None:
+        remediated = tuple(fault for fault in remediated if stands(fault.evidence))
+    return report._replace(evidence=tuple(filter(stands, report.evidence)), remediated=remediated)
 
 
 def is_same_evidence(one: Evidence, other: Evidence) -> bool:

@@ -12,10 +12,38 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from math import prod
 
+import msgspec
+
 from fettle.health.fading import RECORD_SOURCE, is_past
+from fettle.health.signals.pods import UNEXPLAINED
 from fettle.model import UNKNOWN_SCORE, Evidence, EvidenceKind, Family, Weighed
 
 DIGITS = 4
+
+
+def corroborate(weighed: Iterable[Weighed]) -> list[Weighed]:
+    """What several namespaces met counts in full, as nobody's word; what one met, at most as much
+    as witnesses may together. Only of sources that no tenant brings about alone."""
+    found = list(weighed)
+    tell: dict[str, set[str]] = defaultdict(set)
+    for one in found:
+        if one.evidence.source.startswith(UNEXPLAINED) and one.weight > 0:
+            tell[one.evidence.source].add(one.evidence.witness)
+    if not tell:
+        return found
+    return [
+        _corroborated(one, len(tell[source]) > 1)
+        if (source := one.evidence.source) in tell
+        else one
+        for one in found
+    ]
+
+
+def _corroborated(one: Weighed, is_proven: bool) -> Weighed:
+    said = one.evidence
+    if is_proven:
+        return Weighed(msgspec.structs.replace(said, witness=""), one.weight)
+    return Weighed(msgspec.structs.replace(said, cap=said.together), min(one.weight, said.together))
 
 
 def weigh(evidence: Evidence) -> Weighed:

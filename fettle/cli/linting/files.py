@@ -39,6 +39,10 @@ class Document(NamedTuple):
     text: bytes
     object: dict[str, Any]
 
+    @property
+    def content(self) -> str:
+        return self.text.decode(errors="replace")
+
 
 class ReadManifests(NamedTuple):
     """`rules` are files for `health.rulesFile`. `problems` are sentences about files that cannot be

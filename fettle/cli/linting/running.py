@@ -13,7 +13,7 @@ from fettle.cli.linting import known_objects, reports
 from fettle.cli.linting.files import Document, line_of, read
 from fettle.cli.linting.reports import LintReport
 from fettle.config import Settings, load_settings
-from fettle.health import rule_mistakes
+from fettle.health import rows_replaced, rule_mistakes
 from fettle.lint import (
     INVALID_RULES,
     Linter,
@@ -69,6 +69,7 @@ def run(options: LintOptions) -> int:
     problems += unchecked
     if found or options.output != "text":
         click.echo(reports.FORMATS[options.output](found))
+    notes += (said for one in rules for said in rows_replaced(one.content, one.file))
     for sentence in (*notes, *more, *_remarks(options, settings), *problems):
         click.echo(f"fettle: {sentence}", err=True)
     if options.output == "text":
@@ -160,7 +161,7 @@ def _of_rules(files: Sequence[Document], levels: Validation) -> list[LintReport]
             fix=mistake.fix,
         )
         for document in files
-        for mistake in rule_mistakes(document.text.decode(errors="replace"), document.file)
+        for mistake in rule_mistakes(document.content, document.file)
     ]
 
 

@@ -97,7 +97,7 @@ class UnitPlacement(NamedTuple):
             return health
         left_out = (self._left_out(health),) if self.left_out else ()
         remarks = left_out + tuple(
-            msgspec.structs.replace(_worded(w, unit, "which is none of its devices"), weight=0.0)
+            msgspec.structs.replace(_worded(w, unit, "a GPU that is no longer there"), weight=0.0)
             for unit in self.absent
             for w in by_unit[unit].evidence
             if w.evidence.subject == unit
@@ -225,11 +225,13 @@ def _known(named: Iterable[Iterable[UnitId]]) -> dict[tuple[str, str], tuple[str
 
 
 def _devices(unit: UnitId, named: list[tuple[PublishedDevice, frozenset[str]]]) -> list[DeviceId]:
-    """The devices that share the most reliable name, and devices that are parts of them."""
+    """The devices that share the most reliable name, and devices that are parts of them. One in the
+    same slot with another UUID is another device."""
     ranked = [
         (rank, published)
         for published, names in named
         if (rank := gpu_names.closeness(unit, published.id.driver, names)) is not None
+        and not gpu_names.is_replaced(unit, names)
     ]
     if not ranked:
         return []
@@ -316,13 +318,16 @@ def plugin_views(
     found: Iterable[PluginView], placing: UnitPlacement, known: NodeFacts
 ) -> dict[str, PluginView]:
     """The resources, with the units that some evidence names."""
-    views = {one.resource: one for one in found}
+    views = {
+        one.resource: msgspec.structs.replace(one, fewer=known.missing.get(one.resource, 0))
+        for one in found
+    }
     if placing.by_resource:
         of_node = _NodeUnits(views, placing, known)
         for name, units in of_node.named().items():
             one = views[name]
             others = max(0, of_node.held(name) - sum(unit.allocated for unit in units))
-            views[name] = PluginView(name, one.capacity, one.allocatable, units, others)
+            views[name] = msgspec.structs.replace(one, units=units, others_held=others)
     return views
 
 

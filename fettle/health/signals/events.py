@@ -8,12 +8,14 @@ from collections.abc import Iterator
 
 from fettle.api import core
 from fettle.api.meta import unix_s
-from fettle.health.signals import nvsentinel, xids
+from fettle.health.signals import nvsentinel, patterns, xids
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_rows import EventRow
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import OWN_PREFIX, Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
 
+_MOST_CODES = 16
+"""Of DCGM's codes that are read of one message."""
 KEPT_S = 3600.0
 """How long an API server keeps an Event (`--event-ttl`)."""
 _UNLISTED = EventRow(
@@ -34,7 +36,7 @@ def report_of_event(
     not quote the driver's log."""
     component = event.source.component or event.reporting_component
     namespace = event.metadata.namespace
-    row = rules.event(event.reason, component, namespace)
+    row = rules.event(event.reason, component, namespace, event.message)
     if row is None and not component.startswith(OWN_PREFIX) and namespace in _UNLISTED.namespaces:
         row = _UNLISTED if xids.mentions(_UNLISTED.xid, "", event.message) else None
     if row is None or not event.involved_object.name:
@@ -65,8 +67,10 @@ def _findings(
         for entry in nvsentinel.parse(event.message).entries:
             codes = [code for code in entry.codes if row.xid and xids.is_code(code)]
             meanings = [rules.xid(code, entry.text) for code in codes]
+            known = [code for code in map(rules.dcgm, entry.codes) if code is not None]
+            least = min((code.weight for code in known), default=row.weight)
             for subject in nvsentinel.unit_ids(name, entry, {}) or (node,):
-                yield subject, row.family, row.weight, ""
+                yield subject, row.family, min(row.weight, least), ""
                 for xid in meanings:
                     yield subject, xid.family, xid.weight, xid.text
         return
@@ -75,7 +79,11 @@ def _findings(
         xid = rules.xid(one.code, one.said)
         subject = UnitId(name, nvsentinel.RESOURCE, one.gpu) if one.gpu else node
         yield subject, xid.family, max(row.weight, xid.weight), xid.text
-    if not mentioned:
+    codes = [found[1] for found in patterns.find_each(row.dcgm, event.message)] if row.dcgm else []
+    known = [code for code in map(rules.dcgm, dict.fromkeys(codes[:_MOST_CODES])) if code]
+    for code in known:
+        yield node, code.family, code.weight, f"DCGM error {code.name}: {code.text}"
+    if not mentioned and not known:
         yield node, row.family, row.weight, ""
 
 

@@ -146,6 +146,13 @@ def is_other(unit: UnitId, names: Iterable[str]) -> bool:
     return any(_form(name) in forms for name in names)
 
 
+def is_replaced(unit: UnitId, names: frozenset[str]) -> bool:
+    """Whether a device that shares a name with a unit is another one in its place: a more reliable
+    name of theirs differs."""
+    shared = sorted(names.intersection(unit.names), key=rank)
+    return bool(shared) and contradict(unit.names, names, shared[0])
+
+
 def _form(name: str) -> str:
     """Names of the same form can be compared; "" for an index, which is not the GPU's own name."""
     kind = rank(name)[0]

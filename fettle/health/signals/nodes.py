@@ -52,6 +52,7 @@ _MOST_TOLD = 16
 """So many XIDs of one subject are told beside another one."""
 MISSED_HEARTBEATS = 3
 """How many heartbeats a producer may miss before it counts as silent."""
+_RENEWED_TOGETHER_S = 30.0
 _UNKNOWN_WEIGHT = 1.0 - UNKNOWN_SCORE
 _OF_OTHERS = frozenset(("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"))
 """Kubernetes itself taints the node for these conditions."""
@@ -70,19 +71,21 @@ _UNLISTED = {
 """Stands for conditions that no rule names, if they quote the driver's log: by their status, since
 which one means a fault is not known."""
 _OF_KUBELET = "Ready"
-_AGES_BY_ITSELF = (EvidenceKind.LATCHED, EvidenceKind.DECAYING)
-"""Kinds of evidence that do not depend on their reporter still being there."""
+_DCGM = "DCGM_FR_"
+"""Begins the names of DCGM's error codes."""
 
 
 class NodeReport(NamedTuple):
     """One part of a Node's report: evidence, the sources that it settles, stale faults, remediated
-    faults (None without a remediation), and conditions that no rule names."""
+    faults (None without a remediation), conditions that no rule names, and when faulty ones were
+    renewed."""
 
     evidence: tuple[Evidence, ...]
     settled: frozenset[str]
     stale: tuple[Evidence, ...] = ()
     remediated: tuple[Fault, ...] | None = None
     unknown_conditions: tuple[UnknownCondition, ...] = ()
+    renewed: Mapping[str, float] = {}
 
 
 def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalReport:
@@ -112,6 +115,7 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         unknown_conditions=(*parts[0].unknown_conditions, *_unheard(node.metadata, rules)),
         holds=holds,
         node=NodeId(name),
+        renewed=parts[0].renewed,
         repairs=repairs,
         named=frozenset(
             UnitId(name, nvsentinel.RESOURCE, uuid, (index,))
@@ -126,7 +130,8 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
 
     A status that is neither True nor False is neither a fault nor an all-clear. If the producer of
     a condition has fallen silent, the condition is no all-clear either; the fault that it last
-    reported goes stale. A fault from before a reboot is over.
+    reported goes stale, or is nothing if the node was away since. A fault from before a reboot is
+    over.
     """
     status = node.status
     conditions = []
@@ -160,6 +165,7 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     unknown: list[Evidence] = []
     silent: dict[float, list[tuple[Condition, ConditionRow]]] = {}
     stale: list[Evidence] = []
+    renewed: dict[str, float] = {}
     for condition, row in conditions:
         pause()
         if _is_faulty(condition, row) and _is_from_before(condition, row, node):
@@ -171,21 +177,27 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
         if silent_s is not None:
             renewed_at = unix_s(condition.last_heartbeat_time, now)
             silent.setdefault(renewed_at, []).append((condition, row))
-            reported += (fault for fault in faults if fault.evidence.kind in _AGES_BY_ITSELF)
-            levels = (e for _, e in faults if e.kind is EvidenceKind.LEVEL)
-            stale += (msgspec.structs.replace(f, observed_at=now - silent_s) for f in levels)
+            reported += (f for f in faults if f.evidence.kind is EvidenceKind.DECAYING)
+            if not _was_away_since(kubelet, renewed_at):
+                levels = (e for _, e in faults if e.kind is EvidenceKind.LEVEL)
+                stale += (msgspec.structs.replace(f, observed_at=now - silent_s) for f in levels)
         elif condition.status not in ("True", "False"):
             unknown += reader.unknown(condition, row)
         else:
             reported += faults
+            if row.heartbeat_s is not None or any(
+                fault.evidence.kind is EvidenceKind.LATCHED for fault in faults
+            ):
+                at = condition.last_heartbeat_time or condition.last_transition_time
+                renewed[_source(condition)] = unix_s(at, 0.0)
             if not (_is_cut(condition, row) if message is None else message.cut_off):
                 settled.add(_source(condition))
-    unknown += (reader.silence(renewed_at, those) for renewed_at, those in silent.items())
+    unknown += (reader.silence(renewed_at, those) for renewed_at, those in _together(silent))
     remediated = tuple(f for f in reported if f.identity) if _is_remediated(node, rules) else None
     evidence = (e for identity, e in reported if remediated is None or not identity)
     everything = (*unknown, *evidence)
     unheard = (*unknown_conditions, *reader.unheard)
-    return NodeReport(everything, frozenset(settled), tuple(stale), remediated, unheard)
+    return NodeReport(everything, frozenset(settled), tuple(stale), remediated, unheard, renewed)
 
 
 def _is_faulty(condition: Condition, row: ConditionRow) -> bool:
@@ -234,6 +246,26 @@ def _silent_s(
     return silent_s
 
 
+def _together(
+    silent: Mapping[float, list[tuple[Condition, ConditionRow]]],
+) -> Iterator[tuple[float, list[tuple[Condition, ConditionRow]]]]:
+    """One monitor renews its conditions one after the other: those that were last renewed within
+    half a minute, with the first of these times."""
+    times = sorted(silent)
+    while times:
+        first = times[0]
+        same = [at for at in times if at - first <= _RENEWED_TOGETHER_S]
+        yield first, [one for at in same for one in silent[at]]
+        del times[: len(same)]
+
+
+def _was_away_since(kubelet: Condition | None, at: float) -> bool:
+    """Whether the node became ready after this time, as it does when it boots."""
+    if kubelet is None or kubelet.status != "True":
+        return False
+    return unix_s(kubelet.last_transition_time, 0.0) > at
+
+
 def _kubelet(node: core.Node) -> Condition | None:
     """The condition that the kubelet renews."""
     conditions = (node.status.conditions if node.status is not None else None) or ()
@@ -280,6 +312,12 @@ def _xids_of(entry: nvsentinel.NVSentinelEntry, row: ConditionRow) -> tuple[str,
         codes = (code.partition(".")[0] for code in entry.codes)  # 149.NETIR_LINK_EVT
         return tuple(code for code in codes if xids.is_code(code))
     return tuple(one.code for one in xids.mentions(row.xid, "", entry.text)) if row.xid else ()
+
+
+def _dcgm_codes(row: ConditionRow, text: str) -> tuple[str, ...]:
+    """DCGM's codes in a text, each once, at most as many as XIDs of one subject are told."""
+    found = [each[1] for each in patterns.find_each(row.dcgm, text)] if row.dcgm else []
+    return tuple(dict.fromkeys(found))[:_MOST_TOLD]
 
 
 class _ConditionReader:
@@ -351,11 +389,37 @@ class _ConditionReader:
             subjects[subject] = None
             yield self._of_xid(condition, subject, one.code, one.said, f" ({condition.type})")
         text = _condition_text(condition, condition.reason)
-        if row.concludes or not row.xid or not found:
+        told = _dcgm_codes(row, f"{condition.reason} {condition.message}")
+        if told:
+            yield from self._by_codes(condition, row, told, text)
+        elif row.concludes or not row.xid or not found:
             for each in (row.xid and subjects) or (self._node,):
                 yield _of_row(row, each, text)
         for also in self._rules.joined(condition.type, condition.message, row):
-            yield _of_row(also, self._node, text)
+            codes = _dcgm_codes(also, condition.message)
+            new = [code for code in codes if code not in _dcgm_codes(also, condition.reason)]
+            if new:
+                yield from self._by_codes(condition, also, new, text)
+            elif not codes and not also.matches(condition.type, condition.reason):
+                yield _of_row(also, self._node, text)
+
+    def _by_codes(
+        self, condition: Condition, row: ConditionRow, codes: Iterable[str], text: str
+    ) -> Iterator[_Finding]:
+        """What DCGM's codes mean; of one that has no row, what the condition's row says."""
+        for code in codes:
+            known = self._of_dcgm(condition, self._node, code, f" ({text})")
+            yield known if known is not None else _of_row(row, self._node, text)
+
+    def _of_dcgm(
+        self, condition: Condition, subject: Subject, code: str, about: str
+    ) -> _Finding | None:
+        known = self._rules.dcgm(code)
+        if known is None:
+            self._list(condition, f"{condition.type}: DCGM {code}")
+            return None
+        said = f"DCGM error {known.name}: {known.text}"
+        return _Finding(subject, known.family, known.kind, known.weight, said, about)
 
     def _unit(self, gpu: str) -> UnitId:
         names = self._known.get(gpu, (gpu,))
@@ -396,14 +460,24 @@ class _ConditionReader:
         what = f": {entry.text}" if entry.text else ""
         statement = f"{condition.type} {codes}".strip() + f"{what}{advice}"
         identity = f"{subject} {condition.type} {codes}"
-        found = [
+        codes_of_xids = [*_xids_of(entry, row)]
+        found = []
+        for code in entry.codes if row.weight else ():
+            known = self._rules.dcgm(code)
+            told = xids.mentions(xids.ANY_FORM, "", entry.text) if known and known.xid else ()
+            codes_of_xids += [one.code for one in told if one.code not in codes_of_xids]
+            if code.startswith(_DCGM) and not told:
+                of_code = self._of_dcgm(condition, subject, code, f"; {statement}")
+                found += [of_code] if of_code is not None else []
+        found += [
             self._of_xid(condition, subject, code, entry.text, f"; {statement}")
-            for code in _xids_of(entry, row)
+            for code in codes_of_xids
         ]
         if row.concludes or not found:
             found.append(_of_row(row, subject, statement))
         for one in found:
-            weight = max(one.weight, least)
+            is_none = bool(one.weight == 0 and not one.code and one.said)  # whatever is advised
+            weight = one.weight if is_none else max(one.weight, least)
             yield one._replace(weight=weight, identity=f"{identity} {one.family}")
 
     def _of_xid(

@@ -16,7 +16,13 @@ from fettle.api import core, resource
 from fettle.api.meta import unix_s
 from fettle.dra import device_units, domain_of, is_device_resource
 from fettle.health.signals import patterns, xids
-from fettle.health.signals.reports import SignalReport, heaviest, one_line
+from fettle.health.signals.reports import (
+    TEXT_LIMIT,
+    SignalReport,
+    heaviest,
+    one_line,
+    without_middle,
+)
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import DeviceId, Evidence, EvidenceKind, NodeId, Subject, UnitId
 from fettle.pacing import pause
@@ -29,6 +35,8 @@ _OUT_OF = "OutOf"
 """Begins the reason of a refusal for want of a resource, and its name follows."""
 REFUSALS, READMISSIONS = "kubelet refusals", "kubelet refusals of pods that had run"
 MISALIGNMENTS = "kubelet refusals by NUMA nodes"
+UNEXPLAINED = "kubelet refusals in unknown words"
+"""As the word of one namespace, until pods of a second one were refused."""
 STARTS = "pods that do not start"
 _CLAIM = "claim:"
 """Begins the name of an entry about DRA devices: `claim:<claim>/<request>`."""
@@ -41,6 +49,8 @@ _COUNTED = r"requested: ([0-9]{1,9}), used: ([0-9]{1,9}), capacity: ([0-9]{1,9})
 MOST_ILL = 1024
 """Things that are said of a pod's devices. More than a node has units of any plugin that gives a
 pod several."""
+_LEAST_TOLD = 120
+"""Characters of a kubelet's message that are told at least."""
 FindClaim = Callable[[str], resource.ResourceClaim | None]
 IsFull = Callable[[core.Pod, str], bool]
 
@@ -159,13 +169,16 @@ def _refusal(
         name, aside, source = "readmission", ", which had run there", READMISSIONS
     elif not _was_scheduled(pod, before):
         name, aside = "provoked", ", which no scheduler was seen to place"
+    elif row is None:
+        name, source = "unexplained", UNEXPLAINED
     signal = rules.signals[name]
-    provoked = name in ("provoked", "misaligned")
+    provoked = name in ("provoked", "misaligned", "unexplained")
     message = next(
         (status.message.removeprefix(one) for one in _REJECTED if status.message.startswith(one)),
         status.message,
     )
     domain = domain_of_pod(pod, message)
+    who = one_line(f"kubelet refused pod {pod.metadata.key}{aside}")
     yield Evidence(
         subject=NodeId(node),
         family=signal.family,
@@ -173,7 +186,7 @@ def _refusal(
         weight=signal.weight,
         source=refusals_of(domain, source),
         reporter=f"Pod {pod.metadata.key}",
-        text=one_line(f"kubelet refused pod {pod.metadata.key}{aside}: {message}"),
+        text=f"{who}: {without_middle(message, max(_LEAST_TOLD, TEXT_LIMIT - len(who)))}",
         observed_at=_dated(pod, before, status.start_time, now),
         half_life_s=rules.half_life_s(signal.family),
         cap=signal.cap,
@@ -204,7 +217,7 @@ def refusals_on(node: core.Node) -> Iterator[str]:
     capacity = (node.status.capacity if node.status is not None else None) or {}
     domains = {domain_of(name) for name in capacity if is_device_resource(name)}
     for domain in ("", *sorted(domains)):
-        for source in (REFUSALS, READMISSIONS, MISALIGNMENTS, STARTS):
+        for source in (REFUSALS, READMISSIONS, MISALIGNMENTS, UNEXPLAINED, STARTS):
             yield refusals_of(domain, source)
 
 

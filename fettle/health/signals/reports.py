@@ -4,7 +4,7 @@ Made by the other modules here, folded into the ledger by the health book.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -45,7 +45,8 @@ class SignalReport(NamedTuple):
     - `stale`: level faults whose producer fell silent. They decay from their `observed_at`.
     - `uid`: a reporter with another UID is another object of the same name.
     - `boot`: a changed boot id clears what was latched and is not repeated, and each (subject,
-      source) in `ended_by_reboot`, whoever reported it.
+      source) in `ended_by_reboot`, whoever reported it. What a source says counts as repeated only
+      if it was `renewed` since, by the node's clock.
     - `remediated`: the faults that a remediation has dealt with, unless they came after it; None if
       the object mentions no remediation.
     - `unknown_conditions`: conditions that no rule names.
@@ -71,6 +72,7 @@ class SignalReport(NamedTuple):
     repairs: tuple[StatedRepair, ...] = ()
     silent: frozenset[Subject] = frozenset()
     named: frozenset[UnitId] = frozenset()
+    renewed: Mapping[str, float] = {}
 
     @property
     def units(self) -> frozenset[UnitId]:
@@ -106,6 +108,16 @@ def _rank(one: Evidence) -> tuple[float, bool, str]:
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, characters that change the direction of text, and halves of surrogate
 pairs."""
+
+
+def without_middle(text: str, most: int = TEXT_LIMIT) -> str:
+    """As `one_line`, of a text that says its cause at its end, as kubelets' do: what is too long
+    lacks its middle."""
+    if len(text) > _LOOKED_AT:
+        text = f"{text[: _LOOKED_AT // 2]} … {text[-_LOOKED_AT // 2 :]}"
+    line = " ".join(_CONTROL.sub(" ", text).split())
+    half = (most - 3) // 2
+    return line if len(line) <= most else f"{line[:half].rstrip()} … {line[-half:].lstrip()}"
 
 
 def one_line(text: str) -> str:

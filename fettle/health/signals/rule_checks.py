@@ -13,11 +13,12 @@ from fettle.health.signals.rule_files import (
     TABLES,
     across_rows,
     by_table,
+    load_rules,
     make_rules,
     name_of,
     read_row,
 )
-from fettle.health.signals.rule_rows import RuleRow
+from fettle.health.signals.rule_rows import ConditionRow, RuleRow
 from fettle.health.signals.rule_tables import UNKNOWN_XID, SignalRules
 from fettle.model import Family, SettingsError
 
@@ -272,6 +273,45 @@ def _never_matched(rules: SignalRules, data: Mapping[str, Any]) -> Iterator[Rule
                     if before.name in own
                     else f"name it {before.name!r} to replace that row",
                 )
+
+
+def rows_replaced(text: str, file: str) -> list[str]:
+    """Which shipped rows the rows of a file count instead of, one sentence for each. Nothing of a
+    file with mistakes."""
+    if rule_mistakes(text, file):
+        return []
+    shipped, found = load_rules(), []
+    for table, entries in (parse_yaml(text) or {}).items():
+        fields, rows = _FIRST_WINS.get(table, {}), getattr(shipped, table)
+        for at, entry in enumerate(entries):
+            row = read_row(table, entry, at + 1, file)
+            if others := [*dict.fromkeys(_replaced(row, rows, fields))]:
+                named = ", ".join(map(repr, others[:_MOST_REPLACED]))
+                more = len(others) - _MOST_REPLACED
+                named += f" and {more} more" if more > 0 else ""
+                found.append(f"{file}: {table}, row {row.name!r} counts instead of shipped {named}")
+    return found
+
+
+_MOST_REPLACED = 5
+
+
+def _replaced(
+    own: RuleRow, shipped: Mapping[str, RuleRow], fields: Mapping[str, Covers]
+) -> Iterator[str]:
+    """The row of the same name, all rows that never count beside this one, and the one that would
+    count without it. A row that matches everything comes last, so it replaces none."""
+    if own.name in shipped:
+        yield own.name
+    if not fields or (isinstance(own, ConditionRow) and (own.type, own.reason) == ("*", "*")):
+        return
+    yield from (name for name, row in shipped.items() if _covers(own, row, fields))
+    for name, row in shipped.items():
+        if all(
+            covers(getattr(row, field), getattr(own, field)) for field, covers in fields.items()
+        ):
+            yield name
+            return
 
 
 _MEANING = frozenset(

@@ -22,6 +22,7 @@ from fettle.health.signals.rule_rows import (
     AnnotationRow,
     AttributeRow,
     ConditionRow,
+    DcgmRow,
     DeviceConditionRow,
     EventRow,
     ExporterRow,
@@ -47,6 +48,7 @@ TABLES: Mapping[str, type[RuleRow]] = {
     "signals": SignalRow,
     "xid_classes": XidClassRow,
     "xids": XidRow,
+    "dcgm_codes": DcgmRow,
     "recoveries": RecoveryRow,
     "actions": ActionRow,
     "conditions": ConditionRow,
@@ -66,6 +68,7 @@ TABLES: Mapping[str, type[RuleRow]] = {
 _SHIPPED = (
     "scoring.yaml",
     "xids.yaml",
+    "dcgm.yaml",
     "conditions.yaml",
     "clouds.yaml",
     "taints.yaml",
@@ -104,7 +107,8 @@ def make_rules(own: Tables) -> SignalRules:
     """The shipped rows, with these."""
     tables = {table: _over(own[table], shipped) for table, shipped in _shipped().items()}
     conditions = tables["conditions"].values()
-    tables["conditions"] = {r.name: r for r in sorted(conditions, key=_breadth)}
+    order = sorted(conditions, key=lambda row: _place(row, row.name in own["conditions"]))
+    tables["conditions"] = {row.name: row for row in order}
     return SignalRules(**cast(dict[str, Any], tables))
 
 
@@ -125,11 +129,12 @@ def _over(own: Mapping[str, RuleRow], shipped: Mapping[str, RuleRow]) -> dict[st
     return new | {name: own.get(name, row) for name, row in shipped.items()}
 
 
-def _breadth(row: RuleRow) -> tuple[bool, bool, bool]:
-    """Sorts rows that name a type before patterns, those for every type last, and among them rows
-    that name a reason first."""
+def _place(row: RuleRow, is_own: bool) -> tuple[bool, bool, bool, bool]:
+    """Sorts an operator's rows first, unless they match everything; then rows that name a type
+    before patterns, those for every type last, and among them rows that name a reason first."""
     assert isinstance(row, ConditionRow)
-    return row.is_pattern, row.type == "*", row.reason == "*"
+    of_every, of_any = row.type == "*", row.reason == "*"
+    return not is_own or (of_every and of_any), row.is_pattern, of_every, of_any
 
 
 def _read_file(path: Path, where: str) -> str:

@@ -84,6 +84,23 @@ class XidRow(RuleRow, frozen=True, kw_only=True):
                 )
 
 
+class DcgmRow(RuleRow, frozen=True, kw_only=True):
+    """One error code of NVIDIA's DCGM: its number (the row's name), and its name in `code`. A row
+    of one's own may be named by either.
+
+    `formerly`: the name that older releases use. `xid`: it only says that there was an XID, which
+    says what it is if the message has it.
+    """
+
+    family: Family
+    weight: Share
+    text: str
+    code: str = ""
+    formerly: str = ""
+    kind: EvidenceKind = EvidenceKind.LEVEL
+    xid: bool = False
+
+
 class RecoveryRow(RuleRow, frozen=True, kw_only=True):
     """A GPU recovery action, by its number in NVML (the row's name). `class_` as for an XID."""
 
@@ -118,6 +135,8 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
       whose group is the number. With groups `xid` and `pci` it also finds the GPU's address.
       Without it, lines of the driver's log are still read, beside what the row says, unless its
       weight is 0.
+    - `dcgm`: a regular expression whose group is an error code of DCGM, whose row says what it
+      weighs. NVSentinel's entries are read without it.
     - `concludes`: whatever XIDs it names, a fault weighs at least what the row weighs. Otherwise
       the XIDs' own weights replace that of the row.
     - `boot`: a regular expression whose group in the message is a boot id. If it is another one
@@ -140,6 +159,7 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
     kind: EvidenceKind = EvidenceKind.LEVEL
     format: str = ""
     xid: str = ""
+    dcgm: str = ""
     concludes: bool = False
     boot: str = BOOT_ID
     until_reboot: bool = False
@@ -154,6 +174,7 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
         _check_xid(self.xid)
         _check_pattern("message", self.message)
         _check_pattern("boot", self.boot, groups=1)
+        _check_pattern("dcgm", self.dcgm, groups=1 if self.dcgm else 0)
         if "pci" in (groups := patterns.compiled(self.xid).groupindex) and "xid" not in groups:
             raise ValueError(f"xid: {self.xid!r} has a group pci, so it needs a group xid too")
 
@@ -291,7 +312,8 @@ class RefusalRow(RuleRow, frozen=True, kw_only=True):
 
     - `message` is a regular expression that is searched for.
     - `provoked`: true if the pod's own requests can cause it, so it counts as evidence from its
-      namespace; false if only the node can. Without it, that depends on who placed the pod.
+      namespace; false if only the node can. Without it, that depends on who placed the pod. In
+      words that no row knows, it is evidence from its namespace until pods of two were refused.
     - `ignored`: it says nothing of devices. `unless_full`: it says nothing while live pods hold all
       units of the resource on the node.
     """
@@ -303,8 +325,6 @@ class RefusalRow(RuleRow, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_pattern("message", self.message)
-        if self.provoked is None and not (self.ignored or self.unless_full):
-            raise ValueError("provoked: missing; set it, or ignored, or unless_full")
 
 
 _TELLS_OF_HEALTH = re.compile(
@@ -340,7 +360,8 @@ these only (kubernetes pkg/apis/core/validation/events.go), and client-go's reco
 class EventRow(RuleRow, frozen=True, kw_only=True):
     """An Event about a Node, by `reason` and `component` (patterns; who reports it).
 
-    - `format` and `xid` as for conditions.
+    - `message`: a regular expression that the message must match, too.
+    - `format`, `xid` and `dcgm` as for conditions.
     - `namespaces`: where such Events come from. Those of other namespaces do not count.
 
     It counts as long as the Event is there: an hour after it was last seen. Whoever may write in
@@ -352,19 +373,24 @@ class EventRow(RuleRow, frozen=True, kw_only=True):
     weight: Share
     component: str = "*"
     namespaces: tuple[str, ...] = NODE_EVENTS_FROM
+    message: str = ""
     format: str = ""
     xid: str = ""
+    dcgm: str = ""
 
     def __post_init__(self) -> None:
         if self.format not in ("", "nvsentinel"):
             raise ValueError(f'format must be "nvsentinel" or unset, not {self.format!r}')
         _check_xid(self.xid)
+        _check_pattern("message", self.message)
+        _check_pattern("dcgm", self.dcgm, groups=1 if self.dcgm else 0)
 
-    def matches(self, reason: str, component: str, namespace: str) -> bool:
+    def matches(self, reason: str, component: str, namespace: str, message: str) -> bool:
         return (
             namespace in self.namespaces
             and fnmatchcase(reason, self.reason)
             and fnmatchcase(component, self.component)
+            and (not self.message or patterns.search(self.message, message) is not None)
         )
 
 

@@ -1,8 +1,10 @@
 """The rule tables: what each fact weighs, looked up. `rule_files.py` reads them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from heapq import merge
+from operator import itemgetter
 from typing import NamedTuple
 
 from fettle.health.signals import patterns
@@ -12,6 +14,7 @@ from fettle.health.signals.rule_rows import (
     AnnotationRow,
     AttributeRow,
     ConditionRow,
+    DcgmRow,
     DeviceConditionRow,
     EventRow,
     ExporterRow,
@@ -55,6 +58,20 @@ class Xid(NamedTuple):
     text: str
 
 
+def _by_code(rows: Collection[DcgmRow]) -> dict[str, DcgmRow]:
+    """By number and by name; the first row of each counts, whichever of them it gives."""
+    same: dict[str, tuple[str, ...]] = {}
+    for row in rows:
+        if row.code:
+            names = tuple(filter(None, (row.name, row.code, row.formerly)))
+            same |= dict.fromkeys(names, names)
+    found: dict[str, DcgmRow] = {}
+    for row in rows:
+        for code in same.get(row.name, (row.name,)):
+            found.setdefault(code, row)
+    return found
+
+
 class SignalRules:
     """All tables, by the names of their rows, in the order in which rows are tried.
 
@@ -69,6 +86,7 @@ class SignalRules:
         signals: Mapping[str, SignalRow],
         xid_classes: Mapping[str, XidClassRow],
         xids: Mapping[str, XidRow],
+        dcgm_codes: Mapping[str, DcgmRow],
         recoveries: Mapping[str, RecoveryRow],
         actions: Mapping[str, ActionRow],
         conditions: Mapping[str, ConditionRow],
@@ -89,6 +107,8 @@ class SignalRules:
         self.signals = signals
         self.xid_classes = xid_classes
         self.xids = xids
+        self.dcgm_codes = dcgm_codes
+        self._dcgm = _by_code(dcgm_codes.values())
         self.recoveries = recoveries
         self.actions = actions
         self.conditions = conditions
@@ -105,11 +125,11 @@ class SignalRules:
         self.exporters = exporters
         self.metrics = metrics
         self.alerts = alerts
-        self._by_type: dict[str, list[ConditionRow]] = {}
-        for row in conditions.values():
-            if not row.is_pattern:
-                self._by_type.setdefault(row.type, []).append(row)
-        self._patterns = [row for row in conditions.values() if row.is_pattern]
+        self._by_type: dict[str, list[tuple[int, ConditionRow]]] = {}
+        self._patterns: list[tuple[int, ConditionRow]] = []
+        for at, row in enumerate(conditions.values()):
+            same = self._patterns if row.is_pattern else self._by_type.setdefault(row.type, [])
+            same.append((at, row))
         self._some_label = patterns.any_of(row.key for row in labels.values())
         self._some_annotation = patterns.any_of(row.key for row in annotations.values())
         """Match what any row does: most keys are none's."""
@@ -118,7 +138,8 @@ class SignalRules:
         self._labels_by_key = lru_cache(maxsize=4096)(self._match_key)
 
     def condition(self, type_: str, reason: str) -> ConditionRow | None:
-        """The first row that matches. Rows that name the type come before patterns."""
+        """The first row that matches: an operator's, then those that name the type, then
+        patterns."""
         if len(type_) > LONGEST_NAME:
             return None
         is_usual = len(type_) + len(reason) <= MOST_CACHED
@@ -126,22 +147,19 @@ class SignalRules:
 
     def joined(self, type_: str, message: str, but: ConditionRow) -> tuple[ConditionRow, ...]:
         """The rows of further findings in the message of a condition of this type."""
-        rows = (row for row in self._by_type.get(type_, ()) if row.message and row is not but)
+        rows = (row for _, row in self._by_type.get(type_, ()) if row.message and row is not but)
         return tuple(row for row in rows if patterns.search(row.message, message))
 
     def _match_condition(self, type_: str, reason: str) -> ConditionRow | None:
-        for rows in (self._by_type.get(type_, ()), self._patterns):
-            for row in rows:
-                if row.matches(type_, reason):
-                    return row
-        return None
+        rows = merge(self._by_type.get(type_, ()), self._patterns, key=itemgetter(0))
+        return next((row for _, row in rows if row.matches(type_, reason)), None)
 
     def names_condition(self, type_: str) -> bool:
         """Whether a row is about conditions of this type, whatever their reason. Rows that match
         every type do not count."""
         if len(type_) > LONGEST_NAME:
             return False
-        named = (row.type for row in self._patterns if row.type != "*")
+        named = (row.type for _, row in self._patterns if row.type != "*")
         return type_ in self._by_type or any(fnmatchcase(type_, each) for each in named)
 
     def all_clear(self, source: str) -> str:
@@ -151,7 +169,7 @@ class SignalRules:
         if what == "alert":
             return BY_RESOLUTION if name in self.alerts else ""
         rows = (*self._by_type.get(name, ()), *self._patterns) if what == "condition" else ()
-        row = next((r for r in rows if r.type != "*" and fnmatchcase(name, r.type)), None)
+        row = next((r for _, r in rows if r.type != "*" and fnmatchcase(name, r.type)), None)
         if row is None:
             return ""
         return BY_REBOOT if row.until_reboot else "False" if row.faulty else "True"
@@ -215,10 +233,10 @@ class SignalRules:
                 return row, message[found.start() :]
         return None
 
-    def event(self, reason: str, component: str, namespace: str) -> EventRow | None:
+    def event(self, reason: str, component: str, namespace: str, message: str) -> EventRow | None:
         """The first row that matches."""
         rows = self.events.values()
-        return next((r for r in rows if r.matches(reason, component, namespace)), None)
+        return next((r for r in rows if r.matches(reason, component, namespace, message)), None)
 
     def label(self, key: str, value: str) -> tuple[LabelRow, patterns.Match] | None:
         """The first row that matches, and the match of its key."""
@@ -263,6 +281,10 @@ class SignalRules:
             return Xid(Family.DRIVER, class_.kind, class_.weight, text)
         advice = f" ({row.action})" if row.action else ""
         return Xid(row.family, class_.kind, class_.weight, f"XID {code}: {row.text}{advice}")
+
+    def dcgm(self, code: str) -> DcgmRow | None:
+        """The row of one of DCGM's error codes, by its number or name."""
+        return self._dcgm.get(code)
 
     def tainting_xid(self, code: str, row: TaintRow) -> Xid:
         """What an XID means that a driver publishes as a taint of this row."""

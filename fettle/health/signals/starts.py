@@ -14,7 +14,7 @@ from fettle.api import core, known_as
 from fettle.api.meta import Condition, OwnerReference, unix_s
 from fettle.health.signals import patterns
 from fettle.health.signals.pods import STARTS, domain_of_pod, refusals_of
-from fettle.health.signals.reports import one_line
+from fettle.health.signals.reports import without_middle
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import DeviceId, Evidence, EvidenceKind, Subject, UnitId
 
@@ -66,13 +66,13 @@ def failed_start(
         found = rules.said_of_start(said)
         if found is not None and not found[0].ignored:
             at = _ready_changed_at(pod, now) if pod.terminal else now
-            return _failed(pod, one_line(found[1]), at, found[0].whole_node)
+            return _failed(pod, without_middle(found[1]), at, found[0].whole_node)
     since = awaited_since(pod, now)
     if since is None:
         return None
     if (found := rules.said_of_start(prepare_error)) is not None:
         row, why = found
-        return None if row.ignored else _failed(pod, one_line(why), since, row.whole_node)
+        return None if row.ignored else _failed(pod, without_middle(why), since, row.whole_node)
     return _failed(pod, "", since) if now >= since + AWAITED_S else None
 
 
@@ -110,7 +110,9 @@ def start_evidence(
         weight=signal.weight,
         source=refusals_of(domain, STARTS),
         reporter=starts_of(workload),
-        text=one_line(f"{pods} not start: {worst.message or 'its devices may not be prepared'}"),
+        text=without_middle(
+            f"{pods} not start: {worst.message or 'its devices may not be prepared'}"
+        ),
         observed_at=min(one.at for one in starts),
         half_life_s=rules.half_life_s(signal.family),
         cap=signal.cap,

@@ -368,16 +368,14 @@ def test_what_gkes_plugin_said_is_over_with_the_reboot_and_stays_so(
 
 
 @pytest.mark.parametrize("xid", [74, 79])
-def test_a_condition_that_its_monitor_takes_back_after_a_reboot_is_over(
-    book: HealthBook, xid: int
-) -> None:
+def test_a_condition_that_nobody_renews_after_a_reboot_is_over(book: HealthBook, xid: int) -> None:
     """The object does not say which boot it is about."""
     said = condition("XIDErrors", "True", "XIDErrors", f"XID {xid}", at=NOW)
     tell(book, node(said), NOW)
     assert of(book, NODE, NOW).state is not State.HEALTHY
     rebooted = NOW + HOUR
     tell(book, node(said, boot="boot-2"), rebooted)  # the monitor does not run yet
-    assert of(book, NODE, rebooted).state is not State.HEALTHY
+    assert of(book, NODE, rebooted).state is State.HEALTHY
     tell(book, node(boot="boot-2"), rebooted + 5 * MINUTE)
     assert of(book, NODE, rebooted + 5 * MINUTE).state is State.HEALTHY
 
@@ -385,9 +383,11 @@ def test_a_condition_that_its_monitor_takes_back_after_a_reboot_is_over(
 def test_a_fault_that_outlasts_a_reboot_is_not_over_when_its_monitor_is_uninstalled(
     book: HealthBook,
 ) -> None:
-    said = condition("XIDErrors", "True", "XIDErrors", "XID 79", at=NOW)
-    tell(book, node(said), NOW)
-    tell(book, node(said, boot="boot-2"), NOW + HOUR)
+    def said(at: float) -> dict[str, Any]:
+        return condition("XIDErrors", "True", "XIDErrors", "XID 79", at=NOW, renewed_at=at)
+
+    tell(book, node(said(NOW)), NOW)
+    tell(book, node(said(NOW + HOUR), boot="boot-2"), NOW + HOUR)
     tell(book, node(boot="boot-2"), NOW + 24 * HOUR)
     assert of(book, NODE, NOW + 24 * HOUR).state is State.UNHEALTHY
 

@@ -23,7 +23,9 @@ MONITORS = ["KernelDeadlock", "FrequentKubeletRestart", "AMDGPUProblem", "GPUMis
 
 def seen(at: float, *conditions: dict[str, Any], boot: str = "boot-1") -> Any:
     """The node as it is while its kubelet renews its own condition."""
-    return node(condition("Ready", "True", "x", renewed_at=at), *conditions, boot=boot)
+    return node(
+        condition("Ready", "True", "x", at=NOW - 1000 * HOUR, renewed_at=at), *conditions, boot=boot
+    )
 
 
 def deadlock(renewed_at: float = NOW, status: str = "True") -> dict[str, Any]:

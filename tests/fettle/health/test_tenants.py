@@ -268,3 +268,33 @@ def test_a_score_that_is_not_that_of_a_degraded_device_is_told_as_healthy(
     faded = of(book, NODE, NOW + 24 * HOUR)
     assert faded.score > 0.7
     assert (faded.told, faded.suspected) == (State.HEALTHY, 0)
+
+
+IN_OTHER_WORDS = (
+    "Pod was rejected: Allocate failed due to a plugin's own words, which is unexpected"
+)
+
+
+def test_a_refusal_in_words_that_nobody_knows_is_one_namespaces_word_until_a_second_has_it(
+    book: HealthBook,
+) -> None:
+    """What a plugin refuses may be the pod's own: all of one workload are refused alike."""
+    for i in range(9):
+        name, at = f"p{i}", NOW + i
+        alone = refuse(book, name, at, message=IN_OTHER_WORDS, before=waiting_pod(name))
+    assert (alone.state, alone.score, alone.proven) == (State.HEALTHY, 0.65, 1.0)
+    for name in "ab":
+        refused = refused_pod(name, NOW + 60, namespace="other", message=IN_OTHER_WORDS)
+        before = waiting_pod(name, namespace="other")
+        book.report(report_of_pod(refused, RULES, NOW + 60, lambda _: None, before), NOW + 60)
+    both = of(book, NODE, NOW + 60)
+    assert both.state is State.UNHEALTHY
+    assert both.score == both.proven < 0.1
+
+
+def test_refusals_in_unknown_words_that_no_scheduler_placed_prove_nothing(book: HealthBook) -> None:
+    for i in range(30):
+        forged = refuse(
+            book, f"p{i}", NOW + i, namespace=f"mallory-{i % 5}", message=IN_OTHER_WORDS
+        )
+    assert (forged.state, forged.score, forged.proven) == (State.HEALTHY, 0.4, 1.0)

@@ -110,7 +110,7 @@ def test_a_node_that_several_namespaces_suspect_is_labelled_degraded_and_its_con
     words = [fault("g", 0.35, witness=f"namespace team-{name}") for name in "ab"]
     why = "1 Degraded of 2 devices, by what tenants could cause, which refuses nobody"
     of_one = planned({"n": node("n", ill(words[0]), ill())})["n"]
-    assert of_one == NodeMarks("healthy", f"0.65: {why}", "True", "DevicesHealthy", why)
+    assert of_one == NodeMarks("healthy", f"0.7: {why}", "True", "DevicesHealthy", why)
     of_both = planned({"n": node("n", ill(*words), ill())})["n"]
     assert (of_both.tier, of_both.status, of_both.cause) == ("degraded", "True", "DevicesHealthy")
 

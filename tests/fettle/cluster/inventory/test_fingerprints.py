@@ -125,7 +125,13 @@ def test_every_field_of_a_device_that_allocating_reads_matters(field: str) -> No
     assert seen_of({field: DEVICE[field]}) != seen_of({})
 
 
-HEALTH: dict[str, Any] = {"score": 0.5, "state": State.UNKNOWN, "held": True, "provoked": 0.1}
+HEALTH: dict[str, Any] = {
+    "score": 0.5,
+    "state": State.UNKNOWN,
+    "held": True,
+    "provoked": 0.1,
+    "suspected": 2,
+}
 
 
 @pytest.mark.parametrize(

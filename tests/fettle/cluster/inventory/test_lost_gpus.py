@@ -34,7 +34,7 @@ def test_a_fault_of_a_gpu_that_is_no_longer_published_does_not_count_against_the
     assert {d.health.state for d in seen.pools[0].devices} == {State.HEALTHY}
     (said,) = seen.health.evidence
     assert said.weight == 0.0
-    assert "which is none of its devices: GpuMemWatch DCGM_FR_X: bad" in said.evidence.text
+    assert "a GPU that is no longer there: GpuMemWatch DCGM_FR_X: bad" in said.evidence.text
     fleet.put(kinds.SLICE, slice_(gpu(1), gpu(2), gpu(0)))
     assert scores(fleet.look()) == (1.0, {"gpu-0": 1.0, "gpu-1": 1.0, "gpu-2": 0.25})
 

@@ -18,6 +18,16 @@ UUID = "GPU-11111111-2222-3333-4444-555555555555"
 GPUS = {"nvidia.com/gpu": "8"}
 HOUR = 3600.0
 
+# As eks-node-monitoring-agent writes them: pkg/manager/node_exporter.go, func Warning, and
+# monitors/nvidia/monitor.go (commit 51af549)
+EKS = "AcceleratedHardwareReady"
+HOT = "NvidiaThermalError: detected GPU thermals outside of thresholds with severity code 1"
+CODE = "DCGMHealthCode{0}: DCGM detected issues in health check system with error code {0}"
+XID = (
+    "NvidiaXID{0}Warning: detected unknown XID-{0} on the instance, review kernel logs for "
+    "additional information."
+)
+
 
 def event(
     reason: str,
@@ -52,9 +62,13 @@ def score(fleet: Fleet, name: str = "n") -> float:
 @pytest.mark.parametrize(
     ("reason", "message", "expected"),
     [
-        ("NvidiaThermalError", "hot", 0.7),
-        ("NvidiaXID31Warning", "XID 31 on GPU 3", 0.9),
-        ("NvidiaXID79Warning", "XID-79", 0.65),  # no more than its namespace may take
+        (EKS, HOT, 0.7),
+        (EKS, XID.format(31), 1.0),
+        (EKS, XID.format(94), 0.9),
+        (EKS, XID.format(79), 0.65),  # no more than its namespace may take
+        (EKS, CODE.format(3), 0.7),
+        (EKS, CODE.format(122), 1.0),
+        (EKS, "NvidiaFutureWarning: something", 1.0),
         ("Starting", "Starting kubelet.", 1.0),
         ("GpuThermalWatchIsHealthy", "No Health Failures", 1.0),
     ],
@@ -104,7 +118,7 @@ def test_it_counts_once_however_often_it_is_repeated_and_fades_once_it_is_gone(
 ) -> None:
     for _ in range(20):
         fleet.now += 300.0
-        fleet.put(kinds.NODE_EVENT, event("NvidiaThermalError", at=fleet.now))
+        fleet.put(kinds.NODE_EVENT, event(EKS, HOT, at=fleet.now))
     assert score(fleet) == 0.7
     fleet.inventory.remove(kinds.NODE_EVENT, "default/n.1", fleet.now)
     fleet.now += HOUR
@@ -114,7 +128,7 @@ def test_it_counts_once_however_often_it_is_repeated_and_fades_once_it_is_gone(
 
 
 def test_one_that_a_new_list_does_not_name_is_gone(fleet: Fleet) -> None:
-    fleet.put(kinds.NODE_EVENT, event("NvidiaThermalError", at=fleet.now))
+    fleet.put(kinds.NODE_EVENT, event(EKS, HOT, at=fleet.now))
     fleet.inventory.begin_list(kinds.NODE_EVENT)
     fleet.inventory.end_list(kinds.NODE_EVENT, fleet.now)
     fleet.now += 400 * HOUR
@@ -122,13 +136,13 @@ def test_one_that_a_new_list_does_not_name_is_gone(fleet: Fleet) -> None:
 
 
 def test_an_old_one_in_a_snapshot_has_faded_by_its_age(fleet: Fleet) -> None:
-    fleet.put(kinds.EVENT, event("NvidiaThermalError", at=fleet.now - 3 * HOUR))
+    fleet.put(kinds.EVENT, event(EKS, HOT, at=fleet.now - 3 * HOUR))
     assert 0.7 < score(fleet) < 1.0
 
 
 def test_two_of_one_namespace_are_one_word(fleet: Fleet) -> None:
-    for number, reason in enumerate(("NvidiaThermalError", "NvidiaPCIeError")):
-        fleet.put(kinds.NODE_EVENT, event(reason, at=fleet.now, name=f"n.{number}"))
+    for number, said in enumerate((HOT, "NvidiaPCIeError: detected 12 PCIe replays")):
+        fleet.put(kinds.NODE_EVENT, event(EKS, said, at=fleet.now, name=f"n.{number}"))
     assert score(fleet) >= 0.4
 
 
@@ -139,7 +153,7 @@ def test_whatever_an_event_says_nothing_breaks_and_nothing_is_proven(
     fleet = Fleet()
     fleet.put(kinds.NODE, node("n"))
     for number, (reason, message, known) in enumerate(said):
-        reason = "NvidiaXID79Warning" if known else reason
+        reason, message = (EKS, XID.format(79)) if known else (reason, message)
         fleet.put(kinds.NODE_EVENT, event(reason, message, at=fleet.now, name=f"n.{number}"))
     assert score(fleet) >= 0.4 - 1e-9
     assert fleet.view.nodes["n"].health.proven == 1.0
@@ -152,9 +166,7 @@ LINE = "kernel: NVRM: Xid (PCI:0000:c1:00): 79, pid=1, GPU has fallen off the bu
     ("namespace", "counts"),
     [("default", True), ("kube-system", True), ("tenant", False), ("nvsentinel", False)],
 )
-@pytest.mark.parametrize(
-    ("reason", "message"), [("NvidiaThermalError", "hot"), ("KernelOops", LINE)]
-)
+@pytest.mark.parametrize(("reason", "message"), [(EKS, HOT), ("KernelOops", LINE)])
 def test_an_event_counts_only_from_where_events_about_nodes_are(
     fleet: Fleet, namespace: str, counts: bool, reason: str, message: str
 ) -> None:

@@ -50,7 +50,7 @@ from tests.fettle.health.signals.reading import NODE, only, report
         ("AcceleratedHardwareReady", "True", "False", "NvidiaXID79Error", Family.BUS, 1.0),
         ("AcceleratedHardwareReady", "True", "False", "NvidiaXID63Error", Family.MEMORY, 0.1),
         ("AcceleratedHardwareReady", "True", "False", "NeuronDMAError", Family.DRIVER, 0.75),
-        ("AcceleratedHardwareReady", "True", "False", "DCGMHealthCode48", Family.DRIVER, 0.75),
+        ("AcceleratedHardwareReady", "True", "False", "DCGMHealthCode80", Family.MEMORY, 0.9),
         ("KernelReady", "True", "False", "ForkFailedOutOfPIDs", Family.NODE, 0.5),
         ("NetworkingReady", "True", "False", "InterfaceNotUp", Family.NODE, 0.5),
         ("ContainerRuntimeReady", "True", "False", "PodStuckTerminating", Family.NODE, 0.0),
@@ -221,7 +221,7 @@ def test_xid_154_on_eks_is_read_from_its_message() -> None:
     assert said.text == "XID 154: peer-to-peer traffic must be drained (AcceleratedHardwareReady)"
 
 
-ALIVE = condition("Ready", "True", "KubeletReady")
+ALIVE = condition("Ready", "True", "KubeletReady", at=NOW - 24 * 3600)
 MINUTE = 60.0
 
 
@@ -318,9 +318,9 @@ def test_a_silent_monitor_that_told_no_fault_leaves_none(status: str) -> None:
     assert (only(said).kind, said.stale) == (EvidenceKind.UNKNOWN, ())
 
 
-@pytest.mark.parametrize("kind", ["latched", "decaying"])
-def test_only_level_faults_depend_on_whether_their_monitor_is_silent(
-    tmp_path: Path, kind: str
+@pytest.mark.parametrize(("kind", "observed"), [("latched", []), ("decaying", [NOW - 3600])])
+def test_what_a_silent_monitor_says_is_latched_is_not_said_again_and_an_event_is(
+    tmp_path: Path, kind: str, observed: list[float]
 ) -> None:
     own = tmp_path / "rules.yaml"
     own.write_text(
@@ -330,9 +330,9 @@ def test_only_level_faults_depend_on_whether_their_monitor_is_silent(
     )
     bad = node(ALIVE, condition("OwnCheck", "True", at=NOW - 3600, renewed_at=NOW - 20 * MINUTE))
     said = report_of_node(bad, load_rules(own), NOW)
-    silence, fault = said.evidence
+    silence, *faults = said.evidence
     assert silence.kind is EvidenceKind.UNKNOWN
-    assert (fault.kind, fault.observed_at) == (EvidenceKind(kind), NOW - 3600)
+    assert [one.observed_at for one in faults] == observed
     assert said.stale == ()
 
 

@@ -1,11 +1,13 @@
 """The parts of a SignalReport: the units it names, and texts of one line."""
 
 import unicodedata
+from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.health.signals.reports import TEXT_LIMIT, SignalReport, one_line
+from fettle.health.signals.reports import TEXT_LIMIT, SignalReport, one_line, without_middle
 from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
 
 
@@ -32,12 +34,23 @@ def test_the_units_it_names_are_those_that_are_ill_or_whose_monitor_is_silent() 
 TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 
-@given(st.text() | st.text("a\u202e\u2066\u200f\u2029"))
-def test_no_text_can_steer_a_terminal_or_run_over_a_line(text: str) -> None:
-    shown = one_line(text)
+@pytest.mark.parametrize("told", [one_line, without_middle])
+@given(text=st.text() | st.text("a\u202e\u2066\u200f\u2029"))
+def test_no_text_can_steer_a_terminal_or_run_over_a_line(
+    told: Callable[[str], str], text: str
+) -> None:
+    shown = told(text)
     assert len(shown) <= TEXT_LIMIT
     assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]
     assert not [c for c in shown if unicodedata.bidirectional(c) in TURNING]
+
+
+def test_the_end_of_a_kubelets_text_stays_since_the_cause_is_there() -> None:
+    message = f"Allocate failed due to rpc error: {'desc = ' * 400}GPU is lost, which is unexpected"
+    told = without_middle(message)
+    assert told.startswith("Allocate failed due to rpc error")
+    assert told.endswith("GPU is lost, which is unexpected")
+    assert " … " in told
 
 
 def test_an_escape_sequence_is_only_its_letters() -> None:

@@ -261,7 +261,6 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
             "refusals: [{name: r, message: '(', provoked: false, source: s}]",
             "row 'r': message: .*regular expression",
         ),
-        ("refusals: [{name: r, message: x, source: s}]", "row 'r': provoked: missing"),
         ("starts: [{name: r, message: '(', source: s}]", "row 'r': message: .*regular expression"),
         ("starts: [{name: r, source: s}]", "row 'r': .*message"),
         ("attributes: [{name: a, family: bus, weight: 0, source: s}]", "row 'a': .*driver"),

@@ -234,9 +234,10 @@ def test_an_eks_agent_that_cannot_reach_dcgm_knows_nothing_of_the_devices() -> N
         "ContainerRuntimeReady",
     ],
 )
-def test_a_reason_that_nobody_listed_is_light_and_listed(type_: str) -> None:
+def test_a_reason_that_nobody_listed_is_unknown_and_listed(type_: str) -> None:
+    """The agent calls it fatal."""
     said = report(condition(type_, "False", "Invented", "?"))
-    assert only(said).weight == 0.1
+    assert only(said).kind is EvidenceKind.UNKNOWN
     assert said.unknown_conditions == (UnknownCondition(f"{type_} (Invented)", "False"),)
     assert report(condition(type_, "True", "Invented", "?")).unknown_conditions == ()
 
@@ -306,7 +307,7 @@ def test_a_gpu_monitor_that_renews_is_missed(type_: str, status: str, heartbeat_
 def test_what_a_monitor_last_said_before_it_fell_silent_goes_stale(
     type_: str, status: str, reason: str, heartbeat_s: float
 ) -> None:
-    alive = condition("Ready", "True", "KubeletReady")
+    alive = condition("Ready", "True", "KubeletReady", at=NOW - 24 * 3600)
     silent = condition(type_, status, reason, renewed_at=NOW - 3 * heartbeat_s - 60)
     said = report(alive, silent)
     assert (only(said).kind, len(said.stale)) == (EvidenceKind.UNKNOWN, 1)
