@@ -109,7 +109,19 @@ def make_rules(own: Tables) -> SignalRules:
     conditions = tables["conditions"].values()
     order = sorted(conditions, key=lambda row: _place(row, row.name in own["conditions"]))
     tables["conditions"] = {row.name: row for row in order}
+    tables["dcgm_codes"] = _by_every_name(own["dcgm_codes"])
     return SignalRules(**cast(dict[str, Any], tables))
+
+
+def _by_every_name(own: Mapping[str, RuleRow]) -> dict[str, RuleRow]:
+    """DCGM's codes by number and by name, an operator's row by whichever it gives, and its own."""
+    found: dict[str, RuleRow] = dict(own)
+    for row in _shipped()["dcgm_codes"].values():
+        assert isinstance(row, DcgmRow)
+        names = [*filter(None, (row.name, row.code, row.formerly))]
+        instead = next((own[name] for name in names if name in own), row)
+        found |= dict.fromkeys(names, instead)
+    return found
 
 
 @cache

@@ -1,6 +1,6 @@
 """The rule tables: what each fact weighs, looked up. `rule_files.py` reads them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from heapq import merge
@@ -58,20 +58,6 @@ class Xid(NamedTuple):
     text: str
 
 
-def _by_code(rows: Collection[DcgmRow]) -> dict[str, DcgmRow]:
-    """By number and by name; the first row of each counts, whichever of them it gives."""
-    same: dict[str, tuple[str, ...]] = {}
-    for row in rows:
-        if row.code:
-            names = tuple(filter(None, (row.name, row.code, row.formerly)))
-            same |= dict.fromkeys(names, names)
-    found: dict[str, DcgmRow] = {}
-    for row in rows:
-        for code in same.get(row.name, (row.name,)):
-            found.setdefault(code, row)
-    return found
-
-
 class SignalRules:
     """All tables, by the names of their rows, in the order in which rows are tried.
 
@@ -108,7 +94,6 @@ class SignalRules:
         self.xid_classes = xid_classes
         self.xids = xids
         self.dcgm_codes = dcgm_codes
-        self._dcgm = _by_code(dcgm_codes.values())
         self.recoveries = recoveries
         self.actions = actions
         self.conditions = conditions
@@ -284,7 +269,7 @@ class SignalRules:
 
     def dcgm(self, code: str) -> DcgmRow | None:
         """The row of one of DCGM's error codes, by its number or name."""
-        return self._dcgm.get(code)
+        return self.dcgm_codes.get(code)
 
     def tainting_xid(self, code: str, row: TaintRow) -> Xid:
         """What an XID means that a driver publishes as a taint of this row."""

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from fettle.health import is_rules_file, rule_mistakes
+from fettle.health import is_rules_file, rows_replaced, rule_mistakes
 from fettle.health.signals.rule_checks import RuleMistake
 
 
@@ -264,3 +264,24 @@ def test_an_xid_that_is_found_by_a_regular_expression_is_its_group() -> None:
     assert "put the number in brackets, as in 'Xid ([0-9]+)'" in found.problem
     for form in ("Xid ([0-9]+)", "any", "ErrorCode", ""):
         assert mistakes(condition(xid=form)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shipped"),
+    [
+        (condition(type="GpuMemWatch"), "'nvsentinel-mem'"),
+        (
+            condition(type="AcceleratedHardwareReady", reason="DCGMHealthCode122", faulty=False),
+            "'eks-health-check'",
+        ),
+        (condition(name="nvsentinel-mem", type="GpuMemWatch"), "'nvsentinel-mem'"),
+        ("xids: [{name: 31, class: info, family: driver, text: t, source: s}]", "'31'"),
+    ],
+)
+def test_it_is_said_which_shipped_row_a_row_counts_instead_of(text: str, shipped: str) -> None:
+    (said,) = rows_replaced(text, "rules.yaml")
+    assert said.endswith(f" counts instead of shipped {shipped}")
+
+
+def test_a_row_about_something_new_replaces_nothing() -> None:
+    assert rows_replaced(condition(type="OurBurnIn"), "rules.yaml") == []
