@@ -20,6 +20,7 @@ from tests.deploy.test_shipped_files import DEPLOY, documents
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.serve.runtimes import serve_options
 from tests.fettle.serve.test_waking import node, refused
+from tests.waiting import until
 
 OPTIONAL = DEPLOY / "rbac" / "optional"
 QUICK = {"steward": {"wakeIntervalSeconds": 0.02}}
@@ -176,9 +177,3 @@ async def test_without_these_rights_it_is_said_once_and_the_rest_goes_on(
     assert len(said()) == 1
     assert not [one for one in logs if one["log_level"] == "error"]
     assert rights & {(one.verb, one.target.plural) for one in api.asked}, "the case tries nothing"
-
-
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not true():
-            await asyncio.sleep(0.01)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from fettle.client.leader_election import LeaderElector, lead, read_lease
 from fettle.client.session import Session
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import PATIENCE_S
+from tests.waiting import until
 
 KEY = "fettle-system/steward"
 DURATION_S = 1.0
@@ -67,12 +67,6 @@ def spec(api: FakeApi) -> dict[str, Any]:
     return found
 
 
-async def seen(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not true():
-            await asyncio.sleep(0.01)
-
-
 async def test_the_first_candidate_creates_the_lease_and_leads(
     api: FakeApi, session: Session
 ) -> None:
@@ -93,7 +87,7 @@ async def test_a_leader_renews_and_keeps_the_time_it_acquired(
     one = Worker(session, "one")
     await one.leads()
     first = spec(api)
-    await seen(lambda: spec(api)["renewTime"] != first["renewTime"])
+    await until(lambda: spec(api)["renewTime"] != first["renewTime"])
     assert spec(api)["acquireTime"] == first["acquireTime"]
     assert spec(api)["leaseTransitions"] == 0
     await one.end()
@@ -104,7 +98,7 @@ async def test_a_leader_renews_without_reading_first(api: FakeApi, session: Sess
     one = Worker(session, "one", duration_s=6.0)  # a renewal that fails would be looked after
     await one.leads()
     api.asked.clear()
-    await seen(lambda: api.verbs("leases").count("update") > 2)
+    await until(lambda: api.verbs("leases").count("update") > 2)
     assert "get" not in api.verbs("leases")
     await one.end()
 
@@ -117,7 +111,7 @@ async def test_a_leader_waits_for_a_slow_server_as_long_as_its_lease_allows(
     await one.leads()
     first = spec(api)
     api.answers_after_s = 1.5  # longer than from one renewal to the next
-    await seen(lambda: spec(api)["renewTime"] != first["renewTime"])
+    await until(lambda: spec(api)["renewTime"] != first["renewTime"])
     await one.end()
 
 
@@ -129,10 +123,10 @@ async def test_a_leader_reads_a_lease_that_was_changed_or_deleted_and_goes_on(
     lease = api.objects["leases"][KEY]
     labelled = lease["metadata"] | {"labels": {"by": "somebody"}}
     api.put("leases", {"metadata": labelled, "spec": spec(api)})
-    await seen(lambda: spec(api)["renewTime"] != lease["spec"]["renewTime"])
+    await until(lambda: spec(api)["renewTime"] != lease["spec"]["renewTime"])
     assert api.objects["leases"][KEY]["metadata"]["labels"] == {"by": "somebody"}
     del api.objects["leases"][KEY]
-    await seen(lambda: KEY in api.objects["leases"])
+    await until(lambda: KEY in api.objects["leases"])
     assert spec(api)["holderIdentity"] == "one"
     assert not one.stopped.is_set()
     await one.end()
@@ -145,7 +139,7 @@ async def test_of_two_candidates_one_leads_and_the_other_takes_over_on_release(
     one = Worker(session, "one", duration_s=LONG_S)  # not by expiry, then
     await one.leads()
     two = Worker(session, "two", duration_s=5.0)  # it looks as often as that lets it
-    await seen(lambda: api.verbs("leases").count("get") > 3)
+    await until(lambda: api.verbs("leases").count("get") > 3)
     assert not two.working.is_set()
     await one.end()
     assert one.stopped.is_set()
@@ -192,7 +186,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_may_take_over(
 ) -> None:
     one = Worker(session, "one", duration_s=4.0)
     await one.leads()
-    await seen(lambda: api.verbs("leases").count("update") >= renewals)
+    await until(lambda: api.verbs("leases").count("update") >= renewals)
     api.answers_nothing = True
     async with asyncio.timeout(spec(api)["leaseDurationSeconds"]):
         await one.stopped.wait()
@@ -214,7 +208,7 @@ async def test_a_leader_that_another_replaced_stops_working(api: FakeApi, sessio
 async def test_a_refused_read_of_the_lease_is_tried_again(api: FakeApi, session: Session) -> None:
     api.forbidden = {("get", "leases")}
     one = Worker(session, "one")
-    await seen(lambda: api.verbs("leases").count("get") > 1)
+    await until(lambda: api.verbs("leases").count("get") > 1)
     api.forbidden = set()
     await one.leads()
     await one.end()
@@ -260,7 +254,7 @@ async def test_a_lease_acquired_while_being_stopped_is_released(
         await earlier.end()
     api.answers_lost = {verb}
     one = Worker(session, "one", duration_s=LONG_S)
-    await seen(
+    await until(
         lambda: KEY in api.objects.get("leases", {}) and spec(api)["holderIdentity"] == "one"
     )
     api.answers_lost = set()
@@ -275,7 +269,7 @@ async def test_a_candidate_that_never_wrote_a_lease_sends_nothing_when_stopped(
     one = Worker(session, "one", duration_s=3600.0)  # not renewed meanwhile
     await one.leads()
     two = Worker(session, "two", duration_s=3600.0)
-    await seen(lambda: api.verbs("leases").count("get") > 1)
+    await until(lambda: api.verbs("leases").count("get") > 1)
     asked = len(api.asked)
     await two.end()
     assert len(api.asked) == asked
@@ -288,8 +282,8 @@ async def test_a_lease_that_could_not_be_created_is_not_released(
     api.forbidden = {("create", "leases")}
     with capture_logs() as logs:
         one = Worker(session, "one", duration_s=LONG_S)
-        await seen(lambda: "create" in api.verbs("leases"))
-        await seen(lambda: bool(logs))
+        await until(lambda: "create" in api.verbs("leases"))
+        await until(lambda: bool(logs))
         await one.end()
     assert [log["event"] for log in logs] == ["cannot acquire or renew the lease"]
 

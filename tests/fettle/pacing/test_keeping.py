@@ -1,7 +1,7 @@
 """Something is done again and again, whatever it raises, and it is said while it fails."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from fettle.pacing import KeptPart, KeptParts, keep, keeping, part
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -40,12 +41,6 @@ class Looks:
 
     async def reach(self, count: int) -> None:
         await until(lambda: self.count >= count)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not true():
-            await asyncio.sleep(0.001)
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 import asyncio
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from fettle.scheduling.demand import Demand, Units, WaitStage
 from tests.fettle import building as b
 from tests.fettle.scheduling.census import share
 from tests.fettle.scheduling.clusters import POD, Cluster, kept_complete
+from tests.waiting import until
 
 TRAINING = BUILT_IN["training"]
 
@@ -71,12 +71,6 @@ async def a_while() -> None:
     """Let the loop run long enough to count these tests' nodes, one at a time."""
     for _ in range(500):
         await asyncio.sleep(0)
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.001)
 
 
 def test_the_breaker_unused_for_the_longest_is_forgotten_first(watched: Watched) -> None:

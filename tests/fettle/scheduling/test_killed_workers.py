@@ -6,7 +6,7 @@ They are judged again once the selector is decided, though nothing else in the c
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,7 @@ from tests.fettle.cel.test_engine import worker
 from tests.fettle.scheduling.clusters import Cluster, share
 from tests.fettle.scheduling.test_costly_selectors import Clock, answers
 from tests.fettle.scheduling.test_costly_selectors import demand as ask_for
+from tests.waiting import until
 
 MODEL = f'device.attributes["{b.DRIVER}"].model'
 SELECTOR = f'{MODEL} == "B"'
@@ -91,12 +92,6 @@ def cluster(engine: SelectorEngine) -> Cluster:
 async def refused(answers: Answers, demand: Demand) -> set[str]:
     """The nodes that the extender would refuse."""
     return (answers.at_once(demand, NAMES) or await answers.judged(demand, NAMES)).refused
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 async def test_verdicts_follow_after_the_worker_was_killed_twice(

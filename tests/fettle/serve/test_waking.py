@@ -12,6 +12,7 @@ from fettle.config import Settings
 from fettle.serve.serving import Runtime
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.serve.runtimes import serve_options
+from tests.waiting import until
 
 GPU = "nvidia.com/gpu"
 OFTEN = msgspec.convert({"steward": {"wakeIntervalSeconds": 0.02}}, Settings)
@@ -26,12 +27,6 @@ async def steward(api: FakeApi, folder: Path) -> AsyncIterator[None]:
         yield
     finally:
         await runtime.close()
-
-
-async def until(true: Any) -> None:
-    async with asyncio.timeout(20):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 def node(name: str, gpus: int = 0, hold: str = "") -> dict[str, Any]:

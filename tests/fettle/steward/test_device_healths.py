@@ -22,6 +22,7 @@ from fettle.steward.device_healths import SHOWN_WITHIN_S, PendingWrites, is_as_g
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.serve.runtimes import serve_options
+from tests.waiting import until
 
 GPU = "nvidia.com/gpu"
 LOST = {
@@ -49,12 +50,6 @@ async def stewarding(api: FakeApi, folder: Path, per_s: float = 20) -> AsyncIter
         yield
     finally:
         await runtime.close()
-
-
-async def until(true: Any) -> None:
-    async with asyncio.timeout(20):
-        while not true():
-            await asyncio.sleep(0.01)
 
 
 def states(api: FakeApi) -> dict[str, str]:

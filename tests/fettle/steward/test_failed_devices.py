@@ -27,7 +27,7 @@ from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.scheduling.clusters import claim_view, kept
 from tests.fettle.scheduling.test_at_risk import BOUND_S, Watched, claim, placed
-from tests.fettle.steward.test_steward import until
+from tests.waiting import until
 
 Raw = dict[str, Any]
 FAILED = "fettle.dev/DeviceFailed"

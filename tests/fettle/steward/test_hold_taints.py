@@ -22,7 +22,7 @@ from fettle.steward import hold_taints, holding
 from fettle.steward.hold_taints import HoldTaints
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
-from tests.fettle.steward.test_steward import until
+from tests.waiting import until
 
 OURS = {"key": "fettle.dev/hold", "value": "annotated", "effect": "NoSchedule"}
 THEIRS = {"key": "fettle.dev/hold", "effect": "NoSchedule"}

@@ -22,7 +22,7 @@ from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.others import WatchedPublisher
 from tests.fettle.scheduling.clusters import kept
-from tests.fettle.steward.test_steward import until
+from tests.waiting import until
 
 WHY = "no device will ever satisfy its claim"
 JOB = OwnerReference(api_version="batch/v1", kind="Job", name="j", uid="uid-j")

@@ -21,7 +21,7 @@ from fettle.steward import NodeMarking, node_marks, paced_writes
 from tests.bench import fleets, inventories, storms
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.scheduling.clusters import kept
-from tests.fettle.steward.test_steward import until
+from tests.waiting import until
 
 A, B, C = (fleets.name_of(number) for number in range(3))
 HEALTHY, ILL = ("healthy", "True", False), ("degraded", "False", True)

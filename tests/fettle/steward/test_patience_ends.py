@@ -20,8 +20,8 @@ from fettle.scheduling import Answers
 from fettle.steward import AllowedNodes, PatienceEnds, patience_ends
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import kept
-from tests.fettle.steward.test_steward import until
 from tests.fettle.steward.test_wake_ups import REFUSED
+from tests.waiting import until
 
 TRAINING = BUILT_IN["training"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from fettle.steward.steward import Steward
 from fettle.steward.wake_ups import Nudge, waiting
 from fettle.steward.waking import REST, FindAllowedNodes, Waking
 from tests.fettle.client.fake_api import FakeApi, fake_api
-from tests.fettle.cluster.feeds.recorder import PATIENCE_S
 from tests.fettle.steward.test_wake_ups import pod
+from tests.waiting import until
 
 CLAIM = "fettle-system/fettle-wake-up"
 
@@ -70,12 +70,6 @@ class Cluster:
         while len(looks) < wanted:
             self.publish(self.publisher.view.pods.values())
             await asyncio.sleep(0.01)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not true():
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture

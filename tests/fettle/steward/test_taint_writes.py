@@ -28,7 +28,7 @@ from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.scheduling.clusters import Cluster
 from tests.fettle.scheduling.test_taint_plans import fault, healthy_by
-from tests.fettle.steward.test_steward import until
+from tests.waiting import until
 
 RULES = "devicetaintrules"
 UNHEALTHY = "fettle.dev/unhealthy"
