@@ -315,6 +315,7 @@ class HeardEvent(Wire, frozen=True, kw_only=True):
 
     metadata: ObjectMeta
     involved_object: ObjectReference = msgspec.field(default_factory=ObjectReference)
+    type: str = ""
     reason: str = ""
     message: str = ""
     last_timestamp: datetime | None = None

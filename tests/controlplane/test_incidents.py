@@ -369,7 +369,7 @@ async def check_the_driver_that_prepares_nothing(cluster: Cluster) -> None:
     node = await waiting.wait_until(
         lambda: cluster.of_node(MUTE), lambda h: h["score"] <= 0.5, what="both are heard"
     )
-    assert (node["state"], node["proven"]) == ("Healthy", 1.0)
+    assert (node["state"], node["suspected"], node["proven"]) == ("Degraded", 2, 1.0)
     assert "DRA driver gpu.nvidia.com is not registered" in str(node["evidence"])
     await api.create(objects.claim("starts"))
     here = {"claims": {"gpu": "starts"}, "node_selector": {"incident": MUTE}}

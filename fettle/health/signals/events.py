@@ -14,6 +14,8 @@ from fettle.health.signals.rule_rows import EventRow
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import OWN_PREFIX, Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
 
+_NORMAL = "Normal"
+"""The type of an Event that warns of nothing."""
 _MOST_CODES = 16
 """Of DCGM's codes that are read of one message."""
 KEPT_S = 3600.0
@@ -33,13 +35,13 @@ def report_of_event(
     event: core.HeardEvent, reporter: str, rules: SignalRules, now: float
 ) -> SignalReport | None:
     """What an Event about a Node says; None if no rule names its reason and namespace, and it does
-    not quote the driver's log."""
+    not quote the driver's log, or if it is no warning."""
     component = event.source.component or event.reporting_component
     namespace = event.metadata.namespace
     row = rules.event(event.reason, component, namespace, event.message)
     if row is None and not component.startswith(OWN_PREFIX) and namespace in _UNLISTED.namespaces:
         row = _UNLISTED if xids.mentions(_UNLISTED.xid, "", event.message) else None
-    if row is None or not event.involved_object.name:
+    if row is None or event.type == _NORMAL or not event.involved_object.name:
         return None
     at = unix_s(event.last_timestamp or event.event_time, 0.0) or unix_s(
         event.metadata.creation_timestamp, now
@@ -82,7 +84,8 @@ def _findings(
     codes = [found[1] for found in patterns.find_each(row.dcgm, event.message)] if row.dcgm else []
     known = [code for code in map(rules.dcgm, dict.fromkeys(codes[:_MOST_CODES])) if code]
     for code in known:
-        yield node, code.family, code.weight, f"DCGM error {code.name}: {code.text}"
+        weight = min(row.weight, code.weight)
+        yield node, code.family, weight, f"DCGM error {code.name}: {code.text}"
     if not mentioned and not known:
         yield node, row.family, row.weight, ""
 

@@ -406,7 +406,8 @@ class _ConditionReader:
     def _by_codes(
         self, condition: Condition, row: ConditionRow, codes: Iterable[str], text: str
     ) -> Iterator[_Finding]:
-        """What DCGM's codes mean; of one that has no row, what the condition's row says."""
+        """What DCGM's codes mean; of one that means nothing by itself, what the condition's row
+        says."""
         for code in codes:
             known = self._of_dcgm(condition, self._node, code, f" ({text})")
             yield known if known is not None else _of_row(row, self._node, text)
@@ -414,9 +415,11 @@ class _ConditionReader:
     def _of_dcgm(
         self, condition: Condition, subject: Subject, code: str, about: str
     ) -> _Finding | None:
+        """What it means; None if it has no row, or only says that there was an XID."""
         known = self._rules.dcgm(code)
         if known is None:
             self._list(condition, f"{condition.type}: DCGM {code}")
+        if known is None or known.xid:
             return None
         said = f"DCGM error {known.name}: {known.text}"
         return _Finding(subject, known.family, known.kind, known.weight, said, about)

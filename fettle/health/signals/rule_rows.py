@@ -88,8 +88,8 @@ class DcgmRow(RuleRow, frozen=True, kw_only=True):
     """One error code of NVIDIA's DCGM: its number (the row's name), and its name in `code`. A row
     of one's own may be named by either.
 
-    `formerly`: the name that older releases use. `xid`: it only says that there was an XID, which
-    says what it is if the message has it.
+    `formerly`: the name that older releases use. `xid`: it only says that there was an XID. If
+    the message does not have that, the condition's row says what it weighs.
     """
 
     family: Family

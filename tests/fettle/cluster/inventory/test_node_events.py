@@ -22,6 +22,7 @@ HOUR = 3600.0
 # monitors/nvidia/monitor.go (commit 51af549)
 EKS = "AcceleratedHardwareReady"
 HOT = "NvidiaThermalError: detected GPU thermals outside of thresholds with severity code 1"
+POWER = "NvidiaPowerError: detected power usage outside of thresholds with severity code 412"
 CODE = "DCGMHealthCode{0}: DCGM detected issues in health check system with error code {0}"
 XID = (
     "NvidiaXID{0}Warning: detected unknown XID-{0} on the instance, review kernel logs for "
@@ -66,8 +67,9 @@ def score(fleet: Fleet, name: str = "n") -> float:
         (EKS, XID.format(31), 1.0),
         (EKS, XID.format(94), 0.9),
         (EKS, XID.format(79), 0.65),  # no more than its namespace may take
-        (EKS, CODE.format(3), 0.7),
+        (EKS, CODE.format(3), 0.9),
         (EKS, CODE.format(122), 1.0),
+        (EKS, POWER, 1.0),
         (EKS, "NvidiaFutureWarning: something", 1.0),
         ("Starting", "Starting kubelet.", 1.0),
         ("GpuThermalWatchIsHealthy", "No Health Failures", 1.0),
@@ -80,6 +82,13 @@ def test_a_warning_that_a_rule_names_lowers_its_node_within_bounds(
     assert score(fleet) == expected
     health = fleet.view.nodes["n"].health
     assert (health.proven, health.state, score(fleet, "m")) == (1.0, State.HEALTHY, 1.0)
+
+
+def test_an_event_that_is_no_warning_counts_for_nothing(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE_EVENT, {**event(EKS, HOT, at=fleet.now), "type": "Normal"})
+    assert score(fleet) == 1.0
+    fleet.put(kinds.NODE_EVENT, {**event(EKS, HOT, at=fleet.now), "type": "Warning"})
+    assert score(fleet) == 0.7
 
 
 def test_gkes_event_of_an_xid_is_read_from_its_plugin_only(fleet: Fleet) -> None:

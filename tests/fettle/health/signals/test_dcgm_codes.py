@@ -73,7 +73,7 @@ def test_a_code_that_nobody_knows_weighs_what_its_watch_does_and_is_listed() -> 
     [
         ("Detected XID 31 for GPU 4", 0.0, EvidenceKind.LEVEL),
         ("Detected XID 79 for GPU 4", 1.0, EvidenceKind.LATCHED),
-        ("Detected an XID", 0.5, EvidenceKind.LEVEL),
+        ("Detected an XID", 0.75, EvidenceKind.LEVEL),
     ],
 )
 def test_an_xid_in_a_watch_weighs_what_the_xid_does(
