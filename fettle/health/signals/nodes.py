@@ -307,13 +307,6 @@ def _of_row(row: ConditionRow, subject: Subject, text: str) -> _Finding:
     return _Finding(subject, row.family, row.kind, row.weight, "", text)
 
 
-def _xids_of(entry: nvsentinel.NVSentinelEntry, row: ConditionRow) -> tuple[str, ...]:
-    if row.xid == nvsentinel.ERROR_CODE:
-        codes = (code.partition(".")[0] for code in entry.codes)  # 149.NETIR_LINK_EVT
-        return tuple(code for code in codes if xids.is_code(code))
-    return tuple(one.code for one in xids.mentions(row.xid, "", entry.text)) if row.xid else ()
-
-
 def _dcgm_codes(row: ConditionRow, text: str) -> tuple[str, ...]:
     """DCGM's codes in a text, each once, at most as many as XIDs of one subject are told."""
     found = [each[1] for each in patterns.find_each(row.dcgm, text)] if row.dcgm else []
@@ -463,25 +456,29 @@ class _ConditionReader:
         what = f": {entry.text}" if entry.text else ""
         statement = f"{condition.type} {codes}".strip() + f"{what}{advice}"
         identity = f"{subject} {condition.type} {codes}"
-        codes_of_xids = [*_xids_of(entry, row)]
-        found = []
-        for code in entry.codes if row.weight else ():
-            known = self._rules.dcgm(code)
-            told = xids.mentions(xids.ANY_FORM, "", entry.text) if known and known.xid else ()
-            codes_of_xids += [one.code for one in told if one.code not in codes_of_xids]
-            if code.startswith(_DCGM) and not told:
-                of_code = self._of_dcgm(condition, subject, code, f"; {statement}")
-                found += [of_code] if of_code is not None else []
-        found += [
-            self._of_xid(condition, subject, code, entry.text, f"; {statement}")
-            for code in codes_of_xids
+        about = f"; {statement}"
+        codes_of_dcgm = [code for code in entry.codes if code.startswith(_DCGM) and row.weight]
+        told = [self._of_dcgm(condition, subject, code, about) for code in codes_of_dcgm]
+        of_codes = [one for one in told if one is not None]
+        found = [one for one in of_codes if one.weight] + [
+            self._of_xid(condition, subject, code, entry.text, about)
+            for code in self._xids_of(entry, row)
         ]
-        if row.concludes or not found:
+        if row.concludes or not (found or of_codes):
             found.append(_of_row(row, subject, statement))
-        for one in found:
-            is_none = bool(one.weight == 0 and not one.code and one.said)  # whatever is advised
-            weight = one.weight if is_none else max(one.weight, least)
-            yield one._replace(weight=weight, identity=f"{identity} {one.family}")
+        advised = [one._replace(weight=max(one.weight, least)) for one in found]
+        # What is no fault of a GPU is none, whatever is advised.
+        for one in (*advised, *(one for one in of_codes if not one.weight)):
+            yield one._replace(identity=f"{identity} {one.family}")
+
+    def _xids_of(self, entry: nvsentinel.NVSentinelEntry, row: ConditionRow) -> Iterable[str]:
+        """The XIDs of an entry: its codes, or those in its text."""
+        if row.xid == nvsentinel.ERROR_CODE:
+            codes = (code.partition(".")[0] for code in entry.codes)  # 149.NETIR_LINK_EVT
+            return [code for code in codes if xids.is_code(code)]
+        names_one = any(known.xid for code in entry.codes if (known := self._rules.dcgm(code)))
+        form = row.xid or (xids.ANY_FORM if names_one and row.weight else "")
+        return [one.code for one in xids.mentions(form, "", entry.text)] if form else ()
 
     def _of_xid(
         self, condition: Condition, subject: Subject, code: str, said: str, about: str
