@@ -34,20 +34,6 @@ async def an_ignored_typo_counts(api: Api, kubelet: Kubelet, rule: str) -> None:
     await job_fails(api, rule)
 
 
-async def it_starts_pods_for_ever(api: Api, kubelet: Kubelet, rule: str) -> None:
-    """With no retry left, each disrupted pod is followed by another one, ever later."""
-    made = named(CAUGHT["FTL049"][0].object, rule)
-    made = {**made, "spec": {**made["spec"], "backoffLimit": 0}}
-    await api.create(made)
-    seen: set[str] = set()
-    for _ in range(2):
-        pod = await next_pod(api, rule, seen)
-        seen.add(pod)
-        await disrupt(api, kubelet, pod, 137)
-    await next_pod(api, rule, seen)
-    assert not waiting.condition(await api.get("jobs", rule), "Failed")
-
-
 async def no_exit_code_matches(api: Api, kubelet: Kubelet, rule: str) -> None:
     """A process that ends with 298 is seen to end with 42: the Job fails, by another rule."""
     asked = 298
@@ -105,7 +91,6 @@ SHOWN: dict[str, Show] = {
     "ftl046": child_jobs_are_refused,
     "ftl047": child_jobs_are_refused,
     "ftl048": one_eviction_fails_the_job,
-    "ftl049": it_starts_pods_for_ever,
     "ftl050": an_ignored_typo_counts,
     "ftl051": no_exit_code_matches,
 }

@@ -21,9 +21,10 @@ def claim_too_large() -> Any:
     return objects.claim("wrong", objects.claim_spec(33))
 
 
-def template_with_empty_toleration_key() -> Any:
-    toleration = {"operator": "Equal", "value": "x", "effect": "NoSchedule"}
-    return objects.claim_template("wrong", objects.claim_spec(tolerations=[toleration]))
+def template_that_wants_devices_together_and_apart() -> Any:
+    spec, root = objects.claim_spec(2), "resource.kubernetes.io/pcieRoot"
+    spec["devices"]["constraints"] = [{"matchAttribute": root}, {"distinctAttribute": root}]
+    return objects.claim_template("wrong", spec)
 
 
 def pod_with_unknown_request() -> Any:
@@ -35,11 +36,11 @@ def pod_with_unknown_request() -> Any:
 BROKEN = [
     pytest.param(claim_too_large, "resourceclaims", "FTL010", "33", id="claim of row 10"),
     pytest.param(
-        template_with_empty_toleration_key,
+        template_that_wants_devices_together_and_apart,
         "resourceclaimtemplates",
-        "FTL026",
-        "tolerations[0]",
-        id="template of row 26",
+        "FTL058",
+        "constraints[1]",
+        id="template of row 58",
     ),
     pytest.param(pod_with_unknown_request, "pods", "FTL035", "typo", id="pod of row 35"),
 ]

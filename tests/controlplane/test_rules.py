@@ -154,7 +154,6 @@ NOT_SENT = {
     "FTL034",
     "FTL043",
     "FTL048",
-    "FTL049",
     "FTL050",
     "FTL051",
     "FTL052",

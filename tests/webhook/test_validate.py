@@ -28,7 +28,19 @@ from webhook.review import decode
 from webhook.validate import ValidationContext, ValidationResult, validate
 
 TOO_MANY = claim(exactly(count=40))
-KEYLESS = template(exactly(tolerations=[{"operator": "Equal", "value": "hot"}]))
+PCIE = "resource.kubernetes.io/pcieRoot"
+
+
+def apart(times: int = 1, count: int = 2) -> Object:
+    """A claim whose devices are to have the same root, and `times` a different one."""
+    constraints = [{"matchAttribute": PCIE}, *([{"distinctAttribute": PCIE}] * times)]
+    made = claim(exactly(count=count))
+    made["spec"]["devices"]["constraints"] = constraints
+    return made
+
+
+APART = template(exactly(count=2))
+APART["spec"]["spec"]["devices"]["constraints"] = apart()["spec"]["devices"]["constraints"]
 TYPO = pod(pod_spec({"name": "gpus", "request": "typo"}))
 
 
@@ -47,7 +59,7 @@ async def validation(
 async def test_each_mistake_is_denied_with_rule_field_figures_and_fix() -> None:
     for object, rule, field in (
         (TOO_MANY, "FTL010", "spec.devices.requests[0].exactly.count"),
-        (KEYLESS, "FTL026", "spec.spec.devices.requests[0].exactly.tolerations[0]"),
+        (APART, "FTL058", "spec.spec.devices.constraints[1].distinctAttribute"),
         (TYPO, "FTL035", "spec.containers[0].resources.claims[0].request"),
     ):
         found = await validation(object, knowing(template(exactly("gpu"))))
@@ -64,13 +76,13 @@ async def test_good_objects_pass_in_silence() -> None:
 
 
 async def test_several_mistakes_are_told_at_once() -> None:
-    found = await validation(claim(exactly(count=40, tolerations=[{}])))
-    assert [finding.rule for finding in found.denied] == ["FTL010", "FTL026"]
-    assert " | FTL026 " in found.message
+    found = await validation(apart(count=40))
+    assert [finding.rule for finding in found.denied] == ["FTL010", "FTL058"]
+    assert " | FTL058 " in found.message
 
 
 async def test_a_message_of_very_many_mistakes_is_cut() -> None:
-    found = await validation(claim(exactly(tolerations=[{}] * 16)))
+    found = await validation(apart(16))
     assert len(found.denied) == 16
     assert found.message.endswith(" | and 6 more")
 
@@ -79,14 +91,14 @@ async def test_of_very_many_mistakes_of_one_kind_some_tens_are_told() -> None:
     claims = [{"name": f"g{i}", "resourceClaimTemplateName": "t"} for i in range(15_000)]
     idle = {"containers": [{"name": "c"}], "resourceClaims": claims}
     async with noted() as pauses:
-        found = await validation(pod(idle))
+        found = await validation(pod(idle), knowing(template(exactly("gpu"), name="t")))
     told = Counter(finding.rule for finding in found.warned)
     assert told["FTL036"] == 64
     assert pauses.longest_s < 0.1
 
 
 async def test_a_stored_object_with_very_many_mistakes_may_change() -> None:
-    before, after = (claim(exactly(tolerations=[{}] * length)) for length in (200, 199))
+    before, after = apart(200), apart(199)
     assert (await validation(before)).denied
     assert not (await validation(after, operation="UPDATE", oldObject=before)).denied
 
@@ -106,10 +118,10 @@ async def test_a_mistake_that_is_stored_already_only_warns() -> None:
 
 
 async def test_a_new_mistake_beside_a_stored_one_is_denied() -> None:
-    worse = claim(exactly(count=40, tolerations=[{}]))
+    worse = apart(count=40)
     found = await validation(worse, operation="UPDATE", oldObject=TOO_MANY)
-    assert [finding.rule for finding in found.denied] == ["FTL026"]
-    assert [finding.rule for finding in found.warned] == ["FTL010", "FTL028"]
+    assert [finding.rule for finding in found.denied] == ["FTL058"]
+    assert [finding.rule for finding in found.warned] == ["FTL010"]
 
 
 async def test_deletions_and_subresources_are_not_judged() -> None:

@@ -20,6 +20,7 @@ from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity, of_request
 from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption, ManifestRequest
 from fettle.lint.names import listed, nearest
+from fettle.lint.rules.api_versions import WITHOUT_DEVICES
 from fettle.lint.survey.totals import Survey
 
 _QUOTA_SUFFIX = ".deviceclass.resource.k8s.io/devices"
@@ -198,6 +199,8 @@ class NoRequests(Rule):
     today = "Nothing is allocated, and the container starts without a device."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        if manifest.written_as in WITHOUT_DEVICES:  # FTL034 says what is wrong
+            return
         for claim in manifest.claims:
             requests = claim.field.at("devices", "requests")
             if not requests.value:
@@ -215,8 +218,6 @@ class UnknownCapacity(Rule):
     reproduced = True
     name = "unknown-capacity"
     severity = Severity.WARN
-    denies_if = "no device of the driver publishes it"
-    strict = True
     inventory = True
     today = (
         "No device is ever eligible, and nothing says so: the name must be spelled as in the "
@@ -228,12 +229,10 @@ class UnknownCapacity(Rule):
             yield from of_request([list(self._judge(o, cluster)) for o in request.options])
 
     def _judge(self, option: ManifestOption, cluster: Cluster) -> Iterator[Finding]:
-        survey, catalogue = cluster.survey(option), cluster.catalogue
-        if survey is None or catalogue is None or not survey.decided or not survey.matched:
+        survey = cluster.survey(option)
+        if survey is None or not survey.decided or not survey.matched:
             return
         names = {name for d in survey.fingerprints.values() for name in d.device.capacity or ()}
-        driver = cluster.contradictable(survey)
-        of_driver = catalogue.capacities(driver)
         for name, field in option.field.members("capacity", "requests"):
             if name not in names:
                 has = f"they publish: {listed(names)}" if names else "they publish no capacities"
@@ -244,7 +243,6 @@ class UnknownCapacity(Rule):
                     f"none of the {survey.matched} matching devices has a capacity {name!r} "
                     f"({has})",
                     f"did you mean {near}?" if near else "ask for a capacity that they publish",
-                    Severity.DENY if driver and name not in of_driver else None,
                 )
 
 

@@ -8,7 +8,9 @@ from fettle.lint.manifests import Field, Manifest, ManifestOption
 
 REMOVED: Mapping[str, str] = {"v1beta1": "1.38", "v1beta2": "1.39"}
 """Versions of resource.k8s.io, each with the Kubernetes release that stops serving it."""
-_ALPHA_VERSIONS = ("v1alpha2", "v1alpha3")
+_ALPHA_VERSIONS = ("v1alpha1", "v1alpha2", "v1alpha3")
+WITHOUT_DEVICES = ("resource.k8s.io/v1alpha1", "resource.k8s.io/v1alpha2")
+"""Whose claims had no requests for devices."""
 _MOVED_KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 """Kinds that alpha versions no longer have; other kinds are still served in them."""
 _ALTERNATIVES_GATE = "DRAPrioritizedList"

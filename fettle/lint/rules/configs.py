@@ -99,7 +99,6 @@ class FeatureOff(Rule):
     name = "driver-feature-off"
     on_node = True
     severity = Severity.WARN
-    denies_if = "`lint.driverFeatures` says that it is off"
     today = "As for a bad configuration: the driver refuses to prepare the device."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -113,7 +112,6 @@ class FeatureOff(Rule):
                         f"needs the feature {missing.feature} of {driver}, which is off {where}",
                         "turn it on in the driver, and declare it in Fettle's settings: "
                         f"lint.driverFeatures: {{{driver}: {{{missing.feature}: true}}}}",
-                        severity=Severity.DENY if missing.declared else Severity.WARN,
                     )
 
 
@@ -124,7 +122,6 @@ class ConfigOfOtherKind(Rule):
     name = "config-of-other-kind"
     on_node = True
     severity = Severity.WARN
-    denies_if = "the class comes with the driver"
     today = "The driver refuses to prepare the device: `cannot apply GpuConfig to device …`."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -143,9 +140,6 @@ class ConfigOfOtherKind(Rule):
                             f"{kind.kind} is for devices of type {listed(kind.devices)}, and "
                             f"request {option.name!r} gets type {listed(types)}",
                             _suggest_kind(driver, types),
-                            Severity.DENY
-                            if types == _shipped_type(option, driver)
-                            else Severity.WARN,
                         )
                         break
 

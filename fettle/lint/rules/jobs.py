@@ -13,7 +13,7 @@ from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest
 from fettle.lint.names import listed, nearest
-from fettle.model import DEVICE_FAILED, INJECTED
+from fettle.model import DEVICE_FAILED
 
 EVICTED = 143
 """The exit code of a container that SIGTERM ends, as an eviction does."""
@@ -123,8 +123,9 @@ class ExitCodeBeforeDisruption(Rule):
         for job in manifest.jobs:
             rules = _failure_rules(job)
             ignoring = next((rule for rule in rules if _ignores_disruption(rule)), None)
-            failing = next((rule for rule in rules if _fails_evicted(rule)), None)
-            if failing is None or (ignoring and rules.index(ignoring) < rules.index(failing)):
+            decides = (r for r in rules if _ignores_disruption(r) or _matches_evicted(r))
+            failing = next(decides, None)
+            if failing is None or failing.text("action") != "FailJob":
                 continue
             evicted = f"matches exit code {EVICTED} of evicted pods"
             if ignoring is not None:
@@ -134,34 +135,6 @@ class ExitCodeBeforeDisruption(Rule):
                 message = f"{evicted}, and no rule ignores disruptions"
                 fix = "put a rule before it with action: Ignore on the condition DisruptionTarget"
                 yield self.finding(failing, message, fix)
-
-
-class EndlessRetries(Rule):
-    """Disruptions are ignored, and nothing limits how long the Job runs."""
-
-    id = "FTL049"
-    name = "endless-retries"
-    reproduced = True
-    severity = Severity.WARN
-    today = (
-        "A Job whose pods are always disrupted starts new ones forever. What a policy injects is "
-        "not reported: setting `ignoreDisruptions` asks for just that."
-    )
-
-    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
-        injected = manifest.annotations.get(INJECTED, "")
-        for job in manifest.jobs:
-            ours = f'"{job.path}.podFailurePolicy"' in injected
-            if ours or job.at("activeDeadlineSeconds").exists:
-                continue
-            for rule in _failure_rules(job):
-                if _ignores_disruption(rule):
-                    yield self.finding(
-                        rule,
-                        "disruptions are never counted, and activeDeadlineSeconds is not set",
-                        "set activeDeadlineSeconds",
-                    )
-                    break
 
 
 class UnknownPodCondition(Rule):
@@ -226,8 +199,8 @@ def _failure_rules(job: Field) -> list[Field]:
     return list(job.each("podFailurePolicy", "rules"))
 
 
-def _fails_evicted(rule: Field) -> bool:
-    return rule.text("action") == "FailJob" and _exit_codes(rule).matches(EVICTED)
+def _matches_evicted(rule: Field) -> bool:
+    return _exit_codes(rule).matches(EVICTED)
 
 
 def _ignores_disruption(rule: Field) -> bool:

@@ -68,7 +68,7 @@ class TolerationWithoutKey(Rule):
     id = "FTL026"
     reproduced = True
     name = "toleration-without-key"
-    severity = Severity.DENY
+    severity = Severity.WARN
     today = (
         "It tolerates taints of any key with an equal value; `{}` tolerates those without a value."
     )

@@ -293,8 +293,40 @@ def _uses_of_requests(pod: ManifestPod) -> Iterator[_Use]:
                 yield _Use(use.at("request"), use.text("request"), entry)
 
 
+_OF_CONTAINERS = frozenset(
+    (
+        "gpu.nvidia.com",
+        "mig.nvidia.com",
+        "vfio.gpu.nvidia.com",
+        "gpu.amd.com",
+        "gpu.intel.com",
+        "gaudi.intel.com",
+        "qat.intel.com",
+        "tpu.google.com",
+        "neuron.aws.com",
+        "gpu.example.com",
+    )
+)
+"""Drivers, and classes named after them, whose devices get into containers by CDI: their kubelet
+plugins return CDI devices from NodePrepareResources, and do nothing else."""
+
+
+def _is_of_containers(entry: Field, manifest: Manifest, cluster: Cluster) -> bool:
+    _, claim = cluster.claim_of(entry, manifest.namespace)
+    options = claim.options if claim is not None else ()
+    for option in options:
+        selection = cluster.selection(option)
+        asked = cluster.drivers_asked(selection) if selection is not None else frozenset()
+        if _OF_CONTAINERS.isdisjoint(asked or (option.class_name,)):
+            return False
+    return bool(options)
+
+
 class UnusedClaim(Rule):
-    """A pod lists a claim that none of its containers uses."""
+    """A pod lists a claim that none of its containers uses, of devices that only containers get.
+
+    A driver of network devices acts on the pod's sandbox, so no container names its claim.
+    """
 
     id = "FTL036"
     reproduced = True
@@ -311,7 +343,7 @@ class UnusedClaim(Rule):
             }
             for entry in pod.claims:
                 name = entry.text("name")
-                if name and name not in used:
+                if name and name not in used and _is_of_containers(entry, manifest, cluster):
                     yield self.finding(
                         entry,
                         f"no container uses the claim {name!r}, so its devices would be idle",

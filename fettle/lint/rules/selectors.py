@@ -40,7 +40,7 @@ compared with no other types."""
 _LITERALS = ("string", "bool", "int", "uint")
 """Types of which two literals are equal only if their texts are."""
 _LACKING = (
-    "first test for what a device may lack: has(device.attributes[…].name) && …, or use optional "
+    "first test for what a device may lack: has(device.{field}[…].name) && …, or use optional "
     "chaining: .?name.orValue(…)"
 )
 
@@ -249,7 +249,7 @@ class SelectorFails(Rule):
             texts.get(first.expression, written.beside),
             f"fails on {survey.aborted} of {reached} devices, such as {first.device}: "
             f"{first.reason}",
-            _fix_for(first.reason),
+            _fix_for(first, cluster),
             Severity.DENY if never else None,
             possible=not always,
         )
@@ -271,18 +271,27 @@ def _never_read(first: Abort, survey: Survey, cluster: Cluster) -> bool:
     catalogue = cluster.catalogue
     if not (driver := cluster.contradictable(survey)) or catalogue is None:
         return False
-    if not survey.missed:
-        return True
-    return any(
-        read.name and (read.domain, read.name) not in catalogue.published(driver, read.field)
+    unknown = [
+        read
         for read in cluster.reads(first.expression)
-    )
+        if read.name and (read.domain, read.name) not in catalogue.published(driver, read.field)
+    ]
+    if any(read.field == "capacity" for read in unknown):
+        return False  # a setting of the driver may bring it
+    return not survey.missed or bool(unknown)
 
 
-def _fix_for(reason: str) -> str:
-    if _NOT_COMPILED in reason:
+def _fix_for(abort: Abort, cluster: Cluster) -> str:
+    if _NOT_COMPILED in abort.reason:
         return "correct the selector of the class"
-    return _OTHER_TYPE if _NO_OVERLOAD in reason else _LACKING
+    if _NO_OVERLOAD in abort.reason:
+        return _OTHER_TYPE
+    fields = {
+        read.field
+        for read in cluster.reads(abort.expression)
+        if read.name and read.name in abort.reason
+    }
+    return _LACKING.format(field="capacity" if fields == {"capacity"} else "attributes")
 
 
 class WrongType(Rule):
@@ -400,13 +409,14 @@ class UnknownAttributeDomain(Rule):
                 if message := _unknown_attribute(read, catalogue, may_lack=may_lack):
                     wrong, near = message
                     fails = survey is not None and survey.aborted > 0
+                    may_never = fails and read.field == "attributes"
                     yield self.finding(
                         field,
                         wrong,
                         f"did you mean {near}?"
                         if near
                         else "see `kubectl get resourceslices -o yaml`",
-                        Severity.DENY if denies and (near or fails) else None,
+                        Severity.DENY if denies and (near or may_never) else None,
                         possible=not unmatched,
                     )
 

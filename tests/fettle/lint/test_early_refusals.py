@@ -23,7 +23,6 @@ CONTRADICTED: dict[str, dict[str, Any]] = {
     "an attribute that is misspelt": {"selectors": [device('productname == "NVIDIA H100"')]},
     "a value of another type": {"selectors": [device('index == "3"')]},
     "an order of another type": {"selectors": [device('driverVersion > "550"')]},
-    "a capacity that no device has": {"capacity": {"requests": {f"{GPU}/memory": "1Gi"}}},
     "a value that is misspelt": {"selectors": [device('productName == "nvidia h100"')]},
 }
 

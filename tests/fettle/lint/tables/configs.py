@@ -120,7 +120,6 @@ CASES = [
         configured(opaque(GPU, nvidia(**SLICING))),
         "needs the feature TimeSlicingSettings",
         features=OFF,
-        severity="Deny",
     ),
     Case(
         "FTL020",
@@ -135,14 +134,12 @@ CASES = [
         configured(opaque(GPU, nvidia(), "gpu"), requests=(exactly(device_class=MIG),)),
         "gets type mig",
         "write kind: MigDeviceConfig",
-        severity="Deny",
     ),
     Case(
         "FTL021",
         "for MIG devices, on GPUs",
         configured(opaque(GPU, nvidia("MigDeviceConfig"), "gpu")),
         "gets type gpu",
-        severity="Deny",
     ),
     Case(
         "FTL021",

@@ -218,7 +218,6 @@ CASES = [
         "none of the 1 matching devices",
         "did you mean memory?",
         known=SHARING,
-        severity="Deny",
     ),
     Case("FTL016", "spelled as in the slice", shared("10Gi"), known=SHARING),
     Case(

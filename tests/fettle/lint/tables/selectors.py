@@ -342,7 +342,6 @@ CASES = [
             )
         ),
         "no device has capacity in the domain 'resource.kubernetes.io' (existing: gpu.nvidia.com)",
-        severity="Deny",
     ),
     Case(
         "FTL007",

@@ -285,19 +285,10 @@ CASES = [
     ),
     Case("FTL048", "disruptions come first", job(IGNORE, on_codes(1, 143))),
     Case("FTL048", "another code", job(on_codes(42), IGNORE)),
-    Case("FTL049", "no deadline", job(IGNORE, deadline=None), "activeDeadlineSeconds is not set"),
     Case(
-        "FTL049",
-        "a policy injected something else",
-        injected(job(IGNORE, deadline=None), "spec.template.metadata.annotations"),
-        "activeDeadlineSeconds is not set",
+        "FTL048", "an index fails first", job(on_codes(143, action="FailIndex"), on_codes(1, 143))
     ),
-    Case("FTL049", "a deadline", job(IGNORE)),
-    Case(
-        "FTL049",
-        "a policy injected it",
-        injected(job(IGNORE, deadline=None), "spec.podFailurePolicy"),
-    ),
+    Case("FTL048", "it counts first", job(on_codes(143, action="Count"), on_codes(1, 143))),
     Case(
         "FTL050",
         "a typo",
