@@ -23,7 +23,7 @@ from fettle.lint.manifests import (
 )
 from fettle.lint.survey.fleet import Catalogue, Fleet
 from fettle.lint.survey.matching import Selection
-from fettle.lint.survey.totals import Survey
+from fettle.lint.survey.totals import Survey, value_at
 from fettle.pacing import pause
 
 
@@ -158,6 +158,18 @@ class Cluster:
             return ""
         (driver,) = asked
         return driver if driver in self.catalogue.drivers else ""
+
+    def texts(self, read: AttributeRead) -> frozenset[str]:
+        """All texts that devices have for an attribute, whoever publishes them."""
+        found: set[str] = set()
+        pools = {id(pool): pool for node in self.nodes.values() for pool in node.pools}
+        for pool in pools.values():
+            pause()
+            for device in pool.devices:
+                value = value_at(read, device)
+                if isinstance(value, resource.DeviceAttribute) and value.string:
+                    found.add(value.string)
+        return frozenset(found)
 
     def survey_of(self, selection: Selection) -> Survey | None:
         if self._fleet is None or self.catalogue is None:

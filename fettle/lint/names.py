@@ -32,20 +32,31 @@ def misspelt(value: str, shown: Iterable[str]) -> str:
     """The shown value that a value can only be a misspelling of; "" if it may be another one.
 
     Stricter than `nearest`: a value that is not there yet may resemble one that is. The two differ
-    only by case and separators, or by a typing error in a word of at least five letters.
+    only by case and separators, or by a slip inside a word of at least five letters: one letter
+    that is missing, doubled or swapped with the next. Another letter makes another word (`south`
+    and `north`), and so does one more at an end (`worker` and `workers`).
     """
-    if not (near := nearest(value, shown)) or _numbers(value) != _numbers(near):
+    shown = set(shown)
+    if value in shown or not (near := nearest(value, shown)):
+        return ""
+    if _NUMBER.findall(value) != _NUMBER.findall(near):
         return ""
     if _SEPARATORS.sub("", value).lower() == _SEPARATORS.sub("", near).lower():
         return near
     words, others = _WORD.findall(value), _WORD.findall(near)
-    differ = {(a.lower(), b.lower()) for a, b in zip(words, others, strict=False)}
-    long = all(min(len(a), len(b)) >= _LONG_WORD for a, b in differ if a != b)
-    return near if len(words) == len(others) and any(a != b for a, b in differ) and long else ""
+    differ = [(a, b) for a, b in zip(words, others, strict=False) if a.lower() != b.lower()]
+    slipped = differ and all(_slipped(a.lower(), b.lower()) for a, b in differ)
+    return near if slipped and len(words) == len(others) else ""
 
 
-def _numbers(value: str) -> list[str]:
-    return _NUMBER.findall(value)
+def _slipped(word: str, meant: str) -> bool:
+    """Whether two words differ only by one slip that leaves both ends as they are."""
+    shorter, longer = sorted((word, meant), key=len)
+    if len(shorter) < _LONG_WORD or shorter[0] != longer[0] or shorter[-1] != longer[-1]:
+        return False
+    if len(shorter) < len(longer):
+        return any(longer[:i] + longer[i + 1 :] == shorter for i in range(1, len(longer) - 1))
+    return _distance(word, meant) == 1 and sorted(word) == sorted(meant)
 
 
 def _typos(name: str, other: str) -> int | None:

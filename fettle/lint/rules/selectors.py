@@ -96,8 +96,7 @@ def _asks_for_another_kind(survey: Survey, cluster: Cluster) -> bool:
     return any(
         (shown := _texts(read, survey))
         and all(kind == "string" and value not in shown for kind, value in values)
-        for expression in survey.selection.of_request
-        for read, values in required_values(cluster.equations(expression))
+        for read, values in _required_of_request(survey, cluster)
     )
 
 
@@ -163,13 +162,24 @@ def misspelt_value(survey: Survey | None, cluster: Cluster) -> str:
     """The value that was probably meant by one that a device must have and none shows."""
     if survey is None or survey.matched or survey.aborted or not cluster.contradictable(survey):
         return ""
+    meant = ""
+    for read, values in _required_of_request(survey, cluster):
+        texts = [text for kind, text in values if kind == "string"]
+        if len(texts) < len(values) or not _texts(read, survey).isdisjoint(texts):
+            continue
+        shown = _enumeration(read, survey)
+        near = [misspelt(text, shown) for text in texts]
+        if not all(near) or not cluster.texts(read).isdisjoint(texts):
+            return ""  # a device of another kind or model may come, and show anything
+        meant = near[0]
+    return meant
+
+
+def _required_of_request(
+    survey: Survey, cluster: Cluster
+) -> Iterator[tuple[AttributeRead, frozenset[tuple[str, str]]]]:
     for expression in survey.selection.of_request:
-        for read, values in required_values(cluster.equations(expression)):
-            shown = _enumeration(read, survey)
-            near = [misspelt(text, shown) for kind, text in values if kind == "string"]
-            if all(near) and len(near) == len(values):
-                return near[0]
-    return ""
+        yield from required_values(cluster.equations(expression))
 
 
 def required_values(

@@ -27,6 +27,20 @@ CONTRADICTED: dict[str, dict[str, Any]] = {
 }
 
 
+ASKED = f'device.driver == "{GPU}"'
+
+
+def hopper(index: int) -> Object:
+    made = gpu(index, "H100 80GB HBM3")
+    made["attributes"]["architecture"] = {"string": "Hopper"}
+    return made
+
+
+def mig(index: int, profile: str) -> Object:
+    made = api.device(f"mig-{index}", {"type": "mig", "profile": profile, "uuid": f"MIG-{index}"})
+    return {**made, "capacity": {"memory": {"value": "10Gi"}}}
+
+
 async def denied(object: Object, known: Any = FLEET) -> set[str]:
     found = await lint(object, known)
     return {finding.rule for finding in found if finding.severity is Severity.DENY}
@@ -129,12 +143,111 @@ async def test_what_identifies_one_device_is_no_enumeration() -> None:
         ("1g.5gb+me", "1g.5gb", False),
         ("A100+", "A100", False),
         ("NVIDIA H100", "NVIDIA H100", False),
+        ("Hpoper", "Hopper", True),
+        ("asia-southeast1", "asia-northeast1", False),
+        ("inbound", "outbound", False),
+        ("worker", "workers", False),
+        ("tuning", "Turing", False),
     ],
 )
 def test_a_value_is_misspelt_only_if_it_can_hardly_be_another_one(
     value: str, shown: str, meant: bool
 ) -> None:
-    assert misspelt(value, {shown, "x"} - {value}) == (shown if meant else "")
+    assert misspelt(value, {shown, "x"}) == (shown if meant else "")
+
+
+PRODUCTS = """
+NVIDIA A100-PCIE-40GB, NVIDIA A100 80GB PCIe, NVIDIA A100-SXM4-40GB, NVIDIA A100-SXM4-80GB, NVIDIA
+A100X, NVIDIA A10, NVIDIA A10G, NVIDIA A16, NVIDIA A2, NVIDIA A30, NVIDIA A40, NVIDIA B200, NVIDIA
+B300 SXM6 AC, NVIDIA GB200, NVIDIA GB300, NVIDIA GH200 120GB, NVIDIA GH200 480GB, NVIDIA GH200
+144G HBM3e, NVIDIA H100 80GB HBM2e, NVIDIA H100 80GB HBM3, NVIDIA H100 NVL, NVIDIA H100 PCIe,
+NVIDIA H20, NVIDIA H20-3e, NVIDIA H200, NVIDIA H200 141GB HBM3e, NVIDIA H200 NVL, NVIDIA H800,
+NVIDIA L20, NVIDIA L4, NVIDIA L40, NVIDIA L40S, NVIDIA GeForce RTX 3090, NVIDIA GeForce RTX 3090
+Ti, NVIDIA GeForce RTX 4080 SUPER, NVIDIA GeForce RTX 4080, NVIDIA RTX 5000 Ada Generation, NVIDIA
+RTX 6000 Ada Generation, NVIDIA RTX A5000, NVIDIA RTX A6000, NVIDIA RTX PRO 6000 Blackwell Server
+Edition, NVIDIA RTX PRO 6000 Blackwell Workstation Edition, NVIDIA RTX PRO 6000 Blackwell Max-Q
+Workstation Edition, Quadro RTX 6000, Tesla T4, Tesla P4, Tesla P40, Tesla P100-PCIE-12GB, Tesla
+P100-PCIE-16GB, Tesla P100-SXM2-16GB, Tesla V100-PCIE-16GB, Tesla V100-PCIE-32GB, Tesla
+V100-SXM2-16GB, Tesla V100-SXM2-32GB, Tesla V100-SXM3-32GB, GRID A100D-40C, AMD Instinct MI210,
+AMD Instinct MI250, AMD Instinct MI250X, AMD Instinct MI300A, AMD Instinct MI300X, AMD Instinct
+MI308X, AMD Instinct MI325X, AMD Instinct MI350X, AMD Instinct MI355X, Intel Data Center GPU Flex
+140, Intel Data Center GPU Flex 170, Intel Data Center GPU Max 1100, Intel Data Center GPU Max
+1550, Intel Arc A770, Intel Arc B580, gaudi, gaudi2, gaudi3
+"""
+OTHERS = """
+Ada Lovelace, Ampere, Blackwell, Hopper, Kepler, Maxwell, Pascal, Turing, Volta, Rubin, CDNA2,
+CDNA3, RDNA3, 1g.5gb, 1g.5gb+me, 1g.10gb, 1g.10gb+me, 1g.20gb, 1g.12gb, 2g.10gb, 2g.20gb, 3g.20gb,
+3g.40gb, 4g.20gb, 4g.40gb, 7g.40gb, 7g.80gb, 1c.3g.20gb, 1g.24gb+gfx, 1g.24gb+me.all, 1g.24gb-me,
+gpu, mig, vfio, vgpu, imex, spx_nps1, cpx_nps1, cpx_nps4, dpx_nps1, qpx_nps1, gfx90a, gfx942,
+gfx950, gfx1100, v5e, v5p, v6e, v5litepod, tpu-v5-lite-podslice, tpu-v5-lite-device,
+tpu-v5p-slice, tpu-v6e-slice, trn1, trn2, inf2, mlx5_0, mlx5_1, ConnectX-6 Dx, ConnectX-6 Lx,
+ConnectX-7, ConnectX-8, BlueField-2, BlueField-3, eth0, eth1, ib0, ens1f0, ens1f1, us-central1-a,
+us-central1-b, us-east-1, us-east-2, us-west-1, ap-northeast-1, ap-southeast-1, europe-west4,
+asia-northeast1, asia-southeast1, asia-northeast2, southcentralus, northcentralus, eastus, westus,
+eastus2, infiniband, ethernet, roce, rdma, primary, secondary, physical, virtual, enabled,
+disabled, healthy, unhealthy, compute, computes, graphics, training, draining, inference,
+interference, trunk, access, active, inactive
+"""
+
+
+@pytest.mark.parametrize("values", [PRODUCTS, OTHERS], ids=["products", "others"])
+def test_no_value_of_a_real_device_is_taken_for_a_misspelling_of_another(values: str) -> None:
+    real = [value.strip() for value in values.replace("\n", " ").split(",")]
+    taken = [(one, near) for one in real if (near := misspelt(one, {*real} - {one}))]
+    assert taken == []
+
+
+async def test_a_value_that_a_device_shows_is_no_misspelling() -> None:
+    """Here `Hopper` is shown, and a product that may come is not."""
+    known = [
+        api.node("n"),
+        api.resource_slice("n", [hopper(i) for i in range(8)], driver=GPU),
+        api.device_class(GPU, driver=GPU),
+        api.device_class("a100", selectors=[ASKED, device('productName == "NVIDIA A100"')]),
+    ]
+    wanted = [
+        f"{device('architecture')} == 'Hopper'",
+        f"{device('productName')} == 'NVIDIA H200 141GB HBM3e'",
+    ]
+    for selectors in (wanted, [" && ".join(wanted)]):
+        assert await denied(claim(exactly(selectors=selectors)), known) == set()
+        assert await warned(claim(exactly(selectors=selectors)), known) == {"FTL004"}
+        assert await denied(of_driver(*selectors), known) == set()
+
+
+async def test_a_value_that_only_devices_of_another_class_show_is_no_misspelling() -> None:
+    large = [gpu(i) for i in range(4)]
+    for index, one in enumerate(large):
+        one["attributes"]["fabric"] = {"string": "Clos-east" if index < 2 else "Clos East"}
+        one["attributes"]["type"] = {"string": "gpu" if index < 2 else "mig"}
+    known = [
+        api.node("n"),
+        api.resource_slice("n", large, driver=GPU),
+        api.device_class("whole", selectors=[ASKED, device('type == "gpu"')]),
+    ]
+    wanted = claim(exactly(device_class="whole", selectors=[device('fabric == "Clos East"')]))
+    assert await denied(wanted, known) == set()
+
+
+async def test_a_misspelt_value_beside_one_that_no_device_shows_is_only_warned_of() -> None:
+    """Devices of such another kind may spell their product as they like."""
+    wanted = [device('productName == "nvidia h100"'), device('type == "vgpu"')]
+    assert await denied(claim(exactly(selectors=wanted))) == set()
+    assert await denied(claim(exactly(selectors=wanted[:1])))
+
+
+@pytest.mark.parametrize("cut", ["", "1g.10gb", "1g.5gb"])
+async def test_a_class_for_a_mig_profile_that_is_not_cut_yet_is_only_warned_of(cut: str) -> None:
+    """As NVIDIA's documentation and examples write it."""
+    devices = [gpu(0), gpu(1), *([mig(i, cut) for i in range(4)] if cut else [])]
+    known = [api.node("n"), api.resource_slice("n", devices, driver=GPU)]
+    profile = device('profile == "1g.20gb"')
+    for selectors in (
+        [f"{ASKED} && {device('type')} == 'mig' && {profile}"],
+        [ASKED, device('type == "mig"'), profile],
+    ):
+        assert await denied(api.device_class("small", selectors=selectors), known) == set()
+        assert await warned(api.device_class("small", selectors=selectors), known) == {"FTL003"}
 
 
 # --- the selectors of a DeviceClass
