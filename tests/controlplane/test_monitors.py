@@ -39,7 +39,7 @@ LOST = {
 MILD = {
     "unknown": ("AcceleratedHardwareReady", "False", "NvidiaXID777Error", DETECTED.format(777)),
     "unlisted": ("NetworkingReady", "False", "Invented", "?"),
-    "unreachable": ("DCGMError", "True", "DCGMErrorIsNotHealthy", UNREACHABLE),
+    "unreachable": ("GpuDcgmUnresponsive", "True", "GpuDcgmUnresponsiveIsNotHealthy", UNREACHABLE),
 }
 
 

@@ -70,7 +70,11 @@ def _findings(
             codes = [code for code in entry.codes if row.xid and xids.is_code(code)]
             meanings = [rules.xid(code, entry.text) for code in codes]
             known = [code for code in map(rules.dcgm, entry.codes) if code is not None]
-            least = min((code.weight for code in known), default=row.weight)
+            if any(code.xid for code in known) and row.weight:
+                told = xids.mentions(xids.ANY_FORM, "", entry.text)
+                meanings += [rules.xid(one.code, one.said) for one in told]
+                known = [code for code in known if not code.xid or not told]
+            least = 0.0 if meanings else min((c.weight for c in known), default=row.weight)
             for subject in nvsentinel.unit_ids(name, entry, {}) or (node,):
                 yield subject, row.family, min(row.weight, least), ""
                 for xid in meanings:

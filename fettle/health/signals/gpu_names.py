@@ -147,10 +147,10 @@ def is_other(unit: UnitId, names: Iterable[str]) -> bool:
 
 
 def is_replaced(unit: UnitId, names: frozenset[str]) -> bool:
-    """Whether a device that shares a name with a unit is another one in its place: a more reliable
-    name of theirs differs."""
+    """Whether a device that shares a name with a unit is another one in its place: its UUID
+    differs."""
     shared = sorted(names.intersection(unit.names), key=rank)
-    return bool(shared) and contradict(unit.names, names, shared[0])
+    return bool(shared) and contradict(filter(is_uuid, unit.names), names, shared[0])
 
 
 def _form(name: str) -> str:

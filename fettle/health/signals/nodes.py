@@ -393,7 +393,7 @@ class _ConditionReader:
             new = [code for code in codes if code not in _dcgm_codes(also, condition.reason)]
             if new:
                 yield from self._by_codes(condition, also, new, text)
-            elif not codes and not also.matches(condition.type, condition.reason):
+            elif not codes and not also.names_reason(condition.type, condition.reason):
                 yield _of_row(also, self._node, text)
 
     def _by_codes(

@@ -187,6 +187,10 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
             self.reason == "*" or fnmatchcase(reason, self.reason.replace("{type}", type_))
         )
 
+    def names_reason(self, type_: str, reason: str) -> bool:
+        """Whether it is about this reason, and not about every one."""
+        return self.reason != "*" and self.matches(type_, reason)
+
     def stated_boot(self, message: str) -> str:
         """The boot id that a message states; "" if none."""
         found = patterns.search(self.boot, message)

@@ -56,7 +56,8 @@ _ANY_FORM = re.compile(
     # `Xid errors 13, 79 and 48`; `Xid errors 8` is a count
     rf"|s?[ _-]?errors{_SIGNS}(?P<several>{_LISTED}(?:{_JOINT}{_LISTED})+){_LAST}"
     # `XIDs: 48, 63`, `xid codes 48 and 63`
-    rf"|(?:s|s?[ _-]?codes){_SIGNS}"
+    # `XID error-codes found: 48, 56`, as AKS writes
+    rf"|(?:s|s?[ _-]?codes|[ _-]error[ _-]codes\sfound){_SIGNS}"
     rf"(?P<list>{_LISTED}(?:(?:{_JOINT}|\s){_LISTED})*){_LAST}"
     # `XID-79`, `NvidiaXID79Error`, `xid=79`, `"xid": 79`, `Xid error code: 79`, `XID 31 and 79`
     rf"|(?:[ _-]?(?:err(?:or)?|code|number|event|id|critical)){{0,2}}{_SIGNS}"

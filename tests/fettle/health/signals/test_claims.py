@@ -40,21 +40,6 @@ def test_a_device_that_is_ready_again_is_cleared() -> None:
     assert report.cleared == {(DEVICE, "claim condition Ready")}
 
 
-@pytest.mark.parametrize(
-    ("type_", "status", "family"),
-    [("NetworkReady", "False", Family.LINK), ("RDMALinkReady", "False", Family.LINK)],
-)
-def test_a_drivers_own_conditions_mean_what_the_rules_say(
-    type_: str, status: str, family: Family
-) -> None:
-    (evidence,) = report_of_claim(
-        claim(NIC, conditions=[condition(type_, status)]), RULES, NOW
-    ).evidence
-    assert evidence.family is family
-    other = claim(("r", "other.driver", "p", "d"), conditions=[condition(type_, status)])
-    assert report_of_claim(other, RULES, NOW).evidence == ()
-
-
 def test_a_condition_that_the_driver_declared_a_failure_needs_no_rule() -> None:
     held = claim(
         NIC,

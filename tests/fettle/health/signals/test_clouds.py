@@ -38,7 +38,7 @@ RULES = load_rules()
         ("GPUECCRemapFailure", "x", Family.MEMORY, 0.9),
         ("GPUECCRemapPending", "x", Family.MEMORY, 0.3),
         ("GPUECCSingleVolatileRate", "x", Family.MEMORY, 0.1),
-        ("GPUThrottle", "x", Family.THERMAL, 0.5),
+        ("GPUThrottle", "x", Family.THERMAL, 0.1),
         ("NVLinkB200Inactive", "x", Family.LINK, 0.5),
         ("IBLinkDown", "x", Family.LINK, 0.5),
         ("RoCELinkIssue", "x", Family.LINK, 0.5),
@@ -46,7 +46,7 @@ RULES = load_rules()
         ("XIDError63", "x", Family.MEMORY, 0.1),
         ("XIDError119", "x", Family.DRIVER, 1.0),
         ("XIDError31", "XID_ERR_31", Family.DRIVER, 0.0),
-        ("GPUDriverProblem", "x", Family.DRIVER, 0.75),
+        ("GPUDriverProblem", "x", Family.DRIVER, 0.1),
     ],
 )
 def test_true_is_a_fault_and_false_an_all_clear(
@@ -283,3 +283,25 @@ def test_of_many_such_labels_only_some_are_kept() -> None:
     labels = {f"nvidia.com/odd-{number:03}": "x" for number in range(200)}
     said = report_of_node(node(labels=labels), RULES, NOW)
     assert len(said.unknown_conditions) == MOST_UNHEARD
+
+
+@pytest.mark.parametrize(
+    ("type_", "message", "heaviest"),
+    [
+        # Azure/TauGrid charts/gpu-monitoring, scripts
+        ("GPUThrottle", "Warning: GPU 0 throttled, reason=0x0000000000000002", 0.1),
+        ("GPUThrottle", "Warning: GPU 0 throttled, reason=0x0000000000000040", 0.5),
+        ("GPUThrottle", "Warning: GPU 0 throttled, reason=0x0000000000000008", 0.5),
+        ("GPUDriverProblem", "'CreateImexChannel0' is 0 (expected 1 for this profile)", 0.1),
+        ("GPUDriverProblem", "'nvidia' driver not loaded", 0.75),
+        # karpenter-provider-azure, as AKS's node-problem-detector writes
+        ("VMEventScheduled", "Freeze Scheduled: Mon, 02 Mar 2026 19:01:45 GMT.", 0.3),
+        ("VMEventScheduled", "Preempt Scheduled: Mon, 02 Mar 2026 19:01:45 GMT.", 0.75),
+        ("XIDErrors", "XID error-codes found: 48, 56. FaultCode: NHC2001", 1.0),
+    ],
+)
+def test_what_a_check_found_decides_and_not_that_it_found_something(
+    type_: str, message: str, heaviest: float
+) -> None:
+    found = report(condition(type_, "True", type_, message))
+    assert max(one.weight for one in found.evidence) == heaviest

@@ -33,9 +33,9 @@ def eks(code: int, message: str = "") -> dict[str, object]:
     [
         ("DCGM_FR_IMEX_UNHEALTHY", 0.0, Family.DRIVER),
         ("DCGM_FR_ROW_REMAP_FAILURE", 0.9, Family.MEMORY),
-        ("DCGM_FR_NVLINK_ERROR_CRITICAL", 0.5, Family.LINK),
-        ("DCGM_FR_CLOCK_THROTTLE_POWER", 0.1, Family.THERMAL),  # the name of older releases
-        ("DCGM_FR_CLOCKS_EVENT_POWER", 0.1, Family.THERMAL),
+        ("DCGM_FR_NVLINK_ERROR_CRITICAL", 0.3, Family.LINK),
+        ("DCGM_FR_CLOCK_THROTTLE_POWER", 0.0, Family.THERMAL),  # the name of older releases
+        ("DCGM_FR_CLOCKS_EVENT_POWER", 0.0, Family.THERMAL),
     ],
 )
 def test_a_code_weighs_the_same_under_every_watch(
@@ -88,7 +88,7 @@ def test_every_code_of_an_aggregated_message_counts() -> None:
     told = report(eks(122, "; ".join(map(EKS.format, (80, 71, 122)))))
     assert {one.family: one.weight for one in told.evidence} == {
         Family.MEMORY: 0.9,
-        Family.LINK: 0.5,
+        Family.LINK: 0.3,
         Family.DRIVER: 0.0,
     }
 
