@@ -21,10 +21,14 @@ from fettle.lint.manifests import (
     ManifestPod,
     expressions,
 )
+from fettle.lint.names import misspelt
 from fettle.lint.survey.fleet import Catalogue, Fleet
 from fettle.lint.survey.matching import Selection
 from fettle.lint.survey.totals import Survey, value_at
 from fettle.pacing import pause
+
+_OF_ALL_DRIVERS = "resource.kubernetes.io"
+"""The domain of the attributes that Kubernetes defines; drivers adopt them one by one."""
 
 
 class Cluster:
@@ -138,6 +142,31 @@ class Cluster:
     def equations(self, expression: str) -> tuple[Equation, ...]:
         """Which attributes an expression compares, and with what, as far as it is known."""
         return self._fleet.equations(expression) if self._fleet is not None else ()
+
+    def needed(self, expression: str) -> tuple[AttributeRead, ...]:
+        """What a device must have to match an expression, as far as it is known."""
+        return self._fleet.needed(expression) if self._fleet is not None else ()
+
+    def may_come(self, driver: str, read: AttributeRead) -> bool:
+        """Whether devices of a driver that are yet to come may have what is read, though none has.
+
+        Attributes depend on the kind of device and on its node, capacities on the driver's settings
+        too. So anything may come in the driver's own domain, unless all of its attributes are known
+        beforehand, and any attribute that Kubernetes defines. A misspelling of what there is, and
+        what is in another driver's domain, does not come.
+        """
+        published = (self.catalogue or Catalogue()).published(driver, read.field)
+        if (read.domain, read.name) in published:
+            return True
+        own = read.domain == driver or read.domain.endswith(f".{driver}")
+        of_attributes = read.field == "attributes"
+        if not read.name:
+            return own or read.domain in {domain for domain, _ in published}
+        if of_attributes and own and (known := self.drivers.attributes(driver)):
+            return read.name in known
+        names = {name for domain, name in published if domain == read.domain}
+        common = of_attributes and read.domain == _OF_ALL_DRIVERS
+        return (own or common) and not misspelt(read.name, names)
 
     def drivers_asked(self, selection: Selection) -> frozenset[str]:
         """The drivers that expressions of a selection ask for. Two match no device together."""

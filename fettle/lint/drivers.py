@@ -59,6 +59,8 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     """A driver's configurations. `features` are its feature gates, true if on by default.
 
     `classes` are the DeviceClasses that come with the driver, each with the `type` of its devices.
+    `attributes` are all that its devices have in its own domain, whatever their type, their node
+    and the driver's settings are; none if that is not known.
     """
 
     driver: str
@@ -66,6 +68,7 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_u
     kinds: tuple[KindOfConfig, ...]
     features: dict[str, bool] = {}
     classes: dict[str, str] = {}
+    attributes: tuple[str, ...] = ()
 
     @property
     def kind_names(self) -> tuple[str, ...]:
@@ -112,6 +115,11 @@ class Drivers:
 
     def get(self, name: str) -> Driver | None:
         return self._given.get(name) or shipped().get(name)
+
+    def attributes(self, name: str) -> tuple[str, ...]:
+        """All attributes of a driver's devices in its own domain; none if they are not known."""
+        driver = self.get(name)
+        return driver.attributes if driver is not None else ()
 
     def validate(self, driver: Driver, parameters: Field) -> ConfigValidation:
         """What the driver would refuse in these parameters when it prepares the claim."""

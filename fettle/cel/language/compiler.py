@@ -15,7 +15,7 @@ from fettle.cel.language.checker import TYPE_NAMES, check, validate
 from fettle.cel.language.environment import FUNCTIONS, STORED, Environment
 from fettle.cel.language.interpreter import Qualifier
 from fettle.cel.language.parser import parse
-from fettle.cel.language.reads import driver, equations, reads
+from fettle.cel.language.reads import driver, equations, needed, reads
 from fettle.cel.language.syntax import (
     Again,
     Bind,
@@ -50,7 +50,16 @@ from fettle.cel.library.values import (
     Value,
 )
 from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, Outcome, undecided, would_abort
-from fettle.cel.runtime.rows import LABELS, Amount, DeviceRow, Equation, Field, Reads, Variable
+from fettle.cel.runtime.rows import (
+    LABELS,
+    Amount,
+    AttributeRead,
+    DeviceRow,
+    Equation,
+    Field,
+    Reads,
+    Variable,
+)
 
 UNFORESEEN = "an error in Fettle itself"
 """How the reason begins if an expression led to an exception that nothing foresaw."""
@@ -383,6 +392,7 @@ class Prepared(NamedTuple):
     variable: Variable = "device"
     driver: str = ""
     equations: tuple[Equation, ...] = ()
+    needed: tuple[AttributeRead, ...] = ()
 
 
 def prepare(expression: str, environment: Environment = STORED) -> Prepared:
@@ -391,7 +401,13 @@ def prepare(expression: str, environment: Environment = STORED) -> Prepared:
         program = build(expression, environment)
         tree = program.tree
         return Prepared(
-            reads(tree), program, None, environment.variable, driver(tree), equations(tree)
+            reads(tree),
+            program,
+            None,
+            environment.variable,
+            driver(tree),
+            equations(tree),
+            needed(tree),
         )
     except Refused as refusal:
         return Prepared((), None, would_abort(f"it does not compile: {refusal}"))

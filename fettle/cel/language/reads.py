@@ -1,10 +1,11 @@
-"""What an expression reads of a device, and which attributes it compares with what.
+"""What an expression reads of a device, what it needs, and which attributes it compares with what.
 
-Both are found in the tree, and conservative. Where an expression uses the device other than by
+All are found in the tree, and conservative. Where an expression uses the device other than by
 constant names, it reads the whole device. Where it asks for types itself, no comparison is listed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from fettle.cel.language import syntax
 from fettle.cel.language.syntax import (
@@ -23,6 +24,8 @@ from fettle.cel.runtime.rows import LABELS, AttributeRead, Equation, Field, Read
 _SCALARS = ("driver", "allowMultipleAllocations")
 _ENDS = tuple((scalar,) for scalar in _SCALARS)  # no path goes on behind these
 _LONGEST = 4  # the path to a value
+_MAY_SKIP = (syntax.AND, syntax.OR, syntax.EITHER, "or", "orValue")
+"""Functions that need not read all of their arguments."""
 
 Path = tuple[str, ...]
 Names = dict[str, Path | None]
@@ -138,6 +141,83 @@ def path(node: Expr, names: Names) -> Path | None:
 
 def _string(node: Expr) -> str:
     return node.value if isinstance(node, Literal) and isinstance(node.value, str) else ""
+
+
+def needed(tree: Expr) -> tuple[AttributeRead, ...]:
+    """What a device must have for the expression to match, sorted: without one of these it is false
+    or fails, whatever else the device has."""
+    return tuple(sorted(_needs(tree, {}).true))
+
+
+_Set = frozenset[AttributeRead]
+
+
+class _Needs(NamedTuple):
+    """What a device must have for a part to be true, and for it to be false."""
+
+    true: _Set = frozenset()
+    false: _Set = frozenset()
+
+
+def _needs(node: Expr, names: Names) -> _Needs:
+    match node:
+        case Call(function=syntax.AND):
+            parts = [_needs(part, names) for part in _split(node, syntax.AND)]
+            return _Needs(_all(part.true for part in parts), _any(part.false for part in parts))
+        case Call(function=syntax.OR):
+            parts = [_needs(part, names) for part in _split(node, syntax.OR)]
+            return _Needs(_any(part.true for part in parts), _all(part.false for part in parts))
+        case Call(function=syntax.NOT, args=[inner]):
+            true, false = _needs(inner, names)
+            return _Needs(false, true)
+        case Call(function=syntax.EITHER, args=[condition, one, other]):
+            asked, first, second = (_needs(part, names) for part in (condition, one, other))
+            return _Needs(
+                (asked.true | first.true) & (asked.false | second.true),
+                (asked.true | first.false) & (asked.false | second.false),
+            )
+        case Call(function=syntax.IN):
+            found: set[AttributeRead] = set()
+            if _membership(node, names, found):
+                return _Needs(frozenset(found))
+        case Select(test=True):
+            return _Needs(frozenset(_value_at(path(node, names))))
+        case Bind(variable=variable, value=value, body=body):
+            bound = path(value, names) if _is_plain(value) else None
+            return _needs(body, {**names, variable: bound})
+    every = _read_always(node, names)
+    return _Needs(every, every)
+
+
+def _all(sets: Iterable[_Set]) -> _Set:
+    return frozenset().union(*sets)
+
+
+def _any(sets: Iterable[_Set]) -> _Set:
+    first, *others = sets
+    return first.intersection(*others)
+
+
+def _read_always(node: Expr, names: Names) -> _Set:
+    """What a part reads whatever comes out: it fails without."""
+    found: set[AttributeRead] = set()
+    left = [node]
+    while left:
+        node = left.pop()
+        if (to := path(node, names)) is not None:
+            found.update(_value_at(to) if _is_plain(node) else ())
+        elif isinstance(node, Fold):
+            left.append(node.range)
+        elif not isinstance(node, Bind) and not (
+            isinstance(node, Call) and node.function in _MAY_SKIP
+        ):
+            left += children(node)
+    return frozenset(found)
+
+
+def _value_at(to: Path | None) -> list[AttributeRead]:
+    is_value = to is not None and to[0] == "device" and len(to) == _LONGEST
+    return _read_of(to) if to is not None and is_value else []
 
 
 def equations(tree: Expr) -> tuple[Equation, ...]:

@@ -39,7 +39,7 @@ from fettle.cel.runtime.protocol import (
     Parse,
     Parsed,
 )
-from fettle.cel.runtime.rows import Equation, Reads, RowFingerprint, Variable
+from fettle.cel.runtime.rows import AttributeRead, Equation, Reads, RowFingerprint, Variable
 from fettle.cel.runtime.supervisor import COMMAND, Worker, WorkerDied, WorkerUnready
 from fettle.model import WorkerError
 from fettle.pacing import pause, run_within
@@ -229,6 +229,11 @@ class SelectorEngine:
         entry = self._memory.peek(expression)
         return entry.equations if entry is not None else ()
 
+    def needed(self, expression: str) -> tuple[AttributeRead, ...]:
+        """What a device must have to match an expression, from memory, as far as is known."""
+        entry = self._memory.peek(expression)
+        return entry.needed if entry is not None else ()
+
     def driver(self, expression: str) -> str | None:
         """The only driver whose devices an expression can match ("": any), from memory; None: not
         known yet."""
@@ -365,7 +370,7 @@ class SelectorEngine:
                 return
             assert isinstance(parsed, Parsed)
             entry.reads, entry.driver = parsed.reads, parsed.driver
-            entry.equations = parsed.equations
+            entry.equations, entry.needed = parsed.equations, parsed.needed
             entry.default, entry.parsed = parsed.outcome, True
             entry.deaths.clear()
 

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from fettle.cel.runtime.outcomes import TOO_SLOW, Outcome, undecided
 from fettle.cel.runtime.protocol import EvaluateReply
-from fettle.cel.runtime.rows import Equation, Reads, RowFingerprint
+from fettle.cel.runtime.rows import AttributeRead, Equation, Reads, RowFingerprint
 
 DIED = undecided("the process that evaluates it ended over it")
 GIVEN_UP = (TOO_SLOW, DIED)
@@ -72,6 +72,7 @@ class ExpressionEntry:
         "given_up_until",
         "judged",
         "known_at",
+        "needed",
         "parsed",
         "reads",
         "rows",
@@ -87,6 +88,7 @@ class ExpressionEntry:
         self.reads: Reads = ()
         self.driver = ""
         self.equations: tuple[Equation, ...] = ()
+        self.needed: tuple[AttributeRead, ...] = ()
         self.default: Outcome | None = None
         self.rows: dict[RowFingerprint, Outcome] = {}
         self.strikes = 0

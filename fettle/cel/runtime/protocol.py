@@ -44,13 +44,15 @@ class Parsed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """What is known of an expression once it is parsed.
 
     What it reads (None: the whole device), or its one outcome for every device; the only driver
-    whose devices can match ("": any); which attributes it compares with what.
+    whose devices can match ("": any); which attributes it compares with what; what a device must
+    have to match.
     """
 
     reads: tuple[AttributeRead, ...] | None
     outcome: Outcome | None
     driver: str = ""
     equations: tuple[Equation, ...] = ()
+    needed: tuple[AttributeRead, ...] = ()
 
 
 class EvaluateReply(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -63,7 +63,13 @@ def answer(request: Request) -> Reply:
     match request:
         case Parse(expression, variable):
             prepared = _prepared(expression, variable)
-            return Parsed(prepared.reads, prepared.outcome, prepared.driver, prepared.equations)
+            return Parsed(
+                prepared.reads,
+                prepared.outcome,
+                prepared.driver,
+                prepared.equations,
+                prepared.needed,
+            )
         case EvaluateRequest(expression, rows, variable):
             prepared = _prepared(expression, variable)
             started = time.process_time()

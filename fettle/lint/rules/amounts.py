@@ -4,7 +4,7 @@ Quotas are known where `lint.watch` in the settings names ResourceQuota, in a sn
 they are among the files of `fettle lint`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from fettle.api.resource import MAX_RESULTS, Quantity
 from fettle.dra import (
@@ -19,7 +19,7 @@ from fettle.dra import (
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity, of_request
 from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption, ManifestRequest
-from fettle.lint.names import listed, nearest
+from fettle.lint.names import listed, misspelt, nearest
 from fettle.lint.rules.api_versions import WITHOUT_DEVICES
 from fettle.lint.survey.totals import Survey
 
@@ -218,6 +218,8 @@ class UnknownCapacity(Rule):
     reproduced = True
     name = "unknown-capacity"
     severity = Severity.WARN
+    denies_if = "it misspells one that the driver's devices publish"
+    strict = True
     inventory = True
     today = (
         "No device is ever eligible, and nothing says so: the name must be spelled as in the "
@@ -229,10 +231,12 @@ class UnknownCapacity(Rule):
             yield from of_request([list(self._judge(o, cluster)) for o in request.options])
 
     def _judge(self, option: ManifestOption, cluster: Cluster) -> Iterator[Finding]:
-        survey = cluster.survey(option)
-        if survey is None or not survey.decided or not survey.matched:
+        survey, catalogue = cluster.survey(option), cluster.catalogue
+        if survey is None or catalogue is None or not survey.decided or not survey.matched:
             return
         names = {name for d in survey.fingerprints.values() for name in d.device.capacity or ()}
+        driver = cluster.contradictable(survey)
+        of_driver = catalogue.capacities(driver)
         for name, field in option.field.members("capacity", "requests"):
             if name not in names:
                 has = f"they publish: {listed(names)}" if names else "they publish no capacities"
@@ -243,7 +247,17 @@ class UnknownCapacity(Rule):
                     f"none of the {survey.matched} matching devices has a capacity {name!r} "
                     f"({has})",
                     f"did you mean {near}?" if near else "ask for a capacity that they publish",
+                    Severity.DENY if _is_misspelt(name, driver, of_driver) else None,
                 )
+
+
+def _is_misspelt(name: str, driver: str, published: Set[str]) -> bool:
+    """Whether a driver can never publish a capacity: it does so by another spelling. Which others
+    there are is a matter of its settings, such as whether devices can be shared."""
+    if not driver or name in published:
+        return False
+    domain, _, bare = name.rpartition("/")
+    return (domain == driver and bare in published) or bool(misspelt(name, published))
 
 
 class CapacityTooLarge(Rule):

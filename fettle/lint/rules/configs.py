@@ -13,6 +13,7 @@ from fettle.lint.drivers import Driver, parameters_of
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestClaim, ManifestOption
 from fettle.lint.names import listed, nearest
+from fettle.lint.rules.selectors import required_values
 from fettle.pacing import pause
 
 _COMPUTE_DOMAIN_DRIVER = "compute-domain.nvidia.com"
@@ -122,6 +123,7 @@ class ConfigOfOtherKind(Rule):
     name = "config-of-other-kind"
     on_node = True
     severity = Severity.WARN
+    denies_if = "the class can never get another kind"
     today = "The driver refuses to prepare the device: `cannot apply GpuConfig to device …`."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -140,6 +142,9 @@ class ConfigOfOtherKind(Rule):
                             f"{kind.kind} is for devices of type {listed(kind.devices)}, and "
                             f"request {option.name!r} gets type {listed(types)}",
                             _suggest_kind(driver, types),
+                            Severity.DENY
+                            if types == _types_of_class(option, driver, cluster)
+                            else Severity.WARN,
                         )
                         break
 
@@ -152,13 +157,20 @@ def _device_types(option: ManifestOption, driver: Driver, cluster: Cluster) -> s
         values = [(d.device.attributes or {}).get("type") for d in of_driver]
         if all(value is not None and value.string for value in values):
             return {value.string for value in values if value is not None and value.string}
-    return _shipped_type(option, driver)
+    return _types_of_class(option, driver, cluster)
 
 
-def _shipped_type(option: ManifestOption, driver: Driver) -> set[str]:
-    """The device type of a class that comes with the driver, whatever devices exist now."""
-    known = driver.classes.get(option.class_name)
-    return {known} if known else set()
+def _types_of_class(option: ManifestOption, driver: Driver, cluster: Cluster) -> set[str]:
+    """The types that a class requires, whatever devices exist now; empty if it takes any. One that
+    comes with the driver and is not known here is as the driver has it."""
+    if (selection := cluster.selection(option)) is None:
+        known = driver.classes.get(option.class_name)
+        return {known} if known else set()
+    for expression in selection.of_class:
+        for read, values in required_values(cluster.equations(expression)):
+            if (read.domain, read.name) == (driver.driver, "type"):
+                return {value for _, value in values}
+    return set()
 
 
 def _suggest_kind(driver: Driver, types: set[str]) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cel import split_name
+from fettle.cel import AttributeRead, split_name
 from fettle.dra import DeviceView, lookup_attribute
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
@@ -24,7 +24,7 @@ class UnpublishedAttribute(Rule):
     reproduced = True
     name = "unpublished-attribute"
     severity = Severity.WARN
-    denies_if = "no device of the driver publishes it"
+    denies_if = "no device of the driver can have it"
     strict = True
     inventory = True
     today = "The constraint is never satisfied: the pod stays Pending."
@@ -53,9 +53,9 @@ class UnpublishedAttribute(Rule):
             for name in fingerprint.attributes
         }
         near = nearest(attribute, published)
-        driver, catalogue = cluster.contradictable(survey), cluster.catalogue
-        of_driver = catalogue.published(driver, "attributes") if driver and catalogue else None
-        never = of_driver is not None and split_name(attribute, driver) not in of_driver
+        driver = cluster.contradictable(survey)
+        read = AttributeRead("attributes", *split_name(attribute, driver))
+        never = driver and not cluster.may_come(driver, read)
         return self.finding(
             field,
             f"none of the {survey.matched} devices that match request {option.name!r} has the "

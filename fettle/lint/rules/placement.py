@@ -62,7 +62,7 @@ class TolerationWithoutKey(Rule):
     """An empty key with operator Equal, the default, in a device toleration.
 
     The documentation of the API says that such a toleration matches every taint. But the allocator
-    compares the value, so `{}` tolerates only taints without a value.
+    compares the value, so `{}` tolerates only taints without a value. That may be what is meant.
     """
 
     id = "FTL026"

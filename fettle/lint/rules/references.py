@@ -97,6 +97,7 @@ class TooManyConsumers(Rule):
     reproduced = True
     name = "too-many-consumers"
     severity = Severity.DENY
+    warns_if = "they are a Job's, since others take their places when they end"
     today = "The 257th pod and all after it stay Pending: a claim can be reserved for 256 pods."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -107,6 +108,7 @@ class TooManyConsumers(Rule):
                     f"up to {count} pods share ResourceClaim {name}, but a claim can be "
                     f"reserved for {MAX_RESERVED} pods",
                     f"use resourceClaimTemplateName, or at most {MAX_RESERVED} pods for one claim",
+                    Severity.WARN if manifest.jobs else None,
                 )
 
 
@@ -313,7 +315,7 @@ plugins return CDI devices from NodePrepareResources, and do nothing else."""
 
 def _is_of_containers(entry: Field, manifest: Manifest, cluster: Cluster) -> bool:
     _, claim = cluster.claim_of(entry, manifest.namespace)
-    options = claim.options if claim is not None else ()
+    options = [*claim.options] if claim is not None else []
     for option in options:
         selection = cluster.selection(option)
         asked = cluster.drivers_asked(selection) if selection is not None else frozenset()

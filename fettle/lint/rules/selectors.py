@@ -39,10 +39,7 @@ COMPARABLE_TYPES = {
 compared with no other types."""
 _LITERALS = ("string", "bool", "int", "uint")
 """Types of which two literals are equal only if their texts are."""
-_LACKING = (
-    "first test for what a device may lack: has(device.{field}[…].name) && …, or use optional "
-    "chaining: .?name.orValue(…)"
-)
+_NO_KEY = "no such key: "
 
 
 class _Written(NamedTuple):
@@ -50,13 +47,13 @@ class _Written(NamedTuple):
 
     An option of a request chooses from the devices of its class; a DeviceClass from those of the
     driver that it asks for, or (`unguarded`) from all. What is wrong elsewhere is reported at
-    `beside`. `contradictable`: what no device shows, none that may come has either.
+    `beside`. `driver` is the one whose devices can contradict them, "" if none can.
     """
 
     selectors: tuple[Field, ...]
     beside: Field
     survey: Survey | None
-    contradictable: bool
+    driver: str
     unguarded: bool = False
 
 
@@ -76,8 +73,8 @@ def _judged(
 
 def _of_option(option: ManifestOption, cluster: Cluster) -> _Written:
     survey = cluster.survey(option)
-    contradictable = survey is not None and bool(cluster.contradictable(survey))
-    return _Written(option.selectors, option.field.at("deviceClassName"), survey, contradictable)
+    beside = option.field.at("deviceClassName")
+    return _Written(option.selectors, beside, survey, _contradictable(survey, cluster))
 
 
 def _of_class(spec: Field, survey: Survey, cluster: Cluster) -> _Written:
@@ -85,19 +82,26 @@ def _of_class(spec: Field, survey: Survey, cluster: Cluster) -> _Written:
         tuple(expressions(spec)),
         spec.at("selectors"),
         survey,
-        bool(cluster.contradictable(survey)) and not _asks_for_another_kind(survey, cluster),
+        _contradictable(survey, cluster),
         unguarded=not survey.selection.of_class,
     )
 
 
-def _asks_for_another_kind(survey: Survey, cluster: Cluster) -> bool:
-    """Whether a class requires a text that no device of its driver shows: devices of such a kind
-    may come, and GPUs say nothing about MIG devices."""
-    return any(
+def _contradictable(survey: Survey | None, cluster: Cluster) -> str:
+    """The driver whose devices can contradict selectors; "" if none.
+
+    None if they require a text that no device of the driver shows: devices of such a kind may come,
+    and GPUs say nothing about MIG devices.
+    """
+    driver = cluster.contradictable(survey) if survey is not None else ""
+    if survey is None or not driver:
+        return ""
+    another_kind = any(
         (shown := _texts(read, survey))
         and all(kind == "string" and value not in shown for kind, value in values)
         for read, values in _required_of_request(survey, cluster)
     )
+    return "" if another_kind else driver
 
 
 class SelectorMatchesNothing(Rule):
@@ -229,7 +233,7 @@ class SelectorFails(Rule):
     reproduced = True
     name = "selector-fails"
     severity = Severity.WARN
-    denies_if = "it fails on every device of its class, or reads what no device of the driver has"
+    denies_if = "it needs what no device of its driver can have, or has in another type"
     strict = True
     inventory = True
     today = (
@@ -254,7 +258,7 @@ class SelectorFails(Rule):
             return  # the API server refuses the claim
         by_class = first.expression in survey.selection.of_class
         reached = survey.surveyed if by_class else survey.of_class
-        never = not by_class and not survey.matched and _never_read(first, survey, cluster)
+        never = not by_class and not survey.matched and _never_matches(first, written, cluster)
         yield self.finding(
             texts.get(first.expression, written.beside),
             f"fails on {survey.aborted} of {reached} devices, such as {first.device}: "
@@ -276,19 +280,24 @@ class SelectorFails(Rule):
             )
 
 
-def _never_read(first: Abort, survey: Survey, cluster: Cluster) -> bool:
-    """Whether more devices like those that the driver publishes would not help an expression."""
-    catalogue = cluster.catalogue
-    if not (driver := cluster.contradictable(survey)) or catalogue is None:
+def _never_matches(abort: Abort, written: _Written, cluster: Cluster) -> bool:
+    """Whether an expression that fails would match no device that the driver may come to have.
+
+    It matches none without what it needs. And it matches none of other values, if it fails on all
+    devices over their types, and has no part that could do without.
+    """
+    if not (driver := written.driver) or written.survey is None or cluster.catalogue is None:
         return False
-    unknown = [
-        read
-        for read in cluster.reads(first.expression)
-        if read.name and (read.domain, read.name) not in catalogue.published(driver, read.field)
-    ]
-    if any(read.field == "capacity" for read in unknown):
-        return False  # a setting of the driver may bring it
-    return not survey.missed or bool(unknown)
+    needed = cluster.needed(abort.expression)
+    if any(not cluster.may_come(driver, read) for read in needed):
+        return True
+    if _NO_OVERLOAD not in abort.reason or written.survey.missed:
+        return False
+    reads, kinds = cluster.reads(abort.expression), cluster.catalogue.kinds
+    return bool(needed) and all(
+        read in needed and (read.field == "capacity" or len(kinds(read.domain, read.name)) == 1)
+        for read in reads
+    )
 
 
 def _fix_for(abort: Abort, cluster: Cluster) -> str:
@@ -296,12 +305,15 @@ def _fix_for(abort: Abort, cluster: Cluster) -> str:
         return "correct the selector of the class"
     if _NO_OVERLOAD in abort.reason:
         return _OTHER_TYPE
-    fields = {
-        read.field
-        for read in cluster.reads(abort.expression)
-        if read.name and read.name in abort.reason
-    }
-    return _LACKING.format(field="capacity" if fields == {"capacity"} else "attributes")
+    lacking = abort.reason.removeprefix(_NO_KEY)
+    reads = cluster.reads(abort.expression)
+    read = next((r for r in reads if lacking in (r.name, r.domain)), None)
+    field, domain, name = read if read is not None else ("attributes", "…", "name")
+    place = f'device.{field}["{domain}"]'
+    return (
+        f"first test for what a device may lack: has({place}.{name}) && …, or use optional "
+        f"chaining: {place}.?{name}.orValue(…)"
+    )
 
 
 class WrongType(Rule):
@@ -329,7 +341,7 @@ class WrongType(Rule):
             return
         written_as = [text(field.value) for field in written.selectors]
         abort = _type_failure(survey, written_as)
-        denies = not survey.matched and written.contradictable
+        denies = not survey.matched and bool(written.driver)
         for field, expression in zip(written.selectors, written_as, strict=True):
             if abort is not None and abort.expression == expression:
                 yield self.finding(
@@ -337,7 +349,7 @@ class WrongType(Rule):
                     f"uses a value as a different type than {abort.device} publishes: "
                     f"{abort.reason}",
                     _OTHER_TYPE,
-                    Severity.DENY if denies else None,
+                    Severity.DENY if denies and _never_matches(abort, written, cluster) else None,
                 )
                 continue
             equations = cluster.equations(expression)
@@ -410,23 +422,23 @@ class UnknownAttributeDomain(Rule):
     def _judge(self, written: _Written, cluster: Cluster) -> Iterator[Finding]:
         survey, catalogue = written.survey, cluster.catalogue or Catalogue()
         unmatched = survey is not None and survey.decided and not survey.matched
-        denies = unmatched and written.contradictable
+        driver = written.driver if unmatched else ""
         for field in written.selectors:
             reads = cluster.reads(text(field.value))
+            needed = cluster.needed(text(field.value))
             guarded = {(read.field, read.domain) for read in reads if not read.name}
             for read in reads:
                 may_lack = (read.field, read.domain) in guarded
                 if message := _unknown_attribute(read, catalogue, may_lack=may_lack):
                     wrong, near = message
-                    fails = survey is not None and survey.aborted > 0
-                    may_never = fails and read.field == "attributes"
+                    never = driver and read in needed and not cluster.may_come(driver, read)
                     yield self.finding(
                         field,
                         wrong,
                         f"did you mean {near}?"
                         if near
                         else "see `kubectl get resourceslices -o yaml`",
-                        Severity.DENY if denies and (near or may_never) else None,
+                        Severity.DENY if never else None,
                         possible=not unmatched,
                     )
 

@@ -133,6 +133,10 @@ class Fleet:
         """Which attributes an expression compares, and with what, as far as it is known."""
         return self._evaluator.equations(expression) if self._evaluator is not None else ()
 
+    def needed(self, expression: str) -> tuple[AttributeRead, ...]:
+        """What a device must have to match an expression, as far as it is known."""
+        return self._evaluator.needed(expression) if self._evaluator is not None else ()
+
     def driver(self, expression: str) -> str:
         """The driver that an expression asks for; "" if it asks for none, or it is not known."""
         return (self._evaluator.driver(expression) if self._evaluator is not None else None) or ""

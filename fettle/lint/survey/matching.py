@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from fettle.api.resource import Device, DeviceAttribute
-from fettle.cel import Equation, Outcome, OutcomeKind, Reads, RowFingerprint, rows
+from fettle.cel import AttributeRead, Equation, Outcome, OutcomeKind, Reads, RowFingerprint, rows
 from fettle.cluster import Attribute, attributes_read
 from fettle.dra import DeviceView, PoolView
 from fettle.model import SOME_DRIVER
@@ -48,6 +48,8 @@ class Evaluator(Protocol):
     def reads(self, expression: str) -> Reads: ...
 
     def equations(self, expression: str) -> tuple[Equation, ...]: ...
+
+    def needed(self, expression: str) -> tuple[AttributeRead, ...]: ...
 
     def driver(self, expression: str) -> str | None: ...
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fettle.cel.language.compiler import build, prepare
-from fettle.cel.language.reads import driver, reads
+from fettle.cel.language.reads import driver, needed, reads
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.rows import AttributeRead
 from tests.fettle.cel.devices import AMOUNTS, DRIVER, GPU, MODEL, device
@@ -201,6 +201,38 @@ def test_equations_that_must_hold_for_a_match_are_numbered_by_the_part_they_sati
     expression: str, parts: list[int]
 ) -> None:
     assert [e.part for e in prepare(expression).equations] == parts
+
+
+OTHER = 'device.attributes["d"].b'
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        (f"{ATTRIBUTE} == 1", "a"),
+        (f"{ATTRIBUTE} == 1 && {OTHER} < 2", "ab"),
+        (f"{ATTRIBUTE} == 1 || {OTHER} < 2", ""),
+        (f"{ATTRIBUTE} == 1 || {ATTRIBUTE} == 2", "a"),
+        (f"!({ATTRIBUTE} == 1 && {OTHER} < 2)", ""),
+        (f"!({ATTRIBUTE} == 1 || {OTHER} < 2)", "ab"),
+        (f"{ATTRIBUTE} == 1 ? {OTHER} == 1 : {OTHER} == 2", "ab"),
+        (f"{ATTRIBUTE} == 1 ? {OTHER} == 1 : true", "a"),
+        (f"has({ATTRIBUTE}) ? {OTHER} == 1 : true", ""),
+        (f"has({ATTRIBUTE}) && {ATTRIBUTE} == 1", "a"),
+        (f"!has({ATTRIBUTE})", ""),
+        ("'a' in device.attributes['d']", "a"),
+        ("device.attributes['d'].?a.orValue(1) == 1", ""),
+        (f"device.attributes['d'].?a.orValue({OTHER}) == 1", ""),
+        (f"[1, 2].exists(v, {ATTRIBUTE} == v)", ""),
+        (f"{ATTRIBUTE}.startsWith({OTHER})", "ab"),
+        (f"({ATTRIBUTE} == 1 || true) == true", ""),
+        ("cel.bind(d, device.attributes['d'], d.a == 1)", "a"),
+        ("device.capacity['d'].a.compareTo(quantity('1')) > 0", "a"),
+        ("device.driver == 'd'", ""),
+    ],
+)
+def test_what_a_device_must_have_for_a_match_is_found(expression: str, names: str) -> None:
+    assert [read.name for read in needed(build(expression).tree)] == list(names)
 
 
 @pytest.mark.parametrize(

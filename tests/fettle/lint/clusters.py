@@ -8,7 +8,7 @@ import msgspec
 
 from fettle.api import kinds
 from fettle.api.resource import Device
-from fettle.cel import Equation, Outcome, Reads, rows
+from fettle.cel import AttributeRead, Equation, Outcome, Reads, rows
 from fettle.cel.language.compiler import Prepared, judge, prepare
 from fettle.cel.misses.nearest import nearest
 from fettle.cluster import EMPTY, Inventory, View
@@ -38,6 +38,9 @@ class InProcess:
 
     def equations(self, expression: str) -> tuple[Equation, ...]:
         return _prepared(expression).equations
+
+    def needed(self, expression: str) -> tuple[AttributeRead, ...]:
+        return _prepared(expression).needed
 
     def driver(self, expression: str) -> str | None:
         return _prepared(expression).driver

@@ -16,7 +16,8 @@ from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.clusters import lint
 from tests.fettle.lint.fleets import GPU
-from tests.fettle.lint.tables.case import FLEET, claim, device, exactly
+from tests.fettle.lint.tables.case import FLEET, claim, device, exactly, opaque
+from tests.fettle.lint.tables.configs import nvidia
 from tests.fettle.lint.tables.counts import limited, quota
 
 
@@ -177,3 +178,12 @@ async def test_a_selector_that_fails_where_others_match_is_not_denied_in_strict_
     assert await severities("FTL005", nowhere, strict=False) == [Severity.DENY]
     somewhere = claim(exactly(selectors=[f"{device('index')} < 1 || {ABSENT}"]))
     assert await severities("FTL005", somewhere, strict=True) == [Severity.WARN]
+
+
+async def test_device_types_known_only_from_the_inventory_do_not_deny() -> None:
+    config = opaque(GPU, nvidia("MigDeviceConfig"), "gpu")
+    of_type = [f'device.driver == "{GPU}"', device('type == "gpu"')]
+    known = (*FLEET, api.device_class("whole", selectors=of_type))
+    for name, severity in (("whole", Severity.DENY), (GPU, Severity.WARN)):
+        asked = claim(exactly(device_class=name), config=[config])
+        assert [f.severity for f in await of_rule("FTL021", asked, known)] == [severity]

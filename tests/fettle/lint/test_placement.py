@@ -45,12 +45,11 @@ def test_other_tolerations_pass(toleration: Any) -> None:
         ({"operator": "Equal"}, "only taints without a value"),
         ({"key": "", "operator": "Equal", "value": "hot"}, "the value 'hot', whatever its key"),
         ({"value": "hot", "effect": "NoSchedule"}, "the value 'hot', whatever its key"),
+        ({"effect": "NoExecute"}, "only taints without a value"),
         ({"key": None, "operator": None}, "only taints without a value"),
     ],
 )
-def test_an_empty_key_with_equal_is_warned_about_since_it_works(
-    toleration: Object, matched: str
-) -> None:
+def test_an_empty_key_with_equal_is_warned_of(toleration: Object, matched: str) -> None:
     (finding,) = findings(claim(exactly(tolerations=[toleration])))
     assert finding.severity is Severity.WARN
     assert matched in finding.message

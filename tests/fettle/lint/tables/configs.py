@@ -5,7 +5,16 @@ from typing import Any
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.fleets import GPU, MIG, NIC
-from tests.fettle.lint.tables.case import FLEET, Case, claim, exactly, first, opaque, option
+from tests.fettle.lint.tables.case import (
+    FLEET,
+    Case,
+    claim,
+    device,
+    exactly,
+    first,
+    opaque,
+    option,
+)
 
 VERSION = "resource.nvidia.com/v1beta1"
 SLICING: Object = {
@@ -45,6 +54,7 @@ def in_domain(uid: str, kind: str = "ComputeDomainChannelConfig", **more: str) -
     return configured(opaque(DOMAIN, nvidia(kind, domainID=uid, **more), "gpu"))
 
 
+WHOLE = api.device_class("whole", selectors=[f'device.driver == "{GPU}"', device('type == "gpu"')])
 ALTERNATIVES = (first("gpu", option("a"), option("b")),)
 CASES = [
     Case(
@@ -134,10 +144,21 @@ CASES = [
         configured(opaque(GPU, nvidia(), "gpu"), requests=(exactly(device_class=MIG),)),
         "gets type mig",
         "write kind: MigDeviceConfig",
+        severity="Deny",
     ),
     Case(
         "FTL021",
         "for MIG devices, on GPUs",
+        configured(
+            opaque(GPU, nvidia("MigDeviceConfig"), "gpu"), requests=(exactly(device_class="whole"),)
+        ),
+        "gets type gpu",
+        known=(*FLEET, WHOLE),
+        severity="Deny",
+    ),
+    Case(
+        "FTL021",
+        "for MIG devices, on GPUs of a class that may get MIG devices",
         configured(opaque(GPU, nvidia("MigDeviceConfig"), "gpu")),
         "gets type gpu",
     ),

@@ -218,6 +218,14 @@ CASES = [
         "none of the 1 matching devices",
         "did you mean memory?",
         known=SHARING,
+        severity="Deny",
+    ),
+    Case(
+        "FTL016",
+        "a capacity that the driver may be set to publish",
+        shared("1", "shares"),
+        "they publish: memory",
+        known=SHARING,
     ),
     Case("FTL016", "spelled as in the slice", shared("10Gi"), known=SHARING),
     Case(

@@ -154,6 +154,31 @@ CASES = [
     ),
     Case(
         "FTL005",
+        "a capacity that the driver may be set to publish",
+        claim(
+            exactly(selectors=[f'device.capacity["{GPU}"].shares.compareTo(quantity("2")) >= 0'])
+        ),
+        "no such key: shares",
+        f'has(device.capacity["{GPU}"].shares)',
+    ),
+    Case(
+        "FTL005",
+        "an attribute of another kind of device",
+        claim(exactly(selectors=[device('profile == "1g.5gb"')])),
+        "no such key: profile",
+    ),
+    Case(
+        "FTL005",
+        "what another value would make it skip",
+        claim(
+            exactly(
+                selectors=[f"{device('productName')} == 'NVIDIA B200' || {device('model')} == 'x'"]
+            )
+        ),
+        "no such key: model",
+    ),
+    Case(
+        "FTL005",
         "a value of another type, and what to do",
         claim(exactly(selectors=[device('driverVersion > "550.1.2"')])),
         "no such overload",
@@ -342,6 +367,7 @@ CASES = [
             )
         ),
         "no device has capacity in the domain 'resource.kubernetes.io' (existing: gpu.nvidia.com)",
+        severity="Deny",
     ),
     Case(
         "FTL007",

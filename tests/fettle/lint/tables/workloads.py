@@ -143,6 +143,7 @@ CASES = [
         api.job("j", parallelism=257, completions=1000, claims={"gpu": "c"}),
         "257 pods",
         known=KNOWN,
+        severity="Warn",
     ),
     Case(
         "FTL039",
@@ -150,6 +151,7 @@ CASES = [
         job_set(3, parallelism=100, completions=100, claims={"gpu": "c"}),
         "300 pods",
         known=KNOWN,
+        severity="Warn",
     ),
     Case("FTL039", "256 replicas", deployment(256, claims={"gpu": "c"}), known=KNOWN),
     Case(
