@@ -353,7 +353,8 @@ async def check_stragglers(cluster: Cluster, low: float, high: float) -> None:
         lambda h: low <= h["score"] <= high,
         what=f"a rank is slow: {low} to {high}",
     )
-    assert (slow["proven"], slow["state"]) == (1.0, "Healthy")
+    assert slow["proven"] == 1.0
+    assert slow["state"] == ("Degraded" if slow["suspected"] else "Healthy")
     assert "a rank of job team-a-job computes 49% longer" in str(slow["evidence"])
     assert (await cluster.of_device(SLOW, 2))["score"] == 1.0
 

@@ -88,8 +88,9 @@ async def test_a_warning_that_is_an_event_sends_pods_elsewhere_and_refuses_nothi
         "kind": "Event",
         "metadata": {"name": "hot.1", "namespace": "default"},
         "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": "hot"},
-        "reason": "NvidiaThermalError",
-        "message": "GPU 0 is too hot",
+        "reason": "AcceleratedHardwareReady",
+        "message": "NvidiaThermalError: detected GPU thermals outside of thresholds with severity "
+        "code 101",
         "type": "Warning",
         "source": {"component": "eks-node-monitoring-agent"},
     }

@@ -100,6 +100,7 @@ class FeatureOff(Rule):
     name = "driver-feature-off"
     on_node = True
     severity = Severity.WARN
+    denies_if = "`lint.driverFeatures` says that it is off"
     today = "As for a bad configuration: the driver refuses to prepare the device."
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
@@ -113,6 +114,7 @@ class FeatureOff(Rule):
                         f"needs the feature {missing.feature} of {driver}, which is off {where}",
                         "turn it on in the driver, and declare it in Fettle's settings: "
                         f"lint.driverFeatures: {{{driver}: {{{missing.feature}: true}}}}",
+                        severity=Severity.DENY if missing.declared else Severity.WARN,
                     )
 
 

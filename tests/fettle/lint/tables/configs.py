@@ -130,6 +130,7 @@ CASES = [
         configured(opaque(GPU, nvidia(**SLICING))),
         "needs the feature TimeSlicingSettings",
         features=OFF,
+        severity="Deny",
     ),
     Case(
         "FTL020",
