@@ -101,11 +101,7 @@ def units_part(
     part = Part(frozenset((units.resource,)), notes=_withdrawn(plugin))
     if plugin.allocatable < units.count:
         part.value = UNDECIDED_VALUE * node.health.score
-        part.rejected.append(
-            reasons.NotEnoughUnits(
-                units.resource, plugin.allocatable, units.count, plugin.capacity, plugin.fewer
-            )
-        )
+        part.rejected.append(too_few(units, plugin))
         return part
     drawn = allocatable_units(plugin) if emptied else free_units(plugin, units.count)
     healths = [*drawn.named, *([(node.health, drawn.rest)] if drawn.rest else [])]
@@ -124,6 +120,12 @@ def units_part(
             part.overruled.append(why)
     part.leftover = leftover_units(plugin, (health for health, _ in healths))
     return part
+
+
+def too_few(units: Units, plugin: PluginView) -> reasons.NotEnoughUnits:
+    return reasons.NotEnoughUnits(
+        units.resource, plugin.allocatable, units.count, plugin.capacity, plugin.fewer
+    )
 
 
 def _refusal(

@@ -23,7 +23,7 @@ from fettle.scheduling.judge.claims import (
 )
 from fettle.scheduling.judge.parts import Choice, Part, node_part, rejected_part, undecided_part
 from fettle.scheduling.judge.scores import LEFTOVER_BONUS, host_score
-from fettle.scheduling.judge.units import units_part
+from fettle.scheduling.judge.units import too_few, units_part
 
 LAST_SCORE = 2
 """Nodes that are allowed for a breaker alone, or since the pod's patience is over, score no higher,
@@ -115,6 +115,8 @@ def _judged(
             parts.append(units_part(units, plugin, node, acceptance, emptied=emptied))
         elif units.backing and node.pools:
             backing += units.backing
+        elif plugin is not None:
+            parts.append(rejected_part(too_few(units, plugin), node))
         else:
             parts.append(rejected_part(reasons.NoUnits(units.resource), node))
     parts += [bound_part(bound, node, acceptance) for bound in demand.bound]

@@ -136,6 +136,15 @@ def test_a_rules_file_is_checked_and_each_mistake_has_its_line(tmp_path: Path) -
     assert fettle(str(file), "--skip-others").returncode == 0
 
 
+def test_a_row_of_ones_own_says_which_shipped_row_it_counts_instead_of(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(f"{RULES.replace('GpuBurnIn', 'GpuMemWatch')}    faulty: true\n")
+    ran = fettle(str(file))
+    assert ran.returncode == 0
+    said = "conditions, row 'burn-in' counts instead of shipped 'nvsentinel-mem'"
+    assert f"fettle: {file}: {said}" in ran.stderr
+
+
 def test_a_query_that_makes_every_series_a_fault_or_names_no_device_is_a_mistake(
     tmp_path: Path,
 ) -> None:

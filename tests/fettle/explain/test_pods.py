@@ -215,6 +215,32 @@ def test_a_node_whose_units_are_taken_does_not_fit() -> None:
     assert result_word(explained(node, 8, holding(8, "n2"))) == "fits"
 
 
+@pytest.mark.parametrize(
+    ("capacity", "allocatable", "fewer", "why"),
+    [
+        (8, 0, 0, ": 8 of 8 withdrawn by the device plugin"),
+        (6, 6, 2, ": most nodes of its kind have 2 more"),
+        (8, 4, 2, ": 4 of 8 withdrawn by the device plugin, most nodes of its kind have 2 more"),
+        (0, 0, 0, ": its device plugin offers none"),
+        (7, 7, 0, ""),
+    ],
+)
+def test_too_few_units_say_where_the_others_are(
+    capacity: int, allocatable: int, fewer: int, why: str
+) -> None:
+    few = PluginView(b.RESOURCE, capacity, allocatable, fewer=fewer)
+    node = msgspec.structs.replace(b.node("n1", gpus=1), plugins={b.RESOURCE: few})
+    assert explained(node, 8)["unfit"] == [
+        f"{b.RESOURCE}: {allocatable} allocatable, 8 requested, which the scheduler's own check "
+        f"refuses{why}"
+    ]
+
+
+def test_a_node_without_a_plugin_and_a_driver_says_so() -> None:
+    (why,) = explained(b.node("n1"), 1)["unfit"]
+    assert why.endswith("no device plugin offers it here, and no DeviceClass stands for it")
+
+
 def test_taken_units_decide_nothing_on_an_unreadable_node() -> None:
     node = msgspec.structs.replace(b.node("n1", gpus=8), quarantined=("Node n1: no object",))
     value = explained(node, 1, holding(8, "n1"))
