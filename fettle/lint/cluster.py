@@ -21,7 +21,7 @@ from fettle.lint.manifests import (
     ManifestPod,
     expressions,
 )
-from fettle.lint.names import misspelt
+from fettle.lint.names import misspelt, nearest
 from fettle.lint.survey.fleet import Catalogue, Fleet
 from fettle.lint.survey.matching import Selection
 from fettle.lint.survey.totals import Survey, value_at
@@ -150,23 +150,23 @@ class Cluster:
     def may_come(self, driver: str, read: AttributeRead) -> bool:
         """Whether devices of a driver that are yet to come may have what is read, though none has.
 
-        Attributes depend on the kind of device and on its node, capacities on the driver's settings
-        too. So anything may come in the driver's own domain, unless all of its attributes are known
-        beforehand, and any attribute that Kubernetes defines. A misspelling of what there is, and
-        what is in another driver's domain, does not come.
+        What devices have depends on their kind, their node and the driver's settings; some drivers
+        even publish what an administrator names, in any domain. So anything may come but a
+        misspelling of what there is. Of a driver whose attributes are all known, only these and
+        what Kubernetes defines may, and capacities of its own.
         """
         published = (self.catalogue or Catalogue()).published(driver, read.field)
-        if (read.domain, read.name) in published:
-            return True
-        own = read.domain == driver or read.domain.endswith(f".{driver}")
-        of_attributes = read.field == "attributes"
-        if not read.name:
-            return own or read.domain in {domain for domain, _ in published}
-        if of_attributes and own and (known := self.drivers.attributes(driver)):
-            return read.name in known
+        domains = {driver, *(domain for domain, _ in published)}
         names = {name for domain, name in published if domain == read.domain}
-        common = of_attributes and read.domain == _OF_ALL_DRIVERS
-        return (own or common) and not misspelt(read.name, names)
+        if read.name in names or (not read.name and read.domain in domains):
+            return True
+        if "/" in read.domain or misspelt(read.name, names):
+            return False
+        if not (known := self.drivers.attributes(driver)):
+            return read.domain in domains or not nearest(read.domain, domains)
+        if read.field == "capacity":
+            return read.domain == driver
+        return read.domain == _OF_ALL_DRIVERS or (read.domain == driver and read.name in known)
 
     def drivers_asked(self, selection: Selection) -> frozenset[str]:
         """The drivers that expressions of a selection ask for. Two match no device together."""

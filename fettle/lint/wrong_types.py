@@ -1,9 +1,11 @@
 """Values of a wrong type, which the API server cannot decode.
 
 The types are those of the structs in `fettle.api`, which have only the fields that Fettle reads;
-other fields are not checked. A value that is absent or null is never wrong.
+other fields are not checked. A value that is absent or null is never wrong, and neither is a mark
+that is replaced before the API server sees it, such as `__NUM_NODES__`.
 """
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -37,6 +39,7 @@ _WORDS: dict[type[inspect.Type], str] = {
 }
 _TEXT = "text"
 _SHOWN = 40
+_PLACEHOLDER = re.compile(r"__\w+__|\$\w+|\$\{[^{}]+\}|\{\{[^{}]+\}\}|<[^<>]+>|@\w+@")
 _REPLICATED = ("apps", "leaderworkerset.x-k8s.io")
 _WHOLE = (kinds.SLICE, kinds.TAINT_RULE)
 
@@ -141,7 +144,7 @@ def _type(struct: Any) -> inspect.Type:
 def _wrong(field: Field, wanted: inspect.Type) -> Iterator[tuple[Field, str]]:
     """The values at and below a field that have a wrong type, and what they should be."""
     value = field.value
-    if value is None:
+    if value is None or (isinstance(value, str) and _PLACEHOLDER.fullmatch(value)):
         return
     match wanted:
         case inspect.StructType() if isinstance(value, dict):

@@ -246,7 +246,9 @@ class UnknownCapacity(Rule):
                     field,
                     f"none of the {survey.matched} matching devices has a capacity {name!r} "
                     f"({has})",
-                    f"did you mean {near}?" if near else "ask for a capacity that they publish",
+                    f"did you mean {near}?"
+                    if near
+                    else "ask for a capacity that they publish, or set their driver to publish it",
                     Severity.DENY if _is_misspelt(name, driver, of_driver) else None,
                 )
 

@@ -423,12 +423,14 @@ class UnknownAttributeDomain(Rule):
         survey, catalogue = written.survey, cluster.catalogue or Catalogue()
         unmatched = survey is not None and survey.decided and not survey.matched
         driver = written.driver if unmatched else ""
+        asked = cluster.drivers_asked(survey.selection) if survey is not None else frozenset()
         for field in written.selectors:
             reads = cluster.reads(text(field.value))
             needed = cluster.needed(text(field.value))
             guarded = {(read.field, read.domain) for read in reads if not read.name}
             for read in reads:
-                may_lack = (read.field, read.domain) in guarded
+                # A driver that is asked for and not there is another rule's.
+                may_lack = (read.field, read.domain) in guarded or read.domain in asked
                 if message := _unknown_attribute(read, catalogue, may_lack=may_lack):
                     wrong, near = message
                     never = driver and read in needed and not cluster.may_come(driver, read)
@@ -448,7 +450,7 @@ def _unknown_attribute(
 ) -> tuple[str, str] | None:
     """What is wrong with a read, and the name that was probably meant.
 
-    `may_lack`: the selector tests whether the domain exists, so only a typo is a mistake.
+    `may_lack`: the domain may well not be there, so only a typo is a mistake.
     """
     domains = catalogue.domains(read.field)
     if read.domain not in domains | catalogue.drivers:

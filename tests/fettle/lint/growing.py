@@ -89,11 +89,11 @@ def other_values(denied: Object, known: Sequence[Object]) -> list[Object]:
 
 def other_kinds(denied: Object, known: Sequence[Object]) -> list[Object]:
     """Devices with all attributes that the driver is known to publish for one kind or another, and
-    those that Kubernetes defines."""
+    those that Kubernetes defines. If its attributes are not known, with all that are asked for."""
     added: list[Object] = []
     for index, (driver, attributes) in enumerate(_varied(denied, known)):
         named = shipped()[driver].attributes if driver in shipped() else ()
-        more: dict[str, Any] = dict.fromkeys(named, "x")
+        more: dict[str, Any] = dict.fromkeys(named or _unheard_of(denied, known), "x")
         more |= {"resource.kubernetes.io/pcieRoot": "pci0", "resource.kubernetes.io/numaNode": 0}
         more |= {"profile": "1g.10gb", "parentUUID": "GPU-0"} if "profile" in named else {}
         typed = api.device("x", more)["attributes"]
@@ -263,6 +263,19 @@ def _expressions(denied: Object, known: Sequence[Object]) -> list[str]:
         for selector in field.each("selectors")
         if (expression := selector.text("cel", "expression"))
     ]
+
+
+def _unheard_of(denied: Object, known: Sequence[Object]) -> set[str]:
+    """Attributes that are asked for and that no device has, nor another spelling of them."""
+    names = {name for _, one in _kinds(known) for name in one.get("attributes", ())}
+    asked = {
+        f"{read.domain}/{read.name}"
+        for expression in _expressions(denied, known)
+        for read in InProcess().reads(expression) or ()
+        if read.field == "attributes" and read.name and "/" not in read.domain
+    }
+    bare = {name.rpartition("/")[2] for name in names}
+    return {name for name in asked - names if not misspelt(name.rpartition("/")[2], bare)}
 
 
 def _respelt(name: str, driver: str, published: set[str]) -> bool:

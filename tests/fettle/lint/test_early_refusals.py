@@ -239,6 +239,33 @@ async def test_a_misspelt_value_beside_one_that_no_device_shows_is_only_warned_o
     assert await denied(claim(exactly(selectors=wanted[:1])))
 
 
+NICS = "nic.example.com"
+
+
+async def test_of_a_driver_whose_attributes_are_not_known_any_may_come_but_a_misspelling() -> None:
+    """Drivers of network cards publish what an administrator names, and what a cloud knows."""
+    nic = api.device("eth0", {f"{NICS}/rdma": True, f"{NICS}/linkSpeed": 400})
+    known = [
+        api.node("n"),
+        api.resource_slice("n", [nic], driver=NICS),
+        api.device_class(NICS, driver=NICS),
+    ]
+
+    def asking(place: str) -> Object:
+        expression = f"device.attributes{place} == 'x'"
+        return claim(exactly(device_class=NICS, selectors=[expression]))
+
+    for place in (f'["{NICS}"].network', '["cni.example.org"].resource', f'["gce.{NICS}"].block'):
+        assert await denied(asking(place), known) == set()
+        assert await warned(asking(place), known)
+    for place in (f'["{NICS}"].linkspeed', f'["{NICS}/rdma"].bool', '["nic.example.co"].rdma'):
+        assert await denied(asking(place), known) == {"FTL005", "FTL007"}
+    together = [{"matchAttribute": f"{NICS}/network"}]
+    wanted = claim(exactly(device_class=NICS, count=2), constraints=together)
+    assert await denied(wanted, known) == set()
+    assert "FTL013" in await warned(wanted, known)
+
+
 @pytest.mark.parametrize("cut", ["", "1g.10gb", "1g.5gb"])
 async def test_a_class_for_a_mig_profile_that_is_not_cut_yet_is_only_warned_of(cut: str) -> None:
     """As NVIDIA's documentation and examples write it."""

@@ -108,6 +108,12 @@ def test_a_very_long_number_is_reported_in_short() -> None:
     assert message == "must be a whole number, and is one larger than 64 bits"
 
 
+@pytest.mark.parametrize("mark", ["__NUM_NODES__", "${NODES}", "$NODES", "<nodes>", "{{ nodes }}"])
+def test_a_mark_that_is_replaced_before_is_not_of_a_wrong_type(mark: str) -> None:
+    assert wrong(job(parallelism=mark)) == []
+    assert wrong(job(parallelism=f"{mark} of them"))
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_what_the_api_server_accepts_has_no_wrong_types(case: Any) -> None:
     assert wrong(case.object) == []

@@ -312,6 +312,17 @@ CASES = [
     ),
     Case(
         "FTL007",
+        "the domain of a driver that its class asks for and that is not there",
+        claim(
+            exactly(
+                device_class="tpu",
+                selectors=['device.attributes["tpu.example.com"].topology == "2x2"'],
+            )
+        ),
+        known=(*FLEET, api.device_class("tpu", driver="tpu.example.com")),
+    ),
+    Case(
+        "FTL007",
         "a domain with a typo",
         claim(exactly(selectors=['device.attributes["gpu.nvidia.co"].index == 1'])),
         "no device has attributes in the domain",
