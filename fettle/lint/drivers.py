@@ -246,7 +246,16 @@ def example(kind: str, parameters: Field) -> Iterator[Problem]:
     yield from _one_strategy(sharing)
 
 
+def compute_domain(kind: str, parameters: Field) -> Iterator[Problem]:
+    """The allocation mode of a channel: the driver only asks whether it is All."""
+    mode = parameters.at("allocationMode")
+    if isinstance(mode.value, str) and mode.value not in ("", "Single", "All"):
+        message = f"must be one of Single, All, not {mode.value!r}, which counts as Single"
+        yield Problem(mode, message, denies=False)
+
+
 VALIDATORS: Mapping[str, Callable[[str, Field], Iterator[Problem]]] = {
+    "compute-domain.nvidia.com": compute_domain,
     "gpu.nvidia.com": nvidia,
     "gpu.example.com": example,
 }

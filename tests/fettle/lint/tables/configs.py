@@ -96,6 +96,7 @@ CASES = [
         "a mode that does not exist",
         in_domain("uid-1", allocationMode="Some"),
         "must be one of Single, All, not 'Some'",
+        severity="Warn",
     ),
     Case(
         "FTL019",
