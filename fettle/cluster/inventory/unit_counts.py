@@ -3,7 +3,7 @@
 Monitors name whole GPUs, as `nvidia.com/gpu`. NVIDIA's device plugin makes replicas (time slicing,
 MPS) or MIG devices of one; the Node's labels and resource names say how many. A device plugin that
 restarts counts only the GPUs that still answer, and the Node then says nothing of a lost one. Nodes
-of one instance type or machine are built alike, so their peers tell how many there should be.
+of one instance type or machine are built alike, so most of them tell how many there should be.
 """
 
 import re
@@ -166,9 +166,15 @@ class Peers:
         return {resource: number for resource, number in short.items() if number > 0}
 
     def _usual(self, kind: _NodeKind, resource: str) -> int:
-        """The most frequent number; of several equally frequent ones, the largest."""
+        """The number that more than half of the nodes have; 0: there is none.
+
+        A kubelet writes its own capacity and type: no node may decide about another one.
+        """
         counts = self._counts.get((kind, resource))
-        return max(counts, key=lambda number: (counts[number], number)) if counts else 0
+        if not counts:
+            return 0
+        [(number, nodes)] = counts.most_common(1)
+        return number if 2 * nodes > counts.total() else 0
 
     def _count(
         self, name: str, kind: _NodeKind, capacities: Mapping[str, int], change: int

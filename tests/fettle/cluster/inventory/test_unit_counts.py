@@ -164,7 +164,7 @@ class Nodes:
         for resource, number in capacities.items():
             others = [of for same, of in self.all.values() if same == kind]
             counts = Counter(of[resource] for of in others if resource in of)
-            usual = max(counts.items(), key=lambda item: item[::-1])[0]
+            usual = next((n for n in counts if 2 * counts[n] > counts.total()), 0)
             if usual > number:
                 short[resource] = usual - number
         return short
@@ -206,10 +206,10 @@ def test_a_plugin_that_started_anew_without_a_lost_gpu_has_withdrawn_it(fleet: F
     assert withdrawn(fleet) == {"GPU-4": 1, "GPU-5": 1}
 
 
-def test_a_lost_gpu_counts_as_withdrawn_once_a_peer_has_more(fleet: Fleet) -> None:
+def test_a_lost_gpu_counts_as_withdrawn_once_most_nodes_of_its_kind_have_more(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node("GPU-4", capacity={GPU: 7}, labels=P5))
     assert withdrawn(fleet) == {"GPU-4": 0}
-    put_peers(fleet, 8)
+    put_peers(fleet, 8, 8)
     assert withdrawn(fleet) == {"GPU-4": 1}
     fleet.inventory.remove(kinds.NODE, "peer-0", fleet.now)
     assert withdrawn(fleet) == {"GPU-4": 0}
@@ -221,6 +221,8 @@ def test_a_lost_gpu_counts_as_withdrawn_once_a_peer_has_more(fleet: Fleet) -> No
         ([8, 8], {"node.kubernetes.io/instance-type": "other"}, {}),
         ([8, 8], {}, {}),
         ([7, 7, 8], P5, {}),  # most are built so
+        ([8], P5, {}),  # one node decides nothing about another one
+        ([7, 8, 8], P5, {}),
         ([8, 8], P5, {"capacity": {GPU: 4, MIG: 28}}),  # more are missing than are in trouble
         ([80, 80], P5, {}),  # the others share each GPU
     ],
