@@ -506,7 +506,7 @@ def _(_reason: reasons.NothingFits) -> str:
 
 @text.register
 def _(reason: reasons.NoDevices) -> str:
-    return f"{', '.join(reason.requests)}: there are no devices here: no driver publishes any"
+    return f"{', '.join(reason.requests)}: there are no devices here"
 
 
 @text.register

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.controlplane import objects, waiting
-from tests.controlplane.api import Api, ApiError
+from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import REPOSITORY, FettleProcess
@@ -19,8 +19,12 @@ from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.installed import REFUSED, register_extender, start_registered
 from tests.controlplane.kubelet import Kubelet
 
-DEAD = [objects.node_condition("AcceleratedHardwareReady", "False", "NvidiaXID79Error")]
 LOST = [objects.taint("gpu.nvidia.com/xid", "None", "79")]
+
+
+def dead() -> list[Object]:
+    """Heard of now: a monitor that is silent for long has no say."""
+    return [objects.node_condition("AcceleratedHardwareReady", "False", "NvidiaXID79Error")]
 
 
 def settings_in(folder: Path, **settings: Any) -> Path:
@@ -50,7 +54,7 @@ async def test_what_was_refused_and_what_became_of_it_survives_a_restart(
     start_fettle: StartFettle,
     tmp_path: Path,
 ) -> None:
-    await create_node(api, objects.node("dead", 8, conditions=DEAD))
+    await create_node(api, objects.node("dead", 8, conditions=dead()))
     fettle = await start_fettle("extender", "steward", settings=settings_in(tmp_path))
     await register_extender(control_plane, fettle)
     await api.create(objects.pod("waits", gpus=1))
@@ -94,7 +98,7 @@ async def test_several_processes_give_one_answer(
     start_fettle: StartFettle,
     tmp_path: Path,
 ) -> None:
-    await create_node(api, objects.node("dead", 8, conditions=DEAD))
+    await create_node(api, objects.node("dead", 8, conditions=dead()))
     await create_dra_node(api, "lost", objects.gpu_devices(1, taints={0: LOST}))
     await api.create(objects.claim_template("one-gpu"))
     settings = tmp_path / "settings.yaml"
@@ -147,7 +151,7 @@ async def test_several_processes_give_one_answer(
 async def test_a_waiting_pods_explanation_shows_its_last_decisions(
     control_plane: ControlPlane, api: Api, start_fettle: StartFettle
 ) -> None:
-    await create_node(api, objects.node("dead", 8, conditions=DEAD))
+    await create_node(api, objects.node("dead", 8, conditions=dead()))
     fettle = await start_fettle("extender")
     await register_extender(control_plane, fettle)
     await api.create(objects.pod("waits", gpus=1))
@@ -172,7 +176,7 @@ async def test_observing_reports_pods_on_what_would_have_been_refused(
     tmp_path: Path,
 ) -> None:
     """The pod with a claim gets no marker, so its scheduler does not ask about it."""
-    await create_node(api, objects.node("dead", 8, conditions=DEAD))
+    await create_node(api, objects.node("dead", 8, conditions=dead()))
     await create_dra_node(api, "lost", objects.gpu_devices(1, taints={0: LOST}))
     await api.create(objects.claim_template("one-gpu"))
     await control_plane.start_controller_manager()
@@ -243,7 +247,7 @@ async def test_the_report_lists_a_pod_that_failed_and_none_that_a_rollout_ended(
 async def test_describing_a_pod_that_is_refused_everywhere_says_why(
     control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
 ) -> None:
-    await create_node(api, objects.node("dead", 8, conditions=DEAD))
+    await create_node(api, objects.node("dead", 8, conditions=dead()))
     fettle = await start_fettle("extender", "steward")
     await register_extender(control_plane, fettle)
     await api.create(objects.pod("waits", gpus=1))

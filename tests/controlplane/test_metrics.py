@@ -179,7 +179,7 @@ async def test_a_pod_waits_while_metrics_show_a_fault_and_is_placed_once_it_is_o
     page.text = page_of(0) + page_of(1, namespace="evil", pod="exporter")
     await until_score(fettle, 0.4, 0.7)
     framed = await unit(fettle)
-    assert (framed["state"], framed["proven"]) == ("Healthy", 1.0)
+    assert (framed["state"], framed["proven"]) == ("Degraded", 1.0)
     strict = objects.pod("honest", gpus=8, annotations={"fettle.dev/policy": "training"})
     await api.create(strict)
     assert await waiting.bound(api, "honest") == "gpu-1"

@@ -42,8 +42,8 @@ def event(message: str, *, namespace: str = "evil", of: str = "evil") -> Object:
         "kind": "Event",
         "metadata": {"generateName": "e-", "namespace": namespace},
         "involvedObject": {"kind": "Node", "name": "gpu-1", **({"namespace": of} if of else {})},
-        "reason": "NvidiaThermalError",
-        "message": message,
+        "reason": "AcceleratedHardwareReady",
+        "message": f"NvidiaThermalError: {message}",
         "lastTimestamp": rfc3339_at(time.time()),
     }
 
