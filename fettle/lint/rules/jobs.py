@@ -80,7 +80,7 @@ def _jobs_of_job_set(manifest: Manifest) -> tuple[Field, ...]:
 
 
 def _job_errors(job: Field) -> Iterator[tuple[Field, str]]:
-    indexed = job.text("completionMode") == "Indexed"
+    indexed = job.text("completionMode") in ("", "Indexed")  # JobSet's webhook writes it
     per_index = job.at("backoffLimitPerIndex")
     if per_index.exists and not indexed:
         yield per_index, "needs completionMode: Indexed"

@@ -32,6 +32,12 @@ def injected(made: Object, *places: str) -> Object:
     return {**made, "metadata": metadata}
 
 
+def limited_per_index(made: Object, **more: object) -> Object:
+    for entry in made["spec"]["replicatedJobs"]:
+        entry["template"]["spec"] |= {"backoffLimitPerIndex": 1, **more}
+    return made
+
+
 def two_jobs(claims: dict[str, str]) -> Object:
     made = job_set(claims=claims)
     (first,) = made["spec"]["replicatedJobs"]
@@ -268,6 +274,19 @@ CASES = [
     ),
     Case(
         "FTL047", "a good one in a JobSet", job_set(pod_failure_policy={"rules": [on_codes(1, 2)]})
+    ),
+    Case(
+        "FTL047",
+        "a limit per index in a JobSet, whose Jobs are Indexed if nothing else is written",
+        limited_per_index(job_set(pod_failure_policy={"rules": [on_codes(1, action="FailIndex")]})),
+    ),
+    Case(
+        "FTL047",
+        "a limit per index where there are none, in a JobSet",
+        limited_per_index(
+            job_set(pod_failure_policy={"rules": [on_codes(1)]}), completionMode="NonIndexed"
+        ),
+        "needs completionMode: Indexed",
     ),
     Case(
         "FTL048", "143 fails the Job first", job(on_codes(1, 143), IGNORE), "matches exit code 143"
