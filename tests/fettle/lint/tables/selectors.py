@@ -24,7 +24,7 @@ CASES = [
         "does not exist",
         f"write {GPU}",
     ),
-    Case("FTL001", "in a template", template(exactly(device_class="tpu")), "existing: gpu.nvidia"),
+    Case("FTL001", "in a template", template(exactly(device_class="npu")), "existing: gpu.nvidia"),
     Case(
         "FTL001",
         "another kind of device is no typo",
