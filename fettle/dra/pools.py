@@ -19,7 +19,8 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False):
     is what those consume of its capacities, in 1e-9. `here` is false if the device's own node
     selection excludes this node; `misplaced` is why that is unknown ("" if it is known). `part_of`:
     the devices of which it is a part. `alias`: what it is known as, if its names mean another
-    node's device.
+    node's device. `ambiguous`: its names mean another node's device, or may, so that nothing may be
+    written by them.
     """
 
     published: PublishedDevice
@@ -32,6 +33,7 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False):
     misplaced: str = ""
     part_of: tuple[DeviceId, ...] = ()
     alias: DeviceId | None = None
+    ambiguous: bool = False
 
     @property
     def id(self) -> DeviceId:

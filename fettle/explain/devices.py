@@ -67,7 +67,7 @@ def list_network_devices(view: View, *, only_unsound: bool = False) -> list[dict
             "nodes": able[id_] or unable[id_],
             "allocated": device.allocated,
             **_why(None if able[id_] else why.get(id_)),
-            **plain_users(users.of_device(id_)),
+            **plain_users(users.of_device(device)),
             **plain_health(device.health),
         }
         for id_, device in sorted(found.items())
@@ -188,7 +188,7 @@ def plain_device(device: DeviceView, users: Users, withheld: Reason | None) -> d
         "device": str(device.subject),
         "allocated": device.allocated,
         **_why(withheld),
-        **plain_users(users.of_device(device.id)),
+        **plain_users(users.of_device(device)),
         **plain_health(device.health),
     }
 

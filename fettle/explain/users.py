@@ -6,7 +6,7 @@ from typing import Any
 
 from fettle.api import core, resource
 from fettle.cluster import PluginView, UnitView, View
-from fettle.dra import held_devices
+from fettle.dra import DeviceView, allocated_node, held_devices
 from fettle.model import DeviceId
 from fettle.pacing import pause
 from fettle.scheduling import PluginUse, UnitUsers
@@ -25,7 +25,7 @@ class Users:
     def __init__(self, view: View) -> None:
         self._names: dict[str, str] = {}
         self._on_node: dict[str, list[core.Pod]] = defaultdict(list)
-        self._of_device: dict[DeviceId, set[str]] = defaultdict(set)
+        self._of_device: dict[DeviceId, set[tuple[str, str]]] = defaultdict(set)
         self._plugins: dict[tuple[str, str], PluginUse] = {}
         for key, pod in view.pods.items():
             self._names[pod.metadata.uid] = key
@@ -34,7 +34,8 @@ class Users:
             pause()
         for claim in view.claims.values():
             devices = {held.device for held in held_devices(claim) or ()}
-            users = self._of_claim(claim) if devices else ()
+            node = allocated_node(claim)
+            users = [(user, node) for user in self._of_claim(claim)] if devices else ()
             for device in devices:
                 self._of_device[device].update(users)
                 pause()
@@ -50,10 +51,16 @@ class Users:
         """The pods with devices that are bound to a node."""
         return sorted(pod.metadata.key for pod in self._on_node.get(node, ()))
 
-    def of_device(self, device: DeviceId) -> UnitUsers:
-        these = (device, *self._parts.get(device, ()))
-        users = tuple(sorted({user for one in these for user in self._of_device.get(one, ())}))
-        return UnitUsers(users, in_use=bool(users))
+    def of_device(self, device: DeviceView) -> UnitUsers:
+        """A claim that is allocated to another node has another device of these names."""
+        these, places = (device.id, *self._parts.get(device.id, ())), ("", device.published.local)
+        users = {
+            user
+            for one in these
+            for user, node in self._of_device.get(one, ())
+            if node in places or not device.published.local
+        }
+        return UnitUsers(tuple(sorted(users)), in_use=bool(users))
 
     def of_unit(self, node: str, plugin: PluginView, unit: UnitView) -> UnitUsers:
         """The pods that hold a unit of it, or may hold one."""

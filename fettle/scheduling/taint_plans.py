@@ -114,8 +114,8 @@ def _unsound(view: View) -> Iterator[DeviceView]:
     for node in view.nodes.values():
         for pool in node.pools:
             for device in chain(pool.devices, pool.withheld):
-                # By names that mean another node's device, that one would be tainted.
-                if device.health is not SOUND and device.alias is None:
+                # By names that may mean another node's device, that one would be tainted.
+                if device.health is not SOUND and not device.ambiguous:
                     yield device
         pause()
 

@@ -114,6 +114,8 @@ def _due(view: View) -> _Due:
             nodes.append(name)
     # A rule cannot say which of several nodes' devices of the same names it is about.
     held = {s: None for s in view.holds if isinstance(s, DeviceId) and not s.node}
+    for ambiguous in _ambiguous(view) if held else ():
+        held.pop(ambiguous, None)
     held_devices = [*dict.fromkeys((*held, *(_parts_of(held, view) if held else ())))]
     names = {rule_name(device) for device in held_devices}
     served = view.served.get("DeviceTaintRule", False)
@@ -124,11 +126,20 @@ def _due(view: View) -> _Due:
     )
 
 
+def _ambiguous(view: View) -> Iterator[DeviceId]:
+    """Names that devices of several nodes have."""
+    for node in view.nodes.values():
+        pause()
+        for pool in node.pools:
+            if pool.rivals:
+                yield from (one.subject for one in (*pool.devices, *pool.withheld) if one.ambiguous)
+
+
 def _parts_of(held: Container[DeviceId], view: View) -> Iterator[DeviceId]:
     """Devices that are held because they are parts of held ones: the scheduler does not give a part
     its whole's taints."""
     for node in view.nodes.values():
         pause()
         for device in (device for pool in node.pools for device in pool.devices):
-            if device.alias is None and any(whole in held for whole in device.part_of):
+            if not device.ambiguous and any(whole in held for whole in device.part_of):
                 yield device.id

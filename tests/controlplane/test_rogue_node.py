@@ -3,19 +3,22 @@ credentials, with the Node authorizer and NodeRestriction."""
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fettle.steward.hopeless import EVERY_S
-from tests.controlplane import objects, shipped, waiting
+from tests.controlplane import objects, shipped, test_health_taints, waiting
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_dra_node, create_gpu_nodes, create_node
-from tests.controlplane.installed import install
+from tests.controlplane.installed import install, register_extender, start_registered
+from tests.controlplane.test_health_taints import LOST
 from tests.controlplane.test_hopeless import IMPOSSIBLE, RIGHTS
 from tests.controlplane.test_policies import policy
 
@@ -79,6 +82,36 @@ async def test_a_nodes_slices_and_holds_change_nothing_for_others(
         pod = objects.pod(f"p{number}", templates={"gpu": "gpu"}, annotations=STRICT)
         await api.create(pod)
         assert await waiting.bound(api, f"p{number}") in ("honest-1", "honest-2")
+
+
+async def test_no_rule_taints_by_names_that_an_older_rogue_slice_shares(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
+    await control_plane.restart_api_server(*AS_KUBEADM, kill=True)
+    for name in ("evil", "honest"):
+        await create_node(api, objects.node(name, labels={"kubernetes.io/hostname": name}))
+    for number in range(3):
+        await create_dra_node(api, f"other-{number}", 4)
+    async with control_plane.api_as_user("system:node:evil", "system:nodes") as kubelet:
+        await kubelet.create(rogue_slice("r", "rack", taints=[DEAD]))
+    await asyncio.sleep(1.1)  # creation timestamps have whole seconds
+    gpus = objects.gpu_devices(5, taints={4: [LOST]})
+    await api.create(objects.resource_slice("honest", gpus, pool="rack"))
+    await shipped.apply(api, shipped.manifests(test_health_taints.RIGHTS))
+    await api.create(objects.claim_template("gpu"))
+    await control_plane.start_controller_manager()
+    fettle = await start_registered(
+        api, start_fettle, settings=test_health_taints.settings(tmp_path)
+    )
+    await register_extender(control_plane, fettle)
+    pod = objects.pod("p", templates={"gpu": "gpu"}, annotations=STRICT)
+    pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "honest"}
+    await api.create(pod)
+    assert await waiting.bound(api, "p") == "honest"
+    # gpu-4 is on one node only, so its rule hits no other.
+    await test_health_taints.until_tainted(
+        api, {"rack/gpu-4": (test_health_taints.UNHEALTHY, "NoSchedule")}
+    )
 
 
 async def test_a_nodes_capacity_lets_no_pod_onto_another_dead_node(

@@ -77,6 +77,7 @@ def pool_view(
             misplaced=misplaced,
             part_of=part_of,
             alias=alias,
+            ambiguous=alias is not None or published.id in claims.unclear,
         )
 
     made = PoolView(

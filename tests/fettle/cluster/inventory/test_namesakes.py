@@ -13,7 +13,9 @@ from fettle.api import kinds
 from fettle.api.kinds import Kind
 from fettle.cluster import NodeView, View
 from fettle.explain import explain_device, explain_node
-from fettle.model import DeviceId, State, Subject
+from fettle.explain.devices import list_network_devices, plain_node
+from fettle.explain.users import Users
+from fettle.model import DeviceId, Health, State, Subject
 from fettle.scheduling import taint_plans
 from fettle.steward import hold_taints
 from tests.fettle import building as b
@@ -109,7 +111,7 @@ def rogue_slices(draw: st.DrawFn) -> tuple[Kind, dict[str, Any]]:
         draw(st.sampled_from(("0", "z"))),  # before and after the others' names
         "evil",
         draw(st.sampled_from(POOLS)),
-        created="2026-11-28T00:00:00Z",
+        created=draw(st.sampled_from(("2020-01-01T00:00:00Z", "2026-11-28T00:00:00Z"))),
         generation=draw(st.sampled_from((0, 1, 99))),
         count=draw(st.sampled_from((1, 2, 5))),
         devices=devices,
@@ -137,11 +139,25 @@ ROGUE = st.one_of(
 """What one rogue node, and who runs pods on it, may write; a name stands for its deletion."""
 
 
+def by_names(subject: Subject) -> Subject:
+    """A device without the node that it is known with."""
+    is_device = isinstance(subject, DeviceId)
+    return msgspec.structs.replace(subject, node="") if is_device else subject
+
+
+def told(health: Health) -> tuple[Any, ...]:
+    evidence = [
+        (one.weight, msgspec.structs.replace(one.evidence, subject=by_names(one.evidence.subject)))
+        for one in health.evidence
+    ]
+    return msgspec.structs.replace(health, evidence=()), evidence
+
+
 def seen(record: NodeView) -> tuple[Any, ...]:
     """What Fettle says of a node. Whether a device is allocated goes by the names alone, as in
     kube-scheduler's allocator."""
     devices = [
-        (d.subject, d.health, d.taints, d.part_of)
+        (d.id, told(d.health), d.taints, d.part_of)
         for pool in record.pools
         for d in (*pool.devices, *pool.withheld)
     ]
@@ -149,10 +165,23 @@ def seen(record: NodeView) -> tuple[Any, ...]:
     return record.health, record.plugins, record.quarantined, record.malformed, devices, flaws
 
 
-def due(view: View) -> Iterable[DeviceId]:
-    """The devices for whose holds DeviceTaintRules are to be written."""
+def due(view: View) -> set[DeviceId]:
+    """The devices for whose holds and health DeviceTaintRules are to be written."""
     served = msgspec.structs.replace(view, served={"DeviceTaintRule": True})
-    return hold_taints._due(served).devices
+    return {*hold_taints._due(served).devices, *(d.id for d in taint_plans._unsound(view))}
+
+
+def users(view: View) -> list[tuple[str, Any, Any]]:
+    """Who is said to use the devices of the honest nodes, and those of the network."""
+    listed = [
+        *(
+            one
+            for name in ("n1", "n2")
+            for one in plain_node(view.nodes[name], Users(view))["devices"]
+        ),
+        *list_network_devices(view),
+    ]
+    return [(one["device"].partition(" of node ")[0], one["usedBy"], one["use"]) for one in listed]
 
 
 def theirs(subjects: Iterable[Subject]) -> set[DeviceId]:
@@ -188,9 +217,10 @@ def test_nothing_that_one_node_writes_changes_anything_of_another(
     fleet.look()
     for name in ("n1", "n2"):
         assert seen(fleet.view.nodes[name]) == seen(without.view.nodes[name])
-    held = {one for one in theirs(fleet.view.holds) if one.node != "evil"}
-    assert held == theirs(without.view.holds)
-    assert theirs(due(fleet.view)) <= theirs(without.view.holds)
+    held = {by_names(one) for one in theirs(fleet.view.holds) if one.node != "evil"}
+    assert held >= theirs(without.view.holds)
+    assert theirs(due(fleet.view)) <= theirs(due(without.view))
+    assert users(fleet.view) == users(without.view)
 
 
 def disputed() -> Fleet:
@@ -260,6 +290,18 @@ def test_when_one_of_two_slices_goes_the_other_keeps_its_own_health(leaves: str)
     assert by_name["gpu-1"] is (State.UNHEALTHY if leaves == "n1-a" else State.HEALTHY)
 
 
+@pytest.mark.parametrize("created", ["2020-01-01T00:00:00Z", "2026-11-28T00:00:00Z"])
+def test_no_rule_is_written_by_names_of_which_nothing_tells_whose_they_are(created: str) -> None:
+    fleet = Fleet()
+    for kind, raw in honest():
+        fleet.put(kind, raw)
+    ill = {"name": "gpu-0", "taints": [XID]}
+    fleet.put(kinds.SLICE, published("r", "evil", "rack", created=created, devices=[ill]))
+    fleet.look()
+    assert DeviceId(b.DRIVER, "rack", "gpu-0") not in due(fleet.view)
+    assert DeviceId(b.DRIVER, "rack", "gpu-1") in due(fleet.view)
+
+
 def test_where_no_pool_is_named_after_a_node_the_older_slices_are_meant() -> None:
     fleet = Fleet()
     for kind, raw in honest():
@@ -290,7 +332,7 @@ def test_a_taint_rule_is_never_written_by_names_that_mean_another_node() -> None
     fleet.look()
     names = {str(one) for one in fleet.view.holds}
     assert f"{b.DRIVER}/n1/gpu-1 of node evil" in names
-    assert [one for one in due(fleet.view) if one.pool == "n1"] == []
+    assert DeviceId(b.DRIVER, "n1", "gpu-1") not in due(fleet.view)
 
 
 def test_a_pods_status_says_nothing_of_a_device_of_another_node() -> None:
