@@ -34,8 +34,8 @@ class Users:
             pause()
         for claim in view.claims.values():
             devices = {held.device for held in held_devices(claim) or ()}
-            node = allocated_node(claim)
-            users = [(user, node) for user in self._of_claim(claim)] if devices else ()
+            place = allocated_node(claim)
+            users = [(user, place) for user in self._of_claim(claim)] if devices else ()
             for device in devices:
                 self._of_device[device].update(users)
                 pause()

@@ -58,6 +58,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One timestamped fact about a device or node, from one source.
 
     - `weight`: the share of the score it takes at full strength (1.0: all of it).
+    - `rule`: the row of the rules, where one row has several sources: its pattern. A breaker counts
+      by it. "" if it is the source.
     - `source`: the rule or field. `reporter`: the object that carries the fact ("Node gpu-3", "Pod
       ns/x").
     - `half_life_s`, `cap`: decaying evidence of the same subject and source adds up to `weight · Σ
@@ -90,3 +92,4 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     domain: str = ""
     planned: bool = False
     began_at: float = 0.0
+    rule: str = ""

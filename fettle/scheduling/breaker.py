@@ -27,6 +27,8 @@ MAX_BREAKERS = 64
 """Bounded: there is one for each placement, and annotations can set any minimum score."""
 MOST_CONDEMNED = 0.5
 """Hard evidence is set aside only where it alone condemns a larger share of a pool."""
+ALL = 0.999
+"""As much of a small pool: else a few dead devices would be set aside there."""
 SetAside = Mapping[str, frozenset[Cause]]
 """By pool, causes that condemn too much there."""
 _NOTHING: SetAside = {}
@@ -71,7 +73,6 @@ class Breaker:
                 cause
                 for cause, limit in limits.items()
                 if tally.is_over(cause, self.placement, limit)
-                and not (cause.hard and self._is_small(tally))
             }
             if over:
                 self.set_aside[pool] = frozenset(over)
@@ -111,6 +112,8 @@ class Breaker:
     def _limit(self, cause: Cause, tally: Tally) -> float:
         """The share (0..1) of a pool that a cause may condemn."""
         share = self._settings.max_excluded_share
+        if cause.hard and self._is_small(tally):
+            return max(share, ALL)
         return max(share, MOST_CONDEMNED) if cause.hard or self._is_small(tally) else share
 
     def alarms(self, policy: str) -> Iterator["Alarm"]:

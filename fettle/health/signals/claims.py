@@ -11,6 +11,7 @@ from typing import NamedTuple
 from fettle.api import resource
 from fettle.api.meta import Condition, unix_s
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
+from fettle.health.signals.rule_rows import rule_of
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import DeviceId, Evidence, EvidenceKind, Family, Subject
 
@@ -23,6 +24,7 @@ class _Meaning(NamedTuple):
     kind: EvidenceKind
     weight: float
     provoked: bool
+    rule: str = ""
 
 
 def has_device_status(claim: resource.ResourceClaim | None) -> bool:
@@ -88,7 +90,8 @@ def _meaning(
     if row is None:
         return None
     is_faulty = condition.status == ("True" if row.faulty else "False")
-    return _Meaning(is_faulty, row.family, row.kind, row.weight, row.provoked)
+    rule = rule_of("claim condition", row.type)
+    return _Meaning(is_faulty, row.family, row.kind, row.weight, row.provoked, rule)
 
 
 def _source(condition: Condition) -> str:
@@ -114,6 +117,7 @@ def _evidence(
         kind=meaning.kind,
         weight=weight,
         source=_source(condition),
+        rule=meaning.rule,
         reporter=f"ResourceClaim {claim.metadata.key}",
         text=one_line(f"{statement} in claim {claim.metadata.key}{message}"),
         observed_at=unix_s(condition.last_transition_time, now),

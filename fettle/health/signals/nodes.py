@@ -23,7 +23,7 @@ from fettle.health.signals.holds import (
 from fettle.health.signals.pods import refusals_on
 from fettle.health.signals.repairs import REPAIRED_SOURCE, repairs_on_node
 from fettle.health.signals.reports import Fault, SignalReport, heaviest, one_line
-from fettle.health.signals.rule_rows import AnnotationRow, ConditionRow, LabelRow
+from fettle.health.signals.rule_rows import AnnotationRow, ConditionRow, LabelRow, rule_of
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import (
     OWN_CONDITIONS,
@@ -357,10 +357,11 @@ class _ConditionReader:
         if row.listed:
             self._list(condition, f"{condition.type} ({condition.reason.strip() or 'no reason'})")
         if message is None:
-            yield from self._as_faults(condition, self._by_text(condition, row))
+            yield from self._as_faults(condition, row, self._by_text(condition, row))
             return
         entries = [*self._placed(message)]
-        yield from self._as_faults(condition, self._by_entry(condition, row, message, entries))
+        found = self._by_entry(condition, row, message, entries)
+        yield from self._as_faults(condition, row, found)
         if entries and message.cut_off:
             cut = self._rules.signals["cut-off"]
             text = f"{condition.type}: the message is truncated and may concern more devices"
@@ -492,7 +493,10 @@ class _ConditionReader:
         if len(self.unheard) < MOST_UNHEARD:
             self.unheard[one] = None
 
-    def _as_faults(self, condition: Condition, findings: Iterable[_Finding]) -> Iterator[Fault]:
+    def _as_faults(
+        self, condition: Condition, row: ConditionRow, findings: Iterable[_Finding]
+    ) -> Iterator[Fault]:
+        rule = rule_of("condition", row.type)
         standing = self._without_ended(findings)
         codes: dict[object, dict[str, None]] = {}
         for one in standing:
@@ -503,7 +507,7 @@ class _ConditionReader:
             pause()
             others = [c for c in codes.get((one.subject, one.family), ()) if c != one.code]
             evidence = self._evidence(
-                condition, one.subject, one.family, one.kind, one.weight, one.text(others)
+                condition, one.subject, one.family, one.kind, one.weight, one.text(others), rule
             )
             yield Fault(one.identity, evidence)
 
@@ -525,6 +529,7 @@ class _ConditionReader:
         kind: EvidenceKind,
         weight: float,
         text: str,
+        rule: str = "",
     ) -> Evidence:
         return Evidence(
             subject=subject,
@@ -532,6 +537,7 @@ class _ConditionReader:
             kind=kind,
             weight=weight,
             source=_source(condition),
+            rule=rule,
             reporter=f"Node {self._name}",
             text=one_line(text),
             observed_at=unix_s(condition.last_transition_time, self._now),

@@ -22,6 +22,15 @@ Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0.0)]
 
 
+def is_pattern(text: str) -> bool:
+    return any(c in text for c in "*?[")
+
+
+def rule_of(what: str, pattern: str) -> str:
+    """What evidence of a row counts by, if what it matches can differ; "" if its source says it."""
+    return f"{what} {pattern}" if is_pattern(pattern) else ""
+
+
 class RuleRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all rows."""
 
@@ -180,7 +189,7 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
 
     @property
     def is_pattern(self) -> bool:
-        return any(c in self.type for c in "*?[")
+        return is_pattern(self.type)
 
     def matches(self, type_: str, reason: str) -> bool:
         return (type_ == self.type or fnmatchcase(type_, self.type)) and (

@@ -12,7 +12,7 @@ from fettle.api import resource
 from fettle.api.meta import unix_s
 from fettle.health.signals.holds import evidence_of_holds, holds_on_devices, in_force
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
-from fettle.health.signals.rule_rows import AttributeRow
+from fettle.health.signals.rule_rows import AttributeRow, rule_of
 from fettle.health.signals.rule_tables import UNKNOWN_FAULT, SignalRules
 from fettle.model import OWN_PREFIX, DeviceId, Evidence, TaintRef
 from fettle.pacing import pause
@@ -77,6 +77,7 @@ def _taint_evidence(
         kind=kind,
         weight=weight,
         source=f"taint {taint.key}",
+        rule=rule_of("taint", row.key),
         reporter=reporter,
         text=one_line(shown),
         observed_at=unix_s(taint.time_added, now),

@@ -221,7 +221,9 @@ def by_cause(health: Health, thresholds: HealthSettings) -> Causes:
 def _cause(evidence: Evidence) -> Cause:
     refused = evidence.family is Family.ADMISSION and not evidence.witness
     hard = refused or evidence.kind is EvidenceKind.LATCHED
-    return Cause(source_of(evidence), hard, not isinstance(evidence.subject, NodeId))
+    return Cause(
+        evidence.rule or source_of(evidence), hard, not isinstance(evidence.subject, NodeId)
+    )
 
 
 def onsets(health: Health) -> Mapping[Cause, float]:

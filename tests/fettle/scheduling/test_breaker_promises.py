@@ -1,6 +1,7 @@
 """What the breaker promises (decision 0074): no bad day puts a strict pod on a dead device while it
 still waits, and no wrong rule stops a pool for longer than it must wait."""
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -12,15 +13,17 @@ from hypothesis import strategies as st
 from fettle.api import core, kinds
 from fettle.cel import SelectorEngine
 from fettle.cluster import Publisher, View
-from fettle.config import Settings
+from fettle.config import HealthSettings, Settings
+from fettle.health import load_rules
 from fettle.model import BUILT_IN, Policy, State
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.at_risk import AtRisk
 from fettle.scheduling.device_failures import find_failures
+from fettle.scheduling.judge.acceptance import by_cause
 from fettle.scheduling.node_healths import NodeHealths
 from fettle.steward import AllowedNodes
 from tests.fettle import building as b
-from tests.fettle.cluster.inventory.fleets import Fleet
+from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
 
 GPU = "nvidia.com/gpu"
 START = 1_000_000.0
@@ -40,13 +43,19 @@ def at(seconds: float) -> str:
 
 
 def dead_gpu(index: int, since: float) -> dict[str, Any]:
+    return dead_gpus((index,), since)
+
+
+def dead_gpus(indexes: Iterable[int], since: float) -> dict[str, Any]:
     """A monitor's word, by name: NVSentinel's form, of DCGM's volatile double-bit errors."""
+    entry = (
+        "ErrorCode:DCGM_FR_VOLATILE_DBE_DETECTED GPU:{} dead Recommended Action=CONTACT_SUPPORT;"
+    )
     return {
         "type": "GpuMemWatch",
         "status": "True",
         "reason": "GpuMemWatchIsNotHealthy",
-        "message": f"ErrorCode:DCGM_FR_VOLATILE_DBE_DETECTED GPU:{index} dead "
-        "Recommended Action=CONTACT_SUPPORT;",
+        "message": "".join(entry.format(index) for index in indexes),
         "lastTransitionTime": at(since),
         "lastHeartbeatTime": at(since),
     }
@@ -74,6 +83,31 @@ def wrong(since: float) -> dict[str, Any]:
     }
 
 
+OWN_ROWS = """
+conditions:
+  - {name: wild, type: "Check*", faulty: true, family: memory, weight: 0.9, source: wrong}
+  - {name: latched, type: Board, faulty: true, family: memory, weight: 1.0, kind: latched,
+     source: wrong}
+taints:
+  - {name: wild, key: "wrong.example.com/*", family: memory, weight: 0.9, source: wrong}
+"""
+RULES = load_rules("rules.yaml", OWN_ROWS)
+
+
+def says(type_: str, since: float) -> dict[str, Any]:
+    return wrong(since) | {"type": type_}
+
+
+WRONG_RULES: dict[str, Callable[[int, int, float], list[dict[str, Any]]]] = {
+    "of the node": lambda _number, _gpus, since: [wrong(since)],
+    "of many types": lambda number, _gpus, since: [says(f"Check{number}", since)],
+    "latched": lambda _number, _gpus, since: [says("Board", since)],
+    "XIDs without a device": lambda _number, _gpus, since: [says("XIDError79", since)],
+    "each device by name": lambda _number, gpus, since: [dead_gpus(range(gpus), since)],
+}
+"""What a rule or a monitor that is wrong says of a node, by its number and GPUs, and since when."""
+
+
 def pod(policy: str, gpus: int, since: float = START, **spec: Any) -> core.Pod:
     raw = b.gpu_pod(gpus, annotations={"fettle.dev/policy": policy})
     raw["metadata"] |= {"creationTimestamp": at(since), "uid": f"{policy}-{gpus}"}
@@ -88,7 +122,7 @@ class Day:
 
     def __init__(self, *policies: Policy) -> None:
         self.now = START
-        self.fleet = Fleet()
+        self.fleet = Fleet(rules=RULES)
         self.publisher = Publisher()
         self.answers = Answers(self.publisher, SelectorEngine(), Settings(), now=lambda: self.now)
         self._policies = {one.name: one for one in policies}
@@ -189,14 +223,15 @@ async def test_no_faults_put_a_strict_pod_on_a_dead_device_while_it_waits(
     ],
     ids=["patient", "impatient", "endless"],
 )
-@given(sizes=st.lists(st.sampled_from((1, 4, 8, 1000)), min_size=1, max_size=16))
+@pytest.mark.parametrize("rule", WRONG_RULES)
+@given(sizes=st.lists(st.sampled_from((1, 4, 8, 16)), min_size=1, max_size=16))
 async def test_no_wrong_rule_stops_a_pool_for_longer_than_pods_must_wait(
-    policy: Policy, waits_s: float, sizes: list[int], *, burst: bool
+    policy: Policy, waits_s: float, sizes: list[int], rule: str, *, burst: bool
 ) -> None:
     day = Day(ENDLESS)
     for number, gpus in enumerate(sizes):
         since = START - (0 if burst else 700 * number)
-        day.add(f"n{number}", gpus, wrong(since))
+        day.add(f"n{number}", gpus, *WRONG_RULES[rule](number, gpus, since))
     day.view()
     everything = {f"n{number}" for number in range(len(sizes))}
     waiting = pod(policy.name, 1)
@@ -213,6 +248,19 @@ async def test_no_wrong_rule_stops_a_pool_for_longer_than_pods_must_wait(
     assert demand is not None
     table = await day.answers.judged(demand)
     assert all(verdict.score <= 2 for verdict in table.verdicts.values())
+
+
+def test_what_one_row_says_of_many_taint_keys_is_one_cause() -> None:
+    fleet = Fleet(rules=RULES)
+    fleet.put(kinds.NODE, node("n"))
+    taints = [{"key": f"wrong.example.com/{key}", "effect": "NoSchedule"} for key in "ab"]
+    raw = slice_()
+    for device, taint in zip(raw["spec"]["devices"], taints, strict=True):
+        device["taints"] = [taint]
+    fleet.put(kinds.SLICE, raw)
+    (pool,) = fleet.look().nodes["n"].pools
+    found = [cause for one in pool.devices for cause, _ in by_cause(one.health, HealthSettings())]
+    assert [cause.source for cause in found] == ["taint wrong.example.com/*"] * 2
 
 
 async def test_what_came_slowly_is_waited_for_longer_than_what_came_at_once() -> None:

@@ -141,8 +141,9 @@ ROGUE = st.one_of(
 
 def by_names(subject: Subject) -> Subject:
     """A device without the node that it is known with."""
-    is_device = isinstance(subject, DeviceId)
-    return msgspec.structs.replace(subject, node="") if is_device else subject
+    if isinstance(subject, DeviceId):
+        return msgspec.structs.replace(subject, node="")
+    return subject
 
 
 def told(health: Health) -> tuple[Any, ...]:
