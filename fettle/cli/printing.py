@@ -6,6 +6,7 @@ become one row.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -190,6 +191,8 @@ MOST_NAMED = 3
 """How many nodes of a joined row are named, and how many pods that use a device."""
 MOST_LISTED = 10
 """How many holds, and conditions that no rule names, are listed."""
+MOST_ROWS = 64
+"""Of one node, in the table of bad devices: eight GPUs of seven MIG devices each, and more."""
 _COLOURS = {"fits": "green", "undecided": "yellow", "refused": "red", "no fit": "magenta"}
 """By verdict, in the order of the table: where the pod may go, then why it may not."""
 
@@ -454,8 +457,12 @@ def device_table(data: dict[str, Any], *, everything: bool) -> Any:
         counted = row.kind and is_well(row.health) and not everything
         return (row.kind, row.why) if counted else None
 
+    shown: Counter[str] = Counter()
     for group in grouped(rows, key):
         first = group[0]
+        shown[first.where] += 1
+        if shown[first.where] > MOST_ROWS and not everything:
+            continue  # one node's devices would hide all others
         where, what = first.where, first.what
         if len(group) > 1:
             nodes = {row.where for row in group}
@@ -468,6 +475,10 @@ def device_table(data: dict[str, Any], *, everything: bool) -> Any:
         state = first.health["state"] + lowered(first.health)
         cells = (where, what, score, state, *([users] if in_use else []), first.why)
         table.add_row(*map(escape, cells))
+    for where, number in shown.items():
+        if number > MOST_ROWS and not everything:
+            why = f"{number - MOST_ROWS} more: `fettle explain node {where}` lists them"
+            table.add_row(escape(where), "…", "", "", *([""] if in_use else []), escape(why))
     return table
 
 

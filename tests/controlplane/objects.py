@@ -343,6 +343,11 @@ def replica_set(name: str, *, replicas: int = 1, **template: Any) -> Object:
     }
 
 
+def deployment(name: str, **template: Any) -> Object:
+    """Further arguments are those of `replica_set`."""
+    return replica_set(name, **template) | {"kind": "Deployment"}
+
+
 def priority_class(name: str, value: int) -> Object:
     return {
         "apiVersion": "scheduling.k8s.io/v1",

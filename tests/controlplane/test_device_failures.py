@@ -376,3 +376,37 @@ async def test_a_mark_goes_when_the_device_heals_and_where_nothing_may_be_writte
         assert not waiting.condition(await api.get("pods", name), FAILED)
         await fettle.stop()
     assert (await api.get("pods", name))["metadata"]["uid"] == pod["metadata"]["uid"]
+
+
+async def test_an_evicted_pod_of_a_deployment_lands_elsewhere(
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    tmp_path: Path,
+) -> None:
+    """Though the node that it left has seven sound devices."""
+    await prepare(api, MARKS, EVICTIONS)
+    for name in ("w2", "w3"):
+        await create_dra_node(api, name, 8)
+    await control_plane.start_controller_manager()
+    fettle = await start_registered(
+        api, start_fettle, settings=settings(tmp_path, confirmSeconds=1)
+    )
+    await register_extender(control_plane, fettle)
+    for small in ("w0", "w1"):
+        await api.patch("nodes", small, {"spec": {"unschedulable": True}})
+    await api.create(objects.deployment("serve", annotations=NAMED, templates={"gpu": "one-gpu"}))
+    pod = await running(api, "set=serve")
+    node = pod["spec"]["nodeName"]
+    await until_held(fettle, pod["metadata"]["name"])
+    _, answer = await fettle.browse("/explain", pod=f"default/{pod['metadata']['name']}")
+    (held,) = answer["placed"]["devices"]
+    await publish(api, node, 8, lost=(int(held["device"].rpartition("-")[2]),))
+    other = await running(api, "set=serve", besides=pod["metadata"]["uid"])
+    assert other["spec"]["nodeName"] != node
+    (note,) = await waiting.wait_until(
+        lambda: events(api, pod["metadata"]["name"], "EvictedFromFailedDevice"),
+        what="an Event says that it was evicted",
+    )
+    assert f"on node {node}: " in note

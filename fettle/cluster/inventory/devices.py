@@ -5,7 +5,7 @@ Says which nodes a change concerns. Knows nothing of health, pods or views.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import msgspec
@@ -396,6 +396,10 @@ def _whose(
     return next((s.slice.node for s in slices.values() if device in s.known), None)
 
 
+def _devices(slice_: resource.ResourceSlice) -> Sequence[resource.Device]:
+    return slice_.spec.devices or ()
+
+
 def _targets(slice_: PublishedSlice) -> Iterator[Target]:
     """The nodes that a slice of the network is for, or each of its devices."""
     if slice_.node:
@@ -404,6 +408,10 @@ def _targets(slice_: PublishedSlice) -> Iterator[Target]:
         yield slice_.target
     elif slice_.per_device:
         yield from {p.target for p in slice_.devices if p.target is not None}
+
+
+MOST_SLICES, MOST_DEVICES = 256, 4096
+"""Of one node: its kubelet may write as many as it likes, and each one costs all others time."""
 
 
 class Devices:
@@ -416,7 +424,23 @@ class Devices:
         self._pools: dict[PoolId, _Pool] = {}
         self._on_node: dict[str, set[PoolId]] = defaultdict(set)
         self._everywhere: set[PoolId] = set()
+        self._slices_of: Counter[str] = Counter()
+        self._devices_of: Counter[str] = Counter()
         self._regions = Regions()
+
+    def why_too_many(self, old: resource.ResourceSlice | None, new: resource.ResourceSlice) -> str:
+        """Why a slice cannot be put in place of an old one; "" if it can."""
+        if not (node := new.spec.node_name):
+            return ""
+        slices, devices = self._slices_of[node] + 1, self._devices_of[node] + len(_devices(new))
+        if old is not None and old.spec.node_name == node:
+            slices, devices = slices - 1, devices - len(_devices(old))
+        if slices <= MOST_SLICES and devices <= MOST_DEVICES:
+            return ""
+        return (
+            f"more than {MOST_SLICES} slices or {MOST_DEVICES} devices of node {node}: the others "
+            "are not read"
+        )
 
     def pools_on(self, place: NodeTarget) -> list[tuple[Gathered, Vantage]]:
         """All pools with devices for this node, in the allocator's order. Nodes with equal vantages
@@ -548,12 +572,15 @@ class Devices:
         return vantage, known.seen[vantage]
 
     def _change(self, pool: PoolId, name: str, new: resource.ResourceSlice | None) -> SliceChange:
+        made = read_slice(new) if new is not None else None
         known = self._pools.setdefault(pool, _Pool())
+        self._count(known.slices.get(name), -1)
+        self._count(made, 1)
         nodes, regions, ids = known.nodes, known.regions, known.ids
         disputed, slices = known.claims.meant, known.devices_by_slice
         saw = known.reach()
-        if new is not None:
-            known.put(read_slice(new), self._regions)
+        if made is not None:
+            known.put(made, self._regions)
         else:
             known.drop(name, self._regions)
         known.settle()
@@ -575,6 +602,13 @@ class Devices:
             come=(known.ids - ids) | another,
             rules=self.taints.rules_for(pool) if ids != known.ids else set(),
         )
+
+    def _count(self, slice_: PublishedSlice | None, by: int) -> None:
+        if slice_ is not None and slice_.node:
+            self._slices_of[slice_.node] += by
+            self._devices_of[slice_.node] += by * len(slice_.devices)
+            if not self._slices_of[slice_.node]:
+                del self._slices_of[slice_.node], self._devices_of[slice_.node]
 
     def _index(self, pool: PoolId, nodes: frozenset[str], regions: frozenset[Region]) -> None:
         """Update the indexes of a pool that had these `nodes` and `regions` before."""

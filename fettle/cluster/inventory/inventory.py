@@ -140,7 +140,18 @@ class Inventory:
     def put(self, kind: Kind, new: WireObject, now: float) -> None:
         """An object as it is now. Pods that use no devices are not kept, nor are most Events."""
         self._note_listed(kind, new.metadata.key)
+        if isinstance(new, resource.ResourceSlice) and (bad := self._unreadable(new)):
+            self.quarantine(bad, now)
+            return
         self._or_quarantine(kind, new.metadata.key, new, now)
+
+    def _unreadable(self, new: resource.ResourceSlice) -> Bad | None:
+        """A slice as one that cannot be read, if it is more than is read of a node."""
+        reason = self._devices.why_too_many(self._stores.of(kinds.SLICE).get(new.metadata.key), new)
+        if not reason:
+            return None
+        pools = (Pools(new.spec.driver, new.spec.pool.name),)
+        return Bad(kinds.SLICE, new.metadata.key, reason, new.spec.node_name or "", pools)
 
     def remove(self, kind: Kind, key: str, now: float) -> None:
         """An object was deleted."""
@@ -232,8 +243,11 @@ class Inventory:
 
     def _put_in_quarantine(self, bad: Bad, now: float) -> bool:
         before = self._quarantine.release(bad.kind, bad.key)
-        added = self._quarantine.add(bad, now)
-        if before is not None or added.entry.node:
+        is_same = before is not None and before.entry.node == bad.node
+        added = self._quarantine.add(bad, before.entry.since if before and is_same else now)
+        if before is not None and before.report is not None and not is_same:
+            self._reports.deliver(before.report, now)
+        if added.report is not None:
             self._reports.deliver(added.report, now)
         if before is not None and before.entry == added.entry:
             return False
@@ -564,7 +578,8 @@ class Inventory:
             self._nodes.partial.discard(key)
         self._stores.touch(kind)
         self._stores.touched.add(_QUARANTINED)
-        self._reports.deliver(released.report, now)
+        if released.report is not None:
+            self._reports.deliver(released.report, now)
         self._mark_concerned(released.entry.node, released.pools)
         return True
 

@@ -13,9 +13,13 @@ from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
 from fettle.health import SignalReport, one_line
 from fettle.model import SOME_DRIVER, SOME_POOL, Evidence, EvidenceKind, Family, NodeId
 
+MOST_TOLD = 16
+"""Objects of one node."""
+
 
 class QuarantinedObject(NamedTuple):
-    """`name` is by kind and key ("Node n1"). `doubt` is the sentence about its pools."""
+    """`name` is by kind and key ("Node n1"). `doubt` is the sentence about its pools, `since` when
+    it could not be read first."""
 
     name: str
     kind: kinds.Kind
@@ -23,21 +27,23 @@ class QuarantinedObject(NamedTuple):
     node: str
     pools: tuple[Pools, ...]
     doubt: str
+    since: float
 
 
 class Released(NamedTuple):
-    """The all-clear, the object, and the pools that were unclear first of all because of it."""
+    """What is left to say of the object's node (None if it names none), the object, and the pools
+    that were unclear first of all because of it."""
 
-    report: SignalReport
+    report: SignalReport | None
     entry: QuarantinedObject
     pools: tuple[Pools, ...]
 
 
 class Added(NamedTuple):
-    """Evidence that makes the node Unknown (none if no node is named), the object, and the pools
+    """Evidence that makes the node Unknown (None if no node is named), the object, and the pools
     that are now unclear first of all because of it."""
 
-    report: SignalReport
+    report: SignalReport | None
     entry: QuarantinedObject
     pools: tuple[Pools, ...]
 
@@ -64,35 +70,30 @@ class _Doubted(NamedTuple):
 class Quarantine:
     """Add and release unreadable objects by kind and key.
 
-    If several leave the same pools unclear, only the first by name is mentioned. So neither their
-    number nor their order of arrival changes a node's record.
+    If several leave the same pools unclear, or are about the same node, only the first by name is
+    mentioned. So neither their number nor their order of arrival changes a node's record.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, QuarantinedObject] = {}
-        self._of_node: dict[str, set[str]] = defaultdict(set)
+        self._of_node: dict[str, list[str]] = defaultdict(list)
+        """Names, in order."""
         self._doubting: dict[_Doubted, list[str]] = defaultdict(list)
         """Names, in order."""
 
-    def add(self, bad: Bad, now: float) -> Added:
+    def add(self, bad: Bad, since: float) -> Added:
         """Add an object that is not in quarantine yet."""
         name = f"{bad.kind.name} {bad.key}"
         text = one_line(f"{name.rstrip()}: {bad.reason}")
         doubt = f"{name.rstrip()} cannot be read, and {_MAY[bad.kind.name]}" if bad.pools else ""
         entry = self._entries[name] = QuarantinedObject(
-            name, bad.kind, text, bad.node, bad.pools, doubt
+            name, bad.kind, text, bad.node, bad.pools, doubt, since
         )
         if bad.node:
-            self._of_node[bad.node].add(name)
+            insort(self._of_node[bad.node], name)
         for doubted in _doubted(entry):
             insort(self._doubting[doubted], name)
-        reporter = _reporter(bad.kind, bad.key)
-        evidence = (_unreadable(reporter, text, bad.node, now),) if bad.node else ()
-        return Added(
-            SignalReport(reporter, evidence, absent_is_clear=True),
-            entry,
-            self._pools_first_blamed(entry),
-        )
+        return Added(self._report(entry), entry, self._pools_first_blamed(entry))
 
     def release(self, kind: kinds.Kind, key: str) -> Released | None:
         """Remove an object; None if it was not in quarantine."""
@@ -102,15 +103,26 @@ class Quarantine:
         blamed = self._pools_first_blamed(entry)
         del self._entries[entry.name]
         if entry.node:
-            self._of_node[entry.node].remove(entry.name)
+            _remove(self._of_node[entry.node], entry.name)
             if not self._of_node[entry.node]:
                 del self._of_node[entry.node]
         for doubted in _doubted(entry):
-            names = self._doubting[doubted]
-            del names[bisect_left(names, entry.name)]
-            if not names:
+            _remove(self._doubting[doubted], entry.name)
+            if not self._doubting[doubted]:
                 del self._doubting[doubted]
-        return Released(SignalReport(_reporter(kind, key), (), absent_is_clear=True), entry, blamed)
+        return Released(self._report(entry), entry, blamed)
+
+    def _report(self, entry: QuarantinedObject) -> SignalReport | None:
+        """What is to say of the object's node now."""
+        if not (node := entry.node):
+            return None
+        reporter = f"quarantine of objects of Node {node}"
+        evidence: tuple[Evidence, ...] = ()
+        if names := self._of_node.get(node):
+            more = f"; and {len(names) - 1} more of this node" if len(names) > 1 else ""
+            first = self._entries[names[0]]
+            evidence = (_unreadable(reporter, first.text + more, node, first.since),)
+        return SignalReport(reporter, evidence, absent_is_clear=True)
 
     def _pools_first_blamed(self, entry: QuarantinedObject) -> tuple[Pools, ...]:
         """Those of the object's pools for which it is the one that is mentioned."""
@@ -152,7 +164,14 @@ class Quarantine:
         return {name: entry.text for name, entry in sorted(self._entries.items())}
 
     def of_node(self, node: str) -> tuple[str, ...]:
-        return tuple(sorted(self._entries[name].text for name in self._of_node.get(node, ())))
+        """The first of them, a sentence each."""
+        names = self._of_node.get(node, [])
+        told = [self._entries[name].text for name in names[:MOST_TOLD]]
+        return (*told, f"and {len(names) - MOST_TOLD} more") if len(names) > MOST_TOLD else (*told,)
+
+
+def _remove(names: list[str], name: str) -> None:
+    del names[bisect_left(names, name)]
 
 
 def _doubted(entry: QuarantinedObject) -> Iterator[_Doubted]:
@@ -165,10 +184,6 @@ _MAY = {
     kinds.CLAIM.name: "may hold devices of this pool",
     kinds.TAINT_RULE.name: "may taint devices of this pool",
 }
-
-
-def _reporter(kind: kinds.Kind, key: str) -> str:
-    return f"quarantine of {kind.name} {key}"
 
 
 def _unreadable(reporter: str, text: str, node: str, now: float) -> Evidence:

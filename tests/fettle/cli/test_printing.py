@@ -56,6 +56,17 @@ def test_after_an_upgrade_the_bad_node_comes_first_and_the_others_are_one_row() 
     ]
 
 
+def test_a_node_of_very_many_bad_devices_hides_no_other() -> None:
+    many = [{"device": f"d/evil/{i}"} | health(0.0, State.UNHEALTHY, f"{i}") for i in range(4096)]
+    rows = device_rows(
+        {"evil": health(1.0) | {"devices": many}, "n1": health(0.2, State.UNHEALTHY, "XID 79")}
+    )
+    assert len(rows) == printing.MOST_ROWS + 2
+    assert ["n1", "(node)", "0.20", "Unhealthy", "XID 79"] in rows
+    assert rows[-1][-1] == "4032 more: `fettle explain node evil` lists them"
+    assert len(device_rows({"evil": health(1.0) | {"devices": many}}, everything=True)) == 4096
+
+
 def test_the_worst_comes_first_by_state_and_then_by_score() -> None:
     nodes = {
         "a": health(0.97, State.HEALTHY, "x"),

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from fettle.api import kinds
+from fettle.cluster.inventory import devices
+from fettle.cluster.inventory.quarantine import MOST_TOLD
 from fettle.model import State
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
@@ -233,3 +235,36 @@ def test_what_a_claim_says_of_its_device_shows_on_the_device_and_fades_with_the_
     said["status"]["devices"] = [{**at, "conditions": [{**ill, "status": "True"}]}]
     fleet.put(kinds.CLAIM, said)
     assert scores() == [1.0, pytest.approx(0.91, abs=0.01)]  # a light trace
+
+
+def test_a_node_that_publishes_without_end_delays_no_other(fleet: Fleet) -> None:
+    for name in ("n", "evil"):
+        fleet.put(kinds.NODE, node(name))
+    fleet.put(kinds.SLICE, slice_("n"))
+    for number in range(devices.MOST_SLICES + 50):
+        raw = slice_("evil", devices=20)
+        raw["metadata"]["name"] = f"evil-{number:03}"
+        raw["spec"]["pool"] |= {"name": f"evil-{number:03}"}
+        fleet.put(kinds.SLICE, raw)
+    nodes = fleet.look().nodes
+    read = sum(len(pool.devices) for pool in nodes["evil"].pools)
+    assert devices.MOST_DEVICES - 20 < read <= devices.MOST_DEVICES
+    assert nodes["evil"].health.state is State.UNKNOWN
+    (weighed,) = nodes["evil"].health.evidence
+    assert "more than 256 slices or 4096 devices of node evil" in weighed.evidence.text
+    assert "and 101 more of this node" in weighed.evidence.text
+    assert len(nodes["evil"].quarantined) == MOST_TOLD + 1
+    assert (nodes["n"].health.state, nodes["n"].quarantined) == (State.HEALTHY, ())
+
+
+def test_a_slice_is_read_once_others_of_its_node_are_gone(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node("n"))
+    for number in range(devices.MOST_DEVICES // 128 + 1):
+        raw = slice_("n", devices=128)
+        raw["metadata"]["name"] = f"n-{number:03}"
+        fleet.put(kinds.SLICE, raw)
+    assert fleet.look().nodes["n"].quarantined != ()
+    fleet.inventory.remove(kinds.SLICE, "n-000", fleet.now)
+    fleet.put(kinds.SLICE, raw)
+    node_ = fleet.look().nodes["n"]
+    assert (node_.quarantined, node_.health.state) == ((), State.HEALTHY)
