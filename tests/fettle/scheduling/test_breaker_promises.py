@@ -18,6 +18,7 @@ from fettle.health import load_rules
 from fettle.model import BUILT_IN, Policy, State
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.at_risk import AtRisk
+from fettle.scheduling.by_state import devices_counted
 from fettle.scheduling.device_failures import find_failures
 from fettle.scheduling.judge.acceptance import by_cause
 from fettle.scheduling.node_healths import NodeHealths
@@ -339,6 +340,8 @@ async def test_one_node_counts_at_most_as_two_ordinary_ones(claimed: int) -> Non
     assert day.answers.set_aside() == []
     day.now += 3 * HOUR
     assert await day.refused(pod("training", 8)) == {"n0", "evil"}
+    # What the shares of taints and evictions are of.
+    assert devices_counted(day.answers, GPU) == 20 * 8 + min(claimed, 16)
 
 
 @pytest.mark.parametrize("claimed", [8, 1000, 1_000_000])
