@@ -122,13 +122,10 @@ class ExitCodeBeforeDisruption(Rule):
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for job in manifest.jobs:
             rules = _failure_rules(job)
-            ignoring = next((rule for rule in rules if _ignores_disruption(rule)), None)
-            decides = (r for r in rules if _ignores_disruption(r) or _matches_evicted(r))
-            failing = next(decides, None)
-            if failing is None or failing.text("action") != "FailJob":
+            if (failing := _fails_evicted(rules)) is None:
                 continue
             evicted = f"matches exit code {EVICTED} of evicted pods"
-            if ignoring is not None:
+            if (ignoring := next(filter(_ignores_disruption, rules), None)) is not None:
                 message = f"{evicted} before {ignoring.path} could ignore them"
                 yield self.finding(failing, message, "put the rule on DisruptionTarget first")
             else:
@@ -199,13 +196,24 @@ def _failure_rules(job: Field) -> list[Field]:
     return list(job.each("podFailurePolicy", "rules"))
 
 
-def _matches_evicted(rule: Field) -> bool:
-    return _exit_codes(rule).matches(EVICTED)
+def _fails_evicted(rules: list[Field]) -> Field | None:
+    """The rule on exit codes that fails the Job for an evicted pod, whose containers all end with
+    143. The first rule that matches decides: it may also be one on disruptions."""
+    for rule in rules:
+        if _is_about_disruption(rule):
+            return None
+        if _exit_codes(rule).matches(EVICTED):
+            return rule if rule.text("action") == "FailJob" else None
+    return None
+
+
+def _is_about_disruption(rule: Field) -> bool:
+    conditions = (condition.text("type") for condition in rule.each("onPodConditions"))
+    return "DisruptionTarget" in conditions
 
 
 def _ignores_disruption(rule: Field) -> bool:
-    conditions = (condition.text("type") for condition in rule.each("onPodConditions"))
-    return rule.text("action") == "Ignore" and "DisruptionTarget" in conditions
+    return rule.text("action") == "Ignore" and _is_about_disruption(rule)
 
 
 class DeadExitCode(Rule):

@@ -305,6 +305,7 @@ CASES = [
         "put a rule before it",
     ),
     Case("FTL048", "disruptions come first", job(IGNORE, on_codes(1, 143))),
+    Case("FTL048", "disruptions count first", job({**IGNORE, "action": "Count"}, on_codes(1, 143))),
     Case("FTL048", "another code", job(on_codes(42), IGNORE)),
     Case(
         "FTL048", "an index fails first", job(on_codes(143, action="FailIndex"), on_codes(1, 143))
