@@ -15,7 +15,8 @@ from typing import NamedTuple, cast
 import httptools
 import msgspec
 
-MAX_HEAD_BYTES = 64 * 1024
+from fettle.http import MAX_HEAD_BYTES, RECEIVE_S, Accepted, Limits
+
 MAX_URL_BYTES = 8 * 1024
 _ONLY = "this server speaks HTTP/1.1 only: it supports neither upgrades nor CONNECT"
 _SHOWN = 100
@@ -29,8 +30,6 @@ with `Connection: close`; after that, connections that stayed idle are closed.""
 DISCARD_S = 2.0
 """How long the rest of a refused request is still read, and thrown away. To close while the client
 writes would reset the connection, and the client would not see the error."""
-RECEIVE_S = 30.0
-"""Within this time from its first byte, a request must have arrived whole."""
 
 
 class HTTPReply(NamedTuple):
@@ -80,13 +79,14 @@ class SchedulerConnections:
         self.routes = {path.encode(): handler for path, handler in routes.items()}
         self.elsewhere = elsewhere
         self.max_body_bytes = max_body_bytes
+        self.limits = Limits(unfinished_bytes=max(Limits().unfinished_bytes, 2 * max_body_bytes))
         self.open: set[SchedulerConnection] = set()
         self.emptied = asyncio.Event()
         self.emptied.set()
         self.draining = False
 
-    def __call__(self) -> "SchedulerConnection":
-        return SchedulerConnection(self)
+    def __call__(self, accepted: Accepted | None = None) -> "SchedulerConnection":
+        return SchedulerConnection(self, accepted or Accepted())
 
     async def drain(self, seconds: float) -> None:
         """Answer requests that have come or still come, each as the last on its connection. Close
@@ -111,18 +111,18 @@ class SchedulerConnections:
 class SchedulerConnection(asyncio.Protocol):
     """One client's connection. Each request is answered before the next is read."""
 
-    def __init__(self, connections: SchedulerConnections) -> None:
+    def __init__(self, connections: SchedulerConnections, accepted: Accepted) -> None:
         self._all = connections
+        self._accepted = accepted
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self._body: list[bytes] = []
         self._size = 0
-        self._head_size = 0
+        self._received = 0
         self._fields_size = 0
         self._url = b""
         self._expects = False
-        self._head_done = False
         self._begun = False
         self._requests: deque[_Request] = deque()
         self._answering: asyncio.Task[None] | None = None
@@ -141,6 +141,7 @@ class SchedulerConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._all.open.discard(self)
+        self._accepted.left()
         if not self._all.open:
             self._all.emptied.set()
         if self._timer is not None:
@@ -162,16 +163,17 @@ class SchedulerConnection(asyncio.Protocol):
         if not self._begun:
             self._begun = True
             self._expect_within(RECEIVE_S)
+        self._received += len(data)
+        self._accepted.took(len(data))
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._refuse(problem(400, _ONLY))
         except httptools.HttpParserError as error:
             self._refuse(problem(400, f"not HTTP/1.1: {error}"))
-        if self._begun and not self._head_done:
-            self._head_size += len(data)
-            if self._head_size > MAX_HEAD_BYTES:
-                self._too_large_head()
+        # Whatever is not the body: the head, trailers, and what frames chunks.
+        if self._begun and self._received - self._size > MAX_HEAD_BYTES:
+            self._too_large_head()
 
     # -- httptools' callbacks
 
@@ -190,7 +192,6 @@ class SchedulerConnection(asyncio.Protocol):
             self._too_large()
 
     def on_headers_complete(self) -> None:
-        self._head_done = True
         if self._expects and not self._closing:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -208,9 +209,9 @@ class SchedulerConnection(asyncio.Protocol):
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         keep = self._parser.should_keep_alive()
         self._requests.append(_Request(self._parser.get_method(), self._url, body, keep))
-        self._body, self._size, self._head_size, self._fields_size = [], 0, 0, 0
+        self._body, self._size, self._received, self._fields_size = [], 0, 0, 0
         self._url, self._expects = b"", False
-        self._head_done = self._begun = False
+        self._begun = False
         self._next()
 
     # -- answering
@@ -219,6 +220,7 @@ class SchedulerConnection(asyncio.Protocol):
         """Answer the requests that have arrived whole, in turn."""
         while self._requests and self._answering is None and not self._closing:
             request = self._requests.popleft()
+            self._accepted.answering = True
             answer = self._answer(request)
             if isinstance(answer, HTTPReply):
                 self._write(answer, keep=request.keep, head_only=request.method == b"HEAD")
@@ -253,6 +255,8 @@ class SchedulerConnection(asyncio.Protocol):
 
     def _write(self, answer: HTTPReply, *, keep: bool, head_only: bool = False) -> None:
         """`head_only` is for HEAD, where a client would read a body as the next response."""
+        self._accepted.answering, self._accepted.has_answered = False, True
+        self._accepted.finished()
         keep = keep and not self._all.draining
         head, body = _head(answer, keep=keep), b"" if head_only else answer.body
         # From Python 3.12 on, asyncio never stops trying to send an empty part.

@@ -8,7 +8,6 @@ import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 
 import structlog
 from aiohttp import web
@@ -17,6 +16,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from certs import CertificateWarnings, ListenerTLS
 from extender import LINGER_S, SchedulerConnections
 from fettle.config import ListenAddress
+from fettle.http import Acceptor, AppConnections, Limits, MakeProtocol
 from fettle.model import AuthorityError, ClusterError, SettingsError
 from fettle.observing import CertificateMetrics
 from fettle.serve.readiness import Readiness
@@ -28,12 +28,13 @@ _LOG = structlog.get_logger(__name__)
 KEEPALIVE_S = 120.0
 """Above the 90 s after which Go closes idle connections: if Fettle closed first, a request could
 meet a connection that was just closed."""
+LINGER_AFTER_S = 2.0
+"""How long the rest of a refused body is read and thrown away, so that the client sees why."""
 DRAIN_S = 3.0
 RETRY_S = 2.0
 """How soon a certificate that could not be obtained is tried again."""
 _DRAIN_POLL_S = 0.02
 FREE_POLL_S = 0.02
-BACKLOG = 1024
 UNPACED = b"reno"
 """A congestion control that every Linux has and every process may choose."""
 
@@ -53,7 +54,8 @@ class Listener(ABC):
         self.name = name
         self.address = address
         self.context = context
-        self._servers: list[asyncio.Server] = []
+        self.limits = Limits()
+        self._acceptor: Acceptor | None = None
 
     async def start(self, given: Sequence[socket.socket] = ()) -> None:
         """Listen, on the sockets that a predecessor listens on if any are given. Raises
@@ -74,7 +76,7 @@ class Listener(ABC):
     @property
     def sockets(self) -> list[socket.socket]:
         """Those that it listens on."""
-        return [each for server in self._servers for each in server.sockets]
+        return self._acceptor.sockets if self._acceptor is not None else []
 
     @abstractmethod
     async def stop(self) -> None:
@@ -84,21 +86,17 @@ class Listener(ABC):
     async def _open(self, given: Sequence[socket.socket]) -> None:
         """Listen; raises OSError if the address cannot be used."""
 
-    async def _listen(
-        self, make: Callable[[], asyncio.BaseProtocol], given: Sequence[socket.socket]
-    ) -> None:
-        listen = partial(
-            asyncio.get_running_loop().create_server, make, ssl=self.context, backlog=BACKLOG
-        )
+    async def _listen(self, make: MakeProtocol, given: Sequence[socket.socket]) -> None:
+        self._acceptor = Acceptor(make, self.context, self.limits)
         if given:
-            self._servers = [await listen(sock=each) for each in given]
+            self._acceptor.open_on(given)
         else:
             host, port = self.address.bind_host, self.address.port
-            self._servers = [await listen(host, port, reuse_port=self.shares_port)]
+            await self._acceptor.open(host, port, shares_port=self.shares_port)
 
-    def _accept_no_more(self) -> None:
-        for server in self._servers:
-            server.close()
+    async def _accept_no_more(self) -> None:
+        if self._acceptor is not None:
+            await self._acceptor.close()
 
 
 class _NotMalformed(logging.Filter):
@@ -128,19 +126,25 @@ class AppListener(Listener):
         self.shares_port = shares_port
         self._stopping = False
         app.on_response_prepare.append(self._close_if_last)
+        self._connections = AppConnections()
+        app.middlewares.insert(0, self._connections.middleware)
         # aiohttp waits twice for so long: for a handler to end, and again once it is cancelled.
         self._runner = web.AppRunner(
-            app, keepalive_timeout=KEEPALIVE_S, access_log=None, shutdown_timeout=DRAIN_S / 2
+            app,
+            keepalive_timeout=KEEPALIVE_S,
+            lingering_time=LINGER_AFTER_S,
+            access_log=None,
+            shutdown_timeout=DRAIN_S / 2,
         )
 
     async def _open(self, given: Sequence[socket.socket]) -> None:
         await self._runner.setup()
-        assert self._runner.server is not None
-        await self._listen(self._runner.server, given)
+        self._connections.server = self._runner.server
+        await self._listen(self._connections, given)
 
     async def stop(self) -> None:
         self._stopping = True
-        self._accept_no_more()
+        await self._accept_no_more()
         for _ in range(round(LINGER_S / _DRAIN_POLL_S)):
             if self._runner.server is None or not self._runner.server.connections:
                 break
@@ -165,6 +169,7 @@ class ExtenderListener(Listener):
     ) -> None:
         super().__init__(name, address, context)
         self._connections = connections
+        self.limits = connections.limits
 
     async def _open(self, given: Sequence[socket.socket]) -> None:
         await self._listen(self._connections, given)
@@ -173,8 +178,8 @@ class ExtenderListener(Listener):
                 _unpaced(listening)
 
     async def stop(self) -> None:
-        self._accept_no_more()
-        if self._servers:
+        await self._accept_no_more()
+        if self._acceptor is not None:
             await self._connections.drain(DRAIN_S)
 
 

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from extender import SchedulerConnections
 from extender.http.connections import HTTPReply, SchedulerConnection
 from fettle.config import ListenAddress
+from fettle.http import Accepted
 from fettle.model import SettingsError
 from fettle.serve import listening
 from fettle.serve.listening import AppListener, ExtenderListener, Listener
@@ -31,7 +32,7 @@ class _Kept(SchedulerConnections):
         super().__init__({"/filter": lambda _body: HTTPReply(200, b"{}")}, max_body_bytes=1024)
         self.sockets: asyncio.Queue[socket.socket] = asyncio.Queue()
 
-    def __call__(self) -> SchedulerConnection:
+    def __call__(self, accepted: Accepted | None = None) -> SchedulerConnection:
         kept = self
 
         class Shown(SchedulerConnection):
@@ -39,7 +40,7 @@ class _Kept(SchedulerConnections):
                 super().connection_made(transport)
                 kept.sockets.put_nowait(transport.get_extra_info("socket"))
 
-        return Shown(self)
+        return Shown(self, accepted or Accepted())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a choice of it for each socket")

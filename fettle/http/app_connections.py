@@ -1,0 +1,181 @@
+"""The connections of an aiohttp application, bounded in time and bytes.
+
+aiohttp reads no more than a handler takes, but waits for ever: for the rest of a head, and for the
+rest of a body.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import Protocol, cast
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from fettle.http.accepting import Accepted
+from fettle.http.deadlines import MAX_HEAD_BYTES, RECEIVE_S
+
+_HEAD_ENDS = b"\r\n\r\n"
+_LATE = f"the request did not arrive within {RECEIVE_S:g} s"
+
+
+class _Server(Protocol):
+    def __call__(self) -> asyncio.BaseProtocol: ...
+
+
+class AppConnections:
+    """Makes a protocol for each connection of an application's server. `middleware` belongs to the
+    application: it hands a request on once it has arrived whole."""
+
+    def __init__(self) -> None:
+        self.server: _Server | None = None
+        self._by_protocol: dict[object, _AppConnection] = {}
+
+    def __call__(self, accepted: Accepted) -> asyncio.Protocol:
+        assert self.server is not None
+        inner = cast("asyncio.Protocol", self.server())
+        return _AppConnection(inner, accepted, self._by_protocol)
+
+    @property
+    def middleware(self) -> Middleware:
+        @web.middleware
+        async def whole(request: web.Request, handler: Handler) -> web.StreamResponse:
+            connection = self._by_protocol.get(request.protocol)
+            if connection is None:  # it is gone
+                raise web.HTTPBadRequest
+            connection.has_head()
+            try:
+                if (refusal := await _read(request)) is not None:
+                    return refusal
+                connection.is_whole()
+                return await handler(request)
+            finally:
+                connection.answered()
+
+        return whole
+
+
+async def _read(request: web.Request) -> web.Response | None:
+    """Read the body, which the request keeps. Why it cannot be read, as a reply; None if it was."""
+    most = request.client_max_size
+    if (request.content_length or 0) > most > 0:
+        return _problem(413, f"the body is larger than {most // 2**20} MiB")
+    try:
+        async with asyncio.timeout(RECEIVE_S):
+            await request.read()
+    except TimeoutError:
+        return _problem(408, _LATE)
+    except web.HTTPRequestEntityTooLarge:
+        return _problem(413, f"the body is larger than {most // 2**20} MiB")
+    except (web.RequestPayloadError, OSError) as error:
+        return _problem(400, f"the body cannot be read: {error}")
+    return None
+
+
+def _problem(status: int, sentence: str) -> web.Response:
+    body = msgspec.json.encode({"error": f"fettle: {sentence}"})
+    response = web.Response(status=status, body=body, content_type="application/json")
+    response.force_close()  # nobody can tell where the next request begins
+    return response
+
+
+class _AppConnection(asyncio.Protocol):
+    """Between a transport and aiohttp's protocol."""
+
+    def __init__(
+        self,
+        inner: asyncio.Protocol,
+        accepted: Accepted,
+        by_protocol: dict[object, "_AppConnection"],
+    ) -> None:
+        self._inner = inner
+        self._accepted = accepted
+        self._by_protocol = by_protocol
+        self._transport: asyncio.Transport
+        self._has_head = False
+        self._head_bytes = 0
+        self._head_end = b""
+        """The last bytes of it that have come."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._by_protocol[self._inner] = self
+        self._inner.connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._stop_timer()
+        self._by_protocol.pop(self._inner, None)
+        self._accepted.left()
+        self._inner.connection_lost(error)
+
+    def data_received(self, data: bytes) -> None:
+        self._accepted.took(len(data))
+        if not self._has_head and not self._takes_head(data):
+            self._refuse(431, "the request headers are too large")
+            return
+        self._inner.data_received(data)
+
+    def _takes_head(self, data: bytes) -> bool:
+        """Whether the head is not too large, as far as it has come."""
+        if self._timer is None:
+            self._expect_head()
+        seen = self._head_end + data
+        if (end := seen.find(_HEAD_ENDS)) >= 0:
+            self._has_head = True
+        self._head_bytes += end + len(_HEAD_ENDS) if self._has_head else len(data)
+        self._head_end = seen[-len(_HEAD_ENDS) :]
+        return self._head_bytes <= MAX_HEAD_BYTES
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def has_head(self) -> None:
+        """The head has arrived, and somebody reads the body."""
+        self._stop_timer()
+        self._has_head = True
+
+    def is_whole(self) -> None:
+        """Somebody answers."""
+        self._accepted.answering = True
+
+    def answered(self) -> None:
+        self._has_head, self._head_bytes, self._head_end = False, 0, b""
+        self._accepted.answering = False
+        self._accepted.has_answered = True
+        self._accepted.finished()
+
+    def _expect_head(self) -> None:
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(RECEIVE_S, self._is_late)
+
+    def _is_late(self) -> None:
+        self._timer = None
+        if self._head_bytes:
+            self._refuse(408, _LATE)
+        else:
+            self._transport.close()
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        """Answer what aiohttp has not begun to answer, and close."""
+        if not self._transport.is_closing():
+            body = msgspec.json.encode({"error": f"fettle: {sentence}"})
+            head = (
+                f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+                "Content-Type: application/json\r\nConnection: close\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n"
+            )
+            self._transport.write(head.encode() + body)
+        self._transport.close()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

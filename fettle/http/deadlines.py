@@ -1,0 +1,6 @@
+"""What one request may take, on any listener."""
+
+RECEIVE_S = 30.0
+"""Within this time from its first byte, a request must have arrived whole."""
+MAX_HEAD_BYTES = 64 * 1024
+"""Of its request line and headers, and of whatever else is not its body."""

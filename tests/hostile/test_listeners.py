@@ -1,0 +1,215 @@
+"""What whoever reaches a port can do to a listener: no more than take one's own turn."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NamedTuple
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from certs.serving import ServingCertificate
+from extender import SchedulerConnections
+from extender.http import connections as extender_connections
+from extender.http.connections import HTTPReply
+from fettle.config import ListenAddress
+from fettle.http import Limits, app_connections
+from fettle.serve.listening import AppListener, ExtenderListener, Listener
+from tests.certs.test_serving import make_leaf, make_root
+
+FEW = Limits(connections=8, of_source=8, unfinished_bytes=2**20)
+WITHIN_S = 10.0
+
+
+def app_listener(context: ssl.SSLContext | None = None) -> Listener:
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(body=await request.read())
+
+    app = web.Application(client_max_size=2**20)
+    app.router.add_post("/call", echo)
+    return AppListener("webhook", ListenAddress("127.0.0.1", 0), context, app)
+
+
+def extender_listener(context: ssl.SSLContext | None = None) -> Listener:
+    kept = SchedulerConnections({"/call": lambda body: HTTPReply(200, body)}, 2**20)
+    return ExtenderListener("extender", ListenAddress("127.0.0.1", 0), context, kept)
+
+
+Make = Callable[..., Listener]
+both = pytest.mark.parametrize("make", [app_listener, extender_listener])
+
+
+class Streams(NamedTuple):
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class Callers:
+    """Those who call a listener at its port."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.all: list[Streams] = []
+
+    async def connect(self, text: bytes = b"", **more: Any) -> Streams:
+        """A connection on which this was said."""
+        streams = Streams(*await asyncio.open_connection("127.0.0.1", self.port, **more))
+        self.all.append(streams)
+        streams.writer.write(text)
+        return streams
+
+    async def are_answered(self, **more: Any) -> bool:
+        reader, _ = await self.connect(post(2, b"{}"), **more)
+        answer = await asyncio.wait_for(reader.readuntil(b"{}"), WITHIN_S)
+        return answer.startswith(b"HTTP/1.1 200")
+
+
+@asynccontextmanager
+async def open_with(listener: Listener, limits: Limits = FEW) -> AsyncIterator[Callers]:
+    listener.limits = limits
+    await listener.start()
+    callers = Callers(listener.sockets[0].getsockname()[1])
+    try:
+        yield callers
+    finally:
+        for _, writer in callers.all:
+            writer.transport.abort()
+        await listener.stop()
+
+
+async def first_line(caller: Streams) -> bytes:
+    """What is answered first; "" if the connection ends without a word."""
+    try:
+        return await asyncio.wait_for(caller.reader.readline(), WITHIN_S)
+    except ConnectionError:
+        return b""
+
+
+async def ends_soon(caller: Streams) -> bool:
+    try:
+        return await asyncio.wait_for(caller.reader.read(1), 0.05) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def post(length: int, body: bytes = b"") -> bytes:
+    return b"POST /call HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (length, body)
+
+
+@pytest.fixture
+def tls() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's context, and that of a client that trusts it."""
+    root = make_root()
+    theirs = ssl.create_default_context(cadata=root.certificate.decode())
+    return ServingCertificate(make_leaf(root)).context, theirs
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_connections, "RECEIVE_S", 0.3)
+    monkeypatch.setattr(extender_connections, "RECEIVE_S", 0.3)
+
+
+@both
+@pytest.mark.parametrize(
+    "begun",
+    [post(1000, b"abc"), b"POST /call HTTP/1.1\r\nHost: x\r\nX-Slow: "],
+    ids=["half a body", "half a head"],
+)
+@pytest.mark.usefixtures("hasty")
+async def test_a_request_that_does_not_arrive_is_given_up(make: Make, begun: bytes) -> None:
+    async with open_with(make()) as callers:
+        caller = await callers.connect(begun)
+        assert (await first_line(caller)).startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_silent_connection_is_closed() -> None:
+    async with open_with(app_listener()) as callers:
+        assert await first_line(await callers.connect()) == b""
+
+
+@both
+async def test_silent_connections_make_room_for_others(make: Make) -> None:
+    async with open_with(make()) as callers:
+        silent = [await callers.connect() for _ in range(40)]
+        assert await callers.are_answered()
+        assert sum([await ends_soon(one) for one in silent]) >= 32
+
+
+@both
+async def test_whoever_was_answered_before_keeps_the_connection(make: Make) -> None:
+    async with open_with(make()) as callers:
+        kept = await callers.connect(post(2, b"{}"))
+        await asyncio.wait_for(kept.reader.readuntil(b"{}"), WITHIN_S)
+        for _ in range(40):
+            await callers.connect()
+        assert not await ends_soon(kept)
+
+
+@both
+async def test_silent_connections_in_the_middle_of_tls_make_room_too(
+    make: Make, tls: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    ours, theirs = tls
+    async with open_with(make(ours)) as callers:
+        silent = [await callers.connect() for _ in range(40)]
+        assert await callers.are_answered(ssl=theirs, server_hostname="localhost")
+        assert sum([await ends_soon(one) for one in silent]) >= 32
+
+
+@both
+async def test_unfinished_bodies_hold_no_more_than_their_bound(make: Make) -> None:
+    half = post(2**19, b"[" * 2**18)
+    async with open_with(make(), FEW._replace(connections=64, of_source=64)) as callers:
+        for _ in range(20):
+            await callers.connect(half)
+            await asyncio.sleep(0.02)
+        ended = sum([await ends_soon(one) for one in callers.all])
+        assert 16 <= ended < 20
+        assert await callers.are_answered()
+
+
+@both
+async def test_a_body_that_is_too_large_is_refused_before_it_comes(make: Make) -> None:
+    async with open_with(make()) as callers:
+        caller = await callers.connect(post(2**24))
+        assert (await first_line(caller)).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"2\r\n{}\r\n0\r\nX-T: ", b"1;x=", b"0\r\n" + b"X-A: b\r\n" * 20_000],
+    ids=["a trailer", "an extension of a chunk", "many trailers"],
+)
+@both
+async def test_what_is_neither_head_nor_body_is_bounded_too(make: Make, begun: bytes) -> None:
+    chunked = b"POST /call HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with open_with(make()) as callers:
+        caller = await callers.connect(chunked + begun)
+        refused, sent = asyncio.create_task(first_line(caller)), 0
+        with suppress(ConnectionError):
+            while not refused.done() and sent < 2**26:
+                caller.writer.write(b"a" * 65536)
+                await caller.writer.drain()
+                sent += 65536
+        assert (await refused)[9:12] in (b"400", b"413", b"431", b"")
+        assert sent < 2**23
+
+
+async def test_a_broken_upload_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_with(app_listener()) as callers:
+        with capture_logs() as logs:
+            for begun in (post(1000, b"abc"), b"POST /call HTTP/1.1\r\nHost: x\r\nX-Slow: "):
+                _, writer = await callers.connect(begun)
+                await asyncio.sleep(0.05)
+                writer.transport.abort()
+                await asyncio.sleep(0.05)
+        assert logs == []
+        assert caplog.records == []
