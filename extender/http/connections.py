@@ -142,6 +142,8 @@ class SchedulerConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._all.open.discard(self)
         self._accepted.left()
+        self._body.clear()  # what refers to itself may stay for long
+        self._requests.clear()
         if not self._all.open:
             self._all.emptied.set()
         if self._timer is not None:

@@ -6,6 +6,7 @@ rest of a body.
 
 import asyncio
 from http import HTTPStatus
+from traceback import clear_frames
 from typing import Protocol, cast
 
 import msgspec
@@ -63,13 +64,24 @@ async def _read(request: web.Request) -> web.Response | None:
     try:
         async with asyncio.timeout(RECEIVE_S):
             await request.read()
-    except TimeoutError:
+    except TimeoutError as error:
+        _forget(error)
         return _problem(408, _LATE)
-    except web.HTTPRequestEntityTooLarge:
+    except web.HTTPRequestEntityTooLarge as error:
+        _forget(error)
         return _problem(413, f"the body is larger than {most // 2**20} MiB")
     except (web.RequestPayloadError, OSError) as error:
+        _forget(error)
         return _problem(400, f"the body cannot be read: {error}")
     return None
+
+
+def _forget(error: BaseException | None) -> None:
+    """Let go of what the frames of an error hold: most of a body. They refer to each other, so they
+    would stay until the garbage collector comes by."""
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def _problem(status: int, sentence: str) -> web.Response:

@@ -5,10 +5,11 @@ connects the rooms that do.
 """
 
 import asyncio
+import resource
 import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -116,7 +117,16 @@ def run(options: ServeOptions, channel: Channel) -> None:
     check_settings(settings)
     for remark in (*settings.remarks(), *remarks_on_policies(settings)):
         _LOG.warning(remark)
+    _allow_files()
     uvloop.run(_serve(options, settings, files, Succession(channel)))
+
+
+def _allow_files() -> None:
+    """As many open files, and so connections, as the process may have: shells and container
+    runtimes often begin with 1024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve(
