@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -127,7 +128,7 @@ def without_outdated(
     outdated = reporter.renewed if is_rebooted(reporter, report) else reporter.outdated
     reporter.renewed = report.renewed
     reporter.outdated = {
-        source: at for source, at in outdated.items() if report.renewed.get(source) == at
+        source: at for source, at in outdated.items() if report.renewed.get(source, inf) <= at
     }
     if not reporter.outdated:
         return report
@@ -171,7 +172,8 @@ def effective_evidence(
     found = {topic_of(e): e for e in _counted(reporter, report, remediated_weight)}
     if is_rebooted(reporter, report):
         return found
-    reported = {about.subject_and_source for about in found} - released
+    # Who is silent repeats nothing.
+    reported = {about.subject_and_source for about in found if not about.unknown} - released
     for about, before in reporter.standing.items():
         if about.latched and about.subject_and_source in reported and not before.planned:
             now = found.get(about)

@@ -70,6 +70,8 @@ _UNLISTED = {
 }
 """Stands for conditions that no rule names, if they quote the driver's log: by their status, since
 which one means a fault is not known."""
+_MONITOR_BEFORE_READY_S = 180.0
+"""How long before its node is ready a monitor may say what it found after the boot."""
 _OF_KUBELET = "Ready"
 _DCGM = "DCGM_FR_"
 """Begins the names of DCGM's error codes."""
@@ -185,11 +187,11 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
             unknown += reader.unknown(condition, row)
         else:
             reported += faults
-            if row.heartbeat_s is not None or any(
-                fault.evidence.kind is EvidenceKind.LATCHED for fault in faults
-            ):
-                at = condition.last_heartbeat_time or condition.last_transition_time
-                renewed[_source(condition)] = unix_s(at, 0.0)
+            if row.heartbeat_s is not None or faults:
+                at = unix_s(condition.last_heartbeat_time or condition.last_transition_time, 0.0)
+                renewed[_source(condition)] = (
+                    0.0 if _was_away_since(kubelet, at + _MONITOR_BEFORE_READY_S) else at
+                )
             if not (_is_cut(condition, row) if message is None else message.cut_off):
                 settled.add(_source(condition))
     unknown += (reader.silence(renewed_at, those) for renewed_at, those in _together(silent))

@@ -25,10 +25,11 @@ def seen(
     boot: str,
     ready_since: float = NOW - HOUR,
     annotations: dict[str, str] | None = None,
+    message: str = XID_109,
 ) -> Any:
     """A node of which one condition is True, while its kubelet renews its own."""
     ready = condition("Ready", "True", "x", renewed_at=at, at=ready_since)
-    said = condition(type_, "True", "x", XID_109, renewed_at=renewed_at, at=NOW)
+    said = condition(type_, "True", "x", message, renewed_at=renewed_at, at=NOW)
     return node(ready, said, boot=boot, annotations=annotations)
 
 
@@ -78,6 +79,57 @@ def test_a_stated_repair_ends_what_a_silent_monitor_told(book: HealthBook) -> No
     said = {"fettle.dev/repaired": rfc3339_at(REBOOTED)}
     tell(book, seen(at, "XIDErrors", renewed_at=NOW, boot="1", annotations=said), at)
     assert gpu(book, at).state is State.UNKNOWN
+
+
+def test_a_stated_repair_ends_what_a_silent_monitor_told_of_its_whole_node(
+    book: HealthBook,
+) -> None:
+    """Azure's condition names no GPU."""
+    nobody = "GPU Xid 79 found"
+    tell(book, seen(NOW, "XIDErrors", renewed_at=NOW, boot="1", message=nobody), NOW)
+    silent = seen(REBOOTED, "XIDErrors", renewed_at=NOW, boot="1", message=nobody)
+    tell(book, silent, REBOOTED)
+    assert of(book, NODE, REBOOTED).state is State.UNHEALTHY
+    at = REBOOTED + MINUTE
+    said = {"fettle.dev/repaired": rfc3339_at(REBOOTED)}
+    told = seen(at, "XIDErrors", renewed_at=NOW, boot="1", message=nobody, annotations=said)
+    tell(book, told, at)
+    assert of(book, NODE, at).state is State.UNKNOWN
+
+
+@pytest.mark.parametrize("renewed_at", [NOW - HOUR, NOW + HOUR])
+def test_what_was_renewed_before_the_node_was_ready_again_is_not_said_again(
+    book: HealthBook, renewed_at: float
+) -> None:
+    """Also if Fettle did not see it then."""
+    tell(book, seen(NOW, "ConditionOfNobody", renewed_at=NOW, boot="1"), NOW)
+    back = REBOOTED - 10 * MINUTE
+    for at in (REBOOTED, REBOOTED + HOUR):
+        told = seen(at, "ConditionOfNobody", renewed_at=renewed_at, boot="2", ready_since=back)
+        tell(book, told, at)
+        assert gpu(book, at).state is State.HEALTHY
+
+
+def test_what_is_said_as_the_node_gets_ready_is_said_again(book: HealthBook) -> None:
+    tell(book, seen(NOW, "ConditionOfNobody", renewed_at=NOW, boot="1"), NOW)
+    first = REBOOTED - MINUTE
+    told = seen(REBOOTED, "ConditionOfNobody", renewed_at=first, boot="2", ready_since=REBOOTED - 1)
+    tell(book, told, REBOOTED)
+    assert gpu(book, REBOOTED).state is State.UNHEALTHY
+
+
+@pytest.mark.parametrize("code", ["GPU_RECOVERY_REBOOT", "FALLEN_OFF_BUS", "NVLINK_DOWN"])
+def test_a_reboot_mends_what_a_monitor_says_that_writes_changes_only(
+    book: HealthBook, code: str
+) -> None:
+    """NVSentinel's monitors start again after a boot, and write what is still so."""
+    entry = f"ErrorCode:DCGM_FR_{code} PCI:0000:cb:00.0 x Recommended Action=RESTART_BM;"
+    for boot, at in (("1", NOW), ("2", REBOOTED)):
+        ill = condition(
+            "GpuAllWatch", "True", "GpuAllWatchIsNotHealthy", entry, renewed_at=NOW, at=NOW
+        )
+        book.report(report_of_node(node(ill, boot=boot), RULES, at), at)
+        assert (gpu(book, at).state is State.UNHEALTHY) is (boot == "1")
 
 
 def test_a_level_fault_from_before_the_node_was_away_is_not_stale_but_over() -> None:
