@@ -45,17 +45,23 @@ def _unmatched(verdicts: Iterable[Verdict]) -> frozenset[str]:
     """The requests that are without a matching device on every node that has devices."""
     everywhere: frozenset[str] | None = None
     for one in verdicts:
-        if any(isinstance(why, reasons.NoDevices) for why in one.rejected):
+        causes = [*_causes(one.rejected)]
+        if any(isinstance(why, reasons.NoDevices) for why in causes):
             continue
         here = frozenset(
             path
-            for why in one.rejected
+            for why in causes
             if isinstance(why, reasons.NoDeviceMatches) and not why.in_use
             for path in why.requests
         )
         everywhere = here if everywhere is None else everywhere & here
         pause()
     return everywhere or frozenset()
+
+
+def _causes(rejected: Iterable[reasons.Reason]) -> Iterator[reasons.Reason]:
+    for why in rejected:
+        yield from why.causes if isinstance(why, reasons.NoAllocation) else (why,)
 
 
 def _kinds(view: View) -> Iterator[tuple[str, Device]]:

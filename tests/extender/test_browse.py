@@ -9,7 +9,8 @@ from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry
 
 from extender.browse import MOST_PODS, Browse
-from fettle.api import core, kinds
+from fettle.api import core, kinds, resource
+from fettle.api.meta import ObjectMeta
 from fettle.cel import SelectorEngine
 from fettle.cli import printing
 from fettle.cluster import Publisher, SourceStatus
@@ -361,3 +362,39 @@ async def test_what_is_not_there_is_answered_with_names_that_are_near() -> None:
     status, found = await explained("node=")
     assert status == 400
     assert "?node=NAME or ?device=NAME" in found["error"]
+
+
+async def test_where_no_device_of_any_node_matches_the_nearest_is_told() -> None:
+    wanted = f'device.attributes["{b.DRIVER}"].memory >= 96'
+    exactly = {"deviceClassName": "gpu", "selectors": [{"cel": {"expression": wanted}}]}
+    claim = {
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "big", "exactly": exactly}]}},
+    }
+    pod = b.pod(
+        {
+            "metadata": {"name": "p", "namespace": "default", "uid": "p"},
+            "spec": {
+                "containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}],
+                "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}],
+            },
+        }
+    )
+    attributes = {f"{b.DRIVER}/memory": resource.DeviceAttribute(int_=80)}
+    view = b.view(
+        b.node("n1", pools=(b.pool(b.device("gpu-0", attributes=attributes)),)),
+        claims={"default/c": b.claim(claim)},
+        pods={"default/p": pod},
+        classes={"gpu": resource.DeviceClass(metadata=ObjectMeta(name="gpu"))},
+    )
+    publisher, engine = Publisher(), SelectorEngine()
+    publisher.publish(view, frozenset())
+    await engine.start()
+    try:
+        served = Browse(Answers(publisher, engine, Settings()), CollectorRegistry(), {}, 300.0)
+        request: Any = make_mocked_request("GET", "/explain?pod=default/p")
+        answer = await served.explain(request.clone(remote="127.0.0.1"))
+    finally:
+        await engine.close()
+    told = "gpu/big: no device of any node matches; the nearest one: memory 80 < 96"
+    assert told in msgspec.json.decode(answer.body or b"")["notes"]

@@ -18,7 +18,8 @@ async def told(*rejected: reasons.Reason) -> list[str]:
     attributes = {"gpu.example.com/memory": DeviceAttribute(int_=80)}
     node = b.node("n1", pools=(b.pool(b.device("gpu-0", attributes=attributes)),))
     verdicts = {
-        f"n{at}": Verdict(True, 1.0, 10, rejected=(why,)) for at, why in enumerate(rejected)
+        f"n{at}": Verdict(True, 1.0, 10, rejected=(reasons.NoAllocation((why,)),))
+        for at, why in enumerate(rejected)
     }
     engine = SelectorEngine()
     await engine.start()
