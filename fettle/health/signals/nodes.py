@@ -70,6 +70,8 @@ _UNLISTED = {
 }
 """Stands for conditions that no rule names, if they quote the driver's log: by their status, since
 which one means a fault is not known."""
+_JOINED, _MOST_PARTS = "; ", 64
+"""Between the findings of EKS's agent in one message."""
 _MONITOR_BEFORE_READY_S = 180.0
 """How long before its node is ready a monitor may say what it found after the boot."""
 _OF_KUBELET = "Ready"
@@ -377,13 +379,21 @@ class _ConditionReader:
         rows of further findings."""
         # Where a row is for types that differ in a number, that may be the XID.
         reason = f"{condition.type} {condition.reason}" if row.is_pattern else condition.reason
-        form = row.xid or (xids.KERNEL_LOG if row.weight else "")
+        rest = self._rules.unlisted(condition.type)
+        form = row.xid or (xids.KERNEL_LOG if row.weight else rest.xid if rest is not None else "")
         found = xids.mentions(form, reason, condition.message) if form else ()
+        if not row.xid and not row.weight:  # of others; its own are in its reason
+            own = {one.code for one in xids.mentions(form, condition.reason, "")} if form else ()
+            found = tuple(one for one in found if one.code not in own)
         subjects: dict[Subject, None] = {}
         for one in found:
             subject = self._unit(one.gpu) if one.gpu else self._node
             subjects[subject] = None
-            yield self._of_xid(condition, subject, one.code, one.said, f" ({condition.type})")
+            said = self._of_xid(condition, subject, one.code, one.said, f" ({condition.type})")
+            # Its producer calls it a fault, and no row knows it.
+            if row.xid and row.weight and one.code not in self._rules.xids:
+                said = said._replace(kind=EvidenceKind.UNKNOWN, weight=_UNKNOWN_WEIGHT)
+            yield said
         text = _condition_text(condition, condition.reason)
         told = _dcgm_codes(row, f"{condition.reason} {condition.message}")
         if told:
@@ -398,6 +408,19 @@ class _ConditionReader:
                 yield from self._by_codes(condition, also, new, text)
             elif not codes and not also.names_reason(condition.type, condition.reason):
                 yield _of_row(also, self._node, text)
+        if rest is not None and row is not rest and self._says_more(condition):
+            self._list(condition, f"{condition.type} (joined to {condition.reason.strip()})")
+            yield _of_row(rest, self._node, text)
+
+    def _says_more(self, condition: Condition) -> bool:
+        """Whether the message joins a finding that no row names to that of the reason."""
+        type_, reason = condition.type, condition.reason
+        unknown, is_told = 0, False
+        for part in condition.message[: patterns.LONGEST].split(_JOINED)[:_MOST_PARTS]:
+            rows = [*self._rules.naming(type_, part)]
+            unknown += not rows
+            is_told = is_told or any(row.names_reason(type_, reason) for row in rows)
+        return unknown > (0 if is_told else 1)  # one part is what the reason is about
 
     def _by_codes(
         self, condition: Condition, row: ConditionRow, codes: Iterable[str], text: str

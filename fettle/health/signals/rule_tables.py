@@ -1,13 +1,13 @@
 """The rule tables: what each fact weighs, looked up. `rule_files.py` reads them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from heapq import merge
 from operator import itemgetter
 from typing import NamedTuple
 
-from fettle.health.signals import patterns
+from fettle.health.signals import patterns, xids
 from fettle.health.signals.rule_rows import (
     ActionRow,
     AlertRow,
@@ -134,6 +134,21 @@ class SignalRules:
         """The rows of further findings in the message of a condition of this type."""
         rows = (row for _, row in self._by_type.get(type_, ()) if row.message and row is not but)
         return tuple(row for row in rows if patterns.search(row.message, message))
+
+    def unlisted(self, type_: str) -> ConditionRow | None:
+        """The row for the findings of a condition of this type that no other row names."""
+        rows = (row for _, row in self._by_type.get(type_, ()))
+        return next((row for row in rows if row.listed and row.reason == "*"), None)
+
+    def naming(self, type_: str, text: str) -> Iterator[ConditionRow]:
+        """The rows that name what a part of the message of a condition of this type says."""
+        for _, row in self._by_type.get(type_, ()):
+            if (
+                (row.message and patterns.search(row.message, text))
+                or (row.dcgm and patterns.search(row.dcgm, text))
+                or (row.xid and xids.mentions(row.xid, "", text))
+            ):
+                yield row
 
     def _match_condition(self, type_: str, reason: str) -> ConditionRow | None:
         rows = merge(self._by_type.get(type_, ()), self._patterns, key=itemgetter(0))

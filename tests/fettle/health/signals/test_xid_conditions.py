@@ -202,15 +202,58 @@ def test_power_smoothing_that_is_back_ends_the_xid_that_said_it_was_gone() -> No
     assert said(163, 162, of="GPU-other") == 1.0
 
 
-def test_an_unknown_xid_is_mild_and_listed() -> None:
+def test_an_unknown_xid_that_its_producer_calls_fatal_makes_its_node_unknown_and_is_listed() -> (
+    None
+):
     said = eks("NvidiaXID777Error", DETECTED.format(777), DETECTED.format(777))
     evidence = only(said)
-    assert (evidence.weight, evidence.kind) == (0.1, EvidenceKind.LEVEL)
+    assert (evidence.weight, evidence.kind) == (0.25, EvidenceKind.UNKNOWN)
     assert "unknown fault" in evidence.text
     assert said.unknown_conditions == (
         UnknownCondition("AcceleratedHardwareReady: XID 777", "False"),
     )
     assert eks("NvidiaXID79Error").unknown_conditions == ()
+
+
+HARMLESS = "DCGM detected issues in health check system with error code 122"
+OWN_122 = """
+conditions:
+  - {name: own, type: AcceleratedHardwareReady, reason: DCGMHealthCode122, faulty: false,
+     family: link, weight: 0.0, source: ours}
+"""
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["shipped rows", "an own row for the reason"])
+@pytest.mark.parametrize(
+    ("joined", "kind", "weight"),
+    [
+        (DETECTED.format(79), EvidenceKind.LATCHED, 1.0),
+        ("DCGM detected issues in health check system with error code 4", None, 0.9),
+        ("frobnicator failed", EvidenceKind.UNKNOWN, 0.25),
+        ("", None, 0.0),
+    ],
+)
+def test_what_is_joined_to_a_harmless_finding_counts(
+    joined: str, kind: EvidenceKind | None, weight: float, *, own: bool, tmp_path: Path
+) -> None:
+    """EKS's agent joins all findings in one message; the reason is that of the newest."""
+    (tmp_path / "rules.yaml").write_text(OWN_122)
+    rules = load_rules(tmp_path / "rules.yaml") if own else RULES
+    message = "; ".join(filter(None, (joined, HARMLESS)))
+    ill = condition("AcceleratedHardwareReady", "False", "DCGMHealthCode122", message)
+    said = report_of_node(node(ill), rules, NOW).evidence
+    worst = max(said, key=lambda one: one.weight)
+    assert worst.weight == weight
+    assert kind in (None, worst.kind)
+
+
+def test_an_own_row_silences_the_xid_that_its_reason_names(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(OWN_122.replace("DCGMHealthCode122", "NvidiaXID79Error"))
+    for more, weight in (("", 0.0), (f"; {DETECTED.format(48)}", 1.0)):
+        message = DETECTED.format(79) + more
+        ill = condition("AcceleratedHardwareReady", "False", "NvidiaXID79Error", message)
+        said = report_of_node(node(ill), load_rules(tmp_path / "rules.yaml"), NOW).evidence
+        assert max(one.weight for one in said) == weight
 
 
 @pytest.mark.parametrize("type_", ["GpuDcgmUnresponsive", "GpuDcgmConnectivityFailure"])
@@ -370,7 +413,8 @@ def test_what_is_added_to_a_message_never_makes_a_fault_lighter(
 ) -> None:
     def worst(message: str) -> dict[tuple[Subject, Family], float]:
         said = report(condition("XIDErrors", "True", "x", message))
-        return {(e.subject, e.family): e.weight for e in said.evidence}
+        by_weight = sorted(said.evidence, key=lambda e: e.weight)
+        return {(e.subject, e.family): e.weight for e in by_weight}
 
     before = worst(separator.join(told))
     after = worst(separator.join([*told, more]))
