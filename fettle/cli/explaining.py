@@ -43,7 +43,12 @@ def print_node(data: dict[str, Any]) -> None:
 
     out = console()
     number, state = data.get("devicesByState", {}), data["state"]
-    if [*number] == [state]:
+    withdrawn = sum(max(0, one["capacity"] - one["allocatable"]) for one in data["resources"])
+    if withdrawn:
+        states = "the node itself " if [*number] == ["Healthy"] else _by_state(number)
+        before = f"{withdrawn} of {sum(number.values())} devices not offered; {states}"
+        after = ""
+    elif [*number] == [state]:
         before, after = "", f"; all {number[state]} devices {state}"
     else:
         before, after = _by_state(number), ""

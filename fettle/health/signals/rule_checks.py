@@ -86,7 +86,20 @@ def rule_mistakes(text: str, file: str) -> list[RuleMistake]:
     found += (RuleMistake(places[t, name], name, problem, "") for t, name, problem in odd)
     wrong = {(table, name) for table, name, _ in odd}
     rules = make_rules(by_table(one for one in sound if (one[0], one[1].name) not in wrong))
-    return [*found, *_never_matched(rules, data)]
+    return [*found, *_misspelt_codes(data.get("dcgm_codes")), *_never_matched(rules, data)]
+
+
+def _misspelt_codes(entries: Any) -> Iterator[RuleMistake]:
+    """DCGM's codes that are almost, but not quite, ones that exist. A number may be a new one."""
+    shipped = load_rules().dcgm_codes
+    for at, entry in enumerate(entries if isinstance(entries, list) else ()):
+        name = name_of(entry)
+        if near := [] if name in shipped else get_close_matches(name, shipped, 1, _ALMOST):
+            problem = f"it never counts: DCGM has no code {name!r}"
+            yield RuleMistake(f"dcgm_codes[{at}].name", name, problem, f"write {near[0]}")
+
+
+_ALMOST = 0.95
 
 
 def _no_table(table: Any, entries: Any) -> RuleMistake | None:
@@ -231,8 +244,14 @@ def _regex_covers(wide: str, narrow: str) -> bool:
     return wide == narrow or (is_literal and re.fullmatch(wide, literal) is not None)
 
 
-def _same(wide: object, narrow: object) -> bool:
-    return wide == narrow
+def _search_covers(wide: str, narrow: str) -> bool:
+    """For expressions that are searched for in a message."""
+    if wide in ("", ".*", narrow):
+        return True
+    begins = narrow.removeprefix("^")
+    literal = re.sub(r"\\([^\w\s])", r"\1", begins)
+    is_literal = bool(begins) and not re.search(r"(?<!\\)[][()|*+?{}^$]", begins)
+    return is_literal and re.search(wide, literal) is not None
 
 
 _FIRST_WINS: Mapping[str, Mapping[str, Covers]] = {
@@ -245,8 +264,13 @@ _FIRST_WINS: Mapping[str, Mapping[str, Covers]] = {
     "taints": {"driver": _pattern_covers, "key": _pattern_covers, "effect": _pattern_covers},
     "labels": {"key": _regex_covers, "value": _pattern_covers},
     "annotations": {"key": _regex_covers, "value": _pattern_covers},
-    "refusals": {"message": _same},
-    "starts": {"message": _same},
+    "refusals": {"message": _search_covers},
+    "starts": {"message": _search_covers},
+    "events": {
+        "reason": _pattern_covers,
+        "component": _pattern_covers,
+        "message": _search_covers,
+    },
 }
 """Tables of which the first row that matches counts, and what is compared."""
 
@@ -316,7 +340,7 @@ def _replaced(
 
 _MEANING = frozenset(
     ("name", "source", "family", "weight", "kind", "faulty", "xid", "heartbeat_s", "unknown_counts")
-) | {"format", "provoked", "remediated", "resource", "units"}
+) | {"format", "provoked", "remediated", "resource", "units", "dcgm", "ignored", "whole_node"}
 """Fields that say what a row means, and not what it matches."""
 
 

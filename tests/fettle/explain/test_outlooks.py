@@ -177,6 +177,21 @@ def test_the_first_line_of_a_node_counts_its_devices_by_state(
     assert "no evidence is against the node itself" in rest
 
 
+def test_the_first_line_of_a_node_says_how_many_devices_are_not_offered(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fleet = Fleet()
+    withdrawn = with_conditions()
+    withdrawn["status"] |= {
+        "capacity": {"nvidia.com/gpu": "8"},
+        "allocatable": {"nvidia.com/gpu": "0"},
+    }
+    fleet.put(kinds.NODE, withdrawn)
+    explaining.print_node(explained_node(fleet))
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("node n  8 of 8 devices not offered; the node itself Healthy ")
+
+
 def test_what_came_and_went_is_one_line_of_a_history() -> None:
     hour = 3600.0
 

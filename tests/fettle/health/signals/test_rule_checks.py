@@ -276,11 +276,25 @@ def test_an_xid_that_is_found_by_a_regular_expression_is_its_group() -> None:
         ),
         (condition(name="nvsentinel-mem", type="GpuMemWatch"), "'nvsentinel-mem'"),
         ("xids: [{name: 31, class: info, family: driver, text: t, source: s}]", "'31'"),
+        (
+            "events: [{name: own, reason: AcceleratedHardwareReady, message: ^NvidiaThermalError,"
+            " family: thermal, weight: 0.0, source: s}]",
+            "'eks-thermal'",
+        ),
+        ("refusals: [{name: own, message: GPU is lost, source: s}]", "'gpu-lost'"),
     ],
 )
 def test_it_is_said_which_shipped_row_a_row_counts_instead_of(text: str, shipped: str) -> None:
     (said,) = rows_replaced(text, "rules.yaml")
     assert said.endswith(f" counts instead of shipped {shipped}")
+
+
+def test_a_code_of_dcgm_that_is_misspelt_is_said_to_count_never() -> None:
+    row = "dcgm_codes: [{name: %s, family: link, weight: 0.0, text: t, source: s}]"
+    (mistake,) = rule_mistakes(row % "DCGM_FR_IMEX_UNHELTHY", "rules.yaml")
+    assert (mistake.path, mistake.fix) == ("dcgm_codes[0].name", "write DCGM_FR_IMEX_UNHEALTHY")
+    for fine in ("DCGM_FR_IMEX_UNHEALTHY", "122", "DCGM_FR_OF_NEXT_YEAR", "9999"):
+        assert rule_mistakes(row % fine, "rules.yaml") == []
 
 
 def test_a_row_about_something_new_replaces_nothing() -> None:

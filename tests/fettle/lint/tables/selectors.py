@@ -154,6 +154,12 @@ CASES = [
     ),
     Case(
         "FTL005",
+        "an attribute of older releases of the driver, as a node of another release may have",
+        claim(exactly(selectors=[device('pcieBusID == "0000:3b:00.0"')])),
+        "no such key: pcieBusID",
+    ),
+    Case(
+        "FTL005",
         "a capacity that the driver may be set to publish",
         claim(
             exactly(selectors=[f'device.capacity["{GPU}"].shares.compareTo(quantity("2")) >= 0'])
