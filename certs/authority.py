@@ -16,6 +16,8 @@ from certs import issuing
 from certs.issuing import Pair
 from fettle.model import AuthorityError, CertificateError
 
+MANIFEST = "deploy/rbac/authorities.yaml"
+"""Has the Secrets without data."""
 CERTIFICATE, KEY = "ca.crt", "ca.key"
 NEXT_CERTIFICATE, NEXT_KEY = "next.crt", "next.key"
 PROMOTED_AT = "promoted"
@@ -58,7 +60,7 @@ def errors_naming(where: str) -> Iterator[None]:
         yield
     except CertificateError as error:
         raise AuthorityError(
-            f"{where}: {error}; delete the Secret and Fettle will create a new one"
+            f"{where}: {error}; delete the Secret, apply {MANIFEST}, and Fettle fills it anew"
         ) from error
 
 
@@ -78,17 +80,14 @@ def renewed(
     return {CERTIFICATE: following.certificate, KEY: following.key}
 
 
-def ensured(
-    secret: Secret | None, common_name: str, *, now_s: float, lifetime_s: float
-) -> RotationStep:
+def ensured(secret: Secret, common_name: str, *, now_s: float, lifetime_s: float) -> RotationStep:
     """A Secret whose authority can sign: the present one, or another if it is absent or expired.
 
-    A Secret may have been installed empty, to be filled. Raises CertificateError if it cannot be
-    read.
+    A Secret is installed empty, to be filled. Raises CertificateError if it cannot be read.
     """
     if not secret:
         made = new_secret(common_name, now_s=now_s, lifetime_s=lifetime_s)
-        return RotationStep(made, "there was none")
+        return RotationStep(made, "it was empty")
     if now_s >= issuing.expires_at(read(secret).signing.certificate):
         made = renewed(secret, common_name, now_s=now_s, lifetime_s=lifetime_s)
         return RotationStep(made, "it has expired; a new one signs immediately")

@@ -1,6 +1,6 @@
 """Mode `self`: signs leaves under a certificate authority in a Secret, and rotates the authority.
 
-Every replica runs a `LeafSigner`. It creates the Secret if there is none, reads it again and again,
+Every replica runs a `LeafSigner`. It fills the Secret if that is empty, reads it again and again,
 and keeps its leaf in memory. The leader rotates the webhook's authority, step by step, with
 `Rotation`. The extender's needs no leader: `LongLivedSigner` announces its successor long before
 that signs. If two replicas write at once, one gets a Conflict and adopts what the other wrote.
@@ -14,9 +14,9 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from certs import authority, issuing
-from certs.authority import Authority, RotationStep, Secret
+from certs.authority import MANIFEST, Authority, RotationStep, Secret
 from certs.issuing import Pair
-from fettle.model import AuthorityError, CertificateError, ClusterError, Conflict
+from fettle.model import AuthorityError, CertificateError, ClusterError, Conflict, NotFound
 from fettle.pacing import keep
 
 POLL_S = 30.0
@@ -27,7 +27,7 @@ _log = structlog.get_logger("fettle.certs")
 
 
 class AuthorityStore(Protocol):
-    """One Secret. `create` and `replace` raise Conflict if somebody else wrote first.
+    """One Secret. `replace` raises Conflict if somebody else wrote first, NotFound if it is gone.
 
     `full_name` is such as "Secret fettle-system/fettle-webhook-ca".
     """
@@ -36,8 +36,6 @@ class AuthorityStore(Protocol):
     def full_name(self) -> str: ...
 
     async def read(self) -> dict[str, bytes] | None: ...
-
-    async def create(self, content: dict[str, bytes]) -> None: ...
 
     async def replace(self, content: dict[str, bytes]) -> None: ...
 
@@ -50,7 +48,7 @@ class Lifetimes(NamedTuple):
 
 
 class LeafSigner:
-    """Signs leaves for `names` under the authority in the store, and creates that if it is absent.
+    """Signs leaves for `names` under the authority in the store. It makes that if there is none.
 
     `leaf` and `authority` are the latest ones; None before the first `refresh`. `trouble` says why
     they cannot be refreshed now; "" if they can.
@@ -135,21 +133,25 @@ class LeafSigner:
         )
 
     async def _ensured(self) -> Authority:
-        """The authority in the store, created by this replica or another.
+        """The authority in the store, made by this replica or another.
 
         Whoever notices that it has expired replaces it: nobody can trust it any more, and replicas
         could not start if they had to wait for a leader.
         """
         for _ in range(_ATTEMPTS):
             content = await self._store.read()
+            if content is None:
+                raise AuthorityError(
+                    f"{self._store.full_name} is missing: apply {MANIFEST}, which has it without "
+                    "data, and Fettle fills it"
+                )
             with authority.errors_naming(self._store.full_name):
                 wanted = self._wanted(content, self._clock())
             if wanted.secret is content:
                 return authority.read(wanted.secret)
-            write = self._store.create if content is None else self._store.replace
             try:
-                await write(dict(wanted.secret))
-            except Conflict:
+                await self._store.replace(dict(wanted.secret))
+            except (Conflict, NotFound):
                 continue
             log = _log.info if self.authority is None else _log.warning
             log("certificate authority written", of=self._names[0], why=wanted.why)
@@ -157,7 +159,7 @@ class LeafSigner:
             f"{self._store.full_name} keeps being overwritten; make sure that only Fettle writes it"
         )
 
-    def _wanted(self, content: Secret | None, now_s: float) -> RotationStep:
+    def _wanted(self, content: Secret, now_s: float) -> RotationStep:
         """What the store should hold; if that is `content` itself, there is nothing to write."""
         return authority.ensured(
             content, self.common_name, now_s=now_s, lifetime_s=self._lifetimes.root_s
@@ -186,7 +188,7 @@ class LongLivedSigner(LeafSigner):
             return None
         return issuing.expires_at(self.authority.signing.certificate) - self._lifetimes.leaf_s
 
-    def _wanted(self, content: Secret | None, now_s: float) -> RotationStep:
+    def _wanted(self, content: Secret, now_s: float) -> RotationStep:
         wanted = super()._wanted(content, now_s)
         if wanted.secret is not content:
             return wanted
@@ -220,7 +222,7 @@ class Rotation:
         self._published: tuple[bytes, float] | None = None
 
     async def advance(self, live_bundle: bytes | None) -> bytes | None:
-        """Take one step, and return what caBundle must hold; None: there is no Secret yet.
+        """Take one step, and return what caBundle must hold; None: there is no authority yet.
 
         Call it every `POLL_S`. `live_bundle` is caBundle as just read from the API server.
         """
@@ -241,7 +243,7 @@ class Rotation:
             return before.bundle
         try:
             await self._store.replace(dict(done.secret))
-        except Conflict:
+        except (Conflict, NotFound):
             return before.bundle  # the next step sees what was written instead
         _log.info("certificate authority", step=done.why)
         return authority.read(done.secret).bundle

@@ -34,51 +34,39 @@ class _Secret(msgspec.Struct, frozen=True):
 
 
 class SecretStore:
-    """One Secret of type Opaque; a write names the resourceVersion that was read last."""
+    """The data of one Secret, which somebody else has created.
+
+    A write keeps all else of it, such as labels, and names the resourceVersion that was read last.
+    """
 
     def __init__(self, session: Session, namespace: str, name: str) -> None:
         self._session = session
         self._namespace = namespace
         self.name = name
-        self._version = ""
+        self._found: dict[str, Any] = {}
 
     @property
     def full_name(self) -> str:
         return f"Secret {self._namespace}/{self.name}"
 
-    def _path(self, name: str = "") -> str:
-        return api_path("v1", "secrets", namespace=self._namespace, name=name)
+    @property
+    def _path(self) -> str:
+        return api_path("v1", "secrets", namespace=self._namespace, name=self.name)
 
     async def read(self) -> dict[str, bytes] | None:
         """The Secret's content, None if it does not exist; raises ClusterError."""
         try:
-            raw = await self._session.get(self._path(self.name))
+            raw = await self._session.get(self._path)
         except NotFound:
             return None
         secret = decoded(raw, _Secret, self.full_name)
-        self._version = secret.metadata.resource_version
+        self._found = decoded(raw, dict[str, Any], self.full_name)
         return secret.data or {}
 
-    async def create(self, content: dict[str, bytes]) -> None:
-        """Raises Conflict if it exists already."""
-        await self._session.create(self._path(), self._manifest(content, version=""))
-
     async def replace(self, content: dict[str, bytes]) -> None:
-        """Raises Conflict if it was written since `read`."""
-        path = self._path(self.name)
-        await self._session.replace(path, self._manifest(content, version=self._version))
-
-    def _manifest(self, content: dict[str, bytes], *, version: str) -> dict[str, Any]:
-        metadata = {"name": self.name, "namespace": self._namespace}
-        if version:
-            metadata["resourceVersion"] = version
-        return {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": "Opaque",
-            "metadata": metadata,
-            "data": {k: base64.b64encode(v).decode() for k, v in content.items()},
-        }
+        """Raises Conflict if it was written since `read`, and NotFound if it is gone."""
+        data = {name: base64.b64encode(value).decode() for name, value in content.items()}
+        await self._session.replace(self._path, {**self._found, "data": data})
 
 
 class CABundles:

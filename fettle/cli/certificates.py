@@ -25,7 +25,7 @@ async def _bundle(kubeconfig: Path | None, settings: Settings, namespace: str | 
         content = await store.read()
     if not content:
         raise CertificateError(
-            f"there is no certificate authority in {store.full_name}: it is created by the first "
+            f"there is no certificate authority in {store.full_name}: it is made by the first "
             "extender that runs with extender.certificates: self and extender.tls.clientCaFile; if "
             "Fettle runs in another namespace, pass --namespace"
         )

@@ -247,7 +247,7 @@ class ExtenderSettings(SettingsSection, frozen=True, kw_only=True):
     service: str = "fettle-extender"
     """The Service under which schedulers call the extender. It goes into the certificate."""
     secret: str = "fettle-extender-ca"  # noqa: S105 (an object's name)
-    """The Secret with the CA."""
+    """The Secret with the CA. It must exist; Fettle fills it if it has no data."""
     extra_names: tuple[str, ...] = ()
     """Further names and addresses for the certificate."""
     certificate_lifetime_seconds: float = 7 * 86400.0
@@ -311,7 +311,7 @@ class WebhookSettings(SettingsSection, frozen=True, kw_only=True):
     service: str = "fettle-webhook"
     """The Service under which the API server calls the webhook. It goes into the certificate."""
     secret: str = "fettle-webhook-ca"  # noqa: S105 (an object's name)
-    """The Secret with the CA."""
+    """The Secret with the CA. It must exist; Fettle fills it if it has no data."""
     configuration: str = "fettle"
     """The name of the webhook configurations in which Fettle keeps the CA up to date."""
     extra_names: tuple[str, ...] = ()

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from certs.issuing import DAY_S
 from certs.rotating import LeafSigner, Lifetimes, Rotation
-from fettle.model import ClusterError, Conflict
+from fettle.model import ClusterError, Conflict, NotFound
 
 NAME = "fettle-webhook.fettle-system.svc"
 
@@ -37,23 +38,19 @@ class MemoryStore:
         self._seen = self._shared.version
         return None if self._shared.content is None else dict(self._shared.content)
 
-    async def create(self, content: dict[str, bytes]) -> None:
-        await asyncio.sleep(0)
-        if self._shared.content is not None:
-            raise Conflict("it exists")
-        self._shared.write(content)
-
     async def replace(self, content: dict[str, bytes]) -> None:
         await asyncio.sleep(0)
+        if self._shared.content is None:
+            raise NotFound("it is gone")
         if self._seen != self._shared.version:
             raise Conflict("somebody else wrote first")
         self._shared.write(content)
 
 
 class Shared:
-    """What the API server keeps."""
+    """What the API server keeps: at first, the Secret as it is shipped. None: it is deleted."""
 
-    def __init__(self, content: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, content: Mapping[str, bytes] | None = MappingProxyType({})) -> None:
         self.content = content
         self.version = 0
         self.trouble: ClusterError | None = None

@@ -74,12 +74,12 @@ async def test_callers_given_both_authorities_in_time_accept_every_leaf_from_the
     assert one.handover_at is None
 
 
-async def test_a_long_lived_authority_that_is_deleted_is_created_again(
+async def test_a_long_lived_authority_is_made_again_once_its_secret_is_empty(
     shared: Shared, clock: Clock
 ) -> None:
     one = long_lived(shared, clock)
     before = await one.refresh()
-    old, shared.content = content(shared), None
+    old, shared.content = content(shared), {}
     after = await one.refresh()
     assert after not in (None, before)
     assert content(shared)["ca.crt"] != old["ca.crt"]

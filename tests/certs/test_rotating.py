@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from certs import authority, issuing
 from certs.authority import DROP_SLACK_S, PUBLISH_S
 from certs.issuing import DAY_S
@@ -100,10 +102,11 @@ async def test_a_leader_that_is_overtaken_adopts_what_the_other_wrote(
     assert content(shared)["next.crt"] in (max(bundles, key=lambda b: len(b or b"")) or b"")
 
 
-async def test_without_a_secret_the_leader_has_nothing_to_publish(
-    shared: Shared, clock: Clock
+@pytest.mark.parametrize("shipped", [None, {}])
+async def test_without_an_authority_the_leader_has_nothing_to_publish(
+    clock: Clock, shipped: dict[str, bytes] | None
 ) -> None:
-    assert await leader(shared, clock).advance(None) is None
+    assert await leader(Shared(shipped), clock).advance(None) is None
 
 
 async def test_a_replica_replaces_an_authority_that_has_expired_without_waiting_for_a_leader(

@@ -14,7 +14,7 @@ from certs import issuing
 from certs.secrets import CABundles, SecretStore
 from fettle.api.kinds import WEBHOOK_CONFIGURATIONS
 from fettle.client import Session
-from fettle.model import ClusterError
+from fettle.model import ClusterError, NotFound
 from tests.fettle.client.fake_api import FakeApi
 
 NAME = "fettle-webhook-ca"
@@ -32,11 +32,31 @@ def put(api: FakeApi, **more: Any) -> None:
 
 
 async def test_a_written_secret_can_be_read(store: SecretStore) -> None:
-    assert await store.read() is None
-    await store.create({"a": b"\x00one"})
+    assert await store.read() == {}
+    await store.replace({"a": b"\x00one"})
     assert await store.read() == {"a": b"\x00one"}
     await store.replace({"b": b"two"})
     assert await store.read() == {"b": b"two"}
+
+
+async def test_a_write_keeps_what_else_is_on_the_secret(api: FakeApi, store: SecretStore) -> None:
+    """As labels by which somebody's tool knows what it has applied."""
+    of_a_tool = {"labels": {"app": "fettle"}, "annotations": {"applied": "{}"}}
+    metadata = {"name": NAME, "namespace": "fettle-system", **of_a_tool}
+    api.put("secrets", {"metadata": metadata, "type": "Opaque"})
+    await store.read()
+    await store.replace({"a": b"one"})
+    written = api.objects["secrets"][f"fettle-system/{NAME}"]
+    assert written["metadata"].items() >= of_a_tool.items()
+    assert written["type"] == "Opaque"
+
+
+async def test_no_secret_is_created(api: FakeApi, store: SecretStore) -> None:
+    api.remove("secrets", f"fettle-system/{NAME}")
+    assert await store.read() is None
+    with pytest.raises(NotFound):
+        await store.replace({"a": b"one"})
+    assert "create" not in api.verbs("secrets")
 
 
 @pytest.mark.parametrize("data", [{}, {"data": None}, {"data": {}}])

@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from certs import issuing
+from certs import authority, issuing
 from certs.issuing import DAY_S, Pair
 from certs.rotating import POLL_S
+from fettle.config import Settings
 from fettle.model import AuthorityError, CertificateError, Unreachable
 from tests.certs.replicas import (
     Clock,
@@ -21,6 +24,9 @@ from tests.certs.replicas import (
     leader,
     replica,
 )
+from tests.fettle.client.fake_api import AUTHORITIES
+
+ROOT = Path(__file__).parents[2]
 
 
 async def test_the_first_replica_makes_the_authority_and_a_leaf_that_its_bundle_accepts(
@@ -45,10 +51,29 @@ async def test_replicas_that_start_together_share_one_authority_and_no_leaf(
     assert all(r.rejection(content(shared)["ca.crt"]) == "" for r in replicas)
 
 
-async def test_a_secret_that_was_installed_empty_is_filled(clock: Clock) -> None:
-    shared = Shared({})
-    assert await replica(shared, clock).refresh() is not None
+async def test_a_secret_that_is_missing_is_named_and_where_to_find_it(
+    shared: Shared, clock: Clock
+) -> None:
+    one = replica(shared, clock)
+    shared.content = None
+    missing = r"^Secret ns/ca is missing: apply deploy/rbac/authorities\.yaml, "
+    with pytest.raises(AuthorityError, match=missing):
+        await one.refresh()
+    shared.content = {}
+    first = await one.refresh()
     assert "ca.key" in content(shared)
+    shared.content = None
+    with pytest.raises(AuthorityError, match=missing):
+        await one.refresh()
+    assert one.leaf == first, "what is served stays"
+
+
+async def test_the_manifest_named_there_has_the_secrets_of_the_settings_without_data() -> None:
+    found = list(yaml.safe_load_all((ROOT / authority.MANIFEST).read_text()))
+    assert [(one["kind"], one["type"]) for one in found] == [("Secret", "Opaque")] * 2
+    named = {one["metadata"]["name"] for one in found}
+    assert named == {Settings().webhook.secret, Settings().extender.secret} == {*AUTHORITIES}
+    assert not any(one.keys() & {"data", "stringData", "immutable"} for one in found)
 
 
 async def test_a_new_leaf_is_signed_after_two_thirds_of_the_old_ones_life(
@@ -89,7 +114,8 @@ async def test_an_unreadable_secret_is_named_and_not_overwritten(
     await replica(shared, clock).refresh()
     shared.write({**content(shared), **spoilt})
     before = content(shared)
-    said = f"^Secret ns/ca: {reason}.*; delete the Secret and Fettle will create a new one$"
+    out = "delete the Secret, apply deploy/rbac/authorities.yaml, and Fettle fills it anew"
+    said = f"^Secret ns/ca: {reason}.*; {out}$"
     with pytest.raises(CertificateError, match=said):
         await replica(shared, clock).refresh()
     with pytest.raises(CertificateError, match=said):
@@ -97,7 +123,7 @@ async def test_an_unreadable_secret_is_named_and_not_overwritten(
     assert content(shared) == before
 
 
-async def test_an_unreadable_secret_that_is_deleted_is_created_again(
+async def test_an_unreadable_secret_that_is_applied_anew_is_filled_again(
     shared: Shared, clock: Clock
 ) -> None:
     one = replica(shared, clock)
@@ -106,7 +132,7 @@ async def test_an_unreadable_secret_that_is_deleted_is_created_again(
     with pytest.raises(CertificateError):
         await one.refresh()
     assert one.leaf == first, "what is served stays"
-    shared.content = None
+    shared.content = {}
     assert await one.refresh() is not None
     assert one.rejection(await leader(shared, clock).advance(None) or b"") == ""
 

@@ -16,11 +16,11 @@ from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.installed import register_extender, start_registered
 
 OPTIONAL = shipped.DEPLOY / "rbac" / "optional"
+AUTHORITIES = "authorities.yaml"
 READS = {"get", "list", "watch"}
 OF_EVERYBODY = {"authorization.k8s.io", "authentication.k8s.io"}
 """Questions about oneself, which anybody who has an account may ask."""
 OF_THE_WEBHOOK = {
-    ("create", "secrets", ""),
     ("update", "secrets", "fettle-webhook-ca"),
     ("create", "leases", ""),
     ("update", "leases", "fettle-certificates"),
@@ -114,23 +114,59 @@ async def test_the_webhooks_account_may_write_nothing_but_its_own(webhook: Api) 
 async def test_what_the_webhooks_account_creates_has_its_own_names_or_is_a_dry_run(
     webhook: Api,
 ) -> None:
-    lease, secret = "coordination.k8s.io/v1", named("fettle-webhook-ca", "Secret")
+    lease = "coordination.k8s.io/v1"
     claim = objects.claim("probe", namespace=shipped.NAMESPACE)
 
     async def forbidden() -> bool:
         try:
-            await webhook.create(named("another", "Secret"), dry_run=False)
+            await webhook.create(named("another", "Lease", lease))
         except ApiError as error:
             return "fettle-creates" in error.message
         return False
 
     await waiting.wait_until(forbidden, what="the limits are in force")
-    for made in (named("fettle-steward", "Lease", lease), named("another", "Lease", lease), claim):
+    for made in (named("fettle-steward", "Lease", lease), claim):
         with pytest.raises(ApiError, match="fettle-creates"):
             await webhook.create(made)
-    for made in (secret, named("fettle-certificates", "Lease", lease)):
-        await webhook.create(made)
+    await webhook.create(named("fettle-certificates", "Lease", lease))
     await webhook.create(claim, dry_run=True)
+
+
+@pytest.mark.parametrize(
+    "account",
+    [shipped.WEBHOOK_ACCOUNT, shipped.STEWARD_ACCOUNT, shipped.EXTENDER_ACCOUNT],
+)
+async def test_no_account_creates_secrets_such_as_the_token_of_another(
+    control_plane: ControlPlane, api: Api, account: str
+) -> None:
+    """Also in one process, and though a Secret of its own may have been deleted."""
+    await shipped.account_for(api, ["webhook", "steward"])
+    of = {"kubernetes.io/service-account.name": shipped.STEWARD_ACCOUNT}
+    token = named("token", "Secret", type="kubernetes.io/service-account-token")
+    token["metadata"]["annotations"] = of
+    own = [
+        one["metadata"]["name"] for one in shipped.manifests(shipped.DEPLOY / "rbac" / AUTHORITIES)
+    ]
+    async with await control_plane.api_as_service_account(account, shipped.NAMESPACE) as thief:
+        for name in own:
+            await api.delete("secrets", name, shipped.NAMESPACE)
+        for secret in (token, *(named(name, "Secret") for name in own)):
+            with pytest.raises(ApiError, match='cannot create resource "secrets"'):
+                await thief.create(secret)
+
+
+async def test_applying_the_empty_secrets_again_takes_nothing_out_of_them(
+    api: Api, start_fettle: StartFettle
+) -> None:
+    await start_fettle("webhook")
+    filled = await api.get("secrets", "fettle-webhook-ca", shipped.NAMESPACE)
+    assert set(filled["data"]) == {"ca.crt", "ca.key"}
+    for manifest in shipped.manifests(shipped.DEPLOY / "rbac" / AUTHORITIES):
+        await api.apply(manifest)
+        metadata = manifest["metadata"]
+        await api.patch("secrets", metadata["name"], manifest, metadata["namespace"])
+    again = await api.get("secrets", "fettle-webhook-ca", shipped.NAMESPACE)
+    assert again["data"] == filled["data"]
 
 
 @pytest.mark.parametrize(

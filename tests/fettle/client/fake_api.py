@@ -22,6 +22,8 @@ Object = dict[str, Any]
 USER = "system:serviceaccount:fettle-system:fettle"
 PAGE = "<!DOCTYPE html><title>Please log in</title>"
 """What some proxies answer instead of the server behind them, with status 200."""
+AUTHORITIES = ("fettle-webhook-ca", "fettle-extender-ca")
+"""Secrets that deploy/rbac has, without data."""
 INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
 
@@ -53,11 +55,16 @@ class _Change(NamedTuple):
 
 
 class FakeApi:
-    """Objects live under their plural (`nodes`) and key (`namespace/name` or `name`). `asked` are
-    the requests that came in."""
+    """Objects live under their plural (`nodes`) and key (`namespace/name` or `name`). The Secrets
+    of deploy/rbac are there. `asked` are the requests that came in."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Object]] = {}
+        self.version = 100
+        self._log: list[_Change] = []
+        self._turned = asyncio.Event()
+        for name in AUTHORITIES:
+            self.empty_secret(name)
         self.asked: list[Asked] = []
         self.watch_list = True
         self.accepts_but_ignores_watch_list = False
@@ -89,13 +96,10 @@ class FakeApi:
         self.overloaded = ""
         """If set, every response is a 429 with this Retry-After."""
         self.raw_event: bytes | None = None
-        self.version = 100
         self.git_version = "v1.37.1"
         self.port = 0
         self.tls: ssl.SSLContext | None = None
         self._oldest = 0
-        self._log: list[_Change] = []
-        self._turned = asyncio.Event()
         self._runner: web.AppRunner | None = None
         self._watches: list[web.Request] = []
 
@@ -169,6 +173,11 @@ class FakeApi:
         self.objects[plural][key] = kept
         self._note("MODIFIED" if known else "ADDED", plural, kept)
         return kept
+
+    def empty_secret(self, name: str) -> Object:
+        """As deploy/rbac has it."""
+        metadata = {"name": name, "namespace": "fettle-system"}
+        return self.put("secrets", {"metadata": metadata, "type": "Opaque"})
 
     def remove(self, plural: str, key: str) -> Object:
         gone = copy.deepcopy(self.objects[plural].pop(key))

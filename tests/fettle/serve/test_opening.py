@@ -24,7 +24,8 @@ from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.serve.runtimes import is_open, serve_options
 
 WEBHOOK, EXTENDER = "fettle-webhook-ca", "fettle-extender-ca"
-OUT = "delete the Secret and Fettle will create a new one"
+MANIFEST = "deploy/rbac/authorities.yaml"
+OUT = f"delete the Secret, apply {MANIFEST}, and Fettle fills it anew"
 
 
 @pytest.fixture
@@ -117,7 +118,26 @@ async def test_an_unreadable_secret_keeps_only_its_own_listener_from_opening(
             return "fettle-system/fettle-steward" in api.objects.get("leases", {})
 
         await until(leads)
-        api.remove("secrets", f"fettle-system/{name}")
+        api.empty_secret(name)
+        await until(lambda: is_open(waits))
+
+
+@pytest.mark.parametrize("name", [WEBHOOK, EXTENDER])
+async def test_a_secret_that_was_not_applied_is_waited_for_and_its_manifest_named(
+    api: FakeApi, tmp_path: Path, name: str
+) -> None:
+    api.remove("secrets", f"fettle-system/{name}")
+    async with opened(api, tmp_path, settings(tmp_path)) as ports:
+        waits = ports.extender if name == EXTENDER else ports.webhook
+        missing = f"no certificate yet: Secret fettle-system/{name} is missing: apply {MANIFEST}, "
+
+        async def told() -> bool:
+            status, said = await ports.readyz()
+            return status == 503 and missing in said
+
+        await until(told)
+        assert not await is_open(waits)
+        api.empty_secret(name)
         await until(lambda: is_open(waits))
 
 
@@ -136,7 +156,7 @@ async def test_a_secret_that_becomes_unreadable_is_noted_while_the_old_certifica
 
         await until(noted)
         assert OUT in (await ports.readyz())[1]
-        api.remove("secrets", f"fettle-system/{name}")
+        api.empty_secret(name)
 
         async def forgotten() -> bool:
             return not await noted()
