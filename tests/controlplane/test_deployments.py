@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -268,3 +268,85 @@ async def test_an_extender_may_write_nothing_but_its_own_authority(
             await account.create(lease)
     finally:
         await account.close()
+
+
+RUN_BY: Mapping[str, tuple[str, str, str]] = {
+    "the webhook": ("server/webhook.yaml", "fettle-webhook", ""),
+    "the steward": ("server/steward.yaml", "fettle-steward", ""),
+    "the extender": ("extender/extender.yaml", "fettle-extender", ""),
+    "one process": ("server/webhook.yaml", "fettle-webhook", "one-process/patch.yaml"),
+    "the webhook with files": (
+        "server/webhook.yaml",
+        "fettle-webhook",
+        "certificates/patches/webhook.yaml",
+    ),
+    "the extender with files": (
+        "extender/extender.yaml",
+        "fettle-extender",
+        "certificates/patches/extender.yaml",
+    ),
+}
+
+
+def test_every_shipped_deployment_is_tried_in_the_restricted_namespace() -> None:
+    shipped_in = {
+        str(file.relative_to(DEPLOY))
+        for file in DEPLOY.rglob("*.yaml")
+        if "samples" not in file.parts
+        and any(each.get("kind") == "Deployment" for each in shipped.manifests(file))
+    }
+    assert shipped_in == {file for file, _, _ in RUN_BY.values()}
+    patches = {name for name, why in NOT_FOR_THE_API_SERVER.items() if why == "a patch"}
+    assert patches == {patch for _, _, patch in RUN_BY.values() if patch}
+
+
+@pytest.mark.parametrize("which", RUN_BY)
+async def test_fettles_pods_are_taken_in_its_restricted_namespace(api: Api, which: str) -> None:
+    file, name, patch = RUN_BY[which]
+    await shipped.apply_rbac(api)
+    await api.apply(deployment(file, name))
+    assert api.warnings == []
+    if patch:
+        (changes,) = shipped.manifests(DEPLOY / patch)
+        await api.patch("deployments", name, changes, shipped.NAMESPACE, form="strategic")
+        assert api.warnings == []
+    template = (await api.get("deployments", name, shipped.NAMESPACE))["spec"]["template"]
+    metadata = {**template["metadata"], "name": "one", "namespace": shipped.NAMESPACE}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    await api.create(pod)
+    assert api.warnings == []
+
+
+async def test_the_pod_that_wakes_preemptors_is_taken_there_too(api: Api) -> None:
+    await shipped.apply_rbac(api)
+    metadata = {"name": "default", "namespace": shipped.NAMESPACE}
+    await api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    optional = shipped.manifests(DEPLOY / "rbac" / "optional" / "wake-preemptors.yaml")
+    for document in sorted(optional, key=lambda d: d["kind"] != "PriorityClass"):
+        await api.apply(document)
+        assert api.warnings == []
+    assert await api.find("pods", "fettle-wake-up", shipped.NAMESPACE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"hostNetwork": True}, "hostNetwork=true"),
+        ({"volumes": [{"name": "records", "hostPath": {"path": "/"}}]}, "restricted volume types"),
+        ({"securityContext": {"runAsUser": 0}}, "runAsUser=0"),
+        ({"containers": [{"name": "any", "image": "any"}]}, "unrestricted capabilities"),
+    ],
+    ids=["the host's network", "the host's files", "root", "a container as it comes"],
+)
+async def test_fettles_namespace_takes_no_pod_that_could_reach_its_host(
+    api: Api, changes: Object, says: str
+) -> None:
+    """Whoever may create pods there could else read the Secrets of other pods on that node."""
+    await shipped.apply_rbac(api)
+    spec = deployment("server/steward.yaml", "fettle-steward")["spec"]["template"]["spec"]
+    metadata = {"name": "rogue", "namespace": shipped.NAMESPACE}
+    alone = [{**spec["containers"][0], "volumeMounts": []}]
+    spec = {**spec, "containers": alone, **changes}
+    rogue = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    with pytest.raises(ApiError, match=f'violates PodSecurity "restricted:.*{says}'):
+        await api.create(rogue)
