@@ -73,30 +73,32 @@ def new_secret(common_name: str, *, now_s: float, lifetime_s: float) -> dict[str
 def renewed(
     secret: Secret, common_name: str, *, now_s: float, lifetime_s: float
 ) -> dict[str, bytes]:
-    """The content with the next authority if there is one, else with a new one."""
+    """The content with the next authority if there is one that is valid, else with a new one."""
     following = read(secret).next if secret else None
-    if following is None or now_s >= issuing.expires_at(following.certificate):
+    if following is None or not issuing.is_valid(following.certificate, now_s):
         return new_secret(common_name, now_s=now_s, lifetime_s=lifetime_s)
     return {CERTIFICATE: following.certificate, KEY: following.key}
 
 
 def ensured(secret: Secret, common_name: str, *, now_s: float, lifetime_s: float) -> RotationStep:
-    """A Secret whose authority can sign: the present one, or another if it is absent or expired.
+    """A Secret whose authority can sign: the present one, or another if it is absent or not valid.
 
     A Secret is installed empty, to be filled. Raises CertificateError if it cannot be read.
     """
     if not secret:
         made = new_secret(common_name, now_s=now_s, lifetime_s=lifetime_s)
         return RotationStep(made, "it was empty")
-    if now_s >= issuing.expires_at(read(secret).signing.certificate):
+    if not issuing.is_valid(read(secret).signing.certificate, now_s):
         made = renewed(secret, common_name, now_s=now_s, lifetime_s=lifetime_s)
-        return RotationStep(made, "it has expired; a new one signs immediately")
+        return RotationStep(made, "it is not valid now; a new one signs immediately")
     return RotationStep(secret, "nothing to do")
 
 
 def with_next(secret: Secret, common_name: str, *, now_s: float, lifetime_s: float) -> RotationStep:
     """A Secret that also holds the next authority, if the present one is near its end."""
     authority = read(secret)
+    if authority.next is not None and not issuing.is_valid(authority.next.certificate, now_s):
+        return _without_next(secret)
     due_at = issuing.renew_at(authority.signing.certificate, ANNOUNCE_AT_SHARE)
     if authority.next is not None or now_s < due_at:
         return RotationStep(secret, "nothing to do")
@@ -137,9 +139,11 @@ def next_step(
     Raises CertificateError if the Secret cannot be read.
     """
     authority = read(secret)
-    if now_s >= issuing.expires_at(authority.signing.certificate):
+    if not issuing.is_valid(authority.signing.certificate, now_s):
         made = renewed(secret, common_name, now_s=now_s, lifetime_s=lifetime_s)
-        return RotationStep(made, "the authority has expired; a new one signs immediately")
+        return RotationStep(made, "the authority is not valid now; a new one signs immediately")
+    if authority.next is not None and not issuing.is_valid(authority.next.certificate, now_s):
+        return _without_next(secret)
     if authority.next is not None:
         if published_at is None or now_s - published_at < PUBLISH_S:
             return RotationStep(secret, "waiting for API servers to trust the next authority")
@@ -155,6 +159,11 @@ def next_step(
             {**secret, **following}, "two thirds of the authority's lifetime have passed"
         )
     return RotationStep(secret, "nothing to do")
+
+
+def _without_next(secret: Secret) -> RotationStep:
+    kept = {name: it for name, it in secret.items() if name not in (NEXT_CERTIFICATE, NEXT_KEY)}
+    return RotationStep(kept, "the next authority is not valid now; another one is made when due")
 
 
 def _following(common_name: str, *, now_s: float, lifetime_s: float) -> dict[str, bytes]:

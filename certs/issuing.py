@@ -170,6 +170,12 @@ def expires_at(certificate: bytes) -> float:
     return certificates(certificate)[0].not_valid_after_utc.timestamp()
 
 
+def is_valid(certificate: bytes, now_s: float) -> bool:
+    """Neither expired nor of the future, as whoever has a wrong clock makes it."""
+    valid = validity_of(certificate)
+    return valid.starts_at <= now_s < valid.ends_at
+
+
 def renew_at(certificate: bytes, share: float = RENEW_AT_SHARE) -> float:
     """When that share of its lifetime is over."""
     start = starts_at(certificate)

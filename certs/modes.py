@@ -110,6 +110,7 @@ async def self_signed_extender(
         SecretStore(session, namespace, own.secret),
         _names(own.service, namespace, own.extra_names, address),
         clock=clock,
+        server_clock=session.server_clock,
         lifetimes=Lifetimes(issuing.EXTENDER_ROOT_S, own.certificate_lifetime_seconds),
     )
     client_ca = await asyncio.to_thread(read_client_ca, own.tls)
@@ -131,7 +132,6 @@ class _SelfSignedExtender:
         self._settings = tls
         self._signing = signing
         self._serving = serving
-        self._clock = clock
         self._reloader = FileReloader("the extender's client CA", self._reload_client_ca)
         self._clients = ClientCA("extender", tls.client_ca_file, serving, clock)
 
@@ -151,7 +151,7 @@ class _SelfSignedExtender:
             _LOG.info("client CA reloaded", file=self._settings.client_ca_file)
 
     def _problem(self) -> str:
-        if lapsed := _lapsed("extender", self._serving, self._signing, self._clock()):
+        if lapsed := _lapsed("extender", self._serving, self._signing):
             return lapsed
         rejection = self._signing.rejection(self._signing.bundle or b"")
         return f"extender: {rejection}" if rejection else self._clients.problem()
@@ -182,7 +182,7 @@ async def self_signed_webhook(
     namespace, own = settings.namespace or session.namespace, settings.webhook
     store = SecretStore(session, namespace, own.secret)
     names = _names(own.service, namespace, own.extra_names, address)
-    signing = LeafSigner(store, names, clock=clock)
+    signing = LeafSigner(store, names, clock=clock, server_clock=session.server_clock)
     bundles = CABundles(session, own.configuration)
     leaf = await signing.refresh()
     assert leaf is not None
@@ -190,12 +190,12 @@ async def self_signed_webhook(
     def new_rotation() -> Rotation:
         # Its store is its own: each remembers the resourceVersion that it read last.
         own_store = SecretStore(session, namespace, own.secret)
-        return Rotation(own_store, signing.common_name, clock=clock)
+        return Rotation(
+            own_store, signing.common_name, clock=clock, server_clock=session.server_clock
+        )
 
     leading = partial(lead, session, namespace, LEASE, identity(), duration_s=15.0)
-    return _SelfSignedWebhook(
-        signing, ServingCertificate(leaf), bundles, new_rotation, leading, clock
-    ).tls
+    return _SelfSignedWebhook(signing, ServingCertificate(leaf), bundles, new_rotation, leading).tls
 
 
 class _SelfSignedWebhook:
@@ -208,14 +208,12 @@ class _SelfSignedWebhook:
         bundles: CABundles,
         new_rotation: Callable[[], Rotation],
         leading: Callable[..., Coroutine[Any, Any, None]],
-        clock: Callable[[], float],
     ) -> None:
         self._signing = signing
         self._serving = serving
         self._bundles = bundles
         self._new_rotation = new_rotation
         self._leading = leading
-        self._clock = clock
         self._rejection = ""
 
     @property
@@ -232,7 +230,7 @@ class _SelfSignedWebhook:
             tasks.create_task(keep("election for the webhook's certificates", lead))
 
     def _problem(self) -> str:
-        return _lapsed("webhook", self._serving, self._signing, self._clock()) or self._rejection
+        return _lapsed("webhook", self._serving, self._signing) or self._rejection
 
     async def _maintain(self) -> None:
         """What the leader does, until cancelled."""
@@ -295,9 +293,9 @@ async def _set_or_timeout(changed: asyncio.Event) -> None:
             await changed.wait()
 
 
-def _lapsed(listener: str, serving: ServingCertificate, signing: LeafSigner, now_s: float) -> str:
+def _lapsed(listener: str, serving: ServingCertificate, signing: LeafSigner) -> str:
     """A sentence if the certificate has expired, as when its Secret is unreadable for days."""
-    lapse = serving.validity.lapse(now_s)
+    lapse = serving.validity.lapse(signing.clocks.now_s())
     if not lapse:
         return ""
     why = f"it cannot be renewed: {signing.trouble}" if signing.trouble else "it is being renewed"
@@ -305,9 +303,16 @@ def _lapsed(listener: str, serving: ServingCertificate, signing: LeafSigner, now
 
 
 def _stale(listener: str, signing: LeafSigner) -> list[str]:
-    """A sentence if the certificate cannot be renewed; it may still be valid."""
-    trouble = signing.trouble
-    return [f"{listener}: certificate not refreshed: {trouble}"] if trouble else []
+    """A sentence if the certificate cannot be renewed; it may still be valid. And one if nobody is
+    sure of the time."""
+    trouble, unsure = signing.trouble, signing.clocks.disagreement()
+    said = [f"{listener}: certificate not refreshed: {trouble}"] if trouble else []
+    if unsure:
+        said.append(
+            f"{listener}: {unsure}, so no certificate authority is replaced: set the clock that is "
+            "wrong"
+        )
+    return said
 
 
 def _names(service: str, namespace: str, extra: Sequence[str], address: ListenAddress) -> list[str]:

@@ -4,6 +4,7 @@ Every replica runs a `LeafSigner`. It fills the Secret if that is empty, reads i
 and keeps its leaf in memory. The leader rotates the webhook's authority, step by step, with
 `Rotation`. The extender's needs no leader: `LongLivedSigner` announces its successor long before
 that signs. If two replicas write at once, one gets a Conflict and adopts what the other wrote.
+Nobody writes while this machine's clock and the API server's disagree.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import structlog
 
 from certs import authority, issuing
 from certs.authority import MANIFEST, Authority, RotationStep, Secret
+from certs.clocks import Clocks
 from certs.issuing import Pair
 from fettle.model import AuthorityError, CertificateError, ClusterError, Conflict, NotFound
 from fettle.pacing import keep
@@ -51,7 +53,7 @@ class LeafSigner:
     """Signs leaves for `names` under the authority in the store. It makes that if there is none.
 
     `leaf` and `authority` are the latest ones; None before the first `refresh`. `trouble` says why
-    they cannot be refreshed now; "" if they can.
+    they cannot be refreshed now; "" if they can. `clocks` are those that they go by.
     """
 
     def __init__(
@@ -60,11 +62,12 @@ class LeafSigner:
         names: Sequence[str],
         *,
         clock: Callable[[], float],
+        server_clock: Callable[[], float | None],
         lifetimes: Lifetimes = Lifetimes(),  # noqa: B008 (immutable)
     ) -> None:
         self._store = store
         self._names = tuple(names)
-        self._clock = clock
+        self.clocks = Clocks(clock, server_clock)
         self._lifetimes = lifetimes
         self._issuer = b""
         self.leaf: Pair | None = None
@@ -83,11 +86,12 @@ class LeafSigner:
         authority. The old leaf then stays in use until it expires.
         """
         self.authority = await self._ensured()
-        now_s = self._clock()
+        now_s = self.clocks.now_s()
         signer = self._signer(self.authority, now_s)
         if (
             self.leaf is not None
             and self._issuer == signer.certificate
+            and issuing.is_valid(self.leaf.certificate, now_s)
             and now_s < issuing.renew_at(self.leaf.certificate)
         ):
             return None
@@ -129,13 +133,13 @@ class LeafSigner:
         if not live_bundle:
             return "no caBundle is written yet"
         return issuing.rejection(
-            self.leaf.certificate, live_bundle, self._names[0], now_s=self._clock()
+            self.leaf.certificate, live_bundle, self._names[0], now_s=self.clocks.now_s()
         )
 
     async def _ensured(self) -> Authority:
         """The authority in the store, made by this replica or another.
 
-        Whoever notices that it has expired replaces it: nobody can trust it any more, and replicas
+        Whoever notices that it is not valid replaces it: nobody can trust it now, and replicas
         could not start if they had to wait for a leader.
         """
         for _ in range(_ATTEMPTS):
@@ -146,9 +150,14 @@ class LeafSigner:
                     "data, and Fettle fills it"
                 )
             with authority.errors_naming(self._store.full_name):
-                wanted = self._wanted(content, self._clock())
+                wanted = self._wanted(content, self.clocks.now_s())
             if wanted.secret is content:
                 return authority.read(wanted.secret)
+            if unsure := self.clocks.disagreement():
+                raise AuthorityError(
+                    f"{self._store.full_name} would get another authority, since {wanted.why}; but "
+                    f"{unsure}: set the clock that is wrong"
+                )
             try:
                 await self._store.replace(dict(wanted.secret))
             except (Conflict, NotFound):
@@ -213,11 +222,12 @@ class Rotation:
         common_name: str,
         *,
         clock: Callable[[], float],
+        server_clock: Callable[[], float | None],
         lifetimes: Lifetimes = Lifetimes(),  # noqa: B008 (immutable)
     ) -> None:
         self._store = store
         self._common_name = common_name
-        self._clock = clock
+        self._clocks = Clocks(clock, server_clock)
         self._lifetimes = lifetimes
         self._published: tuple[bytes, float] | None = None
 
@@ -228,7 +238,7 @@ class Rotation:
         """
         if not (content := await self._store.read()):
             return None
-        now_s = self._clock()
+        now_s = self._clocks.now_s()
         with authority.errors_naming(self._store.full_name):
             before = authority.read(content)
         done = authority.next_step(
@@ -239,7 +249,7 @@ class Rotation:
             lifetime_s=self._lifetimes.root_s,
             leaf_lifetime_s=self._lifetimes.leaf_s,
         )
-        if done.secret is content:
+        if done.secret is content or self._clocks.disagreement():
             return before.bundle
         try:
             await self._store.replace(dict(done.secret))

@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -76,6 +77,8 @@ class Session:
         self._reconnect = reconnect
         self._renewal: asyncio.Task[None] | None = None
         self._renewed_at = float("-inf")
+        self._dated: tuple[float, float] | None = None
+        """The `Date` of the last answer, and when it came by the loop's clock."""
 
     @classmethod
     async def open(cls, kubeconfig: Path | None = None, account: Path | None = None) -> Self:
@@ -90,6 +93,14 @@ class Session:
     def server(self) -> str:
         """The API server's URL."""
         return str(self._client.configuration.host)
+
+    def server_clock(self) -> float | None:
+        """What the API server's clock shows now, Unix seconds, by the `Date` of its last answer;
+        None if it has sent none."""
+        if self._dated is None:
+            return None
+        date_s, heard_at = self._dated
+        return date_s + _now_s() - heard_at
 
     async def get(
         self,
@@ -245,6 +256,8 @@ class Session:
         except _BROKEN as error:
             raise self._unreachable(error) from error
         response: aiohttp.ClientResponse = answer.response
+        if (date_s := _unix_s(response.headers.get("Date", ""))) is not None:
+            self._dated = date_s, _now_s()
         if response.status < 300:
             return response
         with _closing(response):
@@ -317,6 +330,14 @@ def _seconds(retry_after: str) -> float:
     """API servers send whole seconds; anything else counts as 0."""
     is_number = retry_after.isascii() and retry_after.isdigit() and len(retry_after) <= 5
     return float(retry_after) if is_number else 0.0
+
+
+def _unix_s(date: str) -> float | None:
+    """A `Date` header in Unix seconds; None if it is none."""
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _reason(error: BaseException) -> str:

@@ -15,8 +15,8 @@ LIFETIMES = Lifetimes(root_s=365 * DAY_S, leaf_s=7 * DAY_S)
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1_800_000_000.0
+    def __init__(self, now_s: float = 1_800_000_000.0) -> None:
+        self.now_s = now_s
 
     def __call__(self) -> float:
         return self.now_s
@@ -60,12 +60,25 @@ class Shared:
         self.version += 1
 
 
-def replica(shared: Shared, clock: Clock) -> LeafSigner:
-    return LeafSigner(MemoryStore(shared), [NAME], clock=clock, lifetimes=LIFETIMES)
+def replica(shared: Shared, clock: Clock, server: Clock | None = None) -> LeafSigner:
+    """`server`: the API server's clock, if another one."""
+    return LeafSigner(
+        MemoryStore(shared),
+        [NAME],
+        clock=clock,
+        server_clock=server or clock,
+        lifetimes=LIFETIMES,
+    )
 
 
-def leader(shared: Shared, clock: Clock) -> Rotation:
-    return Rotation(MemoryStore(shared), "test CA", clock=clock, lifetimes=LIFETIMES)
+def leader(shared: Shared, clock: Clock, server: Clock | None = None) -> Rotation:
+    return Rotation(
+        MemoryStore(shared),
+        "test CA",
+        clock=clock,
+        server_clock=server or clock,
+        lifetimes=LIFETIMES,
+    )
 
 
 def content(shared: Shared) -> Mapping[str, bytes]:

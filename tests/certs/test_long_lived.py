@@ -20,7 +20,9 @@ ROOT_S, LEAF_S = 1000 * DAY_S, 7 * DAY_S
 
 def long_lived(shared: Shared, clock: Clock) -> LongLivedSigner:
     lifetimes = Lifetimes(root_s=ROOT_S, leaf_s=LEAF_S)
-    return LongLivedSigner(MemoryStore(shared), [NAME], clock=clock, lifetimes=lifetimes)
+    return LongLivedSigner(
+        MemoryStore(shared), [NAME], clock=clock, server_clock=clock, lifetimes=lifetimes
+    )
 
 
 async def test_a_long_lived_authority_is_left_alone_until_nine_tenths_of_its_life_are_over(
@@ -90,7 +92,9 @@ async def test_a_long_lived_authority_is_made_again_once_its_secret_is_empty(
 async def test_short_lived_leaves_are_refreshed_more_often(shared: Shared, clock: Clock) -> None:
     """At a life of 10 s, the next leaf is there before the last one has expired."""
     lifetimes = Lifetimes(root_s=ROOT_S, leaf_s=10)
-    one = LongLivedSigner(MemoryStore(shared), [NAME], clock=clock, lifetimes=lifetimes)
+    one = LongLivedSigner(
+        MemoryStore(shared), [NAME], clock=clock, server_clock=clock, lifetimes=lifetimes
+    )
     await one.refresh()
     served: list[Pair] = []
 

@@ -10,9 +10,10 @@ import copy
 import json
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +61,10 @@ class FakeApi:
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Object]] = {}
+        self.clock: Callable[[], float] | None = None
+        """Its `Date` is by this one, if not by the real one."""
+        self.date = ""
+        """This is its `Date`, if it is not by a clock."""
         self.version = 100
         self._log: list[_Change] = []
         self._turned = asyncio.Event()
@@ -112,6 +117,7 @@ class FakeApi:
     async def start(self) -> None:
         """Listen, on the port it had before, if it had one."""
         app = web.Application()
+        app.on_response_prepare.append(self._date)
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01)
         await self._runner.setup()
@@ -207,6 +213,11 @@ class FakeApi:
         turned.set()
 
     # answers
+
+    async def _date(self, _: web.Request, response: web.StreamResponse) -> None:
+        if self.clock is not None or self.date:
+            date = formatdate(self.clock(), usegmt=True) if self.clock else self.date
+            response.headers["Date"] = date
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         end = request.path.rpartition("/")[2]

@@ -154,3 +154,22 @@ async def test_an_overloaded_server_says_how_long_to_wait(
     with pytest.raises(Unreachable, match="returned 429") as refused:
         await session.get("/api/v1/nodes")
     assert refused.value.retry_after_s == seconds
+
+
+async def test_what_the_servers_clock_shows_is_known_by_any_answer_and_goes_on(
+    api: FakeApi, session: Session
+) -> None:
+    assert session.server_clock() is None
+    api.clock = lambda: 1_800_000_000.0
+    with pytest.raises(NotFound):
+        await session.get("/api/v1/namespaces/ml/configmaps/none")
+    first = session.server_clock()
+    assert first == pytest.approx(1_800_000_000, abs=5)
+    await asyncio.sleep(0.01)
+    assert (session.server_clock() or 0) > (first or 0)
+
+
+async def test_a_date_that_cannot_be_read_tells_nothing(api: FakeApi, session: Session) -> None:
+    api.date = "the other day"
+    await session.get("/version")
+    assert session.server_clock() is None
