@@ -546,6 +546,7 @@ class Inventory:
         if isinstance(old, core.Node):
             self._nodes.dirty.add(key)
             self._nodes.note_named_units(key, frozenset())
+            self._nodes.note_registered_units(key, frozenset())
             self._nodes.note_capacities(key, None)
             self._reports.node_left(key, now)
         elif isinstance(old, resource.ResourceSlice):

@@ -156,6 +156,7 @@ class Nodes:
         self._quarantine = quarantine
         self._shared_views: dict[PoolId, dict[Vantage, PoolView]] = {}
         self._named: dict[str, frozenset[UnitId]] = {}
+        self._registered: dict[str, frozenset[UnitId]] = {}
         self._unknown_conditions: dict[str, tuple[UnknownCondition, ...]] = {}
         self._peers = Peers()
         self.records: LayeredDict[NodeView] = LayeredDict()
@@ -185,6 +186,13 @@ class Nodes:
         """Something changed that every node may see, of any pool."""
         self._shared_views.clear()
         self.dirty.update(self._stores.nodes, self.records)
+
+    def note_registered_units(self, node: str, units: frozenset[UnitId]) -> None:
+        """All GPUs that a device plugin says the node has; none if it does not."""
+        if units:
+            self._registered[node] = units
+        else:
+            self._registered.pop(node, None)
 
     def note_named_units(self, node: str, units: frozenset[UnitId]) -> None:
         """The units that a Node names now, each with all names that the Node gives it."""
@@ -281,6 +289,7 @@ class Nodes:
             (self._book.named_units(name), self._named.get(name, ())),
             {one.resource for one in resources if one.capacity},
             self._devices.published_by(name),
+            self._registered.get(name, ()),
         )
 
     def key_of(self, name: str, resource: str = "", unit: str = "") -> Subject:

@@ -126,8 +126,10 @@ def place_units(
     named: Iterable[Iterable[UnitId]],
     resources: Collection[str],
     devices: Iterable[PublishedDevice],
+    registered: Collection[UnitId] = (),
 ) -> UnitPlacement:
-    """Finds the device of each unit.
+    """Finds the device of each unit. `registered`: all GPUs that the node has, by UUID, if a
+    device plugin says so; a GPU with another UUID is not there any more.
 
     `units` are those that evidence is about, `named` those that anybody names now, each with all
     its names, whom to believe most last. `resources` are those of which a device plugin has units,
@@ -152,6 +154,10 @@ def place_units(
         gpu = UnitId(node, resource, names[0])
         others[gpu] = names[1:]
         by_gpu[gpu] += (unit,)
+        if _is_unregistered(unit, registered):
+            homes[gpu] = ()
+            absent += (unit,)
+            continue
         by_all_names = gpu._replace(others=names[1:])
         if (found := placed.get(by_all_names)) is None:
             found = placed[by_all_names] = _devices(by_all_names, published)
@@ -255,6 +261,19 @@ def _is_absent(unit: UnitId, named: list[tuple[PublishedDevice, frozenset[str]]]
             others[one.id.driver].append(gpu_names.is_other(unit, names))
     of_gpus = [known for known in others.values() if any(known)]
     return bool(of_gpus) and all(map(all, of_gpus))
+
+
+def _is_unregistered(unit: UnitId, registered: Collection[UnitId]) -> bool:
+    name = whole_device(unit.unit)
+    return (
+        bool(registered)
+        and gpu_names.is_uuid(name)
+        and all(
+            gpu_names.is_other(UnitId(unit.node, unit.resource, name), (one.unit,))
+            and one.unit != name
+            for one in registered
+        )
+    )
 
 
 def _worded(weighed: Weighed, unit: UnitId, what: str) -> Weighed:

@@ -1,5 +1,6 @@
 """A GPU that a monitor names and its driver publishes no longer, and what comes and goes then."""
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from fettle.model import State
 from tests.fettle.cluster.inventory.fleets import Fleet
 from tests.fettle.cluster.inventory.test_unit_placement import (
     FULL,
+    HAMI,
     PCI,
     gpu,
     healthy,
@@ -37,6 +39,19 @@ def test_a_fault_of_a_gpu_that_is_no_longer_published_does_not_count_against_the
     assert "a GPU that is no longer there: GpuMemWatch DCGM_FR_X: bad" in said.evidence.text
     fleet.put(kinds.SLICE, slice_(gpu(1), gpu(2), gpu(0)))
     assert scores(fleet.look()) == (1.0, {"gpu-0": 1.0, "gpu-1": 1.0, "gpu-2": 0.25})
+
+
+def test_a_gpu_that_hamis_register_does_not_list_is_no_longer_there(fleet: Fleet) -> None:
+    """It was replaced, and the condition is older."""
+    ill = node("GPU:0 PCI:0000:c0:00.0 GPU_UUID:GPU-u0", gpus=8)
+    for listed, states in (("GPU-u0", {State.UNHEALTHY}), ("GPU-u9", set[State]())):
+        register = json.dumps([{"id": listed}, {"id": "GPU-u1", "index": 1}])
+        fleet.put(kinds.NODE, {**ill, "metadata": {"name": "n", "annotations": {HAMI: register}}})
+        seen = fleet.look().nodes["n"]
+        assert {unit.health.state for unit in seen.plugins["nvidia.com/gpu"].units} == states
+    (said,) = seen.health.evidence
+    assert (said.weight, seen.health.state) == (0.0, State.HEALTHY)
+    assert "a GPU that is no longer there" in said.evidence.text
 
 
 def test_a_driver_of_the_vendor_that_publishes_no_gpus_does_not_hide_that_one_is_gone(
