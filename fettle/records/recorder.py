@@ -242,7 +242,8 @@ class Recorder:
         verdicts: Mapping[str, Verdict],
     ) -> None:
         """Of the nodes, these are worth their victims; the verdicts are as preemption leaves it."""
-        left_out = [name for name in nodes if name not in kept]
+        held = frozenset(kept)
+        left_out = [name for name in nodes if name not in held]
         why = count_verdicts(verdicts, left_out, lambda verdict: verdict.refusals)
         why = why._replace(nodes=own_names(why.nodes, self._answers.view.nodes))
         self._note(pod, demand, Verb.PREEMPT, len(nodes), len(left_out), why)

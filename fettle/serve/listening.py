@@ -78,6 +78,12 @@ class Listener(ABC):
         """Those that it listens on."""
         return self._acceptor.sockets if self._acceptor is not None else []
 
+    def notes(self) -> list[str]:
+        """For `/readyz?verbose`."""
+        refused = self._acceptor.refused if self._acceptor is not None else 0
+        most = f"it keeps {self.limits.connections}, and {self.limits.of_source} of one address"
+        return [f"{self.name}: {refused} connections had to make room: {most}"] if refused else []
+
     @abstractmethod
     async def stop(self) -> None:
         """Accept no new connections, and let requests in progress finish."""
@@ -226,6 +232,7 @@ class Listeners:
             self._succession.opened(listener.name, [each.fileno() for each in listener.sockets])
         self._readiness.problems.append(tls.problem)
         self._readiness.notes.append(tls.notes)
+        self._readiness.notes.append(listener.notes)
         if (certificate := tls.certificate) is not None:
             self._metrics.serves(listener.name, lambda: certificate.validity.ends_at)
             if certificate.client_ca is not None:

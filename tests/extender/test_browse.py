@@ -396,5 +396,6 @@ async def test_where_no_device_of_any_node_matches_the_nearest_is_told() -> None
         answer = await served.explain(request.clone(remote="127.0.0.1"))
     finally:
         await engine.close()
+    assert isinstance(answer.body, bytes)
     told = "gpu/big: no device of any node matches; the nearest one: memory 80 < 96"
-    assert told in msgspec.json.decode(answer.body or b"")["notes"]
+    assert told in msgspec.json.decode(answer.body)["notes"]

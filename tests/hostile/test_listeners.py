@@ -137,9 +137,11 @@ async def test_a_silent_connection_is_closed() -> None:
 
 @both
 async def test_silent_connections_make_room_for_others(make: Make) -> None:
-    async with open_with(make()) as callers:
+    async with open_with(listener := make()) as callers:
         silent = [await callers.connect() for _ in range(40)]
         assert await callers.are_answered()
+        (note,) = listener.notes()
+        assert "33 connections had to make room: it keeps 8, and 8 of one address" in note
         assert sum([await ends_soon(one) for one in silent]) >= 32
 
 

@@ -7,10 +7,11 @@ from prometheus_client import CollectorRegistry
 from fettle.cel import SelectorEngine
 from fettle.cluster import Publisher
 from fettle.config import Settings
-from fettle.model import Mode
+from fettle.model import BUILT_IN, Mode
 from fettle.observing import DecisionMetrics
 from fettle.records import Act, Decided, DecisionLog, Journal, Recorder, Verb
-from fettle.scheduling import Answers
+from fettle.scheduling import Answers, Demand
+from tests.fettle import building as b
 from tests.fettle.records.building import decision
 
 
@@ -100,3 +101,16 @@ async def test_what_the_steward_writes_is_a_decision_of_its_own_about_the_pod() 
     assert (wrote.decided, wrote.count, wrote.why) == (Decided.WROTE, 1, "XID 79")
     assert (would.decided, would.count, would.reasons) == (Decided.WOULD_WRITE, 2, {"Evict": 1})
     assert one.of_pod("u") is None  # it says nothing of where the pod goes
+
+
+async def test_a_preemption_with_many_nodes_is_recorded_without_a_search_for_each() -> None:
+    class Unsearchable(list[str]):
+        def __contains__(self, _: object) -> bool:
+            raise AssertionError("a search for each node takes the square of their number")
+
+    one = recorder(None)
+    one.preempted(
+        b.pod(b.gpu_pod()), Demand(BUILT_IN["training"]), ["n1", "n2"], Unsearchable(["n1"]), {}
+    )
+    (found,) = one.select(0.0)
+    assert (found.nodes, found.refused) == (2, 1)
