@@ -66,6 +66,15 @@ def test_the_two_static_pods_share_the_extender_port_and_no_browse_port() -> Non
     assert first != second
 
 
+def test_the_static_pods_have_a_user_of_their_own() -> None:
+    """Any process of their user on the host can listen on the extender's port, too."""
+    (pod,) = documents("scheduler", "static-pod.yaml")
+    user = pod["spec"]["securityContext"]["runAsUser"]
+    assert 65_536 <= user < 524_288  # neither a person, nor what images and systemd hand out
+    text = (DEPLOY / "scheduler" / "static-pod.yaml").read_text()
+    assert re.findall(r"(?:chown -R|-o) (\d+)", text) == [str(user)] * 2
+
+
 def test_webhooks_fail_open_in_time_and_leave_our_own_namespace_alone() -> None:
     for file in ("mutating.yaml", "validating.yaml"):
         for configuration in documents("webhook", file):
