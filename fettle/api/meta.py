@@ -86,9 +86,18 @@ def rfc3339(moment: datetime | None) -> str:
     return f"{moment.isoformat(timespec='seconds')[:19]}Z" if moment is not None else ""
 
 
+_LAST_S = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
+
+
+def utc(unix_s: float) -> datetime:
+    """A time in Unix seconds; the last that there is for what is later. A tenant's object may say
+    the year 9999, and what is waited for comes after."""
+    return datetime.fromtimestamp(min(max(unix_s, 0.0), _LAST_S), UTC)
+
+
 def rfc3339_at(unix_s: float) -> str:
     """A time in Unix seconds, in whole ones, formatted as the API's Time."""
-    return rfc3339(datetime.fromtimestamp(unix_s, UTC))
+    return rfc3339(utc(unix_s))
 
 
 def micro_time(moment: datetime) -> str:

@@ -1,8 +1,9 @@
 """How the command line shows tables and times."""
 
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from fettle.api.meta import utc
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,4 +31,4 @@ def new_table(*columns: str) -> "Table":
 
 def shown_time(at: float | None) -> str:
     """A time in Unix seconds; "–" if it is not known."""
-    return "–" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%SZ}"
+    return "–" if at is None else f"{utc(at):%Y-%m-%d %H:%M:%SZ}"

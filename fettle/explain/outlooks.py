@@ -3,12 +3,12 @@ piece of evidence, who uses it, and what has to happen for it to be Healthy agai
 """
 
 import math
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import msgspec
 
 from fettle.api.device_healths import NOTHING_KNOWN, name_of_pool
+from fettle.api.meta import utc
 from fettle.cluster import View, whole_device
 from fettle.explain.devices import (
     list_unknown_conditions,
@@ -161,7 +161,7 @@ def _sentence(at: float, awaits: list[str], now: float) -> str:
 def _clock(at: float, now: float) -> str:
     whole_minute = 60.0 * math.ceil(at / 60.0)
     form = "%H:%M UTC" if at - now < 86_400 / 2 else "%Y-%m-%d %H:%M UTC"
-    return f"{datetime.fromtimestamp(whole_minute, UTC):{form}}"
+    return f"{utc(whole_minute):{form}}"
 
 
 _NAMED = ", or no longer names it"

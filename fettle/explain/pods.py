@@ -5,11 +5,11 @@ The dictionaries are what `/explain` and `/policy` answer and what the command l
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
+from fettle.api.meta import utc
 from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.dra import ALL
 from fettle.explain.holds import list_holds
@@ -93,7 +93,7 @@ def _kept(value: Health) -> str | None:
         return words
     whole_minute = 60.0 * math.ceil(until / 60.0)
     form = "%H:%M" if until - value.since <= _DAY_S else "%Y-%m-%d %H:%M"
-    return f"{words} until {datetime.fromtimestamp(whole_minute, UTC):{form}} UTC"
+    return f"{words} until {utc(whole_minute):{form}} UTC"
 
 
 def plain_demand(value: Demand) -> dict[str, Any]:

@@ -4,13 +4,13 @@
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import singledispatch
 from typing import Any
 
 import msgspec
 
+from fettle.api.meta import utc
 from fettle.health import proven_evidence
 from fettle.model import DEVICE_FAILED, DeviceId, Health, Kept, Mode, State, reasons
 from fettle.model.reasons import Complaint, Obstacles, Reason
@@ -140,7 +140,7 @@ def _(reason: reasons.PodsDoNotStart) -> str:
 
 
 def _avoided(reason: reasons.KubeletRefusedWorkload | reasons.PodsDoNotStart) -> str:
-    at, until = (f"{datetime.fromtimestamp(t, UTC):%H:%M}" for t in (reason.at, reason.until))
+    at, until = (f"{utc(t):%H:%M}" for t in (reason.at, reason.until))
     return (
         f"at {at} UTC: until {until} UTC the pods of {reason.workload} go elsewhere, while another "
         f"node is left"
@@ -154,7 +154,7 @@ def _(reason: reasons.RanHere) -> str:
 
 @text.register
 def _(reason: reasons.FailedHere) -> str:
-    at = f"{datetime.fromtimestamp(reason.at, UTC):%H:%M}"
+    at = f"{utc(reason.at):%H:%M}"
     return f"avoided: {reason.pod}, which this pod comes back for, failed here at {at} UTC"
 
 
@@ -1054,7 +1054,7 @@ def _(reason: reasons.PatienceOver) -> str:
 
 
 def _moment(unix_s: float) -> str:
-    return f"{datetime.fromtimestamp(unix_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{utc(unix_s):%Y-%m-%d %H:%M:%S} UTC"
 
 
 @text.register

@@ -5,7 +5,7 @@ subject, in public words. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from fettle.api.device_healths import (
     LARGEST_SUM,
@@ -17,7 +17,7 @@ from fettle.api.device_healths import (
     StoredTaint,
     StoredUnit,
 )
-from fettle.api.meta import unix_s
+from fettle.api.meta import unix_s, utc
 from fettle.health.fading import Fading
 from fettle.health.reporters import Reporter
 from fettle.health.signals.reports import one_line
@@ -31,7 +31,7 @@ CLOCKS_APART_S = 60.0
 
 def time_of(at: float) -> datetime | None:
     """None for a time that is not known: 0, or before."""
-    return datetime.fromtimestamp(at, UTC) if at > 0 else None
+    return utc(at) if at > 0 else None
 
 
 def stored_standing(reporter: Reporter, evidence: Evidence) -> StoredEvidence:
@@ -140,7 +140,7 @@ def stored_subject(
         state=health.state,
         since=time_of(health.since),
         evidence=evidence,
-        faults=tuple(datetime.fromtimestamp(round(at), UTC) for at in faults),
+        faults=tuple(utc(round(at)) for at in faults),
     )
 
 

@@ -9,13 +9,13 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from math import inf
 from typing import Any, NamedTuple
 
 import structlog
 
 from fettle.api import core
+from fettle.api.meta import utc
 from fettle.explain import text
 from fettle.model import Mode
 from fettle.model.reasons import Reason
@@ -96,7 +96,7 @@ class Recorder:
         earliest = next((one.first for one in self.log), self._began)
         notes = self._journal.notes()
         if since is not None and earliest > since:
-            at = datetime.fromtimestamp(earliest, UTC)
+            at = utc(earliest)
             notes.append(f"records: there are none from before {at:%Y-%m-%d %H:%M:%S} UTC")
         return notes
 

@@ -5,11 +5,10 @@ five minutes.
 
 from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from fettle.api import api_path, core, kinds
-from fettle.api.meta import micro_time
+from fettle.api.meta import micro_time, utc
 from fettle.client import Session
 from fettle.cluster import View
 from fettle.model import PURPOSE, WOKEN_AT, ClusterError, Conflict, Forbidden, NotFound
@@ -112,7 +111,7 @@ class Nudge:
 
     async def wake(self, view: View, now: float) -> None:
         """Wake all pods that wait; raises ClusterError if the write is refused."""
-        at = micro_time(datetime.fromtimestamp(now, UTC))
+        at = micro_time(utc(now))
         stamp = {"metadata": {"annotations": {WOKEN_AT: at}}}
         if view.served.get("ResourceClaim", True):
             await self._by_claim(stamp)

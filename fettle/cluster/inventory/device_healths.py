@@ -8,7 +8,7 @@ object was written. The objects that were behind it are read next, and change wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import msgspec
 
@@ -23,7 +23,7 @@ from fettle.api.device_healths import (
     StoredSubject,
     name_of_pool,
 )
-from fettle.api.meta import Condition, ObjectMeta, unix_s
+from fettle.api.meta import Condition, ObjectMeta, unix_s, utc
 from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.units import plugin_resources
 from fettle.health import CLOCKS_APART_S, HealthBook
@@ -218,7 +218,7 @@ def _with_episodes(
     """With its episodes, which go on from those that are stored."""
     if one is None:
         one = _SOUND if was is None else _sound(was)
-    at = datetime.fromtimestamp(now, UTC)
+    at = utc(now)
     episodes = list(was.episodes) if was is not None else []
     last = episodes.pop() if episodes and episodes[-1].end is None else None
     if last is not None and (one.state, one.since) != (last.state, last.start):
@@ -255,7 +255,7 @@ def _composed(
     worst = worst_first[0] if worst_first else _SOUND
     ill = worst.state is not State.HEALTHY
     message = _message(worst_first) if ill else ""
-    at = datetime.fromtimestamp(now, UTC)
+    at = utc(now)
     status = {State.HEALTHY: "True", State.UNKNOWN: "Unknown"}.get(worst.state, "False")
     stored = before.status.conditions if before is not None else ()
     held = next((c for c in stored if c.type == NODE_HEALTH and c.status == status), None)

@@ -5,13 +5,12 @@ Polarity and weights come from the rules. NVSentinel's conditions are read down 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
 
 from fettle.api import core
-from fettle.api.meta import Condition, ObjectMeta, rfc3339_at, unix_s
+from fettle.api.meta import Condition, ObjectMeta, rfc3339_at, unix_s, utc
 from fettle.dra import is_device_resource, units_of
 from fettle.health.signals import gpu_names, hami, nvsentinel, patterns, xids
 from fettle.health.signals.holds import (
@@ -344,7 +343,7 @@ class _ConditionReader:
         """That nothing is known from conditions that were renewed together for the last time: one
         monitor has several."""
         named = ", ".join(condition.type for condition, _ in silent)
-        since = f"{datetime.fromtimestamp(renewed_at, UTC):%Y-%m-%d %H:%M:%SZ}"
+        since = f"{utc(renewed_at):%Y-%m-%d %H:%M:%SZ}"
         text = f"the reporter of {named} has been silent since {since}, though the kubelet has not"
         condition, row = silent[0]
         said = self._evidence(
