@@ -4,6 +4,7 @@ counts. A file that grew too long is written anew from what is in memory.
 Whatever is wrong with the folder or the lines becomes a note, and decisions stay in memory.
 """
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,9 @@ from fettle.records.decisions import Decision
 
 FILE = "decisions.jsonl"
 _DECODER = msgspec.json.Decoder(Decision)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a full disk."""
+
 _LOG = structlog.get_logger(__name__)
 
 
@@ -27,6 +31,7 @@ class Journal:
         self._size = 0
         self._unreadable = 0
         self._problem = ""
+        self._advice = ""
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose` and `/decisions`."""
@@ -34,8 +39,7 @@ class Journal:
             return ["records: in memory only, a restart forgets them (setting records.directory)"]
         if self._problem:
             return [
-                f"records: in memory only, a restart forgets them: {self._problem}; make it a "
-                "folder that Fettle's user can write"
+                f"records: in memory only, a restart forgets them: {self._problem}; {self._advice}"
             ]
         found = [f"records: in {self._path}"]
         if self._unreadable:
@@ -106,6 +110,11 @@ class Journal:
 
     def _failed(self, what: str, error: OSError) -> None:
         problem = f"{self._path} {what}: {error.strerror}"
+        self._advice = (
+            "free some space there, or name another folder in records.directory"
+            if error.errno in _FULL
+            else "make it a folder that Fettle's user can write"
+        )
         if problem != self._problem:
             self._problem = problem
             _LOG.warning("records stay in memory", reason=problem)
