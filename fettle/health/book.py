@@ -285,8 +285,9 @@ class HealthBook:
             restless = max((one.restless_until(past) for one, past in fading), default=-math.inf)
             return Prospect(known_score(found), is_latched(found), restless)
 
-        if any(e.weight > MILD and e.kind is not EvidenceKind.UNKNOWN for e in over):
+        if over:  # its traces may also make what was Healthy worse
             score, latched, restless_until = foresee(now)
+            clears = any(e.weight > MILD and e.kind is not EvidenceKind.UNKNOWN for e in over)
             stay = states.following(
                 stay,
                 score,
@@ -294,7 +295,7 @@ class HealthBook:
                 self._settings,
                 now,
                 fact_at=now,
-                but_for_traces=_but_for_traces(left(now)),
+                but_for_traces=_but_for_traces(left(now)) if clears else None,
                 restless_until=restless_until,
             )
         return healthy_at(stay, foresee, self._settings, now)
