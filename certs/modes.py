@@ -90,6 +90,11 @@ async def alerts_tls(address: ListenAddress, settings: Settings) -> ListenerTLS:
             f"alertmanager.listen {address} is not loopback: set bearerTokenFile or "
             "tls.clientCaFile, since whoever may call decides what is called ill"
         )
+    if not address.loopback and own.bearer_token_file and own.tls.certificate_file is None:
+        raise SettingsError(
+            f"alertmanager.listen {address} is not loopback: name tls.certificateFile and keyFile, "
+            "since whoever is on the way of plain HTTP could read the token of bearerTokenFile"
+        )
     if own.tls.certificate_file is None:
         if own.tls.client_ca_file is not None:
             raise SettingsError("alertmanager.tls.clientCaFile needs certificateFile and keyFile")

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fettle.api.core import DEFAULT_SCHEDULER
+from fettle.config.addresses import ListenAddress
 from fettle.dra import parse_feature_gates, parse_git_version
 from fettle.model import (
     BUILT_IN,
@@ -561,7 +562,8 @@ class PrometheusSettings(SettingsSection, frozen=True, kw_only=True):
     Series without that label count in full, as of exporters outside the cluster; those of recording
     rules and alerts do not."""
     bearer_token_file: str = ""
-    """A file with a bearer token. Files with credentials are read again in each round."""
+    """A file with a bearer token, for https or loopback. Files with credentials are read again in
+    each round."""
     username_file: str = ""
     """A file with the user's name, for basic authentication."""
     password_file: str = ""
@@ -603,6 +605,13 @@ class PrometheusSettings(SettingsSection, frozen=True, kw_only=True):
                 "bearerTokenFile and usernameFile are mutually exclusive",
             ),
             (
+                not (self.bearer_token_file or self.username_file)
+                or parts.scheme == "https"
+                or ListenAddress(parts.hostname or "", 0).loopback,
+                "url must be https, or lead to loopback, with bearerTokenFile or usernameFile: "
+                "whoever is on the way of plain HTTP could read them",
+            ),
+            (
                 bool(self.certificate_file) == bool(self.key_file),
                 "certificateFile and keyFile are needed together",
             ),
@@ -625,7 +634,7 @@ class AlertmanagerSettings(SettingsSection, frozen=True, kw_only=True):
     """Where to listen, such as `:8094`."""
     bearer_token_file: str = ""
     """A file with the token that Alertmanager must present. Off loopback, this or
-    `tls.clientCaFile` is needed."""
+    `tls.clientCaFile` is needed, and `tls.certificateFile`."""
     tls: TLSSettings = TLSSettings()
     """TLS files. `tls.clientCaFile` says who may call."""
     stale_after_seconds: float = 21600.0

@@ -297,7 +297,11 @@ async def test_alerts_are_taken_from_nobody_in_particular_on_loopback_only(clien
     with pytest.raises(SettingsError, match=r"set bearerTokenFile or\s+tls\.clientCaFile"):
         await alerts_tls(ANYWHERE, open_to_all)
     by_token = AlertmanagerSettings(listen=":8094", bearer_token_file="/etc/fettle/token")
-    assert (await alerts_tls(ANYWHERE, Settings(alertmanager=by_token))).context is None
+    assert (await alerts_tls(LOOPBACK, Settings(alertmanager=by_token))).context is None
+    with pytest.raises(
+        SettingsError, match=r"name tls\.certificateFile and keyFile, since whoever"
+    ):
+        await alerts_tls(ANYWHERE, Settings(alertmanager=by_token))
     half = AlertmanagerSettings(listen=":8094", tls=TLSSettings(client_ca_file=str(clients)))
     with pytest.raises(SettingsError, match="needs certificateFile and keyFile"):
         await alerts_tls(ANYWHERE, Settings(alertmanager=half))
