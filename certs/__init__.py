@@ -6,12 +6,14 @@ for a moment to load it.
 """
 
 from certs import authority, issuing
+from certs.callers import KnownCallers
 from certs.modes import alerts_tls, extender_tls, webhook_tls
 from certs.secrets import SecretStore
 from certs.serving import CertificateWarnings, ListenerTLS
 
 __all__ = [
     "CertificateWarnings",
+    "KnownCallers",
     "ListenerTLS",
     "SecretStore",
     "alerts_tls",

@@ -161,6 +161,29 @@ def rejection(
     return ""
 
 
+def names_in(der: bytes) -> tuple[str, ...]:
+    """The common name, then the DNS names, of a certificate in DER; none if it is unreadable."""
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    except ValueError:
+        return ()
+    try:
+        kind = x509.SubjectAlternativeName
+        found = certificate.extensions.get_extension_for_class(kind).value
+        others = found.get_values_for_type(x509.DNSName)
+    except (
+        ValueError,
+        x509.ExtensionNotFound,
+        x509.DuplicateExtension,
+        x509.UnsupportedGeneralNameType,
+    ):
+        others = []
+    # Of several common names, Kubernetes takes the last.
+    names = (*(str(each.value) for each in common[-1:]), *others)
+    return tuple(name for name in names if name)
+
+
 def starts_at(certificate: bytes) -> float:
     """When it was created, Unix seconds; its validity begins `CLOCK_SKEW_S` earlier."""
     return certificates(certificate)[0].not_valid_before_utc.timestamp() + CLOCK_SKEW_S

@@ -5,13 +5,14 @@ from extender.app import make_connections
 from extender.browse import Browse
 from extender.filter import RecentPods
 from extender.freshness import AlwaysFresh, Freshness
-from extender.http.connections import LINGER_S, SchedulerConnections
+from extender.http.connections import LINGER_S, Callers, SchedulerConnections
 from extender.misconfiguration import Misconfiguration
 
 __all__ = [
     "LINGER_S",
     "AlwaysFresh",
     "Browse",
+    "Callers",
     "Freshness",
     "Misconfiguration",
     "RecentPods",

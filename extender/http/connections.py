@@ -6,11 +6,12 @@ module knows methods, paths, bodies and their limits, and nothing of what the bo
 """
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from http import HTTPStatus
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import httptools
 import msgspec
@@ -41,6 +42,24 @@ class HTTPReply(NamedTuple):
 
 Handler = Callable[[bytes], HTTPReply | Awaitable[HTTPReply]]
 """Answers at once where it can: a task costs more than most answers do."""
+
+
+class Caller(Protocol):
+    """Who is at the other end of a connection, as a client certificate proved."""
+
+    @property
+    def in_force(self) -> bool:
+        """Whether each request may be answered. It is asked for each, so it must be cheap."""
+        ...
+
+    def refusal(self) -> str:
+        """Of a caller that is not in force: why the request is not answered; "" if it is, as the
+        last one."""
+        ...
+
+
+Callers = Callable[[ssl.SSLObject], Caller]
+"""Makes the caller of a connection, of which the handshake is complete."""
 
 
 class _Request(NamedTuple):
@@ -85,8 +104,11 @@ class SchedulerConnections:
         self.emptied.set()
         self.draining = False
 
-    def __call__(self, accepted: Accepted | None = None) -> "SchedulerConnection":
-        return SchedulerConnection(self, accepted or Accepted())
+    def __call__(
+        self, accepted: Accepted | None = None, callers: Callers | None = None
+    ) -> "SchedulerConnection":
+        """Without `callers`, everybody is answered."""
+        return SchedulerConnection(self, accepted or Accepted(), callers)
 
     async def drain(self, seconds: float) -> None:
         """Answer requests that have come or still come, each as the last on its connection. Close
@@ -111,9 +133,16 @@ class SchedulerConnections:
 class SchedulerConnection(asyncio.Protocol):
     """One client's connection. Each request is answered before the next is read."""
 
-    def __init__(self, connections: SchedulerConnections, accepted: Accepted) -> None:
+    def __init__(
+        self,
+        connections: SchedulerConnections,
+        accepted: Accepted,
+        callers: Callers | None = None,
+    ) -> None:
         self._all = connections
         self._accepted = accepted
+        self._callers = callers
+        self._caller: Caller | None = None
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
@@ -135,6 +164,8 @@ class SchedulerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's has another type
+        if self._callers is not None:
+            self._caller = self._callers(transport.get_extra_info("ssl_object"))
         self._all.open.add(self)
         self._all.emptied.clear()
         self._expect_within(IDLE_S)
@@ -194,6 +225,8 @@ class SchedulerConnection(asyncio.Protocol):
             self._too_large()
 
     def on_headers_complete(self) -> None:
+        if not self._ended and (why := self._refusal_of_caller()):
+            self._refuse(problem(403, why))
         if self._expects and not self._closing:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -222,17 +255,29 @@ class SchedulerConnection(asyncio.Protocol):
         """Answer the requests that have arrived whole, in turn."""
         while self._requests and self._answering is None and not self._closing:
             request = self._requests.popleft()
+            keep = request.keep
+            if (why := self._refusal_of_caller()) is not None:
+                if why:
+                    self._write_refusal(problem(403, why))
+                    return
+                keep = False
             self._accepted.answering = True
             answer = self._answer(request)
             if isinstance(answer, HTTPReply):
-                self._write(answer, keep=request.keep, head_only=request.method == b"HEAD")
+                self._write(answer, keep=keep, head_only=request.method == b"HEAD")
             else:
                 self._expect_within(None)
                 self._transport.pause_reading()
-                later = self._write_later(answer, keep=request.keep)
+                later = self._write_later(answer, keep=keep)
                 self._answering = self._loop.create_task(later)
         if self._answering is None and not self._closing and self._refusal:
             self._write_refusal(self._refusal)
+
+    def _refusal_of_caller(self) -> str | None:
+        """Why the caller is not answered, "" if for the last time, None if as always."""
+        if self._caller is None or self._caller.in_force:
+            return None
+        return self._caller.refusal()
 
     async def _write_later(self, answer: Awaitable[HTTPReply], *, keep: bool) -> None:
         answered = await answer

@@ -64,7 +64,8 @@ def _rows(section: _Section, prefix: str, docs: dict[str, str]) -> Iterator[str]
 def _row(
     section: _Section, field: msgspec.structs.FieldInfo, prefix: str, docs: dict[str, str]
 ) -> str:
-    about = docs[f"{section.__name__}.{field.name}"].replace("|", "\\|")
+    names = (f"{each.__name__}.{field.name}" for each in section.__mro__)  # it may be inherited
+    about = next(docs[name] for name in names if name in docs).replace("|", "\\|")
     return f"| `{prefix}{field.encode_name}` | {_default(field)} | {about} |"
 
 

@@ -35,6 +35,8 @@ _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LONGEST_LABEL, _LONGEST_NAME = 63, 253
 BOOKMARKS_S = 60.0
 """How often an API server sends bookmarks, at the latest."""
+CLIENT_NAMES = ("system:kube-scheduler", "kube-scheduler")
+"""As which kube-scheduler calls: its user, and the name in the certificates that we document."""
 API_SERVER_WAITS_S = 3.0
 """`timeoutSeconds` of the webhook configurations in `deploy/webhook/`."""
 
@@ -236,15 +238,46 @@ class TLSSettings(SettingsSection, frozen=True, kw_only=True):
         )
 
 
+class ExtenderTLSSettings(TLSSettings, frozen=True, kw_only=True):
+    """Also who may call."""
+
+    client_names: tuple[str, ...] = CLIENT_NAMES
+    """The names of callers: a certificate signed by `clientCaFile` must have one of them as its
+    common name, which Kubernetes takes for the user's name, or as a DNS name. Others get 403.
+    `kube-scheduler` is the name in certificates that were made [as described](extender-tls.md)."""
+
+    def check(self, section: str, certificates: str) -> None:
+        super().check(section, certificates)
+        _check(
+            section,
+            bool(self.client_names),
+            "tls.clientNames is empty, so nobody may call: name the scheduler's client "
+            f"certificate, such as {CLIENT_NAMES[0]}, or leave clientNames out",
+        )
+        for name in self.client_names:
+            _check(
+                section,
+                bool(name.strip()) and len(name) <= _LONGEST_NAME,
+                f"tls.clientNames: {name[:_LONGEST_NAME]!r} must be a certificate's common name or "
+                "DNS name",
+            )
+        _check(
+            section,
+            self.client_ca_file is not None or self.client_names == CLIENT_NAMES,
+            "tls.clientNames needs tls.clientCaFile: without it no caller presents a certificate",
+        )
+
+
 class ExtenderSettings(SettingsSection, frozen=True, kw_only=True):
     """The extender, which schedulers call."""
 
     certificates: Literal["self", "files"] = "self"
     """`self`: replicas sign their own certificates, with a CA in a Secret. That CA lives ten years,
     since kube-scheduler reads it only when it starts. `files`: read `tls`."""
-    tls: TLSSettings = TLSSettings()
-    """TLS files. `tls.clientCaFile` says who may call, and is required unless the extender listens
-    on loopback. Without it and without other files, the extender serves plain HTTP."""
+    tls: ExtenderTLSSettings = ExtenderTLSSettings()
+    """TLS files. `tls.clientCaFile` and `tls.clientNames` say who may call. The first is required
+    unless the extender listens on loopback. Without it and without other files, the extender serves
+    plain HTTP."""
     service: str = "fettle-extender"
     """The Service under which schedulers call the extender. It goes into the certificate."""
     secret: str = "fettle-extender-ca"  # noqa: S105 (an object's name)

@@ -90,6 +90,14 @@ class ExtenderMetrics:
         )
         for result in ("caught_up", "in_vain"):
             self._waits.labels(result)
+        self._refused_callers = Counter(
+            "fettle_extender_refused_callers",
+            "Requests to the extender whose caller's certificate the client CA signed, and that "
+            "were refused, by reason (name).",
+            ["reason"],
+            registry=registry,
+        )
+        self._refused_callers.labels("name")
         # Cached: to find a child by its labels costs more than to count.
         self._decision = lru_cache(maxsize=None)(decisions.labels)
         self._nodes = lru_cache(maxsize=None)(nodes.labels)
@@ -101,6 +109,9 @@ class ExtenderMetrics:
 
     def decided(self, verb: str, result: str) -> None:
         self._decision(verb, result).inc()
+
+    def refused_caller(self, reason: str) -> None:
+        self._refused_callers.labels(reason).inc()
 
     def waited(self, *, in_vain: bool) -> None:
         self._waits.labels("in_vain" if in_vain else "caught_up").inc()

@@ -8,13 +8,14 @@ import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from certs import CertificateWarnings, ListenerTLS
-from extender import LINGER_S, SchedulerConnections
+from extender import LINGER_S, Callers, SchedulerConnections
 from fettle.config import ListenAddress
 from fettle.http import Acceptor, AppConnections, Limits, MakeProtocol
 from fettle.model import AuthorityError, ClusterError, SettingsError
@@ -164,7 +165,8 @@ class AppListener(Listener):
 
 
 class ExtenderListener(Listener):
-    """The extender's connections, which do without aiohttp for speed."""
+    """The extender's connections, which do without aiohttp for speed. With `callers`, those are
+    answered whom they let in."""
 
     def __init__(
         self,
@@ -172,13 +174,15 @@ class ExtenderListener(Listener):
         address: ListenAddress,
         context: ssl.SSLContext | None,
         connections: SchedulerConnections,
+        callers: Callers | None = None,
     ) -> None:
         super().__init__(name, address, context)
         self._connections = connections
+        self._callers = callers
         self.limits = connections.limits
 
     async def _open(self, given: Sequence[socket.socket]) -> None:
-        await self._listen(self._connections, given)
+        await self._listen(partial(self._connections, callers=self._callers), given)
         if self.address.loopback:
             for listening in self.sockets:
                 _unpaced(listening)
@@ -247,7 +251,7 @@ class Listeners:
         self,
         name: str,
         obtain: Callable[[], Awaitable[ListenerTLS]],
-        make: Callable[[ssl.SSLContext | None], Listener],
+        make: Callable[[ListenerTLS], Listener],
     ) -> None:
         """Open a listener once its certificate can be obtained and answers can be given: where
         another process listens on the same port, callers are answered by that one until then.
@@ -268,7 +272,7 @@ class Listeners:
                 break
         waits_for = f"{name}: it opens once all sources are synced"
         await self._readiness.may_refuse()
-        await self.open(make(tls.context), tls)
+        await self.open(make(tls), tls)
         waits_for = ""
 
     async def open_when_free(self, listener: Listener) -> None:

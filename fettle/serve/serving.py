@@ -18,7 +18,7 @@ import structlog
 import uvloop
 from aiohttp import web
 
-from certs import ListenerTLS, alerts_tls, extender_tls, webhook_tls
+from certs import KnownCallers, ListenerTLS, alerts_tls, extender_tls, webhook_tls
 from extender import (
     AlwaysFresh,
     Browse,
@@ -373,7 +373,7 @@ class Runtime:
         opening = self._listeners.open_with_certificate(
             "alerts",
             partial(alerts_tls, address, self._settings),
-            lambda context: AppListener("alerts", address, context, alerts.make_app()),
+            lambda tls: AppListener("alerts", address, tls.context, alerts.make_app()),
         )
         self._tasks.open("alerts", opening)
         self._tasks.keep("turn of alerts", alerts.keep())
@@ -503,10 +503,14 @@ class Runtime:
             refusals=pods.refusals,
             leanings=pods.leanings,
         )
+        allowed, count = self._settings.extender.tls.client_names, callers.metrics.refused_caller
+
+        def make(tls: ListenerTLS) -> ExtenderListener:
+            known = KnownCallers.of(tls, allowed, count)
+            return ExtenderListener("extender", address, tls.context, connections, known)
+
         opening = self._listeners.open_with_certificate(
-            "extender",
-            partial(extender_tls, address, self._settings, source.session),
-            lambda context: ExtenderListener("extender", address, context, connections),
+            "extender", partial(extender_tls, address, self._settings, source.session), make
         )
         self._tasks.open("extender", opening)
 
@@ -522,8 +526,8 @@ class Runtime:
         await self._listeners.open_with_certificate(
             "webhook",
             partial(webhook_tls, address, self._settings, source.session),
-            lambda context: AppListener(
-                "webhook", address, context, self._make_webhook(source, engine, recorder)
+            lambda tls: AppListener(
+                "webhook", address, tls.context, self._make_webhook(source, engine, recorder)
             ),
         )
 

@@ -307,7 +307,7 @@ async def mounted(api: Api, deployment: str, folder: Path) -> dict[str, str]:
     file.write_text(data[path.name])
     settings = load_settings(file)
     role = settings.extender if "extender" in container["args"] else settings.webhook
-    files = {k: Path(v) for k, v in msgspec.to_builtins(role.tls).items() if v is not None}
+    files = {k: Path(v) for k, v in msgspec.to_builtins(role.tls).items() if isinstance(v, str)}
     return {field: source(at[str(path.parent)], path.name) for field, path in files.items()}
 
 

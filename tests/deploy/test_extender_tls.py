@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from certs import issuing
 from certs.issuing import Usage
@@ -132,6 +133,11 @@ def test_only_certificates_of_the_client_authority_are_for_clients() -> None:
         assert from_clients is ("client auth" in spec.get("usages", [])), name
 
 
+def test_the_certificate_that_cert_manager_makes_for_the_scheduler_is_answered_by_name() -> None:
+    spec = CERTIFICATES["fettle-scheduler"]["spec"]
+    assert spec["commonName"] in SHIPPED.extender.tls.client_names
+
+
 @pytest.mark.parametrize(
     ("file", "base", "role"),
     [
@@ -180,6 +186,8 @@ def test_the_documented_commands_make_a_certificate_for_the_scheduler(tmp_path: 
     verified = ["openssl", "verify", "-purpose", "sslclient", "-CAfile", "client-ca.crt"]
     subprocess.run([*verified, "scheduler.crt"], cwd=tmp_path, check=True, timeout=60)
     assert issuing.expires_at(scheduler) > time.time() + 9 * 365 * 86400
+    der = leaf.public_bytes(serialization.Encoding.DER)
+    assert issuing.names_in(der)[0] in SHIPPED.extender.tls.client_names
     assert (
         Usage.CLIENT.value in leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     )

@@ -43,6 +43,11 @@ from fettle.model import SettingsError
         ("extender: {certificates: magic}", "certificates"),
         ("extender: {tls: {certificateFile: a.crt}}", "certificates: files"),
         ("webhook: {tls: {keyFile: a.key}}", "certificates: files"),
+        ("extender: {tls: {clientNames: []}}", "extender: tls.clientNames is empty, so nobody may"),
+        ("extender: {tls: {clientNames: [bob]}}", "tls.clientNames needs tls.clientCaFile"),
+        ("extender: {tls: {clientCaFile: a, clientNames: [a, '']}}", "tls.clientNames: '' must"),
+        ("extender: {tls: {clientCaFile: a, clientNames: bob}}", "$.extender.tls.clientNames"),
+        ("webhook: {tls: {clientNames: [bob]}}", "unknown field `clientNames`"),
         ("extender: {certificateLifetimeSeconds: 1}", "certificateLifetimeSeconds"),
         *(
             (text, f"{says} (unquoted, YAML reads On, Off, Yes and No as true or false)")

@@ -14,7 +14,7 @@ import uvloop
 from aiohttp import ClientSession, web
 from structlog.testing import capture_logs
 
-from extender import SchedulerConnections
+from extender import Callers, SchedulerConnections
 from extender.http.connections import HTTPReply, SchedulerConnection
 from fettle.config import ListenAddress
 from fettle.http import Accepted
@@ -32,7 +32,9 @@ class _Kept(SchedulerConnections):
         super().__init__({"/filter": lambda _body: HTTPReply(200, b"{}")}, max_body_bytes=1024)
         self.sockets: asyncio.Queue[socket.socket] = asyncio.Queue()
 
-    def __call__(self, accepted: Accepted | None = None) -> SchedulerConnection:
+    def __call__(
+        self, accepted: Accepted | None = None, callers: Callers | None = None
+    ) -> SchedulerConnection:
         kept = self
 
         class Shown(SchedulerConnection):
@@ -40,7 +42,7 @@ class _Kept(SchedulerConnections):
                 super().connection_made(transport)
                 kept.sockets.put_nowait(transport.get_extra_info("socket"))
 
-        return Shown(self, accepted or Accepted())
+        return Shown(self, accepted or Accepted(), callers)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a choice of it for each socket")

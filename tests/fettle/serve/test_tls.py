@@ -26,6 +26,8 @@ class Secured:
         self.root = issuing.root("extender", now_s=now_s, lifetime_s=3600)
         self._write("server", self._leaf("127.0.0.1", Usage.SERVER))
         self._write("scheduler", self._leaf("system:kube-scheduler", Usage.CLIENT))
+        self._write("shipped", self._leaf("kube-scheduler", Usage.CLIENT))
+        self._write("bob", self._leaf("bob-from-accounting", Usage.CLIENT))
         stranger = issuing.root("stranger", now_s=now_s, lifetime_s=3600)
         self._write("stranger", self._leaf("stranger", Usage.CLIENT, stranger))
         (folder / "ca.crt").write_bytes(self.root.certificate)
@@ -40,10 +42,28 @@ class Secured:
         command = [sys.executable, "-m", "fettle", "serve", "extender"]
         command += ["--snapshot", str(snapshot), "--settings", str(settings)]
         command += ["--extender-listen", f"127.0.0.1:{self.port}", "--browse-listen", "127.0.0.1:0"]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        while f":{self.port}" not in self.process.stderr.readline():
+        self.log = folder / "log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, stderr=log)
+        self.listening(self.port)
+
+    def listening(self, port: int) -> None:
+        give_up_at = time.monotonic() + 60
+        while f":{port}" not in self.log.read_text():
             assert self.process.poll() is None
+            assert time.monotonic() < give_up_at, self.log.read_text()
+            time.sleep(0.05)
+
+    def told(self, event: str) -> list[dict[str, str]]:
+        """Lines of the log that contain this."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [line for line in lines if event in line["event"]]
+
+    def metrics(self) -> str:
+        """Of the process."""
+        (url,) = [line["url"] for line in self.told("listening") if line["what"] == "browse"]
+        with urllib.request.urlopen(f"{url}/metrics", timeout=30) as reply:
+            return str(reply.read(), "utf-8")
 
     def ask(self, who: str | None) -> int:
         context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
@@ -70,15 +90,38 @@ def secured(tmp_path: Path, snapshot: Path) -> Iterator[Secured]:
     made = Secured(tmp_path, snapshot)
     yield made
     made.process.terminate()
-    made.process.communicate(timeout=30)
+    made.process.wait(timeout=30)
 
 
 def test_the_scheduler_is_answered_and_nobody_else(secured: Secured) -> None:
     assert secured.ask("scheduler") == 200
     for who in (None, "stranger"):
-        with pytest.raises((urllib.error.URLError, ssl.SSLError, ConnectionError)):
+        with pytest.raises((urllib.error.URLError, ssl.SSLError, ConnectionError)) as refused:
             secured.ask(who)
+        assert not isinstance(refused.value, urllib.error.HTTPError)
     assert secured.ask("scheduler") == 200
+
+
+def test_a_certificate_of_the_client_ca_for_somebody_else_is_refused_by_name(
+    secured: Secured,
+) -> None:
+    for _ in range(2):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            secured.ask("bob")
+        assert refused.value.code == 403
+        assert json.loads(refused.value.read()) == {
+            "error": "the client certificate is for 'bob-from-accounting', which is not among the "
+            "names in extender.tls.clientNames"
+        }
+    assert secured.ask("scheduler") == 200
+    assert 'fettle_extender_refused_callers_total{reason="name"} 2.0' in secured.metrics()
+    (line,) = secured.told("caller refused")
+    assert "bob-from-accounting" in line["reason"]
+    assert "extender.tls.clientNames" in line["reason"]
+
+
+def test_the_certificate_of_the_documented_commands_is_answered_too(secured: Secured) -> None:
+    assert secured.ask("shipped") == 200
 
 
 def test_plain_http_is_not_answered_there(secured: Secured) -> None:
