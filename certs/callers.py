@@ -1,5 +1,9 @@
 """Who may call a listener that asks for client certificates: those whose certificate has one of the
-names in the settings. A certificate is looked at once, when its connection is made."""
+names in the settings, as long as the client CA is the one that verified it.
+
+A certificate is looked at once, when its connection is made. kube-scheduler keeps one for days, so
+a client CA that was taken away ends it with its next request.
+"""
 
 import ssl
 import time
@@ -9,7 +13,7 @@ import structlog
 from cachetools import TTLCache
 
 from certs import issuing
-from certs.serving import ListenerTLS
+from certs.serving import ListenerTLS, ServingCertificate, trust_of
 
 SETTING = "extender.tls.clientNames"
 TOLD_EVERY_S = 3600.0
@@ -22,20 +26,25 @@ _LOG = structlog.get_logger("fettle.certs")
 
 
 class KnownCallers:
-    """Makes a caller of each connection.
+    """Makes a caller of each connection of a listener that is served with this certificate.
 
-    One is `allowed` by the common name, which Kubernetes takes for the user's name, or by a DNS
-    name. `count` is given the kind of each refusal: `name`. `timer` is in seconds.
+    A caller is `allowed` by the common name, which Kubernetes takes for the user's name, or by a
+    DNS name. `count` is given the kind of each refusal: `name` or `client_ca`. `timer` is in
+    seconds.
     """
 
     def __init__(
         self,
+        serving: ServingCertificate,
         allowed: Collection[str],
         count: Callable[[str], None],
         *,
+        clock: Callable[[], float] = time.time,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.serving = serving
         self.allowed = frozenset(allowed)
+        self.clock = clock
         self._count = count
         self._told: TTLCache[tuple[str, str], bool] = TTLCache(MOST_TOLD, TOLD_EVERY_S, timer)
 
@@ -47,7 +56,7 @@ class KnownCallers:
         serving = tls.certificate
         if serving is None or serving.client_ca is None:
             return None
-        return cls(allowed, count)
+        return cls(serving, allowed, count)
 
     def __call__(self, connection: ssl.SSLObject) -> "KnownCaller":
         return KnownCaller(self, connection)
@@ -67,16 +76,38 @@ class KnownCaller:
 
     def __init__(self, callers: KnownCallers, connection: ssl.SSLObject) -> None:
         self._callers = callers
-        names = issuing.names_in(connection.getpeercert(binary_form=True) or b"")
+        self._serving = callers.serving
+        self._trust = trust_of(connection.context)
+        self._certificate = connection.getpeercert(binary_form=True) or b""
+        names = issuing.names_in(self._certificate)
         self._name = repr(names[0][:_SHOWN]) if names else ""
-        self.in_force = not callers.allowed.isdisjoint(names)
+        self._is_allowed = not callers.allowed.isdisjoint(names)
+        self._generation = self._trust.generation if self._is_allowed else -1
+
+    @property
+    def in_force(self) -> bool:
+        """Whether each request may be answered and the connection kept."""
+        return self._generation == self._serving.trust.generation
 
     def refusal(self) -> str:
-        """Why the request of a caller that is not in force is not answered."""
+        """Why the request of a caller that is not in force is not answered; "" if it is, as the
+        last one: the client CA has changed, and trusts this certificate, too."""
+        if not self._is_allowed:
+            reason = (
+                f"the client certificate is for {self._name}, which is not among the names in "
+                f"{SETTING}"
+                if self._name
+                else "the client certificate has neither a common name nor a DNS name, so it is "
+                f"not among the names in {SETTING}"
+            )
+            return self._callers.refused("name", self._name, reason)
+        now, before = self._serving.trust, self._trust.certificates
+        if before and before <= now.certificates:
+            return ""
+        if issuing.is_issued_by(self._certificate, now.client_ca, now_s=self._callers.clock()):
+            return ""
         reason = (
-            f"the client certificate is for {self._name}, which is not among the names in {SETTING}"
-            if self._name
-            else "the client certificate has neither a common name nor a DNS name, so it is not "
-            f"among the names in {SETTING}"
+            f"the client certificate, for {self._name}, was signed by an authority that is no "
+            "longer in extender.tls.clientCaFile"
         )
-        return self._callers.refused("name", self._name, reason)
+        return self._callers.refused("client_ca", self._name, reason)

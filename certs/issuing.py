@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NamedTuple, cast
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import verification
@@ -182,6 +182,38 @@ def names_in(der: bytes) -> tuple[str, ...]:
     # Of several common names, Kubernetes takes the last.
     names = (*(str(each.value) for each in common[-1:]), *others)
     return tuple(name for name in names if name)
+
+
+def is_issued_by(der: bytes, bundle: bytes, *, now_s: float) -> bool:
+    """Whether an authority in this bundle (PEM) signed the certificate, and both are valid now."""
+    try:
+        leaf = x509.load_der_x509_certificate(der)
+        authorities = certificates(bundle)
+    except (ValueError, CertificateError):
+        return False
+    now = _moment(now_s)
+    return any(
+        each.not_valid_before_utc <= now <= each.not_valid_after_utc and _signed(leaf, each)
+        for each in authorities
+        if leaf.not_valid_before_utc <= now <= leaf.not_valid_after_utc
+    )
+
+
+def _signed(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        kind = x509.BasicConstraints
+        is_ca = authority.extensions.get_extension_for_class(kind).value.ca
+        leaf.verify_directly_issued_by(authority)
+    except (
+        ValueError,
+        TypeError,
+        InvalidSignature,
+        UnsupportedAlgorithm,
+        x509.ExtensionNotFound,
+        x509.DuplicateExtension,
+    ):
+        return False
+    return is_ca
 
 
 def starts_at(certificate: bytes) -> float:

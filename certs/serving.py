@@ -24,17 +24,39 @@ LOGGED_AFTER_CHECKS = 2
 _LOG = structlog.get_logger("fettle.certs")
 
 
+class Trust(NamedTuple):
+    """A client CA while it is in force; the next one has the next `generation`."""
+
+    generation: int
+    client_ca: bytes
+
+    @property
+    def certificates(self) -> frozenset[bytes]:
+        """Those in it, to compare."""
+        _, *found = self.client_ca.split(b"-----BEGIN ")
+        return frozenset(b"".join(each.partition(b"-----END ")[0].split()) for each in found)
+
+
+class _Context(ssl.SSLContext):
+    """Knows what it verifies callers by."""
+
+    trust = Trust(-1, b"")
+
+
 class ServingCertificate:
     """A listener starts with `context`; `swap` changes the certificate that it serves.
 
     With a `client_ca` (PEM), callers must present a certificate that it signed. Whether they must
-    is settled at the start; the client CA itself can be swapped. `validity` is that of the served
+    is settled at the start; the client CA itself can be swapped. Connections that another one
+    verified stay open: `trust` and `trust_of` tell them apart. `validity` is that of the served
     certificate, `client_ca_validities` those of the certificates in the client CA.
     """
 
     def __init__(self, pair: Pair, client_ca: bytes | None = None) -> None:
         self._mutual = client_ca is not None
         self._current = _context(pair, client_ca)
+        self.trust = self._current.trust = Trust(0, client_ca or b"")
+        """What callers are verified by now."""
         self.validity = validity_of(pair.certificate)
         self.client_ca_validities = _client_ca_validities(self._current)
         self.pair = pair
@@ -54,6 +76,10 @@ class ServingCertificate:
             raise CertificateError("client certificates cannot be required after startup")
         client_ca = client_ca if client_ca is not None else self.client_ca
         context, valid = _context(pair, client_ca), validity_of(pair.certificate)
+        if client_ca is not None and client_ca != self.trust.client_ca:
+            # First: who comes in between is verified by the old one, and must not pass for new.
+            self.trust = Trust(self.trust.generation + 1, client_ca)
+        context.trust = self.trust
         self._current, self.validity = context, valid
         self.client_ca_validities = _client_ca_validities(context)
         self.pair, self.client_ca = pair, client_ca
@@ -67,6 +93,11 @@ class ServingCertificate:
         self, connection: ssl.SSLSocket | ssl.SSLObject, name: str | None, outer: ssl.SSLContext
     ) -> None:
         connection.context = self._current
+
+
+def trust_of(context: ssl.SSLContext) -> Trust:
+    """What the caller of a connection with this context was verified by."""
+    return context.trust if isinstance(context, _Context) else _Context.trust
 
 
 class ListenerTLS(NamedTuple):
@@ -134,8 +165,8 @@ class _AlertingSSLObject(ssl.SSLObject):
             raise ssl.SSLWantReadError(str(error)) from error
 
 
-def _blank(mutual: bool) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+def _blank(mutual: bool) -> _Context:
+    context = _Context(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A resumed session would skip the check against the client CA that is in force by then.
     context.options |= ssl.OP_NO_TICKET
@@ -145,7 +176,7 @@ def _blank(mutual: bool) -> ssl.SSLContext:
     return context
 
 
-def _context(pair: Pair, client_ca: bytes | None) -> ssl.SSLContext:
+def _context(pair: Pair, client_ca: bytes | None) -> _Context:
     context = _blank(client_ca is not None)
     try:
         with key_file(pair.key + b"\n" + pair.certificate) as path:

@@ -93,11 +93,12 @@ class ExtenderMetrics:
         self._refused_callers = Counter(
             "fettle_extender_refused_callers",
             "Requests to the extender whose caller's certificate the client CA signed, and that "
-            "were refused, by reason (name).",
+            "were refused: by name, or since the client CA has changed (name, client_ca).",
             ["reason"],
             registry=registry,
         )
-        self._refused_callers.labels("name")
+        for reason in ("name", "client_ca"):
+            self._refused_callers.labels(reason)
         # Cached: to find a child by its labels costs more than to count.
         self._decision = lru_cache(maxsize=None)(decisions.labels)
         self._nodes = lru_cache(maxsize=None)(nodes.labels)

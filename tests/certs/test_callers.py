@@ -1,23 +1,24 @@
-"""Who calls a listener with a client CA, on real sockets: whose names are answered."""
+"""Who calls a listener with a client CA, on real sockets: whose names are answered, and what
+becomes of open connections when the client CA changes."""
 
 import asyncio
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
 from certs import KnownCallers, issuing
 from certs.callers import MOST_TOLD, TOLD_EVERY_S
-from certs.issuing import Pair, Usage
+from certs.issuing import DAY_S, Pair, Usage
 from certs.serving import ServingCertificate
 from extender import SchedulerConnections
 from extender.http.connections import HTTPReply
@@ -27,7 +28,7 @@ from fettle.serve.listening import ExtenderListener
 from tests.certs.test_serving import make_leaf, make_root
 
 SCHEDULER = "system:kube-scheduler"
-OLD = make_root("old clients")
+OLD, NEW = make_root("old clients"), make_root("new clients")
 ALLOWED = "names in extender.tls.clientNames"
 REQUEST = b"POST /call HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -82,7 +83,7 @@ class Extender:
         self.serving = ServingCertificate(make_leaf(self.root), OLD.certificate)
         self.counted: list[str] = []
         self.time_s = 0.0
-        known = KnownCallers(allowed, self.counted.append, timer=lambda: self.time_s)
+        known = KnownCallers(self.serving, allowed, self.counted.append, timer=lambda: self.time_s)
         self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
         self.bodies: list[bytes] = []
         self.connections: list[Connection] = []
@@ -148,6 +149,7 @@ async def extending(*allowed: str) -> AsyncIterator[Extender]:
 
 
 OK = Answer(200, False, "")
+LAST = Answer(200, True, "")
 
 
 async def test_who_has_an_allowed_name_is_answered_again_and_again() -> None:
@@ -251,6 +253,174 @@ async def test_refused_names_are_logged_once_each_and_a_few_of_them() -> None:
         assert names[-1] in line["reason"]
 
 
+async def test_who_was_signed_by_a_client_ca_that_is_gone_is_answered_no_more() -> None:
+    async with extending() as extender:
+        connection = await extender.connect(client_of(OLD))
+        assert await connection.ask() == OK
+        extender.serving.swap(extender.serving.pair, NEW.certificate)
+        with capture_logs() as logs:
+            status, closes, error = await connection.ask()
+        assert (status, closes) == (403, True)
+        assert "'system:kube-scheduler'" in error
+        assert "no longer in extender.tls.clientCaFile" in error
+        assert await connection.ends()
+        assert [line["reason"] for line in logs if line["event"] == "caller refused"] == [error]
+        assert extender.counted == ["client_ca"]
+        assert len(extender.bodies) == 1
+        assert await extender.answer(client_of(NEW)) == OK
+
+
+async def test_a_connection_without_a_request_yet_is_no_exception() -> None:
+    async with extending() as extender:
+        connection = await extender.connect(client_of(OLD))
+        extender.serving.swap(extender.serving.pair, NEW.certificate)
+        assert (await connection.ask()).status == 403
+
+
+async def test_a_request_that_had_begun_before_the_client_ca_changed_is_refused_at_its_end() -> (
+    None
+):
+    async with extending() as extender:
+        connection = await extender.connect(client_of(OLD))
+        assert await connection.ask() == OK
+        connection.writer.write(REQUEST[:-1])
+        await asyncio.sleep(0.1)
+        extender.serving.swap(extender.serving.pair, NEW.certificate)
+        assert (await connection.ask(REQUEST[-1:])).status == 403
+        assert extender.counted == ["client_ca"]
+        assert len(extender.bodies) == 1
+
+
+async def test_what_is_being_answered_meanwhile_is_answered_and_the_next_request_is_not() -> None:
+    async with extending() as extender:
+        connection = await extender.connect(client_of(OLD))
+        connection.writer.write(REQUEST.replace(b"/call", b"/slow") + REQUEST)
+        await extender.asked.wait()
+        extender.serving.swap(extender.serving.pair, NEW.certificate)
+        extender.goes_on.set()
+        assert (await connection.answer()).status == 200
+        assert (await connection.answer()).status == 403
+        assert await connection.ends()
+
+
+def both() -> bytes:
+    return OLD.certificate + NEW.certificate
+
+
+def written_otherwise() -> bytes:
+    return b"# the old one\n" + OLD.certificate.replace(b"\n", b"\r\n")
+
+
+@pytest.mark.parametrize("client_ca", [both, written_otherwise])
+async def test_who_the_new_client_ca_trusts_too_is_answered_once_more_and_comes_again(
+    client_ca: Callable[[], bytes],
+) -> None:
+    async with extending() as extender:
+        certificate = client_of(OLD)
+        connection = await extender.connect(certificate)
+        extender.serving.swap(extender.serving.pair, client_ca())
+        assert await connection.ask() == LAST
+        assert await connection.ends()
+        assert extender.counted == []
+        assert await extender.answer(certificate) == OK
+
+
+@pytest.fixture
+def of_an_intermediate() -> tuple[Pair, bytes]:
+    """A client certificate with the intermediate that signed it, and the client CA of both."""
+    key = issuing.private_key(OLD.key)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "top")])
+    made = issuing.certificates(OLD.certificate)[0]
+    top = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(made.not_valid_before_utc)
+        .not_valid_after(made.not_valid_after_utc)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    root = Pair(issuing.pem(top), OLD.key)
+    between = named(["between"], root=root, is_ca=True)
+    leaf = named([SCHEDULER], root=between)
+    return Pair(leaf.certificate + between.certificate, leaf.key), root.certificate
+
+
+async def test_who_came_by_an_intermediate_is_not_refused_when_an_authority_is_added(
+    of_an_intermediate: tuple[Pair, bytes],
+) -> None:
+    client, root = of_an_intermediate
+    async with extending() as extender:
+        extender.serving.swap(extender.serving.pair, root)
+        connection = await extender.connect(client)
+        extender.serving.swap(extender.serving.pair, root + NEW.certificate)
+        assert await connection.ask() == LAST
+        connection = await extender.connect(client)
+        extender.serving.swap(extender.serving.pair, NEW.certificate)
+        assert (await connection.ask()).status == 403
+
+
+def test_a_certificate_among_the_authorities_that_is_none_vouches_for_nobody() -> None:
+    bob = named(["bob"])
+    assert not issuing.is_issued_by(
+        der(named([SCHEDULER], root=bob)), bob.certificate, now_s=time.time()
+    )
+
+
+@pytest.mark.parametrize(("ahead_s", "is_issued"), [(0, True), (2 * DAY_S, False)])
+def test_an_authority_that_is_over_vouches_for_nobody(ahead_s: float, is_issued: bool) -> None:
+    leaf, now_s = der(client_of(OLD)), time.time() + ahead_s
+    assert issuing.is_issued_by(leaf, both(), now_s=now_s) == is_issued
+
+
 @pytest.mark.parametrize("content", [b"", b"not a certificate"])
-def test_an_unreadable_certificate_has_no_name(content: bytes) -> None:
+def test_an_unreadable_certificate_has_no_name_and_no_authority(content: bytes) -> None:
     assert issuing.names_in(content) == ()
+    assert not issuing.is_issued_by(content, both(), now_s=time.time())
+    assert not issuing.is_issued_by(der(client_of(OLD)), content, now_s=time.time())
+
+
+def der(pair: Pair) -> bytes:
+    return issuing.certificates(pair.certificate)[0].public_bytes(serialization.Encoding.DER)
+
+
+async def test_with_one_of_two_authorities_gone_only_its_callers_go() -> None:
+    async with extending() as extender:
+        extender.serving.swap(extender.serving.pair, both())
+        old, new = [await extender.connect(client_of(root)) for root in (OLD, NEW)]
+        extender.serving.swap(extender.serving.pair, NEW.certificate)
+        assert (await old.ask()).status == 403
+        assert await new.ask() == LAST
+
+
+async def test_an_authority_of_the_same_name_is_another() -> None:
+    async with extending() as extender:
+        connection = await extender.connect(client_of(OLD))
+        extender.serving.swap(extender.serving.pair, make_root("old clients").certificate)
+        assert (await connection.ask()).status == 403
+
+
+async def test_a_client_ca_that_comes_back_is_a_new_one_for_open_connections() -> None:
+    async with extending() as extender:
+        connection = await extender.connect(client_of(OLD))
+        for root in (NEW, OLD):
+            extender.serving.swap(extender.serving.pair, root.certificate)
+        assert await connection.ask() == LAST
+
+
+async def test_a_renewed_certificate_of_the_server_leaves_connections_open() -> None:
+    async with extending() as extender:
+        connection = await extender.connect(client_of(OLD))
+        extender.serving.swap(make_leaf(extender.root))
+        extender.serving.swap(make_leaf(extender.root), OLD.certificate)
+        assert [await connection.ask() for _ in range(2)] == [OK, OK]
+
+
+async def test_a_refused_name_stays_refused_whatever_the_client_ca() -> None:
+    async with extending() as extender:
+        connection = await extender.connect(client_of(OLD, "bob"))
+        extender.serving.swap(extender.serving.pair, both())
+        assert (await connection.ask()).status == 403
+        assert extender.counted == ["name"]
