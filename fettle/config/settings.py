@@ -35,8 +35,8 @@ _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LONGEST_LABEL, _LONGEST_NAME = 63, 253
 BOOKMARKS_S = 60.0
 """How often an API server sends bookmarks, at the latest."""
-CLIENT_NAMES = ("system:kube-scheduler", "kube-scheduler")
-"""As which kube-scheduler calls: its user, and the name in the certificates that we document."""
+CLIENT_NAMES = ("system:kube-scheduler",)
+"""As which kube-scheduler calls: its user."""
 API_SERVER_WAITS_S = 3.0
 """`timeoutSeconds` of the webhook configurations in `deploy/webhook/`."""
 
@@ -243,8 +243,7 @@ class ExtenderTLSSettings(TLSSettings, frozen=True, kw_only=True):
 
     client_names: tuple[str, ...] = CLIENT_NAMES
     """The names of callers: a certificate signed by `clientCaFile` must have one of them as its
-    common name, which Kubernetes takes for the user's name, or as a DNS name. Others get 403.
-    `kube-scheduler` is the name in certificates that were made [as described](extender-tls.md)."""
+    common name, which Kubernetes takes for the user's name, or as a DNS name. Others get 403."""
 
     def check(self, section: str, certificates: str) -> None:
         super().check(section, certificates)

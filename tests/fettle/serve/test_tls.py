@@ -26,7 +26,6 @@ class Secured:
         self.root = issuing.root("extender", now_s=now_s, lifetime_s=3600)
         self._write("server", self._leaf("127.0.0.1", Usage.SERVER))
         self._write("scheduler", self._leaf("system:kube-scheduler", Usage.CLIENT))
-        self._write("shipped", self._leaf("kube-scheduler", Usage.CLIENT))
         self._write("bob", self._leaf("bob-from-accounting", Usage.CLIENT))
         stranger = issuing.root("stranger", now_s=now_s, lifetime_s=3600)
         self._write("stranger", self._leaf("stranger", Usage.CLIENT, stranger))
@@ -118,10 +117,6 @@ def test_a_certificate_of_the_client_ca_for_somebody_else_is_refused_by_name(
     (line,) = secured.told("caller refused")
     assert "bob-from-accounting" in line["reason"]
     assert "extender.tls.clientNames" in line["reason"]
-
-
-def test_the_certificate_of_the_documented_commands_is_answered_too(secured: Secured) -> None:
-    assert secured.ask("shipped") == 200
 
 
 def test_plain_http_is_not_answered_there(secured: Secured) -> None:
