@@ -6,6 +6,7 @@ read the same. Fields that a struct does not name are skipped while decoding, no
 
 from fettle.api import (
     admission,
+    annotations,
     core,
     device_healths,
     extender,
@@ -68,6 +69,7 @@ __all__ = [
     "Unmeasured",
     "Unserved",
     "admission",
+    "annotations",
     "api_path",
     "bad_object",
     "complete_node",

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from fettle.api.meta import ObjectMeta, Wire
+from fettle.api.annotations import ApiObject
 
 
-class WebhookConfiguration(Wire, frozen=True, kw_only=True):
+class WebhookConfiguration(ApiObject, frozen=True, kw_only=True):
     """A mutating or validating webhook configuration. `webhooks` are kept as raw objects, since a
     patch replaces each of them whole."""
 
-    metadata: ObjectMeta
     webhooks: tuple[dict[str, Any], ...] | None = None

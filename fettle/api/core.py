@@ -6,6 +6,7 @@ from datetime import datetime
 
 import msgspec
 
+from fettle.api.annotations import ApiObject
 from fettle.api.meta import Condition, ObjectMeta, Wire
 from fettle.pacing import pause
 
@@ -223,8 +224,7 @@ class PodStatus(Wire, frozen=True, kw_only=True):
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] | None = None
 
 
-class Pod(Wire, frozen=True, kw_only=True):
-    metadata: ObjectMeta
+class Pod(ApiObject, frozen=True, kw_only=True):
     spec: PodSpec | None = None
     status: PodStatus | None = None
 
@@ -309,11 +309,10 @@ class EventSource(Wire, frozen=True, kw_only=True):
     component: str = ""
 
 
-class HeardEvent(Wire, frozen=True, kw_only=True):
+class HeardEvent(ApiObject, frozen=True, kw_only=True):
     """An Event about a Pod or Node. `last_timestamp`: when it was last seen, if its writer
     counts."""
 
-    metadata: ObjectMeta
     involved_object: ObjectReference = msgspec.field(default_factory=ObjectReference)
     type: str = ""
     reason: str = ""
@@ -324,20 +323,17 @@ class HeardEvent(Wire, frozen=True, kw_only=True):
     reporting_component: str = ""
 
 
-class PartialObjectMetadata(Wire, frozen=True, kw_only=True):
+class PartialObjectMetadata(ApiObject, frozen=True, kw_only=True):
     """Any object, if only its metadata was asked for."""
 
-    metadata: ObjectMeta
 
-
-class Namespace(Wire, frozen=True, kw_only=True):
-    metadata: ObjectMeta
+class Namespace(ApiObject, frozen=True, kw_only=True):
+    pass
 
 
 class ResourceQuotaSpec(Wire, frozen=True, kw_only=True):
     hard: Quantities | None = None
 
 
-class ResourceQuota(Wire, frozen=True, kw_only=True):
-    metadata: ObjectMeta
+class ResourceQuota(ApiObject, frozen=True, kw_only=True):
     spec: ResourceQuotaSpec | None = None

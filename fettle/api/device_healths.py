@@ -11,7 +11,8 @@ from typing import Annotated
 
 import msgspec
 
-from fettle.api.meta import Condition, ObjectMeta, Wire
+from fettle.api.annotations import ApiObject
+from fettle.api.meta import Condition, Wire
 from fettle.model import (
     DeviceId,
     EvidenceKind,
@@ -172,8 +173,7 @@ class DeviceHealthStatus(Wire, frozen=True, kw_only=True):
 NOTHING_KNOWN = DeviceHealthStatus(state=State.HEALTHY, score=1.0)
 
 
-class DeviceHealth(Wire, frozen=True, kw_only=True):
-    metadata: ObjectMeta
+class DeviceHealth(ApiObject, frozen=True, kw_only=True):
     status: DeviceHealthStatus = NOTHING_KNOWN
 
     @property

@@ -68,9 +68,6 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     def label(self, key: str) -> str | None:
         return self.labels.get(key) if self.labels else None
 
-    def annotation(self, key: str) -> str | None:
-        return self.annotations.get(key) if self.annotations else None
-
 
 class Condition(Wire, frozen=True, kw_only=True):
     type: str

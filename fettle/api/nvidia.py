@@ -1,7 +1,8 @@
 """The group `resource.nvidia.com/v1beta1` of NVIDIA's DRA driver, as far as claims refer to it, and
 what it says of nodes."""
 
-from fettle.api.meta import ObjectMeta, Wire
+from fettle.api.annotations import ApiObject
+from fettle.api.meta import Wire
 
 
 class ComputeDomainNode(Wire, frozen=True, kw_only=True):
@@ -15,8 +16,7 @@ class ComputeDomainStatus(Wire, frozen=True, kw_only=True):
     nodes: tuple[ComputeDomainNode, ...] | None = None
 
 
-class ComputeDomain(Wire, frozen=True, kw_only=True):
+class ComputeDomain(ApiObject, frozen=True, kw_only=True):
     """Claims refer to it by UID; nothing in its spec matters to them."""
 
-    metadata: ObjectMeta
     status: ComputeDomainStatus | None = None

@@ -1,11 +1,10 @@
 """The group `fettle.dev/v1alpha1`: DevicePolicy, whose `spec` is `fettle.model.Sections`."""
 
-from fettle.api.meta import ObjectMeta, Wire
+from fettle.api.annotations import ApiObject
 from fettle.model import Policy, Sections
 
 
-class DevicePolicy(Wire, frozen=True, kw_only=True):
-    metadata: ObjectMeta
+class DevicePolicy(ApiObject, frozen=True, kw_only=True):
     spec: Sections = Sections()
 
     def policy(self) -> Policy:

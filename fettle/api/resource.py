@@ -4,6 +4,7 @@ from datetime import datetime
 
 import msgspec
 
+from fettle.api.annotations import ApiObject
 from fettle.api.core import NodeSelector
 from fettle.api.meta import Condition, ObjectMeta, Unread, Wire
 
@@ -14,9 +15,6 @@ MAX_RESERVED = 256
 `reservedFor`."""
 NODE_SELECTOR = "nodeSelector"
 """The field of slices and devices that says which nodes see them."""
-POD_CLAIM_NAME = "resource.kubernetes.io/pod-claim-name"
-"""An annotation on claims that were made from a template for one pod: the pod's name for the
-claim."""
 
 
 class DeviceTaint(Wire, frozen=True, kw_only=True):
@@ -121,8 +119,7 @@ class ResourceSliceSpec(Wire, frozen=True, kw_only=True):
     unknown: str = _unknown()
 
 
-class ResourceSlice(Wire, frozen=True, kw_only=True):
-    metadata: ObjectMeta
+class ResourceSlice(ApiObject, frozen=True, kw_only=True):
     spec: ResourceSliceSpec
 
 
@@ -141,8 +138,7 @@ class DeviceClassSpec(Wire, frozen=True, kw_only=True):
     unknown: str = _unknown()
 
 
-class DeviceClass(Wire, frozen=True, kw_only=True):
-    metadata: ObjectMeta
+class DeviceClass(ApiObject, frozen=True, kw_only=True):
     spec: DeviceClassSpec | None = None
 
     @property
@@ -255,8 +251,7 @@ class ResourceClaimStatus(Wire, frozen=True, kw_only=True):
     devices: tuple[AllocatedDeviceStatus, ...] | None = None
 
 
-class ResourceClaim(Wire, frozen=True, kw_only=True):
-    metadata: ObjectMeta
+class ResourceClaim(ApiObject, frozen=True, kw_only=True):
     spec: ResourceClaimSpec
     status: ResourceClaimStatus | None = None
 
@@ -276,8 +271,7 @@ class ResourceClaimTemplateSpec(Wire, frozen=True, kw_only=True):
     spec: ResourceClaimSpec
 
 
-class ResourceClaimTemplate(Wire, frozen=True, kw_only=True):
-    metadata: ObjectMeta
+class ResourceClaimTemplate(ApiObject, frozen=True, kw_only=True):
     spec: ResourceClaimTemplateSpec
 
 
@@ -298,6 +292,5 @@ class DeviceTaintRuleSpec(Wire, frozen=True, kw_only=True):
     taint: DeviceTaint
 
 
-class DeviceTaintRule(Wire, frozen=True, kw_only=True):
-    metadata: ObjectMeta
+class DeviceTaintRule(ApiObject, frozen=True, kw_only=True):
     spec: DeviceTaintRuleSpec

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
+from fettle.api.annotations import KEPT, KeptAnnotations
 from fettle.model import OWN_PREFIX
 from fettle.pacing import pause
 
@@ -62,6 +63,7 @@ _VALUE = rb'(?:%b|%b|[^"\[\]{},:]++)' % (_QUOTED, _OBJECT)
 _ENTRY = rb"\s*+%b\s*+:\s*+%b\s*+," % (_QUOTED, _VALUE)
 _ENTRIES = re.compile(rb"(?:%b)++" % _ENTRY, re.DOTALL)
 _ONE_ENTRY = re.compile(_ENTRY, re.DOTALL)
+_ANNOTATIONS = "metadata.annotations"
 _OWN_KEY = b'"%b' % OWN_PREFIX.encode()
 _LIST: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
 _MAP: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -81,7 +83,7 @@ def trim(raw: bytes, struct: type[msgspec.Struct], longest: int = LONGEST_TEXT) 
     characters, and no more entries than are read. JSON that cannot be read is left as it is."""
     if len(raw) <= min(longest, LONGEST_TEXT):
         return Trimmed(raw, ())
-    trimming = _Trimming(min(longest, LONGEST_TEXT))
+    trimming = _Trimming(min(longest, LONGEST_TEXT), KEPT.get(struct.__name__))
     kept = trimming.value(raw, _type(struct), "", longest)
     return Trimmed(bytes(kept), tuple(trimming.cut))
 
@@ -90,7 +92,8 @@ def trim_loosely(raw: bytes, struct: type[msgspec.Struct]) -> bytes:
     """The same of JSON that `struct` cannot read, without what no struct reads."""
     if len(raw) <= LONGEST_TEXT:
         return raw
-    return bytes(_Trimming(LONGEST_TEXT, loosely=True).value(raw, _type(struct), "", LONGEST_TEXT))
+    trimming = _Trimming(LONGEST_TEXT, KEPT.get(struct.__name__), loosely=True)
+    return bytes(trimming.value(raw, _type(struct), "", LONGEST_TEXT))
 
 
 _type = cache(inspect.type_info)
@@ -100,10 +103,11 @@ _Json = bytes | memoryview
 
 
 class _Trimming:
-    def __init__(self, short: int, loosely: bool = False) -> None:
-        """`short`: bytes in which nothing can be too long. `loosely`: nothing is left that has not
-        the form of its type."""
+    def __init__(self, short: int, kept: KeptAnnotations | None, loosely: bool = False) -> None:
+        """`short`: bytes in which nothing can be too long. `kept`: the annotations that are read;
+        None for all. `loosely`: nothing is left that has not the form of its type."""
         self._short = short
+        self._kept = kept
         self._loosely = loosely
         self.cut: list[str] = []
 
@@ -158,7 +162,8 @@ class _Trimming:
         own: dict[str, Any] = {}
         others: dict[str, Any] = {}
         raw = bytes(given)
-        changed = False
+        wanted = self._kept if path == _ANNOTATIONS else None
+        changed = unread = False
         for piece in _pieces(raw) if raw.count(b":") > _SPLITTABLE else (raw,):
             pause()
             if len(others) == most and _OWN_KEY not in piece:
@@ -166,7 +171,9 @@ class _Trimming:
                 continue
             for key, entry in _split(piece):
                 kept = own if key.startswith(OWN_PREFIX) else others
-                if len(key) > LONGEST_KEY:
+                if wanted is not None and not wanted.has(key):
+                    unread = True
+                elif len(key) > LONGEST_KEY:
                     self.cut.append(f"{path}: a key of {len(key)} characters is not read")
                     changed = True
                 elif len(kept) == most:
@@ -176,6 +183,7 @@ class _Trimming:
         if len(own) + len(others) > most or (changed and len(others) == most):
             self.cut.append(f"{path}: only {most} entries are read")
             changed = True
+        changed = changed or unread
         read: dict[str, Any] = {}
         for key, entry in islice((own | others).items(), most):
             before = memoryview(entry)

@@ -58,7 +58,6 @@ from fettle.dra.node_selectors import (
 from fettle.dra.pools import DeviceView, PoolView
 from fettle.dra.quantities import UNIT, Unreadable, nano
 from fettle.dra.resource_claims import (
-    EXTENDED_RESOURCE_CLAIM,
     NO_TIME_LIMIT,
     Binding,
     allocated_node,
@@ -77,7 +76,6 @@ __all__ = [
     "ALL",
     "AMPLE",
     "CURRENT",
-    "EXTENDED_RESOURCE_CLAIM",
     "IMPLICIT_CLASS_PREFIX",
     "MARKER",
     "NO_TIME_LIMIT",

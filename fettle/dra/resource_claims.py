@@ -10,15 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from fettle.api import core, resource
+from fettle.api.annotations import EXTENDED_RESOURCE_CLAIM
 from fettle.api.meta import Condition, rfc3339, unix_s
 from fettle.dra.node_selectors import MalformedNodeSelector, parse_node_selector
 from fettle.model import DeviceId, reasons
 from fettle.model.reasons import Reason
 
 # Which ResourceClaim a pod means
-
-EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
-"""The annotation of claims that the scheduler made for a pod's extended resources."""
 
 
 def entries_with_claims(pod: core.Pod) -> Iterator[core.PodResourceClaim]:
@@ -61,7 +59,7 @@ def is_for_entry(
 def extended_claim_owner(claim: resource.ResourceClaim) -> str:
     """The identity of the pod for whose extended resources the scheduler created a claim; "" if
     none."""
-    if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) != "true":
+    if claim.annotation(EXTENDED_RESOURCE_CLAIM) != "true":
         return ""
     return claim.metadata.controller_identity
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from fettle.api.annotations import POD_CLAIM_NAME
 from fettle.api.raw import Raw, integer, mapping, strings, text
-from fettle.api.resource import POD_CLAIM_NAME
 from fettle.lint import workload_kinds
 from fettle.pacing import pause
 

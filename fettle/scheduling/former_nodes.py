@@ -13,12 +13,12 @@ from typing import NamedTuple
 from cachetools import LRUCache
 
 from fettle.api import core, workload_of
+from fettle.api.annotations import COMPLETION_INDEX
 from fettle.api.kinds import WireObject
 from fettle.api.meta import unix_s
 from fettle.cluster import View
 from fettle.dra import uses_devices
 from fettle.model import DEVICE_FAILED
-from fettle.scheduling.gangs import COMPLETION_INDEX
 from fettle.scheduling.owner_refusals import is_refused
 
 KEEP_S = 86_400.0
@@ -93,7 +93,7 @@ def _place_of(pod: core.Pod) -> str:
         return ""
     metadata = pod.metadata
     controller = metadata.controller
-    index = metadata.annotation(COMPLETION_INDEX)
+    index = pod.annotation(COMPLETION_INDEX)
     if index is not None and controller is not None:
         return f"{workload.uid}/{controller.name}/{index}"  # a JobSet has several Jobs
     if not metadata.generate_name or (controller is not None and controller.kind == "StatefulSet"):
@@ -104,7 +104,7 @@ def _place_of(pod: core.Pod) -> str:
 def _is_there(stay: FormerStay, pod: core.Pod, view: View) -> bool:
     """Whether a stay lasts, as far as the view shows; a pod of the same name or index is proof that
     not."""
-    is_only_one = stay.pod == pod.metadata.key or pod.metadata.annotation(COMPLETION_INDEX)
+    is_only_one = stay.pod == pod.metadata.key or pod.annotation(COMPLETION_INDEX)
     if is_only_one and stay.uid != pod.metadata.uid:
         return False
     known = view.pods.get(stay.pod)

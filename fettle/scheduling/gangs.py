@@ -10,31 +10,15 @@ from typing import NamedTuple
 from cachetools import LRUCache
 
 from fettle.api import core
+from fettle.api.annotations import COMPLETION_INDEX, GROUP_KEYS, SIZE_ANNOTATIONS
 from fettle.cluster import NodeView, View, changed_keys
 from fettle.model import Health
 from fettle.pacing import pause
 from fettle.scheduling.demand import held_claims
 from fettle.scheduling.judge.placed import worst_held
 
-GROUP_KEYS = (
-    "jobset.sigs.k8s.io/jobset-name",
-    "leaderworkerset.sigs.k8s.io/group-key",
-    "training.kubeflow.org/job-name",
-    "kueue.x-k8s.io/pod-group-name",
-    "scheduling.x-k8s.io/pod-group",
-    "scheduling.k8s.io/group-name",
-)
-"""Labels or annotations whose value names the group that a pod runs with, the largest first: a
-JobSet has many Jobs, each of which may have a PodGroup."""
-SIZE_ANNOTATIONS = (
-    "leaderworkerset.sigs.k8s.io/size",
-    "kueue.x-k8s.io/pod-group-total-count",
-    "jobset.sigs.k8s.io/global-replicas",
-)
-"""Annotations that say how many pods the group has at least: of a JobSet, how many Jobs."""
 VOLCANO_GROUP = "podgroup-{}"
 """Volcano's name for the group of all pods of a controller with this UID, whatever it is."""
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 ANSWERED_S = 1.0
 """How long a member counts as placed after Fettle's answer, before that is seen."""
 MOST_GROUPS = 1000
@@ -164,7 +148,7 @@ def group_of(pod: core.Pod) -> str:
     controller = metadata.controller
     for key in GROUP_KEYS:
         # Kueue and JobSet write one key as a label, an annotation, or both.
-        if (name := metadata.label(key) or metadata.annotation(key)) and (
+        if (name := metadata.label(key) or pod.annotation(key)) and (
             controller is None or name != VOLCANO_GROUP.format(controller.uid)
         ):
             return f"{metadata.namespace}/{key}/{name}"
@@ -172,14 +156,14 @@ def group_of(pod: core.Pod) -> str:
         return pod.pod_group
     if controller is None or controller.kind in APART:
         return ""
-    if controller.kind == "Job" and metadata.annotation(COMPLETION_INDEX) is None:
+    if controller.kind == "Job" and pod.annotation(COMPLETION_INDEX) is None:
         return ""  # such pods take work from a queue, each for itself
     return f"{metadata.namespace}/{controller.uid}"
 
 
 def _others_will_come(pod: core.Pod, group: str) -> bool:
     """Whether a pod is hardly the only one of its group: a StatefulSet often has just one."""
-    if pod.metadata.annotation(COMPLETION_INDEX) is not None:
+    if pod.annotation(COMPLETION_INDEX) is not None:
         return True
     controller = pod.metadata.controller
     return controller is None or not group.endswith(f"/{controller.uid}")
@@ -187,7 +171,7 @@ def _others_will_come(pod: core.Pod, group: str) -> bool:
 
 def _told_size(pod: core.Pod) -> int:
     """How many pods its group has, by its annotations; 0 if they do not say."""
-    told = (pod.metadata.annotation(key) or "" for key in SIZE_ANNOTATIONS)
+    told = (pod.annotation(key) or "" for key in SIZE_ANNOTATIONS)
     return max(int(size) if size.isdecimal() and len(size) < 7 else 0 for size in told)
 
 

@@ -15,11 +15,11 @@ import msgspec
 from cachetools import LRUCache
 
 from fettle.api import core, resource
+from fettle.api.annotations import EXTENDED_RESOURCE_CLAIM, POD_CLAIM_NAME
 from fettle.api.kinds import WireObject
 from fettle.api.meta import OwnerReference
 from fettle.cluster import NodeView
 from fettle.dra import (
-    EXTENDED_RESOURCE_CLAIM,
     AllocatedDevice,
     Budget,
     DeviceView,
@@ -293,9 +293,9 @@ def _node(claim: resource.ResourceClaim) -> str:
 
 def _entry(claim: resource.ResourceClaim, pod: core.Pod) -> str:
     """The pod's name for the claim."""
-    if claim.metadata.annotation(EXTENDED_RESOURCE_CLAIM) == "true":
+    if claim.annotation(EXTENDED_RESOURCE_CLAIM) == "true":
         return EXTENDED_RESOURCES
-    if (name := claim.metadata.annotation(resource.POD_CLAIM_NAME)) is not None:
+    if (name := claim.annotation(POD_CLAIM_NAME)) is not None:
         return name
     name = claim.metadata.name
     named = (entry.name for entry in pod.resource_claims if entry.resource_claim_name == name)

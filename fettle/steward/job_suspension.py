@@ -84,7 +84,7 @@ class _Job(Wire, frozen=True, kw_only=True):
             or self.spec.managed_by not in (None, _CONTROLLER)
             or metadata.label(_QUEUE) is not None
         )
-        known = metadata.annotation(SUSPENDED) is not None
+        known = SUSPENDED in (metadata.annotations or {})
         return not (over or elsewhere or known or self.spec.suspend or metadata.deletion_timestamp)
 
 

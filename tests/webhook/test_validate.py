@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fettle.api.resource import POD_CLAIM_NAME
+from fettle.api.annotations import POD_CLAIM_NAME
 from fettle.cluster import EMPTY, View
 from fettle.lint import DEFAULT_LEVELS, Finding, Linter, Manifest, Rule, Severity
 from fettle.lint.cluster import Cluster

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fettle.api.annotations import EXTENDED_RESOURCE_CLAIM
 from fettle.api.core import DEFAULT_SCHEDULER
 from fettle.api.raw import Raw, mapping, mappings, strings, text
 from fettle.cluster import View
-from fettle.dra import EXTENDED_RESOURCE_CLAIM
 from fettle.model import ANNOTATION, Policies, Resolved, RestartAction
 from fettle.pacing import run_within
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields

@@ -170,9 +170,7 @@ def _is_unnamed(pod: core.Pod) -> bool:
     """Whether a pod uses devices and has a controller, but names no policy."""
     metadata = pod.metadata
     return (
-        metadata.annotation(ANNOTATION) is None
-        and metadata.controller is not None
-        and uses_devices(pod)
+        pod.annotation(ANNOTATION) is None and metadata.controller is not None and uses_devices(pod)
     )
 
 

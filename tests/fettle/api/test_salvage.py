@@ -121,7 +121,7 @@ def test_a_condition_that_cannot_be_read_costs_no_other() -> None:
         )
     )
     assert found.broken == {"status.conditions", "status.nodeInfo"}
-    assert found.node.metadata.annotation("fettle.dev/hold") == "mine"
+    assert found.node.metadata.annotations == {"fettle.dev/hold": "mine"}
     assert found.node.spec is not None
     assert found.node.status is not None
     assert [t.key for t in found.node.spec.taints or ()] == ["a"]

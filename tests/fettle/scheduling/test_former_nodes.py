@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from fettle.api import core
+from fettle.api.annotations import COMPLETION_INDEX
 from fettle.scheduling.former_nodes import KEEP_S, MOST_NODES, FormerNodes
-from fettle.scheduling.gangs import COMPLETION_INDEX
 from tests.fettle import building as b
 
 NOW = 1_767_225_600.0

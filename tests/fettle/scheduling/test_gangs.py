@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from fettle.api import core
+from fettle.api.annotations import COMPLETION_INDEX, GROUP_KEYS
 from fettle.cluster import View
-from fettle.scheduling.gangs import ANSWERED_S, COMPLETION_INDEX, GROUP_KEYS, Gangs
+from fettle.scheduling.gangs import ANSWERED_S, Gangs
 from tests.fettle import building as b
 
 

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from fettle.api import core
+from fettle.api.annotations import COMPLETION_INDEX, GROUP_KEYS
 from fettle.model import Degraded, Placement
-from fettle.scheduling.gangs import COMPLETION_INDEX, GROUP_KEYS, Gangs
+from fettle.scheduling.gangs import Gangs
 from fettle.scheduling.waits import PodWaits
 from tests.fettle import building as b
 
