@@ -8,10 +8,12 @@ list now, takes its objects along.
 """
 
 import asyncio
+import ctypes
 import hashlib
 import os
 import stat
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +36,7 @@ from fettle.api import (
     kinds,
     read_in_slices,
 )
+from fettle.api.annotations import KEPT
 from fettle.api.kinds import BY_NAME, KINDS, NODE, Kind
 from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.model import SnapshotError
@@ -44,6 +47,7 @@ _CONTACT_EVERY_S = 5.0
 _SUFFIXES = (".yaml", ".yml", ".json")
 _NAMESPACED = (kinds.POD, kinds.CLAIM, kinds.TEMPLATE, kinds.EVENT, *kinds.ON_DEMAND)
 _MOST_CLASHES = 20
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _MOST_PROBLEMS = 3
 """Problems of one file that are described one by one."""
 
@@ -87,6 +91,7 @@ class SnapshotFeed:
 
     async def run(self, sink: Sink) -> None:
         """Never returns; raises SnapshotError if the folder is not there to begin with."""
+        _let_memory_go()
         await asyncio.to_thread(self._folder.poll)
         self._log_problems()
         await self._list(sink)
@@ -186,6 +191,14 @@ class _Version(msgspec.Struct, rename="camel"):
 
 
 _VERSION = msgspec.json.Decoder(_Version)
+
+
+def _let_memory_go() -> None:
+    """Each thread that reads a large file would keep the memory that it took."""
+    with suppress(OSError, AttributeError):  # only glibc has it
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, 2**17)
+        libc.mallopt(_M_TRIM_THRESHOLD, 2**20)
 
 
 def _now_s() -> float:
@@ -388,11 +401,24 @@ def _object(found: LocatedObject) -> tuple[ObjectKey, bytes]:
         raise SnapshotError(f"this {kind.name} has no metadata.name")
     if kind in _NAMESPACED and not metadata.get("namespace"):
         metadata = metadata | {"namespace": "default"}
+    if isinstance(given := metadata.get("annotations"), dict):
+        metadata = metadata | {"annotations": _read_of(kind, given)}
     try:
         raw = msgspec.json.encode(value | {"metadata": metadata})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise SnapshotError(f"this {kind.name} cannot be written as JSON: {error}") from error
     return ObjectKey(kind.name, key_of(metadata)), raw
+
+
+def _read_of(kind: Kind, annotations: dict[Any, Any]) -> dict[Any, Any]:
+    """Those that are read. The others may be long, and objects are kept here to see changes."""
+    if (kept := KEPT.get(kind.struct.__name__)) is None:
+        return annotations
+    return {
+        key: text
+        for key, text in annotations.items()
+        if kept.has(str(key)) or not isinstance(text, str)  # the reader will say what is wrong
+    }
 
 
 def _kind(value: dict[str, Any]) -> Kind:

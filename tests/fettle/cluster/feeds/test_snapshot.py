@@ -75,6 +75,28 @@ async def test_a_changed_file_changes_only_the_objects_that_differ(
         assert recorder.count(ListEnded, "Node") == 1
 
 
+def test_annotations_that_nobody_reads_take_no_memory_and_change_nothing(tmp_path: Path) -> None:
+    def write_pods(note: str) -> None:
+        annotations = {"tool/note": note * 250_000, "fettle.dev/policy": "training"}
+        metadata = {"namespace": "n", "annotations": annotations}
+        pods = [
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": f"p{i}"}}
+            for i in range(20)
+        ]
+        (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": pods}))
+
+    folder = SnapshotFolder(tmp_path)
+    write_pods("x")
+    assert folder.poll()
+    before = dict(folder.objects)
+    assert len(before) == 20
+    assert all(b"training" in raw and len(raw) < 300 for raw in before.values())
+    write_pods("y")
+    folder.poll()
+    folder.poll()
+    assert folder.objects == before
+
+
 async def test_a_deleted_file_takes_its_objects_along_and_is_logged_once(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", node("a"))
     write(tmp_path / "b.yaml", node("b"))
