@@ -37,7 +37,7 @@ BOOKMARKS_S = 60.0
 """How often an API server sends bookmarks, at the latest."""
 CLIENT_NAMES = ("system:kube-scheduler",)
 """As which kube-scheduler calls: its user."""
-API_SERVER_WAITS_S = 3.0
+API_SERVER_WAITS_S = 2.0
 """`timeoutSeconds` of the webhook configurations in `deploy/webhook/`."""
 
 

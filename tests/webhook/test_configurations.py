@@ -24,7 +24,7 @@ def test_every_entry_fails_open_fast_and_leaves_dry_runs_without_a_trace(name: s
     assert entry["failurePolicy"] == "Ignore"
     assert entry["sideEffects"] == "NoneOnDryRun"
     assert entry["matchPolicy"] == "Equivalent"
-    assert entry["timeoutSeconds"] == 3
+    assert entry["timeoutSeconds"] == 2
     assert entry["timeoutSeconds"] == API_SERVER_WAITS_S > Settings().webhook.deadline_seconds
     assert entry["admissionReviewVersions"] == ["v1"]
     for rule in entry["rules"]:
