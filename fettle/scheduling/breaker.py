@@ -29,6 +29,8 @@ MOST_CONDEMNED = 0.5
 """Hard evidence is set aside only where it alone condemns a larger share of a pool."""
 ALL = 0.999
 """As much of a small pool: else a few dead devices would be set aside there."""
+FEWEST = 3
+"""Hard evidence is set aside on no fewer nodes: one that is dead tells nothing of a rule."""
 SetAside = Mapping[str, frozenset[Cause]]
 """By pool, causes that condemn too much there."""
 _NOTHING: SetAside = {}
@@ -73,6 +75,7 @@ class Breaker:
                 cause
                 for cause, limit in limits.items()
                 if tally.is_over(cause, self.placement, limit)
+                and not (cause.hard and tally.nodes < FEWEST)
             }
             if over:
                 self.set_aside[pool] = frozenset(over)
