@@ -100,7 +100,9 @@ def _refused(ranking: _Ranking, cause: Cause, placement: Placement) -> float:
 def _ranking(condemned: Mapping[_Condemned, float]) -> _Ranking:
     found: dict[Cause, dict[State, Ranked]] = defaultdict(dict)
     for cause, health in sorted(condemned, key=lambda each: each[1].proven):
-        ranked = found[cause].setdefault(health.state, Ranked([], [0]))
+        of_state = found[cause]
+        if (ranked := of_state.get(health.state)) is None:
+            ranked = of_state[health.state] = Ranked([], [0])
         ranked.healths.append(health)
         ranked.numbers.append(ranked.numbers[-1] + condemned[cause, health])
         pause()

@@ -116,7 +116,7 @@ def _subjects(
     """The subjects whose evidence applies to a device: the device itself, what it is a part of and,
     if it is node-local, its node and the units that they are."""
     names = (published.id, *part_of)
-    these = tuple(known.get(one, one) for one in names)
+    these = tuple(known.get(one, one) for one in names) if known else names
     if not published.local:
         return these
     units = [unit for one in names for unit in placing.by_device.get(one, ())]
