@@ -26,6 +26,7 @@ AT_ONCE = 100
 """Connections that are accepted before others have a turn."""
 _NO_FILES_S = 0.1
 """How long nothing is accepted once the process has no file left for it."""
+_WARN_EVERY_S = 60.0
 
 _LOG = structlog.get_logger(__name__)
 
@@ -89,6 +90,7 @@ class Acceptor:
         self._by_source: dict[str, dict[Accepted, None]] = defaultdict(dict)
         self._number = 0
         self._unfinished = 0
+        self._next_warning_at = 0.0
         self._tasks: set[asyncio.Task[bool]] = set()
 
     async def open(self, host: str | None, port: int, *, shares_port: bool) -> None:
@@ -125,7 +127,9 @@ class Acceptor:
             except BlockingIOError:
                 return
             except OSError as error:  # no file is left for it, or it is gone already
-                _LOG.warning("a connection cannot be accepted", reason=str(error))
+                if monotonic() >= self._next_warning_at:
+                    self._next_warning_at = monotonic() + _WARN_EVERY_S
+                    _LOG.warning("a connection cannot be accepted", reason=str(error))
                 loop.remove_reader(listening)
                 loop.call_later(_NO_FILES_S, self._accept_again, listening)
                 return
@@ -145,8 +149,8 @@ class Acceptor:
 
     async def _begin(self, connection: socket.socket, accepted: Accepted) -> bool:
         """Returns whether it can be used."""
-        protocol = self._make(accepted)
         try:
+            protocol = self._make(accepted)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol,
@@ -154,8 +158,10 @@ class Acceptor:
                 ssl=self._context,
                 ssl_handshake_timeout=None if self._context is None else HANDSHAKE_S,
             )
-        except OSError:  # includes errors of TLS
+        except Exception as error:
             accepted.left()
+            if not isinstance(error, OSError):  # which includes errors of TLS
+                _LOG.exception("a connection cannot begin")
             return False
         accepted.end = transport.abort
         return True
@@ -196,12 +202,13 @@ class Acceptor:
 
     def bound_bytes(self, number: int) -> None:
         """So many bytes more are held. If that is too many, the request ends that has come for the
-        longest: those of the API server and of a scheduler take no time."""
+        longest: those of the API server and of a scheduler take no time. Who sends on while it is
+        answered goes last."""
         self._unfinished += number
         if number > 0 and self._unfinished > self._limits.unfinished_bytes:
             everyone = (one for each in self._by_source.values() for one in each)
-            coming = (one for one in everyone if one.unfinished and not one.answering)
-            self._end(min(coming, key=attrgetter("began_at")))
+            holding = (one for one in everyone if one.unfinished)
+            self._end(min(holding, key=attrgetter("answering", "began_at")))
 
     def forget(self, one: Accepted) -> None:
         of_source = self._by_source[one.source]

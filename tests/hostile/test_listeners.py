@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -17,7 +19,8 @@ from extender import SchedulerConnections
 from extender.http import connections as extender_connections
 from extender.http.connections import HTTPReply
 from fettle.config import ListenAddress
-from fettle.http import Limits, app_connections
+from fettle.http import Acceptor, Limits, app_connections
+from fettle.http.accepting import Accepted
 from fettle.serve.listening import AppListener, ExtenderListener, Listener
 from tests.certs.test_serving import make_leaf, make_root
 
@@ -32,6 +35,16 @@ def app_listener(context: ssl.SSLContext | None = None) -> Listener:
     app = web.Application(client_max_size=2**20)
     app.router.add_post("/call", echo)
     return AppListener("webhook", ListenAddress("127.0.0.1", 0), context, app)
+
+
+def slow_listener() -> Listener:
+    async def slowly(_request: web.Request) -> web.Response:
+        await asyncio.sleep(0.5)
+        return web.Response(body=b"{}")
+
+    app = web.Application(client_max_size=2**20)
+    app.router.add_post("/call", slowly)
+    return AppListener("webhook", ListenAddress("127.0.0.1", 0), None, app)
 
 
 def extender_listener(context: ssl.SSLContext | None = None) -> Listener:
@@ -203,6 +216,51 @@ async def test_what_is_neither_head_nor_body_is_bounded_too(make: Make, begun: b
                 sent += 65536
         assert (await refused)[9:12] in (b"400", b"413", b"431", b"")
         assert sent < 2**23
+
+
+async def test_whoever_sends_on_without_end_while_being_answered_makes_room_too() -> None:
+    async with open_with(slow_listener(), FEW._replace(connections=64, of_source=64)) as callers:
+        with capture_logs() as logs:
+            greedy = [await callers.connect(post(2, b"{}")) for _ in range(40)]
+            await asyncio.sleep(0.05)
+            for one in greedy:
+                one.writer.write(post(2**20) + b"[" * 2**19)
+            lines = [await first_line(one) for one in greedy]
+            assert await callers.are_answered()
+        assert logs == []
+    assert lines.count(b"") >= 20
+    assert lines[-1].startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_connection_that_cannot_begin_is_told_and_does_not_count() -> None:
+    def make(_accepted: Accepted) -> asyncio.Protocol:
+        raise ValueError("no protocol today")
+
+    acceptor = Acceptor(make, None, FEW)
+    await acceptor.open("127.0.0.1", 0, shares_port=False)
+    with capture_logs() as logs:
+        for _ in range(20):
+            caller = Streams(*await asyncio.open_connection(*acceptor.sockets[0].getsockname()))
+            assert await first_line(caller) == b""
+            caller.writer.close()
+    await acceptor.close()
+    assert [log["event"] for log in logs] == ["a connection cannot begin"] * 20
+    assert acceptor.refused == 0
+
+
+async def test_a_process_without_files_says_so_once_a_minute() -> None:
+    async with open_with(app_listener()) as callers:
+        most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with capture_logs() as logs, socket.socket() as caller:
+            caller.setblocking(False)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+            try:
+                await asyncio.get_running_loop().sock_connect(caller, ("127.0.0.1", callers.port))
+                await asyncio.sleep(0.5)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        assert await callers.are_answered()
+        assert [log["event"] for log in logs] == ["a connection cannot be accepted"]
 
 
 async def test_a_broken_upload_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
