@@ -21,6 +21,13 @@ from fettle.pacing import keep
 
 FILES_POLL_S = 10.0
 
+_CALLERS = {
+    "extender": "kube-scheduler",
+    "webhook": "the API server",
+    "alerts": "Alertmanager",
+}
+"""Who calls each listener."""
+
 _LOG = structlog.get_logger("fettle.certs")
 
 
@@ -60,7 +67,8 @@ async def _pause() -> None:
 
 
 class ClientCA:
-    """The client CA's validity, in sentences: once it has expired, every caller is rejected."""
+    """The validity of a listener's client CA, in sentences: once it has expired, every caller is
+    rejected."""
 
     def __init__(
         self,
@@ -70,6 +78,7 @@ class ClientCA:
         clock: Callable[[], float],
     ) -> None:
         self._what = f"{listener}: the client CA in {file}"
+        self._callers = _CALLERS[listener]
         self._serving = serving
         self._clock = clock
 
@@ -80,8 +89,8 @@ class ClientCA:
             return ""
         return (
             f"{self._what} {lapse}, so every caller is rejected: put another one into that file, "
-            f"which takes effect within {FILES_POLL_S:g} s, and give kube-scheduler a certificate "
-            "that it signed; or set this machine's clock if that is wrong"
+            f"which takes effect within {FILES_POLL_S:g} s, and give {self._callers} a "
+            "certificate that it signed; or set this machine's clock if that is wrong"
         )
 
     def notes(self) -> list[str]:
@@ -91,8 +100,42 @@ class ClientCA:
             return []
         return [
             f"{self._what} {ending}: before then, put the next one beside it into that file, and "
-            "give kube-scheduler a certificate that it signed"
+            f"give {self._callers} a certificate that it signed"
         ]
+
+
+class ClientCAFile:
+    """The client CA of a listener that signs its own certificate; `keep` reads it again and again.
+    Without one in the settings anybody may call."""
+
+    def __init__(
+        self,
+        listener: str,
+        tls: TLSSettings,
+        serving: ServingCertificate,
+        clock: Callable[[], float],
+    ) -> None:
+        self._listener = listener
+        self._settings = tls
+        self._serving = serving
+        self._reloader = FileReloader(f"the {listener}'s client CA", self._reload)
+        self._validity = ClientCA(listener, tls.client_ca_file, serving, clock)
+
+    async def keep(self) -> None:
+        if self._settings.client_ca_file is not None:
+            await self._reloader.keep()
+
+    def problem(self) -> str:
+        return self._validity.problem()
+
+    def notes(self) -> list[str]:
+        return [*self._reloader.notes(f"{self._listener}: client CA"), *self._validity.notes()]
+
+    async def _reload(self) -> None:
+        client_ca = await asyncio.to_thread(read_client_ca, self._settings)
+        if client_ca != self._serving.client_ca:
+            self._serving.swap(self._serving.pair, client_ca)
+            _LOG.info("client CA reloaded", file=self._settings.client_ca_file)
 
 
 class FileCertificate:
@@ -178,19 +221,18 @@ class _Content(NamedTuple):
         return digest.digest()
 
 
-def read_client_ca(settings: TLSSettings) -> bytes:
-    """The CA of those who may call, PEM; raises CertificateError. Reads a file, so blocks."""
+def read_client_ca(settings: TLSSettings) -> bytes | None:
+    """The CA of those who may call, PEM; None if anybody may. Raises CertificateError. Reads a
+    file, so blocks."""
+    if settings.client_ca_file is None:
+        return None
     return _file_content(settings.client_ca_file, "clientCaFile")
 
 
 def _read(settings: TLSSettings) -> _Content:
     certificate = _file_content(settings.certificate_file, "certificateFile")
     key = _file_content(settings.key_file, "keyFile")
-    client_ca = settings.client_ca_file
-    return _Content(
-        Pair(certificate, key),
-        _file_content(client_ca, "clientCaFile") if client_ca is not None else None,
-    )
+    return _Content(Pair(certificate, key), read_client_ca(settings))
 
 
 def _file_content(file: str | None, field: str) -> bytes:

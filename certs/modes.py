@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from certs import issuing
-from certs.files import ClientCA, FileCertificate, FileReloader, read_client_ca
+from certs.files import ClientCAFile, FileCertificate, read_client_ca
 from certs.rotating import POLL_S, LeafSigner, Lifetimes, LongLivedSigner, Rotation
 from certs.secrets import CABundles, SecretStore
 from certs.serving import ListenerTLS, ServingCertificate
@@ -134,11 +134,9 @@ class _SelfSignedExtender:
         serving: ServingCertificate,
         clock: Callable[[], float],
     ) -> None:
-        self._settings = tls
         self._signing = signing
         self._serving = serving
-        self._reloader = FileReloader("the extender's client CA", self._reload_client_ca)
-        self._clients = ClientCA("extender", tls.client_ca_file, serving, clock)
+        self._clients = ClientCAFile("extender", tls, serving, clock)
 
     @property
     def tls(self) -> ListenerTLS:
@@ -147,13 +145,7 @@ class _SelfSignedExtender:
     async def _keep(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._signing.keep(self._serving.swap))
-            tasks.create_task(self._reloader.keep())
-
-    async def _reload_client_ca(self) -> None:
-        client_ca = await asyncio.to_thread(read_client_ca, self._settings)
-        if client_ca != self._serving.client_ca:
-            self._serving.swap(self._serving.pair, client_ca)
-            _LOG.info("client CA reloaded", file=self._settings.client_ca_file)
+            tasks.create_task(self._clients.keep())
 
     def _problem(self) -> str:
         if lapsed := _lapsed("extender", self._serving, self._signing):
@@ -162,7 +154,7 @@ class _SelfSignedExtender:
         return f"extender: {rejection}" if rejection else self._clients.problem()
 
     def _notes(self) -> list[str]:
-        stale = [*_stale("extender", self._signing), *self._reloader.notes("extender: client CA")]
+        stale = _stale("extender", self._signing)
         return [*stale, *self._clients.notes(), *self._handover()]
 
     def _handover(self) -> list[str]:
@@ -189,8 +181,11 @@ async def self_signed_webhook(
     names = _names(own.service, namespace, own.extra_names, address)
     signing = LeafSigner(store, names, clock=clock, server_clock=session.server_clock)
     bundles = CABundles(session, own.configuration)
+    client_ca = await asyncio.to_thread(read_client_ca, own.tls)
     leaf = await signing.refresh()
     assert leaf is not None
+    serving = ServingCertificate(leaf, client_ca)
+    clients = ClientCAFile("webhook", own.tls, serving, clock)
 
     def new_rotation() -> Rotation:
         # Its store is its own: each remembers the resourceVersion that it read last.
@@ -200,7 +195,7 @@ async def self_signed_webhook(
         )
 
     leading = partial(lead, session, namespace, LEASE, identity(), duration_s=15.0)
-    return _SelfSignedWebhook(signing, ServingCertificate(leaf), bundles, new_rotation, leading).tls
+    return _SelfSignedWebhook(signing, serving, clients, bundles, new_rotation, leading).tls
 
 
 class _SelfSignedWebhook:
@@ -210,12 +205,14 @@ class _SelfSignedWebhook:
         self,
         signing: LeafSigner,
         serving: ServingCertificate,
+        clients: ClientCAFile,
         bundles: CABundles,
         new_rotation: Callable[[], Rotation],
         leading: Callable[..., Coroutine[Any, Any, None]],
     ) -> None:
         self._signing = signing
         self._serving = serving
+        self._clients = clients
         self._bundles = bundles
         self._new_rotation = new_rotation
         self._leading = leading
@@ -223,19 +220,23 @@ class _SelfSignedWebhook:
 
     @property
     def tls(self) -> ListenerTLS:
-        notes = partial(_stale, "webhook", self._signing)
-        return ListenerTLS(self._serving, self._keep, self._problem, notes)
+        return ListenerTLS(self._serving, self._keep, self._problem, self._notes)
 
     async def _keep(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._signing.keep(self._serving.swap))
+            tasks.create_task(self._clients.keep())
             tasks.create_task(self._bundles.follow())
             tasks.create_task(keep("check of the webhook's certificate", self._check_in_time))
             lead = partial(self._leading, work=self._maintain)
             tasks.create_task(keep("election for the webhook's certificates", lead))
 
     def _problem(self) -> str:
-        return _lapsed("webhook", self._serving, self._signing) or self._rejection
+        lapsed = _lapsed("webhook", self._serving, self._signing)
+        return lapsed or self._rejection or self._clients.problem()
+
+    def _notes(self) -> list[str]:
+        return [*_stale("webhook", self._signing), *self._clients.notes()]
 
     async def _maintain(self) -> None:
         """What the leader does, until cancelled."""

@@ -340,7 +340,8 @@ class WebhookSettings(SettingsSection, frozen=True, kw_only=True):
     certificates: Literal["self", "files"] = "self"
     """`self`: replicas sign their own certificates, with a CA in a Secret. `files`: read `tls`."""
     tls: TLSSettings = TLSSettings()
-    """TLS files."""
+    """TLS files. With `tls.clientCaFile` only the API server is answered: it must present a
+    certificate that this CA signed. Without it, whoever reaches the port is."""
     service: str = "fettle-webhook"
     """The Service under which the API server calls the webhook. It goes into the certificate."""
     secret: str = "fettle-webhook-ca"  # noqa: S105 (an object's name)

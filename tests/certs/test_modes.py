@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ from fettle.client import Session
 from fettle.config import AlertmanagerSettings, ListenAddress, Settings, TLSSettings
 from fettle.model import CertificateError, ClusterError, SettingsError
 from tests.certs.replicas import Clock
+from tests.controlplane.certificates import Authority
 from tests.fettle.client.fake_api import FakeApi
 
 SECRET = "fettle-system/fettle-extender-ca"
@@ -261,6 +263,61 @@ async def test_replicas_follow_an_authority_that_took_anothers_place_as_soon_as_
     async with kept(served), asyncio.timeout(rotating.POLL_S / 3):
         while leaf(served) == before or served.problem():
             await asyncio.sleep(0.01)
+
+
+def handshake(served: ListenerTLS, client: ssl.SSLContext) -> str:
+    """Who the server takes the client for; "" if it asks for no certificate. Raises SSLError if it
+    refuses the client."""
+    assert served.context is not None
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    theirs = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    ours = served.context.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for side in (theirs, ours):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    shown = ours.getpeercert(binary_form=True)
+    return x509.load_der_x509_certificate(shown).subject.rfc4514_string() if shown else ""
+
+
+def presenting(folder: Path, authority: Authority | None) -> ssl.SSLContext:
+    """A client that has the API server's certificate of this authority."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if authority is not None:
+        pair = authority.client("kube-apiserver")
+        (folder / "client.pem").write_bytes(pair.certificate + pair.key)
+        context.load_cert_chain(folder / "client.pem")
+    return context
+
+
+async def test_a_webhook_with_a_client_ca_answers_whom_that_signed_and_nobody_else(
+    api: FakeApi, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "FILES_POLL_S", 0.01)
+    register(api)
+    first, second = Authority("first"), Authority("second")
+    (file := tmp_path / "clients.crt").write_bytes(first.certificate)
+    own = msgspec.convert({"webhook": {"tls": {"clientCaFile": str(file)}}}, Settings)
+    served = await webhook_tls(ANYWHERE, own, session)
+    assert handshake(served, presenting(tmp_path, first)) == "CN=kube-apiserver"
+    for other in (None, second):
+        with pytest.raises(ssl.SSLError):
+            handshake(served, presenting(tmp_path, other))
+    async with kept(served), asyncio.timeout(20):
+        file.write_bytes(second.certificate)
+        while served.certificate is None or served.certificate.client_ca != second.certificate:
+            await asyncio.sleep(0.01)
+    assert handshake(served, presenting(tmp_path, second)) == "CN=kube-apiserver"
+
+
+async def test_a_client_ca_of_the_webhook_that_is_not_there_is_named(
+    session: Session, tmp_path: Path
+) -> None:
+    missing = str(tmp_path / "missing.crt")
+    own = msgspec.convert({"webhook": {"tls": {"clientCaFile": missing}}}, Settings)
+    with pytest.raises(CertificateError, match=r"clientCaFile.*missing\.crt"):
+        await webhook_tls(ANYWHERE, own, session)
 
 
 @pytest.mark.parametrize("secure", [self_signed_extender, self_signed_webhook])
