@@ -20,6 +20,7 @@ from fettle.observing.metrics import (
     SelectorMetrics,
     StewardMetrics,
     ViewMetrics,
+    count_restarts,
     make_registry,
 )
 
@@ -41,6 +42,7 @@ __all__ = [
     "SelectorMetrics",
     "StewardMetrics",
     "ViewMetrics",
+    "count_restarts",
     "log_health_changes",
     "logs",
     "make_registry",

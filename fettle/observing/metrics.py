@@ -431,6 +431,16 @@ class ReloadMetrics:
         ).set_to_current_time()
 
 
+def count_restarts(registry: CollectorRegistry, number: int) -> None:
+    """`number` is how often the serving process was started again after a crash."""
+    Counter(
+        "fettle_serving_process_restarts_total",
+        "Times that the serving process was started again at once after a crash, since "
+        "fettle serve began: the log and /readyz?verbose say how the last one ended.",
+        registry=registry,
+    ).inc(number)
+
+
 class ViewMetrics(Collector):
     """The newest view, counted at each scrape."""
 

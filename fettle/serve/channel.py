@@ -24,11 +24,19 @@ class Message(NamedTuple):
     files: Sequence[int] = ()
 
 
+class PastCrashes(NamedTuple):
+    """Of processes that served and were started again, since `fettle serve` began."""
+
+    number: int = 0
+    last: str = ""
+    """How the last one ended."""
+
+
 class Channel:
     """One process's end. Messages are short, so that sending them never has to wait.
 
-    At the end of a process that serves: `succeeds` if another one serves until this one is ready,
-    and `listening` are the sockets on which that one listens, by the listener's name.
+    At the end of a process that serves: `succeeds` if another one serves until this one is ready;
+    `listening` are the sockets on which the one before listens or listened, by the listener's name.
     """
 
     def __init__(
@@ -37,10 +45,12 @@ class Channel:
         *,
         succeeds: bool = False,
         listening: Mapping[str, Sequence[socket.socket]] | None = None,
+        crashes: PastCrashes = PastCrashes(),  # noqa: B008 (immutable)
     ) -> None:
         self.socket = end
         self.succeeds = succeeds
         self.listening = listening or {}
+        self.crashes = crashes
         self._rest = b""
 
     def send(self, word: str, sentence: str = "", files: Sequence[int] = ()) -> None:
@@ -67,9 +77,13 @@ class Channel:
         return messages
 
 
-def inheritance(end: int, *, succeeds: bool, listening: Mapping[str, Sequence[int]]) -> str:
+def inheritance(
+    end: int, *, succeeds: bool, listening: Mapping[str, Sequence[int]], crashes: PastCrashes
+) -> str:
     """The value of ENVIRONMENT for a process that inherits these files."""
-    return json.dumps({"end": end, "succeeds": succeeds, "listening": listening})
+    return json.dumps(
+        {"end": end, "succeeds": succeeds, "listening": listening, "crashes": crashes}
+    )
 
 
 def inherited() -> Channel | None:
@@ -79,7 +93,12 @@ def inherited() -> Channel | None:
         return None
     what = json.loads(given)
     listening = {name: [_own(n) for n in files] for name, files in what["listening"].items()}
-    return Channel(_own(what["end"]), succeeds=what["succeeds"], listening=listening)
+    return Channel(
+        _own(what["end"]),
+        succeeds=what["succeeds"],
+        listening=listening,
+        crashes=PastCrashes(*what["crashes"]),
+    )
 
 
 def _own(number: int) -> socket.socket:

@@ -68,6 +68,7 @@ from fettle.observing import (
     SelectorMetrics,
     StewardMetrics,
     ViewMetrics,
+    count_restarts,
     log_health_changes,
     logs,
     make_registry,
@@ -464,6 +465,7 @@ class Runtime:
         succession = self._succession
         self._readiness.notes.append(succession.notes)
         ReloadMetrics(self._registry, lambda: not succession.failure)
+        count_restarts(self._registry, succession.crashes.number)
         self._tasks.keep("watch of the settings", self._files.watch(succession.ask), early=True)
         self._tasks.open("announcement", succession.announce(self._readiness))
 

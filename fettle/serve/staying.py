@@ -1,8 +1,8 @@
 """The process that stays: it runs the process that serves, and replaces it without a gap.
 
 `fettle serve` is this small process. For new settings it starts a successor, and only when that is
-ready it asks the predecessor to end (decision 0035). It imports little, and knows nothing of
-*watch → inventory → health → verdict → answer*.
+ready it asks the predecessor to end (decision 0035). One that crashed it starts again, a few times.
+It imports little, and knows nothing of *watch → inventory → health → verdict → answer*.
 """
 
 import os
@@ -11,26 +11,41 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from math import inf
 
 from fettle.model import FettleError
-from fettle.serve.channel import ENVIRONMENT, Channel, inheritance
+from fettle.serve.channel import ENVIRONMENT, Channel, PastCrashes, inheritance
+from fettle.serve.shared_ports import are_shared
 
 ENDS_WITHIN_S = 20.0
 """How long a process may take to end before it is killed."""
+MOST_RESTARTS = 3
+"""How often a process that crashed is started again, before whoever started this one has to."""
+FORGOTTEN_AFTER_S = 600.0
+"""A process that was ready for so long before it crashed is started again as if it were the first
+time."""
 
 
 class _Serving:
     """A process that serves, or is about to."""
 
     def __init__(
-        self, command: Sequence[str], listening: Mapping[str, Sequence[int]], *, succeeds: bool
+        self,
+        command: Sequence[str],
+        listening: Mapping[str, Sequence[int]],
+        crashes: PastCrashes,
+        *,
+        succeeds: bool,
     ) -> None:
         ours, its = socket.socketpair()
         with its:
-            given = inheritance(its.fileno(), succeeds=succeeds, listening=listening)
+            given = inheritance(
+                its.fileno(), succeeds=succeeds, listening=listening, crashes=crashes
+            )
             self._process = subprocess.Popen(  # noqa: S603 (our own program)
                 command,
                 env=os.environ | {ENVIRONMENT: given},
@@ -38,6 +53,7 @@ class _Serving:
             )
         self.channel = Channel(ours)
         self.failure = ""
+        self.ready_at = inf
 
     @property
     def code(self) -> int | None:
@@ -58,8 +74,8 @@ class _Serving:
 
 
 class Staying:
-    """Runs `command`, which must call `inherited`, until that process ends by itself or a signal
-    asks for it."""
+    """Runs `command`, which must call `inherited`, until that process ends by itself, crashes too
+    often, or a signal asks for it."""
 
     def __init__(self, command: Sequence[str], signals: socket.socket) -> None:
         """`signals` gives the number of each signal that comes."""
@@ -71,22 +87,24 @@ class Staying:
         self._listening: dict[str, Sequence[int]] = {}
         self._leaving: list[_Serving] = []
         self._successor: _Serving | None = None
+        self._crashes = PastCrashes()
+        self._restarts = 0
+        self._has_served = False
+        """Whether any process was ready."""
         self._current = self._start(succeeds=False)
 
     def run(self) -> int:
         """The exit code; raises FettleError if the process that served says why it ended."""
-        while (code := self._current.code) is None:
+        while (code := self._current.code) is None or self._is_replaced(code):
             for key, _ in self._selector.select():
                 if key.fileobj is self._signals:
                     self._take_signals()
                 else:
                     self._take_messages(key.data)
             self._look_after_others()
-        self._take_messages(self._current)  # its last one says why it failed
         for other in filter(None, [self._successor, *self._leaving]):
             other.end()
             other.channel.socket.close()
-        self._current.channel.socket.close()
         self._selector.close()
         self._close_listening()
         if self._stopping and code == -signal.SIGTERM:  # it came before there was a handler
@@ -98,9 +116,45 @@ class Staying:
         return code if code >= 0 else 128 - code
 
     def _start(self, *, succeeds: bool) -> _Serving:
-        started = _Serving(self._command, self._listening, succeeds=succeeds)
+        started = _Serving(self._command, self._listening, self._crashes, succeeds=succeeds)
         self._selector.register(started.channel.socket, selectors.EVENT_READ, started)
         return started
+
+    def _is_replaced(self, code: int) -> bool:
+        """Whether another process takes the place of the current one, which has ended."""
+        dead = self._current
+        while dead.channel.socket.fileno() >= 0:
+            self._take_messages(dead)  # its last one says why it failed
+        if self._stopping or code == 0 or dead.failure or not self._has_served:
+            return False
+        if self._successor is not None:
+            self._say(code, "its successor takes its place")
+            self._current, self._successor = self._successor, None
+        elif self._may_restart(dead.ready_at):
+            self._say(code, f"it is started again ({self._restarts} of {MOST_RESTARTS})")
+            self._crashes = PastCrashes(self._crashes.number + 1, _end(code))
+            self._leave_shared_ports()
+            self._current = self._start(succeeds=False)
+        else:
+            return False
+        return True
+
+    def _may_restart(self, ready_at: float) -> bool:
+        """Whether it may be started once more, which counts from here on."""
+        if time.monotonic() - ready_at >= FORGOTTEN_AFTER_S:
+            self._restarts = 0
+        self._restarts += 1
+        return self._restarts <= MOST_RESTARTS
+
+    def _say(self, code: int, what_then: str) -> None:
+        sys.stderr.write(f"fettle: the serving process {_end(code)}; {what_then}\n")
+
+    def _leave_shared_ports(self) -> None:
+        """Where another `fettle serve` listens on the same port, let it answer all callers: those
+        that wait on sockets of ours would do so in vain."""
+        for name, files in [*self._listening.items()]:
+            if are_shared(files):
+                _close(self._listening.pop(name))
 
     def _take_signals(self) -> None:
         for number in self._signals.recv(4096):
@@ -126,9 +180,12 @@ class Staying:
                 self._reload()
             elif word == "waiting" and sender is self._successor:
                 self._current.channel.send("starting", sentence)
-            elif word == "ready" and sender is self._successor:
-                self._leave(self._current)
-                self._current, self._successor = sender, None
+            elif word == "ready":
+                self._has_served = True
+                sender.ready_at = time.monotonic()
+                if sender is self._successor:
+                    self._leave(self._current)
+                    self._current, self._successor = sender, None
 
     def _keep(self, name: str, files: Sequence[int]) -> None:
         """Keep the sockets of a listener open between one process and the next: what connects in

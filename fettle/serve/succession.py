@@ -13,7 +13,7 @@ import structlog
 from fettle.config import load_settings
 from fettle.model import SettingsError
 from fettle.pacing import keep
-from fettle.serve.channel import Channel
+from fettle.serve.channel import Channel, PastCrashes
 from fettle.serve.readiness import Readiness
 
 FILES_POLL_S = 2.0
@@ -29,6 +29,7 @@ class Succession:
     def __init__(self, channel: Channel | None = None) -> None:
         self._channel = channel
         self.replaces = channel is not None and channel.succeeds
+        self.crashes = channel.crashes if channel is not None else PastCrashes()
         self.failure = ""
         """Why new settings are not in use."""
         self._starting: str | None = None
@@ -38,6 +39,8 @@ class Succession:
         channel, loop = self._channel, asyncio.get_running_loop()
         if channel is None:
             return
+        if self.crashes.number and not self.replaces:
+            _LOG.error(self._crashes_told())
 
         def take() -> None:
             messages = channel.receive()
@@ -78,12 +81,21 @@ class Succession:
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""
         found = []
+        if self.crashes.number:
+            found.append(f"crashes: {self._crashes_told()}")
         if self.failure:
             found.append(f"settings: not reloaded, the old ones stay: {self.failure}")
         if self._starting is not None:
             waits = f", which is not ready yet: {self._starting}" if self._starting else ""
             found.append(f"settings: a successor reads them anew{waits}")
         return found
+
+    def _crashes_told(self) -> str:
+        times = "once" if self.crashes.number == 1 else f"{self.crashes.number} times"
+        return (
+            f"the serving process was started again {times} after a crash; "
+            f"the last one {self.crashes.last}"
+        )
 
     def _heard(self, word: str, sentence: str) -> None:
         self._starting = sentence if word == "starting" else None

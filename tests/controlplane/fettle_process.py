@@ -63,11 +63,13 @@ class FettleProcess:
     @property
     def serving_pid(self) -> int:
         """Of the process that serves, a child of the one that stays; of two, that of the newer."""
-        pid = self.process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if not children:
+        if not (children := self._children()):
             raise ProcessFailed(f"{self.name} serves no more\n{self.process.tail()}")
-        return int(children[-1])
+        return children[-1]
+
+    def _children(self) -> list[int]:
+        pid = self.process.pid
+        return [int(n) for n in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def start(self) -> None:
         assert self._process is None or not self._process.running, "running already"
@@ -106,7 +108,8 @@ class FettleProcess:
     async def replaced(self, before: int, timeout_s: float = 60.0) -> None:
         """Until another process than `before` serves alone, and is ready."""
         deadline = time.monotonic() + timeout_s
-        while self.serving_pid == before or Path(f"/proc/{before}").exists():
+        # For a moment after a crash there is none.
+        while self._children()[-1:] in ([], [before]) or Path(f"/proc/{before}").exists():
             if time.monotonic() > deadline:
                 raise ProcessFailed(f"not replaced within {timeout_s} s\n{self.process.tail()}")
             await asyncio.sleep(0.02)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -131,6 +133,30 @@ async def test_a_planned_restart_has_no_gap(
     assert [line for line in log.splitlines() if CALL_FAILED.search(line)] == []
     refused = [f"p-{n}" for n in created if await failed_scheduling(api, f"p-{n}")]
     assert refused == []
+
+
+async def test_a_serving_process_that_is_killed_is_back_before_the_kubelet_could_restart_it(
+    control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
+) -> None:
+    await prepare(control_plane, api, kubelet)
+    fettle = await start_fettle("extender")
+    await register_extender(control_plane, fettle, ignorable=False)
+    await wait_for_health(api)
+
+    async def create(number: int) -> None:
+        await api.create(objects.pod(f"p-{number}", gpus=1, cpu="10m"))
+
+    async with always(lambda n: label_dead(api, n), 0.1), always(create, 0.05) as created:
+        for _ in range(2):
+            killed = fettle.serving_pid
+            os.kill(killed, signal.SIGKILL)
+            await fettle.replaced(killed)
+    assert len(created) > 20
+    for number in created:
+        assert await waiting.bound(api, f"p-{number}") == "good"
+    await waiting.stays_pending(api, "waits", for_s=1)
+    _, metrics = await fettle.browse("/metrics")
+    assert "\nfettle_serving_process_restarts_total 2.0\n" in metrics
 
 
 async def failed_scheduling(api: Api, pod: str) -> list[str]:

@@ -2,17 +2,26 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from signal import SIGKILL
 
 import pytest
 
 REPOSITORY = Path(__file__).parents[3]
 WITHIN_S = 30
-STAYS = "import sys; from fettle.serve.staying import stay; stay([sys.executable, sys.argv[1]])"
+KILLED = "fettle: the serving process was killed by SIGKILL, as when memory runs out"
+STAYS = """
+import sys
+from fettle.serve import staying
+
+staying.FORGOTTEN_AFTER_S = float(sys.argv[2])
+staying.stay([sys.executable, sys.argv[1]])
+"""
 SERVES = """
 import signal, socket, sys
 from pathlib import Path
@@ -28,10 +37,14 @@ def say(text):
 
 def end(*_):
     say("ends")
+    if name == "stubborn":
+        signal.pause()
     sys.exit(0)
 
 signal.signal(signal.SIGTERM, end)
 say("succeeds" if channel.succeeds else "starts")
+if channel.crashes.number:
+    say(f"is told of {channel.crashes.number}, the last {channel.crashes.last}")
 if behaviour == "fails":
     channel.send("failed", "it is wrong")
     sys.exit(1)
@@ -42,11 +55,13 @@ if behaviour == "is-killed":
 if given := channel.listening.get("extender"):
     say(f"listens on {given[0].getsockname()[1]} too")
 else:
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = socket.create_server(("127.0.0.1", 0), reuse_port=True)
     say(f"listens on {listening.getsockname()[1]}")
     channel.send("listening", "extender", [listening.fileno()])
 say(behaviour)
 channel.send(behaviour, "for Godot" if behaviour == "waiting" else "")
+if behaviour == "ready" and name.startswith("brief"):
+    sys.exit(4)
 while (messages := channel.receive()) is not None:
     for word, sentence, _ in messages:
         say(f"hears {word} {sentence}".rstrip())
@@ -62,10 +77,13 @@ class Parent:
         (folder / "serves.py").write_text(SERVES)
         self.process: subprocess.Popen[str] | None = None
 
-    def start(self, behaviour: str) -> None:
+    def start(self, behaviour: str, forgotten_after_s: float = 600) -> None:
         self.next(behaviour)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", STAYS, str(self._folder / "serves.py")],
+            [
+                *(sys.executable, "-c", STAYS),
+                *(str(self._folder / "serves.py"), str(forgotten_after_s)),
+            ],
             env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
             stderr=subprocess.PIPE,
             text=True,
@@ -79,6 +97,13 @@ class Parent:
         assert self.process is not None
         self.process.send_signal(number)
 
+    def kill_serving(self, number: int = SIGKILL) -> None:
+        """To the oldest process that serves."""
+        assert self.process is not None
+        pid = self.process.pid
+        child = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]
+        os.kill(int(child), number)
+
     def ended(self) -> tuple[int, str]:
         """The exit code, and what it wrote to standard error."""
         assert self.process is not None
@@ -88,6 +113,10 @@ class Parent:
     def said(self) -> list[str]:
         file = self._folder / "said"
         return file.read_text().splitlines() if file.exists() else []
+
+    def port(self) -> int:
+        """On which the first one listens."""
+        return next(int(line.split()[-1]) for line in self.said() if "listens on" in line)
 
     def until_said(self, *lines: str) -> None:
         soon(lambda: set(lines) <= set(self.said()), f"{lines}, but only {self.said()}")
@@ -123,7 +152,7 @@ def test_a_predecessor_ends_only_when_its_successor_is_ready(parent: Parent) -> 
 def test_a_successor_gets_the_sockets_that_its_predecessor_listens_on(parent: Parent) -> None:
     parent.start("ready first")
     parent.until_said("first ready")
-    (port,) = [line.rpartition(" ")[2] for line in parent.said() if "listens on" in line]
+    port = parent.port()
     parent.next("ready second")
     parent.signal(signal.SIGHUP)
     parent.until_said("second ready", "first ends", f"second listens on {port} too")
@@ -185,16 +214,142 @@ def test_it_ends_with_the_code_of_a_serving_process_that_crashes(parent: Parent)
     assert parent.ended() == (3, "")
 
 
-def test_a_serving_process_that_is_killed_ends_it_as_a_shell_would(parent: Parent) -> None:
+def test_one_that_is_killed_before_any_was_ready_ends_it_as_a_shell_would(parent: Parent) -> None:
+    parent.start("waiting first")
+    parent.until_said("first waiting")
+    parent.kill_serving()
+    assert parent.ended() == (128 + signal.SIGKILL, f"{KILLED}\n")
+
+
+def test_one_that_crashes_is_started_again_at_once_on_the_same_sockets_and_told_why(
+    parent: Parent,
+) -> None:
     parent.start("ready first")
     parent.until_said("first ready")
-    assert parent.process is not None
-    pid = parent.process.pid
-    child = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]
-    os.kill(int(child), signal.SIGKILL)
+    port = parent.port()
+    parent.next("ready second")
+    parent.kill_serving()
+    parent.until_said(
+        "second starts",
+        "second is told of 1, the last was killed by SIGKILL, as when memory runs out",
+        f"second listens on {port} too",
+        "second ready",
+    )
+    parent.signal(signal.SIGTERM)
+    assert parent.ended() == (0, f"{KILLED}; it is started again (1 of 3)\n")
+
+
+def test_one_that_is_killed_as_it_starts_again_is_started_once_more(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    parent.next("is-killed second")
+    parent.kill_serving()
     code, errors = parent.ended()
     assert code == 128 + signal.SIGKILL
-    assert errors == "fettle: the serving process was killed by SIGKILL, as when memory runs out\n"
+    assert parent.said().count("second starts") == 3
+    assert errors.splitlines()[-1] == KILLED
+
+
+def test_while_it_is_started_again_callers_wait_and_are_not_refused(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    port = parent.port()
+    parent.next("waiting second")
+    parent.kill_serving()
+    parent.until_said("second waiting")
+    with socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S):
+        pass
+
+
+def test_where_another_process_listens_too_no_caller_waits_for_the_one_that_starts_again(
+    parent: Parent,
+) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    port = parent.port()
+    with socket.create_server(("127.0.0.1", port), reuse_port=True) as other:
+        parent.next("waiting second")
+        parent.kill_serving()
+        parent.until_said("second waiting")
+        assert f"second listens on {port} too" not in parent.said()
+        other.settimeout(WITHIN_S)
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", port)):
+                other.accept()[0].close()
+
+
+def test_a_successor_is_told_of_crashes_too(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    parent.next("ready second")
+    parent.kill_serving()
+    parent.until_said("second ready")
+    parent.next("ready third")
+    parent.signal(signal.SIGHUP)
+    parent.until_said("third is told of 1, the last was killed by SIGKILL, as when memory runs out")
+
+
+def test_one_that_goes_on_crashing_is_started_again_three_times(parent: Parent) -> None:
+    parent.start("ready brief")
+    code, errors = parent.ended()
+    assert code == 4
+    assert parent.said().count("brief starts") == 4
+    assert errors.splitlines() == [
+        f"fettle: the serving process ended with exit code 4; it is started again ({n} of 3)"
+        for n in (1, 2, 3)
+    ]
+
+
+def test_crashes_of_processes_that_served_for_long_are_forgotten(parent: Parent) -> None:
+    parent.start("ready brief", forgotten_after_s=0)
+    soon(lambda: parent.said().count("brief starts") > 8, "it is started again and again")
+    assert parent.process is not None
+    assert parent.process.poll() is None
+
+
+def test_one_that_says_why_it_ends_is_not_started_again(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    parent.next("fails second")
+    parent.kill_serving()
+    code, errors = parent.ended()
+    assert code == 1
+    assert errors.splitlines()[0] == f"{KILLED}; it is started again (1 of 3)"
+    assert errors.splitlines()[-1].endswith("FettleError: it is wrong")
+    assert parent.said().count("second starts") == 1
+
+
+def test_one_that_ends_in_order_ends_it_too(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    parent.kill_serving(signal.SIGTERM)
+    assert parent.ended() == (0, "")
+
+
+def test_one_that_crashes_as_it_is_asked_to_end_is_not_started_again(parent: Parent) -> None:
+    parent.start("ready stubborn")
+    parent.until_said("stubborn ready")
+    parent.signal(signal.SIGTERM)
+    parent.until_said("stubborn ends")
+    parent.kill_serving()
+    assert parent.ended() == (128 + signal.SIGKILL, f"{KILLED}\n")
+    assert parent.said().count("stubborn starts") == 1
+
+
+def test_a_successor_in_start_takes_the_place_of_one_that_crashes(parent: Parent) -> None:
+    parent.start("ready first")
+    parent.until_said("first ready")
+    port = parent.port()
+    parent.next("waiting second")
+    parent.signal(signal.SIGHUP)
+    parent.until_said("first hears starting for Godot", f"second listens on {port} too")
+    parent.next("ready third")
+    parent.kill_serving()
+    time.sleep(0.5)
+    assert not [line for line in parent.said() if line.startswith("third")]
+    parent.signal(signal.SIGTERM)
+    assert parent.ended() == (0, f"{KILLED}; its successor takes its place\n")
+    assert "second ends" in parent.said()
 
 
 def test_a_successor_that_is_killed_is_told_of_by_the_signal(parent: Parent) -> None:
