@@ -3,7 +3,9 @@
 #   docker build -t fettle-scheduler:0.1.0 .
 #
 # It runs as nobody in particular, writes no file, and needs no writable file system.
-FROM python:3.11-slim-bookworm AS build
+# `make base` adds the digest that the tag means then, so that the image is always built on the same.
+ARG BASE=python:3.11-slim-bookworm
+FROM ${BASE} AS build
 WORKDIR /src
 
 # Every package is checked against its hash in the lock; of these, only what Fettle needs at run time
@@ -21,7 +23,7 @@ RUN python -m hatchling build --target wheel --directory /wheels \
     && python -m venv /opt/fettle \
     && /opt/fettle/bin/pip install --no-cache-dir --no-index --find-links /wheels fettle-scheduler
 
-FROM python:3.11-slim-bookworm
+FROM ${BASE}
 COPY --from=build /opt/fettle /opt/fettle
 # HOME: the Kubernetes client ends at once where it finds neither that nor the user in /etc/passwd.
 ENV PATH=/opt/fettle/bin:$PATH HOME=/ PYTHONDONTWRITEBYTECODE=1

@@ -10,7 +10,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long and not prometheus"
 WHOLE := -n $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4))) --dist worksteal
 
-.PHONY: help demo demo-cluster quick test retest check format bench goodput controlplane lock clean
+.PHONY: help demo demo-cluster quick test retest check format bench goodput controlplane sbom audit base lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,7 +19,9 @@ help:
 	@echo "make quick         tests without the control plane, Prometheus, the oracle and long properties: three minutes on two cores"
 	@echo "make test          all tests; those that need Go or Prometheus say so if skipped"
 	@echo "make retest        tests that failed last time, one after the other"
-	@echo "make check         format, lint, types, layers"
+	@echo "make check         format, lint, types, layers, licences of what is shipped"
+	@echo "make sbom          what is shipped, as CycloneDX: build/sbom.json"
+	@echo "make audit         known vulnerabilities of what the lock names: asks the package index"
 	@echo "make bench         benchmarks, a table and build/bench.json (needs Go)"
 	@echo "make goodput       what a fleet gets done by who minds its health: simulated, then on a real kube-scheduler (Go)"
 	@echo "make controlplane  build the real control plane for tests, once, into a cache folder"
@@ -51,6 +53,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.supply.licences
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -67,6 +70,24 @@ goodput: $(READY)
 
 controlplane: $(READY)
 	@$(BIN)/python -m tests.controlplane.building
+
+sbom: $(READY)
+	@mkdir -p build
+	@$(BIN)/python -m tests.supply.sbom > build/sbom.json
+	@echo "build/sbom.json"
+
+# In an environment of its own, as the newest one knows most. Strict: what the index does not know
+# is else passed over as if it were sound.
+audit:
+	@test -x build/audit/bin/python || $(PYTHON) -m venv build/audit
+	@build/audit/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip-audit>=2.9,<3'
+	@build/audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement requirements.lock $(ARGS)
+
+# The image of BASE in Dockerfile that its tag means today. Needs docker and the network.
+base:
+	@tag=$$(sed -n 's/^ARG BASE=\([^@]*\).*/\1/p' Dockerfile) && \
+		digest=$$(docker buildx imagetools inspect "$$tag" --format '{{.Manifest.Digest}}') && \
+		sed -i "s|^ARG BASE=.*|ARG BASE=$$tag@$$digest|" Dockerfile && grep '^ARG BASE=' Dockerfile
 
 lock: $(READY)
 	@$(BIN)/python -m pip install --quiet uv

@@ -40,12 +40,13 @@ def sources() -> list[str]:
     return [source for *parts, _ in copies for source in parts]
 
 
-def test_bases_are_pinned_by_tag_and_are_of_a_python_that_the_project_supports() -> None:
-    for base in of("FROM"):
-        name, _, tag = base.split()[0].partition(":")
-        assert name == "python"
-        major, minor = tag.partition("-")[0].split(".")[:2]
-        assert f">={major}.{minor}" == PROJECT["project"]["requires-python"]
+def test_the_base_is_pinned_and_is_of_a_python_that_the_project_supports() -> None:
+    (base,) = of("ARG")
+    name, _, tag = base.removeprefix("BASE=").partition("@")[0].partition(":")
+    assert name == "python"
+    major, minor = tag.partition("-")[0].split(".")[:2]
+    assert f">={major}.{minor}" == PROJECT["project"]["requires-python"]
+    assert {rest.split()[0] for rest in of("FROM")} == {"${BASE}"}
 
 
 @pytest.mark.parametrize("source", sources())
