@@ -5,7 +5,8 @@ somebody in here reads is kept. Of Nodes everything is, within the limits of `tr
 may name any annotation of theirs.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -40,6 +41,9 @@ _LONGEST_HOLD = 64 * 1024
 """More than `trimming.py` leaves of one."""
 
 
+_Value = TypeVar("_Value")
+
+
 class KeptAnnotations(NamedTuple):
     """The annotations of a kind that are kept: by their keys, or how those begin, and how many
     characters of each."""
@@ -54,6 +58,12 @@ class KeptAnnotations(NamedTuple):
     def of(self, given: dict[str, str]) -> dict[str, str] | None:
         """Those of an object; None if there are none."""
         return {k: v[: self.longest] for k, v in given.items() if self.has(k)} or None
+
+    def among(self, given: Mapping[str, _Value]) -> dict[str, _Value]:
+        """The same in any form, uncut. It does not look at each of tens of thousands of others."""
+        if self.begins:
+            return {key: value for key, value in given.items() if self.has(key)}
+        return {key: given[key] for key in sorted(self.keys) if key in given}
 
 
 _NONE = KeptAnnotations()

@@ -6,7 +6,7 @@ struct names is looked at; what it skips may be of any length.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
@@ -169,11 +169,13 @@ class _Trimming:
             if len(others) == most and _OWN_KEY not in piece:
                 changed = True
                 continue
-            for key, entry in _split(piece):
+            entries = _split(piece)
+            if wanted is not None:
+                number, entries = len(entries), wanted.among(entries)
+                unread = unread or len(entries) < number
+            for key, entry in entries.items():
                 kept = own if key.startswith(OWN_PREFIX) else others
-                if wanted is not None and not wanted.has(key):
-                    unread = True
-                elif len(key) > LONGEST_KEY:
+                if len(key) > LONGEST_KEY:
                     self.cut.append(f"{path}: a key of {len(key)} characters is not read")
                     changed = True
                 elif len(kept) == most:
@@ -212,8 +214,8 @@ def _most(of: inspect.Type) -> int:
     return MOST_OF.get(getattr(getattr(of, "cls", None), "__name__", ""), MOST_ENTRIES)
 
 
-def _split(raw: bytes) -> Iterable[tuple[str, msgspec.Raw]]:
-    return _MAP.decode(raw).items()
+def _split(raw: bytes) -> dict[str, msgspec.Raw]:
+    return _MAP.decode(raw)
 
 
 def _pieces(raw: bytes) -> Iterator[bytes]:

@@ -252,10 +252,11 @@ async def test_restarted_and_further_replicas_serve_under_the_same_authority(
 async def test_at_its_end_an_authority_is_followed_by_the_one_that_was_announced(
     api: Api, remote: Remote
 ) -> None:
-    """Made long ago, so that it has 45 s left, and its leaves live 20 s."""
+    """Made long ago, so that it has 70 s left, and its leaves live 20 s: Fettle has 50 s to start
+    in, for the old one signs no longer."""
     await create_gpu_nodes(api, "w0", gpus=100)
     await remote.plane.create_namespace(shipped.NAMESPACE)
-    old = issuing.root("old", now_s=time.time() - 600, lifetime_s=645)
+    old = issuing.root("old", now_s=time.time() - 600, lifetime_s=670)
     await api.create(secret({"ca.crt": old.certificate, "ca.key": old.key}))
     fettle = await remote.start(certificate_lifetime_s=20)
 
@@ -266,8 +267,8 @@ async def test_at_its_end_an_authority_is_followed_by_the_one_that_was_announced
     assert both[0] == issuing.certificates(old.certificate)[0]
     assert len(both) == 2
 
-    await remote.register(fettle)
     signers = [signer(await remote.served(), both)]
+    await remote.register(fettle)
     while signers.count(1) < 3:
         await remote.schedule(f"pod-{len(signers)}")
         signers.append(signer(await remote.served(), both))

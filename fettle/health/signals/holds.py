@@ -16,7 +16,7 @@ import msgspec
 
 from fettle.api.meta import ObjectMeta, rfc3339_at
 from fettle.health.signals import gpu_names
-from fettle.health.signals.reports import one_line
+from fettle.health.signals.reports import TEXT_LIMIT, one_line
 from fettle.model import (
     FURTHER_HOLD,
     HOLD,
@@ -31,6 +31,8 @@ from fettle.model import (
 )
 
 HOLD_SOURCE = f"annotation {HOLD}"
+_LONGEST_TIME = 64
+"""Characters. The parser looks at all of a longer text to say that it is none."""
 
 
 class _Written(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -104,10 +106,12 @@ def _hold(key: str, value: str, node: NodeId) -> Hold:
     subject = subject_called(said.device, node)
     remarks = []
     if subject is None:
-        remarks.append(f"device {said.device!r} cannot be read, so the whole node is held")
+        remarks.append(
+            f"device {said.device[:TEXT_LIMIT]!r} cannot be read, so the whole node is held"
+        )
     until = read_time(said.until)
     if said.until and until is None:
-        remarks.append(f"until {said.until!r} cannot be read, so it has no end")
+        remarks.append(f"until {said.until[:TEXT_LIMIT]!r} cannot be read, so it has no end")
     return Hold(
         subject=subject or node,
         annotation=key,
@@ -132,6 +136,8 @@ def subject_called(device: str, node: NodeId) -> Subject | None:
 
 def read_time(text: str) -> float | None:
     """Unix seconds; None if it is not a time as in RFC 3339."""
+    if len(text) > _LONGEST_TIME:
+        return None
     try:
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
