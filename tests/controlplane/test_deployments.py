@@ -23,6 +23,8 @@ from tests.controlplane.fettle_process import FettleProcess
 
 DEPLOY = shipped.DEPLOY
 NOT_FOR_THE_API_SERVER = {
+    "api-server/admission-configuration.yaml": "read by kube-apiserver from a file",
+    "api-server/webhooks-kubeconfig.yaml": "read by kube-apiserver from a file",
     "scheduler/kube-scheduler-config.yaml": "read by kube-scheduler from a file",
     "scheduler/kube-scheduler-config-enforce.yaml": "read by kube-scheduler from a file",
     "certificates/patches/extender.yaml": "a patch",
