@@ -92,11 +92,14 @@ def _device(result: Object) -> str:
 
 
 def in_use(answered: tuple[int, Any]) -> set[str]:
-    """The devices that some claim holds alone, of what `/devices` answers."""
+    """The devices that some claim holds alone, of what `/devices` answers.
+
+    By a claim's names for them: of what several nodes publish alike, Fettle adds the node.
+    """
     status, found = answered
     assert status == 200, found
     listed = [d for node in found["nodes"] for d in node["devices"]] + found["network"]
-    return {device["device"] for device in listed if device["allocated"]}
+    return {d["device"].partition(" of node ")[0] for d in listed if d["allocated"]}
 
 
 async def claims_of(api: Api, pod: Object) -> list[tuple[str, Object]]:

@@ -256,7 +256,7 @@ async def test_at_its_end_an_authority_is_followed_by_the_one_that_was_announced
     in, for the old one signs no longer."""
     await create_gpu_nodes(api, "w0", gpus=100)
     await remote.plane.create_namespace(shipped.NAMESPACE)
-    old = issuing.root("old", now_s=time.time() - 600, lifetime_s=670)
+    old = issuing.root("old", now_s=time.time() - 6000, lifetime_s=6070)
     await api.create(secret({"ca.crt": old.certificate, "ca.key": old.key}))
     fettle = await remote.start(certificate_lifetime_s=20)
 
