@@ -46,6 +46,9 @@ class KnownCallers:
         self.allowed = frozenset(allowed)
         self.clock = clock
         self._count = count
+        self._number = 0
+        self._last = ""
+        """Why the last one was refused."""
         self._told: TTLCache[tuple[str, str], bool] = TTLCache(MOST_TOLD, TOLD_EVERY_S, timer)
 
     @classmethod
@@ -61,9 +64,19 @@ class KnownCallers:
     def __call__(self, connection: ssl.SSLObject) -> "KnownCaller":
         return KnownCaller(self, connection)
 
+    def notes(self) -> list[str]:
+        """For `/readyz?verbose`."""
+        if not self._number:
+            return []
+        requests = "1 request was" if self._number == 1 else f"{self._number} requests were"
+        return [
+            f"extender: {requests} refused for the caller's certificate; the last: {self._last}"
+        ]
+
     def refused(self, kind: str, name: str, reason: str) -> str:
         """Count it, and log it once for each name. Returns the reason."""
         self._count(kind)
+        self._number, self._last = self._number + 1, reason
         self._told.expire()
         if (kind, name) not in self._told and len(self._told) < MOST_TOLD:
             self._told[kind, name] = True

@@ -509,6 +509,8 @@ class Runtime:
 
         def make(tls: ListenerTLS) -> ExtenderListener:
             known = KnownCallers.of(tls, allowed, count)
+            if known is not None:
+                self._readiness.notes.append(known.notes)
             return ExtenderListener("extender", address, tls.context, connections, known)
 
         opening = self._listeners.open_with_certificate(

@@ -83,13 +83,17 @@ class Extender:
         self.serving = ServingCertificate(make_leaf(self.root), OLD.certificate)
         self.counted: list[str] = []
         self.time_s = 0.0
-        known = KnownCallers(self.serving, allowed, self.counted.append, timer=lambda: self.time_s)
+        self.known = KnownCallers(
+            self.serving, allowed, self.counted.append, timer=lambda: self.time_s
+        )
         self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
         self.bodies: list[bytes] = []
         self.connections: list[Connection] = []
         kept = SchedulerConnections({"/call": self._answer, "/slow": self._slow}, 2**20)
         address = ListenAddress("127.0.0.1", 0)
-        self.listener = ExtenderListener("extender", address, self.serving.context, kept, known)
+        self.listener = ExtenderListener(
+            "extender", address, self.serving.context, kept, self.known
+        )
 
     def _answer(self, body: bytes) -> HTTPReply:
         self.bodies.append(body)
@@ -251,6 +255,19 @@ async def test_refused_names_are_logged_once_each_and_a_few_of_them() -> None:
                 await extender.answer(client_of(OLD, names[-1]))
         (line,) = [line for line in logs if line["event"] == "caller refused"]
         assert names[-1] in line["reason"]
+
+
+async def test_how_many_were_refused_and_who_was_the_last_is_shown_in_readyz() -> None:
+    async with extending() as extender:
+        assert extender.known.notes() == []
+        await extender.answer(client_of(OLD, "bob"))
+        await extender.answer(client_of(OLD, SCHEDULER))
+        for name in ("bob", "eve"):
+            await extender.answer(client_of(OLD, name))
+        assert extender.known.notes() == [
+            "extender: 3 requests were refused for the caller's certificate; the last: the client "
+            "certificate is for 'eve', which is not among the names in extender.tls.clientNames"
+        ]
 
 
 async def test_who_was_signed_by_a_client_ca_that_is_gone_is_answered_no_more() -> None:

@@ -60,8 +60,14 @@ class Secured:
 
     def metrics(self) -> str:
         """Of the process."""
+        return self._browse("/metrics")
+
+    def readyz(self) -> str:
+        return self._browse("/readyz?verbose")
+
+    def _browse(self, path: str) -> str:
         (url,) = [line["url"] for line in self.told("listening") if line["what"] == "browse"]
-        with urllib.request.urlopen(f"{url}/metrics", timeout=30) as reply:
+        with urllib.request.urlopen(f"{url}{path}", timeout=30) as reply:
             return str(reply.read(), "utf-8")
 
     def ask(self, who: str | None) -> int:
@@ -117,6 +123,7 @@ def test_a_certificate_of_the_client_ca_for_somebody_else_is_refused_by_name(
     (line,) = secured.told("caller refused")
     assert "bob-from-accounting" in line["reason"]
     assert "extender.tls.clientNames" in line["reason"]
+    assert "2 requests were refused for the caller's certificate" in secured.readyz()
 
 
 def test_plain_http_is_not_answered_there(secured: Secured) -> None:
