@@ -1,5 +1,6 @@
 """AdmissionReview v1, in and out."""
 
+import gc
 import time
 from typing import Any
 
@@ -84,6 +85,23 @@ def test_what_is_no_review_is_bad_input_that_says_why(body: bytes, says: str) ->
 def test_no_bytes_crash_the_decoder(body: bytes) -> None:
     with pytest.raises(BadInput):
         decode(body)
+
+
+def test_the_garbage_collector_does_not_look_through_a_large_review_while_it_is_read() -> None:
+    parts = [{"name": f"c{number}", "list": [1]} for number in range(20_000)]
+    body = encoded(review(pod() | {"other": parts}))
+    phases: list[str] = []
+    gc.collect()
+    gc.callbacks.append(lambda phase, _: phases.append(phase))
+    try:
+        read = decode(body)
+    finally:
+        gc.callbacks.pop()
+    # Of what was made before, or once it is enabled again.
+    assert len(phases) <= 4
+    assert read.object is not None
+    assert len(read.object["other"]) == 20_000
+    assert gc.isenabled()
 
 
 def test_an_answer_without_a_patch_has_no_patch_type() -> None:

@@ -22,7 +22,7 @@ from tests.fettle.lint.builders import (
     pod_spec,
     template,
 )
-from tests.hostile.pauses import noted
+from tests.hostile.pauses import noted, slowness
 from tests.webhook.reviews import encoded, review
 from webhook.review import decode
 from webhook.validate import ValidationContext, ValidationResult, validate
@@ -95,6 +95,15 @@ async def test_of_very_many_mistakes_of_one_kind_some_tens_are_told() -> None:
     told = Counter(finding.rule for finding in found.warned)
     assert told["FTL036"] == 64
     assert pauses.longest_s < 0.1
+
+
+async def test_very_many_requests_keep_nobody_waiting_while_the_view_is_not_complete() -> None:
+    made = claim(*(exactly(name=f"r{number}") for number in range(20_000)))
+    asked = decode(encoded(review(made)))
+    context = ValidationContext(Linter(), Policies(), DEFAULT_LEVELS)
+    async with noted() as pauses:
+        await validate(asked, EMPTY, context._replace(incomplete_kinds=frozenset({"DeviceClass"})))
+    assert pauses.longest_s < 0.1 * slowness()
 
 
 async def test_a_stored_object_with_very_many_mistakes_may_change() -> None:
