@@ -3,10 +3,12 @@ machines. Stands at the end of *watch → inventory → health → verdict → a
 
 from extender.app import make_connections
 from extender.browse import Browse
+from extender.browse_access import by_review, by_token, screened, trusting
 from extender.filter import RecentPods
 from extender.freshness import AlwaysFresh, Freshness
 from extender.http.connections import LINGER_S, Callers, SchedulerConnections
 from extender.misconfiguration import Misconfiguration
+from extender.reviews import Reviews
 
 __all__ = [
     "LINGER_S",
@@ -16,6 +18,11 @@ __all__ = [
     "Freshness",
     "Misconfiguration",
     "RecentPods",
+    "Reviews",
     "SchedulerConnections",
+    "by_review",
+    "by_token",
     "make_connections",
+    "screened",
+    "trusting",
 ]

@@ -1,7 +1,6 @@
 """The second listener, for people and machines: explanations, policies, devices, pods, decisions,
 the report, probes and metrics. It reads the newest view and changes nothing."""
 
-import ipaddress
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
@@ -10,14 +9,18 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from extender.browse_access import DEVICES, PODS, Access, Viewer, pods_in, refusal
+from extender.reviews import NotShown, Right
 from fettle.api import core, known_as
 from fettle.cluster import View, readiness
 from fettle.config import DeviceFailureSettings, DeviceTaintSettings
 from fettle.explain import (
     JSON_VERSION,
+    WITHHELD,
     Foresight,
     Stewardship,
     describe_modes,
@@ -34,12 +37,14 @@ from fettle.explain import (
     plain_placed,
     plain_reason,
     texts,
+    withhold_of_placed,
+    withhold_of_pod,
 )
 from fettle.model import ANNOTATION, BadInput, Mode, reasons, why_unreadable
 from fettle.model.reasons import Reason
 from fettle.observing import ReadyMetrics
 from fettle.pacing import pause, run_within
-from fettle.records import Decision, Recorder, seconds_of
+from fettle.records import Decision, Recorder, seconds_of, wordless
 from fettle.scheduling import (
     NEUTRAL,
     Answers,
@@ -132,22 +137,38 @@ class Browse:
         self._stewardship = Stewardship(allowed, dry_run, is_steward)
         ReadyMetrics(registry, lambda: not self._problems(time.monotonic()))
 
-    def make_app(self) -> web.Application:
-        """GET /explain, /policy, /devices, /pods, /decisions, /records; /livez, /readyz and
-        /metrics."""
-        app = web.Application()
-        app.router.add_get("/explain", self.explain)
-        app.router.add_get("/policy", self.policy)
-        app.router.add_get("/devices", self.devices)
-        app.router.add_get("/pods", self.pods)
-        app.router.add_get("/decisions", self.decisions)
-        app.router.add_get("/records", self.records)
+    def make_app(self, access: Access, *middlewares: Middleware) -> web.Application:
+        """GET /explain, /policy, /devices, /pods, /decisions, /records for whom `access` knows;
+        /livez, /readyz and /metrics for everybody."""
+
+        def known(answer: Callable[[web.Request, Viewer], Awaitable[web.Response]]) -> Handler:
+            async def handle(request: web.Request) -> web.StreamResponse:
+                try:
+                    return await answer(request, await access(request))
+                except NotShown as refused:
+                    return refusal(refused)
+
+            return handle
+
+        async def readyz(request: web.Request) -> web.StreamResponse:
+            try:
+                viewer = await access(request) if "verbose" in request.query else None
+                why = "" if viewer is None or await viewer.may(DEVICES) else f"not for {viewer}"
+            except NotShown as refused:
+                why = str(refused)
+            return await self.readyz(request, why)
+
+        app = web.Application(middlewares=middlewares)
+        for answer in (
+            *(self.explain, self.policy, self.devices, self.pods, self.decisions, self.records),
+        ):
+            app.router.add_get(f"/{answer.__name__}", known(answer))
         app.router.add_get("/livez", self.livez)
-        app.router.add_get("/readyz", self.readyz)
+        app.router.add_get("/readyz", readyz)
         app.router.add_get("/metrics", self.metrics)
         return app
 
-    async def explain(self, request: web.Request) -> web.Response:
+    async def explain(self, request: web.Request, viewer: Viewer) -> web.Response:
         """?pod=NAMESPACE/NAME: its policy, its demand, and every node's verdict with reasons.
 
         A pod that has or had a node is explained as if one more like it were to be placed. `placed`
@@ -156,15 +177,15 @@ class Browse:
         ?node=NAME, ?device=NAME: its health, each piece of evidence, who uses it, and what has to
         happen for it to be Healthy again.
         """
-        if not _local(request):
-            return _json({"error": _LOCAL_ONLY}, 403)
         for what, explain in (("node", explain_node), ("device", explain_device)):
             if name := request.query.get(what, ""):
+                await viewer.require(DEVICES)
                 return await self._explain_health(explain, name)
         key = request.query.get("pod", "")
         if key.count("/") != 1:
             how = "/explain?pod=NAMESPACE/NAME, ?node=NAME or ?device=NAME"
             return _json({"error": f"specify a pod, a node or a device: {how}"}, 400)
+        await viewer.require(pods_in(_namespace(key)))
         pod = self._pod(key)
         if pod is None:
             return self._unknown_pod(key)
@@ -199,13 +220,11 @@ class Browse:
                 key, resolved, demand, verdicts, view, notes, finished, avoided, leaning
             ),
         )
-        return _json(
-            {
-                **explained,
-                "placed": next(map(plain_placed, placed), None),
-                "decisions": (await self._decisions(0.0, pod=key))[:MOST_EXPLAINED],
-            }
-        )
+        decisions = (await self._decisions(0.0, pod=key))[:MOST_EXPLAINED]
+        told = {**explained, "placed": next(map(plain_placed, placed), None)}
+        if not await viewer.may(DEVICES):
+            told, decisions = withhold_of_pod(told), [*map(wordless, decisions)]
+        return _json({**told, "decisions": decisions})
 
     def _troubles(self, pod: core.Pod, view: View, placed: Iterable[PlacedPod]) -> Iterator[Reason]:
         """What is amiss with a pod that has a node, or with the others of its workload."""
@@ -235,13 +254,11 @@ class Browse:
         set_aside = [plain_reason(one) for one in self._answers.set_aside() if one.rule in sources]
         return _json({**explained, "setAside": set_aside, "problems": self._unready()})
 
-    async def pods(self, request: web.Request) -> web.Response:
+    async def pods(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Pods with devices that have a node, at most `MOST_PODS`, of `total`. ?at-risk=true: only
         those whose policy refuses where they are, the worst first. ?node=NAME and ?namespace=NAME:
         only those there. `startedAt` is when this process started, in Unix seconds.
         """
-        if not _local(request):
-            return _json({"error": _LOCAL_ONLY}, 403)
         query = request.query
         at_risk = query.get("at-risk", "") in ("true", "1")
         found = await self._at_risk.current()
@@ -256,6 +273,8 @@ class Browse:
             and (not node or pod.node_name == node)
             and (not namespace or pod.metadata.namespace == namespace)
         ]
+        shown = await viewer.shown(pod.metadata.namespace for pod in pods)
+        pods = [pod for pod in pods if pod.metadata.namespace in shown]
         total = len(pods)
         if not at_risk:
             pods = nsmallest(MOST_PODS, pods, key=lambda pod: (pod.node_name, pod.metadata.key))
@@ -264,12 +283,14 @@ class Browse:
             refused = [one for one in placed if one.worst is not None]
             total = len(refused)
             placed = await run_within(None, lambda: worst_first(refused, MOST_PODS))
-        listed = await run_within(None, lambda: _plain(placed))
+        listed, problems = await run_within(None, lambda: _plain(placed)), self._unready()
+        if not await viewer.may(DEVICES):
+            listed, problems = [*map(withhold_of_placed, listed)], [*problems, WITHHELD]
         return _json(
             {
                 "version": JSON_VERSION,
                 "generation": self._answers.view.generation,
-                "problems": self._unready(),
+                "problems": problems,
                 "startedAt": self._at_risk.started_at,
                 "total": total,
                 "pods": listed,
@@ -283,14 +304,13 @@ class Browse:
             return []
         return [reasons.SchedulerDoesNotAsk(name, tuple(self._schedulers))]
 
-    async def policy(self, request: web.Request) -> web.Response:
+    async def policy(self, request: web.Request, viewer: Viewer) -> web.Response:
         """?pod=NAMESPACE/NAME: the policy that applies to it. ?name=NAME: that policy, the
         namespaces that name it, and the pods that it applies to. Each value says where it is from.
         """
-        if not _local(request):
-            return _json({"error": _LOCAL_ONLY}, 403)
         view, policies = self._answers.view, self._answers.policies
         if key := request.query.get("pod", ""):
+            await viewer.require(pods_in(_namespace(key)))
             pod = self._pod(key)
             if pod is None:
                 return self._unknown_pod(key)
@@ -298,6 +318,7 @@ class Browse:
             ignored = await self._answers.ignored(resolved.policy)
             return _json(explain_policy(resolved, ignored, self._stewardship))
         name = request.query.get("name", "")
+        await viewer.require(Right("get", "devicepolicies", "fettle.dev", name=name))
         found = policies.named(name, view.policies)
         if found is None:
             known = ", ".join(policies.names(view.policies))
@@ -307,7 +328,11 @@ class Browse:
         named = [n for n, labels in view.namespaces.items() if labels.get(ANNOTATION) == name]
         pods = await run_within(None, lambda: self._pods_of(name, view))
         ignored = await self._answers.ignored(found.policy)
-        users = {"namespaces": sorted(named), "pods": sorted(pods)}
+        shown = await viewer.shown([*named, *map(_namespace, pods)])
+        users = {
+            "namespaces": sorted(name for name in named if name in shown),
+            "pods": sorted(key for key in pods if _namespace(key) in shown),
+        }
         return _json({**explain_policy(found, ignored, self._stewardship), **users})
 
     def _pods_of(self, policy: str, view: View) -> list[str]:
@@ -342,14 +367,13 @@ class Browse:
             or self._recent.get(key)
         )
 
-    async def devices(self, request: web.Request) -> web.Response:
+    async def devices(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Every node with its devices, and the devices of the network. ?unsound=true: only those
         with evidence against them, or that are not Healthy. `problems` say why answers may be
         incomplete, `unheard` which conditions no rule names, `taints` which devices Fettle taints
         or would taint, `nodesWithDevices` how many nodes have devices, sound or not.
         """
-        if not _local(request):
-            return _json({"error": _LOCAL_ONLY}, 403)
+        await viewer.require(DEVICES)
         unsound = request.query.get("unsound", "") in ("true", "1")
         view, taints = self._answers.view, await self._taints()
         listed = await run_within(
@@ -388,22 +412,20 @@ class Browse:
             ),
         )
 
-    async def decisions(self, request: web.Request) -> web.Response:
+    async def decisions(self, request: web.Request, viewer: Viewer) -> web.Response:
         """?since=1h, and ?pod=NAMESPACE/NAME, ?node=N, ?policy=P: what was decided, the newest
         first, and what became of the pods."""
-        if not _local(request):
-            return _json({"error": _LOCAL_ONLY}, 403)
         query = request.query
         try:
             since = time.time() - seconds_of(query.get("since", "1h"))
         except BadInput as error:
             return _json({"error": str(error)}, 400)
         wanted = {name: query.get(name, "") for name in ("pod", "node", "policy")}
-        found = await self._decisions(since, **wanted)
+        found = await self._shown(await self._decisions(since, **wanted), viewer)
         return _json(
             {
                 "version": JSON_VERSION,
-                "notes": self._record_notes(since),
+                "notes": [*self._record_notes(since), *await _notes_for(viewer)],
                 "leftOut": max(0, len(found) - MOST_DECISIONS),
                 "decisions": found[:MOST_DECISIONS],
             }
@@ -415,40 +437,52 @@ class Browse:
             return []
         return await run_within(None, lambda: recorder.select(since, **wanted))
 
+    async def _shown(self, found: list[Decision], viewer: Viewer) -> list[Decision]:
+        """Those that somebody may see: about their namespaces, and what has none if they may see
+        devices."""
+        namespaces = {_namespace(one.key) for one in found}
+        shown = {*await viewer.shown(filter(None, namespaces))}
+        if await viewer.may(DEVICES):
+            return [one for one in found if _namespace(one.key) in shown | {""}]
+        return [wordless(one) for one in found if _namespace(one.key) in shown]
+
     def _record_notes(self, since: float) -> list[str]:
         """Where the records are, and whether they reach back so far."""
         return self._recorder.notes(since) if self._recorder is not None else []
 
-    async def records(self, request: web.Request) -> web.Response:
+    async def records(self, request: web.Request, viewer: Viewer) -> web.Response:
         """?since=7d: all that this process has recorded. `fettle report` makes one report of what
         several have; `notes` are about the time since then."""
-        if not _local(request):
-            return _json({"error": _LOCAL_ONLY}, 403)
         try:
             since = time.time() - seconds_of(request.query.get("since", "7d"))
         except BadInput as error:
             return _json({"error": str(error)}, 400)
         recorder = self._recorder
-        lines = await run_within(None, recorder.lines) if recorder is not None else []
-        decisions = msgspec.Raw(b"[" + b",".join(lines) + b"]")
-        modes = describe_modes(self._answers.view, self._answers.policies)
-        notes = self._record_notes(since)
+        notes = [*self._record_notes(since), *await _notes_for(viewer)]
+        decisions: object = []
+        modes: list[str] = []
+        if await viewer.may(DEVICES) and await viewer.may(PODS):
+            lines = await run_within(None, recorder.lines) if recorder is not None else []
+            decisions = msgspec.Raw(b"[" + b",".join(lines) + b"]")
+            modes = describe_modes(self._answers.view, self._answers.policies)
+        elif recorder is not None:
+            decisions = await self._shown(await run_within(None, recorder.all), viewer)
         found = {"version": JSON_VERSION, "notes": notes, "modes": modes, "decisions": decisions}
         return _json(found)
 
     async def livez(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
-    async def readyz(self, request: web.Request) -> web.Response:
-        """200 once the view is complete and fresh, else 503. ?verbose: for each source; callers on
-        this host also see names of objects."""
+    async def readyz(self, request: web.Request, nameless: str = "") -> web.Response:
+        """200 once the view is complete and fresh, else 503. ?verbose: for each source, with names
+        of objects unless it must be `nameless`, and why. It is answered whoever asks."""
         now = time.monotonic()
         sources = self._answers.publisher.sources.values()
         found = self._problems(now)
         lines = ["not ready: " + p for p in dict.fromkeys(found)] or ["ok"]
         if "verbose" in request.query:
             lines += readiness.report(sources, now)
-            lines += self._details() if _local(request) else _counts(self._answers.view)
+            lines += [*_counts(self._answers.view), nameless] if nameless else self._details()
         text = "".join(f"{line}\n" for line in lines)
         # Names of files need not be text.
         body = text.encode(errors="backslashreplace")
@@ -484,12 +518,6 @@ class Browse:
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-_LOCAL_ONLY = (
-    "explanations name workloads, so they are served on loopback only: use "
-    "kubectl port-forward to reach this listener"
-)
-
-
 def _plain(placed: Iterable[PlacedPod]) -> list[dict[str, Any]]:
     listed = []
     for one in placed:
@@ -504,12 +532,14 @@ def _counts(view: View) -> list[str]:
     return [f"quarantined: {count} {kind}" for kind, count in sorted(kinds.items())]
 
 
-def _local(request: web.Request) -> bool:
-    """Whether the caller is on this host (kubectl port-forward is): others see probes, metrics."""
-    try:
-        return ipaddress.ip_address(request.remote or "").is_loopback
-    except ValueError:
-        return False
+def _namespace(key: str) -> str:
+    """Of an object; "" if it has none."""
+    return key.rpartition("/")[0]
+
+
+async def _notes_for(viewer: Viewer) -> list[str]:
+    """What somebody is told who does not see all."""
+    return [] if await viewer.may(DEVICES) else [WITHHELD]
 
 
 def _json(data: object, status: int = 200) -> web.Response:

@@ -16,6 +16,7 @@ from fettle.api import (
     quantities,
     raw,
     resource,
+    reviews,
 )
 from fettle.api.changes import (
     Bad,
@@ -93,6 +94,7 @@ __all__ = [
     "read_in_slices",
     "read_object",
     "resource",
+    "reviews",
     "suggest_field",
     "workload_of",
 ]

@@ -1,20 +1,42 @@
 """HTTP calls of the command line: JSON in and out, one sentence for each way a call can fail.
 
-Proxies from the environment are not used for addresses of this host.
+Proxies from the environment are not used for addresses of this host. A server is a URL, or the
+`unix:PATH` of a socket. A URL may end with `#TOKEN`: what stands there is never sent in a URL.
 """
 
 import http.client
 import ipaddress
 import json
+import socket
 import urllib.error
 import urllib.parse
 import urllib.request
 from typing import Any
 
+from fettle.cli import tokens
 from fettle.model import FettleError
 
 SECONDS = 30.0
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    """To a Unix socket, whose path is the quoted host."""
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(urllib.parse.unquote(self.host))
+
+
+class _SocketHandler(urllib.request.AbstractHTTPHandler, urllib.request.HTTPErrorProcessor):
+    def unix_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_SocketConnection, request)
+
+    unix_request = urllib.request.AbstractHTTPHandler.do_request_
+    unix_response = urllib.request.HTTPErrorProcessor.http_response
+
+
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}), _SocketHandler)
 _USUAL = urllib.request.build_opener()
 
 
@@ -27,13 +49,17 @@ class Answered(FettleError):
         self.text = text
 
 
-def call(url: str, body: Any = None, *, seconds: float = SECONDS) -> bytes:
+def call(url: str, body: Any = None, *, token: str = "", seconds: float = SECONDS) -> bytes:
     """GET, or POST if there is a body; raises Answered, or FettleError if there is no answer."""
     if not is_url(url):
         raise FettleError(f"{url!r} is not a URL such as http://127.0.0.1:8090")
     data = json.dumps(body).encode() if body is not None else None
     headers = {"Content-Type": "application/json"} if data is not None else {}
     request = urllib.request.Request(url, data, headers)  # noqa: S310 (checked above)
+    if token:  # for this server, and not for one that it redirects to
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    if _is_socket(url):
+        request.add_unredirected_header("Host", "localhost")
     opener = _DIRECT if _on_this_host(url) else _USUAL
     try:
         with opener.open(request, timeout=seconds) as reply:
@@ -43,12 +69,12 @@ def call(url: str, body: Any = None, *, seconds: float = SECONDS) -> bytes:
         raise Answered(url, error.code, error.read().decode(errors="replace")) from error
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise FettleError(f"{url} did not answer: {reason}") from error
+        raise FettleError(f"{_shown(url)} did not answer: {reason}") from error
     except http.client.HTTPException as error:
         said = " ".join(str(error).split()) or type(error).__name__
-        raise FettleError(f"{url} did not answer in HTTP: {said}") from error
+        raise FettleError(f"{_shown(url)} did not answer in HTTP: {said}") from error
     except ValueError as error:  # the host or path cannot be encoded
-        raise FettleError(f"{url!r} cannot be called: {error}") from error
+        raise FettleError(f"{_shown(url)!r} cannot be called: {error}") from error
 
 
 def is_url(text: str) -> bool:
@@ -57,6 +83,8 @@ def is_url(text: str) -> bool:
         return False
     try:
         parts = urllib.parse.urlsplit(text)
+        if parts.scheme == "unix":
+            return bool(parts.netloc or parts.path)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
@@ -71,20 +99,52 @@ def call_json(url: str, body: Any = None, *, seconds: float = SECONDS) -> Any:
         raise FettleError(f"{url} did not return JSON: is it a Fettle server?") from error
 
 
-def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:
-    """The JSON that a running Fettle answers; raises FettleError with the reason if it does not."""
-    url = f"{server.rstrip('/')}{path}"
+def ask(server: str, path: str, query: dict[str, str] | None = None) -> bytes:
+    """What a running Fettle answers; raises FettleError with the reason if it does not. If it asks
+    who we are, we say so: by its own token, if we were given one, else by ours."""
+    base, _, token = server.partition("#")
+    if base.startswith("unix:"):
+        # Quoted twice: for the URL, whose host is unquoted, and for the host's name.
+        socket_path = urllib.parse.quote(base.removeprefix("unix:"), safe="")
+        base = f"unix://{urllib.parse.quote(socket_path)}"
+    url = f"{base.rstrip('/')}{path}"
     if query:
         url += "?" + urllib.parse.urlencode(query)
     try:
-        return call_json(url)
-    except Answered:
+        if token := token or tokens.given():
+            return call(url, token=_may_be_sent(token, url))
+        try:
+            return call(url)
+        except Answered as answered:
+            if answered.status != 401:
+                raise
+            _may_be_sent("", url)
+            return call(url, token=tokens.of_cluster(str(answered)))
+    except (Answered, tokens.NoToken):
         raise
     except FettleError as error:
         raise FettleError(
             f"{error}; is `fettle serve` running there? (set the address with --server or "
             "FETTLE_SERVER)"
         ) from error
+
+
+def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:
+    """As `ask`, and decodes the JSON."""
+    answer = ask(server, path, query)
+    try:
+        return json.loads(answer)
+    except ValueError as error:
+        raise FettleError(f"{server} did not return JSON: is it a Fettle server?") from error
+
+
+def _may_be_sent(token: str, url: str) -> str:
+    if not url.startswith("https:") and not _on_this_host(url):
+        raise tokens.NoToken(
+            f"{url} is plain HTTP, so your token is not sent there: whoever is on the way could "
+            "read it. Use https, or `kubectl port-forward` and --server http://127.0.0.1:8090"
+        )
+    return token
 
 
 def _error_in(text: str) -> str:
@@ -95,7 +155,19 @@ def _error_in(text: str) -> str:
         return ""
 
 
+def _is_socket(url: str) -> bool:
+    return url.startswith("unix:")
+
+
+def _shown(url: str) -> str:
+    if not _is_socket(url):
+        return url
+    return f"unix:{urllib.parse.unquote(urllib.parse.unquote(urllib.parse.urlsplit(url).netloc))}"
+
+
 def _on_this_host(url: str) -> bool:
+    if _is_socket(url):
+        return True
     host = urllib.parse.urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

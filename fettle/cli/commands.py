@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -45,7 +46,13 @@ def main() -> None:
 @click.option("--settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
 @click.option("--extender-listen", default="127.0.0.1:8088", show_default=True)
 @click.option("--webhook-listen", default="127.0.0.1:8443", show_default=True)
-@click.option("--browse-listen", default="127.0.0.1:8090", show_default=True)
+@click.option(
+    "--browse-listen",
+    multiple=True,
+    default=("127.0.0.1:8090",),
+    show_default=True,
+    help="HOST:PORT, or unix:PATH for whoever can open that socket. May be repeated.",
+)
 @click.option(
     "--records",
     type=click.Path(path_type=Path),
@@ -65,7 +72,7 @@ def serve(
     settings: Path | None,
     extender_listen: str,
     webhook_listen: str,
-    browse_listen: str,
+    browse_listen: tuple[str, ...],
     records: Path | None,
     log_level: str,
 ) -> None:
@@ -112,22 +119,46 @@ def _url(context: click.Context, parameter: click.Parameter, given: str) -> str:
     return _urls(context, parameter, (given.partition(" ")[0],))[0]
 
 
-_SERVER = click.option(
-    "--server",
-    default=DEFAULT_SERVER,
-    callback=_url,
-    show_default=True,
-    envvar="FETTLE_SERVER",
-    help="Browse listener of a running Fettle.",
+def _token_file(context: click.Context, parameter: click.Parameter, given: Path | None) -> None:
+    from fettle.cli import tokens
+
+    tokens.take_file(context, parameter, given)
+
+
+_TOKEN_FILE = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    callback=_token_file,
+    expose_value=False,
+    help="Your token for it, also in FETTLE_TOKEN. By default that of your kubeconfig.",
 )
-_SERVERS = click.option(
-    "--server",
-    "servers",
-    multiple=True,
-    callback=_urls,
-    show_default="http://127.0.0.1:8090 and :8091",
-    envvar="FETTLE_SERVER",
-    help="Browse listener of a running Fettle. Name each process: none knows what others decided.",
+_Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def _with_token(server: _Decorator) -> _Decorator:
+    return lambda command: server(_TOKEN_FILE(command))
+
+
+_SERVER = _with_token(
+    click.option(
+        "--server",
+        default=DEFAULT_SERVER,
+        callback=_url,
+        show_default=True,
+        envvar="FETTLE_SERVER",
+        help="Browse listener of a running Fettle: a URL, or unix:PATH.",
+    )
+)
+_SERVERS = _with_token(
+    click.option(
+        "--server",
+        "servers",
+        multiple=True,
+        callback=_urls,
+        show_default="http://127.0.0.1:8090 and :8091",
+        envvar="FETTLE_SERVER",
+        help="Browse listener. Name each process: none knows what others decided.",
+    )
 )
 _OUTPUT = click.option(
     "--output", "-o", type=click.Choice(("table", "json")), default="table", show_default=True

@@ -93,6 +93,8 @@ def _held(device: dict[str, Any]) -> str:
     holds = "holds" if device["use"] == "certain" else "may hold"
     if device.get("adminAccess"):
         holds = "has admin access to"
+    if "state" not in device:  # withheld from whoever may not see devices
+        return f"{holds} {what}"
     said = "; ".join(e["text"] for e in device["evidence"])
     state = f"{device['state']} {device['score']:.2f}{lowered(device)}"
     return f"{holds} {what}: {state}{f': {said}' if said else ''}"
@@ -212,7 +214,8 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
 
     def key(row: tuple[str, str, dict[str, Any], str]) -> tuple[str, str] | None:
         name, word, v, reason = row
-        return (word, _unnamed(reason, name, v)) if word != "fits" or is_well(v["health"]) else None
+        joins = word != "fits" or "health" not in v or is_well(v["health"])
+        return (word, _unnamed(reason, name, v)) if joins else None
 
     for group in grouped(rows, key):
         name, word, v, reason = group[0]
@@ -286,6 +289,8 @@ def _evidence_texts(one: _Described) -> tuple[str, ...] | None:
 def _evidence(nodes: dict[str, Any]) -> Iterator[_Described]:
     devices: set[str] = set()
     for name, v in nodes.items():
+        if "health" not in v:  # withheld
+            continue
         own = evidence_lines(v["health"]["evidence"])
         yield _Described(name, v["health"], own, is_node=True)
         for unit in v.get("units", ()):

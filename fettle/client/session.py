@@ -94,6 +94,16 @@ class Session:
         """The API server's URL."""
         return str(self._client.configuration.host)
 
+    async def bearer_token(self) -> str:
+        """Ours, which is our name for whoever asks this API server; "" if we have none. Raises
+        Unauthorized if it can no longer be read."""
+        try:
+            given = await self._client.configuration.get_api_key_with_prefix("BearerToken")
+        except (ConfigException, OSError) as error:
+            raise Unauthorized(f"the token for {self.server} cannot be read: {error}") from error
+        scheme, _, token = (given or "").partition(" ")
+        return token if scheme == "Bearer" else ""
+
     def server_clock(self) -> float | None:
         """What the API server's clock shows now, Unix seconds, by the `Date` of its last answer;
         None if it has sent none."""

@@ -1,6 +1,6 @@
 """The settings: what an operator can change, and the file that says so."""
 
-from fettle.config.addresses import ListenAddress
+from fettle.config.addresses import ListenAddress, SocketPath
 from fettle.config.files import load_settings, parse_yaml
 from fettle.config.settings import (
     AlertmanagerSettings,
@@ -31,6 +31,7 @@ __all__ = [
     "NodeMarkSettings",
     "PrometheusSettings",
     "Settings",
+    "SocketPath",
     "StewardSettings",
     "TLSSettings",
     "WebhookSettings",

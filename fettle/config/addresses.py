@@ -1,6 +1,7 @@
-"""Addresses to listen on, as flags give them: `HOST:PORT`. Pure."""
+"""Addresses to listen on, as flags give them: `HOST:PORT`, or `unix:PATH`. Pure."""
 
 import ipaddress
+from pathlib import Path
 from typing import NamedTuple
 
 from fettle.model import SettingsError
@@ -46,3 +47,18 @@ class ListenAddress(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class SocketPath(NamedTuple):
+    """A Unix socket."""
+
+    path: Path
+
+    @classmethod
+    def parse(cls, text: str) -> "SocketPath | None":
+        """`unix:PATH`; None for anything else."""
+        scheme, _, path = text.partition(":")
+        return cls(Path(path)) if scheme == "unix" and path else None
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}"

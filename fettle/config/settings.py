@@ -688,6 +688,19 @@ class AlertmanagerSettings(SettingsSection, frozen=True, kw_only=True):
         )
 
 
+class BrowseSettings(SettingsSection, frozen=True, kw_only=True):
+    """The browse listener, which answers people, probes and Prometheus."""
+
+    host_names: tuple[str, ...] = ()
+    """Names under which it is called, such as that of a Service, or of an Ingress. Requests whose
+    `Host` header is neither an IP address nor `localhost` nor one of these get 421: a web page
+    could reach a browser's own network by a name that it rebinds."""
+
+    def __post_init__(self) -> None:
+        for name in self.host_names:
+            _check_name("browse: hostNames", name)
+
+
 class Settings(SettingsSection, frozen=True, kw_only=True):
     """All settings. Each has a default, so the file may be empty or missing."""
 
@@ -709,6 +722,7 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
     sources: SourceSettings = SourceSettings()
     extender: ExtenderSettings = ExtenderSettings()
     webhook: WebhookSettings = WebhookSettings()
+    browse: BrowseSettings = BrowseSettings()
     lint: LintSettings = LintSettings()
     records: RecordSettings = RecordSettings()
     steward: StewardSettings = StewardSettings()

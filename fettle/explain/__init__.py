@@ -20,6 +20,7 @@ from fettle.explain.pods import (
     summary,
 )
 from fettle.explain.taints import list_taints
+from fettle.explain.withholding import WITHHELD, withhold_of_placed, withhold_of_pod
 from fettle.explain.wording import LOWERED, SUSPECTED, plain_reason, text, texts
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "JSON_VERSION",
     "LOWERED",
     "SUSPECTED",
+    "WITHHELD",
     "Foresight",
     "Stewardship",
     "describe_modes",
@@ -53,5 +55,7 @@ __all__ = [
     "text",
     "texts",
     "unit_called",
+    "withhold_of_placed",
+    "withhold_of_pod",
     "worst_state",
 ]

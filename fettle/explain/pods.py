@@ -455,6 +455,8 @@ def summary(value: dict[str, Any]) -> str:
             anyway = value["unfit"][:1] if part == "refusals" else ()
             beside = (f"no fit anyway: {why}" for why in anyway)
             return "; ".join((f"{prefix}{value[part][0]}{more}", *beside, *value["notes"]))
+    if "health" not in value:  # withheld
+        return "; ".join(value["notes"])
     given = (u for u in value.get("units", ()) if u.get("withdrawn", 0) < u.get("count", 1))
     judged = (*value["devices"], value["health"], *given)
     evidence = [e for one in judged for e in one["evidence"]]

@@ -151,7 +151,8 @@ class Acceptor:
         """Returns whether it can be used."""
         try:
             protocol = self._make(accepted)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if connection.family != socket.AF_UNIX:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol,
                 connection,
@@ -173,9 +174,10 @@ class Acceptor:
 
     def _admit(self, connection: socket.socket) -> Accepted | None:
         try:
-            source = str(connection.getpeername()[0])
+            peer = connection.getpeername()
         except OSError:
             return None  # it has gone already
+        source = str(peer[0]) if peer else ""  # "": at the other end of a Unix socket
         if len(self._by_source.get(source, ())) >= self._limits.of_source:
             if not self._make_room(source):
                 return None

@@ -4,7 +4,7 @@ Stands after the answer in *watch → inventory → health → verdict → answe
 """
 
 from fettle.records.ages import seconds_of
-from fettle.records.decisions import Act, Became, Decided, Decision, Placed, Verb
+from fettle.records.decisions import Act, Became, Decided, Decision, Placed, Verb, wordless
 from fettle.records.fates import PodFates
 from fettle.records.journal import Journal
 from fettle.records.log import DecisionLog
@@ -29,4 +29,5 @@ __all__ = [
     "make_report",
     "merged",
     "seconds_of",
+    "wordless",
 ]

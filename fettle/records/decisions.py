@@ -161,6 +161,14 @@ class Decision(Recorded, kw_only=True, gc=False):
         self.preferred = again.preferred
 
 
+def wordless(decision: Decision) -> Decision:
+    """Without what may name devices, and pods of other namespaces: reasons keep their codes."""
+    placed = decision.placed
+    if placed is not None:
+        placed = msgspec.structs.replace(placed, why="", refused_devices=())
+    return msgspec.structs.replace(decision, why="", end="", placed=placed)
+
+
 _PROCESS = secrets.token_hex(4)
 _NUMBERS = count(1)
 

@@ -4,6 +4,7 @@ the latter, runs them, and stops them in order."""
 import sys
 
 from fettle.model import FettleError
+from fettle.serve.browse_token import browse_token
 from fettle.serve.channel import inherited
 from fettle.serve.options import ServeOptions
 from fettle.serve.staying import stay
@@ -15,6 +16,7 @@ def serve(options: ServeOptions) -> None:
     """Serve until SIGTERM or SIGINT; raises FettleError if serving cannot start or continue."""
     channel = inherited()
     if channel is None:
+        browse_token()  # for the process that serves and its successors
         stay([sys.executable, "-m", "fettle", *options.arguments()])
         return
     from fettle.serve.serving import run  # heavy, and of no use to the process that stays

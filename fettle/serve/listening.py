@@ -16,8 +16,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from certs import CertificateWarnings, ListenerTLS
 from extender import LINGER_S, Callers, SchedulerConnections
-from fettle.config import ListenAddress
-from fettle.http import Acceptor, AppConnections, Limits, MakeProtocol
+from fettle.config import ListenAddress, SocketPath
+from fettle.http import Acceptor, AppConnections, Limits, MakeProtocol, bound_to, is_answered
 from fettle.model import AuthorityError, ClusterError, SettingsError
 from fettle.observing import CertificateMetrics
 from fettle.serve.readiness import Readiness
@@ -36,6 +36,7 @@ RETRY_S = 2.0
 """How soon a certificate that could not be obtained is tried again."""
 _DRAIN_POLL_S = 0.02
 FREE_POLL_S = 0.02
+Address = ListenAddress | SocketPath
 UNPACED = b"reno"
 """A congestion control that every Linux has and every process may choose."""
 
@@ -51,10 +52,12 @@ class Listener(ABC):
         """What sets its address."""
         return "alertmanager.listen" if self.name == "alerts" else f"--{self.name}-listen"
 
-    def __init__(self, name: str, address: ListenAddress, context: ssl.SSLContext | None) -> None:
+    def __init__(self, name: str, address: Address, context: ssl.SSLContext | None) -> None:
         self.name = name
         self.address = address
         self.context = context
+        self.url_ends = ""
+        """What its URL ends with, where it is told."""
         self.limits = Limits()
         self._acceptor: Acceptor | None = None
 
@@ -69,10 +72,16 @@ class Listener(ABC):
                 f"cannot listen on {self.address} for the {self.name} listener: "
                 f"{_reason(error).lower()}; set another address with {self.set_by}"
             ) from error
+        for url in self._urls():
+            _LOG.info("listening", what=self.name, url=url)
+
+    def _urls(self) -> list[str]:
+        if isinstance(self.address, SocketPath):
+            return [str(self.address)]
         scheme = "http" if self.context is None else "https"
         bound = [ListenAddress(*each.getsockname()[:2]) for each in self.sockets]
-        for address in [self.address] if self.address.port else bound:
-            _LOG.info("listening", what=self.name, url=f"{scheme}://{address}")
+        addresses = [self.address] if self.address.port else bound
+        return [f"{scheme}://{address}{self.url_ends}" for address in addresses]
 
     @property
     def sockets(self) -> list[socket.socket]:
@@ -97,6 +106,8 @@ class Listener(ABC):
         self._acceptor = Acceptor(make, self.context, self.limits)
         if given:
             self._acceptor.open_on(given)
+        elif isinstance(self.address, SocketPath):
+            self._acceptor.open_on([bound_to(self.address.path)])
         else:
             host, port = self.address.bind_host, self.address.port
             await self._acceptor.open(host, port, shares_port=self.shares_port)
@@ -123,14 +134,16 @@ class AppListener(Listener):
     def __init__(
         self,
         name: str,
-        address: ListenAddress,
+        address: Address,
         context: ssl.SSLContext | None,
         app: web.Application,
         *,
         shares_port: bool = True,
+        url_ends: str = "",
     ) -> None:
         super().__init__(name, address, context)
         self.shares_port = shares_port
+        self.url_ends = url_ends
         self._stopping = False
         app.on_response_prepare.append(self._close_if_last)
         self._connections = AppConnections()
@@ -183,7 +196,7 @@ class ExtenderListener(Listener):
 
     async def _open(self, given: Sequence[socket.socket]) -> None:
         await self._listen(partial(self._connections, callers=self._callers), given)
-        if self.address.loopback:
+        if isinstance(self.address, ListenAddress) and self.address.loopback:
             for listening in self.sockets:
                 _unpaced(listening)
 
@@ -198,6 +211,21 @@ def _reason(error: OSError) -> str:
     if error.errno is None or isinstance(error, socket.gaierror):  # whose number is no errno
         return error.strerror or str(error)
     return os.strerror(error.errno)
+
+
+async def _is_free(address: Address) -> bool:
+    """Whether nobody listens there, or that cannot be told: whoever listens will say why."""
+    if isinstance(address, SocketPath):
+        return not is_answered(address.path)
+    loop = asyncio.get_running_loop()
+    try:
+        probe = await loop.create_server(
+            asyncio.Protocol, address.bind_host, address.port, start_serving=False
+        )
+    except OSError as error:
+        return error.errno != errno.EADDRINUSE
+    probe.close()
+    return True
 
 
 def _unpaced(listening: socket.socket) -> None:
@@ -277,19 +305,8 @@ class Listeners:
 
     async def open_when_free(self, listener: Listener) -> None:
         """Open a listener as soon as nobody else listens on its address."""
-        loop, address = asyncio.get_running_loop(), listener.address
-        while True:
-            try:
-                probe = await loop.create_server(
-                    asyncio.Protocol, address.bind_host, address.port, start_serving=False
-                )
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    break
-                await asyncio.sleep(FREE_POLL_S)
-            else:
-                probe.close()
-                break
+        while not await _is_free(listener.address):  # noqa: ASYNC110 (another process's)
+            await asyncio.sleep(FREE_POLL_S)
         await self.open(listener, ListenerTLS(None))
 
     async def drain(self) -> None:

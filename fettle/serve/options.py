@@ -13,7 +13,7 @@ class ServeOptions(NamedTuple):
     settings: Path | None
     extender_listen: str
     webhook_listen: str
-    browse_listen: str
+    browse_listen: tuple[str, ...]
     log_level: str
     records: Path | None = None
 
@@ -30,6 +30,6 @@ class ServeOptions(NamedTuple):
             *("serve", *sorted(self.roles), *given),
             f"--extender-listen={self.extender_listen}",
             f"--webhook-listen={self.webhook_listen}",
-            f"--browse-listen={self.browse_listen}",
+            *(f"--browse-listen={address}" for address in self.browse_listen),
             f"--log-level={self.log_level}",
         ]

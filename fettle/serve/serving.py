@@ -8,7 +8,7 @@ import asyncio
 import resource
 import signal
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,12 @@ from extender import (
     Browse,
     Freshness,
     Misconfiguration,
+    Reviews,
+    by_review,
+    by_token,
     make_connections,
+    screened,
+    trusting,
 )
 from fettle.api import Finding
 from fettle.api.kinds import DEVICE_HEALTH, EVENTS, WireObject, read_with
@@ -41,7 +46,7 @@ from fettle.cluster.feeds import (
     WorkloadFeed,
     Writer,
 )
-from fettle.config import ListenAddress, Settings, load_settings
+from fettle.config import ListenAddress, Settings, SocketPath, load_settings
 from fettle.health import HealthBook, SignalRules, load_rules, metrics
 from fettle.lint import (
     Linter,
@@ -82,6 +87,7 @@ from fettle.scheduling import (
     OwnerRefusals,
     Predictions,
 )
+from fettle.serve.browse_token import browse_token
 from fettle.serve.channel import Channel
 from fettle.serve.followed_pods import FollowedPods
 from fettle.serve.listening import AppListener, ExtenderListener, Listeners
@@ -189,6 +195,8 @@ class Runtime:
         certificates = CertificateMetrics(self._registry)
         self._listeners = Listeners(self._tasks, self._readiness, certificates, self._succession)
         self._resources = AsyncExitStack()
+        self._session: Session | None = None
+        """With the API server, once there is one."""
 
     async def open(self) -> None:
         """Start everything; raises FettleError."""
@@ -196,7 +204,10 @@ class Runtime:
         options, settings = self._options, self._settings
         extender_at = ListenAddress.parse(options.extender_listen, "--extender-listen")
         webhook_at = ListenAddress.parse(options.webhook_listen, "--webhook-listen")
-        browse_at = ListenAddress.parse(options.browse_listen, "--browse-listen")
+        browse_at = [
+            SocketPath.parse(each) or ListenAddress.parse(each, "--browse-listen")
+            for each in options.browse_listen
+        ]
         rule_table = load_rules(settings.health.rules_file)
 
         engine = SelectorEngine()
@@ -309,6 +320,7 @@ class Runtime:
             slow.cancel()
             readiness.opening = before
         self._resources.push_async_callback(session.close)
+        self._session = session
         return session
 
     def _make_inventory(
@@ -426,7 +438,7 @@ class Runtime:
 
     async def _open_browse(
         self,
-        address: ListenAddress,
+        addresses: Sequence[ListenAddress | SocketPath],
         answers: Answers,
         pods: FollowedPods,
         recorder: Recorder,
@@ -454,12 +466,22 @@ class Runtime:
             device_failures=self._settings.device_failures,
             is_steward="steward" in self._options.roles,
         )
-        # Probes and people mean one process, so no other may answer on the same port.
-        listener = AppListener("browse", address, None, browse.make_app(), shares_port=False)
-        if self._succession.replaces:
-            self._tasks.open("browse", self._listeners.open_when_free(listener))
-        else:
-            await self._listeners.open(listener, ListenerTLS(None))
+        access, url_ends = by_review(Reviews(lambda: self._session)), ""
+        if self._options.snapshot is not None:
+            token = browse_token()
+            access, url_ends = by_token(token.text), f"/#{token.text}" if token.is_random else ""
+        screen = screened(self._settings.browse.host_names)
+        for address in addresses:
+            is_private = isinstance(address, SocketPath)
+            app = browse.make_app(trusting) if is_private else browse.make_app(access, screen)
+            # Probes and people mean one process, so no other may answer on the same port.
+            listener = AppListener(
+                "browse", address, None, app, shares_port=False, url_ends=url_ends
+            )
+            if self._succession.replaces:
+                self._tasks.open("browse", self._listeners.open_when_free(listener))
+            else:
+                await self._listeners.open(listener, ListenerTLS(None))
 
     def _prepare_succession(self) -> None:
         succession = self._succession

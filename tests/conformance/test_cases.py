@@ -23,6 +23,7 @@ from tests.controlplane.processes import free_port
 from tests.fettle.serve.runtimes import until_open
 from tests.test_documents import ROOT
 
+TOKEN = "of-the-tests"
 FOLDER = Path(os.environ.get("FETTLE_CASES") or ROOT.parent / "shared" / "cases")
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no cases in {FOLDER}")
 RECORDED = datetime(2026, 11, 25, 5, tzinfo=UTC)
@@ -138,13 +139,15 @@ async def serving_from(folder: Path) -> AsyncIterator[Serving]:
         *("--snapshot", str(folder / "snapshot")),
         *("--extender-listen", f"127.0.0.1:{free_port()}"),
         *("--browse-listen", f"127.0.0.1:{port}"),
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT), "FETTLE_TOKEN": TOKEN},
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
         async with asyncio.timeout(60):
             await until_open(port)
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
+        async with aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {TOKEN}"}, timeout=aiohttp.ClientTimeout(total=60)
+        ) as session:
             served = Serving(folder, port, session)
             await served.ready()
             yield served

@@ -42,7 +42,7 @@ async def decisions(fettle: FettleProcess, **query: str) -> list[dict[str, Any]]
 
 
 def fettle_cli(fettle: FettleProcess, *arguments: str) -> str:
-    command = [sys.executable, "-m", "fettle", *arguments, "--server", fettle.browse_url]
+    command = [sys.executable, "-m", "fettle", *arguments, "--server", fettle.server]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 
@@ -115,7 +115,7 @@ async def test_several_processes_give_one_answer(
         await waiting.in_phase(api, pod, "Running")
 
     def of(command: str, *whom: FettleProcess) -> Any:
-        servers = [text for one in whom for text in ("--server", one.browse_url)]
+        servers = [text for one in whom for text in ("--server", one.server)]
         done = subprocess.run(
             [sys.executable, "-m", "fettle", command, "-o", "json", *servers],
             cwd=REPOSITORY,

@@ -186,7 +186,7 @@ async def told(fettle: FettleProcess, **what: str) -> Any:
 async def printed(fettle: FettleProcess, *arguments: str) -> str:
     """What `fettle` prints, as people call it."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "fettle", *arguments, "--server", fettle.browse_url),
+        *(sys.executable, "-m", "fettle", *arguments, "--server", fettle.server),
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -32,7 +32,7 @@ async def fettle_cli(fettle: FettleProcess, *arguments: str) -> tuple[int, str]:
         "fettle",
         *arguments,
         "--server",
-        fettle.browse_url,
+        fettle.server,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdout=asyncio.subprocess.PIPE,
     )

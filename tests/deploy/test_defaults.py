@@ -89,7 +89,8 @@ def test_the_table_names_all_that_can_be_switched_on() -> None:
 
 
 def test_what_may_be_written_without_an_optional_file_is_what_the_table_says() -> None:
-    granted = {resource for role in roles() for _, resource in written(role)}
+    questions = {"tokenreviews", "subjectaccessreviews"}  # which the API server answers and forgets
+    granted = {resource for role in roles() for _, resource in written(role)} - questions
     assert granted == {kind for row in TABLE if not row.files for kind in row.writes}
 
 

@@ -17,7 +17,7 @@ from fettle.config import Settings
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
 from tests.deploy.test_shipped_files import DEPLOY, documents
-from tests.fettle.client.fake_api import FakeApi
+from tests.fettle.client.fake_api import OPERATOR, FakeApi
 from tests.fettle.serve.runtimes import serve_options
 from tests.fettle.serve.test_waking import node, refused
 from tests.waiting import until
@@ -166,7 +166,7 @@ async def test_without_these_rights_it_is_said_once_and_the_rest_goes_on(
             await until(said)
             await asyncio.sleep(TRIES_AGAIN_WITHIN_S)
             async with (
-                aiohttp.ClientSession() as client,
+                aiohttp.ClientSession(headers=OPERATOR) as client,
                 client.get(f"http://127.0.0.1:{browse}/readyz?verbose") as answer,
             ):
                 assert answer.status == 200

@@ -109,7 +109,8 @@ def written(role: Any) -> set[tuple[str, str]]:
 
 
 WRITTEN_IN_THE_CLUSTER = {
-    "fettle": set[tuple[str, str]](),
+    "fettle": {("create", "tokenreviews"), ("create", "subjectaccessreviews")},
+    "fettle-reader": set[tuple[str, str]](),
     "fettle-webhook": {
         ("patch", "mutatingwebhookconfigurations"),
         ("patch", "validatingwebhookconfigurations"),

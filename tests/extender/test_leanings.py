@@ -9,6 +9,7 @@ from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry
 
 from extender.browse import Browse
+from extender.browse_access import TRUSTED
 from extender.http.replies import SHORT, Replies
 from fettle.api import core, kinds
 from fettle.cluster import NodeView
@@ -83,7 +84,7 @@ async def explained(extender: Extender, pod: dict[str, Any]) -> dict[str, tuple[
     leanings = Leanings(extender.answers, extender.refusals, extender.former)
     browse = Browse(extender.answers, CollectorRegistry(), extender.recent, 1e9, leanings=leanings)
     path = f"/explain?pod=default/{pod['metadata']['name']}"
-    reply = await browse.explain(make_mocked_request("GET", path).clone(remote="127.0.0.1"))
+    reply = await browse.explain(make_mocked_request("GET", path), TRUSTED)
     assert isinstance(reply.body, bytes)
     return {
         name: (node["score"], [note["code"] for note in node["reasons"]["notes"]])

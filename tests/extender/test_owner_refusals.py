@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from extender import freshness
 from extender.browse import Browse
+from extender.browse_access import TRUSTED
 from fettle.api import core, kinds
 from fettle.cluster import NodeView
 from fettle.scheduling.owner_refusals import KEEP_S
@@ -115,8 +116,8 @@ async def explained(extender: Extender, *nodes: NodeView, owner: str = "job-1") 
     pod = read(owned(owner=owner))
     extender.show(*nodes, pods={"default/p": pod})
     browse = Browse(extender.answers, CollectorRegistry(), {}, 300.0, refusals=extender.refusals)
-    request = make_mocked_request("GET", "/explain?pod=default/p").clone(remote="127.0.0.1")
-    body = (await browse.explain(request)).body
+    request = make_mocked_request("GET", "/explain?pod=default/p")
+    body = (await browse.explain(request, TRUSTED)).body
     assert isinstance(body, bytes)
     found: dict[str, Any] = msgspec.json.decode(body)["nodes"]
     return found

@@ -8,6 +8,7 @@ from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry
 
 from extender.browse import Browse
+from extender.browse_access import TRUSTED
 from fettle.api import kinds
 from fettle.scheduling import Preemption
 from fettle.scheduling.preemption import RELEASE_S
@@ -261,8 +262,8 @@ async def noted(cluster: Cluster, extender: Extender, **spec: Any) -> list[str]:
     cluster.put(kinds.POD, pod)
     cluster.show(extender)
     browse = Browse(extender.answers, CollectorRegistry(), {}, 300.0)
-    request: Any = make_mocked_request("GET", "/explain?pod=default/high").clone(remote="127.0.0.1")
-    reply = await browse.explain(request)
+    request: Any = make_mocked_request("GET", "/explain?pod=default/high")
+    reply = await browse.explain(request, TRUSTED)
     assert isinstance(reply.body, bytes)
     notes: list[str] = msgspec.json.decode(reply.body)["nodes"]["n"]["notes"]
     return notes

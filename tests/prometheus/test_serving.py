@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fettle.cli.calling import call, fetch
+from fettle.cli.calling import ask, fetch
 from fettle.cli.demo.served import SETTINGS, Served
 from tests.controlplane.certificates import Authority
 from tests.fettle.cluster.feeds.manifests import write
@@ -64,11 +64,11 @@ def sound(**values: float) -> str:
 
 
 def metrics(served: Served) -> str:
-    return call(f"{served.browse}/metrics").decode()
+    return ask(served.browse, "/metrics").decode()
 
 
 def notes(served: Served) -> list[str]:
-    lines = call(f"{served.browse}/readyz?verbose").decode().splitlines()
+    lines = ask(served.browse, "/readyz?verbose").decode().splitlines()
     return [line for line in lines if "metrics:" in line]
 
 
@@ -189,7 +189,7 @@ def test_a_wrong_rule_on_a_whole_fleet_is_set_aside_and_named(page: Page, tmp_pa
         old["metadata"] |= {"creationTimestamp": "2026-01-01T00:00:00Z", "uid": "old"}
         assert served.filter(old, names) == {}
         assert served.filter(pod(gpus=1), names).keys() == set(names)
-        said = call(f"{served.browse}/readyz?verbose").decode()
+        said = ask(served.browse, "/readyz?verbose").decode()
         assert "metric too-hot is set aside in nvidia.com/gpu" in said
 
 

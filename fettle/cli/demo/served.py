@@ -6,6 +6,7 @@ PARENT.
 
 import ctypes
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fettle.cli.calling import call, call_json
+from fettle.cli.calling import ask, call_json
 from fettle.cli.commands import main
 from fettle.model import FettleError
 
@@ -35,7 +36,9 @@ class Served:
         extender, webhook, browse = _free_ports(3)
         self.extender = f"http://127.0.0.1:{extender}"
         self.webhook = f"http://127.0.0.1:{webhook}"
-        self.browse = f"http://127.0.0.1:{browse}"
+        self.metrics = f"http://127.0.0.1:{browse}/metrics"
+        self._token = secrets.token_urlsafe(12)
+        self.browse = f"http://127.0.0.1:{browse}/#{self._token}"
         self._log = log
         self._settings = log.with_suffix(".settings.yaml")
         self._text = settings
@@ -51,7 +54,10 @@ class Served:
     def __enter__(self) -> Self:
         self._settings.write_text(self._text, encoding="utf-8")
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(self._command, stderr=log, stdout=log)  # noqa: S603 (our own program)
+            environment = os.environ | {"FETTLE_TOKEN": self._token}
+            self._process = subprocess.Popen(  # noqa: S603 (our own program)
+                self._command, stderr=log, stdout=log, env=environment
+            )
         try:
             self._wait_until_ready()
         except BaseException:
@@ -101,7 +107,7 @@ class Served:
                 said = self._log.read_text(encoding="utf-8", errors="replace").strip()
                 raise FettleError(f"fettle serve exited immediately: {said[-2000:]}")
             try:
-                call(f"{self.browse}/readyz", seconds=2)
+                ask(self.browse, "/readyz")
             except FettleError as error:
                 last = str(error)
             else:

@@ -147,7 +147,7 @@ def _invite(console: Console, served: Served, snapshot: Path) -> None:
         f"[bold]It stays up.[/] Try, in another terminal:\n"
         f"  fettle devices --server {served.browse}\n"
         f"  fettle explain pod ml/training-plugin --server {served.browse}\n"
-        f"  curl {served.browse}/metrics\n"
+        f"  curl {served.metrics}\n"
         f"or edit the files in {snapshot}\n"
         f"Ctrl-C ends it.",
         soft_wrap=True,

@@ -1,12 +1,14 @@
 """What the command line says of servers that cannot be called."""
 
+import contextlib
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from fettle.cli.calling import call
+from fettle.cli.calling import call, fetch
 from fettle.cli.commands import main
 from fettle.model import FettleError
 
@@ -86,3 +88,110 @@ def test_a_namespace_given_twice_is_a_usage_error() -> None:
     assert ended.exit_code == 2
     told = " ".join(ended.output.split())
     assert "'ml/p': write NAMESPACE/NAME, such as default/p, or NAME with --namespace" in told
+
+
+# Tokens
+
+
+class Server(threading.Thread):
+    """A server that answers each request alike, on loopback or a Unix socket."""
+
+    def __init__(self, status: int = 200, path: Path | None = None, **headers: str) -> None:
+        super().__init__(daemon=True)
+        self.asked: list[str] = []
+        """The head of each request."""
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        head = f"HTTP/1.1 {status} Answer\r\n{lines}Connection: close\r\nContent-Length: 2\r\n\r\n"
+        self._answer = f"{head}[]".encode()
+        if path is None:
+            self._listening = socket.create_server(("127.0.0.1", 0))
+            self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        else:
+            self._listening = socket.socket(socket.AF_UNIX)
+            self._listening.bind(str(path))
+            self._listening.listen()
+            self.url = f"unix:{path}"
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                caller, _ = self._listening.accept()
+                with caller:
+                    self.asked.append(caller.recv(65536).decode())
+                    caller.sendall(self._answer)
+
+    def __enter__(self) -> "Server":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)  # which ends the wait for a caller, too
+        self.join(30)
+        self._listening.close()
+
+
+def test_the_token_of_a_servers_url_goes_into_the_header_and_nowhere_else() -> None:
+    with Server() as server:
+        assert fetch(f"{server.url}/#secret", "/pods", {"node": "n"}) == []
+    (asked,) = server.asked
+    assert asked.startswith("GET /pods?node=n HTTP/1.1\r\n")
+    assert "\r\nAuthorization: Bearer secret\r\n" in asked
+    assert asked.count("secret") == 1
+
+
+def test_a_token_of_the_environment_is_sent_and_does_not_go_where_a_server_redirects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FETTLE_TOKEN", "secret\n")
+    with Server() as other, Server(302, Location=f"{other.url}/pods") as server:
+        assert fetch(server.url, "/pods") == []
+    assert "Authorization: Bearer secret\r\n" in server.asked[0]
+    assert "secret" not in other.asked[0]
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "fettle.example", "127.0.0.1.example"])
+def test_a_token_is_not_sent_over_plain_http_to_another_host(host: str) -> None:
+    with pytest.raises(FettleError, match="plain HTTP, so your token is not sent there"):
+        fetch(f"http://{host}:9/#secret", "/pods")
+
+
+def test_without_a_kubeconfig_the_servers_own_words_say_how_to_get_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "FETTLE_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    with Server(401) as server, pytest.raises(FettleError, match="returned 401"):
+        fetch(server.url, "/pods")
+    assert "Authorization" not in server.asked[0]
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("name", ["sock", "a:b%20c"])
+def test_a_unix_socket_is_a_server_and_gets_no_token(
+    tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    path = tmp_path_factory.mktemp("s") / name
+    with Server(path=path) as server:
+        assert fetch(server.url, "/pods", {"node": "n"}) == []
+    assert server.asked[0].startswith("GET /pods?node=n HTTP/1.1\r\n")
+    assert "\r\nHost: localhost\r\n" in server.asked[0]
+    with pytest.raises(FettleError, match=f"unix:{path} did not answer: "):
+        fetch(f"unix:{path}", "/pods")
+
+
+def test_what_a_server_refuses_by_a_unix_socket_is_no_answer(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = tmp_path_factory.mktemp("s") / "sock"
+    with Server(404, path=path) as server, pytest.raises(FettleError, match="returned 404"):
+        fetch(server.url, "/pods")
+
+
+def test_a_file_without_a_token_is_a_usage_error(tmp_path: Path) -> None:
+    for content in (b"", b"two words", b"\xff"):
+        (tmp_path / "token").write_bytes(content)
+        ended = CliRunner().invoke(main, ["devices", "--token-file", str(tmp_path / "token")])
+        assert ended.exit_code == 2
+    ended = CliRunner().invoke(main, ["devices", "--token-file", str(tmp_path / "none")])
+    assert (ended.exit_code, "cannot be read" in ended.output) == (2, True)

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 Object = dict[str, Any]
+OPERATOR = {"Authorization": "Bearer of-the-operator"}
+"""As somebody who may do everything, by the reviews of this API server."""
 USER = "system:serviceaccount:fettle-system:fettle"
 PAGE = "<!DOCTYPE html><title>Please log in</title>"
 """What some proxies answer instead of the server behind them, with status 200."""
@@ -94,6 +96,10 @@ class FakeApi:
         self.gave: Counter[str] = Counter()
         """How often each of these pages was sent, and the version."""
         self.token: str | None = None
+        self.users = {"of-the-operator": "operator"}
+        """By bearer token: the name of whose it is, for TokenReviews."""
+        self.granted: set[tuple[str, str, str, str]] = set()
+        """User, verb, resource, and namespace ("" for all), for SubjectAccessReviews."""
         self.expire_by_event = False
         self.forgets_at_once = False
         """A watch expires, whatever version it resumes from."""
@@ -246,6 +252,8 @@ class FakeApi:
             return web.Response(status=404, text="404 page not found\n")
         if (verb, target.plural) in self.forbidden:
             return _status(403, "Forbidden", _forbidden(verb, target))
+        if target.plural in ("tokenreviews", "subjectaccessreviews"):
+            return web.json_response(self._reviewed((await request.json())["spec"]), status=201)
         if verb == "watch":
             return await self._watch(request, target.plural)
         if verb == "list":
@@ -267,6 +275,16 @@ class FakeApi:
             return None if resources is None else {"resources": resources}
         versions = [one.partition("/")[2] for one in self.discovered if one.startswith(f"{group}/")]
         return {"versions": [{"version": one} for one in versions]} if versions else None
+
+    def _reviewed(self, spec: Object) -> Object:
+        if "token" in spec:
+            name = self.users.get(spec["token"])
+            user = {"username": name, "groups": ["system:authenticated"]}
+            known = {"authenticated": True, "user": user}
+            return {"status": known if name else {"error": "invalid bearer token"}}
+        right, user = spec["resourceAttributes"], spec["user"]
+        asked = {(user, right["verb"], right["resource"], n) for n in ("", right["namespace"])}
+        return {"status": {"allowed": user == "operator" or not asked.isdisjoint(self.granted)}}
 
     def _list(self, request: web.Request, plural: str) -> web.Response:
         items = [copy.deepcopy(v) for _, v in sorted(self.objects.get(plural, {}).items())]

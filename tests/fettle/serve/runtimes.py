@@ -23,7 +23,7 @@ def serve_options(
         settings=None,
         extender_listen=f"127.0.0.1:{extender}",
         webhook_listen=f"127.0.0.1:{webhook}",
-        browse_listen=f"127.0.0.1:{browse}",
+        browse_listen=(f"127.0.0.1:{browse}",),
         log_level="info",
     )
 

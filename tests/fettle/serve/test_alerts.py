@@ -10,7 +10,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from fettle.cli.calling import call
+from fettle.cli.calling import ask
 from fettle.cli.commands import main
 from fettle.cli.demo.served import SETTINGS, Served
 from tests.fettle.cluster.feeds.manifests import write
@@ -54,9 +54,9 @@ def test_an_alert_makes_its_gpu_degraded_until_it_is_resolved(tmp_path: Path) ->
     with Served(snapshot, tmp_path / "log", settings) as served:
         until(lambda: _takes(port))
         assert post(port, "firing") == 200
-        until(lambda: "is remapped at the next reset" in call(f"{served.browse}/devices").decode())
+        until(lambda: "is remapped at the next reset" in ask(served.browse, "/devices").decode())
         assert post(port, "resolved") == 200
-        until(lambda: "was until recently" in call(f"{served.browse}/devices").decode())
+        until(lambda: "was until recently" in ask(served.browse, "/devices").decode())
 
 
 def _takes(port: int) -> bool:

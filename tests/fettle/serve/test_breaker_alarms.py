@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fettle.cli.calling import call, fetch
+from fettle.cli.calling import ask, fetch
 from fettle.cli.demo.served import Served
 from tests.fettle.cluster.feeds.manifests import write
 
@@ -63,13 +63,13 @@ NAMES = [f"n{i:02}" for i in range(15)]
 
 
 def notes(served: Served) -> list[str]:
-    lines = call(f"{served.browse}/readyz?verbose").decode().splitlines()
+    lines = ask(served.browse, "/readyz?verbose").decode().splitlines()
     return [line for line in lines if "breaker" in line]
 
 
 def alarms(served: Served) -> list[str]:
     """The samples of the gauge that are not zero."""
-    lines = call(f"{served.browse}/metrics").decode().splitlines()
+    lines = ask(served.browse, "/metrics").decode().splitlines()
     return [x for x in lines if x.startswith("fettle_breaker_open{") and not x.endswith(" 0.0")]
 
 
@@ -103,7 +103,7 @@ def test_a_rule_that_condemns_too_much_is_named_everywhere_before_any_pod_asks(
     ]
     (note,) = notes(served)
     assert f"{rule} is set aside in {GPU}: it alone condemns 56 of 105 (53.3 %" in note
-    assert call(f"{served.browse}/readyz") == b"ok\n"
+    assert ask(served.browse, "/readyz") == b"ok\n"
     assert [one["text"] for one in fetch(served.browse, "/devices")["setAside"]] == [note]
     told = fetch(served.browse, "/explain?pod=ml/p")
     assert told["notes"][0] == note

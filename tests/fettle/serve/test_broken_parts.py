@@ -17,7 +17,7 @@ from fettle.config import Settings
 from fettle.pacing import KeptPart, keeping
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
-from tests.fettle.client.fake_api import FakeApi
+from tests.fettle.client.fake_api import OPERATOR, FakeApi
 from tests.fettle.serve.runtimes import serve_options
 from tests.fettle.serve.test_waking import let_preempt_nobody, node, refused, running
 from tests.webhook.reviews import review
@@ -73,7 +73,9 @@ class Process:
             pytest.fail(what)
 
     async def said(self, path: str) -> str:
-        async with self._client.get(f"http://127.0.0.1:{self.browse}/{path}") as reply:
+        async with self._client.get(
+            f"http://127.0.0.1:{self.browse}/{path}", headers=OPERATOR
+        ) as reply:
             return await reply.text()
 
     async def _post(self, url: str, asked: Any) -> Any:

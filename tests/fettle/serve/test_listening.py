@@ -48,10 +48,11 @@ class _Kept(SchedulerConnections):
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a choice of it for each socket")
 async def test_replies_on_loopback_are_not_spread_by_the_hosts_congestion_control() -> None:
     kept = _Kept()
-    listener = ExtenderListener("extender", ListenAddress("127.0.0.1", free_port()), None, kept)
+    port = free_port()
+    listener = ExtenderListener("extender", ListenAddress("127.0.0.1", port), None, kept)
     await listener.start()
     try:
-        _, writer = await asyncio.open_connection("127.0.0.1", listener.address.port)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
         served = await kept.sockets.get()
         chosen = served.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
         assert chosen.rstrip(b"\0") == b"reno"

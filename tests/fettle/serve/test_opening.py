@@ -20,7 +20,7 @@ from fettle.config import Settings
 from fettle.serve import listening
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
-from tests.fettle.client.fake_api import FakeApi, fake_api
+from tests.fettle.client.fake_api import OPERATOR, FakeApi, fake_api
 from tests.fettle.serve.runtimes import is_open, serve_options
 
 WEBHOOK, EXTENDER = "fettle-webhook-ca", "fettle-extender-ca"
@@ -52,7 +52,7 @@ class Opened:
 
     async def _get(self, path: str) -> tuple[int, str]:
         url = f"http://127.0.0.1:{self._browse}{path}"
-        async with aiohttp.ClientSession() as client, client.get(url) as reply:
+        async with aiohttp.ClientSession(headers=OPERATOR) as client, client.get(url) as reply:
             return reply.status, await reply.text()
 
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from fettle.cli.calling import call, call_json, fetch
+from fettle.cli.calling import ask, call, call_json, fetch
 from fettle.cli.demo import fleet
 from fettle.cli.demo.served import Served
 from fettle.model import FettleError
@@ -231,8 +232,8 @@ def test_input_that_is_not_http_leaves_no_traceback_in_the_log(
     served: Served, tmp_path: Path
 ) -> None:
     for url in (served.browse, served.webhook, served.extender):
-        host, _, port = url.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port)), timeout=30) as client:
+        at = urlsplit(url)
+        with socket.create_connection((at.hostname, at.port), timeout=30) as client:
             client.sendall(b"GET / HTTP/9.9.9\r\n\x00: x\r\n\r\n")
             assert b" 400 " in client.recv(4096)
     assert "Traceback" not in (tmp_path / "log").read_text()
@@ -315,12 +316,12 @@ def test_asking_where_nobody_serves_says_what_to_do() -> None:
 
 
 def test_probes_tell_the_truth(serving: Served) -> None:
-    text = call(f"{serving.browse}/readyz?verbose").decode()
+    text = ask(serving.browse, "/readyz?verbose").decode()
     assert text.startswith("ok\n")
     assert "ResourceSlice: synced" in text
     assert "\nextender: " in text
     assert "\nwebhook: " in text
-    assert call(f"{serving.browse}/livez") == b"ok\n"
+    assert ask(serving.browse, "/livez") == b"ok\n"
 
 
 def test_the_served_webhook_mutates(serving: Served) -> None:

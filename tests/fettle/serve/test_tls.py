@@ -14,6 +14,7 @@ import pytest
 
 from certs import issuing
 from certs.issuing import Pair, Usage
+from fettle.cli.calling import ask
 from tests.controlplane.processes import free_port
 
 
@@ -67,8 +68,7 @@ class Secured:
 
     def _browse(self, path: str) -> str:
         (url,) = [line["url"] for line in self.told("listening") if line["what"] == "browse"]
-        with urllib.request.urlopen(f"{url}{path}", timeout=30) as reply:
-            return str(reply.read(), "utf-8")
+        return ask(url, path).decode()
 
     def ask(self, who: str | None) -> int:
         context = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))

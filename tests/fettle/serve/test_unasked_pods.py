@@ -9,7 +9,7 @@ import aiohttp
 from fettle.config import Settings
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
-from tests.fettle.client.fake_api import FakeApi
+from tests.fettle.client.fake_api import OPERATOR, FakeApi
 from tests.fettle.serve.runtimes import serve_options
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.12gb"
@@ -29,7 +29,7 @@ async def test_a_pod_that_a_scheduler_places_without_asking_shows_in_readyz_and_
     runtime = Runtime(options, Settings())
     try:
         await runtime.open()
-        async with aiohttp.ClientSession() as client:
+        async with aiohttp.ClientSession(headers=OPERATOR) as client:
 
             async def until(said: str) -> str:
                 async with asyncio.timeout(20):
