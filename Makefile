@@ -10,7 +10,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long and not prometheus"
 WHOLE := -n $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4))) --dist worksteal
 
-.PHONY: help demo demo-cluster quick test retest check format bench goodput controlplane sbom audit base lock clean
+.PHONY: help demo demo-cluster quick test retest check format bench goodput soak controlplane sbom audit base lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make audit         known vulnerabilities of what the lock names: asks the package index"
 	@echo "make bench         benchmarks, a table and build/bench.json (needs Go)"
 	@echo "make goodput       what a fleet gets done by who minds its health: simulated, then on a real kube-scheduler (Go)"
+	@echo "make soak          all that can fail or attack, for hours, beside work: ARGS=\"--hours 8\" (needs Go)"
 	@echo "make controlplane  build the real control plane for tests, once, into a cache folder"
 
 $(READY): requirements.lock pyproject.toml
@@ -67,6 +68,9 @@ goodput: $(READY)
 	@$(BIN)/python -m tests.goodput --setting saturated --nodes 40 --seeds 1 $(ARGS)
 	@$(BIN)/python -m tests.goodput --setting saturated --control-plane --seeds 1 \
 		--contenders default cordon enforce $(ARGS)
+
+soak: $(READY)
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 controlplane: $(READY)
 	@$(BIN)/python -m tests.controlplane.building

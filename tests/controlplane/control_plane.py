@@ -144,7 +144,7 @@ class ControlPlane:
     async def leave(self, data: Path) -> None:
         """Stop everything; what etcd holds is then in this folder, for others to start from."""
         await self.stop_api_server(kill=True)
-        await self._stop("etcd", kill=False)
+        await self.stop_etcd()
         _copy(self._home / "etcd", data)
         await self.stop()
 
@@ -153,6 +153,9 @@ class ControlPlane:
     async def start_etcd(self) -> None:
         command = components.etcd(self.ports, self._home / "etcd")
         await self._run(command, f"http://127.0.0.1:{self.ports.etcd}/health")
+
+    async def stop_etcd(self, *, kill: bool = False) -> None:
+        await self._stop("etcd", kill)
 
     async def start_api_server(self, *flags: str) -> None:
         """`flags` come after the harness's own."""

@@ -38,11 +38,13 @@ class FettleProcess:
         env: Mapping[str, str] | None = None,
         name: str = "fettle",
         extender_port: int | None = None,
+        webhook_port: int | None = None,
     ) -> None:
         self.name = name
         self.folder = folder
         self.extender_port = extender_port or free_port()
-        self.webhook_port, self.browse_port = free_port(), free_port()
+        self.webhook_port = webhook_port or free_port()
+        self.browse_port = free_port()
         self.extender_url = f"http://127.0.0.1:{self.extender_port}"
         self.browse_url = f"http://127.0.0.1:{self.browse_port}"
         # Not in `folder`: the paths of sockets are short.
