@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import aiohttp
 import pytest
@@ -57,7 +57,9 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[Served]:
+async def serving(
+    folder: Path, stderr: int | IO[bytes] = asyncio.subprocess.DEVNULL
+) -> AsyncIterator[Served]:
     shutil.copytree(SNAPSHOT, folder / "snapshot")
     (folder / "settings.yaml").write_text("mode: enforce\n")
     port = free_port()
@@ -66,7 +68,7 @@ async def serving(folder: Path) -> AsyncIterator[Served]:
         *("--snapshot", str(folder / "snapshot"), "--settings", str(folder / "settings.yaml")),
         *("--extender-listen", f"127.0.0.1:{port}", "--browse-listen", f"127.0.0.1:{free_port()}"),
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stderr=asyncio.subprocess.DEVNULL,
+        stderr=stderr,
     )
     timeout = aiohttp.ClientTimeout(total=60)
     try:
@@ -105,6 +107,12 @@ WAITING = {
         "conditions": [{"type": "PodReadyToStartContainers", "status": "False"}],
     },
 }
+
+
+async def test_a_log_that_cannot_be_written_keeps_nobody_from_an_answer(tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        async with serving(tmp_path, stderr=full) as served:
+            assert (await served.ask())[1] == ["hgx-01"]
 
 
 @pytest.mark.long
