@@ -28,8 +28,8 @@ from tests.controlplane import building
 from tests.controlplane.fettle_process import REPOSITORY
 from tests.controlplane.processes import Process
 from tests.controlplane.test_tenants import tenant
-from tests.soak.actions import ACTIONS, FAILING_DRA, FAILING_GPU, Step, say_repaired, steps
-from tests.soak.house import House, insist, running_house
+from tests.soak.actions import ACTIONS, Step, say_repaired, steps
+from tests.soak.house import FAILING_DRA, FAILING_GPU, House, insist, running_house
 from tests.soak.invariants import Watch
 from tests.soak.working import Work
 
@@ -138,9 +138,10 @@ class Soak:
         for key, samples in watch.memory.items():
             first, last = samples[0], samples[-1]
             if last.at - first.at > 60:
-                most = max(s.mb for s in samples)
-                rows[f"RSS of {key}, first, most, last"] = (
-                    f"{first.mb:.0f}, {most:.0f}, {last.mb:.0f} MB in {last.at - first.at:.0f} s"
+                every = samples[:: max(1, len(samples) // 12)]
+                rows[f"RSS of {key}"] = (
+                    f"{first.mb:.0f} to {last.mb:.0f} MB in {last.at - first.at:.0f} s: "
+                    + " ".join(f"{sample.mb:.0f}" for sample in every)
                 )
         for name, figure in rows.items():
             table.add_row(name, str(figure))

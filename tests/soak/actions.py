@@ -10,6 +10,7 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -22,6 +23,8 @@ from tests.soak import attacks
 from tests.soak.house import (
     DRA_GPUS,
     EVERYDAY,
+    FAILING_DRA,
+    FAILING_GPU,
     House,
     Replica,
     insist,
@@ -29,8 +32,6 @@ from tests.soak.house import (
     write_kubeconfig,
 )
 
-FAILING_GPU, FAILING_DRA = ("gpu-0", "gpu-1", "gpu-2"), ("dra-0", "dra-1")
-"""The others stay sound, so that there is always a place for work."""
 MENDED_S = (5.0, 25.0)
 LOST = "AcceleratedHardwareReady"
 YEAR_S = 365 * 86400.0
@@ -65,15 +66,21 @@ class Step(NamedTuple):
 
 
 def steps(seed: str) -> Iterator[Step]:
-    """The same ones for the same seed, without end."""
-    random, calm, number = Random(seed), 0, 0
+    """The same for the same seed, without end: one that disturbs, then some that do not."""
+    random = Random(seed)
+    disturbing = _shuffled(random, disturbs=True)
+    others = _shuffled(random, disturbs=False)
+    for number in count():
+        calm = number % (CALM_STEPS + 1)
+        name = next(others if calm else disturbing)
+        yield Step(number, random.uniform(1.5, 4.0), name, f"{seed}/{number}")
+
+
+def _shuffled(random: Random, *, disturbs: bool) -> Iterator[str]:
+    """Each as often as it weighs before any comes more often."""
+    names = [n for n, a in ACTIONS.items() if a.disturbs is disturbs for _ in range(a.weight)]
     while True:
-        table = {n: a.weight for n, a in ACTIONS.items() if not (calm and a.disturbs)}
-        (name,) = random.choices([*table], [*table.values()])
-        pause_s = random.uniform(2.5, 4.5) if calm else random.uniform(0.5, 2.0)
-        yield Step(number, pause_s, name, f"{seed}/{number}")
-        calm = CALM_STEPS if ACTIONS[name].disturbs else max(0, calm - 1)
-        number += 1
+        yield from random.sample(names, len(names))
 
 
 # --- faults of devices, which are mended
@@ -416,21 +423,21 @@ ACTIONS: Mapping[str, Action] = {
     "DRA devices fail": Action(fail_dra, 5),
     "kubelet refuses": Action(refuse_pods, 2),
     "hold": Action(hold, 3),
-    "API server killed": Action(kill_api_server, 3, LATE_S),
-    "etcd killed": Action(kill_etcd, 3, LATE_S),
-    "scheduler killed": Action(kill_scheduler, 3, SOON_S),
-    "component frozen": Action(freeze_component, 3, LATE_S),
+    "API server killed": Action(kill_api_server, 1, LATE_S),
+    "etcd killed": Action(kill_etcd, 1, LATE_S),
+    "scheduler killed": Action(kill_scheduler, 1, SOON_S),
+    "component frozen": Action(freeze_component, 1, LATE_S),
     "Prometheus killed": Action(kill_prometheus, 1),
-    "replica killed": Action(kill_replica, 4, SOON_S),
-    "replica stopped": Action(stop_replica, 2, SOON_S),
-    "leader ended": Action(end_leader, 3, SOON_S),
+    "replica killed": Action(kill_replica, 1, SOON_S),
+    "replica stopped": Action(stop_replica, 1, SOON_S),
+    "leader ended": Action(end_leader, 1, SOON_S),
     "CEL workers killed": Action(kill_worker, 3),
-    "watches cut": Action(cut_watches, 3, SOON_S),
-    "API server lost": Action(lose_api_server, 2, SOON_S),
-    "clock jumps": Action(jump_clock, 3, SOON_S),
+    "watches cut": Action(cut_watches, 1, SOON_S),
+    "API server lost": Action(lose_api_server, 1, SOON_S),
+    "clock jumps": Action(jump_clock, 1, SOON_S),
     "disk full": Action(fill_disk, 2),
-    "settings reloaded": Action(reload, 2, SOON_S),
-    "settings broken": Action(break_settings, 2, SOON_S),
+    "settings reloaded": Action(reload, 1, SOON_S),
+    "settings broken": Action(break_settings, 1, SOON_S),
     "webhook's CA rotated": Action(rotate_webhook_ca, 1),
     "token renewed": Action(renew_token, 1),
     "listener attacked": Action(attack_listener, 6),

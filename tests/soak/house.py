@@ -31,6 +31,8 @@ from tests.prometheus.server import PROMETHEUS, Page, running
 GPU_NODES = [f"gpu-{i}" for i in range(6)]
 DRA_NODES = [f"dra-{i}" for i in range(4)]
 DRA_GPUS = 4
+FAILING_GPU, FAILING_DRA = ("gpu-0", "gpu-1", "gpu-2"), ("dra-0", "dra-1")
+"""The others stay sound, so that there is always a place for work."""
 ROLES = ("extender", "webhook", "steward")
 OPTIONAL = shipped.DEPLOY / "rbac" / "optional"
 RIGHTS = (
@@ -44,7 +46,12 @@ RIGHTS = (
 )
 EVERYDAY = (ApiError, aiohttp.ClientError, OSError, TimeoutError, LookupError, RuntimeError)
 """What calls meet while the API server is away, or what they are about is."""
-SETTLED = {"mode": "enforce", "steward": {"leaseSeconds": 5}}
+SETTLED = {
+    "mode": "enforce",
+    "steward": {"leaseSeconds": 5},
+    # So few that memory does not grow by them for hours.
+    "records": {"maxDecisions": 1000},
+}
 ACTS: dict[str, Any] = {
     "deviceTaints": {"unhealthy": "NoSchedule", "confirmSeconds": 2},
     "nodeMarks": {

@@ -9,6 +9,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from statistics import median, quantiles
 from typing import Any, NamedTuple
 
@@ -26,7 +27,8 @@ WAITS_S = 5.0
 WARM_S = 120.0
 JUDGED_S = 240.0
 """Memory is judged over at least so long after the warm-up."""
-FLAT_MB, FLAT_SHARE = 16.0, 0.1
+FLAT_MB, FLAT_SHARE = 8.0, 0.05
+PARTS = 6
 EXCUSED_S = 1.5
 """A call that breaks so soon before or after an extender is killed is no wonder."""
 OURS = "fettle.dev/"
@@ -55,10 +57,10 @@ class Seen(NamedTuple):
 
 
 def unexplained(explained: Mapping[str, Any]) -> list[str]:
-    """Nodes that an explanation of a pod says do not do, without a word why."""
+    """Nodes that `/explain` of a pod says do not do, without a word why."""
     return [
         name
-        for name, node in explained["nodes"].items()
+        for name, node in explained.items()
         if not node["fits"] and not any(node["refusals"] + node["unfit"] + node["undecided"])
     ]
 
@@ -71,7 +73,7 @@ def fitting(explained: Mapping[str, Any], nodes: Objects) -> list[str]:
         if node["spec"].get("unschedulable")
         or any(taint["effect"] != "PreferNoSchedule" for taint in node["spec"].get("taints") or ())
     }
-    return [n for n, one in explained["nodes"].items() if one["fits"] and n not in closed]
+    return [n for n, one in explained.items() if one["fits"] and n not in closed]
 
 
 class Waits:
@@ -99,18 +101,18 @@ class Waits:
 
 
 def grown_mb(samples: Sequence[Sample]) -> float | None:
-    """By how much memory grew after the warm-up, by its slope; None before that can be said."""
+    """By how much memory grew after the warm-up, if it grew all along as by what it usually did in
+    a part of that time; None before that can be said. A step, as after an attack, does not count.
+    """
     if not samples:
         return None
     whole_s = samples[-1].at - samples[0].at
     warm = [s for s in samples if s.at >= samples[0].at + max(WARM_S, whole_s / 4)]
-    if not warm or (span_s := warm[-1].at - warm[0].at) < JUDGED_S:
+    if len(warm) < PARTS or warm[-1].at - warm[0].at < JUDGED_S:
         return None
-    mean_at = sum(s.at for s in warm) / len(warm)
-    mean_mb = sum(s.mb for s in warm) / len(warm)
-    spread = sum((s.at - mean_at) ** 2 for s in warm)
-    slope = sum((s.at - mean_at) * (s.mb - mean_mb) for s in warm) / spread
-    return slope * span_s
+    size = len(warm) // PARTS
+    levels = [median(s.mb for s in warm[n * size : (n + 1) * size]) for n in range(PARTS)]
+    return median(later - one for one, later in pairwise(levels)) * PARTS
 
 
 def not_flat(name: str, samples: Sequence[Sample]) -> list[str]:
@@ -294,7 +296,7 @@ class Watch:
             self.explained += 1
             if status != 200:
                 self._violated("no refusal without a reason", f"/explain of {name}: {explained}")
-            elif mute := unexplained(explained):
+            elif mute := unexplained(explained := _wanted(pod, explained["nodes"])):
                 said = refusal_of(pod)
                 self._violated("no refusal without a reason", f"{name} on {mute}: {said}")
             else:
@@ -345,6 +347,12 @@ class Watch:
             return (0.0, 0.0, 0.0)
         cuts = quantiles(self.calls, n=100)
         return cuts[49] * 1000, cuts[98] * 1000, max(self.calls) * 1000
+
+
+def _wanted(pod: Object, explained: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Only the node that the pod asks for, if it asks for one."""
+    asked = pod["spec"].get("nodeSelector", {}).get("kubernetes.io/hostname")
+    return {asked: explained[asked]} if asked in explained else explained
 
 
 def _waits(pod: Object) -> bool:

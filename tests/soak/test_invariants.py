@@ -28,7 +28,7 @@ from tests.soak.invariants import (
 
 def explained(*, fits: bool = False, **told: list[str]) -> dict[str, Any]:
     lists: dict[str, list[str]] = {"refusals": [], "unfit": [], "undecided": []}
-    return {"nodes": {"n": {"fits": fits, **lists, **told}}}
+    return {"n": {"fits": fits, **lists, **told}}
 
 
 def tainted(effect: str) -> Object:
@@ -96,9 +96,11 @@ def test_memory_that_grows_after_the_warm_up_is_found() -> None:
     assert not_flat("extender-b", grows[:60]) == []
 
 
-def test_memory_that_only_warms_up_is_flat() -> None:
+def test_memory_that_only_warms_up_or_took_a_step_is_flat() -> None:
     warms = [Sample(at, 100 + min(at, 100)) for at in range(0, 700, 5)]
     assert not_flat("extender-b", warms) == []
+    steps_once = [Sample(at, 100 + 40 * (at > 500)) for at in range(0, 700, 5)]
+    assert not_flat("extender-b", steps_once) == []
     assert not_flat("extender-b", []) == []
 
 
@@ -149,8 +151,8 @@ def test_what_an_action_takes_away_is_learnt_anew() -> None:
 
 
 def test_a_seed_repeats_the_actions_and_leaves_pods_time() -> None:
-    first, again = (list(islice(steps("s"), 2000)) for _ in range(2))
-    assert first == again != list(islice(steps("t"), 2000))
+    first, again = (list(islice(steps("s"), 100)) for _ in range(2))
+    assert first == again != list(islice(steps("t"), 100))
     assert {step.name for step in first} == set(ACTIONS)
     disturbing = [step.number for step in first if ACTIONS[step.name].disturbs]
     apart = [later - one for one, later in pairwise(disturbing)]

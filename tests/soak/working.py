@@ -10,12 +10,12 @@ from random import Random
 from tests.controlplane import objects
 from tests.controlplane.api import Object
 from tests.controlplane.waiting import node_of
-from tests.soak.house import EVERYDAY, House, insist
+from tests.soak.house import EVERYDAY, FAILING_GPU, House, insist
 
 EVERY_S = 0.8
-PATIENCE_S = 120.0
+PATIENCE_S = 45.0
 LIVES_S = (4.0, 14.0)
-MOST = 24
+MOST = 32
 """Fewer than there are devices on nodes that never fail, so nothing waits for want of devices."""
 WORK = {"work": "soak"}
 POLICIES = ("training", "inference", "inference", "scavenger")
@@ -54,6 +54,11 @@ class Work:
             templates = {"gpu": "one-gpu"}
             return objects.pod(name, annotations=annotations, labels=WORK, templates=templates)
         gpus = self._random.choice((1, 1, 1, 2))
+        if chance > 0.85:  # it waits while that node is bad
+            there = {"kubernetes.io/hostname": self._random.choice(FAILING_GPU)}
+            return objects.pod(
+                name, annotations=annotations, labels=WORK, gpus=gpus, node_selector=there
+            )
         if chance < 0.4:
             return objects.job(name, annotations=annotations, labels=WORK, gpus=gpus)
         return objects.pod(name, annotations=annotations, labels=WORK, gpus=gpus)
