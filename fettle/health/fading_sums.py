@@ -83,10 +83,12 @@ class FadingSums:
         over = [] if topic.unknown else [key for key in sums if key[0] == topic.cause]
         return [sums.pop(key) for key in over]
 
-    def pop_source(self, subject: Subject, source: str) -> list[Fading]:
-        """Removes and returns the sums of one source, which are over."""
+    def pop_source(self, subject: Subject, source: str, until: float) -> list[Fading]:
+        """Removes and returns the sums of one source which are over: whose latest event was not
+        after that time."""
         sums = self._sums.get(subject, {})
-        return [sums.pop(key) for key in [key for key in sums if key[0][0] == source]]
+        over = [key for key, one in sums.items() if key[0][0] == source and one.at <= until]
+        return [sums.pop(key) for key in over]
 
     def pop_unreported(self, subject: Subject, before: float) -> list[Fading]:
         """Removes and returns the sums of what stood before a time and nobody reports any more."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Set
 from copy import copy
+from math import inf
 
 import msgspec
 
@@ -106,7 +107,7 @@ class Ledger:
             self._leave_orphan(reporter, stale, now)
         self._end(reporter, report, current, now)
         for subject, source in report.cleared | (
-            report.ended_by_reboot if rebooted else frozenset()
+            report.ended_by_repair if rebooted else frozenset()
         ):
             self._clear_others(subject, source, now)
         for topic, evidence in current.items():
@@ -121,6 +122,9 @@ class Ledger:
         self._keep(reporter)
         for repair in report.repairs:
             self._end_unreported(repair, now)
+            for subject, source in report.ended_by_repair:
+                if subject == repair.subject:
+                    self._clear_others(subject, source, now, until=repair.at)
         if rebooted and report.node is not None:
             self._end_unmeasured(report.node.node, now)
         return self._changed
@@ -560,9 +564,11 @@ class Ledger:
         for one in self._fading.pop(topic):
             self._after_clear(one.evidence, now)
 
-    def _clear_others(self, subject: Subject, source: str, now: float) -> None:
+    def _clear_others(
+        self, subject: Subject, source: str, now: float, *, until: float = inf
+    ) -> None:
         """Clears what vanished reporters left behind. Living ones speak for themselves."""
-        for one in self._fading.pop_source(subject, source):
+        for one in self._fading.pop_source(subject, source, until):
             self._after_clear(one.evidence, now)
 
     def _after_clear(self, evidence: Evidence, now: float) -> None:

@@ -112,7 +112,7 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         settled=frozenset((HOLD_SOURCE, REPAIRED_SOURCE)).union(*(part.settled for part in parts)),
         uid=node.metadata.uid,
         boot=info.boot_id if info is not None else "",
-        ended_by_reboot=frozenset((NodeId(name), source) for source in refusals_on(node)),
+        ended_by_repair=frozenset((NodeId(name), source) for source in refusals_on(node)),
         stale=heaviest(e for part in parts for e in part.stale),
         remediated=parts[0].remediated,
         unknown_conditions=(*parts[0].unknown_conditions, *_unheard(node.metadata, rules)),

@@ -45,7 +45,8 @@ class SignalReport(NamedTuple):
     - `stale`: level faults whose producer fell silent. They decay from their `observed_at`.
     - `uid`: a reporter with another UID is another object of the same name.
     - `boot`: a changed boot id clears what was latched and is not repeated, and each (subject,
-      source) in `ended_by_reboot`, whoever reported it. What a source says counts as repeated only
+      source) in `ended_by_repair`, whoever reported it, as one of `repairs` of that subject does
+      with what came before it. What a source says counts as repeated only
       if it was `renewed` since, by the node's clock.
     - `remediated`: the faults that a remediation has dealt with, unless they came after it; None if
       the object mentions no remediation.
@@ -63,7 +64,7 @@ class SignalReport(NamedTuple):
     retracted: frozenset[Subject] = frozenset()
     uid: str = ""
     boot: str = ""
-    ended_by_reboot: frozenset[tuple[Subject, str]] = frozenset()
+    ended_by_repair: frozenset[tuple[Subject, str]] = frozenset()
     stale: tuple[Evidence, ...] = ()
     remediated: tuple[Fault, ...] | None = None
     unknown_conditions: tuple[UnknownCondition, ...] = ()

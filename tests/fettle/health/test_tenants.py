@@ -1,6 +1,7 @@
 """Refused pods and broken claims: what tenants could bring about steers, and takes nothing away."""
 
 from fettle.api import core
+from fettle.api.meta import rfc3339_at
 from fettle.health import HealthBook
 from fettle.health.signals.claims import report_of_claim
 from fettle.health.signals.pods import report_of_pod
@@ -62,6 +63,31 @@ def test_a_node_that_swallowed_pods_is_tried_again_after_a_reboot(book: HealthBo
     assert "was until recently: kubelet refused pod" in after.evidence[0].evidence.text
     assert refuse("abcdefgh", NOW + HOUR) is after  # they are still listed
     assert refuse("ij", NOW + HOUR + MINUTE).state is State.UNHEALTHY
+
+
+def test_a_node_that_swallowed_pods_is_tried_again_once_its_repair_is_stated(
+    book: HealthBook,
+) -> None:
+    ready = condition("Ready", "True", "KubeletReady")
+
+    def state(at: float, now: float) -> Health:
+        tell(book, node(ready, annotations={"fettle.dev/repaired": rfc3339_at(at)}), now)
+        return of(book, NODE, now)
+
+    def refuse(names: str, at: float) -> Health:
+        for name in names:
+            book.report(report_of_pod(refused_pod(name, at), RULES, at, lambda _: None), at)
+        return of(book, NODE, at)
+
+    tell(book, node(ready), NOW)
+    assert refuse("ab", NOW).state is State.UNHEALTHY
+    assert state(NOW - MINUTE, NOW + MINUTE).state is State.UNHEALTHY  # they came after it
+    mended = state(NOW + MINUTE, NOW + 2 * MINUTE)
+    assert (mended.state, mended.score) == (State.HEALTHY, 0.95)
+    assert state(NOW + MINUTE, NOW + 3 * MINUTE).score == 0.95  # said again
+    assert refuse("ab", NOW + 4 * MINUTE).score == 0.95  # they are still listed
+    assert refuse("cd", NOW + 5 * MINUTE).state is State.UNHEALTHY
+    assert state(NOW + MINUTE, NOW + 6 * MINUTE).state is State.UNHEALTHY
 
 
 def test_pods_that_had_run_and_are_refused_as_their_node_restarts_weigh_little(
