@@ -50,11 +50,17 @@ class House:
         """etcd and API server, with 5000 nodes of a device plugin and as many slices, 8 devices
         each."""
         if self._plane is None:
-            plane = ControlPlane(self.binary, self.folder / "control-plane")
-            self._plane = await self._stack.enter_async_context(plane)
-            size = (f"--nodes={fleets.NODES}", f"--devices={fleets.GPUS}")
-            await fleet.load(self.binary, plane.tester_kubeconfig, *size, "--slices")
+            fresh = self.fresh_plane(fleets.NODES)
+            self._plane = await self._stack.enter_async_context(fresh)
         return self._plane
+
+    @asynccontextmanager
+    async def fresh_plane(self, nodes: int) -> AsyncIterator[ControlPlane]:
+        """A further one with so many nodes, and as many slices."""
+        async with ControlPlane(self.binary, self._next("control-plane")) as plane:
+            size = (f"--nodes={nodes}", f"--devices={fleets.GPUS}")
+            await fleet.load(self.binary, plane.tester_kubeconfig, *size, "--slices")
+            yield plane
 
     @asynccontextmanager
     async def fettle_on_snapshot(self, replies: str = "compact") -> AsyncIterator[FettleProcess]:
@@ -78,7 +84,12 @@ class House:
 
     async def fettle_on_plane(self, extender_port: int | None = None) -> FettleProcess:
         """All roles under the shipped RBAC, on the loaded control plane; not started."""
-        plane = await self.plane()
+        return await self.fettle_on(await self.plane(), extender_port)
+
+    async def fettle_on(
+        self, plane: ControlPlane, extender_port: int | None = None
+    ) -> FettleProcess:
+        """The same on that control plane."""
         account = await shipped.account_for(plane.tester, ())
         kubeconfig = await plane.kubeconfig_for_service_account(account, shipped.NAMESPACE)
         folder = self._next("fettle")
