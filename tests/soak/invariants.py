@@ -244,6 +244,8 @@ class Watch:
                     await house.start_replica(house.replicas[name])
 
     async def _look_at_calls(self) -> None:
+        if not self._asking.running:
+            raise ProcessFailed(f"nobody asks any more\n{self._asking.tail()}")
         house = self._house
         extenders = [one.name for one in house.of_role("extender")]
         broken = [time.time() for name in extenders if house.down[name]]

@@ -46,8 +46,8 @@ class SignalReport(NamedTuple):
     - `uid`: a reporter with another UID is another object of the same name.
     - `boot`: a changed boot id clears what was latched and is not repeated, and each (subject,
       source) in `ended_by_repair`, whoever reported it, as one of `repairs` of that subject does
-      with what came before it. What a source says counts as repeated only
-      if it was `renewed` since, by the node's clock.
+      with what came before it. What a source says counts as repeated only if it was `renewed`
+      since, by the node's clock.
     - `remediated`: the faults that a remediation has dealt with, unless they came after it; None if
       the object mentions no remediation.
     - `unknown_conditions`: conditions that no rule names.
