@@ -113,6 +113,11 @@ class ListenerTLS(NamedTuple):
     notes: Callable[[], list[str]] = list
 
     @property
+    def takes_anybody(self) -> bool:
+        """Whether callers from other hosts need no certificate. Plain HTTP is on loopback only."""
+        return self.certificate is not None and self.certificate.client_ca is None
+
+    @property
     def context(self) -> ssl.SSLContext | None:
         """None: plain HTTP."""
         return self.certificate.context if self.certificate is not None else None

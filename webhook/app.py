@@ -88,6 +88,7 @@ def make_app(
     incomplete_kinds: Callable[[], frozenset[str]] = frozenset,
     last: LastRequests | None = None,
     recorder: Recorder | None = None,
+    to_strangers: bool = False,
 ) -> web.Application:
     """The application; it registers its metrics in `registry`.
 
@@ -96,8 +97,11 @@ def make_app(
     known yet. `events` takes the Events of audit mode; None without a cluster. `engines` compile
     the requirements of DevicePolicies. `incomplete_kinds` are kinds of which the view may lack
     objects. `last` notes when each webhook was called, `recorder` what was decided.
+    `to_strangers`: whoever reaches the port is answered, so texts say nothing of the cluster that
+    the object itself does not, and no Event and no record is written on such a word.
     """
     policies, rows = settings.all_policies(), settings.webhook.workloads
+    policies = msgspec.structs.replace(policies, tells_names=not to_strangers)
     mutation = MutationContext(policies, with_configured(rows), schedulers=settings.scheduler.names)
     validation = ValidationContext(
         linter or Linter(),
@@ -106,6 +110,7 @@ def make_app(
         engines,
         workload_kinds.with_settings(rows),
         thresholds=settings.health,
+        to_strangers=to_strangers,
     )
     webhook = Webhook(
         publisher,
@@ -113,9 +118,9 @@ def make_app(
         ReviewMetrics(registry),
         lambda: mutation._replace(preserved=preserved()),
         lambda: validation._replace(incomplete_kinds=incomplete_kinds()),
-        events,
+        None if to_strangers else events,
         last or last_reviews(),
-        recorder,
+        None if to_strangers else recorder,
     )
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_words])
     app.add_routes(

@@ -17,6 +17,7 @@ from fettle.cluster import View
 from fettle.config import HealthSettings
 from fettle.lint import (
     DEFAULT_LEVELS,
+    RULES,
     Finding,
     Linter,
     Manifest,
@@ -36,6 +37,13 @@ from webhook.review import SCHEDULER, AdmissionRequest, shortened
 
 Object = dict[str, Any]
 
+_MISTAKES_OF_THE_CLUSTER = {
+    rule.id: rule.mistake[0].lower() + rule.mistake[1:].rstrip(".")
+    for rule in RULES
+    if rule.inventory
+}
+"""What is wrong in general, by the rules that compare an object with what the cluster has."""
+_MORE = "`fettle lint --kubeconfig FILE` says more"
 _MAX_SHOWN = 10
 _MOST_OF_RULE = 64
 """So many findings of one rule and severity are looked for; an object may have thousands."""
@@ -49,7 +57,8 @@ class ValidationContext(NamedTuple):
     `levels` is the cluster-wide severity of findings. `engines` compile the requirements of
     DevicePolicies; without them, requirements are not judged. `templates` says where each kind
     keeps its pod templates. `incomplete_kinds` are kinds of which the view may lack objects.
-    `thresholds` says which score is degraded.
+    `thresholds` says which score is degraded. `to_strangers`: whoever reaches the port is answered,
+    so findings say nothing of the cluster.
     """
 
     linter: Linter
@@ -59,6 +68,7 @@ class ValidationContext(NamedTuple):
     templates: workload_kinds.Table = workload_kinds.POD_TEMPLATES
     incomplete_kinds: frozenset[str] = frozenset()
     thresholds: HealthSettings = HealthSettings()
+    to_strangers: bool = False
 
 
 class ValidationResult(NamedTuple):
@@ -109,6 +119,8 @@ async def validate(
         known = set(await linter.lint(before, view, levels, unknown=incomplete, most=most))
         told = Counter(f.rule for f in known)
         found = [_demoted(f) if f in known or told[f.rule] >= most else f for f in found]
+    if context.to_strangers:
+        found = [*dict.fromkeys(map(_without_the_cluster, found))]
     return ValidationResult(
         denied=_of(Severity.DENY, found),
         warned=_of(Severity.WARN, found),
@@ -118,6 +130,13 @@ async def validate(
 
 def _of(severity: Severity, findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding.severity is severity)
+
+
+def _without_the_cluster(finding: Finding) -> Finding:
+    """The same without what it says of classes, devices, policies and other objects."""
+    if (mistake := _MISTAKES_OF_THE_CLUSTER.get(finding.rule)) is None:
+        return finding
+    return msgspec.structs.replace(finding, message=mistake, fix=_MORE)
 
 
 def _demoted(finding: Finding) -> Finding:

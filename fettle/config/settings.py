@@ -342,6 +342,10 @@ class WebhookSettings(SettingsSection, frozen=True, kw_only=True):
     tls: TLSSettings = TLSSettings()
     """TLS files. With `tls.clientCaFile` only the API server is answered: it must present a
     certificate that this CA signed. Without it, whoever reaches the port is."""
+    trust_callers: bool = False
+    """The network lets the API server alone reach the webhook. Without this and without
+    `tls.clientCaFile`, a caller may be anybody: texts do not name what the cluster has, and no
+    Event and no record is written of reviews."""
     service: str = "fettle-webhook"
     """The Service under which the API server calls the webhook. It goes into the certificate."""
     secret: str = "fettle-webhook-ca"  # noqa: S105 (an object's name)

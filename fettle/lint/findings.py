@@ -45,9 +45,10 @@ class Rule(ABC):
 
     `strict`: also denies in strict mode. `denies_if`, `warns_if`: denies, or only warns, in this
     case. `denies_pods`: denies even a pod whose workload was accepted. `inventory`: depends on what
-    the cluster has, and is silent without it. `absence`: reports a missing object, which may have
-    been created a moment ago. `reproduced`: `tests/controlplane/test_rules.py` shows the failure on
-    a real control plane. `on_node`: a driver or a kubelet fails, which no control plane can show.
+    the cluster has, and finds less without it, or nothing. `absence`: reports a missing object,
+    which may have been created a moment ago. `reproduced`: `tests/controlplane/test_rules.py` shows
+    the failure on a real control plane. `on_node`: a driver or a kubelet fails, which no control
+    plane can show.
     """
 
     id: ClassVar[str]

@@ -458,11 +458,13 @@ NOTHING_INHERITED = Inherited()
 
 class Policies(msgspec.Struct, frozen=True):
     """The built-in policies, those of the settings, the name of the default, and the mode where
-    neither a namespace nor a policy sets one."""
+    neither a namespace nor a policy sets one. `tells_names`: warnings of an unknown name list the
+    known ones."""
 
     by_name: Mapping[str, Policy] = msgspec.field(default_factory=lambda: BUILT_IN)
     default: str = INFERENCE.name
     mode: Mode = Mode.ENFORCE
+    tells_names: bool = True
 
     def find(
         self, name: str, installed: Mapping[str, Policy]
@@ -544,9 +546,10 @@ class Policies(msgspec.Struct, frozen=True):
                 break
             unknown.append(name)
             if not why:
+                known = f" (known: {', '.join(self.names(installed))})" if self.tells_names else ""
                 warnings.append(
-                    f"fettle: {where}: there is no policy {name!r} (known: "
-                    f"{', '.join(self.names(installed))}); the next policy that applies is used"
+                    f"fettle: {where}: there is no policy {name!r}{known}; the next policy that "
+                    "applies is used"
                 )
         policy, overridden = _overridden(policy, annotations, warnings)
         if wrong := wrong_label(namespace_labels):

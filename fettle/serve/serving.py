@@ -113,6 +113,10 @@ SLOW_S = 2.0
 """If the credentials are not read by then, that is logged."""
 
 _LOG = structlog.get_logger(__name__)
+_ANYBODY = (
+    "webhook: its callers may be anybody, so it names nothing of the cluster, and writes no Events "
+    "and no records of reviews: set webhook.tls.clientCaFile, or webhook.trustCallers"
+)
 
 
 def run(options: ServeOptions, channel: Channel) -> None:
@@ -549,19 +553,22 @@ class Runtime:
         engine: SelectorEngine,
         recorder: Recorder,
     ) -> None:
+        def make(tls: ListenerTLS) -> AppListener:
+            strangers = tls.takes_anybody and not self._settings.webhook.trust_callers
+            app = self._make_webhook(source, engine, recorder, to_strangers=strangers)
+            return AppListener("webhook", address, tls.context, app)
+
         await self._listeners.open_with_certificate(
             "webhook",
             partial(webhook_tls, address, self._settings, source.session),
-            lambda tls: AppListener(
-                "webhook", address, tls.context, self._make_webhook(source, engine, recorder)
-            ),
+            make,
         )
 
     def _make_webhook(
-        self, source: _Source, engine: SelectorEngine, recorder: Recorder
+        self, source: _Source, engine: SelectorEngine, recorder: Recorder, *, to_strangers: bool
     ) -> web.Application:
         settings, last = self._settings, last_reviews()
-        self._readiness.notes.append(lambda: [last.note()])
+        self._readiness.notes.append(lambda: [last.note(), *([_ANYBODY] if to_strangers else [])])
         return make_webhook(
             self._publisher,
             settings,
@@ -573,6 +580,7 @@ class Runtime:
             incomplete_kinds=source.incomplete_kinds,
             last=last,
             recorder=recorder,
+            to_strangers=to_strangers,
         )
 
     def _make_linter(self, engine: SelectorEngine) -> Linter:

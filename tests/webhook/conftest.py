@@ -14,9 +14,10 @@ from fettle.client import Event
 from fettle.cluster import View
 from fettle.config import LintSettings, Settings, WebhookSettings, settings
 from fettle.config.settings import SchedulerSettings
-from fettle.lint import RULES, Linter, Rule
+from fettle.lint import RULES, Evaluator, Linter, Rule
 from fettle.model import Policy
 from fettle.observing import LastRequests
+from fettle.records import Recorder
 from tests.fettle.others import WatchedPublisher
 from tests.webhook.reviews import UID, Object, encoded, review
 from webhook.app import make_app
@@ -93,6 +94,9 @@ def serve(aiohttp_client: Any, monkeypatch: pytest.MonkeyPatch) -> Serve:
         lint: LintSettings | None = None,
         scheduler: SchedulerSettings | None = None,
         last: LastRequests | None = None,
+        evaluator: Evaluator | None = None,
+        to_strangers: bool = False,
+        recorder: Recorder | None = None,
         **webhook: Any,
     ) -> Served:
         publisher, registry = WatchedPublisher(), CollectorRegistry()
@@ -107,11 +111,13 @@ def serve(aiohttp_client: Any, monkeypatch: pytest.MonkeyPatch) -> Serve:
             publisher,
             chosen,
             registry=registry,
-            linter=Linter(rules),
+            linter=Linter(rules, evaluator),
             preserved=lambda: preserved,
             events=events.append,
             incomplete_kinds=lambda: incomplete_kinds,
             last=last,
+            recorder=recorder,
+            to_strangers=to_strangers,
         )
         served = Served(await aiohttp_client(made), registry, publisher, events)
         if known is not None:

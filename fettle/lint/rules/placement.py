@@ -397,6 +397,7 @@ class UnknownNodeTaint(Rule):
 
     id = "FTL054"
     name = "unknown-node-taint"
+    inventory = True
     reproduced = True
     severity = Severity.WARN
     today = (
