@@ -17,7 +17,6 @@ from fettle.steward import (
     WOKEN_FOR_S,
     AllowedNodes,
     FailedDevices,
-    FailureEvents,
     HealthRecords,
     HealthTaints,
     HoldTaints,
@@ -28,14 +27,16 @@ from fettle.steward import (
     Nudge,
     Owners,
     PatienceEnds,
+    PodEvents,
     PreemptibleNodes,
     PreemptorNudge,
     RefusalEvents,
-    RiskEvents,
-    StartEvents,
     Steward,
     TaintNews,
     Waking,
+    news_of_failures,
+    news_of_risks,
+    news_of_starts,
     waiting,
 )
 
@@ -69,6 +70,11 @@ def make_steward(
     def writes_about(pod: core.Pod) -> bool:
         return answers.mode_of(pod) is not Mode.OBSERVE
 
+    pod_news = {
+        "pods at risk": partial(news_of_risks, pods.at_risk),
+        "pods that do not start": partial(news_of_starts, publisher),
+        "pods on failed devices": partial(news_of_failures, pods.at_risk, pods.crashes),
+    }
     hopeless = HopelessPods(publisher, owners, events, Owners(session), suspension, writes_about)
     return Steward(
         session,
@@ -80,9 +86,7 @@ def make_steward(
             *(one.keep for one in waking),
             events.run,
             RefusalEvents(answers, publisher, events.record, pods.refusals).run,
-            RiskEvents(pods.at_risk, events, writes_about).keep,
-            StartEvents(publisher, events, writes_about).keep,
-            FailureEvents(pods.at_risk, pods.crashes, events, writes_about).keep,
+            *(PodEvents(what, find, events, writes_about).keep for what, find in pod_news.items()),
             hopeless.keep,
             holds.keep,
             healths.keep,

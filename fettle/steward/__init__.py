@@ -8,7 +8,6 @@ from fettle.steward import holding, taint_rules
 from fettle.steward.allowed_nodes import AllowedNodes
 from fettle.steward.device_healths import HealthRecords
 from fettle.steward.failed_devices import FailedDevices
-from fettle.steward.failure_events import FailureEvents
 from fettle.steward.health_taints import HealthTaints
 from fettle.steward.hold_taints import HoldTaints
 from fettle.steward.hopeless import HopelessOwners, HopelessPods
@@ -16,6 +15,12 @@ from fettle.steward.job_suspension import JobSuspension
 from fettle.steward.node_marks import NodeMarking
 from fettle.steward.owners import Owners
 from fettle.steward.patience_ends import PatienceEnds
+from fettle.steward.pod_events import (
+    PodEvents,
+    news_of_failures,
+    news_of_risks,
+    news_of_starts,
+)
 from fettle.steward.preemptors import (
     LET_PREEMPT_NOBODY,
     WOKEN_FOR_S,
@@ -23,8 +28,6 @@ from fettle.steward.preemptors import (
     PreemptorNudge,
 )
 from fettle.steward.refusal_events import RefusalEvents
-from fettle.steward.risk_events import RiskEvents
-from fettle.steward.start_events import StartEvents
 from fettle.steward.steward import STEWARD, Steward
 from fettle.steward.taint_news import TaintNews
 from fettle.steward.wake_ups import Nudge, waiting
@@ -36,7 +39,6 @@ __all__ = [
     "WOKEN_FOR_S",
     "AllowedNodes",
     "FailedDevices",
-    "FailureEvents",
     "HealthRecords",
     "HealthTaints",
     "HoldTaints",
@@ -47,15 +49,17 @@ __all__ = [
     "Nudge",
     "Owners",
     "PatienceEnds",
+    "PodEvents",
     "PreemptibleNodes",
     "PreemptorNudge",
     "RefusalEvents",
-    "RiskEvents",
-    "StartEvents",
     "Steward",
     "TaintNews",
     "Waking",
     "holding",
+    "news_of_failures",
+    "news_of_risks",
+    "news_of_starts",
     "taint_rules",
     "waiting",
 ]

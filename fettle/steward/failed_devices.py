@@ -40,9 +40,9 @@ from fettle.scheduling import (
     worst_first,
 )
 from fettle.steward.paced_writes import PacedWrites, Write
+from fettle.steward.pod_events import once_name
 from fettle.steward.pod_writes import MarkReason, condition_of, evict, is_ours, mark, unmark
 from fettle.steward.replacements import Replacements
-from fettle.steward.risk_events import once_name
 
 LOOK_S = 0.25
 """The shortest pause between two looks. A Job decides about a failed pod after a second."""

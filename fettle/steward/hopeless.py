@@ -33,7 +33,7 @@ from fettle.pacing import pause, run_within
 from fettle.scheduling import Comebacks, was_taken
 from fettle.steward.job_suspension import JobSuspension
 from fettle.steward.owners import Owners
-from fettle.steward.risk_events import event_name
+from fettle.steward.pod_events import event_name
 
 EVERY_S = 5.0
 REASON = "PodsComeBack"

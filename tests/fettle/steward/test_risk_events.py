@@ -1,13 +1,14 @@
 """Events on pods that are on what their own policy refuses."""
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fettle.client import EventRecorder, Session, event_recorder
-from fettle.steward import STEWARD, RiskEvents
+from fettle.steward import STEWARD, PodEvents, news_of_risks
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.scheduling.test_at_risk import Watched, placed
@@ -34,10 +35,11 @@ class Telling:
     def __init__(self, session: Session, cluster: Watched, **how: Any) -> None:
         self.results: list[str] = []
         self.recorder = EventRecorder(session, STEWARD, "one", self.results.append)
-        self.events = RiskEvents(cluster.at_risk, self.recorder, **how)
+        find = partial(news_of_risks, cluster.at_risk)
+        self.events = PodEvents("pods at risk", find, self.recorder, **how)
 
     async def tell(self) -> None:
-        self.events._tell_all()
+        self.events.tell()
         await self.recorder.write()
 
 

@@ -1,5 +1,6 @@
 """Events on pods whose workload starts on none of several nodes."""
 
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from fettle.api.meta import OwnerReference
 from fettle.client import EventRecorder, Session
 from fettle.health import FailedStart
-from fettle.steward import STEWARD, StartEvents
+from fettle.steward import STEWARD, PodEvents, news_of_starts
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.others import WatchedPublisher
@@ -29,8 +30,11 @@ async def told(
         for _ in range(2):
             publisher = WatchedPublisher()
             recorder = EventRecorder(session, STEWARD, "one")
-            steward = StartEvents(
-                publisher, recorder, lambda pod: pod.metadata.name not in observed
+            events = PodEvents(
+                "pods that do not start",
+                partial(news_of_starts, publisher),
+                recorder,
+                lambda pod: pod.metadata.name not in observed,
             )
             for starts in rounds:
                 shown = {one.pod.metadata.key: one for one in starts}
@@ -39,8 +43,8 @@ async def told(
                     publisher.view, generation=later, failed_starts=shown
                 )
                 publisher.publish(view, frozenset())
-                steward._tell_all()
-                steward._tell_all()
+                events.tell()
+                events.tell()
                 await recorder.write()
         return told_by(api)
 
