@@ -30,7 +30,9 @@ def dead() -> list[Object]:
 def settings_in(folder: Path, **settings: Any) -> Path:
     (records := folder / "records").mkdir(exist_ok=True)
     file = folder / "settings.yaml"
-    file.write_text(json.dumps({"records": {"directory": str(records)}, **settings}))
+    trusting = {"trustCallers": True}
+    whole = {"records": {"directory": str(records)}, "webhook": trusting, **settings}
+    file.write_text(json.dumps(whole))
     return file
 
 
@@ -102,7 +104,7 @@ async def test_several_processes_give_one_answer(
     await create_dra_node(api, "lost", objects.gpu_devices(1, taints={0: LOST}))
     await api.create(objects.claim_template("one-gpu"))
     settings = tmp_path / "settings.yaml"
-    settings.write_text("mode: observe")
+    settings.write_text("{mode: observe, webhook: {trustCallers: true}}")
     await control_plane.start_controller_manager()
     asked = await start_fettle("extender", settings=settings)
     other = await start_fettle("extender", settings=settings)
@@ -268,9 +270,9 @@ async def test_describing_a_pod_that_is_refused_everywhere_says_why(
 
 
 async def test_what_the_webhook_denies_and_injects_is_recorded(
-    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
 ) -> None:
-    fettle = await start_registered(api, start_fettle, "webhook")
+    fettle = await start_registered(api, start_fettle, "webhook", settings=settings_in(tmp_path))
     await api.create(objects.device_class())
     with pytest.raises(ApiError, match="FTL010"):
         await api.create(objects.claim("gpus", objects.claim_spec(40)))

@@ -90,9 +90,13 @@ async def told(api: Api, object: Object) -> tuple[str, list[str]]:
     return "", api.warnings
 
 
-async def test_they_are_refused_with_what_was_meant(api: Api, start_fettle: StartFettle) -> None:
+async def test_they_are_refused_with_what_was_meant(
+    api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
     await create_fleet(api)
-    await start_registered(api, start_fettle, "webhook")
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("webhook: {trustCallers: true}\n")
+    await start_registered(api, start_fettle, "webhook", settings=settings)
     for name, (asked, _, meant) in CONTRADICTED.items():
         for made in (
             claim(exactly(**dict(asked)), name=name),

@@ -16,7 +16,7 @@ async def test_audit_changes_and_refuses_nothing(
     api: Api, start_fettle: StartFettle, tmp_path: Any
 ) -> None:
     settings = tmp_path / "settings.yaml"
-    settings.write_text("webhook: {mode: audit}\n")
+    settings.write_text("webhook: {mode: audit, trustCallers: true}\n")
     fettle = await start_registered(api, start_fettle, "webhook", settings=settings)
     made = await api.create(objects.pod("p", gpus=1, annotations={"fettle.dev/policy": "training"}))
     assert "would be changed" in " ".join(api.warnings)

@@ -21,7 +21,9 @@ from tests.fettle.lint.tables.case import claim, exactly, opaque
 
 DRIVER = "compute-domain.nvidia.com"
 VERSION = "resource.nvidia.com/v1beta1"
-SETTINGS = "lint: {watch: [ComputeDomain, ResourceQuota]}\n"
+SETTINGS = """lint: {watch: [ComputeDomain, ResourceQuota]}
+webhook: {trustCallers: true}
+"""
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from tests.controlplane.processes import free_port
 
 WITHIN_S = 60
 BODY = json.dumps({"Pod": fleet.plugin_pod("training", 1), "NodeNames": ["hgx-01", "hgx-04"]})
+OURS = {"Authorization": "Bearer t"}
 CRASHES = "fettle_serving_process_restarts_total"
 
 pytestmark = pytest.mark.long
@@ -38,6 +39,7 @@ class Served:
                     *("--browse-listen", f"127.0.0.1:{self._browse}"),
                 ],
                 stderr=log,
+                env={**os.environ, "FETTLE_TOKEN": "t"},
             )
 
     @property
@@ -53,7 +55,7 @@ class Served:
         """0 and "" while nobody answers."""
         url = f"http://127.0.0.1:{self._browse}{path}"
         try:
-            async with aiohttp.ClientSession() as client, client.get(url) as reply:
+            async with aiohttp.ClientSession() as client, client.get(url, headers=OURS) as reply:
                 return reply.status, await reply.text()
         except aiohttp.ClientError:
             return 0, ""
