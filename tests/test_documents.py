@@ -62,6 +62,15 @@ def test_each_row_of_a_table_that_is_shown_by_tests_names_some(page: str) -> Non
         assert [name for name in names if f"def {name}(" not in tests] == []
 
 
+def test_every_decision_is_in_the_list_by_its_title_and_no_number_is_left_out() -> None:
+    decisions = ROOT / "docs" / "decisions"
+    rows = re.findall(r"^\| (.*) \|$", (decisions / "README.md").read_text(), re.M)[1:]
+    assert [row.strip("[")[:4] for row in rows] == [f"{n:04}" for n in range(1, len(rows) + 1)]
+    for file in decisions.glob("0*.md"):
+        number, _, title = file.read_text().partition("\n")[0].removeprefix("# ").partition(": ")
+        assert rows[int(number) - 1].startswith(f"[{number}]({file.name}) | {title}")
+
+
 def test_every_metric_is_in_the_table_and_no_other() -> None:
     code = "".join(
         file.read_text()

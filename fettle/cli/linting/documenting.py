@@ -27,7 +27,7 @@ itself, and what the devices of a driver contradict. The latter needs selectors 
 driver (`device.driver == "…"`), as those of most classes do, devices that match the class, and \
 complete pools of that driver. Only in strict mode: what more devices could satisfy, such as \
 counts, sizes and classes that are not there yet. \
-[Decision 0041](decisions/0041-growth-decides-what-is-refused.md) draws the line.
+[Decision 0041](decisions/0041-lint-denies-only-what-no-growth-could-satisfy.md) draws the line.
 - **Pods, and claims made from a template, only get warnings** unless `strict` is set. The \
 controller that creates them would retry again and again, so the place to refuse is what they are \
 made from. Exception: {denies_pods} denies pods as well.
