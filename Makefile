@@ -19,7 +19,7 @@ help:
 	@echo "make quick         tests without the control plane, Prometheus, the oracle and long properties: three minutes on two cores"
 	@echo "make test          all tests; those that need Go or Prometheus say so if skipped"
 	@echo "make retest        tests that failed last time, one after the other"
-	@echo "make check         format, lint, types, layers, licences of what is shipped"
+	@echo "make check         format, lint, types, layers, the list of modules, licences of what is shipped"
 	@echo "make sbom          what is shipped, as CycloneDX: build/sbom.json"
 	@echo "make audit         known vulnerabilities of what the lock names: asks the package index"
 	@echo "make bench         benchmarks, a table and build/bench.json (needs Go)"
@@ -54,11 +54,13 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.module_index
 	$(BIN)/python -m tests.supply.licences
 
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python -m tests.module_index --write
 
 bench: $(READY)
 	@$(BIN)/python -m tests.bench $(ARGS)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import module_index
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/README.md")])
 _FOLDERS = "fettle|extender|webhook|certs|deploy|docs|tests"
@@ -33,6 +35,11 @@ def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> 
 def test_every_file_that_is_named_is_there(page: Path) -> None:
     named = set(_FILE.findall(page.read_text()))
     assert [path for path in sorted(named) if not any(ROOT.glob(path.rstrip("/")))] == []
+
+
+@pytest.mark.parametrize(("page", "words"), [("ARCHITECTURE.md", 1400)])
+def test_the_first_pages_stay_short(page: str, words: int) -> None:
+    assert len(re.findall(r"\S*\w\S*", (ROOT / page).read_text())) <= words
 
 
 def test_the_readme_shows_what_the_demo_prints() -> None:
@@ -69,6 +76,24 @@ def test_every_decision_is_in_the_list_by_its_title_and_no_number_is_left_out() 
     for file in decisions.glob("0*.md"):
         number, _, title = file.read_text().partition("\n")[0].removeprefix("# ").partition(": ")
         assert rows[int(number) - 1].startswith(f"[{number}]({file.name}) | {title}")
+
+
+def test_a_module_that_is_in_no_row_of_where_to_change_fails_the_check(tmp_path: Path) -> None:
+    (tmp_path / "certs").mkdir()
+    (tmp_path / "certs" / "renewing.py").write_text('"""When to renew. In days."""')
+    (tmp_path / "certs" / "__init__.py").write_text("")
+    wanted = module_index.listed(tmp_path)
+    assert "| `certs/renewing.py` | When to renew. |" in wanted.splitlines()
+    page = "<!-- modules -->\n{}<!-- /modules -->"
+    assert "certs/renewing.py" in module_index.complaint(page.format(""), wanted)
+    assert module_index.complaint(page.format(wanted), wanted) == ""
+
+
+def test_a_module_without_a_docstring_is_named(tmp_path: Path) -> None:
+    (tmp_path / "certs").mkdir()
+    (tmp_path / "certs" / "renewing.py").write_text("DAYS = 30")
+    with pytest.raises(ValueError, match=r"certs/renewing\.py has no docstring"):
+        module_index.listed(tmp_path)
 
 
 def test_every_metric_is_in_the_table_and_no_other() -> None:
