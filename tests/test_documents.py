@@ -7,11 +7,13 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests import module_index
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/README.md")])
+_WHERE = ("*.md", "docs/**/*.md", ".github/**/*.md", "tests/**/README.md")
+PAGES = sorted(page for where in _WHERE for page in ROOT.glob(where))
 _FOLDERS = "fettle|extender|webhook|certs|deploy|docs|tests"
 _FILE = re.compile(rf"`((?:{_FOLDERS})/[\w./*-]*)`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -40,6 +42,14 @@ def test_every_file_that_is_named_is_there(page: Path) -> None:
 @pytest.mark.parametrize(("page", "words"), [("ARCHITECTURE.md", 1400)])
 def test_the_first_pages_stay_short(page: str, words: int) -> None:
     assert len(re.findall(r"\S*\w\S*", (ROOT / page).read_text())) <= words
+
+
+def test_the_workflow_runs_what_everybody_runs() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yaml").read_text())
+    *others, last = workflow["jobs"]["run"]["steps"]
+    assert last == {"run": ".ci/run"}
+    for files in (step["with"] for step in others if "go-version-file" in step["with"]):
+        assert (ROOT / files["go-version-file"]).exists()
 
 
 def test_the_readme_shows_what_the_demo_prints() -> None:
