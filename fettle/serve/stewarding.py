@@ -16,6 +16,7 @@ from fettle.steward import (
     STEWARD,
     WOKEN_FOR_S,
     AllowedNodes,
+    EventsOnPods,
     FailedDevices,
     HealthRecords,
     HealthTaints,
@@ -27,7 +28,6 @@ from fettle.steward import (
     Nudge,
     Owners,
     PatienceEnds,
-    PodEvents,
     PreemptibleNodes,
     PreemptorNudge,
     RefusalEvents,
@@ -86,7 +86,10 @@ def make_steward(
             *(one.keep for one in waking),
             events.run,
             RefusalEvents(answers, publisher, events.record, pods.refusals).run,
-            *(PodEvents(what, find, events, writes_about).keep for what, find in pod_news.items()),
+            *(
+                EventsOnPods(what, find, events, writes_about).keep
+                for what, find in pod_news.items()
+            ),
             hopeless.keep,
             holds.keep,
             healths.keep,

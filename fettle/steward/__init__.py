@@ -16,7 +16,7 @@ from fettle.steward.node_marks import NodeMarking
 from fettle.steward.owners import Owners
 from fettle.steward.patience_ends import PatienceEnds
 from fettle.steward.pod_events import (
-    PodEvents,
+    EventsOnPods,
     news_of_failures,
     news_of_risks,
     news_of_starts,
@@ -38,6 +38,7 @@ __all__ = [
     "STEWARD",
     "WOKEN_FOR_S",
     "AllowedNodes",
+    "EventsOnPods",
     "FailedDevices",
     "HealthRecords",
     "HealthTaints",
@@ -49,7 +50,6 @@ __all__ = [
     "Nudge",
     "Owners",
     "PatienceEnds",
-    "PodEvents",
     "PreemptibleNodes",
     "PreemptorNudge",
     "RefusalEvents",

@@ -45,7 +45,7 @@ class PodNews(NamedTuple):
     begins: str = ""
 
 
-class PodEvents:
+class EventsOnPods:
     """Tells what `find` finds, the gravest first. `writes_about` says whether anything may be
     written about a pod."""
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fettle.client import EventRecorder, Session
-from fettle.steward import STEWARD, PodEvents, news_of_failures
+from fettle.steward import STEWARD, EventsOnPods, news_of_failures
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import fake_api
 from tests.fettle.scheduling.test_at_risk import BOUND_S, claim, claimed
@@ -32,7 +32,7 @@ async def written(
     async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
         for _ in range(2):
             recorder = EventRecorder(session, STEWARD, "one")
-            events = PodEvents(
+            events = EventsOnPods(
                 "pods on failed devices",
                 lambda: news_of_failures(cluster.at_risk, cluster.crashes, lambda: cluster.now),
                 recorder,

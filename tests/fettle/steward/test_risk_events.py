@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fettle.client import EventRecorder, Session, event_recorder
-from fettle.steward import STEWARD, PodEvents, news_of_risks
+from fettle.steward import STEWARD, EventsOnPods, news_of_risks
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.scheduling.test_at_risk import Watched, placed
@@ -36,7 +36,7 @@ class Telling:
         self.results: list[str] = []
         self.recorder = EventRecorder(session, STEWARD, "one", self.results.append)
         find = partial(news_of_risks, cluster.at_risk)
-        self.events = PodEvents("pods at risk", find, self.recorder, **how)
+        self.events = EventsOnPods("pods at risk", find, self.recorder, **how)
 
     async def tell(self) -> None:
         self.events.tell()

@@ -9,7 +9,7 @@ import pytest
 from fettle.api.meta import OwnerReference
 from fettle.client import EventRecorder, Session
 from fettle.health import FailedStart
-from fettle.steward import STEWARD, PodEvents, news_of_starts
+from fettle.steward import STEWARD, EventsOnPods, news_of_starts
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.others import WatchedPublisher
@@ -30,7 +30,7 @@ async def told(
         for _ in range(2):
             publisher = WatchedPublisher()
             recorder = EventRecorder(session, STEWARD, "one")
-            events = PodEvents(
+            events = EventsOnPods(
                 "pods that do not start",
                 partial(news_of_starts, publisher),
                 recorder,
