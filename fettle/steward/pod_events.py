@@ -31,6 +31,7 @@ DOES_NOT_START = "WorkloadDoesNotStart"
 MOST_AT_ONCE = 100
 HELD_BACK_S = 60.0
 """So long nothing more is tried in a namespace, after the recorder held back an Event there."""
+MOST_REMEMBERED = 20_000
 _LONGEST_NAME = 253
 
 
@@ -61,7 +62,7 @@ class EventsOnPods:
         self._recorder = recorder
         self._writes_about = writes_about
         self._told: set[str] = set()
-        """Names of Events that were told of what still holds."""
+        """Names of Events, also of what holds no more: it may come back."""
         self._full: dict[str, float] = {}
         """By namespace: until when no further Event is tried."""
 
@@ -77,7 +78,8 @@ class EventsOnPods:
         now = time.monotonic()
         self._full = {name: until for name, until in self._full.items() if until > now}
         found = {once_name(one.pod, one.code): one for one in self._find()}
-        self._told &= found.keys()
+        if len(self._told) > MOST_REMEMBERED:
+            self._told &= found.keys()
         due = (name for name in found if name not in self._told and self._may_tell(found[name].pod))
         for name in islice(due, MOST_AT_ONCE):
             if self._recorder.record(_event(found[name], name)):
@@ -94,6 +96,7 @@ def news_of_risks(at_risk: AtRisk) -> Iterator[PodNews]:
     """Pods that are on what their own policy refuses."""
     found = [placed for placed in at_risk.found.values() if placed.at_risk]
     for placed in worst_first(found, len(found)):
+        pause()
         if (worst := placed.worst) is not None:
             where = f"policy {placed.policy.name} refuses where the pod is, on node "
             yield PodNews(

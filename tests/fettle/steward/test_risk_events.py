@@ -60,6 +60,7 @@ async def test_a_pod_is_told_once_for_each_reason(api: FakeApi, session: Session
     await telling.tell()
     why = "policy training refuses where the pod is, on node n: node is Degraded (0.50): a fault"
     assert told(api) == [("p", why)]
+    assert telling.results == ["written"], "not counted, either, when it comes back"
     await cluster.see(WORSE)
     await telling.tell()
     assert sorted(name for name, _ in told(api)) == ["easy", "p", "p"]
