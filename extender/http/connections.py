@@ -28,9 +28,16 @@ LINGER_S = 0.5
 """How long idle connections are kept when we stop. A request may be on its way on each of them, and
 a POST that meets a closed connection is lost. So requests that come meanwhile are still answered,
 with `Connection: close`; after that, connections that stayed idle are closed."""
+MOST_AHEAD = 16
+"""How many requests of one connection may wait for earlier ones. Each waits until others had their
+turn, and kube-scheduler sends none ahead."""
 DISCARD_S = 2.0
 """How long the rest of a refused request is still read, and thrown away. To close while the client
 writes would reset the connection, and the client would not see the error."""
+
+
+class _TooManyAhead(Exception):
+    """Ends the parsing of what has come."""
 
 
 class HTTPReply(NamedTuple):
@@ -154,6 +161,9 @@ class SchedulerConnection(asyncio.Protocol):
         self._expects = False
         self._begun = False
         self._requests: deque[_Request] = deque()
+        self._had_turn = False
+        """Whether it was answered since other connections could be."""
+        self._writable = True
         self._answering: asyncio.Task[None] | None = None
         self._refusal: HTTPReply | None = None
         self._discarding = False
@@ -184,11 +194,12 @@ class SchedulerConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client does not read its replies, so read no more of its requests."""
+        self._writable = False
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self._answering is None:
-            self._transport.resume_reading()
+        self._writable = True
+        self._go_on()
 
     def data_received(self, data: bytes) -> None:
         if self._discarding:
@@ -198,10 +209,16 @@ class SchedulerConnection(asyncio.Protocol):
             self._expect_within(RECEIVE_S)
         self._received += len(data)
         self._accepted.took(len(data))
+        self._had_turn = False
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._refuse(problem(400, _ONLY))
+        except httptools.HttpParserCallbackError as error:
+            if not isinstance(error.__context__, _TooManyAhead):
+                raise
+            why = f"more than {MOST_AHEAD} requests were sent ahead: wait for replies"
+            self._refuse(problem(400, why))
         except httptools.HttpParserError as error:
             self._refuse(problem(400, f"not HTTP/1.1: {error}"))
         # Whatever is not the body: the head, trailers, and what frames chunks.
@@ -247,31 +264,48 @@ class SchedulerConnection(asyncio.Protocol):
         self._body, self._size, self._received, self._fields_size = [], 0, 0, 0
         self._url, self._expects = b"", False
         self._begun = False
-        self._next()
+        if not self._had_turn and self._answering is None:
+            self._had_turn = True
+            self._next()
+        elif len(self._requests) > MOST_AHEAD:
+            self._requests.pop()
+            raise _TooManyAhead
+        elif self._answering is None and len(self._requests) == 1:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._go_on)
 
     # -- answering
 
-    def _next(self) -> None:
-        """Answer the requests that have arrived whole, in turn."""
-        while self._requests and self._answering is None and not self._closing:
-            request = self._requests.popleft()
-            keep = request.keep
-            if (why := self._refusal_of_caller()) is not None:
-                if why:
-                    self._write_refusal(problem(403, why))
-                    return
-                keep = False
-            self._accepted.answering = True
-            answer = self._answer(request)
-            if isinstance(answer, HTTPReply):
-                self._write(answer, keep=keep, head_only=request.method == b"HEAD")
-            else:
-                self._expect_within(None)
-                self._transport.pause_reading()
-                later = self._write_later(answer, keep=keep)
-                self._answering = self._loop.create_task(later)
-        if self._answering is None and not self._closing and self._refusal:
+    def _go_on(self) -> None:
+        """After others had their turn: answer the next request, or read on."""
+        if self._closing or self._answering is not None or not self._writable:
+            return
+        if self._requests:
+            self._next()
+            self._loop.call_soon(self._go_on)
+            return
+        self._transport.resume_reading()
+        if self._refusal:
             self._write_refusal(self._refusal)
+
+    def _next(self) -> None:
+        """Answer a request that has arrived whole."""
+        request = self._requests.popleft()
+        keep = request.keep
+        if (why := self._refusal_of_caller()) is not None:
+            if why:
+                self._write_refusal(problem(403, why))
+                return
+            keep = False
+        self._accepted.answering = True
+        answer = self._answer(request)
+        if isinstance(answer, HTTPReply):
+            self._write(answer, keep=keep, head_only=request.method == b"HEAD")
+        else:
+            self._expect_within(None)
+            self._transport.pause_reading()
+            later = self._write_later(answer, keep=keep)
+            self._answering = self._loop.create_task(later)
 
     def _refusal_of_caller(self) -> str | None:
         """Why the caller is not answered, "" if for the last time, None if as always."""
@@ -283,9 +317,7 @@ class SchedulerConnection(asyncio.Protocol):
         answered = await answer
         self._answering = None
         self._write(answered, keep=keep)
-        if not self._closing:
-            self._transport.resume_reading()
-            self._next()
+        self._go_on()
 
     def _answer(self, request: _Request) -> HTTPReply | Awaitable[HTTPReply]:
         try:
@@ -327,7 +359,7 @@ class SchedulerConnection(asyncio.Protocol):
         request begins. Earlier requests are answered first."""
         if self._ended:
             return
-        if self._answering is not None:
+        if self._answering is not None or self._requests:
             self._refusal = answer
         else:
             self._write_refusal(answer)
@@ -352,7 +384,7 @@ class SchedulerConnection(asyncio.Protocol):
     # -- closing
 
     def close_if_idle(self) -> None:
-        if self._answering is None and not self._begun:
+        if self._answering is None and not self._begun and not self._requests:
             self._transport.close()
 
     def abort(self) -> None:

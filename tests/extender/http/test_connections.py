@@ -54,10 +54,15 @@ class Client:
 class Server:
     def __init__(self) -> None:
         self.asked, self.slow = asyncio.Event(), asyncio.Event()
-        routes: Any = {"/echo": lambda body: HTTPReply(200, body), "/slow": self._slow}
+        self.echoed: list[bytes] = []
+        routes: Any = {"/echo": self._echo, "/slow": self._slow}
         self.connections = SchedulerConnections(routes, max_body_bytes=2**20)
         self.port = 0
         self._clients: list[Client] = []
+
+    def _echo(self, body: bytes) -> HTTPReply:
+        self.echoed.append(body)
+        return HTTPReply(200, body)
 
     async def _slow(self, body: bytes) -> HTTPReply:
         self.asked.set()
@@ -162,6 +167,33 @@ async def test_a_request_that_waits_does_not_delay_other_connections(server: Ser
     await waiting.send(post(b"/slow", b""))
     await other.send(post(b"/echo", b"quick"))
     assert await other.answer() == (200, b"quick")
+
+
+async def test_requests_sent_ahead_take_turns_with_those_of_others(server: Server) -> None:
+    greedy, other = await server.connect(), await server.connect()
+    await greedy.send(post(b"/echo", b"first"))
+    assert await greedy.answer() == (200, b"first")
+    await asyncio.gather(
+        greedy.send(b"".join(post(b"/echo", b"greedy") for _ in range(connections.MOST_AHEAD))),
+        other.send(post(b"/echo", b"other")),
+    )
+    assert await other.answer() == (200, b"other")
+    assert server.echoed.index(b"other") <= 2
+    for _ in range(connections.MOST_AHEAD):
+        assert await greedy.answer() == (200, b"greedy")
+
+
+async def test_whoever_sends_too_many_requests_ahead_is_answered_the_first_and_told_why(
+    server: Server,
+) -> None:
+    greedy = await server.connect()
+    await greedy.send(post(b"/echo", b"x") * 3000)
+    answers = [await greedy.answer() for _ in range(connections.MOST_AHEAD + 2)]
+    assert answers[:-1] == [(200, b"x")] * (connections.MOST_AHEAD + 1)
+    status, text = answers[-1]
+    assert status == 400
+    assert b"wait for replies" in text
+    assert len(server.echoed) == connections.MOST_AHEAD + 1
 
 
 async def test_a_client_that_expects_continue_is_told_to(server: Server) -> None:
