@@ -51,6 +51,8 @@ class Accepted:
         self.has_answered = False
         self.unfinished = 0
         self.began_at = 0.0
+        self.ended = False
+        """Whether it made room for others."""
         self.end: Callable[[], object] = lambda: None
         """Closes the connection at once."""
         self._acceptor = acceptor
@@ -139,7 +141,10 @@ class Acceptor:
                 connection.close()
                 continue
             task = loop.create_task(self._begin(connection, accepted))
-            accepted.end = task.cancel
+            # A handshake takes time. Without one, a connection begins at once, and to cancel that
+            # leaves uvloop with a protocol whose connection is never lost.
+            if self._context is not None:
+                accepted.end = task.cancel
             self._tasks.add(task)
             task.add_done_callback(partial(self._begun, connection))
 
@@ -165,6 +170,8 @@ class Acceptor:
                 _LOG.exception("a connection cannot begin")
             return False
         accepted.end = transport.abort
+        if accepted.ended:
+            transport.abort()
         return True
 
     def _begun(self, connection: socket.socket, task: asyncio.Task[bool]) -> None:
@@ -200,6 +207,7 @@ class Acceptor:
     def _end(self, one: Accepted) -> None:
         self.refused += 1
         one.left()
+        one.ended = True
         one.end()
 
     def bound_bytes(self, number: int) -> None:

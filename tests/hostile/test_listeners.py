@@ -7,10 +7,11 @@ import resource
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import pytest
+import uvloop
 from aiohttp import web
 from structlog.testing import capture_logs
 
@@ -246,6 +247,27 @@ async def test_a_connection_that_cannot_begin_is_told_and_does_not_count() -> No
     await acceptor.close()
     assert [log["event"] for log in logs] == ["a connection cannot begin"] * 20
     assert acceptor.refused == 0
+
+
+@both
+def test_whoever_makes_room_while_it_begins_keeps_no_listener_from_stopping(make: Make) -> None:
+    async def crowded() -> None:
+        listener = make()
+        async with open_with(listener) as callers:
+            for _ in range(20):
+                with ExitStack() as crowd:
+                    for number in range(8 * FEW.connections):
+                        silent = crowd.enter_context(socket.socket())
+                        silent.setblocking(False)
+                        silent.connect_ex(("127.0.0.1", callers.port))
+                        if number % 4 == 0:  # some come while others begin
+                            await asyncio.sleep(0)
+            assert await callers.are_answered()
+
+    async def within() -> None:
+        await asyncio.wait_for(crowded(), WITHIN_S)
+
+    uvloop.run(within())
 
 
 async def test_a_process_without_files_says_so_once_a_minute() -> None:
