@@ -1,7 +1,8 @@
 """The connections of an aiohttp application, bounded in time and bytes.
 
 aiohttp reads no more than a handler takes, but waits for ever: for the rest of a head, and for the
-rest of a body.
+rest of a body. Its server must not inflate bodies (`auto_decompress`): bytes are bounded as they
+come, and a thousandth of them is enough for zeros.
 """
 
 import asyncio
@@ -59,6 +60,8 @@ class AppConnections:
 async def _read(request: web.Request) -> web.Response | None:
     """Read the body, which the request keeps. Why it cannot be read, as a reply; None if it was."""
     most = request.client_max_size
+    if "Content-Encoding" in request.headers:
+        return _problem(415, "the body is encoded: send it as it is, without Content-Encoding")
     if (request.content_length or 0) > most > 0:
         return _problem(413, f"the body is larger than {most // 2**20} MiB")
     try:

@@ -155,6 +155,7 @@ class AppListener(Listener):
             lingering_time=LINGER_AFTER_S,
             access_log=None,
             shutdown_timeout=DRAIN_S / 2,
+            auto_decompress=False,
         )
 
     async def _open(self, given: Sequence[socket.socket]) -> None:

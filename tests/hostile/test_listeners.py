@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import resource
 import socket
 import ssl
@@ -295,3 +296,12 @@ async def test_a_broken_upload_is_not_logged(caplog: pytest.LogCaptureFixture) -
                 await asyncio.sleep(0.05)
         assert logs == []
         assert caplog.records == []
+
+
+async def test_a_body_is_never_inflated() -> None:
+    packed = gzip.compress(b"[" * 2**20)
+    head = b"POST /call HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+    async with open_with(app_listener()) as callers:
+        caller = await callers.connect(head % len(packed) + packed)
+        assert (await first_line(caller)).startswith(b"HTTP/1.1 415 ")
+        assert await callers.are_answered()
