@@ -11,9 +11,10 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from extender.browse_access import DEVICES, PODS, Access, Viewer, pods_in, refusal
+from extender.exposition import Exposition
 from extender.reviews import NotShown, Right
 from fettle.api import core, known_as
 from fettle.cluster import View, readiness
@@ -116,7 +117,7 @@ class Browse:
     ) -> None:
         """`is_steward`: the settings of what a steward does are those that count."""
         self._answers = answers
-        self._registry = registry
+        self._exposition = Exposition(registry)
         self._recent = recent
         self._silent_after_s = silent_after_s
         self._extra_problems = extra_problems
@@ -514,7 +515,7 @@ class Browse:
         ]
 
     async def metrics(self, _request: web.Request) -> web.Response:
-        text = await run_within(None, lambda: generate_latest(self._registry))
+        text = await self._exposition.text()
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
