@@ -16,6 +16,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from fettle.http.accepting import Accepted
 from fettle.http.deadlines import MAX_HEAD_BYTES, RECEIVE_S
+from fettle.http.turns import Turns
 
 _HEAD_ENDS = b"\r\n\r\n"
 _LATE = f"the request did not arrive within {RECEIVE_S:g} s"
@@ -32,11 +33,12 @@ class AppConnections:
     def __init__(self) -> None:
         self.server: _Server | None = None
         self._by_protocol: dict[object, _AppConnection] = {}
+        self._turns = Turns()
 
     def __call__(self, accepted: Accepted) -> asyncio.Protocol:
         assert self.server is not None
         inner = cast("asyncio.Protocol", self.server())
-        return _AppConnection(inner, accepted, self._by_protocol)
+        return _AppConnection(inner, accepted, self._by_protocol, self._turns)
 
     @property
     def middleware(self) -> Middleware:
@@ -102,10 +104,14 @@ class _AppConnection(asyncio.Protocol):
         inner: asyncio.Protocol,
         accepted: Accepted,
         by_protocol: dict[object, "_AppConnection"],
+        turns: Turns,
     ) -> None:
         self._inner = inner
         self._accepted = accepted
         self._by_protocol = by_protocol
+        self._turns = turns
+        self._unread: list[bytes] = []
+        """What has come, and waits for its turn."""
         self._transport: asyncio.Transport
         self._has_head = False
         self._head_bytes = 0
@@ -127,6 +133,15 @@ class _AppConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._accepted.took(len(data))
+        self._unread.append(data)
+        if len(self._unread) == 1:
+            self._turns.take(self._accepted.source, self._read)
+
+    def _read(self) -> None:
+        data = b"".join(self._unread)
+        self._unread.clear()
+        if self._transport.is_closing():
+            return
         if not self._has_head and not self._takes_head(data):
             self._refuse(431, "the request headers are too large")
             return

@@ -23,6 +23,7 @@ from extender.http.connections import HTTPReply
 from fettle.config import ListenAddress
 from fettle.http import Acceptor, Limits, app_connections
 from fettle.http.accepting import Accepted
+from fettle.http.turns import AT_ONCE
 from fettle.serve.listening import AppListener, ExtenderListener, Listener
 from tests.certs.test_serving import make_leaf, make_root
 
@@ -305,3 +306,47 @@ async def test_a_body_is_never_inflated() -> None:
         caller = await callers.connect(head % len(packed) + packed)
         assert (await first_line(caller)).startswith(b"HTTP/1.1 415 ")
         assert await callers.are_answered()
+
+
+def counting_listener(asked: list[str]) -> Listener:
+    async def count(request: web.Request) -> web.Response:
+        asked.append(request.remote or "")
+        return web.Response(body=b"{}")
+
+    app = web.Application(client_max_size=2**20)
+    app.router.add_post("/call", count)
+    return AppListener("browse", ListenAddress("127.0.0.1", 0), None, app)
+
+
+async def test_of_many_who_ask_at_once_a_few_are_read_before_others_have_a_turn() -> None:
+    asked: list[str] = []
+    limits = FEW._replace(connections=64, of_source=64)
+    async with open_with(counting_listener(asked), limits) as callers:
+        for _ in range(60):
+            await callers.connect()
+        await asyncio.sleep(0.1)
+        for one in callers.all:
+            one.writer.write(post(2, b"{}"))
+        most = 0
+        async with asyncio.timeout(WITHIN_S):
+            while len(asked) < 60:
+                before = len(asked)
+                await asyncio.sleep(0)
+                most = max(most, len(asked) - before)
+        assert most <= 2 * AT_ONCE
+
+
+async def test_an_address_with_many_connections_has_no_more_turns_than_others() -> None:
+    asked: list[str] = []
+    limits = FEW._replace(connections=64, of_source=64)
+    async with open_with(counting_listener(asked), limits) as callers:
+        for _ in range(50):
+            await callers.connect()
+        await callers.connect(local_addr=("127.0.0.2", 0))
+        await asyncio.sleep(0.1)
+        for one in callers.all:
+            one.writer.write(post(2, b"{}"))
+        async with asyncio.timeout(WITHIN_S):
+            while len(asked) < 51:
+                await asyncio.sleep(0)
+        assert asked.index("127.0.0.2") < 2 * AT_ONCE + 2
