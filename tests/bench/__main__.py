@@ -16,6 +16,7 @@ from rich.console import Console
 from tests.bench import (
     admission,
     allocation,
+    attack,
     churn,
     claims,
     evictions,
@@ -45,6 +46,7 @@ SECTIONS: Mapping[str, Callable[[House], Awaitable[list[figures.Figure]]]] = {
     "allocation": allocation.measure,
     "refusals": refusals.measure,
     "latency": latency.measure,
+    "attack": attack.measure,
     "scale": scale.measure,
     "memory": remembering.measure,
     "metrics": measuring.measure,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -32,6 +33,21 @@ async def _hold(port: int, source: str, begun: bytes, dribble: bytes, for_s: flo
                     await writer.drain()
                     await asyncio.sleep(0.5)
                     writer.write(dribble)
+            finally:
+                writer.transport.abort()
+
+
+async def _ask_on(port: int, question: bytes, for_s: float) -> None:
+    """Ask, and ask again once there is an answer."""
+    with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+        async with asyncio.timeout(for_s):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                while True:
+                    writer.write(question)
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]
+                    await reader.readexactly(int(length))
             finally:
                 writer.transport.abort()
 
@@ -80,7 +96,38 @@ async def nonsense(port: int, random: Random) -> str:
     return f"nonsense {begun[:40]!r}"
 
 
-AT_LISTENERS = (silent, half, endless, nonsense)
+async def pressing(port: int, random: Random) -> str:
+    """Questions that anybody may ask, one after the other without a pause."""
+    asked = random.choice((b"GET /metrics", b"GET /livez", b"POST /validate"))
+    begun = asked + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n"
+    count = random.choice((1, 100))
+    await _many(count, lambda _: _ask_on(port, begun, 5))
+    return f"{count} connections that ask {asked!r}"
+
+
+async def ahead(port: int, random: Random) -> str:
+    """Requests without an end that wait for no reply."""
+    asked = random.choice((b"GET /livez HTTP/1.1\r\n", ENTERS + b"Content-Length: 2\r\n"))
+    body = b"" if asked.startswith(b"GET") else b"{}"
+    begun = (asked + b"Host: 127.0.0.1\r\n\r\n" + body) * 2000
+    await _many(3, lambda _: _hold(port, "127.0.0.1", begun, begun, 5))
+    return f"requests ahead: {asked!r}"
+
+
+async def packed(port: int, random: Random) -> str:
+    """Bodies that grow a thousandfold if somebody inflates them."""
+    zeros = gzip.compress(bytes(8 * MEBIBYTE))[:-8]
+    head = b"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\n"
+    begun = head + b"Content-Length: %d\r\n\r\n" % (len(zeros) + 8) + zeros
+    await _many(60, lambda _: _hold(port, "127.0.0.1", begun, b"", 5))
+    return "60 packed bodies"
+
+
+UNFINISHED = (silent, half, endless, nonsense)
+"""What takes connections and memory."""
+QUESTIONS = (pressing, ahead, packed)
+"""What takes time."""
+AT_LISTENERS = (*UNFINISHED, *QUESTIONS)
 
 
 # --- a tenant
