@@ -32,7 +32,7 @@ from webhook.mutate.annotations import with_configured
 from webhook.mutate.mutation import MutationContext, mutate, owner_pod, resolve_for
 from webhook.observing import RateLimit, ReviewMetrics, UnknownLabels
 from webhook.patches import apply
-from webhook.review import AdmissionRequest, AdmissionResponse, decode, encode
+from webhook.review import AdmissionRequest, AdmissionResponse, decode, encode, shortened
 from webhook.validate import ValidationContext, validate
 
 MAX_BODY_BYTES = 8 * 2**20
@@ -57,6 +57,8 @@ AGAIN_S = 2.0
 That is long for a controller that retries, and short for a person who corrects a file.
 """
 _MAX_REASON_LENGTH = 300
+_MAX_NAME_LENGTH = 253
+"""Of what Kubernetes names. A stranger may send anything as a name."""
 _RECORDED = {"denied": Decided.DENIED, "patched": Decided.INJECTED}
 """What is recorded of a review, by its result."""
 
@@ -186,22 +188,14 @@ class Webhook:
         self._last.at[webhook] = time.perf_counter()
         judged = await self._in_mode(webhook, request, await self._judged(webhook, request, judge))
         if not judged.answer.allowed:
-            _log.info(
-                "denied",
-                webhook=webhook,
-                uid=request.uid,
-                kind=request.kind.kind,
-                namespace=request.namespace,
-                name=request.name,
-                message=judged.answer.message,
-            )
+            message = judged.answer.message
+            _log.info("denied", webhook=webhook, **_about(request), message=message)
         reply = encode(request.uid, judged.answer, request.about)
         self._count(webhook, judged, time.perf_counter() - began)
         return web.Response(body=reply, content_type="application/json")
 
     async def _judged(self, webhook: str, request: AdmissionRequest, judge: Judge) -> Review:
-        log = _log.bind(webhook=webhook, uid=request.uid, kind=request.kind.kind)
-        log = log.bind(namespace=request.namespace, name=request.name)
+        log = _log.bind(webhook=webhook, **_about(request))
         try:
             async with asyncio.timeout(self._deadline_s):
                 judged = await judge(request)
@@ -416,3 +410,14 @@ async def _in_words(
 def _problem(status: int, sentence: str) -> web.Response:
     body = msgspec.json.encode({"error": f"fettle: {sentence}"})
     return web.Response(status=status, body=body, content_type="application/json")
+
+
+def _about(request: AdmissionRequest) -> dict[str, str]:
+    """What log lines say of a review."""
+    fields = {
+        "uid": request.uid,
+        "kind": request.kind.kind,
+        "namespace": request.namespace,
+        "name": request.name,
+    }
+    return {name: shortened(value, _MAX_NAME_LENGTH) for name, value in fields.items()}

@@ -37,7 +37,7 @@ from webhook.review import SCHEDULER, AdmissionRequest, shortened
 
 Object = dict[str, Any]
 
-_MISTAKES_OF_THE_CLUSTER = {
+MISTAKES_OF_THE_CLUSTER = {
     rule.id: rule.mistake[0].lower() + rule.mistake[1:].rstrip(".")
     for rule in RULES
     if rule.inventory
@@ -134,7 +134,7 @@ def _of(severity: Severity, findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 def _without_the_cluster(finding: Finding) -> Finding:
     """The same without what it says of classes, devices, policies and other objects."""
-    if (mistake := _MISTAKES_OF_THE_CLUSTER.get(finding.rule)) is None:
+    if (mistake := MISTAKES_OF_THE_CLUSTER.get(finding.rule)) is None:
         return finding
     return msgspec.structs.replace(finding, message=mistake, fix=_MORE)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from fettle.lint import Linter
 from fettle.lint.drivers import Drivers
@@ -21,7 +22,7 @@ from tests.fettle.records.test_recorder import recorder as remembering
 from tests.webhook.conftest import Serve
 from tests.webhook.reviews import Object, encoded, pod, review
 from webhook.review import decode
-from webhook.validate import ValidationContext, ValidationResult, validate
+from webhook.validate import MISTAKES_OF_THE_CLUSTER, ValidationContext, ValidationResult, validate
 
 CAUGHT = [case for case in CASES if case.caught]
 WORDS_OF_KUBERNETES = {"kubernetes.io/hostname"}
@@ -111,3 +112,18 @@ async def test_strangers_have_no_event_and_no_record_written(serve: Serve, anybo
     assert answer["warnings"]
     assert bool(served.events) is not anybody
     assert bool(recorder.all()) is not anybody
+
+
+@pytest.mark.parametrize("field", ["uid", "namespace", "name"])
+async def test_a_review_writes_no_more_than_a_line_into_the_log(serve: Serve, field: str) -> None:
+    served = await serve(view_of(fleet()), evaluator=InProcess(), to_strangers=True)
+    asked = review(claim(exactly(count=33)), **{field: "x" * 1_000_000})
+    with capture_logs() as logs:
+        reply = await served.post("/validate", encoded(asked))
+    assert not (await reply.json())["response"]["allowed"]
+    assert [log["event"] for log in logs] == ["denied"]
+    assert len(json.dumps(logs)) < 2000
+
+
+def test_what_strangers_are_told_of_a_mistake_is_one_clause() -> None:
+    assert [text for text in MISTAKES_OF_THE_CLUSTER.values() if ";" in text] == []

@@ -105,7 +105,7 @@ def _contradictable(survey: Survey | None, cluster: Cluster) -> str:
 
 
 class SelectorMatchesNothing(Rule):
-    """The selectors of a request match no device of its class; says what the nearest one lacks."""
+    """The selectors of a request match no device of its class."""
 
     id = "FTL004"
     reproduced = True
