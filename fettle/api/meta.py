@@ -1,9 +1,11 @@
 """What all Kubernetes objects share: the struct base, ObjectMeta, and conditions."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from math import inf
 
 import msgspec
+
+from fettle.model import utc
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
@@ -81,15 +83,6 @@ class Condition(Wire, frozen=True, kw_only=True):
 def rfc3339(moment: datetime | None) -> str:
     """A time in UTC in whole seconds, formatted as the API's Time; "" if there is none."""
     return f"{moment.isoformat(timespec='seconds')[:19]}Z" if moment is not None else ""
-
-
-_LAST_S = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
-
-
-def utc(unix_s: float) -> datetime:
-    """A time in Unix seconds; the last that there is for what is later. A tenant's object may say
-    the year 9999, and what is waited for comes after."""
-    return datetime.fromtimestamp(min(max(unix_s, 0.0), _LAST_S), UTC)
 
 
 def rfc3339_at(unix_s: float) -> str:

@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
-from fettle.api.meta import utc
+from fettle.model import utc
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import msgspec
 
 from fettle.api.device_healths import NOTHING_KNOWN, name_of_pool
-from fettle.api.meta import utc
 from fettle.cluster import View, whole_device
 from fettle.explain.devices import (
     list_unknown_conditions,
@@ -40,6 +39,7 @@ from fettle.model import (
     State,
     Subject,
     UnitId,
+    utc,
 )
 from fettle.scheduling import devices_by_state
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fettle.api.meta import utc
 from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.dra import ALL
 from fettle.explain.holds import list_holds
@@ -17,7 +16,17 @@ from fettle.explain.notes import is_cordoned, notes_about
 from fettle.explain.users import Users
 from fettle.explain.wording import describe_kept, plain_reason, texts
 from fettle.health import starts_of
-from fettle.model import Health, Mode, NodeId, OnDeviceFailure, Resolved, State, Weighed, reasons
+from fettle.model import (
+    Health,
+    Mode,
+    NodeId,
+    OnDeviceFailure,
+    Resolved,
+    State,
+    Weighed,
+    reasons,
+    utc,
+)
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling import (

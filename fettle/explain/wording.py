@@ -10,9 +10,17 @@ from typing import Any
 
 import msgspec
 
-from fettle.api.meta import utc
-from fettle.health import proven_evidence
-from fettle.model import DEVICE_FAILED, DeviceId, Health, Kept, Mode, State, reasons
+from fettle.model import (
+    DEVICE_FAILED,
+    DeviceId,
+    Health,
+    Kept,
+    Mode,
+    State,
+    proven_evidence,
+    reasons,
+    utc,
+)
 from fettle.model.reasons import Complaint, Obstacles, Reason
 
 MAX_NAMED = 3

@@ -8,7 +8,7 @@ from fettle.health.book import HealthBook, assess
 from fettle.health.fading import LATCHED, RECORD_SOURCE, is_past, source_of
 from fettle.health.memory import CLOCKS_APART_S
 from fettle.health.recovering import Awaited, Outlook
-from fettle.health.score import DIGITS, known_score, proven_evidence
+from fettle.health.score import DIGITS, known_score
 from fettle.health.signals import gpu_names, metrics
 from fettle.health.signals.claims import has_device_status, report_of_claim
 from fettle.health.signals.compute_domains import report_of_compute_domain
@@ -91,7 +91,6 @@ __all__ = [
     "metrics",
     "name_of_held",
     "one_line",
-    "proven_evidence",
     "report_of_claim",
     "report_of_compute_domain",
     "report_of_event",

@@ -30,7 +30,6 @@ from fettle.health.score import (
     is_unknown,
     known_score,
     ordered,
-    proven_evidence,
     stating_evidence,
     witnesses,
 )
@@ -50,6 +49,7 @@ from fettle.model import (
     Subject,
     UnitId,
     Weighed,
+    proven_evidence,
 )
 
 SWEEP_EVERY_S = 600.0

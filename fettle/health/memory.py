@@ -17,11 +17,11 @@ from fettle.api.device_healths import (
     StoredTaint,
     StoredUnit,
 )
-from fettle.api.meta import unix_s, utc
+from fettle.api.meta import unix_s
 from fettle.health.fading import Fading
 from fettle.health.reporters import Reporter
 from fettle.health.signals.reports import one_line
-from fettle.model import DeviceId, Evidence, EvidenceKind, Health, Subject, TaintRef, UnitId
+from fettle.model import DeviceId, Evidence, EvidenceKind, Health, Subject, TaintRef, UnitId, utc
 
 MOST_REPORTS = 16
 """Reporters that are stored with one sum. Of more, the latest are."""

@@ -94,11 +94,6 @@ def witnesses(weighed: Iterable[Weighed]) -> set[str]:
     return {one.evidence.witness for one in weighed if one.evidence.witness and one.weight > 0}
 
 
-def proven_evidence(weighed: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
-    """Evidence that no tenant could have caused."""
-    return tuple(one for one in weighed if not one.evidence.witness)
-
-
 def stating_evidence(weighed: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
     """Evidence that the state follows from: what is proven, but for the record of 28 days."""
     return tuple(

@@ -50,7 +50,16 @@ from fettle.model.errors import (
 )
 from fettle.model.evidence import Evidence, EvidenceKind, Family, TaintRef, UnknownCondition
 from fettle.model.field_checks import shown
-from fettle.model.health import BAD_STATES, SOUND, UNKNOWN_SCORE, Health, Kept, State, Weighed
+from fettle.model.health import (
+    BAD_STATES,
+    SOUND,
+    UNKNOWN_SCORE,
+    Health,
+    Kept,
+    State,
+    Weighed,
+    proven_evidence,
+)
 from fettle.model.holds import Hold, TaintLike, is_tainted_as_held
 from fettle.model.modes import Mode, labelled_mode, wrong_label
 from fettle.model.policy import (
@@ -84,6 +93,7 @@ from fettle.model.policy import (
     why_unreadable,
 )
 from fettle.model.subjects import SOME_DRIVER, SOME_POOL, DeviceId, NodeId, PoolRef, Subject, UnitId
+from fettle.model.times import utc
 
 __all__ = [
     "ANNOTATION",
@@ -178,8 +188,10 @@ __all__ = [
     "is_unknown",
     "labelled_mode",
     "prefers_in_vain",
+    "proven_evidence",
     "reasons",
     "shown",
+    "utc",
     "why_unreadable",
     "wrong_label",
 ]

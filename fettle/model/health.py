@@ -30,6 +30,11 @@ class Weighed(msgspec.Struct, frozen=True, gc=False):
     weight: float
 
 
+def proven_evidence(weighed: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
+    """Evidence that no tenant could have caused."""
+    return tuple(one for one in weighed if not one.evidence.witness)
+
+
 class Kept(msgspec.Struct, frozen=True, gc=False):
     """Why a state is worse than its score alone would make it, and which state follows.
 

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import structlog
 
 from fettle.api import core
-from fettle.api.meta import utc
 from fettle.explain import text
-from fettle.model import Mode
+from fettle.model import Mode, utc
 from fettle.model.reasons import Reason
 from fettle.observing import DecisionMetrics
 from fettle.pacing import keep, part, pause, run_within

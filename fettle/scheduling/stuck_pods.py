@@ -6,8 +6,8 @@ and 0060). It says where a pod is stuck; it is no evidence against a device.
 
 from fettle.api import core
 from fettle.api.meta import Condition, unix_s
-from fettle.health import is_past, proven_evidence
-from fettle.model import Evidence, Family, Health, State, reasons
+from fettle.health import is_past
+from fettle.model import Evidence, Family, Health, State, proven_evidence, reasons
 from fettle.model.reasons import PodStuck, Reason, StuckIn
 from fettle.scheduling.at_risk import PlacedPod, is_certain
 

@@ -8,10 +8,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from fettle.api import api_path, core, kinds
-from fettle.api.meta import micro_time, utc
+from fettle.api.meta import micro_time
 from fettle.client import Session
 from fettle.cluster import View
-from fettle.model import PURPOSE, WOKEN_AT, ClusterError, Conflict, Forbidden, NotFound
+from fettle.model import PURPOSE, WOKEN_AT, ClusterError, Conflict, Forbidden, NotFound, utc
 from fettle.pacing import Backoff, pause
 
 MARK = "fettle:"

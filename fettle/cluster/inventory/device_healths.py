@@ -23,11 +23,11 @@ from fettle.api.device_healths import (
     StoredSubject,
     name_of_pool,
 )
-from fettle.api.meta import Condition, ObjectMeta, unix_s, utc
+from fettle.api.meta import Condition, ObjectMeta, unix_s
 from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.units import plugin_resources
 from fettle.health import CLOCKS_APART_S, HealthBook
-from fettle.model import DeviceId, NodeId, PoolRef, State, Subject
+from fettle.model import DeviceId, NodeId, PoolRef, State, Subject, utc
 
 LARGEST_BYTES = 256 * 1024
 """A DeviceHealth is no larger. etcd takes 1.5 MB, and 5000 of them are read at each start."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.api import core
-from fettle.api.meta import Condition, ObjectMeta, rfc3339_at, unix_s, utc
+from fettle.api.meta import Condition, ObjectMeta, rfc3339_at, unix_s
 from fettle.dra import is_device_resource, units_of
 from fettle.health.signals import gpu_names, hami, nvsentinel, patterns, xids
 from fettle.health.signals.holds import (
@@ -35,6 +35,7 @@ from fettle.model import (
     Subject,
     UnitId,
     UnknownCondition,
+    utc,
 )
 from fettle.pacing import pause
 

@@ -5,9 +5,8 @@ from math import inf
 
 import pytest
 
-from fettle.api.meta import utc
 from fettle.explain.wording import text
-from fettle.model import reasons
+from fettle.model import reasons, utc
 
 LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
