@@ -14,7 +14,7 @@ from fettle.dra import ALL
 from fettle.explain.holds import list_holds
 from fettle.explain.notes import is_cordoned, notes_about
 from fettle.explain.users import Users
-from fettle.explain.wording import describe_kept, plain_reason, texts
+from fettle.explain.wording import plain_reason, texts
 from fettle.health import starts_of
 from fettle.model import (
     Health,
@@ -27,7 +27,7 @@ from fettle.model import (
     reasons,
     utc,
 )
-from fettle.model.reasons import Reason
+from fettle.model.reasons import Reason, describe_kept
 from fettle.pacing import pause
 from fettle.scheduling import (
     EXTENDED_RESOURCES,

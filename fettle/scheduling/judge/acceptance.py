@@ -30,7 +30,6 @@ from fettle.model import (
     TaintRef,
     Unknown,
     Weighed,
-    reasons,
 )
 from fettle.model.reasons import Complaint, DeviceRefusal, NodeRefusal
 from fettle.scheduling.demand import Demand
@@ -165,18 +164,10 @@ def _complaint(health: Health, placement: Placement) -> Complaint | None:
 
 
 _OF_NODES: Mapping[Complaint, type[NodeRefusal]] = {
-    Complaint.HELD: reasons.NodeHeld,
-    Complaint.UNHEALTHY: reasons.NodeUnhealthy,
-    Complaint.DEGRADED: reasons.NodeDegraded,
-    Complaint.UNKNOWN: reasons.NodeUnknown,
-    Complaint.SCORE_TOO_LOW: reasons.NodeScoreTooLow,
+    kind.complaint: kind for kind in NodeRefusal.__subclasses__()
 }
 _OF_DEVICES: Mapping[Complaint, type[DeviceRefusal]] = {
-    Complaint.HELD: reasons.DeviceHeld,
-    Complaint.UNHEALTHY: reasons.DeviceUnhealthy,
-    Complaint.DEGRADED: reasons.DeviceDegraded,
-    Complaint.UNKNOWN: reasons.DeviceUnknown,
-    Complaint.SCORE_TOO_LOW: reasons.DeviceScoreTooLow,
+    kind.complaint: kind for kind in DeviceRefusal.__subclasses__()
 }
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from fettle.api.device_healths import StoredSubject
 from fettle.api.meta import rfc3339_at
 from fettle.config import HealthSettings
-from fettle.explain.wording import describe_kept
 from fettle.health import HealthBook
 from fettle.health.signals.nodes import report_of_node
 from fettle.model import Health, State, UnitId
+from fettle.model.reasons import describe_kept
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import NOW, UUID, condition, node
 
