@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from extender.filter import Filter, RecentPods
+from extender.filter import Filter
 from extender.freshness import Freshness, FreshTables
 from extender.http.connections import Handler, HTTPReply, SchedulerConnections, problem
 from extender.http.replies import Replies
@@ -23,7 +23,7 @@ from fettle.config import ExtenderSettings
 from fettle.model import BadInput
 from fettle.observing import ExtenderMetrics
 from fettle.records import Recorder
-from fettle.scheduling import Answers, Leanings, OwnerRefusals
+from fettle.scheduling import Answers, Leanings, OwnerRefusals, RecentPods
 
 _LOG = structlog.get_logger(__name__)
 

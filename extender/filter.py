@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
 import structlog
-from cachetools import LRUCache
 
 from extender.freshness import FreshTables
 from extender.http.replies import Replies
@@ -22,18 +21,17 @@ from fettle.api import extender as wire
 from fettle.model import Mode
 from fettle.observing import ExtenderMetrics
 from fettle.records import Recorder
-from fettle.scheduling import Answers, Demand, Leanings, Narrowed, OwnerRefusals, Table
+from fettle.scheduling import (
+    Answers,
+    Demand,
+    Leanings,
+    Narrowed,
+    OwnerRefusals,
+    RecentPods,
+    Table,
+)
 
 _LOG = structlog.get_logger(__name__)
-
-REMEMBERED_PODS = 2000
-
-
-class RecentPods(LRUCache[str, core.Pod]):
-    """The pods last asked about, by key, so that they can be explained before a view shows them."""
-
-    def __init__(self, most: int = REMEMBERED_PODS) -> None:
-        super().__init__(most)
 
 
 class Filtered(NamedTuple):

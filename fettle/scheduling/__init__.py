@@ -26,6 +26,7 @@ from fettle.scheduling.device_failures import (
     find_failures,
 )
 from fettle.scheduling.finished import FinishedPod, FinishedPods
+from fettle.scheduling.followed_pods import FollowedPods, RecentPods
 from fettle.scheduling.former_nodes import FormerNodes
 from fettle.scheduling.judge.acceptance import Cause
 from fettle.scheduling.judge.claims import is_usable
@@ -88,6 +89,7 @@ __all__ = [
     "Failures",
     "FinishedPod",
     "FinishedPods",
+    "FollowedPods",
     "FormerNodes",
     "Leaning",
     "Leanings",
@@ -101,6 +103,7 @@ __all__ = [
     "PodClaims",
     "Predictions",
     "Preemption",
+    "RecentPods",
     "Table",
     "TaintPlan",
     "Taken",

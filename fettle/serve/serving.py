@@ -19,20 +19,10 @@ import uvloop
 from aiohttp import web
 
 from certs import KnownCallers, ListenerTLS, alerts_tls, extender_tls, webhook_tls
-from extender import (
-    AlwaysFresh,
-    Browse,
-    Freshness,
-    Misconfiguration,
-    Reviews,
-    by_review,
-    by_token,
-    make_connections,
-    screened,
-    trusting,
-)
+from extender import AlwaysFresh, Freshness, Misconfiguration, make_connections
 from fettle.api import Finding
 from fettle.api.kinds import DEVICE_HEALTH, EVENTS, WireObject, read_with
+from fettle.browse import Known, Reviews, by_review, by_token, make_browse_app, screened, trusting
 from fettle.cel import SelectorEngine
 from fettle.client import EventRecorder, LeaseLook, Session, follow_server_version, identity
 from fettle.cluster import Inventory, Publisher, readiness
@@ -68,6 +58,7 @@ from fettle.observing import (
     PolicyMetrics,
     PredictionMetrics,
     PrometheusMetrics,
+    ReadyMetrics,
     ReloadMetrics,
     RiskMetrics,
     SelectorMetrics,
@@ -84,12 +75,12 @@ from fettle.scheduling import (
     Answers,
     AtRisk,
     Engines,
+    FollowedPods,
     OwnerRefusals,
     Predictions,
 )
 from fettle.serve.browse_token import browse_token
 from fettle.serve.channel import Channel
-from fettle.serve.followed_pods import FollowedPods
 from fettle.serve.listening import AppListener, ExtenderListener, Listeners
 from fettle.serve.options import ServeOptions
 from fettle.serve.readiness import Readiness
@@ -449,27 +440,19 @@ class Runtime:
         inventory: Inventory,
         hopeless: HopelessOwners,
     ) -> None:
-        browse = Browse(
+        known = Known(
             answers,
+            pods,
+            self._settings,
             self._registry,
-            pods.recent,
-            self._settings.sources.silent_after_seconds,
-            self._readiness.current_problems,
-            self._readiness.current_notes,
-            schedulers=self._settings.scheduler.names,
-            at_risk=pods.at_risk,
-            crashes=pods.crashes,
-            finished=pods.finished,
             recorder=recorder,
-            refusals=pods.refusals,
-            leanings=pods.leanings,
-            hopeless=hopeless.why,
             foresight=inventory,
-            device_taints=self._settings.device_taints,
-            dry_run=self._settings.steward.dry_run,
-            device_failures=self._settings.device_failures,
+            hopeless=hopeless.why,
+            extra_problems=self._readiness.current_problems,
+            notes=self._readiness.current_notes,
             is_steward="steward" in self._options.roles,
         )
+        ReadyMetrics(self._registry, known.is_ready)
         access, url_ends = by_review(Reviews(lambda: self._session)), ""
         if self._options.snapshot is not None:
             token = browse_token()
@@ -477,7 +460,11 @@ class Runtime:
         screen = screened(self._settings.browse.host_names)
         for address in addresses:
             is_private = isinstance(address, SocketPath)
-            app = browse.make_app(trusting) if is_private else browse.make_app(access, screen)
+            app = (
+                make_browse_app(known, trusting)
+                if is_private
+                else make_browse_app(known, access, screen)
+            )
             # Probes and people mean one process, so no other may answer on the same port.
             listener = AppListener(
                 "browse", address, None, app, shares_port=False, url_ends=url_ends

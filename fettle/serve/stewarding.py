@@ -9,8 +9,7 @@ from fettle.config import Settings
 from fettle.model import Mode
 from fettle.observing import StewardMetrics
 from fettle.records import Recorder
-from fettle.scheduling import Answers
-from fettle.serve.followed_pods import FollowedPods
+from fettle.scheduling import Answers, FollowedPods
 from fettle.steward import (
     LET_PREEMPT_NOBODY,
     STEWARD,

@@ -12,7 +12,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from extender.app import make_connections
-from extender.filter import RecentPods
 from extender.misconfiguration import Misconfiguration
 from fettle.api import core
 from fettle.cel import SelectorEngine
@@ -21,7 +20,7 @@ from fettle.config import ExtenderSettings, Settings
 from fettle.model import Inherited
 from fettle.observing import DecisionMetrics, ExtenderMetrics
 from fettle.records import DecisionLog, Journal, Recorder
-from fettle.scheduling import Answers, FormerNodes, Leanings, OwnerRefusals
+from fettle.scheduling import Answers, FormerNodes, Leanings, OwnerRefusals, RecentPods
 from tests.fettle import building as b
 from tests.fettle.others import WatchedPublisher
 

@@ -5,11 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp.test_utils import make_mocked_request
-from prometheus_client import CollectorRegistry
 
-from extender.browse import Browse
-from extender.browse_access import TRUSTED
 from extender.http.replies import SHORT, Replies
 from fettle.api import core, kinds
 from fettle.cluster import NodeView
@@ -20,6 +16,7 @@ from fettle.scheduling.gangs import SlowestMember
 from fettle.scheduling.judge.verdicts import LAST_SCORE
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
+from tests.fettle.browse.showing import known, told
 
 PLAIN = Policy(name="plain", placement=Placement())
 STRICT = Policy(
@@ -82,13 +79,11 @@ async def explained(extender: Extender, pod: dict[str, Any]) -> dict[str, tuple[
     """Each node's score and the codes of its notes."""
     extender.recent[f"default/{pod['metadata']['name']}"] = read(pod)
     leanings = Leanings(extender.answers, extender.refusals, extender.former)
-    browse = Browse(extender.answers, CollectorRegistry(), extender.recent, 1e9, leanings=leanings)
-    path = f"/explain?pod=default/{pod['metadata']['name']}"
-    reply = await browse.explain(make_mocked_request("GET", path), TRUSTED)
-    assert isinstance(reply.body, bytes)
+    shown = known(extender.answers, recent=extender.recent, leanings=leanings)
+    _, explained = await told(shown, f"/explain?pod=default/{pod['metadata']['name']}")
     return {
         name: (node["score"], [note["code"] for note in node["reasons"]["notes"]])
-        for name, node in msgspec.json.decode(reply.body)["nodes"].items()
+        for name, node in explained["nodes"].items()
     }
 
 

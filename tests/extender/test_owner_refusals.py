@@ -6,17 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp.test_utils import make_mocked_request
-from prometheus_client import CollectorRegistry
 
 from extender import freshness
-from extender.browse import Browse
-from extender.browse_access import TRUSTED
 from fettle.api import core, kinds
 from fettle.cluster import NodeView
 from fettle.scheduling.owner_refusals import KEEP_S
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
+from tests.fettle.browse.showing import known, told
 from tests.fettle.others import settled
 
 
@@ -115,11 +112,8 @@ async def test_the_decision_says_that_a_node_was_left_out_or_would_have_been(
 async def explained(extender: Extender, *nodes: NodeView, owner: str = "job-1") -> dict[str, Any]:
     pod = read(owned(owner=owner))
     extender.show(*nodes, pods={"default/p": pod})
-    browse = Browse(extender.answers, CollectorRegistry(), {}, 300.0, refusals=extender.refusals)
-    request = make_mocked_request("GET", "/explain?pod=default/p")
-    body = (await browse.explain(request, TRUSTED)).body
-    assert isinstance(body, bytes)
-    found: dict[str, Any] = msgspec.json.decode(body)["nodes"]
+    shown = known(extender.answers, refusals=extender.refusals)
+    found: dict[str, Any] = (await told(shown, "/explain?pod=default/p"))[1]["nodes"]
     return found
 
 

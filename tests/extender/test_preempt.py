@@ -2,18 +2,14 @@
 
 from typing import Any
 
-import msgspec
 import pytest
-from aiohttp.test_utils import make_mocked_request
-from prometheus_client import CollectorRegistry
 
-from extender.browse import Browse
-from extender.browse_access import TRUSTED
 from fettle.api import kinds
 from fettle.scheduling import Preemption
 from fettle.scheduling.preemption import RELEASE_S
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
+from tests.fettle.browse.showing import known, told
 from tests.fettle.cluster.inventory.fleets import Fleet, node
 from tests.fettle.others import turns_during
 
@@ -261,11 +257,8 @@ async def noted(cluster: Cluster, extender: Extender, **spec: Any) -> list[str]:
     pod = {**TEMPLATE, "spec": {**TEMPLATE["spec"], **spec}}
     cluster.put(kinds.POD, pod)
     cluster.show(extender)
-    browse = Browse(extender.answers, CollectorRegistry(), {}, 300.0)
-    request: Any = make_mocked_request("GET", "/explain?pod=default/high")
-    reply = await browse.explain(request, TRUSTED)
-    assert isinstance(reply.body, bytes)
-    notes: list[str] = msgspec.json.decode(reply.body)["nodes"]["n"]["notes"]
+    _, explained = await told(known(extender.answers), "/explain?pod=default/high")
+    notes: list[str] = explained["nodes"]["n"]["notes"]
     return notes
 
 

@@ -2,17 +2,13 @@
 
 from typing import Any
 
-import msgspec
 import pytest
-from aiohttp.test_utils import make_mocked_request
-from prometheus_client import CollectorRegistry
 
-from extender.browse import Browse
-from extender.browse_access import TRUSTED
 from fettle.model import Mode
 from fettle.records import Decided, Decision, Verb
 from tests.extender.conftest import Extender
 from tests.fettle import building as b
+from tests.fettle.browse.showing import known, told
 from tests.fettle.others import settled
 
 UNHEALTHY = {"NodeUnhealthy": 1, "TooFewAcceptableUnits": 1}
@@ -134,11 +130,9 @@ async def test_what_was_decided_is_answered_and_bad_ages_are_told_what_to_write(
     show(extender)
     await extender.filter(pod(), "bad")
     await recorded(extender)
-    browse = Browse(extender.answers, CollectorRegistry(), {}, 300.0, recorder=extender.recorder)
-    request = make_mocked_request("GET", f"/{path}?{query}")
-    reply = await getattr(browse, path)(request, TRUSTED)
-    assert reply.status == status
-    body = msgspec.json.decode(reply.body)
+    shown = known(extender.answers, recorder=extender.recorder)
+    answered, body = await told(shown, f"/{path}?{query}")
+    assert answered == status
     if status == 400:
         assert "write a number and a unit, such as 90s, 30m, 1h or 7d" in body["error"]
     else:

@@ -12,10 +12,9 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from extender.browse import Browse
-from extender.browse_access import by_review, by_token, screened, trusting
-from extender.reviews import LONGEST_TOKEN, STRANGE_TOKENS_OF_SOURCE, Reviews
 from fettle.api import kinds
+from fettle.browse import Reviews, by_review, by_token, make_browse_app, screened, trusting
+from fettle.browse.reviews import LONGEST_TOKEN, STRANGE_TOKENS_OF_SOURCE
 from fettle.cel import SelectorEngine
 from fettle.client import Session
 from fettle.cluster import Publisher
@@ -27,6 +26,7 @@ from fettle.scheduling import Answers
 from fettle.serve.listening import AppListener
 from tests.controlplane.processes import free_port
 from tests.fettle import building as b
+from tests.fettle.browse.showing import known
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.cluster.inventory import fleets, saying
 from tests.fettle.records.building import decision
@@ -72,16 +72,14 @@ class Listening:
         recorder.log.note(decision(key="ours/q", uid="ours-q", **of))
         recorder.log.note(decision(key=f"{SECRET}/s", uid="s", **of))
         recorder.log.note(decision(key="n", uid="n", kind="Node", **of))
-        self.browse = Browse(
-            answers, registry, {}, 300.0, recorder=recorder, foresight=fleet.inventory
-        )
+        self.known = known(answers, registry=registry, recorder=recorder, foresight=fleet.inventory)
         access = by_review(Reviews(lambda: session))
         self.port = free_port()
         self.listener = AppListener(
             "browse",
             ListenAddress("127.0.0.1", self.port),
             None,
-            self.browse.make_app(access, screened(["fettle.example"])),
+            make_browse_app(self.known, access, screened(["fettle.example"])),
         )
 
     async def get(
@@ -352,7 +350,7 @@ async def test_who_may_see_nothing_sees_nothing_and_no_hint(fettle: Listening) -
 
 async def test_without_a_cluster_one_token_opens_everything(fettle: Listening) -> None:
     port = free_port()
-    app = fettle.browse.make_app(by_token("right"), screened(()))
+    app = make_browse_app(fettle.known, by_token("right"), screened(()))
     listener = AppListener("browse", ListenAddress("127.0.0.1", port), None, app)
     await listener.start()
     try:
@@ -379,7 +377,9 @@ async def test_whoever_can_open_the_unix_socket_sees_everything(
 ) -> None:
     path = short / "sock"
     for _ in range(2):  # the second time in place of the first one's, on which nobody listens
-        listener = AppListener("browse", SocketPath(path), None, fettle.browse.make_app(trusting))
+        listener = AppListener(
+            "browse", SocketPath(path), None, make_browse_app(fettle.known, trusting)
+        )
         await listener.start()
         try:
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -389,7 +389,9 @@ async def test_whoever_can_open_the_unix_socket_sees_everything(
                 client.get("http://any.name/devices") as reply,
             ):
                 assert reply.status == 200
-            other = AppListener("browse", SocketPath(path), None, fettle.browse.make_app(trusting))
+            other = AppListener(
+                "browse", SocketPath(path), None, make_browse_app(fettle.known, trusting)
+            )
             with pytest.raises(SettingsError, match="address already in use"):
                 await other.start()
         finally:
@@ -400,10 +402,10 @@ async def test_whoever_can_open_the_unix_socket_sees_everything(
 async def test_a_file_that_is_no_socket_stays(fettle: Listening, short: Path) -> None:
     (short / "file").write_text("of somebody")
     address = SocketPath(short / "file")
-    listener = AppListener("browse", address, None, fettle.browse.make_app(trusting))
+    listener = AppListener("browse", address, None, make_browse_app(fettle.known, trusting))
     with pytest.raises(SettingsError, match="file exists"):
         await listener.start()
     assert (short / "file").read_text() == "of somebody"
     too_long = SocketPath(short / ("x" * 120))
     with pytest.raises(SettingsError, match="path too long"):
-        await AppListener("browse", too_long, None, fettle.browse.make_app(trusting)).start()
+        await AppListener("browse", too_long, None, make_browse_app(fettle.known, trusting)).start()

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from extender.exposition import Exposition
+from fettle.browse.exposition import Exposition
 
 
 class _Slow(Collector):

@@ -5,19 +5,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiohttp.test_utils import make_mocked_request
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from extender.browse import MOST_PODS, Browse
-from extender.browse_access import TRUSTED
 from fettle.api import core, kinds, resource
 from fettle.api.meta import ObjectMeta
+from fettle.browse import Known
+from fettle.browse.access import Viewer
+from fettle.browse.pods import MOST_PODS
+from fettle.browse.reviews import NotShown
 from fettle.cel import SelectorEngine
 from fettle.cli import printing
 from fettle.cluster import Publisher, SourceStatus
 from fettle.config import Settings
+from fettle.config.settings import SchedulerSettings, SourceSettings
+from fettle.observing import ReadyMetrics
 from fettle.scheduling import Answers, FinishedPods, PodClaims
 from tests.fettle import building as b
+from tests.fettle.browse.showing import known, reply_of, told
 from tests.fettle.cluster.inventory import fleets, saying
 
 UNREADABLE = {
@@ -28,18 +33,30 @@ UNREADABLE = {
 NOTE = "snapshot: Pod stealth/secret-project is in two files"
 
 
-def browse(quarantined: dict[str, str]) -> Browse:
+def with_unreadable(quarantined: dict[str, str]) -> Known:
     publisher = Publisher()
     publisher.publish(b.view(b.node("n1"), quarantined=quarantined), frozenset())
     answers = Answers(publisher, SelectorEngine(), Settings())
-    return Browse(answers, CollectorRegistry(), {}, 300.0, notes=lambda: [NOTE])
+    return known(answers, notes=lambda: [NOTE])
 
 
-async def readyz(nameless: str, quarantined: dict[str, str]) -> str:
-    request: Any = make_mocked_request("GET", "/readyz?verbose")
-    text = (await browse(quarantined).readyz(request, nameless)).text
-    assert text is not None
-    return text
+def silent_after(seconds: float) -> Settings:
+    return Settings(sources=SourceSettings(silent_after_seconds=seconds))
+
+
+async def verbose(shown: Known, refused: str = "") -> str:
+    """What /readyz?verbose says, to whoever may see everything or is `refused` all else."""
+
+    async def access(_: web.Request) -> Viewer:
+        if refused:
+            raise NotShown(401, refused)
+        return Viewer()
+
+    return (await reply_of(shown, "/readyz?verbose", access)).text or ""
+
+
+async def readyz(refused: str, quarantined: dict[str, str]) -> str:
+    return await verbose(with_unreadable(quarantined), refused)
 
 
 async def test_readyz_lists_objects_that_cannot_be_read() -> None:
@@ -70,9 +87,8 @@ async def test_the_age_of_a_source_does_not_depend_on_the_wall_clock(
     publisher.sources["Node"] = SourceStatus("Node", True, True, time.monotonic() - 40)
     answers = Answers(publisher, SelectorEngine(), Settings())
     monkeypatch.setattr(time, "time", lambda: wall() + step_s)
-    request: Any = make_mocked_request("GET", "/readyz?verbose")
-    fresh = (await Browse(answers, CollectorRegistry(), {}, 60.0).readyz(request)).text or ""
-    stale = (await Browse(answers, CollectorRegistry(), {}, 20.0).readyz(request)).text or ""
+    fresh = await verbose(known(answers, silent_after(60)))
+    stale = await verbose(known(answers, silent_after(20)))
     assert fresh.startswith("ok\nNode: synced, last contact 4")
     assert stale.startswith("not ready: Node has been silent for more than 20 s\n")
 
@@ -82,8 +98,7 @@ async def test_readyz_lists_a_file_whose_name_is_not_valid_text() -> None:
     note = b"\xff.yaml cannot be read".decode(errors="surrogateescape")
     publisher.sources["Node"] = SourceStatus("Node", True, True, time.monotonic(), note=note)
     answers = Answers(publisher, SelectorEngine(), Settings())
-    request: Any = make_mocked_request("GET", "/readyz?verbose")
-    text = (await Browse(answers, CollectorRegistry(), {}, 60.0).readyz(request)).text or ""
+    text = await verbose(known(answers))
     assert "\\udcff.yaml cannot be read" in text
 
 
@@ -91,11 +106,11 @@ async def test_metrics_and_readyz_agree_on_whether_fettle_is_ready() -> None:
     publisher, registry = Publisher(), CollectorRegistry()
     answers = Answers(publisher, SelectorEngine(), Settings())
     found: list[str] = []
-    browse = Browse(answers, registry, {}, 60.0, lambda: found)
+    shown = known(answers, silent_after(60), registry=registry, extra_problems=lambda: found)
+    ReadyMetrics(registry, shown.is_ready)
 
     async def ready() -> tuple[int, float | None]:
-        request: Any = make_mocked_request("GET", "/readyz")
-        status = (await browse.readyz(request)).status
+        status = (await reply_of(shown, "/readyz")).status
         return status, registry.get_sample_value("fettle_ready")
 
     publisher.sources["Node"] = SourceStatus("Node", False, True, 0.0)
@@ -118,11 +133,9 @@ async def notes(scheduler: str | None, *, named: tuple[str, ...], asked: bool = 
     publisher.publish(b.view(b.node("n1", gpus=1), pods={"default/p": pod}), frozenset())
     answers = Answers(publisher, SelectorEngine(), Settings())
     recent = {"default/p": pod} if asked else {}
-    browse = Browse(answers, CollectorRegistry(), recent, 300.0, schedulers=named)
-    request: Any = make_mocked_request("GET", "/explain?pod=default/p")
-    reply = await browse.explain(request, TRUSTED)
-    assert isinstance(reply.body, bytes)
-    explained = msgspec.json.decode(reply.body)
+    settings = Settings(scheduler=SchedulerSettings(names=named))
+    shown = known(answers, settings, recent=recent)
+    _, explained = await told(shown, "/explain?pod=default/p")
     assert "n1" in explained["nodes"]
     found: list[str] = explained["notes"]
     return found
@@ -159,12 +172,7 @@ async def asked_early(path: str, pods: dict[str, core.Pod]) -> tuple[int, dict[s
     publisher = Publisher()
     publisher.sources["Node"] = WAITING
     publisher.publish(b.view(b.node("n1", gpus=1), pods=pods), frozenset())
-    browse = Browse(Answers(publisher, SelectorEngine(), Settings()), CollectorRegistry(), {}, 300)
-    request: Any = make_mocked_request("GET", path)
-    answer = browse.devices if path == "/devices" else browse.explain
-    reply = await answer(request, TRUSTED)
-    assert isinstance(reply.body, bytes)
-    return reply.status, msgspec.json.decode(reply.body)
+    return await told(known(Answers(publisher, SelectorEngine(), Settings())), path)
 
 
 async def test_answers_before_fettle_is_ready_say_that_they_may_be_incomplete(
@@ -191,10 +199,10 @@ async def test_answers_before_fettle_is_ready_say_that_they_may_be_incomplete(
 async def test_devices_say_that_all_are_sound_once_the_cluster_is_known(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    known: dict[str, Any] = {"problems": [], "nodes": [], "network": [], "quarantined": {}}
-    printing.print_devices({**known, "nodesWithDevices": 1}, everything=False)
+    nothing: dict[str, Any] = {"problems": [], "nodes": [], "network": [], "quarantined": {}}
+    printing.print_devices({**nothing, "nodesWithDevices": 1}, everything=False)
     assert capsys.readouterr().out == "no evidence concerns any device: all are sound\n"
-    printing.print_devices({**known, "nodesWithDevices": 0}, everything=False)
+    printing.print_devices({**nothing, "nodesWithDevices": 0}, everything=False)
     assert capsys.readouterr().out == "no node has devices\n"
 
 
@@ -224,11 +232,9 @@ async def asked_of(entry: dict[str, str], node: str) -> dict[str, Any]:
         classes={b.DRIVER: b.device_class()},
     )
     publisher.publish(view, frozenset())
-    browse = Browse(Answers(publisher, SelectorEngine(), Settings()), CollectorRegistry(), {}, 300)
-    asked: Any = make_mocked_request("GET", "/explain?pod=default/p")
-    reply = await browse.explain(asked, TRUSTED)
-    assert isinstance(reply.body, bytes)
-    ask: dict[str, Any] = msgspec.json.decode(reply.body)["ask"]
+    shown = known(Answers(publisher, SelectorEngine(), Settings()))
+    _, explained = await told(shown, "/explain?pod=default/p")
+    ask: dict[str, Any] = explained["ask"]
     return ask
 
 
@@ -244,12 +250,8 @@ async def test_a_running_pod_is_explained_as_a_new_one_with_claims_of_its_own() 
 
 
 async def pods(publisher: Publisher, query: str = "") -> Any:
-    answers = Answers(publisher, SelectorEngine(), Settings())
-    browse = Browse(answers, CollectorRegistry(), {}, 300.0)
-    request: Any = make_mocked_request("GET", f"/pods{query}")
-    body = (await browse.pods(request, TRUSTED)).body
-    assert isinstance(body, bytes)
-    return msgspec.json.decode(body)
+    shown = known(Answers(publisher, SelectorEngine(), Settings()))
+    return (await told(shown, f"/pods{query}"))[1]
 
 
 def with_pods(*where: str, **pod: Any) -> Publisher:
@@ -269,31 +271,31 @@ def with_pods(*where: str, **pod: Any) -> Publisher:
 async def test_pods_are_listed_with_what_their_policy_says_of_where_they_are() -> None:
     owner = {"kind": "Job", "name": "train", "uid": "j", "controller": True}
     publisher = with_pods("well", "ill", "", "unknown", ownerReferences=[owner])
-    told = await pods(publisher)
-    assert (told["version"], told["total"]) == (1, 3)
-    ill, well = told["pods"]  # of the others no node is known
+    listed = await pods(publisher)
+    assert (listed["version"], listed["total"]) == (1, 3)
+    ill, well = listed["pods"]  # of the others no node is known
     assert (ill["node"], ill["atRisk"], ill["use"]) == ("ill", True, "certain")
     assert ill["worst"] == "node is Unhealthy (0.10): a fault"
     assert ill["owner"] == {"kind": "Job", "name": "train"}
     assert (well["node"], well["atRisk"], well["use"], well["since"]) == ("well", False, None, None)
     assert well["units"] == {b.RESOURCE: 1}
-    told = await pods(publisher, "?at-risk=true")
-    assert ([pod["pod"] for pod in told["pods"]], told["total"]) == (["default/p1"], 1)
-    told = await pods(publisher, "?node=well&namespace=default")
-    assert [pod["pod"] for pod in told["pods"]] == ["default/p0"]
+    listed = await pods(publisher, "?at-risk=true")
+    assert ([pod["pod"] for pod in listed["pods"]], listed["total"]) == (["default/p1"], 1)
+    listed = await pods(publisher, "?node=well&namespace=default")
+    assert [pod["pod"] for pod in listed["pods"]] == ["default/p0"]
     assert (await pods(publisher, "?namespace=other"))["pods"] == []
 
 
 async def test_no_more_pods_are_listed_than_one_answer_holds() -> None:
-    told = await pods(with_pods(*["ill"] * (MOST_PODS + 2)), "?at-risk=true")
-    assert (len(told["pods"]), told["total"]) == (MOST_PODS, MOST_PODS + 2)
+    listed = await pods(with_pods(*["ill"] * (MOST_PODS + 2)), "?at-risk=true")
+    assert (len(listed["pods"]), listed["total"]) == (MOST_PODS, MOST_PODS + 2)
 
 
 async def test_a_finished_pod_is_explained_by_how_it_ended() -> None:
     publisher = with_pods("well")
     answers = Answers(publisher, SelectorEngine(), Settings())
     finished = FinishedPods(PodClaims(publisher))
-    browse = Browse(answers, CollectorRegistry(), {}, 300.0, finished=finished)
+    shown = known(answers, finished=finished)
     ended = b.gpu_pod(name="done")
     ended["spec"]["nodeName"] = "well"
     ended["status"] = {
@@ -303,16 +305,13 @@ async def test_a_finished_pod_is_explained_by_how_it_ended() -> None:
         "startTime": "2026-01-01T00:00:00Z",
     }
     finished.put(b.pod(ended))
-    request: Any = make_mocked_request("GET", "/explain?pod=default/done")
-    body = (await browse.explain(request, TRUSTED)).body
-    assert isinstance(body, bytes)
-    told = msgspec.json.decode(body)
-    assert told["notes"] == [
+    _, done = await told(shown, "/explain?pod=default/done")
+    assert done["notes"] == [
         "the pod is finished: Failed on well at 2026-01-01T00:00:00Z (UnexpectedAdmissionError: "
         "Allocate failed); the verdicts are for another pod like it"
     ]
-    assert told["placed"] is None
-    assert told["nodes"]["well"]["fits"]
+    assert done["placed"] is None
+    assert done["nodes"]["well"]["fits"]
     again = {**ended, "status": {"phase": "Pending"}}
     finished.put(b.pod(again))
     assert finished.get("default/done") is None
@@ -330,11 +329,7 @@ async def explained(query: str) -> tuple[int, Any]:
     publisher = Publisher()
     publisher.publish(fleet.look(), frozenset())
     answers = Answers(publisher, SelectorEngine(), Settings())
-    browse = Browse(answers, CollectorRegistry(), {}, 300.0, foresight=fleet.inventory)
-    request: Any = make_mocked_request("GET", f"/explain?{query}")
-    reply = await browse.explain(request, TRUSTED)
-    assert isinstance(reply.body, bytes)
-    return reply.status, msgspec.json.decode(reply.body)
+    return await told(known(answers, foresight=fleet.inventory), f"/explain?{query}")
 
 
 async def test_a_node_and_a_device_are_explained() -> None:
@@ -382,11 +377,9 @@ async def test_where_no_device_of_any_node_matches_the_nearest_is_told() -> None
     publisher.publish(view, frozenset())
     await engine.start()
     try:
-        served = Browse(Answers(publisher, engine, Settings()), CollectorRegistry(), {}, 300.0)
-        request: Any = make_mocked_request("GET", "/explain?pod=default/p")
-        answer = await served.explain(request, TRUSTED)
+        shown = known(Answers(publisher, engine, Settings()))
+        _, explained = await told(shown, "/explain?pod=default/p")
     finally:
         await engine.close()
-    assert isinstance(answer.body, bytes)
-    told = "gpu/big: no device of any node matches; the nearest one: memory 80 < 96"
-    assert told in msgspec.json.decode(answer.body)["notes"]
+    note = "gpu/big: no device of any node matches; the nearest one: memory 80 < 96"
+    assert note in explained["notes"]

@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from extender.reviews import AT_ONCE, NotShown, Reviews, Right, User
+from fettle.browse.reviews import AT_ONCE, NotShown, Reviews, Right, User
 
 DEVICES = Right("list", "devicehealths", "fettle.dev")
 """What it takes to see nodes, devices, and why they are as they are."""

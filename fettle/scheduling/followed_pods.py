@@ -3,19 +3,28 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from extender import RecentPods
+from cachetools import LRUCache
+
+from fettle.api import core
 from fettle.api.kinds import WireObject
-from fettle.scheduling import (
-    Answers,
-    AtRisk,
-    Comebacks,
-    Crashes,
-    FinishedPods,
-    FormerNodes,
-    Leanings,
-    OwnerRefusals,
-    PodClaims,
-)
+from fettle.scheduling.answers import Answers
+from fettle.scheduling.at_risk import AtRisk
+from fettle.scheduling.comebacks import Comebacks
+from fettle.scheduling.crashes import Crashes
+from fettle.scheduling.finished import FinishedPods
+from fettle.scheduling.former_nodes import FormerNodes
+from fettle.scheduling.leanings import Leanings
+from fettle.scheduling.owner_refusals import OwnerRefusals
+from fettle.scheduling.pod_claims import PodClaims
+
+REMEMBERED_PODS = 2000
+
+
+class RecentPods(LRUCache[str, core.Pod]):
+    """The pods last asked about, by key, so that they can be explained before a view shows them."""
+
+    def __init__(self, most: int = REMEMBERED_PODS) -> None:
+        super().__init__(most)
 
 
 class FollowedPods(NamedTuple):

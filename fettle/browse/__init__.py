@@ -1,0 +1,17 @@
+"""The second listener, for people and machines: it shows what the process knows to whoever may see
+it, and changes nothing."""
+
+from fettle.browse.access import by_review, by_token, screened, trusting
+from fettle.browse.app import make_browse_app
+from fettle.browse.known import Known
+from fettle.browse.reviews import Reviews
+
+__all__ = [
+    "Known",
+    "Reviews",
+    "by_review",
+    "by_token",
+    "make_browse_app",
+    "screened",
+    "trusting",
+]

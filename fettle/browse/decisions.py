@@ -1,0 +1,78 @@
+"""Decisions, and all that is recorded."""
+
+import time
+
+import msgspec
+from aiohttp import web
+
+from fettle.browse.access import DEVICES, PODS, Viewer
+from fettle.browse.known import Known, as_json, namespace_of
+from fettle.explain import JSON_VERSION, WITHHELD, describe_modes
+from fettle.model import BadInput
+from fettle.pacing import run_within
+from fettle.records import Decision, seconds_of, wordless
+
+MOST_DECISIONS = 2000
+"""Decisions in one answer."""
+
+
+class DecisionHandlers:
+    def __init__(self, known: Known) -> None:
+        self._known = known
+
+    async def decisions(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """?since=1h, and ?pod=NAMESPACE/NAME, ?node=N, ?policy=P: what was decided, the newest
+        first, and what became of the pods."""
+        query = request.query
+        try:
+            since = time.time() - seconds_of(query.get("since", "1h"))
+        except BadInput as error:
+            return as_json({"error": str(error)}, 400)
+        wanted = {name: query.get(name, "") for name in ("pod", "node", "policy")}
+        found = await self._shown(await self._known.decisions(since, **wanted), viewer)
+        return as_json(
+            {
+                "version": JSON_VERSION,
+                "notes": [*self._record_notes(since), *await _notes_for(viewer)],
+                "leftOut": max(0, len(found) - MOST_DECISIONS),
+                "decisions": found[:MOST_DECISIONS],
+            }
+        )
+
+    async def _shown(self, found: list[Decision], viewer: Viewer) -> list[Decision]:
+        """Those that somebody may see: about their namespaces, and what has none if they may see
+        devices."""
+        namespaces = {namespace_of(one.key) for one in found}
+        shown = {*await viewer.shown(filter(None, namespaces))}
+        if await viewer.may(DEVICES):
+            return [one for one in found if namespace_of(one.key) in shown | {""}]
+        return [wordless(one) for one in found if namespace_of(one.key) in shown]
+
+    def _record_notes(self, since: float) -> list[str]:
+        """Where the records are, and whether they reach back so far."""
+        return self._known.recorder.notes(since) if self._known.recorder is not None else []
+
+    async def records(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """?since=7d: all that this process has recorded. `fettle report` makes one report of what
+        several have; `notes` are about the time since then."""
+        try:
+            since = time.time() - seconds_of(request.query.get("since", "7d"))
+        except BadInput as error:
+            return as_json({"error": str(error)}, 400)
+        recorder = self._known.recorder
+        notes = [*self._record_notes(since), *await _notes_for(viewer)]
+        decisions: object = []
+        modes: list[str] = []
+        if await viewer.may(DEVICES) and await viewer.may(PODS):
+            lines = await run_within(None, recorder.lines) if recorder is not None else []
+            decisions = msgspec.Raw(b"[" + b",".join(lines) + b"]")
+            modes = describe_modes(self._known.answers.view, self._known.answers.policies)
+        elif recorder is not None:
+            decisions = await self._shown(await run_within(None, recorder.all), viewer)
+        found = {"version": JSON_VERSION, "notes": notes, "modes": modes, "decisions": decisions}
+        return as_json(found)
+
+
+async def _notes_for(viewer: Viewer) -> list[str]:
+    """What somebody is told who does not see all."""
+    return [] if await viewer.may(DEVICES) else [WITHHELD]

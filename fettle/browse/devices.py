@@ -1,0 +1,85 @@
+"""Devices and nodes: what is known of their health."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from fettle.browse.access import DEVICES, Viewer
+from fettle.browse.known import Known, as_json
+from fettle.cluster import View
+from fettle.explain import (
+    JSON_VERSION,
+    Foresight,
+    describe_modes,
+    explain_device,
+    explain_node,
+    list_holds,
+    list_network_devices,
+    list_nodes,
+    list_unknown_conditions,
+    plain_reason,
+)
+from fettle.model import BadInput
+from fettle.pacing import run_within
+
+ExplainHealth = Callable[[str, View, Foresight, float], dict[str, Any]]
+
+
+class DeviceHandlers:
+    def __init__(self, known: Known) -> None:
+        self._known = known
+
+    async def explain(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """?node=NAME, ?device=NAME: its health, each piece of evidence, who uses it, and what has
+        to happen for it to be Healthy again."""
+        await viewer.require(DEVICES)
+        if name := request.query.get("node", ""):
+            return await self._explain(explain_node, name)
+        return await self._explain(explain_device, request.query.get("device", ""))
+
+    async def _explain(self, explain: ExplainHealth, name: str) -> web.Response:
+        foresight, view, now = self._known.foresight, self._known.answers.view, time.time()
+        if foresight is None:
+            return as_json({"error": "this process does not follow the health of devices"}, 404)
+        try:
+            explained = await run_within(None, lambda: explain(name, view, foresight, now))
+        except BadInput as error:
+            return as_json({"error": "; ".join([str(error), *self._known.unready()])}, error.status)
+        if "device" in explained:
+            taints = await self._known.taints()
+            explained["taint"] = next((t for t in taints if t["device"] == explained["name"]), None)
+        sources = {one["source"] for one in explained["evidence"]}
+        set_aside = [
+            plain_reason(one) for one in self._known.answers.set_aside() if one.rule in sources
+        ]
+        return as_json({**explained, "setAside": set_aside, "problems": self._known.unready()})
+
+    async def devices(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Every node with its devices, and the devices of the network. ?unsound=true: only those
+        with evidence against them, or that are not Healthy. `problems` say why answers may be
+        incomplete, `unheard` which conditions no rule names, `taints` which devices Fettle taints
+        or would taint, `nodesWithDevices` how many nodes have devices, sound or not.
+        """
+        await viewer.require(DEVICES)
+        unsound = request.query.get("unsound", "") in ("true", "1")
+        view, taints = self._known.answers.view, await self._known.taints()
+        listed = await run_within(
+            None,
+            lambda: {
+                "generation": view.generation,
+                "version": JSON_VERSION,
+                "problems": self._known.unready(),
+                "setAside": [*map(plain_reason, self._known.answers.set_aside())],
+                "modes": describe_modes(view, self._known.answers.policies),
+                "nodesWithDevices": sum(bool(n.pools or n.plugins) for n in view.nodes.values()),
+                "nodes": list_nodes(view, only_unsound=unsound),
+                "network": list_network_devices(view, only_unsound=unsound),
+                "holds": list_holds(view),
+                "taints": taints,
+                "quarantined": dict(view.quarantined),
+                "unheard": list_unknown_conditions(view),
+            },
+        )
+        return as_json(listed)

@@ -1,0 +1,172 @@
+"""Pods: where one may go and why, and how those fare that have a node."""
+
+import time
+from collections.abc import Iterable, Iterator
+from heapq import nsmallest
+from typing import Any
+
+from aiohttp import web
+
+from fettle.api import core, known_as
+from fettle.browse.access import DEVICES, Viewer, pods_in
+from fettle.browse.known import Known, as_json, namespace_of
+from fettle.cluster import View
+from fettle.explain import (
+    JSON_VERSION,
+    WITHHELD,
+    explain_pod,
+    nearest_devices,
+    plain_placed,
+    withhold_of_placed,
+    withhold_of_pod,
+)
+from fettle.model import Mode, reasons
+from fettle.model.reasons import Reason
+from fettle.pacing import pause, run_within
+from fettle.records import wordless
+from fettle.scheduling import (
+    NEUTRAL,
+    PlacedPod,
+    Preemption,
+    copy_to_place,
+    resolve_policy,
+    stuck,
+    worst_first,
+)
+
+MOST_PODS = 1000
+"""Pods that one answer lists."""
+MOST_EXPLAINED = 3
+"""Decisions on a pod that its explanation shows."""
+
+
+class PodHandlers:
+    def __init__(self, known: Known) -> None:
+        self._known = known
+
+    async def explain(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """?pod=NAMESPACE/NAME: its policy, its demand, and every node's verdict with reasons.
+
+        A pod that has or had a node is explained as if one more like it were to be placed. `placed`
+        says what it holds itself, and what its policy says of that; None if it has no node now.
+        """
+        key = request.query.get("pod", "")
+        if key.count("/") != 1:
+            how = "/explain?pod=NAMESPACE/NAME, ?node=NAME or ?device=NAME"
+            return as_json({"error": f"specify a pod, a node or a device: {how}"}, 400)
+        await viewer.require(pods_in(namespace_of(key)))
+        pod = self._known.pod(key)
+        if pod is None:
+            return self._known.unknown_pod(key)
+        demand = self._known.answers.demand_now(copy_to_place(pod) if pod.node_name else pod)
+        verdicts = {}
+        if demand is not None:
+            verdicts = await self._known.answers.explained(demand)
+            verdicts = await Preemption(self._known.answers).with_notes(pod, verdicts)
+        view = self._known.answers.view
+        resolved = resolve_policy(pod, view, self._known.answers.policies)
+        notes: list[Reason] = [*map(reasons.FettleNotReady, self._known.stale())]
+        name = resolved.policy.name
+        notes += [one for one in self._known.answers.set_aside() if name in one.policies]
+        if demand is not None:
+            notes += self._notes_about(key, pod)
+            concerns = any(one.refusals or one.conceded for one in verdicts.values())
+            if concerns and (patience := self._known.answers.patience(pod)) is not None:
+                notes.append(patience)
+            notes += await nearest_devices(
+                demand.claims, verdicts, view, self._known.answers.inspector
+            )
+            if demand.mode is not Mode.ENFORCE:
+                notes.insert(0, reasons.NotEnforced(demand.mode, resolved.mode.origin))
+        finished = None if key in view.pods else self._known.pods.finished.get(key)
+        placed = await self._known.pods.at_risk.placed([pod] if key in view.pods else [])
+        notes += self._troubles(pod, view, placed)
+        if (
+            self._known.hopeless is not None
+            and (why := await self._known.hopeless(pod)) is not None
+        ):
+            notes = [*(one for one in notes if one.code != why.code), why]
+        avoided = self._known.pods.refusals.nodes_for(pod)
+        leaning = self._known.pods.leanings.of(pod, demand) if demand is not None else NEUTRAL
+        explained = await run_within(
+            None,
+            lambda: explain_pod(
+                key, resolved, demand, verdicts, view, notes, finished, avoided, leaning
+            ),
+        )
+        decisions = (await self._known.decisions(0.0, pod=key))[:MOST_EXPLAINED]
+        told = {**explained, "placed": next(map(plain_placed, placed), None)}
+        if not await viewer.may(DEVICES):
+            told, decisions = withhold_of_pod(told), [*map(wordless, decisions)]
+        return as_json({**told, "decisions": decisions})
+
+    def _troubles(self, pod: core.Pod, view: View, placed: Iterable[PlacedPod]) -> Iterator[Reason]:
+        """What is amiss with a pod that has a node, or with the others of its workload."""
+        now = time.time()
+        yield from filter(None, (stuck(one, now) for one in placed))
+        if (crash := self._known.pods.crashes.of(pod.metadata.uid)) is not None:
+            yield crash
+        workload = known_as(pod)
+        for start in view.failed_starts.values():
+            if start.blamed and start.workload.uid == workload.uid:
+                name = f"{workload.kind} {workload.name}"
+                yield reasons.WorkloadStartsNowhere(name, start.blamed, start.message)
+                break
+
+    def _notes_about(self, key: str, pod: core.Pod) -> list[Reason]:
+        """A note if the pod's scheduler is not set up to call Fettle, and has not called for it."""
+        name = pod.scheduler_name
+        if name in self._known.settings.scheduler.names or key in self._known.pods.recent:
+            return []
+        return [reasons.SchedulerDoesNotAsk(name, tuple(self._known.settings.scheduler.names))]
+
+    async def pods(self, request: web.Request, viewer: Viewer) -> web.Response:
+        """Pods with devices that have a node, at most `MOST_PODS`, of `total`. ?at-risk=true: only
+        those whose policy refuses where they are, the worst first. ?node=NAME and ?namespace=NAME:
+        only those there. `startedAt` is when this process started, in Unix seconds.
+        """
+        query = request.query
+        at_risk = query.get("at-risk", "") in ("true", "1")
+        found = await self._known.pods.at_risk.current()
+        candidates = (
+            [p.pod for p in found.values()] if at_risk else self._known.answers.view.pods.values()
+        )
+        node, namespace = query.get("node", ""), query.get("namespace", "")
+        pods = [
+            pod
+            for pod in candidates
+            if pod.node_name
+            and (not node or pod.node_name == node)
+            and (not namespace or pod.metadata.namespace == namespace)
+        ]
+        shown = await viewer.shown(pod.metadata.namespace for pod in pods)
+        pods = [pod for pod in pods if pod.metadata.namespace in shown]
+        total = len(pods)
+        if not at_risk:
+            pods = nsmallest(MOST_PODS, pods, key=lambda pod: (pod.node_name, pod.metadata.key))
+        placed = await self._known.pods.at_risk.placed(pods)
+        if at_risk:
+            refused = [one for one in placed if one.worst is not None]
+            total = len(refused)
+            placed = await run_within(None, lambda: worst_first(refused, MOST_PODS))
+        listed, problems = await run_within(None, lambda: _plain(placed)), self._known.unready()
+        if not await viewer.may(DEVICES):
+            listed, problems = [*map(withhold_of_placed, listed)], [*problems, WITHHELD]
+        return as_json(
+            {
+                "version": JSON_VERSION,
+                "generation": self._known.answers.view.generation,
+                "problems": problems,
+                "startedAt": self._known.pods.at_risk.started_at,
+                "total": total,
+                "pods": listed,
+            }
+        )
+
+
+def _plain(placed: Iterable[PlacedPod]) -> list[dict[str, Any]]:
+    listed = []
+    for one in placed:
+        listed.append(plain_placed(one))
+        pause()
+    return listed

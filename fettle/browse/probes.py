@@ -1,0 +1,64 @@
+"""Probes and metrics, for everybody."""
+
+import time
+from collections import Counter
+
+from aiohttp import web
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from fettle.browse.exposition import Exposition
+from fettle.browse.known import Known
+from fettle.cluster import View, readiness
+from fettle.explain import describe_modes, texts
+
+
+class Probes:
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._exposition = Exposition(known.registry)
+
+    async def livez(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(self, request: web.Request, nameless: str = "") -> web.Response:
+        """200 once the view is complete and fresh, else 503. ?verbose: for each source, with names
+        of objects unless it must be `nameless`, and why. It is answered whoever asks."""
+        now = time.monotonic()
+        sources = self._known.answers.publisher.sources.values()
+        found = self._known.problems()
+        lines = ["not ready: " + p for p in dict.fromkeys(found)] or ["ok"]
+        if "verbose" in request.query:
+            lines += readiness.report(sources, now)
+            lines += [*_counts(self._known.answers.view), nameless] if nameless else self._details()
+        text = "".join(f"{line}\n" for line in lines)
+        # Names of files need not be text.
+        body = text.encode(errors="backslashreplace")
+        return web.Response(
+            body=body, content_type="text/plain", charset="utf-8", status=503 if found else 200
+        )
+
+    def _details(self) -> list[str]:
+        """What may name objects."""
+        quarantined = self._known.answers.view.quarantined.values()
+        modes = describe_modes(self._known.answers.view, self._known.answers.policies)
+        return [
+            *texts(self._known.answers.set_aside()),
+            *modes,
+            *(f"quarantined: {text}" for text in quarantined),
+            *(
+                f"too long to be read whole: {source.cut} of {source.name}, the latest {last}"
+                for source in self._known.answers.publisher.sources.values()
+                if (last := source.last_cut)
+            ),
+            *self._known.notes(),
+        ]
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        text = await self._exposition.text()
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _counts(view: View) -> list[str]:
+    """How many objects of each kind cannot be read."""
+    kinds = Counter(key.partition(" ")[0] for key in view.quarantined)
+    return [f"quarantined: {count} {kind}" for kind, count in sorted(kinds.items())]
