@@ -24,6 +24,8 @@ _SPDX = {
     "python software foundation license": "PSF-2.0",
 }
 """How packages without an SPDX expression name the licences that are allowed."""
+_READ = {"promql-parser": "MIT"}
+"""Packages that state their licence in a file only, as it was read."""
 _LICENSING = get_spdx_licensing()
 
 
@@ -37,6 +39,8 @@ def licence_of(package: Distribution) -> str:
         return _SPDX.get(named.lower(), named)
     classifiers = metadata.get("classifier", [])
     names = [c.rpartition(" :: ")[2] for c in classifiers if c.startswith("License :: ")]
+    if not names:
+        return _READ.get(package.name, "")
     return " AND ".join(_SPDX.get(name.lower(), name) for name in names)
 
 

@@ -3,7 +3,7 @@ rules file adds rows, or replaces those of the same name.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib import resources
@@ -14,7 +14,7 @@ import msgspec
 
 from fettle.api import describe_error
 from fettle.config import parse_yaml
-from fettle.health.signals import promql, promql_labels
+from fettle.health.signals import promql
 from fettle.health.signals.rule_rows import (
     HOLE,
     ActionRow,
@@ -88,7 +88,7 @@ def load_rules(path: str | Path | None = None, text: str | None = None) -> Signa
     if path is not None:
         where = f"rules file {path}"
         text = _read_file(Path(path), where) if text is None else text
-        own = by_table(_read_rows(text, where))
+        own = by_table(_read_rows(text, where, read_row))
         for table, name, problem in across_rows(own):
             raise SettingsError(f"{where}: {table}, row {name!r}: {problem}")
         return make_rules(own)
@@ -129,7 +129,9 @@ def _shipped() -> Tables:
     files = resources.files(__package__).joinpath("rules")
     texts = {name: files.joinpath(name).read_text(encoding="utf-8") for name in _SHIPPED}
     found = by_table(
-        row for name, text in texts.items() for row in _read_rows(text, f"rules file {name}")
+        row
+        for name, text in texts.items()
+        for row in _read_rows(text, f"rules file {name}", _convert)
     )
     assert not [*_unknown_names(found)]
     return found
@@ -158,7 +160,10 @@ def _read_file(path: Path, where: str) -> str:
         raise SettingsError(f"{where}: not valid UTF-8: {error}") from error
 
 
-def _read_rows(text: str, where: str) -> Iterator[tuple[str, RuleRow]]:
+ReadRow = Callable[[str, Any, int, str], RuleRow]
+
+
+def _read_rows(text: str, where: str, read: ReadRow) -> Iterator[tuple[str, RuleRow]]:
     try:
         data: Any = parse_yaml(text)
     except ValueError as error:
@@ -179,7 +184,7 @@ def _read_rows(text: str, where: str) -> Iterator[tuple[str, RuleRow]]:
                 f"{where}: {table}: expected a list of rows, not a {_type_name(entries)}"
             )
         for position, entry in enumerate(entries, start=1):
-            yield table, read_row(table, entry, position, where)
+            yield table, read(table, entry, position, where)
 
 
 def name_of(entry: Any) -> str:
@@ -189,7 +194,28 @@ def name_of(entry: Any) -> str:
 
 
 def read_row(table: str, entry: Any, position: int, where: str) -> RuleRow:
-    """One row of a file; raises SettingsError."""
+    """One row of an operator's file; raises SettingsError."""
+    row = _convert(table, entry, position, where)
+    if isinstance(row, MetricRow) and (problem := _query_mistake(row)):
+        raise SettingsError(f"{where}: {table}, row {row.name!r}: {problem}")
+    return row
+
+
+def _query_mistake(row: MetricRow) -> str:
+    from fettle.health.signals import promql_checks
+
+    for field, query in row.asked.items():
+        if why := promql_checks.complaint(query):
+            return f"{field}: {why}"
+    if row.compared or row.gone_is_over or promql_checks.has_threshold(row.query):
+        return ""
+    return (
+        "query: it has no threshold, so every series would be a fault; compare it, as in "
+        "`… > 95`, or write gone_is_over: true if its series exist only while the fault does"
+    )
+
+
+def _convert(table: str, entry: Any, position: int, where: str) -> RuleRow:
     name = name_of(entry)
     if not name:
         raise SettingsError(f"{where}: {table}, row {position}: a row needs a name")
@@ -217,9 +243,10 @@ def across_rows(own: Tables) -> Iterator[tuple[str, str, str]]:
         if name not in signals:
             expected = ", ".join(signals)
             yield "signals", name, f"unknown signal; expected one of {expected}"
-    yield from _unknown_names(
-        {table: _over(own[table], shipped) for table, shipped in _shipped().items()}
-    )
+    tables = {table: _over(own[table], shipped) for table, shipped in _shipped().items()}
+    yield from _unknown_names(tables)
+    if own["metrics"] or own["exporters"]:
+        yield from _about_nothing(tables)
 
 
 def _unknown_names(tables: Tables) -> Iterator[tuple[str, str, str]]:
@@ -234,21 +261,21 @@ def _unknown_names(tables: Tables) -> Iterator[tuple[str, str, str]]:
     for name in sorted(tables["alerts"].keys() & tables["metrics"].keys()):
         yield "alerts", name, "a row of metrics has that name too"
     yield from _unfilled(tables)
-    yield from _about_nothing(tables)
 
 
 def _about_nothing(tables: Tables) -> Iterator[tuple[str, str, str]]:
     """Queries whose series have no label that says which device each is about."""
+    from fettle.health.signals import promql_checks
+
     for row in tables["metrics"].values():
         assert isinstance(row, MetricRow)
         exporter = tables["exporters"].get(row.exporter)
         if not isinstance(exporter, ExporterRow):
             continue
         device = {"device": exporter.device, "peers": exporter.peers}
-        for field in ("query", "until", "missed", "lost"):
-            query = promql.with_labels(getattr(row, field).replace("$ago", "1h"), device)
-            kept = promql_labels.can_have(query, exporter.device)
-            if query and not exporter.names_a_device(kept):
+        for field, query in row.asked.items():
+            kept = promql_checks.can_have(promql.with_labels(query, device), exporter.device)
+            if not exporter.names_a_device(kept):
                 shown = exporter.pod if exporter.of_pods else exporter.uuid or exporter.node
                 yield (
                     "metrics",

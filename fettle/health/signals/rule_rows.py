@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from fettle.health.signals import nvsentinel, patterns, promql_checks, xids
+from fettle.health.signals import nvsentinel, patterns, xids
 from fettle.model import OWN_CONDITIONS, OWN_PREFIX, EvidenceKind, Family
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -595,17 +595,6 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not _RULE_NAME.fullmatch(self.name):
             raise ValueError(f"name: {self.name!r} must be letters, digits, '-', '_' and '.'")
-        for field in ("query", "until", "missed", "lost"):
-            query: str = getattr(self, field)
-            checked = query.replace("$ago", "1h") if field == "missed" else query
-            if (query or field == "query") and (why := promql_checks.complaint(checked)):
-                raise ValueError(f"{field}: {why}")
-        if not (self.compared or self.gone_is_over or promql_checks.has_threshold(self.query)):
-            raise ValueError(
-                "query: it has no threshold, so every series would be a fault; compare it, as in "
-                "`… > 95`, or write gone_is_over: true if its series exist only while the fault "
-                "does"
-            )
         if self.kind is EvidenceKind.DECAYING:
             raise ValueError("kind: the fault of a metric stands: level, latched or unknown")
         if self.graded and (len(self.graded) != 2 or self.weight):
@@ -621,6 +610,13 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
             raise ValueError("compared: it is needed with peers or least: above or below")
         if self.is_provoked and self.kind is EvidenceKind.LATCHED:
             raise ValueError("provoked: what a tenant can cause cannot be latched")
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """Its queries by their fields, one of the times for `$ago`."""
+        found = {"query": self.query, "until": self.until, "lost": self.lost}
+        found["missed"] = self.missed.replace("$ago", "1h")
+        return {field: query for field, query in found.items() if query or field == "query"}
 
     @property
     def is_provoked(self) -> bool:

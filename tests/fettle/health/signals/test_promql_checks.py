@@ -2,12 +2,14 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fettle.health import load_rules, metrics
-from fettle.health.signals.promql_checks import complaint
+from fettle.health.signals import rule_files
+from fettle.health.signals.promql_checks import can_have, complaint, has_threshold
 from tests.prometheus.server import PROMTOOL, needs_prometheus
 
 QUERIES = r"""
@@ -76,6 +78,11 @@ foo = 5
 foo & bar
 foo; bar
 tell me of hot ones
+rate(foo)
+sum_over_time(foo)
+sum(foo[5m])
+topk(foo)
+RATE(foo[5m])
 # only a remark
 """.strip().splitlines()
 
@@ -94,6 +101,44 @@ def test_no_shipped_query_is_refused() -> None:
     for one in metrics.queries(load_rules()).values():
         assert complaint(one.query) == ""
         assert one.until == "" or complaint(one.until) == ""
+        assert one.missed == "" or complaint(one.missed) == ""
+
+
+def test_shipped_rows_pass_all_that_an_operators_rows_must() -> None:
+    rows = Path(rule_files.__file__).parent / "rules" / "metrics.yaml"
+    assert load_rules(rows).metrics == load_rules().metrics
+
+
+NESTED = {
+    "brackets": lambda n: "(" * (n // 2) + "x" + ")" * (n // 2),
+    "unclosed brackets": lambda n: "(" * n,
+    "signs": lambda n: "-" * n + "x",
+    "sums": lambda n: "x" + "+x" * (n // 2),
+    "powers": lambda n: "x" + "^x" * (n // 2),
+    "functions": lambda n: "abs(" * (n // 5) + "x" + ")" * (n // 5),
+}
+
+
+@pytest.mark.parametrize("length", [1_990, 100_000])
+@pytest.mark.parametrize("shape", NESTED)
+def test_no_query_is_nested_too_deeply(shape: str, length: int) -> None:
+    query = NESTED[shape](length)
+    if complaint(query) == "":
+        has_threshold(query)
+        can_have(query, ["UUID"])
+
+
+def test_the_parser_is_loaded_only_for_rows_of_ones_own(tmp_path: Path) -> None:
+    code = """
+import sys
+import fettle.serve.serving, fettle.cli.commands
+from fettle.health import load_rules, metrics
+metrics.queries(load_rules(sys.argv[1]))
+assert "promql_parser" not in sys.modules
+"""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("families: [{name: bus, half_life_s: 60, source: us}]")
+    subprocess.run([sys.executable, "-c", code, str(rules)], check=True, timeout=60)
 
 
 @needs_prometheus

@@ -231,7 +231,7 @@ signals: []
         ("labels[0].key", "'a(' is not a valid regular expr"),
         ("metrics[0]", "exporter: unknown exporter 'dgcm"),
         ("metrics[0].name", "'a b' must be letters, digits, '"),
-        ("metrics[0].query", "() holds nothing"),
+        ("metrics[0].query", "it is no PromQL: no arguments fo"),
         ("xids[0]", "class: unknown class 'lots'"),
         ("xids[1]", "class: unknown class 'lots'"),
         ("xids[1].family", "Invalid enum value 'sun' - at `$"),
