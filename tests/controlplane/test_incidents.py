@@ -153,7 +153,8 @@ INCIDENTS = (
         0,
         (
             Said(55, "Degraded", 0.5, 0.5, "remapped at the next reset"),
-            Said(75, "Degraded", 0.5, 0.5, "remapped at the next reset"),
+            # A machine that stalls for three rounds lets it begin to fade: half in an hour.
+            Said(75, "Degraded", 0.5, 0.51, "remapped at the next reset"),
             Said(128, "Degraded", 0.5, 0.5, "remapped at the next reset"),
         ),
     ),
