@@ -75,6 +75,11 @@ async def webhook_tls(
                 f"--webhook-listen {address} is not loopback, and without a cluster there is no "
                 'Secret for webhook.certificates "self": use "files", or listen on 127.0.0.1'
             )
+        if settings.webhook.tls.client_ca_file is not None:
+            raise SettingsError(
+                "webhook.tls.clientCaFile needs TLS, and without a cluster there is no Secret for "
+                'webhook.certificates "self": use "files", or leave it out'
+            )
         return ListenerTLS(None)
     return await self_signed_webhook(address, settings, session)
 

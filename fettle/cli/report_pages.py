@@ -175,7 +175,7 @@ def tables(data: dict[str, Any]) -> list[ReportTable]:
                 )
                 for row in data["webhook"]
             ],
-            "nothing",
+            "nothing; without webhook.tls.clientCaFile or webhook.trustCallers it records nothing",
         ),
     ]
 

@@ -225,6 +225,14 @@ async def test_certificates_are_kept_fresh_after_a_proxy_answered_for_a_while(
                 await asyncio.sleep(0.01)
 
 
+async def test_a_webhook_on_a_snapshot_says_that_it_cannot_ask_for_a_client_certificate(
+    clients: Path,
+) -> None:
+    own = msgspec.convert({"webhook": {"tls": {"clientCaFile": str(clients)}}}, Settings)
+    with pytest.raises(SettingsError, match=r"webhook.tls.clientCaFile needs TLS"):
+        await webhook_tls(LOOPBACK, own, None)
+
+
 def register(api: FakeApi) -> None:
     """The webhook configurations as they are applied, without a caBundle."""
     service = {"name": "fettle-webhook", "namespace": "fettle-system"}
