@@ -1,4 +1,5 @@
-"""The list of modules in docs/where-to-change.md, made of the first sentence of each docstring.
+"""The list of modules in docs/where-to-change.md, made of the first sentence of each docstring and
+the names of bounds, times and weights.
 
 `python -m tests.module_index` fails where a module is in no row; `--write` makes the list again.
 """
@@ -6,6 +7,7 @@
 import ast
 import re
 import sys
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -26,7 +28,7 @@ def listed(root: Path) -> str:
     """The list. Raises ValueError if a module has no docstring."""
     parts: list[str] = []
     for heading, group in groupby(modules(root), key=_heading):
-        parts.append(f"### `{heading}/`\n\n| module | what it knows |\n|---|---|")
+        parts.append(f"### `{heading}/`\n\n| module | what it knows | numbers |\n|---|---|---|")
         parts += [*(_row(root, module) for module in group), ""]
     return "\n".join(parts)
 
@@ -48,13 +50,30 @@ def _order(module: Path) -> tuple[int, str, str]:
 
 
 def _row(root: Path, module: Path) -> str:
-    docstring = ast.get_docstring(ast.parse((root / module).read_text()))
+    tree = ast.parse((root / module).read_text())
+    docstring = ast.get_docstring(tree)
     sentence = _SENTENCE.match(" ".join((docstring or "").split()))
     if not sentence:
         raise ValueError(f"{module} has no docstring: its first sentence says what it knows")
     name = str(module).removesuffix("__init__.py")
     told = sentence[0].replace("|", r"\|")
-    return f"| `{name}` | {told} |"
+    numbers = ", ".join(f"`{name}`" for name in _numbers(tree) if name[0] != "_")
+    return f"| `{name}` | {told} |{f' {numbers} ' if numbers else ' '}|"
+
+
+def _numbers(tree: ast.Module) -> Iterator[str]:
+    """Constants that are numbers, such as `IDLE_S = 2 * 60.0`."""
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and isinstance(
+            target := statement.targets[0], ast.Name
+        ):
+            parts = list(ast.walk(statement.value))
+            literals = [part.value for part in parts if isinstance(part, ast.Constant)]
+            sums = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+            if all(isinstance(part, sums) for part in parts) and all(
+                type(value) in (int, float) for value in literals
+            ):
+                yield target.id
 
 
 def main() -> None:

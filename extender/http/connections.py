@@ -1,4 +1,5 @@
-"""HTTP/1.1 for the extender's three calls: httptools parses, this keeps the connection.
+"""HTTP/1.1 for the extender's three calls: httptools parses, this keeps the connection,
+and closes one that is idle for long.
 
 kube-scheduler waits for a reply in every scheduling cycle, one request at a time over a kept
 connection. So whatever a request costs beyond its verdicts, each pod pays (decision 0007). This

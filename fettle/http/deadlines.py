@@ -1,4 +1,4 @@
-"""What one request may take, on any listener."""
+"""What one request may take, on any listener: seconds to arrive, and bytes of its head."""
 
 RECEIVE_S = 30.0
 """Within this time from its first byte, a request must have arrived whole."""

@@ -1,8 +1,8 @@
 """How healthy nodes are as a whole, for those who place pods by nodes alone; and which nodes are to
 be cordoned. Pure.
 
-Stands between health and what the steward writes. As with taints, only states count, and no cause
-that the breaker has set aside.
+Stands between health and what the steward writes. As with taints, only states count. What the
+breaker has set aside counts, too, but begins no cordon.
 """
 
 from collections import Counter

@@ -1,4 +1,5 @@
-"""`fettle serve`: makes the parts of one process, runs them on one loop, and stops them in order.
+"""`fettle serve`: makes the parts of one process, registers their metrics, runs them on one loop,
+and stops them in order.
 
 The composition root. It holds no logic of *watch → inventory → health → verdict → answer*, it only
 connects the rooms that do.

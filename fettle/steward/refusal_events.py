@@ -1,4 +1,4 @@
-"""Events on pods that wait because Fettle refused them, so that `kubectl describe pod` says why:
+"""Events on pods that wait because filter refused them, so that `kubectl describe pod` says why:
 one when a pod is first refused everywhere, and one when the reasons change.
 """
 

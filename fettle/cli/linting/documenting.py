@@ -83,9 +83,8 @@ def counts(rules: Iterable[Rule] = RULES) -> str:
     warn = [rule for rule in rules if rule not in deny and rule not in partly]
     strict = sum(1 for rule in (*partly, *warn) if rule.strict)
     return (
-        f"Of {len(rules)} rules, {len(deny)} deny by default. {len(partly)} others deny in the "
-        f"cases that they name, and {len(warn)} only warn. With `strict`, {strict} of these "
-        f"{len(partly) + len(warn)} always deny."
+        f"Of {len(rules)} lint rules, {len(deny)} always deny, {len(partly)} in cases that they "
+        f"name, and {len(warn)} only warn. With `lint.strict`, {strict} more always deny."
     )
 
 

@@ -1,4 +1,5 @@
-"""The rule tables: what each fact weighs, looked up. `rule_files.py` reads them."""
+"""The rule tables: what each fact weighs, and by which half-life it is forgotten, looked up.
+`rule_files.py` reads them."""
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
