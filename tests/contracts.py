@@ -1,10 +1,12 @@
-"""The contract that outsiders import a room's face only, for import-linter.
+"""Contracts for import-linter: outsiders import a room's face only, and no modules import each
+other in a circle.
 
 A room is a package. Its face is its `__init__`: `__all__` there lists what others may use, names
 and modules that serve as namespaces, as `core` in `core.Pod`. Everything else is private to it.
 """
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,24 @@ class FacesContract(Contract):
     def _room(self, module: str) -> str | None:
         within = [room for room in self.rooms if _within(module, room)]
         return max(within, key=len, default=None)
+
+
+class CirclesContract(Contract):
+    """No options. A module is imported by none that it imports, by whatever way."""
+
+    type_name = "circles"
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        imports = {m: graph.find_modules_directly_imported_by(m) for m in graph.modules}
+        try:
+            TopologicalSorter(imports).prepare()
+        except CycleError as error:
+            return ContractCheck(kept=False, metadata={"circle": error.args[1][::-1]})
+        return ContractCheck(kept=True)
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        output.print_error(f"- {' -> '.join(check.metadata['circle'])}", bold=False)
+        output.print_error("Move what two of them need into a module that imports neither.")
 
 
 def _within(module: str, package: str) -> bool:

@@ -1,11 +1,12 @@
 """The demo's own Fettle in a process of its own: how it starts, is called, and ends.
 
-`python -m fettle.cli.demo.served PARENT …` is that process: `fettle …` that ends with the process
-PARENT.
+`python -m fettle.cli.demo.served PARENT …` is that process: `python -m fettle …` that ends with the
+process PARENT.
 """
 
 import ctypes
 import os
+import runpy
 import secrets
 import signal
 import socket
@@ -19,7 +20,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from fettle.cli.calling import ask, call_json
-from fettle.cli.commands import main
 from fettle.model import FettleError
 
 READY_WITHIN_S = 30.0
@@ -146,7 +146,7 @@ def _exit(number: int, _frame: object) -> None:
 
 
 def _serve_for(parent: int) -> None:
-    """Run `fettle` until the parent process ends, even if it is killed.
+    """Be `python -m fettle` until the parent process ends, even if it is killed.
 
     Only Linux can signal a child when its parent ends, and only if the parent has not ended yet.
     """
@@ -154,7 +154,7 @@ def _serve_for(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         sys.exit("fettle: the demo has ended")
-    main(prog_name="fettle")
+    runpy.run_module("fettle", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
