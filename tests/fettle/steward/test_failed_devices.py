@@ -22,7 +22,7 @@ from fettle.model import Evidence, EvidenceKind, Family, Health, Kept, Mode, Nod
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.scheduling import FinishedPods, PodClaims
-from fettle.steward import STEWARD, FailedDevices, failed_devices, paced_writes
+from fettle.steward import STEWARD, FailedDevices, eviction_plans, paced_writes
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.scheduling.clusters import claim_view, kept
@@ -522,7 +522,7 @@ async def test_what_others_say_by_that_condition_is_left_as_it_is(fleet: Fleet) 
 async def test_where_nothing_may_be_written_it_is_recorded_once_and_marks_are_taken_back(
     fleet: Fleet, how: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failed_devices, "ENDS_WITHIN_S", 0.0)
+    monkeypatch.setattr(eviction_plans, "ENDS_WITHIN_S", 0.0)
     fleet.led(**how)
     marked = having(on("marked"), condition())
     await fleet.look(b.node(gpus=2, own=b.health(0.1)), FREE, pods=(on(), marked))
@@ -545,7 +545,7 @@ TWO_PODS = (on("on-a", "a"), on("on-b", "b"))
 
 
 async def test_a_dry_run_keeps_to_the_rate(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_devices, "ENDS_WITHIN_S", 0.0)
+    monkeypatch.setattr(eviction_plans, "ENDS_WITHIN_S", 0.0)
     fleet.led(dry_run=True, evictions_per_second=0.001)
     await fleet.look(*TWO_BAD, FREE, pods=TWO_PODS, looks=4)
     assert len(would_evict(fleet)) == 1
@@ -558,7 +558,7 @@ async def test_a_dry_run_keeps_to_the_share_of_pods_that_would_be_ending(
     await fleet.look(*TWO_BAD, FREE, pods=TWO_PODS, looks=4)
     assert len(would_evict(fleet)) == 1
     assert "evicted later, by deviceFailures.maxShare: 1 pods" in str(fleet.steward.notes())
-    monkeypatch.setattr(failed_devices, "ENDS_WITHIN_S", 0.0)
+    monkeypatch.setattr(eviction_plans, "ENDS_WITHIN_S", 0.0)
     await fleet.look_until(lambda: would_evict(fleet) == ["default/on-a", "default/on-b"])
     assert fleet.evicted() == []
 
@@ -566,7 +566,7 @@ async def test_a_dry_run_keeps_to_the_share_of_pods_that_would_be_ending(
 async def test_a_dry_run_asks_the_api_server_and_says_once_if_it_may_not(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failed_devices, "ENDS_WITHIN_S", 0.0)
+    monkeypatch.setattr(eviction_plans, "ENDS_WITHIN_S", 0.0)
     fleet.led(dry_run=True)
     await fleet.look(BAD, FREE, pods=(on(),), looks=4)
     (asked,) = [one for one in fleet.api.asked if one.target.plural == "evictions"]
