@@ -9,7 +9,7 @@ from fettle.steward.allowed_nodes import AllowedNodes
 from fettle.steward.device_healths import HealthRecords
 from fettle.steward.failed_devices import FailedDevices
 from fettle.steward.health_taints import HealthTaints
-from fettle.steward.hold_taints import HoldTaints
+from fettle.steward.holding import HoldTaints
 from fettle.steward.hopeless import HopelessOwners, HopelessPods
 from fettle.steward.job_suspension import JobSuspension
 from fettle.steward.node_marks import NodeMarking

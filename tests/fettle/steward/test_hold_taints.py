@@ -18,8 +18,8 @@ from fettle.client import Session
 from fettle.cluster import NodeView, Publisher
 from fettle.health import holds_on_node
 from fettle.model import NodeId
-from fettle.steward import hold_taints, holding
-from fettle.steward.hold_taints import HoldTaints
+from fettle.steward import holding
+from fettle.steward.holding import HoldTaints
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.waiting import until
@@ -64,7 +64,7 @@ class Cluster:
 
 @pytest.fixture
 async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
-    monkeypatch.setattr(hold_taints, "_EVERY_S", 0.01)
+    monkeypatch.setattr(holding, "_EVERY_S", 0.01)
     async with fake_api() as api:
         yield Cluster(api)
 

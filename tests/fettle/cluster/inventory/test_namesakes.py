@@ -17,7 +17,7 @@ from fettle.explain.devices import list_network_devices, plain_node
 from fettle.explain.users import Users
 from fettle.model import DeviceId, Health, State, Subject
 from fettle.scheduling import taint_plans
-from fettle.steward import hold_taints
+from fettle.steward import holding
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
 
@@ -169,7 +169,7 @@ def seen(record: NodeView) -> tuple[Any, ...]:
 def due(view: View) -> set[DeviceId]:
     """The devices for whose holds and health DeviceTaintRules are to be written."""
     served = msgspec.structs.replace(view, served={"DeviceTaintRule": True})
-    return {*hold_taints._due(served).devices, *(d.id for d in taint_plans._unsound(view))}
+    return {*holding._due(served).devices, *(d.id for d in taint_plans._unsound(view))}
 
 
 def users(view: View) -> list[tuple[str, Any, Any]]:
