@@ -8,7 +8,7 @@ from fettle.steward import holding, taint_rules
 from fettle.steward.allowed_nodes import AllowedNodes
 from fettle.steward.device_healths import HealthRecords
 from fettle.steward.failed_devices import FailedDevices
-from fettle.steward.health_taints import HealthTaints
+from fettle.steward.health_taints import HealthTaints, TaintNews
 from fettle.steward.holding import HoldTaints
 from fettle.steward.hopeless import HopelessOwners, HopelessPods
 from fettle.steward.job_suspension import JobSuspension
@@ -29,7 +29,6 @@ from fettle.steward.preemptors import (
 )
 from fettle.steward.refusal_events import RefusalEvents
 from fettle.steward.steward import STEWARD, Steward
-from fettle.steward.taint_news import TaintNews
 from fettle.steward.wake_ups import Nudge, waiting
 from fettle.steward.waking import Waking
 

@@ -5,9 +5,11 @@ It needs the rights in `deploy/rbac/optional/health-taints.yaml`, and the settin
 Without them the extender alone keeps pods off.
 """
 
+import asyncio
+import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from math import inf
@@ -15,26 +17,29 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from fettle.api import api_path, kinds
+from fettle.api import api_path, kinds, resource
 from fettle.api.meta import ObjectMeta, Wire
-from fettle.api.resource import DeviceTaintRule, DeviceTaintSelector
-from fettle.client import Session, decoded
+from fettle.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintSelector
+from fettle.client import Event, EventRecorder, Regarding, Session, decoded
 from fettle.cluster import View
 from fettle.config import Settings
+from fettle.dra import tolerates
 from fettle.model import (
+    ANNOTATION,
     DEGRADED_TAINT,
+    ClusterError,
     DeviceId,
     Forbidden,
     Mode,
     NotFound,
+    Policy,
     TaintRef,
 )
 from fettle.observing import StewardMetrics
 from fettle.pacing import pause, run_within
+from fettle.records import Act, Recorder
 from fettle.scheduling import Answers, PlannedTaint, TaintPlan, is_assessed, plan_for, why_in_vain
 from fettle.steward.paced_writes import PacedWrites, Write
-from fettle.steward.soft_steering import EVERY_S, SoftSteering
-from fettle.steward.taint_news import TaintNews
 from fettle.steward.taint_rules import (
     change_rule,
     create_rule,
@@ -47,6 +52,17 @@ LOOK_S = 1.0
 ROLE = "fettle-health-taints"
 """The ClusterRole that allows all this. It owns the rules, so they go when it is deleted."""
 RIGHTS = "deploy/rbac/optional/health-taints.yaml grants the rights"
+DEVICE_TAINTED = "DeviceTainted"
+"""The Events' reason, an interface."""
+DRY_RUN_NAMESPACE = "fettle-dry-run"
+"""Objects in Fettle's own namespace are not sent to its webhook."""
+STEERING_EVERY_S = 10.0
+TRUSTED_S = 25.0
+"""How long a success counts. One call that a busy webhook does not answer in time changes nothing.
+"""
+MOST_POLICIES = 5
+"""How many policies are tried, of those that give a fallback."""
+_TAINT = TaintRef(DEGRADED_TAINT, "", "NoSchedule")
 _ROLE_PATH = api_path("rbac.authorization.k8s.io/v1", "clusterroles", name=ROLE)
 _PREFIX = "fettle-health-"
 
@@ -100,6 +116,145 @@ def is_our_rule(rule: DeviceTaintRule) -> bool:
 
 def _ref(taint: Any) -> TaintRef:
     return TaintRef(taint.key, taint.value, taint.effect)
+
+
+# --- what is told
+
+
+class TaintNews:
+    """Tells of each taint that is written, or would be, to the log and the records of what the
+    steward does; and to people at the node, when pods are kept off a device.
+
+    `mode`: the one that decides whether taints are written.
+    """
+
+    def __init__(self, recorder: Recorder, events: EventRecorder, mode: Mode) -> None:
+        self._recorder = recorder
+        self._events = events
+        self._act = partial(Act, kind="Device", mode=mode)
+
+    def sets(self, rule: str, planned: PlannedTaint, *, changes: bool, written: bool) -> None:
+        """A device gets a taint by the rule of this name, or another one than before."""
+        device, taint, why = str(planned.device), _named(planned.taint), reason_of(planned)
+        said = f"{taint} by DeviceTaintRule {rule}: {why}"
+        self._log("taint of a device", rule, written=written, device=device, taint=taint, why=why)
+        what = "ChangeTaint" if changes else "TaintDevice"
+        self._recorder.acted(self._act(what=what, why=said, key=device), written=written)
+        if written and planned.taint.effect != "None":
+            self._events.record(_event(rule, planned, why))
+
+    def removes(self, rule: str, device: DeviceId, why: str, *, written: bool) -> None:
+        self._log("taint of a device removed", rule, written=written, device=str(device), why=why)
+        act = self._act(what="UntaintDevice", why=f"DeviceTaintRule {rule}: {why}", key=str(device))
+        self._recorder.acted(act, written=written)
+
+    @staticmethod
+    def _log(event: str, rule: str, *, written: bool, why: str, **fields: str) -> None:
+        _LOG.info(event if written else f"{event}: not written", rule=rule, reason=why, **fields)
+
+
+def reason_of(planned: PlannedTaint) -> str:
+    """Why a device gets a taint, in words."""
+    why = [w.evidence.text for w in planned.health.evidence[:1]]
+    return f"{planned.health.state}: {why[0]}" if why else str(planned.health.state)
+
+
+def _named(taint: DeviceTaint) -> str:
+    return f"{taint.key}:{taint.effect}"
+
+
+def _event(rule: str, planned: PlannedTaint, why: str) -> Event:
+    """On the node of the device, or on the rule of a device that is of no single node. One for each
+    time that the device becomes so bad."""
+    about = Regarding("resource.k8s.io/v1", "DeviceTaintRule", rule)
+    if planned.node:
+        # As the kubelet's Events, by the name as the uid: `kubectl describe` asks for those too.
+        about = Regarding("v1", "Node", planned.node, uid=planned.node)
+    taint = planned.taint
+    key = f"{rule} {taint.key} {planned.health.since}"
+    return Event(
+        regarding=about,
+        reason=DEVICE_TAINTED,
+        action="Taint",
+        note=(
+            f"device {planned.device} is {why}; DeviceTaintRule {rule} taints it {_named(taint)}, "
+            "so the scheduler gives it to no pod that does not tolerate that"
+        ),
+        series_key=key,
+        type="Warning",
+        name=f"{about.name[:236]}.{hashlib.sha256(key.encode()).hexdigest()[:16]}",
+    )
+
+
+# --- whether Degraded devices may be tainted
+
+
+class SoftSteering:
+    """Shows that the webhook gives claims degraded devices as a fallback, by a dry run that creates
+    nothing. Only then may Degraded devices be tainted: else nobody would get them.
+
+    `problem`: why the last try did not show it, as a sentence; "" if it did.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tried_at = self._shown_at = -inf
+        self.problem = ""
+
+    async def works(self, policies: Iterable[Policy]) -> bool:
+        """Whether a claim of one of these policies got its fallback lately."""
+        now = asyncio.get_running_loop().time()
+        if now - self._tried_at >= STEERING_EVERY_S:
+            self._tried_at = now
+            self.problem = await self._try(policies)
+            if not self.problem:
+                self._shown_at = now
+        return now - self._shown_at < TRUSTED_S
+
+    async def _try(self, policies: Iterable[Policy]) -> str:
+        problem = "no policy has tolerations.degradedAsFallback"
+        steering = sorted(p.name for p in policies if p.tolerations.degraded_as_fallback)
+        for name in steering[:MOST_POLICIES]:
+            try:
+                if await self._gets_fallback(name):
+                    return ""
+                problem = f"the webhook gave a claim of policy {name} no fallback"
+            except ClusterError as error:
+                problem = f"a claim of policy {name} cannot be tried: {error}"
+        return problem
+
+    async def _gets_fallback(self, policy: str) -> bool:
+        name = "fettle-dry-run"
+        api_version = kinds.CLAIM.api_version
+        made = await self._session.create(
+            api_path(api_version, kinds.CLAIM.plural, namespace=DRY_RUN_NAMESPACE),
+            {
+                "apiVersion": api_version,
+                "kind": kinds.CLAIM.name,
+                "metadata": {
+                    "name": name,
+                    "namespace": DRY_RUN_NAMESPACE,
+                    "annotations": {ANNOTATION: policy},
+                },
+                "spec": {
+                    "devices": {
+                        "requests": [{"name": "any", "exactly": {"deviceClassName": "fettle.dev"}}]
+                    }
+                },
+            },
+            dry_run=True,
+        )
+        claim = decoded(made, resource.ResourceClaim, "dry-run claim")
+        requests = claim.spec.devices.requests if claim.spec.devices is not None else None
+        return any(
+            tolerates(toleration, _TAINT)
+            for request in requests or ()
+            for option in request.first_available or ()
+            for toleration in option.tolerations or ()
+        )
+
+
+# --- the steward's part
 
 
 class HealthTaints:
@@ -175,7 +330,7 @@ class HealthTaints:
             return max(LOOK_S, self._writing.pause_s(), self._telling.pause_s())
         again_s = plan.due - self._clock()
         if self._needs_steering(plan):
-            again_s = min(again_s, EVERY_S)
+            again_s = min(again_s, STEERING_EVERY_S)
         return again_s if again_s < inf else None
 
     # --- what should be there

@@ -21,8 +21,7 @@ from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.scheduling import Answers
 from fettle.steward import health_taints
-from fettle.steward.health_taints import HealthTaints
-from fettle.steward.taint_news import TaintNews
+from fettle.steward.health_taints import HealthTaints, TaintNews
 from fettle.steward.taint_rules import rule_name
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi
