@@ -12,8 +12,8 @@ from fettle.records import Recorder
 from fettle.scheduling import Answers, FollowedPods
 from fettle.steward import (
     LET_PREEMPT_NOBODY,
+    PREEMPTOR_WOKEN_FOR_S,
     STEWARD,
-    WOKEN_FOR_S,
     AllowedNodes,
     EventsOnPods,
     FailedDevices,
@@ -140,6 +140,6 @@ def _waking(
             wake=PreemptorNudge(session, namespace, settings.steward.wake_pod).wake,
             whom="preemptors",
             interval_s=interval_s,
-            longest_pause_s=WOKEN_FOR_S,
+            longest_pause_s=PREEMPTOR_WOKEN_FOR_S,
         ),
     ]

@@ -5,7 +5,7 @@ May import the view and the session, but neither extender nor webhook.
 """
 
 from fettle.steward import holding, taint_rules
-from fettle.steward.allowed_nodes import AllowedNodes
+from fettle.steward.allowed_nodes import AllowedNodes, PreemptibleNodes
 from fettle.steward.device_healths import HealthRecords
 from fettle.steward.failed_devices import FailedDevices
 from fettle.steward.health_taints import HealthTaints, TaintNews
@@ -14,28 +14,28 @@ from fettle.steward.hopeless import HopelessOwners, HopelessPods
 from fettle.steward.job_suspension import JobSuspension
 from fettle.steward.node_marks import NodeMarking
 from fettle.steward.owners import Owners
-from fettle.steward.patience_ends import PatienceEnds
 from fettle.steward.pod_events import (
     EventsOnPods,
     news_of_failures,
     news_of_risks,
     news_of_starts,
 )
-from fettle.steward.preemptors import (
-    LET_PREEMPT_NOBODY,
-    WOKEN_FOR_S,
-    PreemptibleNodes,
-    PreemptorNudge,
-)
 from fettle.steward.refusal_events import RefusalEvents
 from fettle.steward.steward import STEWARD, Steward
-from fettle.steward.wake_ups import Nudge, waiting
-from fettle.steward.waking import Waking
+from fettle.steward.waking import (
+    LET_PREEMPT_NOBODY,
+    PREEMPTOR_WOKEN_FOR_S,
+    Nudge,
+    PatienceEnds,
+    PreemptorNudge,
+    Waking,
+    waiting,
+)
 
 __all__ = [
     "LET_PREEMPT_NOBODY",
+    "PREEMPTOR_WOKEN_FOR_S",
     "STEWARD",
-    "WOKEN_FOR_S",
     "AllowedNodes",
     "EventsOnPods",
     "FailedDevices",

@@ -9,7 +9,18 @@ from fettle.api import core
 from fettle.cluster import View
 from fettle.model import Mode
 from fettle.pacing import run_within
-from fettle.scheduling import Answers, Demand, Taken, Units, count_taken, nodes_lacking_units
+from fettle.scheduling import (
+    Answers,
+    Demand,
+    Preemption,
+    Taken,
+    Units,
+    count_taken,
+    nodes_lacking_units,
+    preemptible_pods,
+)
+
+_EMPTIED = "emptied "
 
 
 class AllowedNodes:
@@ -62,3 +73,43 @@ class AllowedNodes:
                 None, lambda: nodes_lacking_units(demand, nodes, self._taken, preemptor=pod)
             )
         return self._full[key]
+
+
+class PreemptibleNodes:
+    """For one steward: the nodes that `preempt` would leave a pod now."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self._allowed = AllowedNodes(answers)
+        self._preemption = Preemption(answers)
+        self._generation = -1
+        self._emptied: dict[tuple[Demand, int], frozenset[str]] = {}
+
+    async def find(self, pod: core.Pod, view: View) -> Set[str]:
+        """Names of nodes that are allowed as they are, and names, marked, of those that would be
+        without all that the pod may preempt there.
+
+        Which of those pods would be its victims is not known: it depends on processors and memory
+        too.
+        """
+        allowed = await self._allowed.find(pod, view)
+        demand = self._answers.demand(pod)
+        if demand is None or demand.mode is not Mode.ENFORCE:
+            return allowed
+        return allowed | await self._emptied_nodes(demand, pod, view)
+
+    async def _emptied_nodes(self, demand: Demand, pod: core.Pod, view: View) -> frozenset[str]:
+        if view.generation != self._generation:
+            self._generation = view.generation
+            self._emptied.clear()
+        key = demand, pod.priority
+        if key not in self._emptied:
+            found = await run_within(None, lambda: preemptible_pods(view, pod))
+            victims = {name: [one.metadata.uid for one in pods] for name, pods in found.items()}
+            verdicts = await self._preemption.verdicts(pod, victims)
+            self._emptied[key] = frozenset(
+                _EMPTIED + name
+                for name, verdict in verdicts.items()
+                if verdict.can_be_placed and not verdict.overruled
+            )
+        return self._emptied[key]

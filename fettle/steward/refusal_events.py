@@ -13,7 +13,7 @@ from fettle.model.reasons import Reason
 from fettle.pacing import run_within
 from fettle.records import Counted, Summaries
 from fettle.scheduling import Answers, Narrowed, OwnerRefusals, Table
-from fettle.steward.wake_ups import waiting
+from fettle.steward.waking import waiting
 
 EVERY_S = 2.0
 REST = 4.0

@@ -17,7 +17,8 @@ from fettle.config import Settings
 from fettle.model import BUILT_IN, ClusterError, Mode
 from fettle.observing import StewardMetrics
 from fettle.scheduling import Answers
-from fettle.steward import AllowedNodes, PatienceEnds, patience_ends
+from fettle.steward import AllowedNodes, PatienceEnds
+from fettle.steward import waking as steward_waking
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import kept
 from tests.fettle.steward.test_wake_ups import REFUSED
@@ -66,8 +67,8 @@ class Waking:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience_ends, "EVERY_S", 0.01)
-    monkeypatch.setattr(patience_ends, "RETRY_S", 0.02)
+    monkeypatch.setattr(steward_waking, "PATIENCE_EVERY_S", 0.01)
+    monkeypatch.setattr(steward_waking, "RETRY_S", 0.02)
 
 
 async def test_a_pod_is_woken_once_when_its_patience_ends_though_no_view_comes() -> None:

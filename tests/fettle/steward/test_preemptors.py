@@ -15,7 +15,7 @@ from fettle.config import Settings
 from fettle.model import ClusterError, Mode
 from fettle.scheduling import Answers
 from fettle.steward import LET_PREEMPT_NOBODY, PreemptibleNodes, PreemptorNudge
-from fettle.steward.wake_ups import is_waiting
+from fettle.steward.waking import is_waiting
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import fake_api
 from tests.fettle.others import WatchedPublisher

@@ -22,8 +22,7 @@ from fettle.config import StewardSettings
 from fettle.model import SOUND
 from fettle.observing import StewardMetrics
 from fettle.steward.steward import Steward
-from fettle.steward.wake_ups import Nudge, waiting
-from fettle.steward.waking import REST, FindAllowedNodes, Waking
+from fettle.steward.waking import REST, FindAllowedNodes, Nudge, Waking, waiting
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.steward.test_wake_ups import pod
 from tests.waiting import until

@@ -15,7 +15,7 @@ from fettle.client import Session
 from fettle.cluster import EMPTY
 from fettle.pacing import pausing as slicing
 from fettle.pacing import run_within
-from fettle.steward.wake_ups import SCHEDULER_RETRIES_S, Nudge, WakeUps, is_waiting, waiting
+from fettle.steward.waking import SCHEDULER_RETRIES_S, Nudge, WakeUps, is_waiting, waiting
 from tests.fettle.client.fake_api import FakeApi
 
 REFUSED = "0/4 nodes are available: 4 fettle: no sound devices (nvidia.com/gpu). preemption: none."
