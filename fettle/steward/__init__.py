@@ -10,10 +10,9 @@ from fettle.steward.device_healths import HealthRecords
 from fettle.steward.failed_devices import FailedDevices
 from fettle.steward.health_taints import HealthTaints, TaintNews
 from fettle.steward.holding import HoldTaints
-from fettle.steward.hopeless import HopelessOwners, HopelessPods
-from fettle.steward.job_suspension import JobSuspension
+from fettle.steward.hopeless import HopelessOwners
+from fettle.steward.hopeless_writes import HopelessPods, JobSuspension, Owners
 from fettle.steward.node_marks import NodeMarking
-from fettle.steward.owners import Owners
 from fettle.steward.pod_events import (
     EventsOnPods,
     news_of_failures,

@@ -1,5 +1,5 @@
-"""Controllers whose pods no node or device will ever suit: an Event on each says why, so that
-whoever wrote it need not look at pod after pod.
+"""Which controllers have pods that no node or device will ever suit, so that whoever wrote one need
+not look at pod after pod.
 
 Hopeless is what growth of the cluster could not mend, by the lint rules that deny (decision 0041),
 what kubelets of sound nodes refuse each time, and what starts on none of several nodes. Devices
@@ -17,10 +17,8 @@ from cachetools import TTLCache
 from fettle.api import core, kinds
 from fettle.api.kinds import Kind, WireObject
 from fettle.api.meta import OwnerReference, unix_s
-from fettle.client import Event, EventRecorder, Regarding
 from fettle.cluster import Publisher, View
 from fettle.dra import entries_with_claims
-from fettle.explain import text
 from fettle.lint import DEFAULT_LEVELS, Finding, Linter, Manifest, Severity
 from fettle.model import RuleSeverity, Validation
 from fettle.model.reasons import (
@@ -31,13 +29,7 @@ from fettle.model.reasons import (
 )
 from fettle.pacing import pause, run_within
 from fettle.scheduling import Comebacks, was_taken
-from fettle.steward.job_suspension import JobSuspension
-from fettle.steward.owners import Owners
-from fettle.steward.pod_events import event_name
 
-EVERY_S = 5.0
-REASON = "PodsComeBack"
-"""The Events' reason, an interface."""
 WAITED_S = 30.0
 """A pod that has waited less may see its devices published yet: a driver that was just installed
 publishes one pool after the other."""
@@ -166,64 +158,6 @@ class HopelessOwners:
                 workload = f"{owner.kind} {owner.name}"
                 why = WorkloadStartsNowhere(workload, first.blamed, first.message, len(theirs))
                 yield Hopeless(owner, first.pod, why)
-
-
-class HopelessPods:
-    """`keep` while leading. `writes_about` says whether anything may be written about a pod."""
-
-    def __init__(
-        self,
-        publisher: Publisher,
-        owners: HopelessOwners,
-        recorder: EventRecorder,
-        lineages: Owners,
-        suspension: JobSuspension,
-        writes_about: Callable[[core.Pod], bool] = lambda _: True,
-    ) -> None:
-        self._publisher = publisher
-        self._owners = owners
-        self._recorder = recorder
-        self._lineages = lineages
-        self._suspension = suspension
-        self._writes_about = writes_about
-        self._told: set[str] = set()
-        """Names of Events about controllers that still are hopeless."""
-
-    async def keep(self) -> None:
-        """Never returns."""
-
-        async def look(_: View) -> float:
-            await self.tell()
-            return EVERY_S
-
-        await self._publisher.keep_looking("hopeless controllers", look, every_s=EVERY_S)
-
-    async def tell(self) -> None:
-        """Tell each controller that is hopeless by now, and suspend the Jobs that are to be."""
-        view = self._publisher.view
-        if not view.synced:
-            return
-        found = {one.identity: one async for one in self._owners.found(view)}
-        names: set[str] = set()
-        for one in found.values():
-            lineage = await self._lineages.of(one.owner, one.pod.metadata.namespace)
-            names |= {self._tell(one, owner) for owner in lineage if owner is not None}
-        self._told &= names
-        await self._suspension.suspend(
-            (one.owner, one.pod, text(one.why)) for one in found.values() if one.certain
-        )
-
-    def _tell(self, hopeless: Hopeless, owner: OwnerReference) -> str:
-        """Tell it if it was not told; returns the name of the Event."""
-        code, namespace = hopeless.why.code, hopeless.pod.metadata.namespace
-        name = event_name(owner.name, owner.uid, code)
-        if name not in self._told and self._writes_about(hopeless.pod):
-            about = Regarding(owner.api_version, owner.kind, owner.name, namespace, owner.uid)
-            note = text(hopeless.why)
-            event = Event(about, REASON, "Observe", note, code, type="Warning", name=name)
-            if self._recorder.record(event):
-                self._told.add(name)
-        return name
 
 
 def _by_owner(view: View, of: str) -> dict[str, list[core.Pod]]:

@@ -1,34 +1,44 @@
-"""Suspends Jobs whose pods no node or device will ever suit, where their policy says so.
+"""What is written about controllers whose pods no node or device will ever suit: an Event on each,
+and on what controls it; and their Jobs are suspended, where their policy says so.
 
 Nothing is resumed here: what has to be mended is in the Job, or in the claims that it names, and
 only who mends it knows when. A Job that was suspended once and resumed by somebody is left alone.
-It needs the rights in `deploy/rbac/optional/suspend-jobs.yaml`.
+Suspending needs the rights in `deploy/rbac/optional/suspend-jobs.yaml`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import structlog
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 
-from fettle.api import core
+from fettle.api import api_path, core
 from fettle.api.meta import Condition, ObjectMeta, OwnerReference, Wire
-from fettle.client import Session, decoded
+from fettle.client import Event, EventRecorder, Regarding, Session, decoded
+from fettle.cluster import Publisher, View
 from fettle.config import Settings
-from fettle.model import NotFound
+from fettle.explain import text
+from fettle.model import BadInput, ClusterError, Forbidden, NotFound
 from fettle.records import Act, Recorder
 from fettle.scheduling import Answers, resolve_policy
-from fettle.steward.owners import path_of
+from fettle.steward.hopeless import Hopeless, HopelessOwners
 from fettle.steward.paced_writes import PacedWrites
+from fettle.steward.pod_events import event_name
 
+EVERY_S = 5.0
+REASON = "PodsComeBack"
+"""The Events' reason, an interface."""
 SUSPENDED = "fettle.dev/suspended"
 """The annotation that says why, an interface. While it is there, the Job is not suspended again."""
 SUSPEND_JOB = "SuspendJob"
 """The code in the records."""
 RIGHTS = "deploy/rbac/optional/suspend-jobs.yaml grants the rights"
 WRITES_PER_S = 2.0
+_PLURALS = {("apps/v1", "ReplicaSet"): "replicasets", ("batch/v1", "Job"): "jobs"}
+OWNERS_KEPT_S = 600.0
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _CONTROLLER = "kubernetes.io/job-controller"
 _CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
@@ -37,6 +47,64 @@ k8s.io/api/batch/v1), unless the Job has `manualSelector`."""
 _OVER = frozenset(("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"))
 
 _LOG = structlog.get_logger(__name__)
+
+
+# --- owners
+
+
+class _Controller(Wire, frozen=True, kw_only=True):
+    metadata: ObjectMeta
+
+
+class Lineage(NamedTuple):
+    """A controller, and what controls it, if that is known."""
+
+    owner: OwnerReference
+    above: OwnerReference | None = None
+
+
+def path_of(owner: OwnerReference, namespace: str) -> str:
+    """The URL path of a controller; "" if its kind is not read, or no controller can have this
+    name: whoever creates a pod writes its owners."""
+    plural = _PLURALS.get((owner.api_version, owner.kind))
+    if plural is None or not owner.name:
+        return ""
+    try:
+        return api_path(owner.api_version, plural, namespace=namespace, name=owner.name)
+    except BadInput:
+        return ""
+
+
+class Owners:
+    """Looks up what controls a controller, such as the Deployment of a ReplicaSet: the object that
+    people know. Without the right to read those, the controller itself has to do.
+
+    Asks once for each controller, and again after ten minutes.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._above: TTLCache[str, OwnerReference | None] = TTLCache(2000, OWNERS_KEPT_S)
+        """By the identity of a controller."""
+
+    async def of(self, owner: OwnerReference, namespace: str) -> Lineage:
+        """The controller itself, and what is above it."""
+        path, identity = path_of(owner, namespace), f"{namespace}/{owner.uid}"
+        if identity not in self._above and path:
+            try:
+                raw = await self._session.get(path)
+                found = decoded(raw, _Controller, f"{owner.kind} {namespace}/{owner.name}")
+            except (Forbidden, NotFound):
+                self._above[identity] = None
+            except ClusterError:
+                return Lineage(owner)  # asked again in the next round
+            else:
+                is_it = found.metadata.uid == owner.uid
+                self._above[identity] = found.metadata.controller if is_it else None
+        return Lineage(owner, self._above.get(identity))
+
+
+# --- suspending
 
 
 class _Selector(Wire, frozen=True, kw_only=True):
@@ -153,3 +221,64 @@ class JobSuspension:
             self._recorder.acted(act, written=True)
             _LOG.info("Job suspended", job=act.key, reason=act.why)
         self._done[pod.metadata.controller_identity] = None
+
+
+# --- telling
+
+
+class HopelessPods:
+    """`keep` while leading. `writes_about` says whether anything may be written about a pod."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        owners: HopelessOwners,
+        recorder: EventRecorder,
+        lineages: Owners,
+        suspension: JobSuspension,
+        writes_about: Callable[[core.Pod], bool] = lambda _: True,
+    ) -> None:
+        self._publisher = publisher
+        self._owners = owners
+        self._recorder = recorder
+        self._lineages = lineages
+        self._suspension = suspension
+        self._writes_about = writes_about
+        self._told: set[str] = set()
+        """Names of Events about controllers that still are hopeless."""
+
+    async def keep(self) -> None:
+        """Never returns."""
+
+        async def look(_: View) -> float:
+            await self.tell()
+            return EVERY_S
+
+        await self._publisher.keep_looking("hopeless controllers", look, every_s=EVERY_S)
+
+    async def tell(self) -> None:
+        """Tell each controller that is hopeless by now, and suspend the Jobs that are to be."""
+        view = self._publisher.view
+        if not view.synced:
+            return
+        found = {one.identity: one async for one in self._owners.found(view)}
+        names: set[str] = set()
+        for one in found.values():
+            lineage = await self._lineages.of(one.owner, one.pod.metadata.namespace)
+            names |= {self._tell(one, owner) for owner in lineage if owner is not None}
+        self._told &= names
+        await self._suspension.suspend(
+            (one.owner, one.pod, text(one.why)) for one in found.values() if one.certain
+        )
+
+    def _tell(self, hopeless: Hopeless, owner: OwnerReference) -> str:
+        """Tell it if it was not told; returns the name of the Event."""
+        code, namespace = hopeless.why.code, hopeless.pod.metadata.namespace
+        name = event_name(owner.name, owner.uid, code)
+        if name not in self._told and self._writes_about(hopeless.pod):
+            about = Regarding(owner.api_version, owner.kind, owner.name, namespace, owner.uid)
+            note = text(hopeless.why)
+            event = Event(about, REASON, "Observe", note, code, type="Warning", name=name)
+            if self._recorder.record(event):
+                self._told.add(name)
+        return name
