@@ -23,7 +23,8 @@ from fettle.config import ExtenderSettings
 from fettle.model import BadInput
 from fettle.observing import ExtenderMetrics
 from fettle.records import Recorder
-from fettle.scheduling import Answers, Leanings, OwnerRefusals, RecentPods
+from fettle.scheduling import Answers, Leanings, OwnerRefusals
+from fettle.scheduling.placed import RecentPods
 
 _LOG = structlog.get_logger(__name__)
 

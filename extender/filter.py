@@ -21,15 +21,8 @@ from fettle.api import extender as wire
 from fettle.model import Mode
 from fettle.observing import ExtenderMetrics
 from fettle.records import Recorder
-from fettle.scheduling import (
-    Answers,
-    Demand,
-    Leanings,
-    Narrowed,
-    OwnerRefusals,
-    RecentPods,
-    Table,
-)
+from fettle.scheduling import Answers, Demand, Leanings, Narrowed, OwnerRefusals, Table
+from fettle.scheduling.placed import RecentPods
 
 _LOG = structlog.get_logger(__name__)
 

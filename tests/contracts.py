@@ -2,7 +2,8 @@
 other in a circle.
 
 A room is a package. Its face is its `__init__`: `__all__` there lists what others may use, names
-and modules that serve as namespaces, as `core` in `core.Pod`. Everything else is private to it.
+and modules that serve as namespaces, as `core` in `core.Pod`. Everything else is private to it, and
+to the rooms inside it: these are no outsiders, but have faces of their own.
 """
 
 import ast
@@ -31,7 +32,7 @@ class FacesContract(Contract):
             if (room := self._room(imported)) not in (None, imported)
             if not any(_within(imported, module) for module in public[room])
             for importer in graph.find_modules_that_directly_import(imported)
-            if self._room(importer) != room
+            if not _within(importer, room)
         }
         # By `fettle.records.journal`, whoever has the room itself would reach all that is in it.
         found |= {

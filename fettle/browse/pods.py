@@ -24,15 +24,8 @@ from fettle.model import Mode, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause, run_within
 from fettle.records import wordless
-from fettle.scheduling import (
-    NEUTRAL,
-    PlacedPod,
-    Preemption,
-    copy_to_place,
-    resolve_policy,
-    stuck,
-    worst_first,
-)
+from fettle.scheduling import NEUTRAL, Preemption, copy_to_place, resolve_policy
+from fettle.scheduling.placed import PlacedPod, stuck, worst_first
 
 MOST_PODS = 1000
 """Pods that one answer lists."""

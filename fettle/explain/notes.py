@@ -11,7 +11,8 @@ from fettle.cluster import NodeView, View
 from fettle.dra import allocated_devices, claim_name, entries_with_claims, is_for_entry
 from fettle.model import DEVICE_FAILED, reasons
 from fettle.model.reasons import Reason
-from fettle.scheduling import Demand, FinishedPod, Verdict, is_usable
+from fettle.scheduling import Demand, Verdict, is_usable
+from fettle.scheduling.placed import FinishedPod
 
 _CORDON = "node.kubernetes.io/unschedulable"
 """The taint of cordoned nodes."""

@@ -12,7 +12,8 @@ from fettle.explain.pods import plain_health
 from fettle.explain.users import CERTAIN, POSSIBLE
 from fettle.explain.wording import plain_reason, text
 from fettle.model.reasons import Reason
-from fettle.scheduling import EXTENDED_RESOURCES, PlacedPod, bound_at, is_certain
+from fettle.scheduling import EXTENDED_RESOURCES, bound_at
+from fettle.scheduling.placed import PlacedPod, is_certain
 
 
 def plain_placed(placed: PlacedPod) -> dict[str, Any]:

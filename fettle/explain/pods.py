@@ -34,13 +34,13 @@ from fettle.scheduling import (
     NEUTRAL,
     Choice,
     Demand,
-    FinishedPod,
     Leaning,
     Verdict,
     avoiding,
     count_taken,
     lacking_units,
 )
+from fettle.scheduling.placed import FinishedPod
 
 
 def plain_health(value: Health) -> dict[str, Any]:

@@ -23,15 +23,8 @@ from fettle.pacing import keep
 from fettle.records.decisions import ENDED, Became, Decided, Decision, Placed
 from fettle.records.log import DecisionLog
 from fettle.records.recorder import Recorder
-from fettle.scheduling import (
-    Answers,
-    Crashes,
-    Demand,
-    ExplainedCrash,
-    Preemption,
-    Verdict,
-    copy_to_place,
-)
+from fettle.scheduling import Answers, Demand, Preemption, Verdict, copy_to_place
+from fettle.scheduling.placed import Crashes, ExplainedCrash
 
 SWEEP_S = 30.0
 """How often deleted pods are looked for, and whether a pod would be allowed somewhere by now."""

@@ -4,29 +4,15 @@ Stands between view and answer in *watch → inventory → health → verdict �
 """
 
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.at_risk import AtRisk, PlacedPod, is_certain, worst_first
 from fettle.scheduling.breaker import Alarm
 from fettle.scheduling.by_state import devices_counted
-from fettle.scheduling.comebacks import Comebacks, was_taken
-from fettle.scheduling.crashes import Crashes, ExplainedCrash
 from fettle.scheduling.demand import (
     EXTENDED_RESOURCES,
-    Bound,
     Demand,
     Units,
     copy_to_place,
-    demand_of,
     resolve_policy,
 )
-from fettle.scheduling.departures import Departure
-from fettle.scheduling.device_failures import (
-    DeviceFailure,
-    Failures,
-    devices_held,
-    find_failures,
-)
-from fettle.scheduling.finished import FinishedPod, FinishedPods
-from fettle.scheduling.followed_pods import FollowedPods, RecentPods
 from fettle.scheduling.former_nodes import FormerNodes
 from fettle.scheduling.judge.acceptance import Cause
 from fettle.scheduling.judge.claims import is_usable
@@ -53,10 +39,8 @@ from fettle.scheduling.node_healths import (
     plan_cordons,
 )
 from fettle.scheduling.owner_refusals import OwnerRefusals, avoiding
-from fettle.scheduling.pod_claims import PodClaims
 from fettle.scheduling.predictions import Predictions
 from fettle.scheduling.preemption import Preemption, preemptible_pods
-from fettle.scheduling.stuck_pods import stuck
 from fettle.scheduling.tables import Narrowed, Table
 from fettle.scheduling.taint_plans import (
     PlannedTaint,
@@ -74,22 +58,11 @@ __all__ = [
     "NEUTRAL",
     "Alarm",
     "Answers",
-    "AtRisk",
-    "Bound",
     "Cause",
     "Choice",
-    "Comebacks",
     "Cordons",
-    "Crashes",
     "Demand",
-    "Departure",
-    "DeviceFailure",
     "Engines",
-    "ExplainedCrash",
-    "Failures",
-    "FinishedPod",
-    "FinishedPods",
-    "FollowedPods",
     "FormerNodes",
     "Leaning",
     "Leanings",
@@ -97,13 +70,10 @@ __all__ = [
     "NodeHealth",
     "NodeHealths",
     "OwnerRefusals",
-    "PlacedPod",
     "PlannedTaint",
     "PluginUse",
-    "PodClaims",
     "Predictions",
     "Preemption",
-    "RecentPods",
     "Table",
     "TaintPlan",
     "Taken",
@@ -117,13 +87,9 @@ __all__ = [
     "bound_at",
     "copy_to_place",
     "count_taken",
-    "demand_of",
     "devices_by_state",
     "devices_counted",
-    "devices_held",
-    "find_failures",
     "is_assessed",
-    "is_certain",
     "is_usable",
     "lacking_units",
     "node_fit",
@@ -134,8 +100,5 @@ __all__ = [
     "plan_taints",
     "preemptible_pods",
     "resolve_policy",
-    "stuck",
-    "was_taken",
     "why_in_vain",
-    "worst_first",
 ]

@@ -72,14 +72,8 @@ from fettle.observing import (
 )
 from fettle.pacing import KeptParts, run_within
 from fettle.records import DecisionLog, Journal, PodFates, Recorder
-from fettle.scheduling import (
-    Answers,
-    AtRisk,
-    Engines,
-    FollowedPods,
-    OwnerRefusals,
-    Predictions,
-)
+from fettle.scheduling import Answers, Engines, OwnerRefusals, Predictions
+from fettle.scheduling.placed import AtRisk, FollowedPods
 from fettle.serve.browse_token import browse_token
 from fettle.serve.channel import Channel
 from fettle.serve.listening import AppListener, ExtenderListener, Listeners

@@ -9,7 +9,8 @@ from fettle.config import Settings
 from fettle.model import Mode
 from fettle.observing import StewardMetrics
 from fettle.records import Recorder
-from fettle.scheduling import Answers, FollowedPods
+from fettle.scheduling import Answers
+from fettle.scheduling.placed import FollowedPods
 from fettle.steward import (
     LET_PREEMPT_NOBODY,
     PREEMPTOR_WOKEN_FOR_S,

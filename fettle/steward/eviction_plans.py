@@ -18,7 +18,7 @@ from fettle.cluster import EMPTY, View, changed_keys
 from fettle.config import DeviceFailureSettings
 from fettle.model import DEVICE_FAILED, OnDeviceFailure
 from fettle.pacing import Backoff, pause
-from fettle.scheduling import DeviceFailure, devices_held, worst_first
+from fettle.scheduling.placed import DeviceFailure, devices_held, worst_first
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 60.0
 """Pauses between tries to evict one pod that is not to be evicted now."""

@@ -19,14 +19,8 @@ from fettle.config import Settings
 from fettle.observing import StewardMetrics
 from fettle.pacing import run_within
 from fettle.records import Recorder
-from fettle.scheduling import (
-    Answers,
-    AtRisk,
-    DeviceFailure,
-    Failures,
-    FinishedPods,
-    find_failures,
-)
+from fettle.scheduling import Answers
+from fettle.scheduling.placed import AtRisk, DeviceFailure, Failures, FinishedPods, find_failures
 from fettle.steward.eviction_plans import DueEvictions, FailureStep, MarkedPods, steps_for
 from fettle.steward.evictions import EVICTIONS, Evictions, FailureNews
 

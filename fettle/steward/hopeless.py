@@ -28,7 +28,7 @@ from fettle.model.reasons import (
     WorkloadStartsNowhere,
 )
 from fettle.pacing import pause, run_within
-from fettle.scheduling import Comebacks, was_taken
+from fettle.scheduling.placed import Comebacks, was_taken
 
 WAITED_S = 30.0
 """A pod that has waited less may see its devices published yet: a driver that was just installed

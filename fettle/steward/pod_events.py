@@ -18,7 +18,7 @@ from fettle.cluster import Publisher
 from fettle.explain import text
 from fettle.model.reasons import Reason, WorkloadStartsNowhere
 from fettle.pacing import keep, pause, run_within
-from fettle.scheduling import AtRisk, Crashes, stuck, worst_first
+from fettle.scheduling.placed import AtRisk, Crashes, stuck, worst_first
 
 EVERY_S = 2.0
 # The Events' reasons, interfaces.

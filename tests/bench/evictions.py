@@ -19,7 +19,7 @@ from fettle.client import EventRecorder, Session
 from fettle.config import Settings
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
-from fettle.scheduling import AtRisk, FinishedPods, PodClaims
+from fettle.scheduling.placed import AtRisk, FinishedPods, PodClaims
 from fettle.steward import STEWARD, FailedDevices
 from tests.bench import fleets, inventories
 from tests.bench.figures import Figure

@@ -20,7 +20,8 @@ from fettle.config import ExtenderSettings, Settings
 from fettle.model import Inherited
 from fettle.observing import DecisionMetrics, ExtenderMetrics
 from fettle.records import DecisionLog, Journal, Recorder
-from fettle.scheduling import Answers, FormerNodes, Leanings, OwnerRefusals, RecentPods
+from fettle.scheduling import Answers, FormerNodes, Leanings, OwnerRefusals
+from fettle.scheduling.placed import RecentPods
 from tests.fettle import building as b
 from tests.fettle.others import WatchedPublisher
 

@@ -1,6 +1,6 @@
 """What filter remembers of the pods that it was asked about."""
 
-from fettle.scheduling import RecentPods
+from fettle.scheduling.placed import RecentPods
 from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
 

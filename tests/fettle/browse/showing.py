@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from fettle.browse import Known, make_browse_app, trusting
 from fettle.browse.access import Access
 from fettle.config import Settings
-from fettle.scheduling import Answers, FollowedPods
+from fettle.scheduling import Answers
+from fettle.scheduling.placed import FollowedPods
 
 
 def known(answers: Answers, settings: Settings | None = None, **fields: Any) -> Known:

@@ -20,7 +20,8 @@ from fettle.cluster import Publisher, SourceStatus
 from fettle.config import Settings
 from fettle.config.settings import SchedulerSettings, SourceSettings
 from fettle.observing import ReadyMetrics
-from fettle.scheduling import Answers, FinishedPods, PodClaims
+from fettle.scheduling import Answers
+from fettle.scheduling.placed import FinishedPods, PodClaims
 from tests.fettle import building as b
 from tests.fettle.browse.showing import known, reply_of, told
 from tests.fettle.cluster.inventory import fleets, saying

@@ -17,10 +17,11 @@ from fettle.model import Mode
 from fettle.observing import DecisionMetrics
 from fettle.records import Became, Decided, DecisionLog, Journal, PodFates, Recorder, Verb
 from fettle.records import fates as fates_module
-from fettle.scheduling import Answers, AtRisk, Crashes, PodClaims
+from fettle.scheduling import Answers
+from fettle.scheduling.placed import AtRisk, Crashes, PodClaims
 from tests.fettle import building as b
 from tests.fettle.others import WatchedPublisher, settled
-from tests.fettle.scheduling.test_stuck_pods import failed
+from tests.fettle.scheduling.placed.test_stuck_pods import failed
 
 GOOD, BAD = b.node("good", gpus=8), b.node("bad", gpus=8, own=b.health(0.0))
 

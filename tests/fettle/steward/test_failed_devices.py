@@ -21,12 +21,12 @@ from fettle.dra import DeviceView, PoolView
 from fettle.model import Evidence, EvidenceKind, Family, Health, Kept, Mode, NodeId, State, Weighed
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
-from fettle.scheduling import FinishedPods, PodClaims
+from fettle.scheduling.placed import FinishedPods, PodClaims
 from fettle.steward import STEWARD, FailedDevices, eviction_plans, paced_writes
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.scheduling.clusters import claim_view, kept
-from tests.fettle.scheduling.test_at_risk import BOUND_S, Watched, claim, placed
+from tests.fettle.scheduling.placed.test_at_risk import BOUND_S, Watched, claim, placed
 from tests.waiting import until
 
 Raw = dict[str, Any]

@@ -19,7 +19,8 @@ from fettle.lint import DEFAULT_LEVELS, Linter
 from fettle.model import Mode, RuleSeverity, Validation
 from fettle.observing import DecisionMetrics
 from fettle.records import DecisionLog, Journal, Recorder
-from fettle.scheduling import Answers, Comebacks
+from fettle.scheduling import Answers
+from fettle.scheduling.placed import Comebacks
 from fettle.steward import STEWARD, HopelessOwners, HopelessPods, JobSuspension, Owners
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import fake_api

@@ -8,14 +8,14 @@ from cachetools import LRUCache
 from fettle.api import core
 from fettle.api.kinds import WireObject
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.at_risk import AtRisk
-from fettle.scheduling.comebacks import Comebacks
-from fettle.scheduling.crashes import Crashes
-from fettle.scheduling.finished import FinishedPods
 from fettle.scheduling.former_nodes import FormerNodes
 from fettle.scheduling.leanings import Leanings
 from fettle.scheduling.owner_refusals import OwnerRefusals
-from fettle.scheduling.pod_claims import PodClaims
+from fettle.scheduling.placed.at_risk import AtRisk
+from fettle.scheduling.placed.comebacks import Comebacks
+from fettle.scheduling.placed.crashes import Crashes
+from fettle.scheduling.placed.finished import FinishedPods
+from fettle.scheduling.placed.pod_claims import PodClaims
 
 REMEMBERED_PODS = 2000
 

@@ -18,11 +18,11 @@ from fettle.model import Family, Health, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause, run_within
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.at_risk import AtRisk, PlacedPod, is_certain
 from fettle.scheduling.by_state import accepted_by_state
 from fettle.scheduling.demand import held_claims
-from fettle.scheduling.finished import FinishedPod
 from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.placed.at_risk import AtRisk, PlacedPod, is_certain
+from fettle.scheduling.placed.finished import FinishedPod
 from fettle.scheduling.waits import bound_at
 
 

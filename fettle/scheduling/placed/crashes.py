@@ -18,10 +18,10 @@ from fettle.cluster import EMPTY, Publisher, View
 from fettle.dra import uses_devices
 from fettle.model.reasons import CrashAtFault
 from fettle.pacing import pause, run_within
-from fettle.scheduling.at_risk import AtRisk, is_certain
 from fettle.scheduling.demand import Bound
-from fettle.scheduling.pod_claims import PodClaims
-from fettle.scheduling.stuck_pods import CRASH_S, device_of, faults_of, possible_failures
+from fettle.scheduling.placed.at_risk import AtRisk, is_certain
+from fettle.scheduling.placed.pod_claims import PodClaims
+from fettle.scheduling.placed.stuck_pods import CRASH_S, device_of, faults_of, possible_failures
 
 LATELY_S = 600.0
 """How long a crash is remembered without a fault: monitors may tell late, and say when it was."""

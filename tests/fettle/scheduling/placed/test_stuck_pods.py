@@ -9,9 +9,9 @@ from fettle.config import HealthSettings
 from fettle.health import START, assess
 from fettle.model import Evidence, EvidenceKind, Family, Health, NodeId, Weighed
 from fettle.model.reasons import PodStuck
-from fettle.scheduling import stuck
+from fettle.scheduling.placed import stuck
 from tests.fettle import building as b
-from tests.fettle.scheduling.test_at_risk import BOUND_S, Watched, claim, claimed, placed
+from tests.fettle.scheduling.placed.test_at_risk import BOUND_S, Watched, claim, claimed, placed
 
 FAILED_AT = BOUND_S + 100.0
 EARLIER = "2026-01-01T00:00:30Z"

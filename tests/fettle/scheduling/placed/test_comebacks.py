@@ -8,7 +8,7 @@ import pytest
 
 from fettle.api import core
 from fettle.model.reasons import PodsRefusedEachTime
-from fettle.scheduling import Comebacks
+from fettle.scheduling.placed import Comebacks
 from tests.fettle import building as b
 
 NOW = 1_000_000.0

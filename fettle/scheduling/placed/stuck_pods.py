@@ -9,7 +9,7 @@ from fettle.api.meta import Condition, unix_s
 from fettle.health import is_past
 from fettle.model import Evidence, Family, Health, State, proven_evidence, reasons
 from fettle.model.reasons import PodStuck, Reason, StuckIn
-from fettle.scheduling.at_risk import PlacedPod, is_certain
+from fettle.scheduling.placed.at_risk import PlacedPod, is_certain
 
 CREATING_S = 60.0
 """So long after its device failed, a pod that the kubelet still prepares is stuck. Preparing takes

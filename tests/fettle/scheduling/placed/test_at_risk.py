@@ -11,8 +11,9 @@ from fettle.api.meta import unix_s
 from fettle.cluster import NodeView
 from fettle.model import BUILT_IN, Inherited, Policy, reasons
 from fettle.model.reasons import Complaint
-from fettle.scheduling import AtRisk, PlacedPod, bound_at, worst_first
+from fettle.scheduling import bound_at
 from fettle.scheduling.judge import placed as judging
+from fettle.scheduling.placed import AtRisk, PlacedPod, worst_first
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
 

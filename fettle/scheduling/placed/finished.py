@@ -11,7 +11,7 @@ from fettle.dra import device_units, uses_devices
 from fettle.pacing import pause
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge.placed import held_units
-from fettle.scheduling.pod_claims import PodClaims
+from fettle.scheduling.placed.pod_claims import PodClaims
 
 MOST = 2000
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from fettle.cluster import Publisher
-from fettle.scheduling import FinishedPods, PodClaims, finished
+from fettle.scheduling.placed import FinishedPods, PodClaims, finished
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
-from tests.fettle.scheduling.test_at_risk import claim, claimed, placed
+from tests.fettle.scheduling.placed.test_at_risk import claim, claimed, placed
 
 
 def ended(pod: dict[str, Any]) -> Any:

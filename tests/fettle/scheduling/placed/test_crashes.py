@@ -8,10 +8,10 @@ import pytest
 
 from fettle.cluster import PluginView, UnitView
 from fettle.model import SOUND, Health
-from fettle.scheduling import Crashes, PodClaims
+from fettle.scheduling.placed import Crashes, PodClaims
 from tests.fettle import building as b
-from tests.fettle.scheduling.test_at_risk import BOUND_S, Watched, claim, claimed, placed
-from tests.fettle.scheduling.test_stuck_pods import FAILED_AT, failed, looping, unwell
+from tests.fettle.scheduling.placed.test_at_risk import BOUND_S, Watched, claim, claimed, placed
+from tests.fettle.scheduling.placed.test_stuck_pods import FAILED_AT, failed, looping, unwell
 
 
 def ended(at: float, code: int = 139, reason: str = "Error", **metadata: Any) -> dict[str, Any]:

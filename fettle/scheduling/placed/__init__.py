@@ -1,0 +1,39 @@
+"""What is known of pods besides what the view shows, above all of those that have a node: which are
+at risk, stuck or crashed there, which have ended, and what they leave behind."""
+
+from fettle.scheduling.placed.at_risk import AtRisk, PlacedPod, is_certain, worst_first
+from fettle.scheduling.placed.comebacks import Comebacks, was_taken
+from fettle.scheduling.placed.crashes import Crashes, ExplainedCrash
+from fettle.scheduling.placed.departures import Departure
+from fettle.scheduling.placed.device_failures import (
+    DeviceFailure,
+    Failures,
+    devices_held,
+    find_failures,
+)
+from fettle.scheduling.placed.finished import FinishedPod, FinishedPods
+from fettle.scheduling.placed.followed_pods import FollowedPods, RecentPods
+from fettle.scheduling.placed.pod_claims import PodClaims
+from fettle.scheduling.placed.stuck_pods import stuck
+
+__all__ = [
+    "AtRisk",
+    "Comebacks",
+    "Crashes",
+    "Departure",
+    "DeviceFailure",
+    "ExplainedCrash",
+    "Failures",
+    "FinishedPod",
+    "FinishedPods",
+    "FollowedPods",
+    "PlacedPod",
+    "PodClaims",
+    "RecentPods",
+    "devices_held",
+    "find_failures",
+    "is_certain",
+    "stuck",
+    "was_taken",
+    "worst_first",
+]
