@@ -92,9 +92,8 @@ def test_every_decision_is_in_the_list_by_its_title_and_no_number_is_left_out() 
 
 def test_a_module_that_is_in_no_row_of_where_to_change_fails_the_check(tmp_path: Path) -> None:
     (tmp_path / "certs").mkdir()
-    (tmp_path / "certs" / "renewing.py").write_text(
-        '"""When to renew. In days."""\nEARLY_S = -2 * 60.0\nNAMES = ("a",)'
-    )
+    text = '"""When to renew. In days."""\nEARLY_S = -2 * 60.0\nNAMES = ("a",)'
+    (tmp_path / "certs" / "renewing.py").write_text(text)
     (tmp_path / "certs" / "__init__.py").write_text("")
     wanted = module_index.listed(tmp_path)
     assert "| `certs/renewing.py` | When to renew. | `EARLY_S` |" in wanted.splitlines()
@@ -105,7 +104,8 @@ def test_a_module_that_is_in_no_row_of_where_to_change_fails_the_check(tmp_path:
 
 def test_a_module_without_a_docstring_is_named(tmp_path: Path) -> None:
     (tmp_path / "certs").mkdir()
-    (tmp_path / "certs" / "renewing.py").write_text("DAYS = 30")
+    text = '"""When to renew. In days."""\nEARLY_S = -2 * 60.0\nNAMES = ("a",)'
+    (tmp_path / "certs" / "renewing.py").write_text(text)
     with pytest.raises(ValueError, match=r"certs/renewing\.py has no docstring"):
         module_index.listed(tmp_path)
 

@@ -15,8 +15,9 @@ from fettle.explain import Foresight, Stewardship, list_taints
 from fettle.model.reasons import Reason
 from fettle.pacing import run_within
 from fettle.records import Decision, Recorder
-from fettle.scheduling import Answers, TaintPlan, as_if_on, plan_for, why_in_vain
+from fettle.scheduling import Answers
 from fettle.scheduling.placed import FollowedPods
+from fettle.scheduling.plans import TaintPlan, as_if_on, plan_for, why_in_vain
 
 WhyHopeless = Callable[[core.Pod], Awaitable[Reason | None]]
 

@@ -6,7 +6,7 @@ from typing import Any
 from fettle.cluster import UNMARKED, NodeMarks
 from fettle.explain.wording import LOWERED, SUSPECTED
 from fettle.model import CORDONED, DEVICES_SOUND, HEALTH, SOUND, State
-from fettle.scheduling import NodeHealth, UnsoundDevice
+from fettle.scheduling.plans import NodeHealth, UnsoundDevice
 
 MOST_NAMED = 3
 """Devices of which the condition tells."""

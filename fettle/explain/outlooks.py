@@ -41,7 +41,7 @@ from fettle.model import (
     UnitId,
     utc,
 )
-from fettle.scheduling import devices_by_state
+from fettle.scheduling.plans import devices_by_state
 
 
 class Foresight(Protocol):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from fettle.cluster import View
 from fettle.config import DeviceTaintSettings
 from fettle.model import DEGRADED_TAINT, UNHEALTHY_TAINT, Mode
-from fettle.scheduling import PlannedTaint, TaintPlan, is_assessed
+from fettle.scheduling.plans import PlannedTaint, TaintPlan, is_assessed
 
 
 def list_taints(

@@ -28,29 +28,10 @@ from fettle.scheduling.judge.units import (
 )
 from fettle.scheduling.judge.verdicts import Verdict
 from fettle.scheduling.leanings import NEUTRAL, Leaning, Leanings
-from fettle.scheduling.node_fit import node_fit
-from fettle.scheduling.node_healths import (
-    Cordons,
-    NodeHealth,
-    NodeHealths,
-    UnsoundDevice,
-    devices_by_state,
-    node_health,
-    plan_cordons,
-)
 from fettle.scheduling.owner_refusals import OwnerRefusals, avoiding
 from fettle.scheduling.predictions import Predictions
 from fettle.scheduling.preemption import Preemption, preemptible_pods
 from fettle.scheduling.tables import Narrowed, Table
-from fettle.scheduling.taint_plans import (
-    PlannedTaint,
-    TaintPlan,
-    as_if_on,
-    is_assessed,
-    plan_for,
-    plan_taints,
-    why_in_vain,
-)
 from fettle.scheduling.waits import bound_at
 
 __all__ = [
@@ -60,45 +41,30 @@ __all__ = [
     "Answers",
     "Cause",
     "Choice",
-    "Cordons",
     "Demand",
     "Engines",
     "FormerNodes",
     "Leaning",
     "Leanings",
     "Narrowed",
-    "NodeHealth",
-    "NodeHealths",
     "OwnerRefusals",
-    "PlannedTaint",
     "PluginUse",
     "Predictions",
     "Preemption",
     "Table",
-    "TaintPlan",
     "Taken",
     "UnitUsers",
     "Units",
-    "UnsoundDevice",
     "Verdict",
     "allocatable_units",
-    "as_if_on",
     "avoiding",
     "bound_at",
     "copy_to_place",
     "count_taken",
-    "devices_by_state",
     "devices_counted",
-    "is_assessed",
     "is_usable",
     "lacking_units",
-    "node_fit",
-    "node_health",
     "nodes_lacking_units",
-    "plan_cordons",
-    "plan_for",
-    "plan_taints",
     "preemptible_pods",
     "resolve_policy",
-    "why_in_vain",
 ]

@@ -33,8 +33,9 @@ from fettle.model import (
 from fettle.observing import StewardMetrics
 from fettle.pacing import pause, run_within
 from fettle.records import Act, Recorder
-from fettle.scheduling import Answers, devices_counted, node_fit, resolve_policy
+from fettle.scheduling import Answers, devices_counted, resolve_policy
 from fettle.scheduling.placed import Departure, DeviceFailure, devices_held
+from fettle.scheduling.plans import node_fit
 from fettle.steward.allowed_nodes import AllowedNodes
 from fettle.steward.eviction_plans import (
     EVICTED,

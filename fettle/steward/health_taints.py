@@ -38,7 +38,8 @@ from fettle.model import (
 from fettle.observing import StewardMetrics
 from fettle.pacing import pause, run_within
 from fettle.records import Act, Recorder
-from fettle.scheduling import Answers, PlannedTaint, TaintPlan, is_assessed, plan_for, why_in_vain
+from fettle.scheduling import Answers
+from fettle.scheduling.plans import PlannedTaint, TaintPlan, is_assessed, plan_for, why_in_vain
 from fettle.steward.paced_writes import PacedWrites, Write
 from fettle.steward.taint_rules import (
     change_rule,

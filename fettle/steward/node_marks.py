@@ -34,7 +34,8 @@ from fettle.model import (
 from fettle.observing import StewardMetrics
 from fettle.pacing import pause, run_within
 from fettle.records import Act, Recorder
-from fettle.scheduling import Answers, Cordons, NodeHealth, NodeHealths, plan_cordons
+from fettle.scheduling import Answers
+from fettle.scheduling.plans import Cordons, NodeHealth, NodeHealths, plan_cordons
 from fettle.steward.holding import RawNode, change_node, metadata_of
 from fettle.steward.paced_writes import PacedWrites, Write
 

@@ -15,7 +15,7 @@ from fettle.cluster import NodeMarks
 from fettle.config import Settings
 from fettle.model import CORDONED, DEVICES_SOUND, HEALTH, HEALTH_REASON
 from fettle.pacing import run_within
-from fettle.scheduling import NodeHealths, plan_cordons
+from fettle.scheduling.plans import NodeHealths, plan_cordons
 from fettle.steward.node_marks import DueMark, Holds, Mark, due_marks, marks_after, wanted_marks
 from tests.bench import fleets, inventories
 from tests.bench.figures import Figure

@@ -14,7 +14,7 @@ import msgspec
 from fettle.api import kinds
 from fettle.config import Settings
 from fettle.pacing import run_within
-from fettle.scheduling import PlannedTaint, plan_for
+from fettle.scheduling.plans import PlannedTaint, plan_for
 from fettle.steward.health_taints import DueWrites, due_writes
 from fettle.steward.taint_rules import OWN_LABELS
 from tests.bench import fleets, inventories

@@ -15,7 +15,7 @@ from fettle.cli import explaining
 from fettle.config import DeviceTaintSettings
 from fettle.explain import list_taints
 from fettle.model import SOUND, DeviceId, Mode
-from fettle.scheduling import PlannedTaint, TaintPlan
+from fettle.scheduling.plans import PlannedTaint, TaintPlan
 from tests.fettle import building as b
 
 DEVICE = DeviceId("driver", "pool", "gpu-0")

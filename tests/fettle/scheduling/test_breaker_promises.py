@@ -20,9 +20,9 @@ from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker import FEWEST
 from fettle.scheduling.by_state import devices_counted
 from fettle.scheduling.judge.acceptance import by_cause
-from fettle.scheduling.node_healths import NodeHealths
 from fettle.scheduling.placed.at_risk import AtRisk
 from fettle.scheduling.placed.device_failures import find_failures
+from fettle.scheduling.plans.node_healths import NodeHealths
 from fettle.steward import AllowedNodes
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_

@@ -16,7 +16,7 @@ from fettle.api.resource import (
     DeviceTaintSelector,
 )
 from fettle.model import SOUND, DeviceId
-from fettle.scheduling import PlannedTaint
+from fettle.scheduling.plans import PlannedTaint
 from fettle.steward.health_taints import DueWrites, due_writes
 from fettle.steward.taint_rules import OWN_LABELS
 from tests.fettle import building as b

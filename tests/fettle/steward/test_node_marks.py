@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fettle.cluster import NodeMarks, NodeView
 from fettle.config import NodeMarkSettings
 from fettle.model import LEFT_ALONE, Health, State
-from fettle.scheduling import NodeHealths, plan_cordons
+from fettle.scheduling.plans import NodeHealths, plan_cordons
 from fettle.steward.node_marks import (
     DueMark,
     Holds,
@@ -28,8 +28,8 @@ from fettle.steward.node_marks import (
 )
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
-from tests.fettle.scheduling.test_node_healths import DEAD, ill, node
-from tests.fettle.scheduling.test_taint_plans import fault
+from tests.fettle.scheduling.plans.test_node_healths import DEAD, ill, node
+from tests.fettle.scheduling.plans.test_taint_plans import fault
 
 ALL = NodeMarkSettings(
     label=True, condition=True, cordon="AnyDevice", confirm_seconds=0, max_cordoned=2

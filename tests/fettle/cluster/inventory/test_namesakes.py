@@ -16,7 +16,7 @@ from fettle.explain import explain_device, explain_node
 from fettle.explain.devices import list_network_devices, plain_node
 from fettle.explain.users import Users
 from fettle.model import DeviceId, Health, State, Subject
-from fettle.scheduling import taint_plans
+from fettle.scheduling.plans import taint_plans
 from fettle.steward import holding
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_

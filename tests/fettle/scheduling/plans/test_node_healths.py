@@ -21,11 +21,11 @@ from fettle.model import (
     State,
     Weighed,
 )
-from fettle.scheduling import NodeHealth, NodeHealths, node_health, plan_cordons
 from fettle.scheduling.judge.acceptance import Acceptance, Cause
+from fettle.scheduling.plans import NodeHealth, NodeHealths, node_health, plan_cordons
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
-from tests.fettle.scheduling.test_taint_plans import fault, healthy_by
+from tests.fettle.scheduling.plans.test_taint_plans import fault, healthy_by
 
 NOW = 10_000.0
 DEAD = fault("gpu", 1.0)

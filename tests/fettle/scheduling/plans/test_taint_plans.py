@@ -31,8 +31,9 @@ from fettle.model import (
     Subject,
     Weighed,
 )
-from fettle.scheduling import Answers, TaintPlan, plan_for, plan_taints, why_in_vain
+from fettle.scheduling import Answers
 from fettle.scheduling.judge.acceptance import Acceptance, Cause
+from fettle.scheduling.plans import TaintPlan, plan_for, plan_taints, why_in_vain
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
 
