@@ -289,18 +289,10 @@ class Answers:
         if table.given_up_until < inf and table.given_up_until <= self._engine.now():
             table.make_provisional()
             self._complete_later(demand)
-        if table.basis != self.view.basis:
+        if table.basis != (view := self.view).basis:
             changed = self.publisher.changed_since(table.basis) if table.basis >= 0 else None
-            if changed is None:
-                table.clear()
-            else:
-                table.drop(changed)
-            # Verdicts go by what is set aside, so a change of it makes all of them stale.
             set_aside = self.breaker(demand.policy.placement).set_aside_from(demand)
-            if set_aside != table.acceptance.set_aside:
-                table.acceptance = msgspec.structs.replace(table.acceptance, set_aside=set_aside)
-                table.clear()
-            table.basis = self.view.basis
+            table.update(view, changed, set_aside)
             if table.pods >= SHARED and table.needs_completion(self.view):
                 self._complete_later(demand)
         return table

@@ -21,7 +21,7 @@ from fettle.model import Placement, Policies, reasons
 from fettle.pacing import pause, run_within
 from fettle.scheduling.census import Census, Tally
 from fettle.scheduling.demand import Demand, WaitStage
-from fettle.scheduling.judge.acceptance import Cause
+from fettle.scheduling.judge.acceptance import Cause, SetAside
 
 MAX_BREAKERS = 64
 """Bounded: there is one for each placement, and annotations can set any minimum score."""
@@ -31,8 +31,6 @@ ALL = 0.999
 """As much of a small pool: else a few dead devices would be set aside there."""
 FEWEST = 3
 """Hard evidence is set aside on no fewer nodes: one that is dead tells nothing of a rule."""
-SetAside = Mapping[str, frozenset[Cause]]
-"""By pool, causes that condemn too much there."""
 _NOTHING: SetAside = {}
 
 

@@ -10,25 +10,28 @@ from collections.abc import (
     Collection,
     Hashable,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
     Set,
 )
 from functools import partial
-from itertools import compress, filterfalse, islice
+from itertools import filterfalse, islice
 from math import inf
+from sys import maxsize
 from typing import NamedTuple
 
-from fettle.cel import Outcome, SelectorEngine, rows, undecided
-from fettle.cluster import EVERYTHING, Attribute, NodeView, View, attribute_digests, attributes_read
-from fettle.dra import AMPLE, CURRENT, Budget, DeviceView, Profile, equality_pattern
+import msgspec
+
+from fettle.cel import Outcome, SelectorEngine, undecided
+from fettle.cluster import Attribute, NodeView, View, attributes_read
+from fettle.dra import AMPLE, CURRENT, Budget, DeviceView, Profile
 from fettle.model import UNKNOWN_SCORE
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
-from fettle.scheduling.demand import Bound, Demand
-from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.claims import Allocator, is_usable
+from fettle.scheduling.demand import Demand
+from fettle.scheduling.fingerprints import Fingerprinter, fingerprinter_for
+from fettle.scheduling.judge.acceptance import Acceptance, SetAside
+from fettle.scheduling.judge.claims import Allocator
 from fettle.scheduling.judge.requirements import Requirements
 from fettle.scheduling.judge.scores import HIGHEST_SCORE, host_score
 from fettle.scheduling.judge.verdicts import Verdict, judge
@@ -55,92 +58,6 @@ NOT_EVALUATED = undecided("its selector is not evaluated yet")
 def budget_after(spent_s: float) -> Budget:
     """How far the next search for a demand may go, after this much work on it."""
     return AMPLE if spent_s < DEMAND_SECONDS else SHORT
-
-
-# Fingerprints
-
-Fingerprinter = Callable[[NodeView], Hashable | None]
-"""Returns the same for nodes that are the same to a demand but for names.
-
-None for a node that must be judged by itself.
-"""
-
-
-def fingerprinter_for(
-    demand: Demand,
-    requirements: Requirements,
-    profile: Profile,
-    attributes: Callable[[], tuple[Attribute, ...]],
-) -> Fingerprinter:
-    """The function that fingerprints nodes for this demand.
-
-    `attributes` returns those of devices that its selectors and its policy read.
-    """
-    # What is the same for all nodes is found out here, once.
-    allocates_always = bool(demand.claims)
-    resources = [(units.resource, bool(units.backing)) for units in demand.units]
-    read = attributes() if allocates_always or any(backed for _, backed in resources) else ()
-    compared = tuple(_compared_attributes(demand, read))
-    by_pool_name = profile.quirks.counters_by_pool_name
-
-    def fingerprint(node: NodeView) -> Hashable:
-        allocates = allocates_always
-        seen: list[Hashable] = [
-            node.health,
-            node.quarantined,
-            node.unread,
-            requirements.labels(node),
-        ]
-        for resource, backed in resources:
-            plugin = node.plugins.get(resource)
-            if backed and (plugin is None or plugin.allocatable == 0):
-                allocates = True
-            seen.append(plugin)
-        for bound in demand.bound:
-            if _has_pool_of(bound, node):
-                return None  # that very claim's devices are judged here
-            seen.append(is_usable(bound, node))
-        if not allocates:
-            return tuple(seen)
-        seen.append(node.malformed)
-        for pool in node.pools:
-            if not pool.fingerprint:
-                return None
-            seen.append(pool.fingerprint)
-            if read:
-                seen += attribute_digests(pool, read)
-        seen += [_pattern_of(name, node) for name in compared]
-        if by_pool_name and len(node.pools) > 1:
-            names = [pool.name for pool in node.pools]
-            seen += map(names.index, names)
-        return tuple(seen)
-
-    return fingerprint
-
-
-def _compared_attributes(demand: Demand, read: Collection[Attribute]) -> Iterator[str]:
-    """The attributes that constraints compare, except those whose values are `read` anyway."""
-    if EVERYTHING in read:
-        return
-    for name in dict.fromkeys(c.attribute for claim in demand.claims for c in claim.constraints):
-        if name and rows.split_name(name, "") not in read:
-            yield name
-
-
-def _pattern_of(name: str, node: NodeView) -> Hashable:
-    """Which of the node's devices have equal values of an attribute.
-
-    The values are left out: a GPU's UUID is the same on no other node.
-    """
-    having = [any(attribute_digests(pool, [rows.split_name(name, "")])) for pool in node.pools]
-    devices = (device for pool in compress(node.pools, having) for device in pool.devices)
-    return tuple(having), equality_pattern(name, devices)
-
-
-def _has_pool_of(bound: Bound, node: NodeView) -> bool:
-    """Whether an allocated claim holds devices of a pool that is available on this node."""
-    pools = {(held.device.driver, held.device.pool) for held in bound.held}
-    return any((pool.driver, pool.name) in pools for pool in node.pools)
 
 
 # Outcomes of selectors
@@ -227,13 +144,140 @@ class Narrowed(NamedTuple):
         return fewer if fewer.passed else self
 
 
-class Table:
-    """All verdicts on one demand, by node name, and what the hot path needs of them.
+class _NodeVerdicts:
+    """The verdict on each node that has one, by name, and all that is derived from these: what
+    changes a verdict changes the rest with it.
 
     - `provisional` verdicts wait for a selector.
     - On `rejected` nodes the scheduler's own checks reject the pod; these are never `undecided`.
     - `near_refusal` is as in a verdict.
     - `cut_short` are nodes left undecided by a search that was kept short.
+    - `by_score` has the names that have each score.
+    - `entries` are the encoded scores of nodes that were asked about.
+    """
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Verdict] = {}
+        self.provisional: set[str] = set()
+        self.refused: set[str] = set()
+        self.undecided: set[str] = set()
+        self.rejected: set[str] = set()
+        self.near_refusal: set[str] = set()
+        self.cut_short: set[str] = set()
+        self.by_score: tuple[set[str], ...] = tuple(set() for _ in range(HIGHEST_SCORE + 1))
+        self.entries: dict[str, bytes] = {}
+        self._refusing: frozenset[str] | None = None
+
+    def _sets(self) -> tuple[set[str], ...]:
+        kinds = self.provisional, self.refused, self.undecided, self.rejected
+        return (*kinds, self.near_refusal, self.cut_short, *self.by_score)
+
+    @property
+    def refusing(self) -> frozenset[str]:
+        """`refused` as it is now."""
+        if self._refusing is None:
+            # A set that grew is mostly empty; this copy takes half the memory.
+            self._refusing = frozenset(self.refused)
+        return self._refusing
+
+    def put(self, name: str, verdict: Verdict, *, provisional: bool, cut_short: bool) -> None:
+        """Give one node a verdict, in place of any that it had."""
+        if (before := self.by_name.get(name)) is not None:
+            self.by_score[before.score].discard(name)
+        self.by_score[verdict.score].add(name)
+        self.by_name[name] = verdict
+        self.entries.pop(name, None)
+        for kept, belongs in (
+            (self.refused, not verdict.fits),
+            (self.undecided, bool(verdict.undecided) and not verdict.rejected),
+            (self.rejected, bool(verdict.rejected)),
+            (self.near_refusal, verdict.near_refusal),
+            (self.provisional, provisional),
+            (self.cut_short, cut_short),
+        ):
+            (kept.add if belongs else kept.discard)(name)
+        self._refusing = None
+
+    def copy(self, first: str, others: Collection[str]) -> None:
+        """Give these nodes the verdict of the first one."""
+        if before := self.by_name.keys() & others:
+            self._forget(before)
+        self.by_name.update(dict.fromkeys(others, self.by_name[first]))
+        for kept in self._sets():
+            if first in kept:
+                kept.update(others)
+        self._refusing = None
+
+    def drop(self, names: frozenset[str]) -> None:
+        """Forget the verdicts of these nodes."""
+        self._forget(names)
+        for name in names:
+            self.by_name.pop(name, None)
+
+    def _forget(self, names: Set[str]) -> None:
+        """Forget what is kept besides the verdicts of these nodes."""
+        for name in names:
+            self.entries.pop(name, None)
+        for kept in self._sets():
+            kept.difference_update(kept & names)  # which goes over the smaller one of them
+        self._refusing = None
+
+    def make_provisional(self) -> None:
+        self.provisional.update(self.by_name)
+
+
+class _KnownVerdicts:
+    """Verdicts by fingerprint: those that are settled, those by searches that were kept short, and
+    those that wait for a selector."""
+
+    def __init__(self) -> None:
+        self._settled: dict[Hashable, Verdict] = {}
+        self._cut_short: dict[Hashable, Verdict] = {}
+        self._open: tuple[SelectorOutcomes | None, dict[Hashable, Verdict]] = (None, {})
+
+    def __len__(self) -> int:
+        return len(self._settled) + len(self._cut_short) + len(self._open[1])
+
+    def settled(self, fingerprint: Hashable | None, budget: Budget) -> Verdict | None:
+        """The verdict known for this fingerprint, unless a longer search is allowed by now."""
+        if fingerprint is None:
+            return None
+        verdict = self._settled.get(fingerprint)
+        return self._cut_short.get(fingerprint) if not verdict and budget is SHORT else verdict
+
+    def open_by(self, outcomes: SelectorOutcomes) -> dict[Hashable, Verdict]:
+        """Verdicts that wait for a selector, for these outcomes only."""
+        # Whoever asks next, with newer outcomes, may know more.
+        if self._open[0] is not outcomes:
+            self._open = (outcomes, {})
+        return self._open[1]
+
+    def put(
+        self, fingerprint: Hashable, verdict: Verdict, outcomes: SelectorOutcomes, budget: Budget
+    ) -> None:
+        """Keep what was found by these outcomes, within this budget."""
+        if outcomes.missing:
+            known = self.open_by(outcomes)
+        else:
+            known = self._cut_short if _is_cut_short(verdict, budget) else self._settled
+        if len(known) > MAX_FINGERPRINTS:
+            known.clear()
+        known[fingerprint] = verdict
+
+    def forget_cut_short(self) -> None:
+        self._cut_short.clear()
+
+    def forget_settled(self) -> None:
+        """All but those that wait for a selector."""
+        self._settled.clear()
+        self._cut_short.clear()
+
+
+class Table:
+    """All verdicts on one demand, and what the hot path needs of them.
+
+    - `verdicts` are by node name, and `refused`, `undecided`, `rejected`, `near_refusal`,
+      `provisional` and `cut_short` the names that these say so of.
     - `given_up_until`, on the selectors' clock, is when the first selector that could not be
       evaluated for these verdicts is tried again.
 
@@ -245,62 +289,94 @@ class Table:
         self.kinds = ", ".join(demand.kinds)
         self.profile = profile
         self.basis = -1
+        self._nodes_in_view = maxsize
+        """How many nodes the view of this basis has."""
         self.failed_on = -1
         """The basis of the view on which completing it failed: there it would fail again."""
         self.acceptance = acceptance
         self.pods = 0
         """How many pods were answered by it."""
-        self.verdicts: dict[str, Verdict] = {}
+        self.given_up_until = inf
+        self._nodes = _NodeVerdicts()
+        self._known = _KnownVerdicts()
         self._unjudged: set[str] | None = None
         """Names dropped since all nodes had a verdict; None before they had."""
-        self.provisional: set[str] = set()
-        self.refused: set[str] = set()
-        self._refusing: frozenset[str] | None = None
-        self.undecided: set[str] = set()
-        self.rejected: set[str] = set()
-        self.near_refusal: set[str] = set()
-        self.cut_short: set[str] = set()
-        self.given_up_until = inf
-        self._entries: dict[str, bytes] = {}
-        """The encoded scores of nodes that were asked about."""
-        self._scored: tuple[set[str], ...] = tuple(set() for _ in range(HIGHEST_SCORE + 1))
-        """The names that have each score."""
         self.spent_s = 0.0
         """The work spent on this demand lately, less what it has rested since."""
         self._rested_at = 0.0
-        self._by_fingerprint: dict[Hashable, Verdict] = {}
-        self._cut_short_by_fingerprint: dict[Hashable, Verdict] = {}
-        self._open_by_fingerprint: tuple[SelectorOutcomes | None, dict[Hashable, Verdict]] = (
-            None,
-            {},
-        )
+
+    @property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        return self._nodes.by_name
+
+    @property
+    def refused(self) -> set[str]:
+        return self._nodes.refused
+
+    @property
+    def refusing(self) -> frozenset[str]:
+        """`refused` as it is now."""
+        return self._nodes.refusing
+
+    @property
+    def undecided(self) -> set[str]:
+        return self._nodes.undecided
+
+    @property
+    def rejected(self) -> set[str]:
+        return self._nodes.rejected
+
+    @property
+    def near_refusal(self) -> set[str]:
+        return self._nodes.near_refusal
+
+    @property
+    def provisional(self) -> set[str]:
+        return self._nodes.provisional
+
+    @property
+    def cut_short(self) -> set[str]:
+        return self._nodes.cut_short
+
+    @property
+    def size(self) -> int:
+        """How many verdicts it keeps, by node and by fingerprint."""
+        return len(self._nodes.by_name) + len(self._known)
+
+    # Up to date
+
+    def update(self, view: View, changed: frozenset[str] | None, set_aside: SetAside) -> None:
+        """Forget what does not hold in this view: `changed` are the nodes that changed since the
+        basis, None if any may have."""
+        if changed is None:
+            self.clear()
+        else:
+            self.drop(changed)
+        # Verdicts go by what is set aside, so a change of it makes all of them stale.
+        if set_aside != self.acceptance.set_aside:
+            self.acceptance = msgspec.structs.replace(self.acceptance, set_aside=set_aside)
+            self.clear()
+        self.basis, self._nodes_in_view = view.basis, len(view.nodes)
+        self._note_all_judged()
 
     def clear(self) -> None:
         self.spent_s = 0.0
         self.given_up_until = inf
         self._unjudged = None
-        self.verdicts.clear()
-        self._entries.clear()
-        self._by_fingerprint.clear()
-        self._cut_short_by_fingerprint.clear()
-        self._open_by_fingerprint = (None, {})
-        for names in self._sets():
-            names.clear()
-        self._refusing = None
+        self._nodes = _NodeVerdicts()
+        self._known = _KnownVerdicts()
 
-    def _sets(self) -> tuple[set[str], ...]:
-        kinds = self.provisional, self.refused, self.undecided, self.rejected
-        return (*kinds, self.near_refusal, self.cut_short, *self._scored)
+    def drop(self, names: frozenset[str]) -> None:
+        """Forget the verdicts of these nodes."""
+        if self._unjudged is not None:
+            self._unjudged |= names
+        self._nodes.drop(names)
 
-    @property
-    def size(self) -> int:
-        """How many verdicts it keeps, by node and by fingerprint."""
-        by_fingerprint = (
-            self._by_fingerprint,
-            self._cut_short_by_fingerprint,
-            self._open_by_fingerprint[1],
-        )
-        return len(self.verdicts) + sum(map(len, by_fingerprint))
+    def make_provisional(self) -> None:
+        """Make all verdicts provisional: a selector that was given up can be tried again."""
+        self.given_up_until = inf
+        self._known.forget_settled()
+        self._nodes.make_provisional()
 
     def rest(self, now: float) -> None:
         """Pay off spent work by the time since the last call."""
@@ -316,35 +392,14 @@ class Table:
 
     def try_again(self) -> list[str]:
         """The nodes to judge again; their verdicts stand until then."""
-        self._cut_short_by_fingerprint.clear()
+        self._known.forget_cut_short()
         return list(self.cut_short)
 
-    def make_provisional(self) -> None:
-        """Make all verdicts provisional: a selector that was given up can be tried again."""
-        self.given_up_until = inf
-        self._by_fingerprint.clear()
-        self._cut_short_by_fingerprint.clear()
-        self.provisional.update(self.verdicts)
-
-    def drop(self, names: frozenset[str]) -> None:
-        """Forget the verdicts of these nodes."""
-        if self._unjudged is not None:
-            self._unjudged |= names
-        self._forget(names)
-        for name in names:
-            self.verdicts.pop(name, None)
-
-    def _forget(self, names: Set[str]) -> None:
-        """Forget what is kept besides the verdicts of these nodes."""
-        for name in names:
-            self._entries.pop(name, None)
-        for kept in self._sets():
-            kept.difference_update(kept & names)  # which goes over the smaller one of them
-        self._refusing = None
+    # Judging
 
     def settled(self, name: str) -> Verdict | None:
         """The node's verdict, if that waits for nothing."""
-        return None if name in self.provisional else self.verdicts.get(name)
+        return None if name in self._nodes.provisional else self._nodes.by_name.get(name)
 
     def fingerprinter(self, outcomes: SelectorOutcomes) -> Fingerprinter:
         """The function that fingerprints nodes for this table's demand."""
@@ -354,13 +409,8 @@ class Table:
 
     def take_over(self, first: str, others: Collection[str]) -> None:
         """Give nodes the verdict of the first node, which has the same fingerprint."""
-        if before := self.verdicts.keys() & others:
-            self._forget(before)
-        self.verdicts.update(dict.fromkeys(others, self.verdicts[first]))
-        for kept in self._sets():
-            if first in kept:
-                kept.update(others)
-        self._refusing = None
+        self._nodes.copy(first, others)
+        self._note_all_judged()
 
     def judge(
         self,
@@ -376,75 +426,39 @@ class Table:
         missed = self.acceptance.requirements.missed
         fingerprint = (fingerprinter or self.fingerprinter(outcomes))(node)
         budget = budget_after(self.spent_s)
-        verdict = self._known(fingerprint, budget)
-        if verdict is None and (verdict := self._open(outcomes).get(fingerprint)) is not None:
-            outcomes.missing = True
+        verdict = self._known.settled(fingerprint, budget)
         if verdict is None:
-            allocator, began = outcomes.allocator(self.profile, budget), outcomes.now()
-            verdict = judge(self.demand, node, self.acceptance, allocator)
-            outcomes.missing = outcomes.missing or missed != self.acceptance.requirements.missed
-            until = outcomes.given_up_until(self.demand, self.acceptance.requirements, began)
-            self.given_up_until = min(self.given_up_until, until)
+            verdict = self._known.open_by(outcomes).get(fingerprint)
+            outcomes.missing = outcomes.missing or verdict is not None
+        if verdict is None:
+            verdict = self._judge(node, outcomes, budget)
+            if missed != self.acceptance.requirements.missed:
+                outcomes.missing = True
             if fingerprint is not None:
-                self._remember(fingerprint, verdict, outcomes, budget)
-        if (before := self.verdicts.get(node.name)) is not None:
-            self._scored[before.score].discard(node.name)
-        self._scored[verdict.score].add(node.name)
-        self.verdicts[node.name] = verdict
-        self._entries.pop(node.name, None)
-        for kept, belongs in (
-            (self.refused, not verdict.fits),
-            (self.undecided, bool(verdict.undecided) and not verdict.rejected),
-            (self.rejected, bool(verdict.rejected)),
-            (self.near_refusal, verdict.near_refusal),
-            (self.provisional, outcomes.missing),
-            (self.cut_short, _is_cut_short(verdict, budget)),
-        ):
-            (kept.add if belongs else kept.discard)(node.name)
-        self._refusing = None
+                self._known.put(fingerprint, verdict, outcomes, budget)
+        cut_short = _is_cut_short(verdict, budget)
+        self._nodes.put(node.name, verdict, provisional=outcomes.missing, cut_short=cut_short)
+        self._note_all_judged()
 
-    def _remember(
-        self, fingerprint: Hashable, verdict: Verdict, outcomes: SelectorOutcomes, budget: Budget
-    ) -> None:
-        if outcomes.missing:
-            known = self._open(outcomes)
-        else:
-            known = (
-                self._cut_short_by_fingerprint
-                if _is_cut_short(verdict, budget)
-                else self._by_fingerprint
-            )
-        if len(known) > MAX_FINGERPRINTS:
-            known.clear()
-        known[fingerprint] = verdict
+    def _judge(self, node: NodeView, outcomes: SelectorOutcomes, budget: Budget) -> Verdict:
+        allocator, began = outcomes.allocator(self.profile, budget), outcomes.now()
+        verdict = judge(self.demand, node, self.acceptance, allocator)
+        until = outcomes.given_up_until(self.demand, self.acceptance.requirements, began)
+        self.given_up_until = min(self.given_up_until, until)
+        return verdict
 
-    def _open(self, outcomes: SelectorOutcomes) -> dict[Hashable, Verdict]:
-        """Verdicts that wait for a selector, by fingerprint, for these outcomes only."""
-        # Whoever asks next, with newer outcomes, may know more.
-        if self._open_by_fingerprint[0] is not outcomes:
-            self._open_by_fingerprint = (outcomes, {})
-        return self._open_by_fingerprint[1]
+    # Complete
 
-    def _known(self, fingerprint: Hashable | None, budget: Budget) -> Verdict | None:
-        """The verdict known for this fingerprint, unless a longer search is allowed by now."""
-        if fingerprint is None:
-            return None
-        verdict = self._by_fingerprint.get(fingerprint)
-        return (
-            self._cut_short_by_fingerprint.get(fingerprint)
-            if not verdict and budget is SHORT
-            else verdict
-        )
+    def _note_all_judged(self) -> None:
+        # There are verdicts on the view's nodes only, so their number is enough to compare.
+        is_new = self._unjudged is None or self._unjudged
+        if is_new and len(self._nodes.by_name) >= self._nodes_in_view:
+            self._unjudged = set()
 
     def complete(self, view: View) -> bool:
         """Whether each node has a settled verdict; `view` is what the table is up to date with."""
         assert self.basis == view.basis
-        # There are verdicts on this view's nodes only, so their number is enough to compare.
-        if len(self.verdicts) < len(view.nodes):
-            return False
-        if self._unjudged is None or self._unjudged:
-            self._unjudged = set()
-        return not self.provisional
+        return len(self._nodes.by_name) >= len(view.nodes) and not self._nodes.provisional
 
     def needs_completion(self, view: View) -> bool:
         """Whether more is open than requests should do themselves.
@@ -459,45 +473,39 @@ class Table:
         """The names of known nodes that have no settled verdict yet."""
         if self.complete(view):
             return []
-        nodes = view.nodes
+        nodes, verdicts, provisional = view.nodes, self._nodes.by_name, self._nodes.provisional
         without: Iterable[str]
         if self._unjudged is None:
-            without = filterfalse(self.verdicts.__contains__, names)
+            without = filterfalse(verdicts.__contains__, names)
         else:
             without = self._unjudged if names is nodes else self._unjudged.intersection(names)
-        unjudged = [n for n in without if n not in self.verdicts]
+        unjudged = [n for n in without if n not in verdicts]
         # The view's key view is the faster one to ask about many names.
         known = nodes.keys() if len(unjudged) > MANY else nodes
         unjudged = [n for n in unjudged if n in known]
-        if self.provisional:
-            unjudged += filter(self.provisional.__contains__, names)
+        if provisional:
+            unjudged += filter(provisional.__contains__, names)
         return unjudged
+
+    # What requests ask
 
     def narrow(self, names: list[str]) -> Narrowed:
         """Leave out the names of refused nodes; names without a verdict pass."""
-        if not self.refusing:
+        if not (refusing := self.refusing):
             return Narrowed(names, names)
-        passed = list(filterfalse(self.refusing.__contains__, names))
+        passed = list(filterfalse(refusing.__contains__, names))
         return Narrowed(names, passed if len(passed) < len(names) else names)
-
-    @property
-    def refusing(self) -> frozenset[str]:
-        """`refused` as it is now."""
-        if self._refusing is None:
-            # A set that grew is mostly empty; this copy takes half the memory.
-            self._refusing = frozenset(self.refused)
-        return self._refusing
 
     @property
     def usual_score(self) -> int:
         """The score that the most nodes have."""
-        return max(range(HIGHEST_SCORE + 1), key=lambda score: len(self._scored[score]))
+        return max(range(HIGHEST_SCORE + 1), key=lambda score: len(self._nodes.by_score[score]))
 
     def best_among(self, names: Sequence[str], most: int) -> dict[str, int]:
         """Some of the names that have the best score of all of them, with that score."""
         for score in range(HIGHEST_SCORE, -1, -1):
             # One set is asked at a time, and mostly the first one that is not empty has them.
-            if has := self._scored[score]:
+            if has := self._nodes.by_score[score]:
                 best = list(islice(filter(has.__contains__, names), most))
                 if best:
                     return dict.fromkeys(best, score)
@@ -505,7 +513,7 @@ class Table:
 
     def scored_otherwise(self, names: Iterable[str], score: int) -> list[str]:
         """The names that do not have this score, in their order."""
-        return list(filterfalse(self._scored[score].__contains__, names))
+        return list(filterfalse(self._nodes.by_score[score].__contains__, names))
 
     def scores_as(self, names: list[str], encode: Callable[[str, int], bytes]) -> list[bytes]:
         """Each name with its score, as `encode` writes them, in their order.
@@ -513,20 +521,21 @@ class Table:
         `encode` must be the same function each time: what it wrote is kept until the verdict
         changes.
         """
+        entries = self._nodes.entries
         try:
-            return list(map(self._entries.__getitem__, names))
+            return list(map(entries.__getitem__, names))
         except KeyError:
-            return [self._entries.get(name) or self._entry(name, encode) for name in names]
+            return [entries.get(name) or self._entry(name, encode) for name in names]
 
     def _entry(self, name: str, encode: Callable[[str, int], bytes]) -> bytes:
         entry = encode(name, self.score_of(name))
-        if name in self.verdicts:
-            self._entries[name] = entry
+        if name in self._nodes.by_name:
+            self._nodes.entries[name] = entry
         return entry
 
     def score_of(self, name: str) -> int:
         """The score of its verdict; without one, that of unknown health."""
-        verdict = self.verdicts.get(name)
+        verdict = self._nodes.by_name.get(name)
         if verdict is not None:
             return verdict.score
         return host_score(UNKNOWN_SCORE, self.demand.policy.placement.degraded)

@@ -63,6 +63,8 @@ class Cause(NamedTuple):
 
 Causes = tuple[tuple[Cause, Health], ...]
 """Each cause of a health, and the health that it alone would give."""
+SetAside = Mapping[str, frozenset[Cause]]
+"""By pool, causes that condemn too much there."""
 
 
 class Acceptance(msgspec.Struct, frozen=True):
@@ -76,7 +78,7 @@ class Acceptance(msgspec.Struct, frozen=True):
     """
 
     placement: Placement
-    set_aside: Mapping[str, frozenset[Cause]] = {}
+    set_aside: SetAside = {}
     thresholds: HealthSettings = HealthSettings()
     requirements: Requirements = Requirements()
     patience_over: bool = False

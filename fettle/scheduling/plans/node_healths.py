@@ -18,9 +18,8 @@ from fettle.config import NodeMarkSettings
 from fettle.model import LEFT_ALONE, SOUND, Evidence, Family, Health, State
 from fettle.pacing import pause
 from fettle.scheduling.answers import Answers
-from fettle.scheduling.breaker import SetAside
 from fettle.scheduling.by_state import accepted_by_state
-from fettle.scheduling.judge.acceptance import Acceptance
+from fettle.scheduling.judge.acceptance import Acceptance, SetAside
 
 _ECHO = "label nvsentinel-"
 """Begins the sources that say what NVSentinel does about a node. If it does that because of our

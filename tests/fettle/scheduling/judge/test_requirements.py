@@ -73,7 +73,7 @@ def answers(engine: SelectorEngine) -> Answers:
     return Answers(Publisher(), engine, PATIENT)
 
 
-async def verdicts(answers: Answers, demand: Demand, *nodes: NodeView) -> dict[str, Verdict]:
+async def verdicts(answers: Answers, demand: Demand, *nodes: NodeView) -> Mapping[str, Verdict]:
     answers.publisher.publish(b.view(*nodes), frozenset(n.name for n in nodes))
     return (await answers.judged(demand)).verdicts
 
