@@ -1,17 +1,15 @@
-"""Verdicts kept ready: one table per demand, updated by what changed between views.
+"""What schedulers are answered: the verdicts on demands, over the newest view.
 
-Equal demands share a table, nodes with the same fingerprint share a verdict, and a new view costs
-only the nodes that it changed. Outcomes of selectors come from the engine's memory; if some are
-missing, `warmup` waits for them within a bound. Extender, steward and explain ask here.
+Verdicts are kept in tables, so that most answers only look names up. Outcomes of selectors come
+from the engine's memory; if some are missing, `warmup` waits for them within a bound. Extender,
+steward and explain ask here.
 """
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-from math import inf
 
 import msgspec
 
@@ -21,23 +19,18 @@ from fettle.cluster import NodeView, Publisher, View
 from fettle.config import Settings
 from fettle.dra import Binding, describe_allocator, profile_of_version
 from fettle.model import Mode, Placement, Policy, State, reasons
-from fettle.pacing import SLICE_S, Superseded, keep, pause, run_within, within, working_s
+from fettle.pacing import SLICE_S, Superseded, pause, run_within, within, working_s
 from fettle.scheduling.breaker import Alarm, Breaker, Breakers
 from fettle.scheduling.demand import Demand, DemandCache, WaitStage, demand_of, resolve_policy
 from fettle.scheduling.gangs import Gangs
-from fettle.scheduling.in_flight import STEPS, InFlight
+from fettle.scheduling.in_flight import InFlight
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.requirements import Engines, Requirements
 from fettle.scheduling.judge.verdicts import Verdict, judge
-from fettle.scheduling.tables import FEW, SelectorOutcomes, Table, budget_after, fill
+from fettle.scheduling.kept_tables import KeptTables
+from fettle.scheduling.tables import SelectorOutcomes, Table, budget_after, fill
 from fettle.scheduling.waits import PodWaits
 from fettle.scheduling.warmup import Evaluations, WarmUp
-
-MAX_TABLES = 512
-MAX_VERDICTS = 500_000
-"""In all tables together, at about 350 bytes each."""
-SHARED = 2
-"""Once this many pods share a demand, judge it for all nodes in the background."""
 
 
 class Answers:
@@ -75,13 +68,10 @@ class Answers:
         self._demands = DemandCache(self._demand_of)
         self.gangs = Gangs()
         """Which pods run together; it follows the views by itself."""
-        self.waits = PodWaits(now, self.gangs)
+        self.waits = PodWaits(now, self.gangs, settings.breaker)
         """How long pods have waited."""
         self._in_flight = InFlight()
         self._on_answered: list[Callable[[Demand, core.Pod], None]] = []
-        self._tables: OrderedDict[Demand, Table] = OrderedDict()
-        self._incomplete: set[Demand] = set()
-        self._has_incomplete = asyncio.Event()
         self.wait_s = settings.extender.wait_seconds
         """How long a request waits for selectors at most."""
         self._evaluations = Evaluations(self._engines, self.wait_s)
@@ -89,6 +79,7 @@ class Answers:
         self._breakers = Breakers(
             publisher, settings.breaker, settings.health, self.policies, on_breaker
         )
+        self._tables = KeptTables(publisher, self._new_table, self.breaker, engine.now, clock)
 
     @property
     def view(self) -> View:
@@ -128,29 +119,9 @@ class Answers:
             demand = _in_gang(demand, self._others_are_sound(pod, placement))
         if self.waits.is_over(pod, placement):
             demand = _with_patience_over(demand)
-        waited = self._waited(pod, demand.policy.placement)
+        placement = demand.policy.placement
+        waited = self.waits.stage(pod, placement, self.breaker(placement))
         return demand if waited is WaitStage.NOT_YET else _having_waited(demand, waited)
-
-    def _waited(self, pod: core.Pod, placement: Placement) -> WaitStage:
-        breaker = self.breaker(placement)
-        if not breaker.set_aside:
-            return WaitStage.NOT_YET
-        waited_s, (burst_s, enough_s) = (
-            self.waits.waited_s(pod),
-            self._longest_waits_s(pod, placement),
-        )
-        if waited_s >= enough_s:
-            return WaitStage.ENOUGH
-        sudden = bool(breaker.bursts) and waited_s >= burst_s
-        return WaitStage.ENOUGH_FOR_A_BURST if sudden else WaitStage.NOT_YET
-
-    def _longest_waits_s(self, pod: core.Pod, placement: Placement) -> tuple[float, float]:
-        """How many seconds the pod waits at most for a rule that is set aside: in a burst, and
-        otherwise."""
-        own_s = placement.patience_s(in_gang=self.gangs.is_member(pod))
-        settings = self._settings.breaker
-        enough_s = settings.patience_seconds if own_s is None else own_s
-        return min(settings.burst_patience_seconds, enough_s), enough_s
 
     def _others_are_sound(self, pod: core.Pod, placement: Placement) -> bool:
         """Whether no other member of its gang is on a Degraded device, where that matters."""
@@ -162,36 +133,21 @@ class Answers:
     def patience(self, pod: core.Pod) -> reasons.PatienceLasts | reasons.PatienceOver | None:
         """Until when the pod waits for what its policy accepts; None if without end, if it need not
         wait, or if it has a node."""
-        placement = resolve_policy(pod, self.view, self.policies).policy.placement
-        ends = None if pod.node_name else self.waits.ends_at(pod, placement)
-        if ends is None:
-            return None
-        if self.waits.is_over(pod, placement):
-            return reasons.PatienceOver(ends)
-        return reasons.PatienceLasts(ends, self.gangs.is_member(pod))
+        return self.waits.patience(pod, self._placement(pod))
 
     def refused_until(self, demand: Demand, pod: core.Pod) -> float:
         """Until when the same view refuses the pod the same nodes, in Unix seconds: while its
         policy is patient, or has to be for a rule that is set aside."""
-        placement = demand.policy.placement
-        ends = None if demand.patience_over else self.waits.ends_at(pod, placement)
-        now = self._now()
-        later = (at for at in self._last_choices_at(pod, placement) if at > now)
-        return min(inf if ends is None else ends, *later, inf)
+        breaker = self.breaker(demand.policy.placement)
+        return self.waits.refused_until(pod, demand, breaker)
 
     def last_choices_at(self, pod: core.Pod) -> tuple[float, ...]:
         """When rules that are set aside refuse the pod no more, in Unix seconds."""
-        return self._last_choices_at(
-            pod, resolve_policy(pod, self.view, self.policies).policy.placement
-        )
+        placement = self._placement(pod)
+        return self.waits.last_choices_at(pod, placement, self.breaker(placement))
 
-    def _last_choices_at(self, pod: core.Pod, placement: Placement) -> tuple[float, ...]:
-        breaker = self.breaker(placement)
-        if not breaker.set_aside or pod.node_name or pod.scheduling_gates:
-            return ()
-        began = self._now() - self.waits.waited_s(pod)
-        burst_s, enough_s = self._longest_waits_s(pod, placement)
-        return (began + burst_s, began + enough_s) if breaker.bursts else (began + enough_s,)
+    def _placement(self, pod: core.Pod) -> Placement:
+        return resolve_policy(pod, self.view, self.policies).policy.placement
 
     def _whatever_its_wait(self, view: View, pod: core.Pod) -> Demand | None:
         features = self.profile.features
@@ -230,10 +186,7 @@ class Answers:
         self.gangs.answered(pod, now)
         for callback in self._on_answered:
             callback(demand, pod)
-        if (table := self._tables.get(demand)) is not None:
-            table.pods += 1
-            if table.pods == SHARED and table.needs_completion(self.view):
-                self._complete_later(demand)
+        self._tables.count_pod(demand)
 
     def follow_version(self, version: str) -> None:
         """Predict as this API server's version ("v1.37.1") allocates, unless settings name one."""
@@ -275,39 +228,13 @@ class Answers:
 
     def table(self, demand: Demand) -> Table:
         """The demand's table, without verdicts that are stale in the newest view."""
-        table = self._tables.get(demand)
-        if table is None:
-            acceptance = msgspec.structs.replace(
-                self.acceptance(demand.policy.placement), patience_over=demand.patience_over
-            )
-            table = self._tables[demand] = Table(demand, acceptance, self.profile)
-            self._forget_oldest()
-        self._tables.move_to_end(demand)
-        table.rest(self._clock())
-        if table.may_try_again:
-            self._complete_later(demand)
-        if table.given_up_until < inf and table.given_up_until <= self._engine.now():
-            table.make_provisional()
-            self._complete_later(demand)
-        if table.basis != (view := self.view).basis:
-            changed = self.publisher.changed_since(table.basis) if table.basis >= 0 else None
-            set_aside = self.breaker(demand.policy.placement).set_aside_from(demand)
-            table.update(view, changed, set_aside)
-            if table.pods >= SHARED and table.needs_completion(self.view):
-                self._complete_later(demand)
-        return table
+        return self._tables.of(demand)
 
-    def _forget_oldest(self) -> None:
-        """Forget tables beyond the limits, the oldest first, but never the one asked for last."""
-        kept = sum(table.size for table in self._tables.values())
-        while len(self._tables) > 1 and (len(self._tables) > MAX_TABLES or kept > MAX_VERDICTS):
-            _, oldest = self._tables.popitem(last=False)
-            kept -= oldest.size
-
-    def _complete_later(self, demand: Demand) -> None:
-        """Have the background task judge what is open in the demand's table."""
-        self._incomplete.add(demand)
-        self._has_incomplete.set()
+    def _new_table(self, demand: Demand) -> Table:
+        acceptance = msgspec.structs.replace(
+            self.acceptance(demand.policy.placement), patience_over=demand.patience_over
+        )
+        return Table(demand, acceptance, self.profile)
 
     async def keep_ready(self) -> None:
         """Evaluate the selectors in each new view before a pod asks, until cancelled."""
@@ -327,44 +254,16 @@ class Answers:
         """Complete shared tables, count breakers and follow how long pods wait, in the background,
         until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep_tables())
+            group.create_task(self._tables.keep(self._complete))
             group.create_task(self._breakers.keep())
             group.create_task(self.waits.keep(self.publisher))
 
-    async def _keep_tables(self) -> None:
-        """Judge the open nodes of tables whose demand several pods share."""
-        # A scheduler samples other nodes each time, and a complete table need not look up each name
-        # to know that it is settled. For the demand of a single pod, as when its claim is allocated
-        # already, this would be the work of a whole fleet for one reply.
-        await keep("tables of verdicts", self._complete_all, when=self._has_incomplete.wait)
-
-    async def _complete_all(self) -> None:
-        self._has_incomplete.clear()
-        failed: Exception | None = None
-        while self._incomplete:
-            demand = self._incomplete.pop()
-            table = self._tables.get(demand)
-            if table is not None and table.failed_on != self.view.basis:
-                try:
-                    await self._complete(table)
-                except Exception as error:  # told once the others have had their turn
-                    failed = failed or error
-            await asyncio.sleep(0)
-        if failed is not None:
-            raise failed
-
-    async def _complete(self, table: Table) -> None:
-        """Judge all open nodes of a table."""
-        basis = self.view.basis
-        try:
-            table = await self.judged(table.demand)
-            self._forget_oldest()
-            if table.may_try_again:
-                names = [name for name in table.try_again() if name in self.view.nodes]
-                await self._judge(table, names, self.outcomes())
-        except Exception:
-            table.failed_on = basis
-            raise
+    async def _complete(self, demand: Demand) -> None:
+        """Judge all that is open in the demand's table."""
+        table = await self.judged(demand)
+        if table.may_try_again:
+            names = [name for name in table.try_again() if name in self.view.nodes]
+            await self._judge(table, names, self.outcomes())
 
     def at_once(self, demand: Demand, names: list[str]) -> Table | None:
         """The demand's table with a settled verdict for each of these nodes, within a time slice.
@@ -477,6 +376,7 @@ class Answers:
         outcomes: SelectorOutcomes,
         left: set[str] | None = None,
     ) -> None:
+        sibling = self._tables.sibling(table, names)
         began = self._working_s()
 
         def charge() -> None:
@@ -492,28 +392,9 @@ class Answers:
             charge()
 
         try:
-            fill(table, names, self.view.nodes, outcomes, self._sibling(table, names), on_judged)
+            fill(table, names, self.view.nodes, outcomes, sibling, on_judged)
         finally:
             charge()
-
-    def _sibling(self, table: Table, names: Sequence[str]) -> Table | None:
-        """A table for the same needs with another number of pods in flight, as new as this one.
-
-        Its nodes have the same fingerprints. None if there is none, or if it is not worth looking
-        for: the names are few, or some have verdicts already.
-        """
-        if len(names) <= FEW or not table.verdicts.keys().isdisjoint(names):
-            return None
-        for in_flight in STEPS:
-            other = self._tables.get(msgspec.structs.replace(table.demand, in_flight=in_flight))
-            if (
-                other is not None
-                and other is not table
-                and other.basis == table.basis
-                and other.acceptance.set_aside == table.acceptance.set_aside
-            ):
-                return other
-        return None
 
 
 @lru_cache(maxsize=1024)

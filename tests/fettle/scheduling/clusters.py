@@ -15,8 +15,9 @@ from fettle.dra import Alternative, Claim, Request
 from fettle.dra.claims import Constraint
 from fettle.model import BUILT_IN
 from fettle.pacing import working_s
-from fettle.scheduling.answers import SHARED, Answers
+from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
+from fettle.scheduling.kept_tables import SHARED
 from tests.fettle import building as b
 
 PATIENT = Settings(extender=ExtenderSettings(wait_seconds=10.0))

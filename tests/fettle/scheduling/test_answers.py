@@ -19,7 +19,7 @@ from fettle.dra import AllocatedDevice, DeviceView
 from fettle.explain.wording import text
 from fettle.model import BUILT_IN
 from fettle.pacing import SLICE_S, pausing
-from fettle.scheduling import answers as answering
+from fettle.scheduling import kept_tables
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Bound, Demand, Units
 from fettle.scheduling.tables import FEW
@@ -157,7 +157,7 @@ async def test_for_a_single_pod_no_further_nodes_are_judged() -> None:
 async def test_the_number_of_verdicts_in_all_tables_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answering, "MAX_VERDICTS", 10)
+    monkeypatch.setattr(kept_tables, "MAX_VERDICTS", 10)
     cluster = Cluster()
     cluster.show({str(n): b.node(str(n), gpus=8) for n in range(4)})
     demands = [msgspec.structs.replace(TRAINING, unsettled=(str(number),)) for number in range(4)]
@@ -174,7 +174,7 @@ async def test_the_number_of_verdicts_in_all_tables_is_bounded(
 async def test_verdicts_kept_by_fingerprint_count_towards_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(answering, "MAX_VERDICTS", 50)
+    monkeypatch.setattr(kept_tables, "MAX_VERDICTS", 50)
     cluster = Cluster()
     for number in range(60):
         cluster.show({"a": b.node("a", gpus=8, own=b.health(1 - number / 1000))})

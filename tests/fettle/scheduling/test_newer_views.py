@@ -17,8 +17,9 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView
 from fettle.dra import Alternative, Claim, Request
 from fettle.model import BUILT_IN
-from fettle.scheduling.answers import SHARED, Answers
+from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand, Units
+from fettle.scheduling.kept_tables import SHARED
 from fettle.scheduling.tables import Table
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT, POD, Cluster, kept_complete

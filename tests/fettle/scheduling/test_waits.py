@@ -7,6 +7,7 @@ import pytest
 
 from fettle.api import core
 from fettle.api.annotations import COMPLETION_INDEX, GROUP_KEYS
+from fettle.config import BreakerSettings
 from fettle.model import Degraded, Placement
 from fettle.scheduling.gangs import Gangs
 from fettle.scheduling.waits import PodWaits
@@ -24,7 +25,7 @@ class Waiting:
     def __init__(self) -> None:
         self.now = CREATED_S
         self.gangs = Gangs()
-        self.waits = PodWaits(lambda: self.now, self.gangs)
+        self.waits = PodWaits(lambda: self.now, self.gangs, BreakerSettings())
         self.view = b.view()
 
     def see(self, *pods: core.Pod) -> None:
