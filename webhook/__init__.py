@@ -5,7 +5,6 @@ comes from the newest view: while a request waits, nothing is fetched from the A
 """
 
 from webhook.app import last_reviews, make_app
-from webhook.audit_events import REPORTING_CONTROLLER, EventSink
 from webhook.cluster_features import (
     ALL_PRESERVED,
     FieldProbe,
@@ -13,6 +12,7 @@ from webhook.cluster_features import (
     fit_configuration,
     groups_to_discover,
 )
+from webhook.observed_events import REPORTING_CONTROLLER, EventSink
 from webhook.observing import EventMetrics, StoredPolicyRules
 
 __all__ = [

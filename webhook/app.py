@@ -4,7 +4,7 @@ The last step of *watch → inventory → health → verdict → answer*. Here, 
 open: a review that is not judged in time, or fails, is allowed, counted and logged. Only a body
 that is no review gets a 4xx. What was judged is then reduced to what the mode allows: in `observe`
 everything is allowed unchanged, without a word, in `steer` nothing is denied. With
-`webhook.mode: audit` it is as in `observe`, but warnings and Events say what would have been done.
+`webhook.events`, Events say what would have been done in `observe`.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from fettle.observing import LastRequests
 from fettle.pacing import Patience, part, run_within
 from fettle.records import Decided, Recorder, Verb
 from fettle.scheduling import Engines
-from webhook.audit_events import EventSink, audit_event
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields
 from webhook.mutate.annotations import with_configured
 from webhook.mutate.mutation import MutationContext, mutate, owner_pod, resolve_for
+from webhook.observed_events import EventSink, observed_event
 from webhook.observing import RateLimit, ReviewMetrics, UnknownLabels
 from webhook.patches import apply
 from webhook.review import AdmissionRequest, AdmissionResponse, decode, encode, shortened
@@ -96,7 +96,7 @@ def make_app(
 
     `linter` has all rules; those about devices need an evaluator of selectors, which the default
     has not. `preserved`: the fields of claims and pods that the cluster keeps; None: that is not
-    known yet. `events` takes the Events of audit mode; None without a cluster. `engines` compile
+    known yet. `events` takes the Events of mode `observe`; None: they are off. `engines` compile
     the requirements of DevicePolicies. `incomplete_kinds` are kinds of which the view may lack
     objects. `last` notes when each webhook was called, `recorder` what was decided.
     `to_strangers`: whoever reaches the port is answered, so texts say nothing of the cluster that
@@ -151,7 +151,6 @@ class Webhook:
         recorder: Recorder | None,
     ) -> None:
         self._publisher = publisher
-        self._audit = settings.mode == "audit"
         self._deadline_s = settings.deadline_seconds
         self._metrics = metrics
         self._patience = Patience()
@@ -223,7 +222,7 @@ class Webhook:
         """The review as far as the object's mode allows."""
         view, context = self._publisher.view, self._mutation()
         resolved = await run_within(None, lambda: resolve_for(request, view, context))
-        mode = Mode.OBSERVE if self._audit else resolved.mode.mode
+        mode = resolved.mode.mode
         decided = _RECORDED.get(judged.result)
         if self._recording is not None and decided is not None and not request.dry_run:
             fields = ", ".join(str(operation) for operation in judged.answer.patch)
@@ -237,14 +236,11 @@ class Webhook:
                 rules=judged.rules,
                 why=judged.answer.message if decided is Decided.DENIED else fields,
             )
-        return self._audited(request, judged) if self._audit else reduced(judged, mode)
-
-    def _audited(self, request: AdmissionRequest, judged: Review) -> Review:
-        judged = audited(judged)
-        event = audit_event(request, judged.answer, judged.result, judged.rules)
-        if self._events is not None and event is not None:
-            self._events(event)
-        return judged
+        if self._events is not None and mode is Mode.OBSERVE:
+            event = observed_event(request, judged.answer, judged.rules)
+            if event is not None:
+                self._events(event)
+        return reduced(judged, mode)
 
     async def _mutate(self, request: AdmissionRequest) -> Review:
         context = self._mutation()
@@ -327,22 +323,6 @@ class Webhook:
         self._metrics.reviews.labels(webhook, judged.result).inc()
         for reason in judged.undecided:
             self._metrics.undecided.labels(webhook, reason).inc()
-
-
-def audited(judged: Review) -> Review:
-    """The review for audit mode: it allows everything, and warnings say what would be done."""
-    answer = judged.answer
-    if not answer.allowed:
-        would = [f"fettle (audit): would be refused: {reason}" for reason in answer.reasons]
-    else:
-        fields = ", ".join(str(operation) for operation in answer.patch)
-        would = [f"fettle (audit): would be changed: {fields}"] if fields else []
-    if not would:
-        return judged
-    warnings = [*would, *answer.warnings]
-    return judged._replace(
-        answer=AdmissionResponse(warnings=warnings), result=f"would_be_{judged.result}"
-    )
 
 
 def reduced(judged: Review, mode: Mode) -> Review:

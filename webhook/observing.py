@@ -34,8 +34,9 @@ class ReviewMetrics:
         self.reviews = Counter(
             "fettle_webhook_reviews_total",
             "Admission reviews by webhook and result: allowed, patched, warned, denied, undecided, "
-            "would_be_patched and would_be_denied (audit mode), inapplicable (a patch that did not "
-            "fit), failed (allowed after an internal error), bad_input (no review could be read)",
+            "would_be_patched and would_be_denied (what the mode does not allow), inapplicable (a "
+            "patch that did not fit), failed (allowed after an internal error), bad_input (no "
+            "review could be read)",
             ["webhook", "result"],
             registry=registry,
         )
@@ -66,12 +67,12 @@ class ReviewMetrics:
 
 
 class EventMetrics:
-    """Counts what became of the Events of audit mode. Make one for each registry."""
+    """Counts what became of the Events of mode `observe`. Make one for each registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._events = Counter(
             "fettle_webhook_events_total",
-            "Events of audit mode: written, counted (added to an existing one), held_back "
+            "Events of mode observe: written, counted (added to an existing one), held_back "
             "(too many in a namespace), failed",
             ["result"],
             registry=registry,

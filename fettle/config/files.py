@@ -17,6 +17,11 @@ from fettle.config.settings import Settings
 from fettle.model import RuleSeverity, SettingsError
 
 _LONGEST = 500
+_REMOVED = {
+    ("webhook", "mode"): "`mode: audit` is now `mode: observe` at the top of the file, with "
+    "`webhook: {events: true}` for its Events; instead of `enforce` write nothing",
+}
+"""What to write instead of settings that there were until the last version."""
 
 
 def load_settings(path: Path | None) -> Settings:
@@ -30,6 +35,8 @@ def load_settings(path: Path | None) -> Settings:
         raise SettingsError(f"settings file {path}: {error.strerror}") from error
     except ValueError as error:
         raise SettingsError(f"settings file {path}: invalid YAML: {error}") from error
+    if removed := _removed_setting(data):
+        raise SettingsError(f"settings file {path}: {removed}")
     try:
         settings = msgspec.convert(_with_off(data) if data is not None else {}, Settings)
     except msgspec.ValidationError as error:
@@ -40,6 +47,15 @@ def load_settings(path: Path | None) -> Settings:
         problem = f"Object contains unknown field ${at}.{field}{meant}"
         raise SettingsError(f"settings file {path}: {_one_line(problem)}")
     return settings
+
+
+def _removed_setting(data: Any) -> str:
+    """Which setting there is no more, and what to write instead; "" if there is none."""
+    for (section, setting), instead in _REMOVED.items():
+        given = data.get(section) if isinstance(data, dict) else None
+        if isinstance(given, dict) and setting in given:
+            return f"there is no {section}.{setting} any more: {instead}"
+    return ""
 
 
 def _one_line(text: str) -> str:

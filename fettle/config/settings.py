@@ -331,9 +331,9 @@ class WorkloadSettings(SettingsSection, frozen=True, kw_only=True):
 class WebhookSettings(SettingsSection, frozen=True, kw_only=True):
     """The admission webhook."""
 
-    mode: Literal["enforce", "audit"] = "enforce"
-    """`audit`: the webhook only observes, whatever `mode` says, and warns about what it would
-    do."""
+    events: bool = False
+    """In `observe`, write Events about what the webhook would have refused, changed or warned of.
+    It needs `tls.clientCaFile` or `trustCallers`."""
     workloads: tuple[WorkloadSettings, ...] = ()
     """Kinds of workload besides the known ones. Add them to the rules of both webhook
     configurations too."""

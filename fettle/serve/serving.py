@@ -480,12 +480,11 @@ class Runtime:
     # --- the extender
 
     def _make_callers(self, answers: Answers) -> _Callers:
-        metrics, settings = ExtenderMetrics(self._registry), self._settings
-        audits = settings.webhook.mode == "audit"
+        metrics = ExtenderMetrics(self._registry)
         misconfiguration = Misconfiguration(
             metrics,
-            settings.scheduler.names,
-            lambda pod: audits or answers.mode_of(pod) is Mode.OBSERVE,
+            self._settings.scheduler.names,
+            lambda pod: answers.mode_of(pod) is Mode.OBSERVE,
         )
         self._readiness.notes.append(misconfiguration.notes)
         self._registry.register(OverlookedMetrics(misconfiguration.unasked.found))
@@ -584,8 +583,8 @@ class Runtime:
         return lambda: probe.preserved and probe.preserved.without(disabled)
 
     def _start_events(self, session: Session | None) -> EventSink | None:
-        """The sink for the Events of audit mode."""
-        if session is None or self._settings.webhook.mode != "audit":
+        """The sink for the Events of mode `observe`; None: they are off."""
+        if session is None or not self._settings.webhook.events:
             return None
         counted = EventMetrics(self._registry).count
         recorder = EventRecorder(session, REPORTING_CONTROLLER, identity(), counted)

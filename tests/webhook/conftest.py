@@ -113,7 +113,7 @@ def serve(aiohttp_client: Any, monkeypatch: pytest.MonkeyPatch) -> Serve:
             registry=registry,
             linter=Linter(rules, evaluator),
             preserved=lambda: preserved,
-            events=events.append,
+            events=events.append if chosen.webhook.events else None,
             incomplete_kinds=lambda: incomplete_kinds,
             last=last,
             recorder=recorder,

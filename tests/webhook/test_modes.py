@@ -1,4 +1,4 @@
-"""The served webhook beyond one review: audit mode, claims that wait for their pod, unknown
+"""The served webhook beyond one review: modes and Events, claims that wait for their pod, unknown
 policies, fields that the cluster drops, and callers that send garbage.
 """
 
@@ -26,87 +26,6 @@ from webhook.observing import EventMetrics, RateLimit, ReviewMetrics
 
 TRAINING = {ANNOTATION: "training"}
 TOLERANT = policy_of({"tolerations": {"devices": [{"key": "vendor.example.com/ecc"}]}})
-
-
-# --- audit
-
-
-async def test_audit_changes_nothing_and_says_what_it_would_change(serve: Serve) -> None:
-    served = await serve(knowing(), mode="audit")
-    response = await served.ask("/mutate", pod(TRAINING, resourceClaims=CLAIMS))
-    assert response["allowed"] is True
-    assert "patch" not in response
-    said = " ".join(response["warnings"])
-    assert "would be changed: replace /spec/tolerations/0/tolerationSeconds" in said
-    assert served.reviews("mutate", "would_be_patched") == 1
-    assert served.reviews("mutate", "patched") == 0
-
-
-async def test_audit_refuses_nothing_and_says_what_it_would_refuse(serve: Serve) -> None:
-    served = await serve(knowing(), mode="audit")
-    response = await served.ask("/validate", claim(exactly(count=40)))
-    assert response["allowed"] is True
-    assert "would be refused" in response["warnings"][0]
-    assert "FTL010" in response["warnings"][0]
-    assert served.reviews("validate", "would_be_denied") == 1
-
-
-async def test_audit_is_silent_where_there_is_nothing_to_do(serve: Serve) -> None:
-    served = await serve(knowing(), mode="audit")
-    assert await served.ask("/mutate", pod()) == {"uid": UID, "allowed": True}
-    assert served.reviews("mutate", "allowed") == 1
-
-
-async def test_audit_tells_of_a_new_object_as_an_event_on_its_namespace(serve: Serve) -> None:
-    served = await serve(knowing(), mode="audit")
-    await served.ask("/validate", claim(exactly(count=40)), name="gpus")
-    await served.ask("/mutate", pod(TRAINING, resourceClaims=CLAIMS), name="worker")
-    refused, changed = served.events
-    assert refused.regarding == changed.regarding == Regarding("v1", "Namespace", "team", "team")
-    assert (refused.reason, refused.type) == ("WouldBeRefused", "Warning")
-    assert refused.note.startswith("ResourceClaim gpus: fettle (audit): would be refused: ")
-    assert "FTL010" in refused.note
-    assert (changed.reason, changed.type) == ("WouldBeChanged", "Normal")
-
-
-async def test_audit_tells_of_a_changed_object_as_an_event_on_itself(serve: Serve) -> None:
-    served = await serve(knowing(), mode="audit")
-    old, new = claim(exactly()), claim(exactly(count=40))
-    new["metadata"]["uid"] = "some-uid"
-    await served.ask("/validate", new, operation="UPDATE", oldObject=old, name="gpus")
-    (event,) = served.events
-    assert event.regarding == Regarding(
-        "resource.k8s.io/v1", "ResourceClaim", "gpus", "team", "some-uid"
-    )
-
-
-async def test_pods_of_one_workload_are_told_as_alike(serve: Serve) -> None:
-    served = await serve(knowing(), mode="audit")
-    for number in range(2):
-        await served.ask("/mutate", pod(TRAINING), name=f"worker-{number}")
-    first, second = served.events
-    assert first._replace(note="") == second._replace(note="")
-
-
-async def test_findings_that_only_warn_are_told_in_audit_too(serve: Serve) -> None:
-    served = await serve(knowing(), mode="audit")
-    await served.ask("/mutate", pod({ANNOTATION: "trainig"}), name="worker")
-    (event,) = served.events
-    assert event.reason == "Warned"
-    assert "'trainig'" in event.note
-
-
-async def test_a_dry_run_leaves_no_event(serve: Serve) -> None:
-    served = await serve(knowing(), mode="audit")
-    await served.ask("/validate", claim(exactly(count=40)), dryRun=True)
-    assert served.events == []
-
-
-async def test_where_fettle_acts_there_are_no_events(serve: Serve) -> None:
-    served = await serve(knowing())
-    await served.ask("/validate", claim(exactly(count=40)))
-    await served.ask("/mutate", pod(TRAINING))
-    assert served.events == []
 
 
 # --- claims and their pods
@@ -281,6 +200,74 @@ async def test_observe_neither_changes_nor_denies_nor_warns(serve: Serve) -> Non
     assert await served.ask("/validate", claim(exactly(count=40))) == {"uid": UID, "allowed": True}
     assert served.reviews("mutate", "would_be_patched") == 1
     assert served.reviews("validate", "would_be_denied") == 1
+
+
+# --- Events in observe
+
+
+async def test_a_new_object_has_its_event_on_its_namespace(serve: Serve) -> None:
+    served = await serve(labelled("observe"), events=True)
+    refused_claim, changed_pod = claim(exactly(count=40)), pod(TRAINING, resourceClaims=CLAIMS)
+    allowed = {"uid": UID, "allowed": True}
+    assert await served.ask("/validate", refused_claim, name="gpus") == allowed
+    assert await served.ask("/mutate", changed_pod, name="worker") == allowed
+    refused, changed = served.events
+    assert refused.regarding == changed.regarding == Regarding("v1", "Namespace", "team", "team")
+    assert (refused.reason, refused.type) == ("WouldBeRefused", "Warning")
+    assert refused.note.startswith("ResourceClaim gpus: would be refused: FTL010")
+    assert (changed.reason, changed.type) == ("WouldBeChanged", "Normal")
+    assert "would be changed: replace /spec/tolerations/0/tolerationSeconds" in changed.note
+
+
+async def test_a_changed_object_has_its_event_on_itself(serve: Serve) -> None:
+    served = await serve(labelled("observe"), events=True)
+    old, new = claim(exactly()), claim(exactly(count=40))
+    new["metadata"]["uid"] = "some-uid"
+    await served.ask("/validate", new, operation="UPDATE", oldObject=old, name="gpus")
+    (event,) = served.events
+    assert event.regarding == Regarding(
+        "resource.k8s.io/v1", "ResourceClaim", "gpus", "team", "some-uid"
+    )
+
+
+async def test_pods_of_one_workload_are_told_as_alike(serve: Serve) -> None:
+    served = await serve(labelled("observe"), events=True)
+    for number in range(2):
+        await served.ask("/mutate", pod(TRAINING), name=f"worker-{number}")
+    first, second = served.events
+    assert first._replace(note="") == second._replace(note="")
+
+
+async def test_findings_that_only_warn_have_an_event_too(serve: Serve) -> None:
+    served = await serve(labelled("observe"), events=True)
+    await served.ask("/mutate", pod({ANNOTATION: "trainig"}), name="worker")
+    (event,) = served.events
+    assert event.reason == "Warned"
+    assert "'trainig'" in event.note
+
+
+async def test_a_dry_run_leaves_no_event(serve: Serve) -> None:
+    served = await serve(labelled("observe"), events=True)
+    await served.ask("/validate", claim(exactly(count=40)), dryRun=True)
+    assert served.events == []
+
+
+async def test_where_there_is_nothing_to_do_there_is_no_event(serve: Serve) -> None:
+    served = await serve(labelled("observe"), events=True)
+    assert await served.ask("/mutate", pod()) == {"uid": UID, "allowed": True}
+    assert served.reviews("mutate", "allowed") == 1
+    assert served.events == []
+
+
+@pytest.mark.parametrize("mode", ["steer", "enforce"])
+async def test_where_fettle_acts_there_are_no_events(serve: Serve, mode: str) -> None:
+    served = await serve(labelled(mode), events=True)
+    await served.ask("/validate", claim(exactly(count=40)))
+    await served.ask("/mutate", pod(TRAINING))
+    assert served.events == []
+
+
+# --- other modes
 
 
 async def test_steer_injects_and_warns_of_what_it_would_refuse(serve: Serve) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
@@ -101,15 +102,16 @@ async def test_a_policy_that_does_not_exist_is_told_without_those_that_do(serve:
 @pytest.mark.parametrize("anybody", [True, False])
 async def test_strangers_have_no_event_and_no_record_written(serve: Serve, anybody: bool) -> None:
     recorder = remembering(None)
+    observed = {"team": {"fettle.dev/mode": "observe"}}
     served = await serve(
-        view_of(fleet()),
+        msgspec.structs.replace(view_of(fleet()), namespaces=observed),
         evaluator=InProcess(),
         recorder=recorder,
         to_strangers=anybody,
-        mode="audit",
+        events=True,
     )
-    answer = await served.ask("/validate", claim(exactly(count=33)))
-    assert answer["warnings"]
+    await served.ask("/validate", claim(exactly(count=33)))
+    assert served.reviews("validate", "would_be_denied") == 1
     assert bool(served.events) is not anybody
     assert bool(recorder.all()) is not anybody
 

@@ -40,6 +40,11 @@ from fettle.model import SettingsError
         ),
         ("extender: {maxBodyMebibytes: -1}", "maxBodyMebibytes"),
         ("webhook: {certificates: magic}", "certificates"),
+        (
+            "webhook: {mode: audit}",
+            "there is no webhook.mode any more: `mode: audit` is now `mode",
+        ),
+        ("webhook: {mode: enforce}", "instead of `enforce` write nothing"),
         ("extender: {certificates: magic}", "certificates"),
         ("extender: {tls: {certificateFile: a.crt}}", "certificates: files"),
         ("webhook: {tls: {keyFile: a.key}}", "certificates: files"),

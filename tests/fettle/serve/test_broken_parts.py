@@ -90,7 +90,7 @@ async def served(api: FakeApi, folder: Path) -> AsyncIterator[tuple[Process, Run
         process = Process(api, client)
         settings = {
             "steward": {"wakeIntervalSeconds": 0.02},
-            "webhook": {"mode": "audit"},
+            "webhook": {"events": True},
             "prometheus": {"url": f"http://127.0.0.1:{free_port()}", "intervalSeconds": 1},
             "alertmanager": {"listen": f"127.0.0.1:{process.alerts}"},
         }

@@ -1,7 +1,7 @@
-"""The Events of audit mode: what the webhook would have refused or changed.
+"""The Events of mode `observe`: what the webhook would have refused, changed or warned of.
 
-Warnings and metrics say it too, but an Event also reaches people who see no warnings because a
-controller creates their pods.
+The answer says nothing of it, since in `observe` everything is as if Fettle were not there. An
+Event also reaches people who see no warnings because a controller creates their pods.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,27 +14,30 @@ EventSink = Callable[[Event], object]
 """Takes an Event. It must return at once: a review waits for it."""
 
 REPORTING_CONTROLLER = "fettle.dev/webhook"
-_REASONS = {"would_be_denied": "WouldBeRefused", "would_be_patched": "WouldBeChanged"}
 
 
-def audit_event(
-    request: AdmissionRequest, answer: AdmissionResponse, result: str, rules: Sequence[str]
+def observed_event(
+    request: AdmissionRequest, answer: AdmissionResponse, rules: Sequence[str]
 ) -> Event | None:
-    """The Event of a review; None if it has no warnings, or was a dry run."""
-    if not answer.warnings or request.dry_run:
+    """The Event of a review that would have got this answer; None if that says nothing, or for a
+    dry run."""
+    fields = ", ".join(str(operation) for operation in answer.patch)
+    changes = [f"would be changed: {fields}"] if fields else []
+    refusals = [f"would be refused: {reason}" for reason in answer.reasons]
+    said = [*refusals, *changes, *answer.warnings]
+    if not said or request.dry_run:
         return None
-    reason = _REASONS.get(result, "Warned")
     name = text(mapping(request.object, "metadata").get("generateName")) or "without a name"
     called = f"{request.kind.kind} {request.name or name}"
     return Event(
         regarding=_regarding(request),
-        reason=reason,
+        reason="WouldBeRefused" if refusals else "WouldBeChanged" if changes else "Warned",
         action="Review",
-        note=f"{called}: {' | '.join(answer.warnings)}",
+        note=f"{called}: {' | '.join(said)}",
         # A controller that retries creates objects of many names: the same findings on one kind
         # are one Event, which is counted.
         series_key=" ".join((request.kind.kind, *sorted(set(rules)))),
-        type="Normal" if result == "would_be_patched" else "Warning",
+        type="Normal" if changes else "Warning",
     )
 
 
