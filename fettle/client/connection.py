@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -28,7 +27,6 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its service account: `token`, `ca.crt`, `namespace`."""
 _SHOWN_ENTRY = re.compile(r"/\{.*\}")
 """Where an error of the official client shows a whole entry of a kubeconfig, with credentials."""
-_READ_TOKEN_EVERY = timedelta(minutes=1)
 _PORTS = {"http": 80, "https": 443}
 _HOST_AND_PORT = re.compile(r"(\[[^][]*\]|[^][:]*):([^][:]*)")
 
@@ -74,10 +72,8 @@ async def connect(kubeconfig: Path | None, account: Path | None = None) -> Clust
 async def _from_files(named: str, origin: str) -> ClusterConnection:
     """`named` is one path or several, as in $KUBECONFIG; `origin` says who named it."""
     paths = _paths(named)
-    unreadable = [(path, kubeconfigs.unreadable(path)) for path in paths]
-    if all(why for _, why in unreadable):
-        tried = ", ".join(f"{path} {why}" for path, why in unreadable) or "it is empty"
-        raise NoCluster(f"no usable kubeconfig from {origin}: {tried}; pass --kubeconfig FILE")
+    if not any(path.exists() for path in paths):
+        raise NoCluster(f"no kubeconfig from {origin}: no such file; pass --kubeconfig FILE")
     try:
         with ExitStack() as files:
             found = await kubeconfigs.load(os.pathsep.join(str(path) for path in paths), files)
@@ -102,34 +98,20 @@ def _paths(named: str) -> list[Path]:
 def _in_cluster(account: Path) -> ClusterConnection:
     configuration = Configuration()
     try:
-        _AccountLoader(account / "token", account / "ca.crt").load_and_set(configuration)
-        configuration.ssl_ca_cert = str(account / "ca.crt")
+        authority = str(account / "ca.crt")
+        InClusterConfigLoader(str(account / "token"), authority).load_and_set(configuration)
         client = _client(configuration)
     except BROKEN as error:
         raise SettingsError(
-            f"the pod's service account in {account} cannot be used ({_description(error)}); "
+            f"the pod's service account in {account} cannot be used ({error}); "
             "set automountServiceAccountToken, or pass --kubeconfig FILE"
         ) from error
     try:
         namespace = (account / "namespace").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         namespace = ""
-    authority = f"the service account's {account / 'ca.crt'}"
-    return ClusterConnection(client, namespace or DEFAULT_NAMESPACE, authority)
-
-
-class _AccountLoader(InClusterConfigLoader):  # type: ignore[misc]
-    """Reads a service account, and its token every minute. The file may end with a newline."""
-
-    def _read_token_file(self) -> None:
-        file: Path = self._token_filename
-        token = file.read_text(encoding="utf-8", errors="surrogateescape").strip()
-        if not token:
-            raise ConfigException(f"{file} is empty")
-        if not token.isprintable():
-            raise ConfigException(f"{file} contains a non-printable character")
-        self.token = f"Bearer {token}"
-        self.token_expires_at = datetime.now() + _READ_TOKEN_EVERY
+    origin = f"the service account's {authority}"
+    return ClusterConnection(client, namespace or DEFAULT_NAMESPACE, origin)
 
 
 def _client(configuration: Any, headers: Sequence[tuple[str, str]] = ()) -> Any:

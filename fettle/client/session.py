@@ -99,10 +99,10 @@ class Session:
         Unauthorized if it can no longer be read."""
         try:
             given = await self._client.configuration.get_api_key_with_prefix("BearerToken")
-        except (ConfigException, OSError) as error:
+        except (ConfigException, OSError, ValueError) as error:
             raise Unauthorized(f"the token for {self.server} cannot be read: {error}") from error
         scheme, _, token = (given or "").partition(" ")
-        return token if scheme == "Bearer" else ""
+        return token if scheme.lower() == "bearer" else ""
 
     def server_clock(self) -> float | None:
         """What the API server's clock shows now, Unix seconds, by the `Date` of its last answer;
@@ -258,13 +258,11 @@ class Session:
             )
             answer = await client.call_api(*request, _request_timeout=limits)
         except (ConfigException, FileNotFoundError, PermissionError) as error:
-            # From the token file, which the client reads every minute.
-            raise Unauthorized(
-                f"the credentials for {self.server} can no longer be used: {error}; "
-                "put a valid token there"
-            ) from error
+            raise self._unusable(error) from error
         except _BROKEN as error:
             raise self._unreachable(error) from error
+        except ValueError as error:  # a token that fits no header
+            raise self._unusable(error) from error
         response: aiohttp.ClientResponse = answer.response
         if (date_s := _unix_s(response.headers.get("Date", ""))) is not None:
             self._dated = date_s, _now_s()
@@ -282,6 +280,13 @@ class Session:
         if isinstance(refused, Unreachable):
             refused.retry_after_s = _seconds(response.headers.get("Retry-After", ""))
         return refused
+
+    def _unusable(self, error: Exception) -> Unauthorized:
+        """From the token file, which the client reads every minute."""
+        return Unauthorized(
+            f"the credentials for {self.server} can no longer be used: {error}; "
+            "put a valid token there"
+        )
 
     def _unreachable(self, error: BaseException) -> Unreachable:
         if isinstance(error, aiohttp.ClientConnectorCertificateError):

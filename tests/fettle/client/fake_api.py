@@ -246,7 +246,8 @@ class FakeApi:
         if self.overloaded:
             headers = {"Retry-After": self.overloaded}
             return web.Response(status=429, text="too many requests", headers=headers)
-        if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if self.token and (scheme.lower(), token) != ("bearer", self.token):
             return _status(401, "Unauthorized", "Unauthorized")
         if self.unserved & {target.plural, f"{target.version}/{target.plural}"}:
             return web.Response(status=404, text="404 page not found\n")

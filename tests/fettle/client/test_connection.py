@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import tempfile
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
+from kubernetes.aio.config import incluster_config
 
-from fettle.client import connection
 from fettle.client.connection import ClusterConnection, connect
 from fettle.client.session import Session
 from fettle.model import SettingsError, Unauthorized, Unreachable
@@ -53,6 +55,34 @@ async def test_the_kubeconfig_variable_may_name_several_files(
         assert session.server == api.url
 
 
+async def test_of_several_kubeconfigs_each_names_files_beside_itself(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, api = Authority(), FakeApi()
+    clusters, users = home / "clusters", home / "users"
+    clusters.mkdir()
+    users.mkdir()
+    api.tls = server_tls(authority, home)
+    await api.start()
+    config = kubeconfigs.by_certificate(api.url, authority.certificate, authority.client("eve"))
+    user = config["users"][0]["user"]
+    for field in ("client-certificate", "client-key"):
+        (users / field).write_bytes(base64.b64decode(user.pop(f"{field}-data")))
+        user[field] = field
+    cluster = config["clusters"][0]["cluster"]
+    data = cluster.pop("certificate-authority-data")
+    (clusters / "ca.crt").write_bytes(base64.b64decode(data))
+    cluster["certificate-authority"] = "ca.crt"
+    kubeconfigs.write(config | {"users": []}, clusters / "config")
+    kubeconfigs.write(config | {"clusters": []}, users / "config")
+    monkeypatch.setenv("KUBECONFIG", f"{clusters / 'config'}:{users / 'config'}")
+    try:
+        async with await Session.open() as session:
+            await session.get("/api/v1/nodes")
+    finally:
+        await api.stop()
+
+
 async def test_a_missing_kubeconfig_is_named_in_the_error(home: Path) -> None:
     with pytest.raises(SettingsError, match=r"nowhere.*pass --kubeconfig"):
         await Session.open(home / "nowhere")
@@ -67,52 +97,54 @@ async def test_a_pod_without_a_token_gets_an_error_that_says_what_to_set(
         await Session.open()
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-async def test_a_pods_token_file_may_end_with_a_newline(
-    api: FakeApi, account: Path, end: str
-) -> None:
-    authority = Authority()
-    await serve_tls(api, authority, account)
-    (account / "ca.crt").write_bytes(authority.certificate)
-    (account / "token").write_bytes(f"right{end}".encode())
-    api.token = "right"
-    async with await Session.open(account=account) as session:
-        await session.get("/api/v1/nodes")
-
-
-@pytest.mark.parametrize(
-    ("token", "wrong"),
-    [
-        (b"\n", "is empty"),
-        (b"ri\nght", "contains a non-printable character"),
-        (b"\xff", "contains a non-printable character"),
-    ],
-)
-async def test_a_pods_token_that_fits_no_header_is_refused_with_its_file(
-    account: Path, token: bytes, wrong: str
+@pytest.mark.parametrize("token", [b"", b"\xff"])
+async def test_a_pods_token_that_cannot_be_read_is_refused_with_its_folder(
+    account: Path, token: bytes
 ) -> None:
     (account / "ca.crt").write_bytes(Authority().certificate)
     (account / "token").write_bytes(token)
-    with pytest.raises(SettingsError, match=f"{account}/token {wrong}"):
+    with pytest.raises(SettingsError, match=f"{account} cannot be used.*automountService"):
         await Session.open(account=account)
 
 
-async def test_a_pods_token_that_becomes_invalid_fails_calls_until_it_is_replaced(
-    api: FakeApi, account: Path, monkeypatch: pytest.MonkeyPatch
+class Clock(datetime):
+    """The official client's, ahead by what a test says."""
+
+    ahead = timedelta()
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return super().now(tz) + cls.ahead
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Clock]]:
+    module = SimpleNamespace(datetime=Clock, timedelta=timedelta)
+    monkeypatch.setattr(incluster_config, "datetime", module)
+    yield Clock
+    Clock.ahead = timedelta()
+
+
+async def test_a_pods_token_is_read_every_minute_and_fails_calls_while_it_is_invalid(
+    api: FakeApi, account: Path, clock: type[Clock]
 ) -> None:
-    monkeypatch.setattr(connection, "_READ_TOKEN_EVERY", timedelta(0))
     authority = Authority()
     await serve_tls(api, authority, account)
     (account / "ca.crt").write_bytes(authority.certificate)
     async with await Session.open(account=account) as session:
         await session.get("/api/v1/nodes")
-        (account / "token").write_text("ne\nw")
-        for _ in range(2):
-            with pytest.raises(Unauthorized, match=f"{account}/token contains.*valid token"):
-                await session.get("/api/v1/nodes")
-        (account / "token").write_text("new\n")
+        assert await session.bearer_token() == "right"
+        for invalid in ("ne\nw", ""):
+            (account / "token").write_text(invalid)
+            clock.ahead += timedelta(seconds=61)
+            for _ in range(2):
+                with pytest.raises(Unauthorized, match=r"can no longer be used: .*valid token"):
+                    await session.get("/api/v1/nodes")
+        (account / "token").write_text("new")
+        clock.ahead += timedelta(seconds=61)
         api.token = "new"
         await session.get("/api/v1/nodes")
+        assert await session.bearer_token() == "new"
 
 
 def _broken(change: Callable[[dict[str, Any]], object]) -> str:
