@@ -21,6 +21,7 @@ from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigMerger
 
 from fettle.client import exec_plugins
 from fettle.client.key_files import key_file
+from fettle.config import ListenAddress
 
 BROKEN = (
     ConfigException,
@@ -185,8 +186,15 @@ def _check(configuration: Any) -> None:
     """Check what would only fail with the first request, or ask for a password on the terminal."""
     if not configuration.host:
         raise ConfigException("the cluster of its current context has no server")
-    if not configuration.api_key.get("BearerToken", "").isprintable():
-        raise ConfigException("its token contains a non-printable character")
+    if token := configuration.api_key.get("BearerToken", ""):
+        if not token.isprintable():
+            raise ConfigException("its token contains a non-printable character")
+        server = urlsplit(configuration.host)
+        if server.scheme != "https" and not ListenAddress(server.hostname or "", 0).loopback:
+            raise ConfigException(
+                f"server {_shown(configuration.host)} must be https, or on loopback: whoever is on "
+                "the way of plain HTTP could read the user's token or password"
+            )
     certificate, key = configuration.cert_file, configuration.key_file
     try:
         context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)

@@ -241,6 +241,14 @@ async def test_a_token_that_fits_no_header_is_refused_and_not_shown(token: str) 
     assert message.endswith("its token contains a non-printable character")
 
 
+@pytest.mark.parametrize("user", [{"token": "secret"}, {"username": "a", "password": "secret"}])
+async def test_a_token_goes_over_plain_http_to_this_machine_only(user: dict[str, str]) -> None:
+    spoilt = replaced(WHOLE, ("clusters", 0, "cluster"), {"server": "http://192.0.2.1:8080"})
+    message = await refusal(json.dumps(replaced(spoilt, ("users", 0, "user"), user)))
+    assert "server 'http://192.0.2.1:8080' must be https, or on loopback" in message
+    assert "secret" not in message
+
+
 @pytest.mark.parametrize("ends", [10**30, "soon", -(10**30), True, [1], None])
 async def test_an_id_token_with_an_invalid_expiry_gives_an_error_of_one_line(ends: Any) -> None:
     message = base64.urlsafe_b64encode(json.dumps({"exp": ends}).encode()).decode().rstrip("=")
