@@ -1,4 +1,4 @@
-# The whole developer interface. Needs Python 3.11+; Go too for the control-plane suite.
+# The whole developer interface. Needs Python 3.11+; Go too for the control-plane suite and the chart.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -7,10 +7,10 @@ unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 # One worker per processor. A whole run has a control plane in each, which takes memory, and waits
 # for it half of the time: so one worker more.
-QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long and not prometheus"
+QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long and not prometheus and not helm"
 WHOLE := -n $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4))) --dist worksteal
 
-.PHONY: help demo demo-cluster quick test retest check format bench goodput soak controlplane sbom audit base lock clean
+.PHONY: help demo demo-cluster quick test retest check format bench goodput soak controlplane manifests sbom audit base lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,7 +25,8 @@ help:
 	@echo "make bench         benchmarks, a table and build/bench.json (needs Go)"
 	@echo "make goodput       what a fleet gets done by who minds its health: simulated, then on a real kube-scheduler (Go)"
 	@echo "make soak          all that can fail or attack, for hours, beside work: ARGS=\"--hours 8\" (needs Go)"
-	@echo "make controlplane  build the real control plane for tests, once, into a cache folder"
+	@echo "make controlplane  build the real control plane and Helm for tests, once, into a cache folder"
+	@echo "make manifests     the files of deploy/ that the chart renders (needs Go)"
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fettle needs Python 3.11 or later, and $(PYTHON) is %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2])'
@@ -76,6 +77,11 @@ soak: $(READY)
 
 controlplane: $(READY)
 	@$(BIN)/python -m tests.controlplane.building
+	@$(BIN)/python -m tests.deploy.charting
+
+manifests: $(READY)
+	@$(BIN)/python -m tests.deploy.values_schema
+	@$(BIN)/python -m tests.deploy.rendering
 
 sbom: $(READY)
 	@mkdir -p build

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from fettle.client import Session
 from tests import prometheus
 from tests.controlplane.building import SKIPPED
+from tests.deploy import charting
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.hanging import (
     pytest_exception_interact,
@@ -45,7 +46,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     because the process that reports for parallel workers loads only this conftest."""
     yield
     skipped = terminalreporter.stats.get("skipped", [])
-    for reason in (SKIPPED, prometheus.SKIPPED):
+    for reason in (SKIPPED, charting.SKIPPED, prometheus.SKIPPED):
         if any(reason in str(report.longrepr) for report in skipped):
             terminalreporter.write_line(reason, yellow=True)
 

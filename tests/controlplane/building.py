@@ -11,17 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "go"
 NEWEST = "v1.37.1"
 VERSION = os.environ.get("FETTLE_KUBERNETES") or NEWEST
-GO_ABSENT = (
-    "Go not found: install Go 1.26 or later (https://go.dev/dl) to build the control plane "
-    "that the tests run on"
-)
+GO_ABSENT = "Go not found: install Go 1.26 or later (https://go.dev/dl) to build what the tests run"
 SKIPPED = f"control-plane suite SKIPPED: {GO_ABSENT}"
 
 _STAMP = "k8s.io/component-base/version"
@@ -77,36 +74,30 @@ def binary() -> Path | None:
 
 
 def build() -> Path:
+    stamp = f"-X {_STAMP}.gitVersion={VERSION} -X {_STAMP}.gitMajor=1"
+    flags = f"-s -w {stamp} -X {_STAMP}.gitMinor={minor()}"
+    return build_once(cached(), SOURCES, f"-modfile={modules().name}", "-ldflags", flags, ".")
+
+
+def build_once(target: Path, sources: Path, *arguments: str) -> Path:
+    """What `go build` with these arguments makes in the folder `sources`, if it is not there yet.
+    Others who want the same wait for it."""
     go = shutil.which("go")
     if go is None:
         raise BuildFailed(GO_ABSENT)
-    target = cached()
     target.parent.mkdir(parents=True, exist_ok=True)
     with _locked(target.parent / "lock"):
         if not target.exists():
-            _build_to(target, go)
+            _build_to(target, sources, [go, "build", "-trimpath", "-buildvcs=false"], arguments)
     return target
 
 
-def _build_to(target: Path, go: str) -> None:
+def _build_to(target: Path, sources: Path, go: list[str], arguments: Sequence[str]) -> None:
     print(f"building {target}: minutes with a cold Go cache", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as folder:
         made = Path(folder) / target.name
-        stamp = f"-X {_STAMP}.gitVersion={VERSION} -X {_STAMP}.gitMajor=1"
-        command = [
-            go,
-            "build",
-            "-trimpath",
-            "-buildvcs=false",
-            f"-modfile={modules().name}",
-            "-ldflags",
-            f"-s -w {stamp} -X {_STAMP}.gitMinor={minor()}",
-            "-o",
-            str(made),
-        ]
-        done = subprocess.run(
-            [*command, "."], cwd=SOURCES, stderr=subprocess.PIPE, text=True, check=False
-        )
+        command = [*go, "-o", str(made), *arguments]
+        done = subprocess.run(command, cwd=sources, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
             raise BuildFailed(f"go build failed: {done.stderr.strip()[-2000:]}")
         made.replace(target)

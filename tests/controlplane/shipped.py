@@ -31,6 +31,11 @@ def manifests(path: Path) -> list[Object]:
     return [doc for file in files for doc in yaml.safe_load_all(file.read_text()) if doc]
 
 
+def files() -> list[Path]:
+    """All YAML of deploy/ that is applied as it is: not the chart, which is templates."""
+    return sorted({*DEPLOY.rglob("*.yaml")} - {*(DEPLOY / "chart").rglob("*.yaml")})
+
+
 async def apply(api: Api, documents: Sequence[Object]) -> list[Object]:
     """Server-side apply, namespaces and definitions first, and these established."""
     first = [d for kind in _FIRST for d in documents if d["kind"] == kind]

@@ -105,7 +105,7 @@ async def evict(api: Api, pod: str) -> None:
 async def test_every_shipped_object_is_taken_by_the_api_server(
     control_plane: ControlPlane, api: Api
 ) -> None:
-    files = {str(f.relative_to(DEPLOY)): f for f in sorted(DEPLOY.rglob("*.yaml"))}
+    files = {str(f.relative_to(DEPLOY)): f for f in shipped.files()}
     assert set(NOT_FOR_THE_API_SERVER) <= set(files)
     await define_policies(api)
     await define_workloads(api)
@@ -293,7 +293,7 @@ RUN_BY: Mapping[str, tuple[str, str, str]] = {
 def test_every_shipped_deployment_is_tried_in_the_restricted_namespace() -> None:
     shipped_in = {
         str(file.relative_to(DEPLOY))
-        for file in DEPLOY.rglob("*.yaml")
+        for file in shipped.files()
         if "samples" not in file.parts
         and any(each.get("kind") == "Deployment" for each in shipped.manifests(file))
     }

@@ -111,6 +111,10 @@ def written(role: Any) -> set[tuple[str, str]]:
 WRITTEN_IN_THE_CLUSTER = {
     "fettle": {("create", "tokenreviews"), ("create", "subjectaccessreviews")},
     "fettle-reader": set[tuple[str, str]](),
+    "fettle-editor": {
+        (verb, "devicepolicies")
+        for verb in ("create", "update", "patch", "delete", "deletecollection")
+    },
     "fettle-webhook": {
         ("patch", "mutatingwebhookconfigurations"),
         ("patch", "validatingwebhookconfigurations"),

@@ -1,0 +1,55 @@
+{{/* The image, by digest where one is given. */}}
+{{- define "fettle.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ with .digest }}@{{ . }}{{ end }}
+{{- end -}}
+{{- end -}}
+
+{{/* A ConfigMap's data: the settings of the values with those of `own` under them, and the files. */}}
+{{- define "fettle.settingsFiles" -}}
+settings.yaml: |
+  {{- mergeOverwrite (deepCopy .own) .root.Values.settings | toYaml | nindent 2 }}
+{{- range $name, $content := .root.Values.files }}
+{{ $name }}: |
+  {{- $content | trimSuffix "\n" | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Which of Fettle's roles run as Deployments, and so in the release's namespace: a JSON list. */}}
+{{- define "fettle.deployed" -}}
+{{- $roles := list -}}
+{{- if .Values.webhook.enabled }}{{ $roles = append $roles "webhook" }}{{ end -}}
+{{- if .Values.steward.enabled }}{{ $roles = append $roles "steward" }}{{ end -}}
+{{- if eq .Values.extender.type "Deployment" }}{{ $roles = append $roles "extender" }}{{ end -}}
+{{- toJson $roles -}}
+{{- end -}}
+
+{{/* The accounts of all roles that the chart runs, as subjects of a binding. */}}
+{{- define "fettle.subjects" -}}
+{{- range fromJsonArray (include "fettle.deployed" .) }}
+- kind: ServiceAccount
+  name: fettle-{{ . }}
+  namespace: {{ $.Release.Namespace }}
+{{- end }}
+{{- if eq .Values.extender.type "DaemonSet" }}
+- kind: ServiceAccount
+  name: fettle-extender
+  namespace: kube-system
+{{- end }}
+{{- end -}}
+
+{{/* Where pods run, how urgently, and from whose registry. */}}
+{{- define "fettle.placement" -}}
+{{- with .imagePullSecrets }}
+imagePullSecrets: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}

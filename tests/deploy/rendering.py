@@ -1,0 +1,80 @@
+"""The files of deploy/ that are renderings of the chart: `python -m tests.deploy.rendering` writes
+them. Each has the name and folder of its template; what has no template is written by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.deploy import charting
+
+DEPLOY = charting.CHART.parent
+OPTIONAL = "rbac/optional/"
+PLAIN: Mapping[str, Any] = {
+    "extender": {"type": "Deployment"},
+    "namespace": {"create": True},
+    "networkPolicies": {"enabled": True},
+}
+ALL_RIGHTS: Mapping[str, Any] = {
+    "settings": {
+        "deviceTaints": {},
+        "nodeMarks": {},
+        "deviceFailures": {"allow": "Evict"},
+        "lint": {"watch": ["ResourceQuota", "ComputeDomain"]},
+    },
+    "rights": {
+        "holdTaints": True,
+        "wakePreemptors": True,
+        "wakeByNode": True,
+        "suspendJobs": True,
+    },
+}
+_SOURCE = re.compile(r"^---\n# Source: fettle/templates/(.+)\n", re.MULTILINE)
+
+
+def renderings() -> dict[str, str]:
+    """What each of these files must be, by its path in deploy/."""
+    plain = by_template(charting.rendered(PLAIN))
+    optional = by_template(charting.rendered({**PLAIN, **ALL_RIGHTS}))
+    found = {
+        **plain,
+        **{path: docs for path, docs in optional.items() if path.startswith(OPTIONAL)},
+    }
+    return {path: _in_order(DEPLOY / path, documents) for path, documents in found.items()}
+
+
+def by_template(text: str) -> dict[str, list[str]]:
+    """Documents as text, by the path of their template."""
+    _, *parts = _SOURCE.split(text)
+    found: dict[str, list[str]] = {}
+    for path, document in zip(parts[::2], parts[1::2], strict=True):
+        found.setdefault(path, []).append(document.strip("\n") + "\n")
+    return found
+
+
+def _in_order(file: Path, documents: list[str]) -> str:
+    """Helm sorts documents by kind. Here they stand as they stood in the file, new ones last."""
+    before = file.read_text().split("---\n") if file.exists() else []
+    order = [_key(document) for document in before]
+    documents = sorted(
+        documents, key=lambda one: order.index(_key(one)) if _key(one) in order else len(order)
+    )
+    return "---\n".join(documents)
+
+
+def _key(document: str) -> tuple[str, str]:
+    read = yaml.safe_load(document)
+    return read["kind"], read["metadata"]["name"]
+
+
+def main() -> None:
+    for path, text in renderings().items():
+        (DEPLOY / path).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

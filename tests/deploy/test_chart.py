@@ -1,0 +1,285 @@
+"""The chart as Helm renders it: over many values, what is rendered and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from fettle.config import Settings, load_settings
+from tests.deploy import charting, rendering, values_schema
+from tests.deploy.charting import HelmFailed, objects
+
+pytestmark = [pytest.mark.helm, pytest.mark.usefixtures("helm")]
+
+VALUES = yaml.safe_load((charting.CHART / "values.yaml").read_text())
+SCHEMA = json.loads(values_schema.FILE.read_text())
+CLIENT_CA = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
+NOTHING = {
+    "extender": {"type": "None"},
+    "webhook": {"enabled": False},
+    "steward": {"enabled": False},
+    "crds": {"enabled": False},
+}
+MATRIX: dict[str, Any] = {
+    "as it is": {},
+    "nothing": NOTHING,
+    "as deploy": rendering.PLAIN,
+    "all rights": {**rendering.PLAIN, **rendering.ALL_RIGHTS},
+    "webhook alone": {**NOTHING, "webhook": {"enabled": True, "replicas": 1}},
+    "steward alone": {**NOTHING, "steward": {"enabled": True, "replicas": 1}},
+    "extender alone": {**NOTHING, "extender": {"type": "DaemonSet"}},
+    "extender by TLS": {**NOTHING, "extender": {"type": "Deployment", "clientCa": CLIENT_CA}},
+    "placed": {
+        role: {
+            "priorityClassName": "system-cluster-critical",
+            "nodeSelector": {"pool": "system"},
+            "tolerations": [{"key": "system", "operator": "Exists"}],
+        }
+        for role in ("extender", "webhook", "steward")
+    },
+    "own image and files": {
+        "image": {"repository": "r.example.com/fettle", "digest": "sha256:" + 64 * "0"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "files": {"rules.yaml": "conditions: []\n"},
+        "volumes": [{"name": "token", "secret": {"secretName": "token"}}],
+        "volumeMounts": [{"name": "token", "mountPath": "/etc/fettle/token", "readOnly": True}],
+    },
+    "closed network": {
+        "networkPolicies": {
+            "enabled": True,
+            "webhookFrom": [{"ipBlock": {"cidr": "192.0.2.0/28"}}],
+            "extenderFrom": [{"ipBlock": {"cidr": "192.0.2.0/28"}}],
+        }
+    },
+}
+
+
+def named(found: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    return {one["metadata"]["name"]: one for one in found if one["kind"] == kind}
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_helm_finds_nothing_to_complain_about(values: Any) -> None:
+    said = charting.run("lint", "--strict", str(charting.CHART), given=values)
+    assert "0 chart(s) failed" in said
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_each_object_is_there_once_in_a_namespace_that_it_may_be_in(values: Any) -> None:
+    found = objects(values)
+    keys = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in found]
+    assert sorted(keys) == sorted(set(keys), key=keys.index) or len(keys) == len(set(keys))
+    assert {namespace for _, namespace, _ in keys} <= {
+        None,
+        charting.NAMESPACE,
+        "kube-system",
+        "fettle-dry-run",
+    }
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_whom_a_role_is_bound_to_and_what_a_pod_names_is_rendered_too(values: Any) -> None:
+    found = objects(values)
+    there = {(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in found}
+    for binding in (o for o in found if o["kind"] in ("RoleBinding", "ClusterRoleBinding")):
+        role, namespace = binding["roleRef"], binding["metadata"].get("namespace")
+        assert (role["kind"], namespace, role["name"]) in there
+        for subject in binding["subjects"]:
+            assert ("ServiceAccount", subject["namespace"], subject["name"]) in there
+    for workload in (o for o in found if o["kind"] in ("Deployment", "DaemonSet")):
+        namespace, pod = workload["metadata"]["namespace"], workload["spec"]["template"]["spec"]
+        assert ("ServiceAccount", namespace, pod["serviceAccountName"]) in there
+        given_by_users = {"fettle-extender-clients"}
+        for volume in pod["volumes"]:
+            if name := volume.get("configMap", {}).get("name"):
+                assert name in given_by_users or ("ConfigMap", namespace, name) in there
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_no_pod_gets_more_than_it_needs(values: Any) -> None:
+    for workload in (o for o in objects(values) if o["kind"] in ("Deployment", "DaemonSet")):
+        pod = workload["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert pod.get("hostNetwork", False) is (workload["kind"] == "DaemonSet")
+
+
+@pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
+def test_the_settings_are_ones_that_fettle_reads(values: Any, tmp_path: Any) -> None:
+    for config_map in named(objects(values), "ConfigMap").values():
+        if "settings.yaml" in config_map["data"]:
+            file = tmp_path / "settings.yaml"
+            file.write_text(config_map["data"]["settings.yaml"])
+            assert load_settings(file).mode == "observe"
+
+
+def test_as_it_is_fettle_observes_beside_the_scheduler() -> None:
+    found = objects({})
+    assert set(named(found, "Deployment")) == {"fettle-webhook", "fettle-steward"}
+    assert set(named(found, "DaemonSet")) == {"fettle-extender-a", "fettle-extender-b"}
+    assert named(found, "ConfigMap")["fettle"]["data"]["settings.yaml"] == "mode: observe\n"
+    for daemons in named(found, "DaemonSet").values():
+        args = daemons["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert [a for a in args if "browse" in a and "127.0.0.1" in a]
+        assert not [a for a in args if "extender-listen" in a], "it is on loopback by default"
+
+
+def test_of_the_two_daemons_on_a_host_only_one_is_replaced_at_once() -> None:
+    """And they tell each other's ports and pods apart."""
+    one, other = named(objects({}), "DaemonSet").values()
+    strategies = [d["spec"]["updateStrategy"]["type"] for d in (one, other)]
+    assert strategies == ["RollingUpdate", "OnDelete"]
+    assert one["spec"]["selector"] != other["spec"]["selector"]
+    users = {d["spec"]["template"]["spec"]["securityContext"]["runAsUser"] for d in (one, other)}
+    ports = {
+        d["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"]
+        for d in (one, other)
+    }
+    assert len(users) == 1
+    assert ports == {8090, 8091}
+
+
+RIGHTS = {
+    "fettle-health-taints": {"settings": {"deviceTaints": {"unhealthy": "NoSchedule"}}},
+    "fettle-node-marks": {"settings": {"nodeMarks": {"label": True}}},
+    "fettle-pod-conditions": {"settings": {"deviceFailures": {"allow": "Mark"}}},
+    "fettle-pod-evictions": {"settings": {"deviceFailures": {"allow": "Evict"}}},
+    "fettle-lint": {"settings": {"lint": {"watch": ["ResourceQuota"]}}},
+    "fettle-hold-taints": {"rights": {"holdTaints": True}},
+    "fettle-suspend-jobs": {"rights": {"suspendJobs": True}},
+    "fettle-wake-by-node": {"rights": {"wakeByNode": True}},
+}
+
+
+def optional_roles(values: Any) -> set[str]:
+    every = named(objects({**rendering.PLAIN, **rendering.ALL_RIGHTS}), "ClusterRole")
+    always = named(objects(rendering.PLAIN), "ClusterRole")
+    return {*named(objects(values), "ClusterRole")} & ({*every} - {*always})
+
+
+@pytest.mark.parametrize(("role", "values"), RIGHTS.items(), ids=RIGHTS)
+def test_one_value_switches_on_what_is_done_and_the_right_to_do_it(role: str, values: Any) -> None:
+    beside = {"fettle-pod-conditions"} if role == "fettle-pod-evictions" else set()
+    assert optional_roles(values) == {role} | beside
+
+
+def test_every_right_that_deploy_has_is_switched_on_by_some_value() -> None:
+    assert optional_roles({}) == set()
+    every = optional_roles({**rendering.PLAIN, **rendering.ALL_RIGHTS})
+    assert every == set(RIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("section", "off"),
+    [
+        ("nodeMarks", {"label": False}),
+        ("deviceFailures", {"allow": None}),
+        ("deviceTaints", {"unhealthy": None}),
+    ],
+)
+def test_what_is_switched_off_keeps_its_right_to_take_back_what_it_wrote(
+    section: str, off: Any
+) -> None:
+    assert len(optional_roles({"settings": {section: off}})) == 1
+
+
+def test_definitions_outlast_the_release_and_are_upgraded_with_it() -> None:
+    """Helm upgrades what is among its templates, and never what is in `crds/`."""
+    definitions = named(objects({}), "CustomResourceDefinition")
+    assert set(definitions) == {"devicepolicies.fettle.dev", "devicehealths.fettle.dev"}
+    for one in definitions.values():
+        assert one["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert not (charting.CHART / "crds").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"setings": {}}, "additional properties 'setings' not allowed"),
+        ({"image": {"repo": "x"}}, "additional properties 'repo' not allowed"),
+        ({"settings": {"mdoe": "enforce"}}, "additional properties 'mdoe' not allowed"),
+        ({"settings": {"mode": "enforced"}}, "value must be one of 'enforce', 'observe', 'steer'"),
+        ({"settings": {"nodeMarks": {"lable": True}}}, "additional properties 'lable' not allowed"),
+        ({"extender": {"type": "Sidecar"}}, "value must be one of"),
+        ({"webhook": {"replicas": 0}}, "minimum"),
+        ({"image": {"digest": "latest"}}, "does not match pattern"),
+    ],
+)
+def test_a_misspelt_value_is_named(values: Any, said: str) -> None:
+    with pytest.raises(HelmFailed) as failed:
+        objects(values)
+    assert said in str(failed.value)
+
+
+def test_the_schema_has_each_value_and_no_other() -> None:
+    assert list(differences(VALUES, SCHEMA, "")) == []
+
+
+def differences(values: Any, schema: Any, path: str) -> Iterator[str]:
+    if "properties" not in schema:
+        return
+    assert schema["additionalProperties"] is False, path
+    for name in {*values} ^ ({*schema["properties"]} - {"global"}):
+        yield f"{path}.{name}"
+    for name in {*values} & {*schema["properties"]}:
+        yield from differences(values[name], schema["properties"][name], f"{path}.{name}")
+
+
+def test_the_schema_of_the_settings_is_that_of_the_settings() -> None:
+    again = "python -m tests.deploy.values_schema"
+    assert SCHEMA["$defs"] == values_schema.definitions(), f"make it again: {again}"
+
+
+def test_all_defaults_of_the_settings_are_accepted() -> None:
+    assert objects({"settings": msgspec.to_builtins(Settings())})
+
+
+def test_a_rule_may_be_off_without_quotes(tmp_path: Any) -> None:
+    """YAML reads `Off` as false."""
+    values = yaml.safe_load("settings: {mode: observe, lint: {rules: {FTL010: Off}}}")
+    file = tmp_path / "settings.yaml"
+    file.write_text(named(objects(values), "ConfigMap")["fettle"]["data"]["settings.yaml"])
+    assert load_settings(file).lint.rules == {"FTL010": "Off"}
+
+
+def test_every_value_has_its_comment() -> None:
+    """Above it or above its group, except where its name says it."""
+    lines = (charting.CHART / "values.yaml").read_text().splitlines()
+    top = [i for i, line in enumerate(lines) if line[:1].isalpha()]
+    uncommented = {lines[i].partition(":")[0] for i in top if not lines[i - 1].startswith("#")}
+    assert uncommented == {"image", "imagePullSecrets", "namespace", "volumeMounts"}
+
+
+def test_the_files_of_deploy_are_what_the_chart_renders() -> None:
+    wanted = rendering.renderings()
+    others = [
+        path for path, text in wanted.items() if (rendering.DEPLOY / path).read_text() != text
+    ]
+    assert others == [], "make them again: make manifests"
+
+
+def test_each_template_of_a_file_of_deploy_is_among_them() -> None:
+    templates = charting.CHART / "templates"
+    twins = {
+        str(file.relative_to(templates))
+        for file in templates.rglob("*.yaml")
+        if (rendering.DEPLOY / file.relative_to(templates)).exists()
+    }
+    assert twins == {*rendering.renderings()}
+
+
+def test_the_chart_has_the_versions_of_what_it_installs() -> None:
+    chart = yaml.safe_load((charting.CHART / "Chart.yaml").read_text())
+    project = (charting.CHART.parents[1] / "pyproject.toml").read_text()
+    assert f'version = "{chart["appVersion"]}"' in project
+    assert chart["version"] == chart["appVersion"]
