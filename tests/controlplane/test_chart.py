@@ -1,0 +1,132 @@
+"""The chart on a real API server: every object that it renders is one that it accepts, and Helm
+installs, upgrades and uninstalls it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane import shipped
+from tests.controlplane.api import Api, Object
+from tests.controlplane.conftest import StartFettle
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.installed import CONFIGURATIONS, until_trusted
+from tests.controlplane.test_removing import traces
+from tests.deploy import charting
+from tests.deploy.conftest import helm
+from tests.deploy.test_chart import MATRIX
+
+__all__ = ["helm"]
+
+pytestmark = pytest.mark.usefixtures("helm")
+
+NOT_SERVED = "monitoring.coreos.com/v1"
+"""The Prometheus Operator's: its definitions cannot be had as a Go module."""
+ASKED_FOR_BY_PODS = ("PriorityClass", "ServiceAccount")
+"""A pod is taken only if they are there."""
+INSTALL_S = 120
+
+
+class Release:
+    """Helm, as an administrator of the cluster."""
+
+    def __init__(self, plane: ControlPlane, home: Path) -> None:
+        self._flags = ("-n", charting.NAMESPACE, "--kubeconfig", str(plane.tester_kubeconfig))
+        self._home = home
+
+    async def helm(self, verb: str, *arguments: str, given: Mapping[str, Any] | None = None) -> str:
+        command = (verb, "fettle", *arguments, *self._flags)
+        run = charting.run
+        return await asyncio.to_thread(
+            run, *command, given=given, home=self._home, timeout_s=INSTALL_S
+        )
+
+    async def install(self, given: Mapping[str, Any]) -> str:
+        arguments = (str(charting.CHART), "--create-namespace")
+        return await self.helm("install", *arguments, given=given)
+
+    async def upgrade(self, given: Mapping[str, Any]) -> str:
+        return await self.helm("upgrade", str(charting.CHART), given=given)
+
+
+@pytest.fixture
+def release(control_plane: ControlPlane, tmp_path: Path) -> Release:
+    return Release(control_plane, tmp_path)
+
+
+async def test_the_api_server_accepts_each_object_of_each_rendering(api: Api) -> None:
+    for namespace in (charting.NAMESPACE, "fettle-dry-run"):
+        await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    seen: list[Object] = []
+    for values in MATRIX.values():
+        for one in await asyncio.to_thread(charting.objects, values):
+            if one["apiVersion"] != NOT_SERVED and one not in seen:
+                seen.append(one)
+                await api.apply(one, dry_run=one["kind"] not in ASKED_FOR_BY_PODS)
+                assert api.warnings == []
+    kinds = {one["kind"] for one in seen}
+    assert {"DaemonSet", "Deployment", "NetworkPolicy", "ValidatingAdmissionPolicy"} <= kinds
+
+
+async def test_an_upgrade_keeps_what_fettle_wrote_and_the_rest_is_changed(
+    control_plane: ControlPlane, api: Api, release: Release, start_fettle: StartFettle
+) -> None:
+    """The CA that it keeps, and the caBundle; with no right that the chart does not give it."""
+    notes = await release.install({})
+    assert "kubectl -n fettle-system rollout status deployment/fettle-webhook" in notes
+    assert "deploy/scheduler/kube-scheduler-config.yaml" in notes
+    account = await control_plane.kubeconfig_for_service_account(
+        shipped.WEBHOOK_ACCOUNT, charting.NAMESPACE
+    )
+    await start_fettle("webhook", kubeconfig=account, settings=None)
+    await until_trusted(api)
+    before = [await api.get(resource, "fettle") for resource in CONFIGURATIONS]
+    kept = await api.get("secrets", "fettle-webhook-ca", charting.NAMESPACE)
+    assert set(kept["data"]) == {"ca.crt", "ca.key"}
+
+    enforcing = {"settings": {"mode": "enforce", "nodeMarks": {"label": True}}}
+    assert "component=b" in await release.upgrade(enforcing)
+    after = [await api.get(resource, "fettle") for resource in CONFIGURATIONS]
+    assert [one["webhooks"] for one in after] == [one["webhooks"] for one in before]
+    again = await api.get("secrets", "fettle-webhook-ca", charting.NAMESPACE)
+    assert again["data"] == kept["data"]
+    config_map = await api.get("configmaps", "fettle", charting.NAMESPACE)
+    assert "mode: enforce" in config_map["data"]["settings.yaml"]
+    assert await api.find("clusterroles", "fettle-node-marks")
+
+
+async def test_whoever_uninstalls_it_is_left_with_the_definitions_and_what_they_hold(
+    api: Api, release: Release
+) -> None:
+    await release.install({"rights": {"holdTaints": True, "wakePreemptors": True}})
+    policy = {
+        "apiVersion": "fettle.dev/v1alpha1",
+        "kind": "DevicePolicy",
+        "metadata": {"name": "of-a-user"},
+        "spec": {},
+    }
+    await api.create(policy)
+    await release.helm("uninstall")
+    left = {one for one in await traces(api) if not one.startswith("APIService")}
+    assert left == {
+        "Namespace fettle-system",
+        "CustomResourceDefinition devicehealths.fettle.dev",
+        "CustomResourceDefinition devicepolicies.fettle.dev",
+        "DevicePolicy of-a-user",
+    }
+    await release.install({})
+    assert await api.get("devicepolicies", "of-a-user")
+
+
+async def test_what_was_applied_by_kubectl_becomes_the_releases(api: Api, release: Release) -> None:
+    await shipped.apply(api, shipped.manifests(shipped.DEPLOY / "crds"))
+    await shipped.apply_rbac(api)
+    await release.helm(
+        "install", str(charting.CHART), "--take-ownership", "--force-conflicts", given={}
+    )
+    role = await api.get("clusterroles", "fettle")
+    assert role["metadata"]["annotations"]["meta.helm.sh/release-name"] == "fettle"
