@@ -15,11 +15,11 @@ from fettle.steward.hopeless_writes import HopelessPods, JobSuspension, Owners
 from fettle.steward.node_marks import NodeMarking
 from fettle.steward.pod_events import (
     EventsOnPods,
+    RefusalEvents,
     news_of_failures,
     news_of_risks,
     news_of_starts,
 )
-from fettle.steward.refusal_events import RefusalEvents
 from fettle.steward.steward import STEWARD, Steward
 from fettle.steward.waking import (
     LET_PREEMPT_NOBODY,

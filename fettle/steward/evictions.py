@@ -14,7 +14,7 @@ import structlog
 
 from fettle.api import core, kinds
 from fettle.api.meta import rfc3339_at
-from fettle.client import Event, EventRecorder, Regarding, Session
+from fettle.client import Event, EventRecorder, Session
 from fettle.cluster import View
 from fettle.config import DeviceFailureSettings
 from fettle.dra import claim_name, entries_with_claims
@@ -50,7 +50,7 @@ from fettle.steward.eviction_plans import (
     condition_of,
 )
 from fettle.steward.paced_writes import PacedWrites, Write
-from fettle.steward.pod_events import once_name
+from fettle.steward.pod_events import about_pod, once_name
 
 MARKS_PER_S, TRIES_PER_S = 10.0, 5.0
 """How many pods are marked a second, and how many evictions tried, at most."""
@@ -84,11 +84,9 @@ class FailureNews:
     def wrote(self, step: FailureStep, what: str, reason: MarkReason, words: str) -> None:
         """By an Event on the pod, and what was written also in the records."""
         pod = step.pod
-        metadata = pod.metadata
-        about = Regarding("v1", "Pod", metadata.name, metadata.namespace, metadata.uid)
         name = once_name(pod, f"{what} {reason}")
-        self._events.record(Event(about, what, "Evict", words, type="Warning", name=name))
-        _LOG.warning("failed device", what=what, pod=metadata.key, reason=words)
+        self._events.record(Event(about_pod(pod), what, "Evict", words, type="Warning", name=name))
+        _LOG.warning("failed device", what=what, pod=pod.metadata.key, reason=words)
         if what != WAITS:
             self._record(pod, step.failure.placed.policy, what, words, written=True)
 

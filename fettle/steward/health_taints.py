@@ -6,7 +6,6 @@ Without them the extender alone keeps pods off.
 """
 
 import asyncio
-import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,6 +40,7 @@ from fettle.records import Act, Recorder
 from fettle.scheduling import Answers
 from fettle.scheduling.plans import PlannedTaint, TaintPlan, is_assessed, plan_for, why_in_vain
 from fettle.steward.paced_writes import PacedWrites, Write
+from fettle.steward.pod_events import event_name
 from fettle.steward.taint_rules import (
     change_rule,
     create_rule,
@@ -172,7 +172,7 @@ def _event(rule: str, planned: PlannedTaint, why: str) -> Event:
         # As the kubelet's Events, by the name as the uid: `kubectl describe` asks for those too.
         about = Regarding("v1", "Node", planned.node, uid=planned.node)
     taint = planned.taint
-    key = f"{rule} {taint.key} {planned.health.since}"
+    code = f"{taint.key} {planned.health.since}"
     return Event(
         regarding=about,
         reason=DEVICE_TAINTED,
@@ -181,9 +181,9 @@ def _event(rule: str, planned: PlannedTaint, why: str) -> Event:
             f"device {planned.device} is {why}; DeviceTaintRule {rule} taints it {_named(taint)}, "
             "so the scheduler gives it to no pod that does not tolerate that"
         ),
-        series_key=key,
+        series_key=f"{rule} {code}",
         type="Warning",
-        name=f"{about.name[:236]}.{hashlib.sha256(key.encode()).hexdigest()[:16]}",
+        name=event_name(about.name, rule, code),
     )
 
 

@@ -1,27 +1,35 @@
-"""Events that say of a pod, once, what Fettle knows of it, so that `kubectl describe pod` says it:
-it is on what its own policy refuses, it is stuck on a device that has failed or crashed as one
-failed, or its workload starts nowhere. Nothing follows from them.
+"""Events that say what Fettle knows of a pod, so that `kubectl describe pod` says it: it waits
+because Fettle refused it, it is on what its own policy refuses, it is stuck on a device that has
+failed or crashed as one failed, or its workload starts nowhere. Nothing follows from them.
 
-There is one Event for each pod and code. Its name is made of both, so that it is not written again
-after a restart or by another leader, as long as the API server keeps it.
+A pod that waits has one when it is first refused everywhere, and one when the reasons change. Of
+the others there is one for each pod and code. Its name is made of both, so that it is not written
+again after a restart or by another leader, as long as the API server keeps it.
 """
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
 from fettle.api import core
 from fettle.client import Event, EventRecorder, Regarding
-from fettle.cluster import Publisher
+from fettle.cluster import EMPTY, Publisher, View
 from fettle.explain import text
+from fettle.model import Mode
 from fettle.model.reasons import Reason, WorkloadStartsNowhere
 from fettle.pacing import keep, pause, run_within
+from fettle.records import Counted, Summaries
+from fettle.scheduling import Answers, Narrowed, OwnerRefusals, Table
 from fettle.scheduling.placed import AtRisk, Crashes, stuck, worst_first
+from fettle.steward.waking import waiting
 
 EVERY_S = 2.0
+REST = 4.0
+"""After looking at all waiting pods, pause for so many times as long."""
 # The Events' reasons, interfaces.
+REFUSED = "RefusedByHealth"
 AT_RISK = "AtRisk"
 STUCK = "StuckOnFailedDevice"
 CRASHED = "CrashedByDevice"
@@ -29,6 +37,7 @@ MAYBE_CRASHED = "MaybeCrashedByDevice"
 """Where nobody knows which units the pod held."""
 DOES_NOT_START = "WorkloadDoesNotStart"
 MOST_AT_ONCE = 100
+MOST_CODES = 5
 HELD_BACK_S = 60.0
 """So long nothing more is tried in a namespace, after the recorder held back an Event there."""
 MOST_REMEMBERED = 20_000
@@ -128,6 +137,12 @@ def news_of_starts(publisher: Publisher) -> Iterator[PodNews]:
             yield PodNews(start.pod, DOES_NOT_START, DOES_NOT_START, why)
 
 
+def about_pod(pod: core.Pod) -> Regarding:
+    """What an Event on a pod is about."""
+    metadata = pod.metadata
+    return Regarding("v1", "Pod", metadata.name, metadata.namespace, metadata.uid)
+
+
 def once_name(pod: core.Pod, code: str) -> str:
     """The name of the one Event about a pod with this code."""
     return event_name(pod.metadata.name, pod.metadata.uid, code)
@@ -141,13 +156,98 @@ def event_name(name: str, uid: str, code: str) -> str:
 
 
 def _event(news: PodNews, name: str) -> Event:
-    metadata = news.pod.metadata
     return Event(
-        regarding=Regarding("v1", "Pod", metadata.name, metadata.namespace, metadata.uid),
+        regarding=about_pod(news.pod),
         reason=news.reason,
         action="Observe",
         note=news.begins + text(news.why),
         series_key=news.code,
         type="Warning",
         name=name,
+    )
+
+
+class RefusalEvents:
+    """`record` takes an Event at once and writes it later; false if it is held back.
+
+    After a change of the leader, the new one tells once more what the old one told.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        publisher: Publisher,
+        record: Callable[[Event], bool],
+        refusals: OwnerRefusals,
+    ) -> None:
+        self._answers = answers
+        self._publisher = publisher
+        self._record = record
+        self._owner_refusals = refusals
+        self._summaries = Summaries()
+        self._told: dict[str, frozenset[str]] = {}
+        """The codes that were told of each waiting pod."""
+
+    async def run(self) -> None:
+        """Tell of each view's waiting pods, until cancelled."""
+        await self._publisher.keep_looking(
+            "events on refused pods", self.tell, every_s=EVERY_S, rest=REST
+        )
+
+    async def tell(self, _: View = EMPTY) -> None:
+        """Record an Event about each pod that waits for reasons that it was not told."""
+        view = self._publisher.view
+        pods = await run_within(None, lambda: [*waiting(view)])
+        told: dict[str, frozenset[str]] = {}
+        for key, pod in pods:
+            found = await self._refusals(pod)
+            if found is None:
+                continue
+            why, how_many = found
+            codes = frozenset(why.codes)
+            patience = self._answers.patience(pod)
+            event = _refusal_event(pod, why, how_many, patience)
+            if self._told.get(key) == codes or self._record(event):
+                told[key] = codes
+        self._told = told
+
+    async def _refusals(self, pod: core.Pod) -> tuple[Counted, str] | None:
+        """Why nodes are refused, and how many of how many, in words; None if none is."""
+        demand = self._answers.demand(pod)
+        if demand is None or demand.mode is not Mode.ENFORCE:
+            return None
+        table = await self._answers.judged(demand)
+        refused = len(table.refusing)
+        if not refused:
+            return None
+        why = self._summaries.refusals(table, table.refusing, refused, self._publisher.view.nodes)
+        # Beside other reasons only: because of this one alone, no pod is refused everywhere.
+        avoided = self._avoided(pod, table)
+        anyway = len(table.refusing & table.rejected)
+        unfit = f" ({anyway} of them have no room for it anyway)" if anyway else ""
+        how_many = f"{refused + len(avoided)} of {len(table.verdicts)} nodes{unfit}"
+        return why.adding(avoided), how_many
+
+    def _avoided(self, pod: core.Pod, table: Table) -> Mapping[str, Reason]:
+        """The nodes that are left out for the sake of the pod's owner, while others are left."""
+        if not (avoided := self._owner_refusals.nodes_for(pod)):
+            return {}
+        open_ = [n for n in table.verdicts if n not in table.refusing and n not in table.rejected]
+        return Narrowed(open_, open_).avoiding(avoided).besides
+
+
+def _refusal_event(pod: core.Pod, why: Counted, how_many: str, patience: Reason | None) -> Event:
+    counts = sorted(why.codes.items(), key=lambda item: -item[1])
+    listed = ", ".join(f"{code} ×{n}" for code, n in counts[:MOST_CODES])
+    more = f" and {len(counts) - MOST_CODES} more" if len(counts) > MOST_CODES else ""
+    such = f"; such as: {text(why.commonest)}" if why.commonest is not None else ""
+    wait = f"; {text(patience)}" if patience is not None else ""
+    return Event(
+        regarding=about_pod(pod),
+        reason=REFUSED,
+        action="Filter",
+        note=f"Fettle refuses {how_many}: {listed}{more}{such}{wait}. "
+        f"All of it: fettle explain pod {pod.metadata.key}",
+        series_key=" ".join(sorted(why.codes)),
+        type="Warning",
     )
