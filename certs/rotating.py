@@ -16,16 +16,49 @@ import structlog
 
 from certs import authority, issuing
 from certs.authority import MANIFEST, Authority, RotationStep, Secret
-from certs.clocks import Clocks
-from certs.issuing import Pair
+from certs.issuing import CLOCK_SKEW_S, DAY_S, Pair
 from fettle.model import AuthorityError, CertificateError, ClusterError, Conflict, NotFound
 from fettle.pacing import keep
 
 POLL_S = 30.0
 """Shorter than `authority.PUBLISH_S`: each replica has the next bundle before it must be in use."""
 _ATTEMPTS = 5
+_HOUR_S = 3600.0
 
 _log = structlog.get_logger("fettle.certs")
+
+
+class Clocks(NamedTuple):
+    """This machine's clock and the API server's, in Unix seconds. Others check certificates, so
+    these go by the API server's. But whoever replaces an authority that all share must be sure of
+    the time: both clocks must agree.
+
+    `server` is None before its first answer, and where a proxy takes the `Date` out of answers.
+    """
+
+    own: Callable[[], float]
+    server: Callable[[], float | None]
+
+    def now_s(self) -> float:
+        """The API server's; without it, this machine's."""
+        server_s = self.server()
+        return self.own() if server_s is None else server_s
+
+    def disagreement(self) -> str:
+        """Such as "this machine's clock is 2 days ahead of the API server's"; "" if they agree."""
+        if (server_s := self.server()) is None:
+            return ""
+        ahead_s = self.own() - server_s
+        if abs(ahead_s) <= CLOCK_SKEW_S:
+            return ""
+        side = "ahead of" if ahead_s > 0 else "behind"
+        return f"this machine's clock is {_in_words(abs(ahead_s))} {side} the API server's"
+
+
+def _in_words(seconds: float) -> str:
+    unit_s, unit = (DAY_S, "day") if seconds >= 2 * DAY_S else (_HOUR_S, "hour")
+    number = round(seconds / unit_s)
+    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 class AuthorityStore(Protocol):
