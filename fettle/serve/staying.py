@@ -13,13 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from math import inf
+from pathlib import Path
 
 from fettle.model import FettleError
 from fettle.serve.channel import ENVIRONMENT, Channel, PastCrashes, inheritance
-from fettle.serve.shared_ports import are_shared
 
 ENDS_WITHIN_S = 20.0
 """How long a process may take to end before it is killed."""
@@ -28,6 +28,8 @@ MOST_RESTARTS = 3
 FORGOTTEN_AFTER_S = 600.0
 """A process that was ready for so long before it crashed is started again as if it were the first
 time."""
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTENS = "0A"
 
 
 class _Serving:
@@ -153,7 +155,7 @@ class Staying:
         """Where another `fettle serve` listens on the same port, let it answer all callers: those
         that wait on sockets of ours would do so in vain."""
         for name, files in [*self._listening.items()]:
-            if are_shared(files):
+            if _are_shared(files):
                 _close(self._listening.pop(name))
 
     def _take_signals(self) -> None:
@@ -260,3 +262,22 @@ def _signals() -> Iterator[socket.socket]:
             for number, handler in before.items():
                 signal.signal(number, handler)
             signal.set_wakeup_fd(woken)
+
+
+def _are_shared(files: Sequence[int]) -> bool:
+    """Whether somebody else listens where these sockets do, as the second of two static pods does;
+    False where there is no Linux."""
+    ours = {str(os.fstat(number).st_ino) for number in files}
+    found = [*_listening()]
+    addresses = {address for address, inode in found if inode in ours}
+    return any(address in addresses and inode not in ours for address, inode in found)
+
+
+def _listening() -> Iterator[tuple[str, str]]:
+    """The address and the inode of each socket that listens in this network namespace."""
+    for table in _TABLES:
+        with suppress(OSError):
+            for line in table.read_text().splitlines()[1:]:
+                _, address, _, state, _, _, _, _, _, inode, *_ = line.split()
+                if state == _LISTENS:
+                    yield address, inode
