@@ -1,15 +1,19 @@
 """Probes and metrics, for everybody."""
 
+import asyncio
 import time
 from collections import Counter
+from collections.abc import Iterator
 
 from aiohttp import web
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
 
-from fettle.browse.exposition import Exposition
 from fettle.browse.known import Known
 from fettle.cluster import View, readiness
 from fettle.explain import describe_modes, texts
+from fettle.pacing import pause, run_within
 
 
 class Probes:
@@ -62,3 +66,36 @@ def _counts(view: View) -> list[str]:
     """How many objects of each kind cannot be read."""
     kinds = Counter(key.partition(" ")[0] for key in view.quarantined)
     return [f"quarantined: {count} {kind}" for kind, count in sorted(kinds.items())]
+
+
+class Exposition:
+    """The text of `/metrics`. Everybody may ask for it, as often as they like, so one is made at a
+    time, in time slices, for all who wait for one. It is made of what is counted once it is asked
+    for."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = _Paused(registry)
+        self._making = asyncio.Lock()
+        self._next: asyncio.Task[bytes] | None = None
+
+    async def text(self) -> bytes:
+        if self._next is None:
+            self._next = asyncio.create_task(self._make())
+        return await asyncio.shield(self._next)
+
+    async def _make(self) -> bytes:
+        async with self._making:
+            self._next = None  # whoever asks from here on may miss what was counted before
+            return await run_within(None, lambda: generate_latest(self._registry))
+
+
+class _Paused(Collector):
+    """Others have their turn between two metrics."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            yield metric
+            pause()

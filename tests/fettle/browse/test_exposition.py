@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from fettle.browse.exposition import Exposition
+from fettle.browse.probes import Exposition
 
 
 class _Slow(Collector):
