@@ -18,6 +18,10 @@ from typing import NamedTuple
 
 import structlog
 
+RECEIVE_S = 30.0
+"""Within this time from its first byte, a request must have arrived whole, on any listener."""
+MAX_HEAD_BYTES = 64 * 1024
+"""Of its request line and headers, and of whatever else is not its body."""
 BACKLOG = 1024
 HANDSHAKE_S = 10.0
 BEGIN_S = 0.5

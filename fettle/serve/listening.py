@@ -6,9 +6,12 @@ import logging
 import os
 import socket
 import ssl
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import structlog
 from aiohttp import web
@@ -17,7 +20,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from certs import CertificateWarnings, ListenerTLS
 from extender import LINGER_S, Callers, SchedulerConnections
 from fettle.config import ListenAddress, SocketPath
-from fettle.http import Acceptor, AppConnections, Limits, MakeProtocol, bound_to, is_answered
+from fettle.http import Acceptor, AppConnections, Limits, MakeProtocol
 from fettle.model import AuthorityError, ClusterError, SettingsError
 from fettle.observing import CertificateMetrics
 from fettle.serve.readiness import Readiness
@@ -107,7 +110,7 @@ class Listener(ABC):
         if given:
             self._acceptor.open_on(given)
         elif isinstance(self.address, SocketPath):
-            self._acceptor.open_on([bound_to(self.address.path)])
+            self._acceptor.open_on([_bound_to(self.address.path)])
         else:
             host, port = self.address.bind_host, self.address.port
             await self._acceptor.open(host, port, shares_port=self.shares_port)
@@ -217,7 +220,7 @@ def _reason(error: OSError) -> str:
 async def _is_free(address: Address) -> bool:
     """Whether nobody listens there, or that cannot be told: whoever listens will say why."""
     if isinstance(address, SocketPath):
-        return not is_answered(address.path)
+        return not _is_answered(address.path)
     loop = asyncio.get_running_loop()
     try:
         probe = await loop.create_server(
@@ -313,3 +316,37 @@ class Listeners:
     async def drain(self) -> None:
         """Stop all listeners at once; none may be opened any more."""
         await asyncio.gather(*(listener.stop() for listener in self._listeners))
+
+
+def _bound_to(path: Path) -> socket.socket:
+    """A socket at this path, which only its owner can open, in place of one on which nobody
+    listens. Raises OSError."""
+    if _is_answered(path):
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
+        raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
+    # Others find it only once it is theirs no more.
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)
+    found = socket.socket(socket.AF_UNIX)
+    try:
+        found.bind(str(beside))
+        beside.chmod(0o600)
+        beside.rename(path)
+    except OSError:
+        found.close()
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
+    return found
+
+
+def _is_answered(path: Path) -> bool:
+    """Whether somebody listens there."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True

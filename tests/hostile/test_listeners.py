@@ -23,7 +23,7 @@ from extender.http.connections import HTTPReply
 from fettle.config import ListenAddress
 from fettle.http import Acceptor, Limits, app_connections
 from fettle.http.accepting import Accepted
-from fettle.http.turns import AT_ONCE
+from fettle.http.app_connections import READ_AT_ONCE
 from fettle.serve.listening import AppListener, ExtenderListener, Listener
 from tests.certs.test_serving import make_leaf, make_root
 
@@ -333,7 +333,7 @@ async def test_of_many_who_ask_at_once_a_few_are_read_before_others_have_a_turn(
                 before = len(asked)
                 await asyncio.sleep(0)
                 most = max(most, len(asked) - before)
-        assert most <= 2 * AT_ONCE
+        assert most <= 2 * READ_AT_ONCE
 
 
 async def test_an_address_with_many_connections_has_no_more_turns_than_others() -> None:
@@ -349,4 +349,4 @@ async def test_an_address_with_many_connections_has_no_more_turns_than_others() 
         async with asyncio.timeout(WITHIN_S):
             while len(asked) < 51:
                 await asyncio.sleep(0)
-        assert asked.index("127.0.0.2") < 2 * AT_ONCE + 2
+        assert asked.index("127.0.0.2") < 2 * READ_AT_ONCE + 2
