@@ -16,4 +16,3 @@ from fettle.model.reasons.pods import *
 from fettle.model.reasons.policy import *
 from fettle.model.reasons.undecided import *
 from fettle.model.reasons.units import *
-from fettle.model.reasons.words import *

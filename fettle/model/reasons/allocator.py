@@ -2,9 +2,8 @@
 
 import msgspec
 
-from fettle.model.reasons.base import Reason
+from fettle.model.reasons.base import Reason, listed
 from fettle.model.reasons.obstacles import Obstacles, counted
-from fettle.model.reasons.words import listed
 from fettle.model.subjects import DeviceId, PoolRef
 
 

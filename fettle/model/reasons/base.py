@@ -1,8 +1,15 @@
-"""What all reasons share."""
+"""What reasons share: their type, and words of several."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
+
+from fettle.model.health import Health, Kept, State, proven_evidence
+from fettle.model.times import utc
+
+MAX_NAMED = 3
+"""How many devices, pods or groups a sentence names."""
 
 
 class Reason(msgspec.Struct, frozen=True, gc=False):
@@ -20,3 +27,37 @@ class Reason(msgspec.Struct, frozen=True, gc=False):
     @property
     def code(self) -> str:
         return type(self).__name__
+
+
+def listed(names: Sequence[object]) -> str:
+    """The first of these names."""
+    more = ", …" if len(names) > MAX_NAMED else ""
+    return ", ".join(map(str, names[:MAX_NAMED])) + more
+
+
+def moment(unix_s: float) -> str:
+    """A time in Unix seconds."""
+    return f"{utc(unix_s):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def describe_kept(value: Kept) -> str:
+    """Why a state is worse than its score alone would make it."""
+    if value.restless:
+        return "held because its fault kept coming back"
+    if value.until:
+        return "held by the minimum dwell"
+    again = " again" if value.then is State.HEALTHY else ""
+    return f"{value.then}{again} from {value.score:.2f}"
+
+
+def describe_state(health: Health, what: str = "") -> str:
+    """A state (or `what` is wrong) with the score that refusals go by and the heaviest evidence."""
+    what = what or str(health.state)
+    proven = proven_evidence(health.evidence)
+    top = f": {proven[0].evidence.text}" if proven else ""
+    why = (
+        f"; {describe_kept(health.kept)}"
+        if health.kept is not None and what == health.state
+        else ""
+    )
+    return f"{what} ({health.proven:.2f}{why}){top}"

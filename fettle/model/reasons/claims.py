@@ -1,7 +1,6 @@
 """The pod's claims, on any node. `claim` is the name in the pod's spec."""
 
-from fettle.model.reasons.base import Reason
-from fettle.model.reasons.words import listed
+from fettle.model.reasons.base import Reason, listed
 from fettle.model.subjects import DeviceId
 
 

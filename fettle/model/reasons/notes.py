@@ -2,8 +2,7 @@
 
 import msgspec
 
-from fettle.model.reasons.base import Reason
-from fettle.model.reasons.words import listed
+from fettle.model.reasons.base import Reason, listed
 from fettle.model.subjects import DeviceId
 
 

@@ -7,8 +7,7 @@ import msgspec
 from fettle.model.health import Health
 from fettle.model.modes import Mode
 from fettle.model.policy import DEVICE_FAILED
-from fettle.model.reasons.base import Reason
-from fettle.model.reasons.words import describe_state, listed, moment
+from fettle.model.reasons.base import Reason, describe_state, listed, moment
 from fettle.model.subjects import DeviceId
 
 

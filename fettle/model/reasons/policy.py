@@ -4,8 +4,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from fettle.model.health import Health
-from fettle.model.reasons.base import Reason
-from fettle.model.reasons.words import describe_state
+from fettle.model.reasons.base import Reason, describe_state
 from fettle.model.subjects import DeviceId
 from fettle.model.times import utc
 

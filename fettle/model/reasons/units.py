@@ -2,8 +2,7 @@
 
 import msgspec
 
-from fettle.model.reasons.base import Reason
-from fettle.model.reasons.words import MAX_NAMED
+from fettle.model.reasons.base import MAX_NAMED, Reason
 
 
 class NoUnits(Reason, frozen=True, gc=False):
