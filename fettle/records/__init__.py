@@ -4,12 +4,11 @@ Stands after the answer in *watch → inventory → health → verdict → answe
 """
 
 from fettle.records.ages import seconds_of
-from fettle.records.decisions import Act, Became, Decided, Decision, Placed, Verb, wordless
+from fettle.records.decisions import Act, Became, Decided, Decision, Placed, Verb, merged, wordless
 from fettle.records.fates import PodFates
 from fettle.records.journal import Journal
 from fettle.records.log import DecisionLog
 from fettle.records.recorder import Recorder
-from fettle.records.replicas import merged
 from fettle.records.report import make_report
 from fettle.records.summaries import Counted, Summaries
 

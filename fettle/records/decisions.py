@@ -1,11 +1,13 @@
-"""One decision of Fettle's, and what became of its pod. Its repetitions are counted in it.
+"""Decisions of Fettle's, and what became of their pods; those of several processes as those of one.
+Repetitions of a decision are counted in it.
 
 In JSON the fields are an interface: the journal, `/decisions` and `fettle decisions -o json` have
 them. Times are in Unix seconds.
 """
 
 import secrets
-from collections.abc import Hashable
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from enum import StrEnum
 from itertools import count
 from typing import NamedTuple
@@ -13,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.model import Mode
+from fettle.pacing import pause
 
 
 class Verb(StrEnum):
@@ -176,3 +179,33 @@ _NUMBERS = count(1)
 def new_id() -> str:
     """An id that no other decision has, of this process or another."""
     return f"{_PROCESS}-{next(_NUMBERS)}"
+
+
+def merged(records: Iterable[Sequence[Decision]]) -> list[Decision]:
+    """What all decided, the oldest first.
+
+    A process that no scheduler asks about a pod takes it for one that nobody was asked about, which
+    it notes as `seen`. That counts only where it is so, and once.
+    """
+    found: dict[str, Decision] = {}
+    seen_by: dict[str, dict[int, float]] = defaultdict(dict)
+    asked: set[str] = set()
+    of: dict[str, int] = {}
+    for process, decisions in enumerate(records):
+        for one in decisions:
+            found[one.id] = one
+            of.setdefault(one.id, process)
+            if one.verb is Verb.SEEN:
+                since = seen_by[one.uid].get(process, one.first)
+                seen_by[one.uid][process] = min(since, one.first)
+            elif one.verb in (Verb.FILTER, Verb.PRIORITIZE):
+                asked.add(one.uid)
+            pause()
+
+    def counts(one: Decision) -> bool:
+        if one.verb is not Verb.SEEN:
+            return True
+        first = min(seen_by[one.uid], key=lambda process: seen_by[one.uid][process])
+        return one.uid not in asked and of[one.id] == first
+
+    return sorted(filter(counts, found.values()), key=lambda one: one.first)
