@@ -265,10 +265,10 @@ _OPERATOR = click.option(
 @click.option("--settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
 def rules(prometheus: bool, settings: Path | None) -> None:
     """Print the rules about metrics, for Prometheus to evaluate and Alertmanager to send back."""
-    from fettle.cli import alerting
+    from fettle.cli import setup_files
 
     assert prometheus
-    click.echo(alerting.rules_file(settings), nl=False)
+    click.echo(setup_files.alerting_rules(settings), nl=False)
 
 
 @main.command()
@@ -458,9 +458,9 @@ def webhooks(files: tuple[str, ...], kubeconfig: Path | None, settings: Path | N
     For clusters without resource.k8s.io/v1, and for workload kinds added in the settings. Kinds
     that the cluster does not serve are left out: print and apply again once they are installed.
     """
-    from fettle.cli import webhooks
+    from fettle.cli import setup_files
 
-    webhooks.fit(files, kubeconfig, settings)
+    setup_files.fit_webhooks(files, kubeconfig, settings)
 
 
 @main.group()
@@ -482,9 +482,9 @@ def certificates() -> None:
 )
 def extender_ca(kubeconfig: Path | None, settings: Path | None, namespace: str | None) -> None:
     """Print the CA that kube-scheduler must trust (its tlsConfig.caFile), PEM."""
-    from fettle.cli import certificates
+    from fettle.cli import setup_files
 
-    certificates.extender_ca(kubeconfig, settings, namespace)
+    setup_files.extender_ca(kubeconfig, settings, namespace)
 
 
 @main.command()

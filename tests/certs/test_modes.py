@@ -22,7 +22,7 @@ from certs.modes import (
 )
 from certs.serving import ListenerTLS
 from fettle.api.kinds import WEBHOOK_CONFIGURATIONS
-from fettle.cli import certificates
+from fettle.cli import setup_files
 from fettle.client import Session
 from fettle.config import AlertmanagerSettings, ListenAddress, Settings, TLSSettings
 from fettle.model import CertificateError, ClusterError, SettingsError
@@ -108,7 +108,7 @@ async def test_replicas_sign_for_the_service_under_one_authority_that_people_can
     own = self_signed(clients, extraNames=["10.0.0.7"])
     replicas = [await extender_tls(ANYWHERE, own, session) for _ in range(2)]
     assert filled(api) == SECRET
-    await asyncio.to_thread(certificates.extender_ca, api.kubeconfig(tmp_path), None, None)
+    await asyncio.to_thread(setup_files.extender_ca, api.kubeconfig(tmp_path), None, None)
     printed = capsys.readouterr().out.encode()
     assert b"PRIVATE KEY" not in printed
     now_s = time.time()
@@ -135,7 +135,7 @@ async def test_an_address_that_is_listened_on_is_a_name_too(
 
 async def test_without_an_authority_there_is_nothing_to_print(api: FakeApi, tmp_path: Path) -> None:
     with pytest.raises(CertificateError, match=r"Secret other/fettle-extender-ca.*--namespace"):
-        await asyncio.to_thread(certificates.extender_ca, api.kubeconfig(tmp_path), None, "other")
+        await asyncio.to_thread(setup_files.extender_ca, api.kubeconfig(tmp_path), None, "other")
 
 
 async def test_an_unreadable_authority_is_named(
@@ -147,7 +147,7 @@ async def test_an_unreadable_authority_is_named(
     with pytest.raises(CertificateError, match=said):
         await extender_tls(ANYWHERE, self_signed(clients), session)
     with pytest.raises(CertificateError, match=said):
-        await asyncio.to_thread(certificates.extender_ca, api.kubeconfig(tmp_path), None, None)
+        await asyncio.to_thread(setup_files.extender_ca, api.kubeconfig(tmp_path), None, None)
 
 
 async def test_without_the_right_to_read_the_secret_it_waits(
