@@ -84,7 +84,7 @@ class Filter:
             self._recorder.again(kept.decision)
             return kept.body
         args = wire.decode_args(body)
-        self._answers.asked(args.pod)
+        self._answers.note_attempt(args.pod)
         demand = self._answers.demand_now(args.pod)
         if demand is None:
             self._metrics.decided("filter", "echoed")
@@ -108,7 +108,7 @@ class Filter:
         if demand.mode is not Mode.ENFORCE:
             return self._let_pass(body, args, demand, edition)
         if problem:
-            self._misconfiguration.unasked.asked(args.pod)
+            self._misconfiguration.unasked.note_request(args.pod)
             self._metrics.decided("filter", "not_ready")
             return wire.filter_reply(None, error=f"fettle: not ready: {problem}")
         if args.node_names is None:
@@ -140,11 +140,11 @@ class Filter:
         self._remember(args.pod)
         if self._problem():
             return
-        self._answers.answered(demand, args.pod)
+        self._answers.note_nodes_given(demand, args.pod)
         names = args.node_names
         if names is None:
             names = [name for name, _ in args.nodes or ()]
-        self._refusals.answered(args.pod)
+        self._refusals.note_nodes_given(args.pod)
         avoided = self._refusals.nodes_for(args.pod)
         uid, leaning = args.pod.metadata.uid, self._leanings.of(args.pod, demand)
         if demand.mode is Mode.STEER and args.node_names is not None:
@@ -164,10 +164,12 @@ class Filter:
             # out of the processor's caches.
             refused = len(done.narrowed.names)
             until = self._answers.refused_until(done.demand, done.pod)
-            self._kept.put(KeptReply(done.body, done.edition, done.reply, refused, decision, until))
+            self._kept.keep(
+                KeptReply(done.body, done.edition, done.reply, refused, decision, until)
+            )
             return
-        self._answers.answered(done.demand, done.pod)
-        self._refusals.answered(done.pod)
+        self._answers.note_nodes_given(done.demand, done.pod)
+        self._refusals.note_nodes_given(done.pod)
         uid, passed = done.pod.metadata.uid, done.narrowed.passed
         leaning = self._leanings.of(done.pod, done.demand)
         self._next_prioritize.prepare(done.demand, done.body, passed, done.edition, uid, leaning)
@@ -210,14 +212,14 @@ class Filter:
             unjudged = table.open_among(narrowed.passed, self._answers.view)
         narrowed = self._elsewhere(pod, narrowed)
         if self._count(table, narrowed, unjudged) != REFUSED:
-            self._answers.answered(table.demand, pod)
-            self._refusals.answered(pod)
+            self._answers.note_nodes_given(table.demand, pod)
+            self._refusals.note_nodes_given(pod)
         asyncio.get_running_loop().call_soon(self._recorder.filtered, pod, table, narrowed)
         return table, narrowed
 
     def _lacks_news(self, pod: core.Pod) -> bool:
         """Whether a kubelet may have refused an earlier pod of its owner, unseen by the view."""
-        return self._refusals.may_follow(pod) and not self._tables.shows(pod)
+        return self._refusals.may_replace_another(pod) and not self._tables.shows(pod)
 
     def _elsewhere(self, pod: core.Pod, narrowed: Narrowed) -> Narrowed:
         """Without nodes whose kubelets refused pods of its owner, if others are left."""
@@ -241,7 +243,7 @@ class Filter:
         return result
 
     def _remember(self, pod: core.Pod) -> None:
-        self._misconfiguration.asked(pod)
+        self._misconfiguration.note_request(pod)
         self._recent[pod.metadata.key] = pod
 
 

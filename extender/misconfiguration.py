@@ -72,9 +72,9 @@ class Misconfiguration:
             path=path,
         )
 
-    def asked(self, pod: core.Pod) -> None:
+    def note_request(self, pod: core.Pod) -> None:
         """A scheduler asked about this pod, which uses devices."""
-        self.unasked.asked(pod)
+        self.unasked.note_request(pod)
         name = pod.scheduler_name
         unlisted = self._unlisted_schedulers
         if name in self._schedulers or name in unlisted or len(unlisted) >= MOST:
@@ -125,7 +125,7 @@ class UnaskedPods:
         self._found: dict[tuple[str, str], str] = {}
         """A pod that was placed without asking, by scheduler and resource."""
 
-    def asked(self, pod: core.Pod) -> None:
+    def note_request(self, pod: core.Pod) -> None:
         """A scheduler asked about this pod."""
         scheduler = pod.scheduler_name
         if (last := self._last.get(scheduler)) is None:

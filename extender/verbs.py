@@ -21,8 +21,8 @@ def raise_unless_ready(problem: str, verb: str, metrics: ExtenderMetrics) -> Non
         raise NotReady(f"fettle: not ready: {problem}")
 
 
-def result_of(asked: int, refused: int) -> str:
+def result_of(nodes: int, refused: int) -> str:
     """How an answer that refused so many of the nodes is counted."""
     if not refused:
         return "passed"
-    return REFUSED if refused == asked else "narrowed"
+    return REFUSED if refused == nodes else "narrowed"

@@ -55,7 +55,7 @@ class KeptReplies:
             return None
         return reply if reply.until == inf or self._now() < reply.until else None
 
-    def put(self, reply: KeptReply) -> None:
+    def keep(self, reply: KeptReply) -> None:
         """Keep a reply, in place of one to a request that begins alike."""
         if _size(reply) <= self._kept.maxsize:
             self._kept[reply.request[:HEAD_BYTES]] = reply
@@ -97,10 +97,10 @@ class NextPrioritize:
         if self._unasked >= UNASKED or edition != self._answers.edition:
             return
         self._unasked += 1
-        asked = wire.with_names(request, names)
-        if asked is not None and (table := self._answers.at_once(demand, names)) is not None:
+        expected = wire.with_names(request, names)
+        if expected is not None and (table := self._answers.at_once(demand, names)) is not None:
             body = self._replies.scores(table, names, leaning)
-            self._prepared = PreparedReply(asked, edition, body, uid)
+            self._prepared = PreparedReply(expected, edition, body, uid)
 
     def forget(self) -> None:
         self._prepared = None

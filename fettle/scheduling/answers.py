@@ -56,7 +56,7 @@ class Answers:
         self._version = settings.scheduler.version
         self.profile = profile_of_version(self._version, self._gates)
         """The allocator of the cluster's version of Kubernetes, with the feature gates set."""
-        self._profiles_followed = 0
+        self._profile_changes = 0
         self._engine = engine
         self._engines = Engines(engine)
         self._settings = settings
@@ -71,7 +71,7 @@ class Answers:
         self.waits = PodWaits(now, self.gangs, settings.breaker)
         """How long pods have waited."""
         self._in_flight = InFlight()
-        self._on_answered: list[Callable[[Demand, core.Pod], None]] = []
+        self._on_nodes_given: list[Callable[[Demand, core.Pod], None]] = []
         self.wait_s = settings.extender.wait_seconds
         """How long a request waits for selectors at most."""
         self._evaluations = Evaluations(self._engines, self.wait_s)
@@ -93,7 +93,7 @@ class Answers:
     @property
     def edition(self) -> tuple[int, int]:
         """While this is the same, so is the answer to any demand."""
-        return self.publisher.view.basis, self._profiles_followed
+        return self.publisher.view.basis, self._profile_changes
 
     def mode_of(self, pod: core.Pod) -> Mode:
         """How far Fettle may go with the pod."""
@@ -166,34 +166,34 @@ class Answers:
         in_flight = self._in_flight.count(demand, pod, self.view, self._clock())
         return msgspec.structs.replace(demand, in_flight=in_flight) if in_flight else demand
 
-    def asked(self, pod: core.Pod) -> None:
+    def note_attempt(self, pod: core.Pod) -> None:
         """Note that the scheduler begins to place the pod."""
-        self._in_flight.asked(pod)
-        self.gangs.asked(pod)
+        self._in_flight.note_attempt(pod)
+        self.gangs.note_attempt(pod)
 
     def unplaced(self, pod: core.Pod) -> int:
         """How many members of the pod's gang are still to be placed; 0 if it runs alone."""
         return self.gangs.unplaced(pod, self._clock())
 
-    def on_answered(self, callback: Callable[[Demand, core.Pod], None]) -> None:
-        """Call back for each pod that is answered with suitable nodes."""
-        self._on_answered.append(callback)
+    def on_nodes_given(self, callback: Callable[[Demand, core.Pod], None]) -> None:
+        """Call back for each pod that filter gives suitable nodes."""
+        self._on_nodes_given.append(callback)
 
-    def answered(self, demand: Demand, pod: core.Pod) -> None:
-        """Note that the pod was answered with suitable nodes, so it may be placed any moment."""
+    def note_nodes_given(self, demand: Demand, pod: core.Pod) -> None:
+        """Note that filter gave the pod suitable nodes, so it may be placed any moment."""
         now = self._clock()
-        self._in_flight.note(demand, pod, now)
-        self.gangs.answered(pod, now)
-        for callback in self._on_answered:
+        self._in_flight.note_nodes_given(demand, pod, now)
+        self.gangs.note_nodes_given(pod, now)
+        for callback in self._on_nodes_given:
             callback(demand, pod)
         self._tables.count_pod(demand)
 
-    def follow_version(self, version: str) -> None:
+    def predict_as(self, version: str) -> None:
         """Predict as this API server's version ("v1.37.1") allocates, unless settings name one."""
         self._version = self._settings.scheduler.version or version
         if (profile := profile_of_version(self._version, self._gates)) != self.profile:
             self.profile = profile
-            self._profiles_followed += 1
+            self._profile_changes += 1
             self._demands.clear()
             self._tables.clear()
 

@@ -241,11 +241,11 @@ class Breakers:
         """Count whenever a view is published, until cancelled."""
         self._keeping = True
         try:
-            await self._publisher.keep_looking("breakers", self._follow)
+            await self._publisher.keep_looking("breakers", self._look)
         finally:
             self._keeping = False
 
-    async def _follow(self, _: View) -> None:
+    async def _look(self, _: View) -> None:
         if self._basis == self._publisher.view.basis:
             return
         await run_within(None, self._count_and_judge)

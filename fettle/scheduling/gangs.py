@@ -45,8 +45,8 @@ class Gangs:
         """By `namespace/name`: what was found of a placed member, and by which pod and node."""
         self._slowest: dict[str, tuple[View, SlowestMember | None]] = {}
         """By group: the slowest of all members, in that view."""
-        self._answered: LRUCache[str, dict[str, float]] = LRUCache(MOST_GROUPS)
-        """By group: when each member was answered, in their order."""
+        self._given_nodes: LRUCache[str, dict[str, float]] = LRUCache(MOST_GROUPS)
+        """By group: when each member was given nodes, in their order."""
 
     def follow(self, before: View, view: View, _changed: frozenset[str] = frozenset()) -> None:
         """Take in which pods there are."""
@@ -73,17 +73,17 @@ class Gangs:
         members = self._members.get(group_of(pod))
         return members is not None and (len(members) > 1 or pod.metadata.key not in members)
 
-    def asked(self, pod: core.Pod) -> None:
-        """The scheduler begins to place a pod. If it was answered it before, that came to nothing,
-        and so did what its group was answered since, as with Kubernetes' own PodGroups."""
-        answered = self._answered.get(group_of(pod)) if self._answered else None
-        while answered and pod.metadata.key in answered:
-            answered.popitem()
+    def note_attempt(self, pod: core.Pod) -> None:
+        """The scheduler begins to place a pod. If it was given nodes before, that came to
+        nothing, and so did what its group was given since, as with Kubernetes' own PodGroups."""
+        given = self._given_nodes.get(group_of(pod)) if self._given_nodes else None
+        while given and pod.metadata.key in given:
+            given.popitem()
 
-    def answered(self, pod: core.Pod, now: float) -> None:
-        """The pod was answered with suitable nodes. `now` is in seconds, as in `unplaced`."""
+    def note_nodes_given(self, pod: core.Pod, now: float) -> None:
+        """Filter gave the pod suitable nodes. `now` is in seconds, as in `unplaced`."""
         if group := group_of(pod):
-            self._answered.setdefault(group, {})[pod.metadata.key] = now
+            self._given_nodes.setdefault(group, {})[pod.metadata.key] = now
 
     def unplaced(self, pod: core.Pod, now: float) -> int:
         """How many members of the pod's gang, itself among them, are still to be placed, as far as
@@ -98,8 +98,8 @@ class Gangs:
                 return 0
             size = 2
         placed = {name for name, member in members.items() if member.node_name}
-        answered = self._answered.get(group) or {}
-        placed.update(name for name, at in answered.items() if now - at <= ANSWERED_S)
+        given = self._given_nodes.get(group) or {}
+        placed.update(name for name, at in given.items() if now - at <= ANSWERED_S)
         return size - len(placed - {key})
 
     def slowest(self, pod: core.Pod, view: View) -> SlowestMember | None:

@@ -41,16 +41,16 @@ class _Answered(NamedTuple):
 
 
 class InFlight:
-    """The pods in flight: `note` each that is answered, `count` those with the needs of another."""
+    """The pods in flight: note each that gets nodes, `count` those with the needs of another."""
 
     def __init__(self) -> None:
         self._by_needs: dict[_Needs, OrderedDict[str, _Answered]] = defaultdict(OrderedDict)
         self._cycles: LRUCache[str, dict[str, _Needs]] = LRUCache(MOST_GROUPS)
-        """The pods that each PodGroup was last answered, in their order, and what they need."""
+        """The pods that each PodGroup was last given nodes for, in order, and what they need."""
 
-    def asked(self, pod: core.Pod) -> None:
-        """The scheduler begins to place a pod. If its PodGroup was answered it before, that came to
-        nothing, and so did what the group was answered since."""
+    def note_attempt(self, pod: core.Pod) -> None:
+        """The scheduler begins to place a pod. If its PodGroup was given nodes for it before,
+        that came to nothing, and so did what the group was given since."""
         if not (group := pod.pod_group) or (cycle := self._cycles.get(group)) is None:
             return
         key = pod.metadata.key
@@ -58,8 +58,8 @@ class InFlight:
             later, needs = cycle.popitem()
             self._by_needs[needs].pop(later, None)
 
-    def note(self, demand: Demand, pod: core.Pod, now: float) -> None:
-        """Note that the pod was answered, so it may be placed any moment."""
+    def note_nodes_given(self, demand: Demand, pod: core.Pod, now: float) -> None:
+        """Filter gave the pod nodes, so it may be placed any moment."""
         if not demand.allocates:
             return
         needs, key = _needs(demand), pod.metadata.key

@@ -51,8 +51,8 @@ class OwnerRefusals:
         self._clock = clock
         self._refused: LRUCache[str, dict[str, _Last]] = LRUCache(MOST_OWNERS)
         """For each owner, what each node last did to a pod of its; the last node comes last."""
-        self._answered: TTLCache[str, str] = TTLCache(MOST_OWNERS, ANSWERED_S)
-        """For each owner, the UID of the pod that was answered last."""
+        self._given_nodes: TTLCache[str, str] = TTLCache(MOST_OWNERS, ANSWERED_S)
+        """For each owner, the UID of the pod that was given nodes last."""
 
     def put(self, new: WireObject) -> None:
         """An object as it is now, before a view shows it."""
@@ -107,13 +107,13 @@ class OwnerRefusals:
         owner = known_as(pod)
         return owner, self._refused.get(owner.uid) or {}
 
-    def answered(self, pod: core.Pod) -> None:
-        """A node was found for this pod, so soon its kubelet may refuse it."""
-        self._answered[known_as(pod).uid] = pod.metadata.uid
+    def note_nodes_given(self, pod: core.Pod) -> None:
+        """Filter gave this pod nodes, so soon a kubelet may refuse it."""
+        self._given_nodes[known_as(pod).uid] = pod.metadata.uid
 
-    def may_follow(self, pod: core.Pod) -> bool:
-        """Whether this pod may be in the place of one that was answered a moment ago."""
-        before = self._answered.get(known_as(pod).uid)
+    def may_replace_another(self, pod: core.Pod) -> bool:
+        """Whether this pod may be in the place of one that was given nodes a moment ago."""
+        before = self._given_nodes.get(known_as(pod).uid)
         return before is not None and before != pod.metadata.uid
 
 

@@ -53,7 +53,7 @@ class Preemption:
     def __init__(self, answers: Answers, clock: Callable[[], float] = time.monotonic) -> None:
         self._answers = answers
         self._clock = clock
-        self._answered: LRUCache[str, ByNode] = LRUCache(MAX_REMEMBERED)
+        self._offered: LRUCache[str, ByNode] = LRUCache(MAX_REMEMBERED)
         self._emptied: LRUCache[str, _Emptied] = LRUCache(MAX_REMEMBERED)
 
     async def acceptable_nodes(self, pod: core.Pod, victims: ByNode) -> list[str]:
@@ -72,7 +72,7 @@ class Preemption:
             return [], {}
         verdicts = await self.verdicts(pod, victims)
         found = [name for name in victims if name not in verdicts or verdicts[name].fits]
-        self._answered[pod.metadata.uid] = {name: victims[name] for name in found}
+        self._offered[pod.metadata.uid] = {name: victims[name] for name in found}
         return found, verdicts
 
     async def _has_room_made(self, pod: core.Pod) -> bool:
@@ -80,8 +80,8 @@ class Preemption:
         # The scheduler tries the node as soon as the victims are gone, a moment before their claims
         # release devices. If it is refused there, it would evict other pods elsewhere.
         uid, name = pod.metadata.uid, pod.nominated_node
-        if victims := self._answered.get(uid, {}).get(name):
-            del self._answered[uid]
+        if victims := self._offered.get(uid, {}).get(name):
+            del self._offered[uid]
             self._emptied[uid] = _Emptied(name, victims, self._clock() + RELEASE_S)
         emptied = self._emptied.get(uid)
         if emptied is None or self._clock() > emptied.until:

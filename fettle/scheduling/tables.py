@@ -180,7 +180,7 @@ class _NodeVerdicts:
             self._refusing = frozenset(self.refused)
         return self._refusing
 
-    def put(self, name: str, verdict: Verdict, *, provisional: bool, cut_short: bool) -> None:
+    def give(self, name: str, verdict: Verdict, *, provisional: bool, cut_short: bool) -> None:
         """Give one node a verdict, in place of any that it had."""
         if (before := self.by_name.get(name)) is not None:
             self.by_score[before.score].discard(name)
@@ -252,7 +252,7 @@ class _KnownVerdicts:
             self._open = (outcomes, {})
         return self._open[1]
 
-    def put(
+    def remember(
         self, fingerprint: Hashable, verdict: Verdict, outcomes: SelectorOutcomes, budget: Budget
     ) -> None:
         """Keep what was found by these outcomes, within this budget."""
@@ -295,7 +295,7 @@ class Table:
         """The basis of the view on which completing it failed: there it would fail again."""
         self.acceptance = acceptance
         self.pods = 0
-        """How many pods were answered by it."""
+        """How many pods were given nodes by it."""
         self.given_up_until = inf
         self._nodes = _NodeVerdicts()
         self._known = _KnownVerdicts()
@@ -435,9 +435,9 @@ class Table:
             if missed != self.acceptance.requirements.missed:
                 outcomes.missing = True
             if fingerprint is not None:
-                self._known.put(fingerprint, verdict, outcomes, budget)
+                self._known.remember(fingerprint, verdict, outcomes, budget)
         cut_short = _is_cut_short(verdict, budget)
-        self._nodes.put(node.name, verdict, provisional=outcomes.missing, cut_short=cut_short)
+        self._nodes.give(node.name, verdict, provisional=outcomes.missing, cut_short=cut_short)
         self._note_all_judged()
 
     def _judge(self, node: NodeView, outcomes: SelectorOutcomes, budget: Budget) -> Verdict:

@@ -267,7 +267,7 @@ class Runtime:
         on_breaker = BreakerMetrics(self._registry).changed
         answers = Answers(self._publisher, engine, self._settings, on_breaker=on_breaker)
         predictions = Predictions(answers, PredictionMetrics(self._registry).count_result)
-        answers.on_answered(predictions.answered)
+        answers.on_nodes_given(predictions.answered)
         return answers, predictions
 
     def _make_recorder(self, answers: Answers) -> Recorder:
@@ -414,7 +414,7 @@ class Runtime:
         tasks.keep("writer", writer.run())
         tasks.keep("feed", source.feed(writer))
         if source.session is not None:
-            tasks.keep("version", follow_server_version(source.session, answers.follow_version))
+            tasks.keep("version", follow_server_version(source.session, answers.predict_as))
         tasks.keep("selectors", answers.keep_ready())
         tasks.keep("verdicts", answers.keep_complete())
 

@@ -24,7 +24,7 @@ class Cluster:
         self.unasked = UnaskedPods(NAMES, lambda: self.now)
 
     def asked(self, name: str, **asks: Any) -> None:
-        self.unasked.asked(pod(name, **asks))
+        self.unasked.note_request(pod(name, **asks))
 
     def placed(self, name: str, **asks: Any) -> None:
         """It is seen to wait, and to have a node then."""

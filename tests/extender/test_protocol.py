@@ -57,7 +57,7 @@ async def test_only_pods_that_some_node_was_left_for_are_expected_to_take_device
     monkeypatch.setattr(pausing, "time", SimpleNamespace(perf_counter=clock.__next__))
     async with listening(Extender()) as extender:
         expected = []
-        extender.answers.on_answered(lambda ask, pod: expected.append(pod.metadata.name))
+        extender.answers.on_nodes_given(lambda ask, pod: expected.append(pod.metadata.name))
         extender.show(b.node("good", gpus=8), b.node("dead", gpus=8, own=b.health(0.1)))
         for pod, node in (("goes", "good"), ("waits", "dead")):
             items = [{"metadata": {"name": node}}]

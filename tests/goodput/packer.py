@@ -147,7 +147,7 @@ class Fettle(Nobody):
         enforces = self._mode is Mode.ENFORCE
         passed = table.narrow(names).passed if enforces else names
         if passed:
-            self.answers.answered(demand, decoded)
+            self.answers.note_nodes_given(demand, decoded)
         elif self._replay.counts:
             self._replay.figures.refused += 1
         if self._mode is Mode.OBSERVE:

@@ -216,7 +216,7 @@ class AtRisk:
     async def _update(self, view: View) -> None:
         before = self._view
         nodes = self._answers.publisher.changed_since(before.basis) if before.synced else None
-        dirty = await run_within(None, lambda: self._follow(before, view))
+        dirty = await run_within(None, lambda: self._take_in(before, view))
         if nodes is None or view.policies is not before.policies:
             dirty = set(self._on_node)
         else:
@@ -224,7 +224,7 @@ class AtRisk:
         self.found = await run_within(None, lambda: self._judged(dirty, self.found, view))
         self._view = view
 
-    def _follow(self, before: View, view: View) -> set[str]:
+    def _take_in(self, before: View, view: View) -> set[str]:
         """Take in which pods are where; returns the nodes whose pods, or their claims, changed."""
         dirty: set[str] = set()
         for key in changed_keys(before.pods, view.pods):

@@ -189,7 +189,7 @@ async def test_once_the_servers_version_is_known_long_replies_are_as_its_schedul
 ) -> None:
     names = many(extender, WORN, DEAD)
     for version, refused, hosts in (("v1.37.1", 0, 1), ("v1.35.3", 1, len(names) - 1)):
-        extender.answers.follow_version(version)
+        extender.answers.predict_as(version)
         reply = await extender.filter(POD, *names)
         assert len(reply["FailedAndUnresolvableNodes"]) == refused
         assert len(await extender.prioritize(POD, *reply["NodeNames"])) == hosts

@@ -69,7 +69,7 @@ def share(answers: Answers, demand: Demand) -> None:
     """Answer as many pods as make the demand worth judging for all nodes."""
     answers.table(demand)
     for _ in range(SHARED):
-        answers.answered(demand, POD)
+        answers.note_nodes_given(demand, POD)
 
 
 def claim_view() -> dict[str, Any]:

@@ -146,10 +146,10 @@ async def test_for_a_single_pod_no_further_nodes_are_judged() -> None:
         for number in range(3):
             demand = msgspec.structs.replace(TRAINING, unsettled=(f"claim {number} is not seen",))
             await cluster.answers.judged(demand, ["a"])
-            cluster.answers.answered(demand, POD)
+            cluster.answers.note_nodes_given(demand, POD)
             await settle()
             assert set(cluster.answers.table(demand).verdicts) == {"a"}
-        cluster.answers.answered(demand, POD)
+        cluster.answers.note_nodes_given(demand, POD)
         await settle()
         assert set(cluster.answers.table(demand).verdicts) == {"a", "b"}
 
@@ -338,7 +338,7 @@ async def test_a_pod_that_was_just_answered_is_in_flight_for_the_next_one() -> N
     demand = cluster.answers.demand_now(first)
     assert demand is not None
     assert demand.in_flight == 0
-    cluster.answers.answered(demand, first)
+    cluster.answers.note_nodes_given(demand, first)
     assert cluster.answers.demand_now(first) == demand
     again = cluster.answers.demand_now(second)
     assert again is not None
@@ -348,10 +348,10 @@ async def test_a_pod_that_was_just_answered_is_in_flight_for_the_next_one() -> N
 def test_a_new_version_of_kubernetes_changes_predictions_from_then_on() -> None:
     answers = Cluster().answers
     before = answers.table(anything())
-    answers.follow_version("v1.37.1")
+    answers.predict_as("v1.37.1")
     assert answers.table(anything()) is before
     edition = answers.edition
-    answers.follow_version("v1.36.3")
+    answers.predict_as("v1.36.3")
     assert answers.table(anything()).profile.quirks.counters_by_pool_name
     assert answers.edition != edition
 
@@ -375,7 +375,7 @@ def test_a_feature_gate_in_the_settings_applies_to_every_version() -> None:
     settings = msgspec.convert({"scheduler": {"featureGates": "DRADeviceTaints=false"}}, Settings)
     answers = Answers(Publisher(), SelectorEngine(), settings)
     assert not answers.profile.features.device_taints
-    answers.follow_version("v1.36.3")
+    answers.predict_as("v1.36.3")
     assert not answers.profile.features.device_taints
     assert answers.allocator_notes() == [
         "allocations are predicted as of Kubernetes v1.36.3 with the feature gates "
@@ -387,7 +387,7 @@ def test_the_version_in_the_settings_overrides_the_api_servers() -> None:
     settings = msgspec.convert({"scheduler": {"version": "v1.36.1"}}, Settings)
     answers = Answers(Publisher(), SelectorEngine(), settings)
     assert answers.profile.quirks.undoes_in_part
-    answers.follow_version("v1.37.1")
+    answers.predict_as("v1.37.1")
     assert answers.profile.quirks.undoes_in_part
     assert answers.allocator_notes() == ["allocations are predicted as of Kubernetes v1.36.1"]
 

@@ -48,7 +48,7 @@ class Watched:
         """Answer a pod by this policy."""
         demand = Demand(policy, units=(Units(b.RESOURCE, 8),))
         self.answers.table(demand)
-        self.answers.answered(demand, POD)
+        self.answers.note_nodes_given(demand, POD)
 
     def show(self, bad: int) -> None:
         nodes = [b.node(f"n{i}", gpus=8, own=b.health(0.1 if i < bad else 1.0)) for i in range(20)]

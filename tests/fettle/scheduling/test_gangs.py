@@ -116,15 +116,15 @@ def test_members_that_were_just_answered_need_no_node_any_more(seen: Seen) -> No
     seen.pods(*pods)
     gangs = seen.gangs
     assert gangs.unplaced(a, now=0.0) == 4
-    gangs.asked(a)
-    gangs.answered(a, now=0.0)
+    gangs.note_attempt(a)
+    gangs.note_nodes_given(a, now=0.0)
     assert gangs.unplaced(a, now=0.0) == 4, "as long as it is asked about"
-    gangs.asked(b_)
+    gangs.note_attempt(b_)
     assert gangs.unplaced(b_, now=0.0) == 3
-    gangs.answered(b_, now=0.0)
+    gangs.note_nodes_given(b_, now=0.0)
     assert gangs.unplaced(c, now=0.0) == 2
     assert gangs.unplaced(c, now=ANSWERED_S + 0.1) == 4, "they were not placed"
-    gangs.asked(a)  # again: all came to nothing
+    gangs.note_attempt(a)  # again: all came to nothing
     assert gangs.unplaced(a, now=0.0) == 4
     assert gangs.unplaced(c, now=0.0) == 4
     seen.pods(a, member("b", "n10"), c)

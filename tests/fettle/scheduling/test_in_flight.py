@@ -44,7 +44,7 @@ def number(
 def noted(*names: str, at: float = 0.0) -> InFlight:
     in_flight = InFlight()
     for name in names:
-        in_flight.note(DEMAND, pod(name), at)
+        in_flight.note_nodes_given(DEMAND, pod(name), at)
     return in_flight
 
 
@@ -83,7 +83,7 @@ def test_a_pod_whose_claims_are_allocated_is_no_longer_in_flight() -> None:
 def test_pods_that_share_a_claim_take_its_devices_once_and_nothing_from_each_other() -> None:
     in_flight = InFlight()
     for name in ("a", "b", "c"):
-        in_flight.note(DEMAND, pod(name, naming("shared")), 0.0)
+        in_flight.note_nodes_given(DEMAND, pod(name, naming("shared")), 0.0)
     assert in_flight.count(DEMAND, pod("me", naming("shared")), b.view(), 0.5) == 0
     assert in_flight.count(DEMAND, pod("me", naming("mine")), b.view(), 0.5) == 1
 
@@ -107,9 +107,9 @@ def member(name: str, group: str = "gang", refused_at: str = "") -> core.Pod:
 
 def ask(in_flight: InFlight, pod: core.Pod, at: float = 0.0) -> int:
     """As filter does: how many others are in flight when the scheduler asks about a pod."""
-    in_flight.asked(pod)
+    in_flight.note_attempt(pod)
     others = in_flight.count(DEMAND, pod, b.view(), at)
-    in_flight.note(DEMAND, pod, at)
+    in_flight.note_nodes_given(DEMAND, pod, at)
     in_flight.count(DEMAND, pod, b.view(), at)  # as prioritize does, which ends nothing
     return others
 
@@ -135,10 +135,10 @@ def test_a_pod_that_the_scheduler_could_not_place_after_the_answer_is_not_in_fli
     view = b.view(pods={"default/a": member("a", refused_at=later)})
     for before in (member("a"), member("a", refused_at=first)):
         in_flight = InFlight()
-        in_flight.note(DEMAND, before, 0.0)
+        in_flight.note_nodes_given(DEMAND, before, 0.0)
         assert number(in_flight, view) == 0
     in_flight = InFlight()
-    in_flight.note(DEMAND, member("a", refused_at=later), 0.0)  # it is tried again
+    in_flight.note_nodes_given(DEMAND, member("a", refused_at=later), 0.0)  # it is tried again
     assert number(in_flight, view) == 1
 
 
@@ -186,7 +186,7 @@ def test_pods_with_the_same_needs_count_whatever_their_requests_are_called(
     demand: Demand, other: Demand
 ) -> None:
     in_flight = InFlight()
-    in_flight.note(other, pod("a"), 0.0)
+    in_flight.note_nodes_given(other, pod("a"), 0.0)
     assert number(in_flight, demand=demand) == 1
 
 
@@ -206,13 +206,13 @@ def test_pods_with_the_same_needs_count_whatever_their_requests_are_called(
 )
 def test_pods_whose_requests_differ_do_not_count(other: Claim) -> None:
     in_flight = InFlight()
-    in_flight.note(needing(other), pod("a"), 0.0)
+    in_flight.note_nodes_given(needing(other), pod("a"), 0.0)
     assert number(in_flight, demand=needing(Claim("gpu", (gpus(), gpus("s")), (same_numa(),)))) == 0
 
 
 def test_pods_with_more_claims_do_not_count() -> None:
     in_flight = InFlight()
-    in_flight.note(needing(Claim("a", (gpus(),)), Claim("b", (gpus(),))), pod("a"), 0.0)
+    in_flight.note_nodes_given(needing(Claim("a", (gpus(),)), Claim("b", (gpus(),))), pod("a"), 0.0)
     assert number(in_flight, demand=needing(Claim("a", (gpus(),)))) == 0
 
 
@@ -232,7 +232,7 @@ def of_units(name: str, units: int, **other: str) -> tuple[Demand, core.Pod]:
 
 def test_pods_with_as_many_units_of_a_device_class_count() -> None:
     in_flight = InFlight()
-    in_flight.note(*of_units("a", 3, cpu="1"), 0.0)
+    in_flight.note_nodes_given(*of_units("a", 3, cpu="1"), 0.0)
     three, one = of_units("x", 3), of_units("y", 1)
     assert in_flight.count(*three, b.view(), 0.5) == 1
     assert in_flight.count(*one, b.view(), 0.5) == 0
@@ -241,14 +241,14 @@ def test_pods_with_as_many_units_of_a_device_class_count() -> None:
 def test_devices_by_a_claim_and_units_of_their_device_class_are_the_same_needs() -> None:
     in_flight = InFlight()
     wanted = Request("r", (Alternative("r", "gpu", ("device.driver == 'a'",), count=2),))
-    in_flight.note(needing(Claim("gpu", (wanted,))), pod("a"), 0.0)
+    in_flight.note_nodes_given(needing(Claim("gpu", (wanted,))), pod("a"), 0.0)
     assert in_flight.count(*of_units("x", 2), b.view(), 0.5) == 1
 
 
 def test_units_of_device_plugins_are_not_counted_in_flight() -> None:
     units = Demand(BUILT_IN["training"], units=(Units(b.RESOURCE, 1),))
     in_flight = InFlight()
-    in_flight.note(units, pod("a"), 0.0)
+    in_flight.note_nodes_given(units, pod("a"), 0.0)
     assert number(in_flight, demand=units) == 0
 
 
@@ -256,7 +256,7 @@ def test_a_claim_that_no_container_uses_does_not_matter_for_pods_in_flight() -> 
     both = ({"name": "gpu", "resourceClaimName": "shared"}, {**TEMPLATE, "name": "nic"})
     skipped = ({"name": "nic"},)
     in_flight = InFlight()
-    in_flight.note(DEMAND, pod("a", *both, statuses=skipped), 0.0)
+    in_flight.note_nodes_given(DEMAND, pod("a", *both, statuses=skipped), 0.0)
     assert in_flight.count(DEMAND, pod("me", *both, statuses=skipped), b.view(), 0.5) == 0
     assert in_flight.count(DEMAND, pod("me", naming("mine")), b.view(), 0.5) == 1
 

@@ -66,7 +66,7 @@ async def test_a_node_is_judged_although_another_was_removed_meanwhile() -> None
             await cluster.answers.judged(PLUGIN, ["a", "b"])
             if number == SHARED - 1:
                 cluster.show({"a": sound["a"]} | ill)
-            cluster.answers.answered(PLUGIN, POD)
+            cluster.answers.note_nodes_given(PLUGIN, POD)
         await asyncio.sleep(0)
         table = await cluster.answers.judged(PLUGIN, ["a", "ill"])
         assert refused(table, ["a", "ill"]) == ["ill"]
@@ -92,7 +92,7 @@ async def test_a_request_that_waited_during_a_version_change_gets_verdicts() -> 
         cluster.show({"ill": gpu("ill", "H100", 0.1)})
         request = asyncio.ensure_future(cluster.answers.judged(selecting(MODEL), ["ill"]))
         await asyncio.sleep(0)
-        cluster.answers.follow_version("v1.36.1")
+        cluster.answers.predict_as("v1.36.1")
         assert refused(await request, ["ill"]) == ["ill"]
 
 

@@ -111,10 +111,10 @@ def test_pods_without_a_controller_are_known_by_the_name_that_they_are_made_with
     refusals = OwnerRefusals(Clock())
     lost, again = (msgspec.structs.replace(refused("n"), metadata=m) for m in (first, then))
     refusals.put(lost)
-    refusals.answered(lost)
+    refusals.note_nodes_given(lost)
     assert bool(refusals.nodes_for(again)) == bool(refusals.shares_for(again)) == is_known
-    assert refusals.may_follow(again) == is_known
-    assert not refusals.may_follow(lost)  # the scheduler tries it again
+    assert refusals.may_replace_another(again) == is_known
+    assert not refusals.may_replace_another(lost)  # the scheduler tries it again
 
 
 def labelled(
@@ -150,10 +150,10 @@ def test_a_workload_that_makes_a_new_owner_to_try_again_is_remembered_over_that(
         labelled(NEXT, "job-1", {}),
     ):
         assert not refusals.nodes_for(other)
-    refusals.answered(again)
+    refusals.note_nodes_given(again)
     third = labelled(refused("", created=NOW), "job-3", {label: "train"})
     metadata = msgspec.structs.replace(third.metadata, uid="third")
-    assert refusals.may_follow(msgspec.structs.replace(third, metadata=metadata))
+    assert refusals.may_replace_another(msgspec.structs.replace(third, metadata=metadata))
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ class Cluster:
         self.answers = Answers(self.publisher, SelectorEngine(), Settings())
         self.results: list[Result] = []
         self.predictions = Predictions(self.answers, self.results.append)
-        self.answers.on_answered(self.predictions.answered)
+        self.answers.on_nodes_given(self.predictions.answered)
         self.show(b.node("n", pools=(b.pool(*devices),)))
 
     def show(self, *nodes: NodeView) -> None:
@@ -55,7 +55,7 @@ class Cluster:
             asked = msgspec.structs.replace(POD, metadata=metadata)
         demand = self.answers.demand(asked)
         assert isinstance(demand, Demand)
-        self.answers.answered(demand, asked)
+        self.answers.note_nodes_given(demand, asked)
 
 
 POD: core.Pod = b.pod(
@@ -350,7 +350,7 @@ def test_a_shared_claim_is_compared_for_the_pod_that_it_is_reserved_for() -> Non
     for asked in (pod("first", "shared"), pod("second", "other", "shared")):
         demand = cluster.answers.demand(asked)
         assert demand is not None
-        cluster.answers.answered(demand, asked)
+        cluster.answers.note_nodes_given(demand, asked)
     allocated = claim("a").status
     assert allocated is not None
     reserved = {"reservedFor": [{"resource": "pods", "name": "first", "uid": "uid-first"}]}

@@ -64,7 +64,7 @@ async def test_an_unclear_pool_of_a_driver_that_no_claim_asks_for_does_not_matte
 async def test_an_incomplete_pool_of_another_driver_does_not_matter_on_1_34(
     cluster: Cluster,
 ) -> None:
-    cluster.answers.follow_version("v1.34.2")
+    cluster.answers.predict_as("v1.34.2")
     other = PoolView("net.example.com", "a", incomplete=True, slices=(1, 2))
     table = await judged(cluster, demand(OURS), other, DEAD)
     assert table.refused == {"n"}
