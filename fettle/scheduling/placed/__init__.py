@@ -11,9 +11,8 @@ from fettle.scheduling.placed.device_failures import (
     devices_held,
     find_failures,
 )
-from fettle.scheduling.placed.finished import FinishedPod, FinishedPods
+from fettle.scheduling.placed.finished import FinishedPod, FinishedPods, PodClaims
 from fettle.scheduling.placed.followed_pods import FollowedPods, RecentPods
-from fettle.scheduling.placed.pod_claims import PodClaims
 from fettle.scheduling.placed.stuck_pods import stuck
 
 __all__ = [

@@ -20,7 +20,7 @@ from fettle.model.reasons import CrashAtFault
 from fettle.pacing import pause, run_within
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.placed.at_risk import AtRisk, is_certain
-from fettle.scheduling.placed.pod_claims import PodClaims
+from fettle.scheduling.placed.finished import PodClaims
 from fettle.scheduling.placed.stuck_pods import CRASH_S, device_of, faults_of, possible_failures
 
 LATELY_S = 600.0

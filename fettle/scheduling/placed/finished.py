@@ -1,19 +1,52 @@
-"""Pods with devices that have ended, which a view no longer shows: the newest ones, for people."""
+"""Pods with devices that have ended, which a view no longer shows, and which devices they had.
+
+A pod's claims are unreserved and deleted at once when it ends, and that can be seen before its end.
+"""
 
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from cachetools import FIFOCache
+
 from fettle.api import core
 from fettle.api.kinds import WireObject
 from fettle.api.meta import unix_s
+from fettle.api.resource import ResourceClaim
+from fettle.cluster import Publisher, View, changed_keys
 from fettle.dra import device_units, uses_devices
 from fettle.pacing import pause
-from fettle.scheduling.demand import Bound
+from fettle.scheduling.demand import Bound, bound_by, held_claims
 from fettle.scheduling.judge.placed import held_units
-from fettle.scheduling.placed.pod_claims import PodClaims
 
 MOST = 2000
+
+
+class PodClaims:
+    """The claims of pods, also once they have none any more: `follow` the views."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._gone: FIFOCache[str, dict[str, ResourceClaim]] = FIFOCache(MOST)
+        """By the pod's UID: its claims, by `namespace/name`, as they were while it had them."""
+
+    def follow(self, before: View, view: View, _changed: frozenset[str] = frozenset()) -> None:
+        """Take in which pods have a claim no more."""
+        for key in changed_keys(before.claims, view.claims):
+            pause()
+            old, new = before.claims.get(key), view.claims.get(key)
+            if old is None or old.allocation is None:
+                continue
+            still = new.reserved_for if new is not None and new.allocation is not None else ()
+            for uid in old.reserved_for.difference(still):
+                self._gone.setdefault(uid, {})[key] = old
+
+    def of(self, pod: core.Pod) -> tuple[Bound, ...]:
+        """The claims of a pod with a node, as in `held_claims`, or as they were last."""
+        held = tuple(held_claims(pod, self._publisher.view))
+        if held or (gone := self._gone.get(pod.metadata.uid)) is None:
+            return held
+        return tuple(bound_by(pod, gone))
 
 
 class FinishedPod(NamedTuple):

@@ -14,8 +14,7 @@ from fettle.scheduling.owner_refusals import OwnerRefusals
 from fettle.scheduling.placed.at_risk import AtRisk
 from fettle.scheduling.placed.comebacks import Comebacks
 from fettle.scheduling.placed.crashes import Crashes
-from fettle.scheduling.placed.finished import FinishedPods
-from fettle.scheduling.placed.pod_claims import PodClaims
+from fettle.scheduling.placed.finished import FinishedPods, PodClaims
 
 REMEMBERED_PODS = 2000
 
