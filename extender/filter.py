@@ -84,7 +84,7 @@ class Filter:
             self._recorder.again(kept.decision)
             return kept.body
         args = wire.decode_args(body)
-        self._answers.note_attempt(args.pod)
+        self._answers.demands.note_attempt(args.pod)
         demand = self._answers.demand_now(args.pod)
         if demand is None:
             self._metrics.decided("filter", "echoed")
@@ -163,7 +163,7 @@ class Filter:
             # Other pods go on to be bound: to keep their replies too would only drive warm memory
             # out of the processor's caches.
             refused = len(done.narrowed.names)
-            until = self._answers.refused_until(done.demand, done.pod)
+            until = self._answers.demands.refused_until(done.demand, done.pod)
             self._kept.keep(
                 KeptReply(done.body, done.edition, done.reply, refused, decision, until)
             )

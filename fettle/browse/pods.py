@@ -64,7 +64,7 @@ class PodHandlers:
         if demand is not None:
             notes += self._notes_about(key, pod)
             concerns = any(one.refusals or one.conceded for one in verdicts.values())
-            if concerns and (patience := self._known.answers.patience(pod)) is not None:
+            if concerns and (patience := self._known.answers.demands.patience(pod)) is not None:
                 notes.append(patience)
             notes += await nearest_devices(
                 demand.claims, verdicts, view, self._known.answers.inspector

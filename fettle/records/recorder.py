@@ -259,7 +259,9 @@ class Recorder:
     ) -> Decision:
         """Note a decision on a pod. Its reason is put into words later."""
         now = self._clock()
-        until = self._answers.refused_until(demand, pod) if nodes and refused == nodes else inf
+        until = (
+            self._answers.demands.refused_until(demand, pod) if nodes and refused == nodes else inf
+        )
         controller = pod.metadata.controller
         decision = Decision(
             id=new_id(),

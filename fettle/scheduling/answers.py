@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 
 import msgspec
 
@@ -17,19 +17,17 @@ from fettle.api import core
 from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, Publisher, View
 from fettle.config import Settings
-from fettle.dra import Binding, describe_allocator, profile_of_version
-from fettle.model import Mode, Placement, Policy, State, reasons
+from fettle.dra import describe_allocator, profile_of_version
+from fettle.model import Mode, Placement, Policy, reasons
 from fettle.pacing import SLICE_S, Superseded, pause, run_within, within, working_s
 from fettle.scheduling.breaker import Alarm, Breaker, Breakers
-from fettle.scheduling.demand import Demand, DemandCache, WaitStage, demand_of, resolve_policy
-from fettle.scheduling.gangs import Gangs
-from fettle.scheduling.in_flight import InFlight
+from fettle.scheduling.demand import Demand, resolve_policy
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.judge.requirements import Engines, Requirements
 from fettle.scheduling.judge.verdicts import Verdict, judge
 from fettle.scheduling.kept_tables import KeptTables
+from fettle.scheduling.pod_demands import PodDemands
 from fettle.scheduling.tables import SelectorOutcomes, Table, budget_after, fill
-from fettle.scheduling.waits import PodWaits
 from fettle.scheduling.warmup import Evaluations, WarmUp
 
 
@@ -62,15 +60,7 @@ class Answers:
         self._settings = settings
         self.sound = settings.health.degraded_below
         """The value from which a node is sound."""
-        self._clock = clock
-        self._now = now
         self._working_s = working_s
-        self._demands = DemandCache(self._demand_of)
-        self.gangs = Gangs()
-        """Which pods run together; it follows the views by itself."""
-        self.waits = PodWaits(now, self.gangs, settings.breaker)
-        """How long pods have waited."""
-        self._in_flight = InFlight()
         self._on_nodes_given: list[Callable[[Demand, core.Pod], None]] = []
         self.wait_s = settings.extender.wait_seconds
         """How long a request waits for selectors at most."""
@@ -79,6 +69,10 @@ class Answers:
         self._breakers = Breakers(
             publisher, settings.breaker, settings.health, self.policies, on_breaker
         )
+        self.demands = PodDemands(
+            publisher, settings, self.policies, lambda: self.profile, self.breaker, clock, now
+        )
+        """What pods demand, and how long they wait."""
         self._tables = KeptTables(publisher, self._new_table, self.breaker, engine.now, clock)
 
     @property
@@ -101,79 +95,15 @@ class Answers:
 
     def demand(self, pod: core.Pod) -> Demand | None:
         """The pod's demand in the newest view; None if it needs no devices."""
-        return self._of_this_pod(self._demands.of(pod, self.view), pod)
-
-    def _demand_of(self, pod: core.Pod) -> Demand | None:
-        return self._whatever_its_wait(self.view, pod)
+        return self.demands.of(pod)
 
     def demand_in(self, view: View, pod: core.Pod) -> Demand | None:
         """The pod's demand in a view that need not be the newest one."""
-        return self._of_this_pod(self._whatever_its_wait(view, pod), pod)
-
-    def _of_this_pod(self, demand: Demand | None, pod: core.Pod) -> Demand | None:
-        """By its gang, and by its wait."""
-        if demand is None:
-            return None
-        placement = demand.policy.placement
-        if self.gangs.is_member(pod):
-            demand = _in_gang(demand, self._others_are_sound(pod, placement))
-        if self.waits.is_over(pod, placement):
-            demand = _with_patience_over(demand)
-        placement = demand.policy.placement
-        waited = self.waits.stage(pod, placement, self.breaker(placement))
-        return demand if waited is WaitStage.NOT_YET else _having_waited(demand, waited)
-
-    def _others_are_sound(self, pod: core.Pod, placement: Placement) -> bool:
-        """Whether no other member of its gang is on a Degraded device, where that matters."""
-        if placement.gang_degraded is None:
-            return False
-        slowest = self.gangs.slowest(pod, self.view)
-        return slowest is None or slowest.health.state not in (State.DEGRADED, State.UNHEALTHY)
-
-    def patience(self, pod: core.Pod) -> reasons.PatienceLasts | reasons.PatienceOver | None:
-        """Until when the pod waits for what its policy accepts; None if without end, if it need not
-        wait, or if it has a node."""
-        return self.waits.patience(pod, self._placement(pod))
-
-    def refused_until(self, demand: Demand, pod: core.Pod) -> float:
-        """Until when the same view refuses the pod the same nodes, in Unix seconds: while its
-        policy is patient, or has to be for a rule that is set aside."""
-        breaker = self.breaker(demand.policy.placement)
-        return self.waits.refused_until(pod, demand, breaker)
-
-    def last_choices_at(self, pod: core.Pod) -> tuple[float, ...]:
-        """When rules that are set aside refuse the pod no more, in Unix seconds."""
-        placement = self._placement(pod)
-        return self.waits.last_choices_at(pod, placement, self.breaker(placement))
-
-    def _placement(self, pod: core.Pod) -> Placement:
-        return resolve_policy(pod, self.view, self.policies).policy.placement
-
-    def _whatever_its_wait(self, view: View, pod: core.Pod) -> Demand | None:
-        features = self.profile.features
-        binding = Binding(
-            self._now(),
-            self._settings.scheduler.binding_timeout_seconds,
-            features.device_binding_and_status,
-        )
-        return demand_of(pod, view, self.policies, binding, backed=features.extended_resource)
+        return self.demands.in_view(view, pod)
 
     def demand_now(self, pod: core.Pod) -> Demand | None:
         """As `demand`, with the number of pods with the same needs in flight."""
-        demand = self.demand(pod)
-        if demand is None or not demand.allocates:
-            return demand
-        in_flight = self._in_flight.count(demand, pod, self.view, self._clock())
-        return msgspec.structs.replace(demand, in_flight=in_flight) if in_flight else demand
-
-    def note_attempt(self, pod: core.Pod) -> None:
-        """Note that the scheduler begins to place the pod."""
-        self._in_flight.note_attempt(pod)
-        self.gangs.note_attempt(pod)
-
-    def unplaced(self, pod: core.Pod) -> int:
-        """How many members of the pod's gang are still to be placed; 0 if it runs alone."""
-        return self.gangs.unplaced(pod, self._clock())
+        return self.demands.with_in_flight(pod)
 
     def on_nodes_given(self, callback: Callable[[Demand, core.Pod], None]) -> None:
         """Call back for each pod that filter gives suitable nodes."""
@@ -181,9 +111,7 @@ class Answers:
 
     def note_nodes_given(self, demand: Demand, pod: core.Pod) -> None:
         """Note that filter gave the pod suitable nodes, so it may be placed any moment."""
-        now = self._clock()
-        self._in_flight.note_nodes_given(demand, pod, now)
-        self.gangs.note_nodes_given(pod, now)
+        self.demands.note_nodes_given(demand, pod)
         for callback in self._on_nodes_given:
             callback(demand, pod)
         self._tables.count_pod(demand)
@@ -194,7 +122,7 @@ class Answers:
         if (profile := profile_of_version(self._version, self._gates)) != self.profile:
             self.profile = profile
             self._profile_changes += 1
-            self._demands.clear()
+            self.demands.clear()
             self._tables.clear()
 
     def allocator_notes(self) -> list[str]:
@@ -256,7 +184,7 @@ class Answers:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._tables.keep(self._complete))
             group.create_task(self._breakers.keep())
-            group.create_task(self.waits.keep(self.publisher))
+            group.create_task(self.demands.waits.keep(self.publisher))
 
     async def _complete(self, demand: Demand) -> None:
         """Judge all that is open in the demand's table."""
@@ -395,20 +323,3 @@ class Answers:
             fill(table, names, self.view.nodes, outcomes, sibling, on_judged)
         finally:
             charge()
-
-
-@lru_cache(maxsize=1024)
-def _with_patience_over(demand: Demand) -> Demand:
-    return msgspec.structs.replace(demand, patience_over=True)
-
-
-@lru_cache(maxsize=1024)
-def _having_waited(demand: Demand, waited: WaitStage) -> Demand:
-    return msgspec.structs.replace(demand, waited=waited)
-
-
-@lru_cache(maxsize=1024)
-def _in_gang(demand: Demand, others_sound: bool) -> Demand:
-    placement = demand.policy.placement.in_gang(others_sound=others_sound)
-    policy = msgspec.structs.replace(demand.policy, placement=placement)
-    return msgspec.structs.replace(demand, policy=policy)

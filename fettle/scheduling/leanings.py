@@ -169,9 +169,9 @@ class Leanings:
         slowest, worst, unplaced = None, 0, 0
         # Where Degraded devices come first, scores say something else.
         if placement.degraded is not Degraded.PREFER:
-            slowest = self._answers.gangs.slowest(pod, view)
+            slowest = self._answers.demands.gangs.slowest(pod, view)
             if slowest is None:
-                unplaced = self._answers.unplaced(pod)
+                unplaced = self._answers.demands.unplaced(pod)
             else:
                 worst = host_score(slowest.health.score, placement.degraded)
         if not shares and not former and slowest is None and not unplaced:

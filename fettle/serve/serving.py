@@ -220,7 +220,9 @@ class Runtime:
         if source.session is not None:
             workloads = self._follow_workloads(source.session, lambda found: writer.find(found))
             on_put.append(workloads.put)
-        writer = self._make_writer(inventory, on_put, (answers.gangs.follow, pods.claims.follow))
+        writer = self._make_writer(
+            inventory, on_put, (answers.demands.gangs.follow, pods.claims.follow)
+        )
         self._resources.push_async_callback(engine.close)
         await engine.start()
         self._keep_answers_current(source, writer, answers)

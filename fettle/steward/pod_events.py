@@ -205,7 +205,7 @@ class RefusalEvents:
                 continue
             why, how_many = found
             codes = frozenset(why.codes)
-            patience = self._answers.patience(pod)
+            patience = self._answers.demands.patience(pod)
             event = _refusal_event(pod, why, how_many, patience)
             if self._told.get(key) == codes or self._record(event):
                 told[key] = codes

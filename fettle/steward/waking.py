@@ -308,8 +308,8 @@ class PatienceEnds:
         they have waited long enough for a rule that is set aside."""
         found: list[tuple[core.Pod, float]] = []
         for _, pod in waiting(view):
-            found += ((pod, at) for at in self._answers.last_choices_at(pod))
-            match self._answers.patience(pod):
+            found += ((pod, at) for at in self._answers.demands.last_choices_at(pod))
+            match self._answers.demands.patience(pod):
                 case reasons.PatienceLasts(at) | reasons.PatienceOver(at):
                     found.append((pod, at))
         return found

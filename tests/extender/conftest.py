@@ -107,7 +107,7 @@ class Extender:
             if before.nodes.get(n) is not after.nodes.get(n)
         }
         self.publisher.publish(after, frozenset(changed))
-        self.answers.gangs.follow(before, after)
+        self.answers.demands.gangs.follow(before, after)
 
     async def post(self, verb: str, body: Any) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)

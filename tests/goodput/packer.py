@@ -167,8 +167,8 @@ class Fettle(Nobody):
             return
         changed = self._inventory.settle()
         self._publisher.publish(view, changed)
-        self.answers.gangs.follow(before, view)
-        self.answers.waits.follow(view)
+        self.answers.demands.gangs.follow(before, view)
+        self.answers.demands.waits.follow(view)
         for name in changed:
             node = view.nodes[name]
             self._replay.judged(name, node.health.state, dict(_states(node)))

@@ -320,7 +320,7 @@ class AtRisk:
         acceptance = self._answers.acceptance(placement)
         verdict, held = judge_placed(pod, demand, node, acceptance, uses, at)
         # What was wrong already when an impatient pod was bound, it took as its last choice.
-        took_it = self._answers.waits.is_over(pod, placement) and not any(
+        took_it = self._answers.demands.waits.is_over(pod, placement) and not any(
             (health := _health(why)) is not None and health.since > at for why in verdict.refusals
         )
         if took_it and not verdict.fits:

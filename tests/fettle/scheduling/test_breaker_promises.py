@@ -245,7 +245,7 @@ async def test_no_wrong_rule_stops_a_pool_for_longer_than_pods_must_wait(
     assert await day.refused(waiting) == everything
     demand = day.answers.demand(waiting)
     assert demand is not None
-    assert day.answers.refused_until(demand, waiting) <= START + waits_s
+    assert day.answers.demands.refused_until(demand, waiting) <= START + waits_s
     day.now = START + waits_s
     assert await day.refused(waiting) == frozenset()
     demand = day.answers.demand(waiting)
