@@ -3,13 +3,16 @@
 When a pod is answered, its demand is remembered. When one of its claims is seen to be allocated,
 the newest view still has the node as it was before, so the prediction is made from that. An
 allocation of network devices does not name its node: it waits, with the nodes as they were, until
-the pod is bound. The writer calls this, because it knows claims and pods first. Pure.
+the pod is bound. The writer calls this, because it knows claims and pods first. It only notes what
+there is to compare: that is done later, in slices.
 """
 
-from collections import Counter, OrderedDict
+import asyncio
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, NoReturn
 
 import msgspec
 from cachetools import LRUCache
@@ -25,6 +28,7 @@ from fettle.dra import (
     DeviceView,
     allocated_devices,
 )
+from fettle.pacing import keep, run_within
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import EXTENDED_RESOURCES, Demand
 from fettle.scheduling.judge.acceptance import Acceptance
@@ -35,7 +39,7 @@ REMEMBERED = 2000
 MAX_WAITING = 50
 """How many pods' allocations wait until the pod is bound; each may keep the nodes of a view."""
 BRIEF = Budget(steps=2000)
-"""A short one: the writer waits for the prediction."""
+"""A short one: no answer depends on it."""
 _Pool = tuple[str, str]
 """Its driver and its name."""
 
@@ -120,7 +124,7 @@ class _Unshown:
 
 
 class Predictions:
-    """Calls `on_result` for each allocation of a pod that was answered before."""
+    """Calls `on_result` for each allocation of a pod that was answered before, while it is kept."""
 
     def __init__(self, answers: Answers, on_result: Callable[[Result], None]) -> None:
         self._answers = answers
@@ -128,6 +132,18 @@ class Predictions:
         self._answered: OrderedDict[str, _Answered] = OrderedDict()
         self._waiting: OrderedDict[str, _Answered] = OrderedDict()
         self._unshown = _Unshown(-1)
+        self._due: deque[tuple[_Answered, NodeView, _Allocation]] = deque(maxlen=REMEMBERED)
+        self._has_due = asyncio.Event()
+
+    async def keep(self) -> NoReturn:
+        """Compare what is due, again and again."""
+        await keep("predictions", self.compare, when=self._has_due.wait)
+
+    async def compare(self) -> None:
+        """Compare what is due."""
+        self._has_due.clear()
+        while self._due:
+            self._on_result(await run_within(None, partial(self._result, *self._due.popleft())))
 
     def answered(self, demand: Demand, pod: core.Pod) -> None:
         """Note that a pod was answered with suitable nodes."""
@@ -166,7 +182,7 @@ class Predictions:
                 _Allocation(entry, demand_changed, held, view.nodes, changed, unshown)
             )
             answered.node = _node(new) or answered.node
-            self._compare(answered)
+            self._settle(answered)
         self._unshown.pools.update((h.device.driver, h.device.pool) for h in held)
 
     def _class(self, new: resource.DeviceClass) -> None:
@@ -196,10 +212,10 @@ class Predictions:
             return
         if new.node_name:
             answered.node = new.node_name
-            self._compare(answered)
+            self._settle(answered)
 
-    def _compare(self, answered: _Answered) -> None:
-        """Compare what the pod got, once its node is known."""
+    def _settle(self, answered: _Answered) -> None:
+        """What the pod got is due to be compared once its node is known."""
         key = answered.pod.metadata.key
         if not answered.node:
             self._waiting[key] = answered
@@ -209,7 +225,8 @@ class Predictions:
         self._waiting.pop(key, None)
         for allocation in answered.waiting:
             if (node := allocation.nodes.get(answered.node)) is not None:
-                self._on_result(self._result(answered, node, allocation))
+                self._due.append((answered, node, allocation._replace(nodes={})))
+                self._has_due.set()
         answered.waiting.clear()
 
     def _for(self, claim: resource.ResourceClaim) -> _Answered | None:

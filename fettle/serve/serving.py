@@ -227,6 +227,7 @@ class Runtime:
         await engine.start()
         self._keep_answers_current(source, writer, answers)
         self._register_metrics(engine, answers, pods.at_risk)
+        self._tasks.keep("predictions", predictions.keep())
         self._tasks.keep("pods at risk", pods.at_risk.keep())
         self._tasks.keep("crashes of pods", pods.crashes.keep())
 

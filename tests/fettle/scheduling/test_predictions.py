@@ -1,5 +1,6 @@
 """Whether pods get the devices that were predicted, and how that is counted."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -27,10 +28,16 @@ class Cluster:
     def __init__(self, *devices: DeviceView) -> None:
         self.publisher = Publisher()
         self.answers = Answers(self.publisher, SelectorEngine(), Settings())
-        self.results: list[Result] = []
-        self.predictions = Predictions(self.answers, self.results.append)
+        self.compared: list[Result] = []
+        self.predictions = Predictions(self.answers, self.compared.append)
         self.answers.on_nodes_given(self.predictions.answered)
         self.show(b.node("n", pools=(b.pool(*devices),)))
+
+    @property
+    def results(self) -> list[Result]:
+        """Those so far, once all that is due is compared."""
+        asyncio.run(self.predictions.compare())
+        return self.compared
 
     def show(self, *nodes: NodeView) -> None:
         before = self.publisher.view
@@ -97,6 +104,20 @@ def test_the_predicted_device_counts_as_exact() -> None:
     cluster.answer()
     cluster.predictions.put(claim("a"))
     assert cluster.results == [Result.EXACT]
+
+
+async def test_nothing_is_compared_before_the_writer_goes_on() -> None:
+    cluster = Cluster(b.device("a"), b.device("b"))
+    cluster.answer()
+    comparing = asyncio.create_task(cluster.predictions.keep())
+    await asyncio.sleep(0)
+    cluster.predictions.put(claim("a"))
+    assert cluster.compared == []
+    async with asyncio.timeout(5):
+        while not cluster.compared:
+            await asyncio.sleep(0)
+    assert cluster.compared == [Result.EXACT]
+    comparing.cancel()
 
 
 def test_another_sound_device_counts_as_other_sound() -> None:
