@@ -13,7 +13,6 @@ from extender.filter import Filter
 from extender.freshness import Freshness, FreshTables
 from extender.http.connections import Handler, HTTPReply, SchedulerConnections, problem
 from extender.http.replies import Replies
-from extender.http.reuse import NextPrioritize
 from extender.misconfiguration import SERVED, Misconfiguration
 from extender.preempt import Preempt
 from extender.prioritize import Prioritize
@@ -51,7 +50,6 @@ def make_connections(
     and what is decided into `recorder`. `leanings` say what the scores of single pods differ by.
     """
     replies = Replies(settings.replies, lambda: answers.version)
-    next_prioritize = NextPrioritize(answers, replies)
     tables = FreshTables(answers, metrics, freshness)
     filter_ = Filter(
         answers,
@@ -59,16 +57,13 @@ def make_connections(
         not_ready,
         replies,
         tables,
-        next_prioritize,
         misconfiguration,
         recent,
         recorder,
         refusals,
         leanings,
     )
-    prioritize = Prioritize(
-        answers, metrics, not_ready, replies, next_prioritize, recorder, leanings
-    )
+    prioritize = Prioritize(answers, metrics, not_ready, replies, recorder, leanings)
     verbs: dict[str, Verb] = {
         "filter": filter_.answer,
         "prioritize": prioritize.answer,

@@ -13,7 +13,7 @@ import structlog
 
 from extender.freshness import FreshTables
 from extender.http.replies import Replies
-from extender.http.reuse import Edition, KeptReplies, KeptReply, NameMemory, NextPrioritize
+from extender.http.reuse import Edition, KeptReplies, KeptReply
 from extender.misconfiguration import Misconfiguration
 from extender.verbs import ANSWER_WITHIN_S, REFUSED, result_of
 from fettle.api import core
@@ -49,7 +49,6 @@ class Filter:
         problem: Callable[[], str],
         replies: Replies,
         tables: FreshTables,
-        next_prioritize: NextPrioritize,
         misconfiguration: Misconfiguration,
         recent: RecentPods,
         recorder: Recorder,
@@ -61,14 +60,12 @@ class Filter:
         self._problem = problem
         self._replies = replies
         self._tables = tables
-        self._next_prioritize = next_prioritize
         self._misconfiguration = misconfiguration
         self._recent = recent
         self._recorder = recorder
         self._refusals = refusals
         self._leanings = leanings
         self._kept = KeptReplies()
-        self._names = NameMemory()
         self._warned_of_nodes = False
 
     def answer(self, body: bytes) -> bytes | Awaitable[bytes]:
@@ -106,7 +103,7 @@ class Filter:
         self, body: bytes, args: wire.Args, demand: Demand, edition: Edition, problem: str
     ) -> bytes | Awaitable[bytes]:
         if demand.mode is not Mode.ENFORCE:
-            return self._let_pass(body, args, demand, edition)
+            return self._let_pass(args, demand)
         if problem:
             self._misconfiguration.unasked.note_request(args.pod)
             self._metrics.decided("filter", "not_ready")
@@ -125,18 +122,17 @@ class Filter:
         reply = self._replies.narrowed(narrowed, refusal_text(table))
         # The rest is done once the reply is sent: the scheduler waits for nothing of it.
         done = Filtered(body, edition, args.pod, demand, table, narrowed, reply)
-        asyncio.get_running_loop().call_soon(self._afterwards, done)
+        asyncio.get_running_loop().call_soon(self._conclude, done)
         return reply
 
-    def _let_pass(self, body: bytes, args: wire.Args, demand: Demand, edition: Edition) -> bytes:
+    def _let_pass(self, args: wire.Args, demand: Demand) -> bytes:
         """Every node passes, at once and also while Fettle is not ready."""
         self._metrics.decided("filter", "passed")
         reply = _echo(args)
-        asyncio.get_running_loop().call_soon(self._after_pass, body, args, demand, edition)
+        asyncio.get_running_loop().call_soon(self._after_pass, args, demand)
         return reply
 
-    def _after_pass(self, body: bytes, args: wire.Args, demand: Demand, edition: Edition) -> None:
-        self._next_prioritize.forget()
+    def _after_pass(self, args: wire.Args, demand: Demand) -> None:
         self._remember(args.pod)
         if self._problem():
             return
@@ -146,17 +142,10 @@ class Filter:
             names = [name for name, _ in args.nodes or ()]
         self._refusals.note_nodes_given(args.pod)
         avoided = self._refusals.nodes_for(args.pod)
-        uid, leaning = args.pod.metadata.uid, self._leanings.of(args.pod, demand)
-        if demand.mode is Mode.STEER and args.node_names is not None:
-            self._next_prioritize.prepare(demand, body, names, edition, uid, leaning)
+        leaning = self._leanings.of(args.pod, demand)
         self._recorder.judged(args.pod, demand, names, avoided, leaning)
 
-    def _afterwards(self, done: Filtered) -> None:
-        self._conclude(done)
-        self._names.free(done.narrowed)
-
     def _conclude(self, done: Filtered) -> None:
-        self._next_prioritize.forget()
         self._remember(done.pod)
         if self._count(done.table, done.narrowed) == REFUSED:
             decision = self._recorder.filtered(done.pod, done.table, done.narrowed)
@@ -170,9 +159,7 @@ class Filter:
             return
         self._answers.note_nodes_given(done.demand, done.pod)
         self._refusals.note_nodes_given(done.pod)
-        uid, passed = done.pod.metadata.uid, done.narrowed.passed
         leaning = self._leanings.of(done.pod, done.demand)
-        self._next_prioritize.prepare(done.demand, done.body, passed, done.edition, uid, leaning)
         self._recorder.filtered_before_prioritize(done.pod, done.table, done.narrowed, leaning)
 
     async def _filter_later(self, pod: core.Pod, demand: Demand, names: list[str]) -> bytes:

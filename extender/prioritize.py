@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from extender.http.replies import Replies
-from extender.http.reuse import NextPrioritize
 from extender.verbs import ANSWER_WITHIN_S, raise_unless_ready
 from fettle.api import extender as wire
 from fettle.model import Mode
@@ -23,7 +22,6 @@ class Prioritize:
         metrics: ExtenderMetrics,
         problem: Callable[[], str],
         replies: Replies,
-        next_prioritize: NextPrioritize,
         recorder: Recorder,
         leanings: Leanings,
     ) -> None:
@@ -31,7 +29,6 @@ class Prioritize:
         self._metrics = metrics
         self._problem = problem
         self._replies = replies
-        self._next = next_prioritize
         self._recorder = recorder
         self._leanings = leanings
 
@@ -40,11 +37,6 @@ class Prioritize:
 
         The answer is there at once if all verdicts are, else once they are.
         """
-        prepared = self._next.take(body)
-        if prepared is not None and not self._problem():
-            self._metrics.decided("prioritize", "passed")
-            asyncio.get_running_loop().call_soon(self._recorder.ranked, prepared.uid)
-            return prepared.body
         args = wire.decode_args(body)
         names = args.node_names
         if names is None:

@@ -251,18 +251,6 @@ def _read(decoder: Any, raw: Any, where: str) -> Any:
         raise BadInput(f"{where}: nested too deeply") from error
 
 
-_NAMES_KEY = b'"NodeNames":'
-
-
-def with_names(body: bytes, names: list[str]) -> bytes | None:
-    """The same ExtenderArgs with other node names, byte for byte as kube-scheduler would send them;
-    None if the body is not spelled as kube-scheduler spells it."""
-    at = body.rfind(_NAMES_KEY)
-    if at < 0 or not body.startswith(b'{"Pod":'):
-        return None
-    return b"".join((body[:at], _NAMES_KEY, orjson.dumps(names), b"}"))
-
-
 def filter_reply(
     names: list[str] | None,
     refused: Iterable[str] = (),

@@ -213,22 +213,15 @@ class Recorder:
         decision.last = self._clock()
         self.log.touch(decision)
 
-    def ranked(self, uid: str, preferred: dict[str, int] | None = None) -> bool:
-        """The nodes that passed for a pod were ranked, with these as the best, if they were not
-        known before; false if the pod is not known."""
-        if (decision := self.of_pod(uid)) is None:
-            return False
-        decision.ranked += 1
-        decision.preferred = preferred or decision.preferred
-        self.log.touch(decision)
-        return True
-
     def prioritized(
         self, pod: core.Pod, demand: Demand, names: Sequence[str], leaning: Leaning
     ) -> None:
-        """The nodes of a pod were ranked anew, which another replica may have filtered."""
+        """The nodes of a pod were ranked, which another replica may have filtered."""
         best = best_of(self._answers.table(demand), names, self._answers.view.nodes, leaning)
-        if self.ranked(pod.metadata.uid, best):
+        if (decision := self.of_pod(pod.metadata.uid)) is not None:
+            decision.ranked += 1
+            decision.preferred = best or decision.preferred
+            self.log.touch(decision)
             return
         self._note(pod, demand, Verb.PRIORITIZE, len(names), ranked=1, preferred=best)
 

@@ -26,7 +26,6 @@ P50_SHARE = {500: 0.8, 5000: 0.6}
 P99_SHARE = 1.0
 VERBS = ("filter", "prioritize")
 
-_REFUSED = frozenset(fleets.names_refused(fleets.NODES // fleets.REFUSED_EVERY))
 _numbers = numbers()
 
 
@@ -44,7 +43,6 @@ async def _compact(house: House) -> list[Figure]:
                 for verb in VERBS:
                     urls = [f"{url}/{verb}" for url in (fettle.extender_url, echo.url, floor)]
                     figures += await _apart(house, urls, verb, size)
-            figures += await _in_turn(house, (fettle.extender_url, echo.url), size)
     return figures
 
 
@@ -91,19 +89,6 @@ async def _rounds(
         bodies = (_body(next(_numbers), size) for _ in range(WARMUP + CALLS[size]))
         rounds.append(await _call(house, urls, bodies, size))
     return rounds
-
-
-async def _in_turn(house: House, urls: Sequence[str], size: int) -> Iterator[Figure]:
-    """Filter, then prioritize about the names that it let pass, as the scheduler does."""
-    names = [name for name in fleets.names_spread(size * 2) if name not in _REFUSED][:size]
-    both = [f"{url}/{verb}" for url in urls for verb in VERBS]
-    rounds = []
-    for _ in range(ROUNDS):
-        bodies = (
-            fleets.body(f"train-{next(_numbers)}", names) for _ in range(WARMUP + CALLS[size])
-        )
-        rounds.append(await _call(house, both, bodies, size))
-    return _figures(f"prioritize after filter, {size} names", rounds, (1, 3), size)
 
 
 async def _call(

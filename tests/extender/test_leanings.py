@@ -64,7 +64,7 @@ def show(extender: Extender, *pods: dict[str, Any], **healths: float) -> None:
 
 
 async def scores(extender: Extender, pod: dict[str, Any], *names: str) -> dict[str, int]:
-    """As prioritize answers, also where the reply was prepared after filter, and is recorded."""
+    """As prioritize answers, before and after filter, and as is recorded."""
     first = await extender.prioritize(pod, *names)
     assert (await extender.filter(pod, *names))["NodeNames"] == [*names]
     assert await extender.prioritize(pod, *names) == first

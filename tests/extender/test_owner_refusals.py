@@ -155,9 +155,7 @@ async def test_where_nothing_may_be_refused_such_a_node_passes_and_steer_ranks_i
     assert await three.prioritize(owned(), *"abc") == {"a": 0, "b": others, "c": others}
 
 
-async def test_the_scores_prepared_after_filter_are_of_the_nodes_that_are_left(
-    three: Extender,
-) -> None:
+async def test_the_scores_after_filter_are_of_the_nodes_that_are_left(three: Extender) -> None:
     three.refusals.put(refused_on("a"))
     assert (await three.filter(owned(), *"abc"))["NodeNames"] == ["b", "c"]
     assert await three.prioritize(owned(), *"bc") == {"b": 10, "c": 10}

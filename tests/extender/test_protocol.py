@@ -106,21 +106,19 @@ async def test_whole_nodes_are_answered_with_whole_nodes(fleet: Extender) -> Non
     assert reply["FailedAndUnresolvableNodes"] == {"dead": TEXT}
 
 
-# -- prioritize after filter, whose names need not be read again
+# -- prioritize
 
 
 def scored(reply: Any) -> dict[str, int]:
     return {entry["Host"]: entry["Score"] for entry in reply}
 
 
-@pytest.mark.parametrize("filters", [1, 5])
 async def test_prioritize_gets_the_same_reply_whether_filter_came_before_or_not(
-    fleet: Extender, filters: int
+    fleet: Extender,
 ) -> None:
     body = {"Pod": POD, "NodeNames": ["good", "brand-new"]}
     _, alone = await fleet.post("prioritize", body)
-    for _ in range(filters):
-        await fleet.filter(POD, "good", "dead", "brand-new")
+    await fleet.filter(POD, "good", "dead", "brand-new")
     _, after = await fleet.post("prioritize", body)
     assert after == alone
     assert [entry["Host"] for entry in after] == ["good", "brand-new"]
@@ -142,24 +140,6 @@ async def test_prioritize_after_a_newer_view_has_the_new_scores(extender: Extend
     extender.show(b.node("n", gpus=8, own=b.health(0.9)))
     _, reply = await extender.post("prioritize", {"Pod": POD, "NodeNames": ["n"]})
     assert scored(reply) == {"n": 9}
-
-
-async def test_prioritize_after_filter_is_refused_once_fettle_is_not_ready(fleet: Extender) -> None:
-    await fleet.filter(POD, "good")
-    fleet.problem = "lost the cluster"
-    status, _ = await fleet.post("prioritize", {"Pod": POD, "NodeNames": ["good"]})
-    assert status == 503
-
-
-@pytest.mark.parametrize("body", [b'{"NodeNames":["good"]}', b'{"Pod":null,"NodeNames":["good"]}'])
-async def test_prioritize_without_a_pod_is_bad_input_whatever_filter_was_asked(
-    fleet: Extender, body: bytes
-) -> None:
-    pod = msgspec.json.encode(POD)
-    status, _ = await fleet.post("filter", b'{"NodeNames":["good"],"Pod":%b}' % pod)
-    assert status == 200
-    status, _ = await fleet.post("prioritize", body)
-    assert 400 <= status < 500
 
 
 # -- texts

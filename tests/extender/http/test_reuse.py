@@ -1,17 +1,8 @@
-"""What one request leaves for the next: whole replies, and the memory that names were in."""
+"""What one request leaves for the next: whole replies."""
 
-import random
-import subprocess
-import sys
-from itertools import pairwise
-from pathlib import Path
-
-from extender.http.reuse import HEAD_BYTES, TIDY_EVERY, KeptReplies, KeptReply, NameMemory
-from fettle.api import extender as wire
+from extender.http.reuse import HEAD_BYTES, KeptReplies, KeptReply
 from fettle.records import Decided, Decision, Verb
-from fettle.scheduling import Narrowed
 
-REPOSITORY = Path(__file__).parents[3]
 NOW, LATER = (1, 0), (2, 0)
 SAID = Decision(
     id="1", verb=Verb.FILTER, key="default/p", decided=Decided.REFUSED, first=0.0, last=0.0
@@ -73,54 +64,3 @@ def test_a_reply_that_is_larger_than_all_the_room_is_not_kept() -> None:
     replies = KeptReplies(max_bytes=100)
     replies.keep(KeptReply(request("a"), NOW, b"0123456789", 0, SAID))
     assert replies.get(request("a"), NOW) is None
-
-
-# -- memory
-
-NAMES = [f"gpu-h100-{number:05d}.zone-a.internal" for number in range(2000)]
-NEAR = 256
-
-
-def decoded() -> list[str]:
-    body = b'{"Pod":{"metadata":{}},"NodeNames":["' + '","'.join(NAMES).encode() + b'"]}'
-    names = wire.decode_args(body).node_names
-    assert names == NAMES
-    return names
-
-
-def jumps(names: list[str]) -> int:
-    """How often the next name lies somewhere else."""
-    places = [id(name) for name in names]
-    return sum(abs(a - b) > NEAR for a, b in pairwise(places))
-
-
-def scattered_and_tidied() -> tuple[int, int]:
-    """The jumps of names before and after."""
-    names = decoded()
-    random.Random(7).shuffle(names)
-    del names
-    before = jumps(decoded())
-    memory = NameMemory()
-    for _ in range(2 * TIDY_EVERY):
-        names = decoded()
-        refused = set(random.Random(7).sample(names, 200))
-        narrowed = Narrowed(names, [n for n in names if n not in refused])
-        del refused
-        memory.free(narrowed)
-    return before, jumps(decoded())
-
-
-def test_names_that_were_scattered_come_to_lie_in_a_row_again() -> None:
-    # In a process of its own: the memory that other tests freed has holes everywhere.
-    program = f"from {__name__} import scattered_and_tidied as found; print(*found())"
-    told = subprocess.check_output([sys.executable, "-c", program], cwd=REPOSITORY, timeout=60)
-    before, after = map(int, told.split())
-    assert before > len(NAMES) / 2
-    assert after < len(NAMES) / 4
-
-
-def test_freed_lists_are_empty_also_where_all_names_passed() -> None:
-    names = decoded()
-    narrowed = Narrowed(names, names)
-    NameMemory().free(narrowed)
-    assert narrowed == Narrowed([], [])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fettle.config import DeviceFailureSettings
-from fettle.scheduling.placed import (find_failures)
+from fettle.scheduling.placed import find_failures
 from fettle.steward.eviction_plans import (
     EVICTED,
     FIRST_WAIT_S,
