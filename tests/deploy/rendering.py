@@ -13,6 +13,8 @@ import yaml
 from tests.deploy import charting
 
 DEPLOY = charting.CHART.parent
+ALERTS = "metrics/fettle-alerts.yaml"
+"""A copy: the chart reads its own."""
 OPTIONAL = "rbac/optional/"
 PLAIN: Mapping[str, Any] = {
     "extender": {"type": "Deployment"},
@@ -44,7 +46,8 @@ def renderings() -> dict[str, str]:
         **plain,
         **{path: docs for path, docs in optional.items() if path.startswith(OPTIONAL)},
     }
-    return {path: _in_order(DEPLOY / path, documents) for path, documents in found.items()}
+    files = {path: _in_order(DEPLOY / path, documents) for path, documents in found.items()}
+    return {**files, ALERTS: (charting.CHART / "files" / "alerts.yaml").read_text()}
 
 
 def by_template(text: str) -> dict[str, list[str]]:
