@@ -10,17 +10,23 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane import shipped
+from tests.controlplane import objects, shipped, waiting
+from tests.controlplane.accounts import Account
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
+from tests.controlplane.containers import Container
 from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.fleet import create_node
 from tests.controlplane.installed import CONFIGURATIONS, until_trusted
+from tests.controlplane.kubelet import Kubelet
+from tests.controlplane.processes import free_port
+from tests.controlplane.test_deployments import containers, run
 from tests.controlplane.test_removing import traces
 from tests.deploy import charting
 from tests.deploy.conftest import helm
 from tests.deploy.test_chart import MATRIX
 
-__all__ = ["helm"]
+__all__ = ["containers", "helm"]
 
 pytestmark = pytest.mark.usefixtures("helm")
 
@@ -45,8 +51,8 @@ class Release:
             run, *command, given=given, home=self._home, timeout_s=INSTALL_S
         )
 
-    async def install(self, given: Mapping[str, Any]) -> str:
-        arguments = (str(charting.CHART), "--create-namespace")
+    async def install(self, given: Mapping[str, Any], *how: str) -> str:
+        arguments = (str(charting.CHART), "--create-namespace", *how)
         return await self.helm("install", *arguments, given=given)
 
     async def upgrade(self, given: Mapping[str, Any]) -> str:
@@ -72,11 +78,17 @@ async def test_the_api_server_accepts_each_object_of_each_rendering(api: Api) ->
     assert {"DaemonSet", "Deployment", "NetworkPolicy", "ValidatingAdmissionPolicy"} <= kinds
 
 
+@pytest.mark.parametrize("applying", ["true", "false"])
 async def test_an_upgrade_keeps_what_fettle_wrote_and_the_rest_is_changed(
-    control_plane: ControlPlane, api: Api, release: Release, start_fettle: StartFettle
+    control_plane: ControlPlane,
+    api: Api,
+    release: Release,
+    start_fettle: StartFettle,
+    applying: str,
 ) -> None:
-    """The CA that it keeps, and the caBundle; with no right that the chart does not give it."""
-    notes = await release.install({})
+    """The CA that it keeps, and the caBundle; with no right that the chart does not give it. By
+    server-side apply, as Helm 4 does, and by patches of its own, as Helm 3 does."""
+    notes = await release.install({}, f"--server-side={applying}")
     assert "kubectl -n fettle-system rollout status deployment/fettle-webhook" in notes
     assert "deploy/scheduler/kube-scheduler-config.yaml" in notes
     account = await control_plane.kubeconfig_for_service_account(
@@ -97,6 +109,41 @@ async def test_an_upgrade_keeps_what_fettle_wrote_and_the_rest_is_changed(
     config_map = await api.get("configmaps", "fettle", charting.NAMESPACE)
     assert "mode: enforce" in config_map["data"]["settings.yaml"]
     assert await api.find("clusterroles", "fettle-node-marks")
+
+
+async def test_from_an_empty_cluster_to_the_first_refused_node(
+    control_plane: ControlPlane,
+    api: Api,
+    release: Release,
+    kubelet: Kubelet,
+    containers: list[Container],
+    tmp_path: Path,
+) -> None:
+    """By the chart and the scheduler's configuration; and one of the two extenders on a host goes
+    on while the other is replaced."""
+    await create_node(api, objects.node("dead", 8))
+    await kubelet.set_node_condition(
+        "dead", "AcceleratedHardwareReady", "False", "NvidiaXID79Error", "GPU is lost"
+    )
+    await release.install({"settings": {"mode": "enforce"}})
+    account = Account(control_plane, tmp_path / "account", "fettle-extender", "kube-system")
+    await account.renew()
+    settings = await api.get("configmaps", "fettle-extender", "kube-system")
+    port = free_port()
+    for one in ("fettle-extender-a", "fettle-extender-b"):
+        daemons = await api.get("daemonsets", one, "kube-system")
+        arguments = daemons["spec"]["template"]["spec"]["containers"][0]["args"]
+        arguments.append(f"--extender-listen=127.0.0.1:{port}")
+        volumes = {"fettle-extender": settings["data"]}
+        await run(containers, tmp_path / one, account, daemons, volumes)
+    configuration = shipped.scheduler_configuration(f"http://127.0.0.1:{port}")
+    await control_plane.start_scheduler(configuration)
+    await api.create(objects.pod("before", gpus=1))
+    await waiting.refused(api, "before", saying="fettle:")
+    containers[0].kill()
+    await api.create(objects.pod("meanwhile", gpus=1))
+    await waiting.refused(api, "meanwhile", saying="fettle:")
+    assert all(container.written() == [] for container in containers)
 
 
 async def test_whoever_uninstalls_it_is_left_with_the_definitions_and_what_they_hold(
