@@ -4,12 +4,14 @@ them. Each has the name and folder of its template; what has no template is writ
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.controlplane import building
 from tests.deploy import charting
 
 DEPLOY = charting.CHART.parent
@@ -75,7 +77,11 @@ def _key(document: str) -> tuple[str, str]:
 
 
 def main() -> None:
-    for path, text in renderings().items():
+    try:
+        made = renderings()
+    except (building.BuildFailed, charting.HelmFailed) as error:
+        sys.exit(str(error))
+    for path, text in made.items():
         (DEPLOY / path).write_text(text)
 
 

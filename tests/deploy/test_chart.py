@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,13 +9,12 @@ import pytest
 import yaml
 
 from fettle.config import Settings, load_settings
-from tests.deploy import charting, rendering, values_schema
+from tests.deploy import charting, rendering
 from tests.deploy.charting import HelmFailed, objects
+from tests.deploy.test_shipped_files import written
 
 pytestmark = [pytest.mark.helm, pytest.mark.usefixtures("helm")]
 
-VALUES = yaml.safe_load((charting.CHART / "values.yaml").read_text())
-SCHEMA = json.loads(values_schema.FILE.read_text())
 CLIENT_CA = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 NOTHING = {
     "extender": {"type": "None"},
@@ -75,7 +72,7 @@ def test_helm_finds_nothing_to_complain_about(values: Any) -> None:
 def test_each_object_is_there_once_in_a_namespace_that_it_may_be_in(values: Any) -> None:
     found = objects(values)
     keys = [(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in found]
-    assert sorted(keys) == sorted(set(keys), key=keys.index) or len(keys) == len(set(keys))
+    assert len(keys) == len(set(keys))
     assert {namespace for _, namespace, _ in keys} <= {
         None,
         charting.NAMESPACE,
@@ -151,6 +148,19 @@ def test_of_the_two_daemons_on_a_host_only_one_is_replaced_at_once() -> None:
     assert ports == {8090, 8091}
 
 
+def test_beside_the_scheduler_the_extender_may_write_nothing() -> None:
+    found = objects({})
+    account = {"kind": "ServiceAccount", "name": "fettle-extender", "namespace": "kube-system"}
+    bindings = [o for o in found if account in o.get("subjects", ())]
+    roles = {(one["roleRef"]["kind"], one["roleRef"]["name"]) for one in bindings}
+    assert roles == {("ClusterRole", "fettle"), ("Role", "fettle-extender")}
+    granted = [o for o in found if (o["kind"], o["metadata"]["name"]) in roles]
+    assert {right for role in granted for right in written(role)} == {
+        ("create", "tokenreviews"),
+        ("create", "subjectaccessreviews"),
+    }
+
+
 RIGHTS = {
     "fettle-health-taints": {"settings": {"deviceTaints": {"unhealthy": "NoSchedule"}}},
     "fettle-node-marks": {"settings": {"nodeMarks": {"label": True}}},
@@ -223,25 +233,6 @@ def test_a_misspelt_value_is_named(values: Any, said: str) -> None:
     assert said in str(failed.value)
 
 
-def test_the_schema_has_each_value_and_no_other() -> None:
-    assert list(differences(VALUES, SCHEMA, "")) == []
-
-
-def differences(values: Any, schema: Any, path: str) -> Iterator[str]:
-    if "properties" not in schema:
-        return
-    assert schema["additionalProperties"] is False, path
-    for name in {*values} ^ ({*schema["properties"]} - {"global"}):
-        yield f"{path}.{name}"
-    for name in {*values} & {*schema["properties"]}:
-        yield from differences(values[name], schema["properties"][name], f"{path}.{name}")
-
-
-def test_the_schema_of_the_settings_is_that_of_the_settings() -> None:
-    again = "python -m tests.deploy.values_schema"
-    assert SCHEMA["$defs"] == values_schema.definitions(), f"make it again: {again}"
-
-
 def test_all_defaults_of_the_settings_are_accepted() -> None:
     assert objects({"settings": msgspec.to_builtins(Settings())})
 
@@ -252,14 +243,6 @@ def test_a_rule_may_be_off_without_quotes(tmp_path: Any) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(named(objects(values), "ConfigMap")["fettle"]["data"]["settings.yaml"])
     assert load_settings(file).lint.rules == {"FTL010": "Off"}
-
-
-def test_every_value_has_its_comment() -> None:
-    """Above it or above its group, except where its name says it."""
-    lines = (charting.CHART / "values.yaml").read_text().splitlines()
-    top = [i for i, line in enumerate(lines) if line[:1].isalpha()]
-    uncommented = {lines[i].partition(":")[0] for i in top if not lines[i - 1].startswith("#")}
-    assert uncommented == {"image", "imagePullSecrets", "namespace", "volumeMounts"}
 
 
 def test_the_files_of_deploy_are_what_the_chart_renders() -> None:
@@ -278,10 +261,3 @@ def test_each_template_of_a_file_of_deploy_is_among_them() -> None:
         if (rendering.DEPLOY / file.relative_to(templates)).exists()
     }
     assert twins == {*rendering.renderings()} - {rendering.ALERTS}
-
-
-def test_the_chart_has_the_versions_of_what_it_installs() -> None:
-    chart = yaml.safe_load((charting.CHART / "Chart.yaml").read_text())
-    project = (charting.CHART.parents[1] / "pyproject.toml").read_text()
-    assert f'version = "{chart["appVersion"]}"' in project
-    assert chart["version"] == chart["appVersion"]
