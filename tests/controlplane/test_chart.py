@@ -16,6 +16,7 @@ from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.containers import Container
 from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.definitions import define_cert_manager
 from tests.controlplane.fleet import create_node
 from tests.controlplane.installed import CONFIGURATIONS, until_trusted
 from tests.controlplane.kubelet import Kubelet
@@ -65,6 +66,7 @@ def release(control_plane: ControlPlane, tmp_path: Path) -> Release:
 
 
 async def test_the_api_server_accepts_each_object_of_each_rendering(api: Api) -> None:
+    await define_cert_manager(api)
     for namespace in (charting.NAMESPACE, "fettle-dry-run"):
         await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     seen: list[Object] = []

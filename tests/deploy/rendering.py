@@ -18,6 +18,7 @@ DEPLOY = charting.CHART.parent
 ALERTS = "metrics/fettle-alerts.yaml"
 """A copy: the chart reads its own."""
 OPTIONAL = "rbac/optional/"
+CERTIFICATES = "certificates/"
 PLAIN: Mapping[str, Any] = {
     "extender": {"type": "Deployment"},
     "namespace": {"create": True},
@@ -37,6 +38,7 @@ ALL_RIGHTS: Mapping[str, Any] = {
         "suspendJobs": True,
     },
 }
+SIGNED: Mapping[str, Any] = {"certificates": "cert-manager"}
 _SOURCE = re.compile(r"^---\n# Source: fettle/templates/(.+)\n", re.MULTILINE)
 
 
@@ -44,12 +46,14 @@ def renderings() -> dict[str, str]:
     """What each of these files must be, by its path in deploy/."""
     plain = by_template(charting.rendered(PLAIN))
     optional = by_template(charting.rendered({**PLAIN, **ALL_RIGHTS}))
-    found = {
-        **plain,
-        **{path: docs for path, docs in optional.items() if path.startswith(OPTIONAL)},
-    }
+    signed = by_template(charting.rendered({**PLAIN, **SIGNED}))
+    found = plain | _under(OPTIONAL, optional) | _under(CERTIFICATES, signed)
     files = {path: _in_order(DEPLOY / path, documents) for path, documents in found.items()}
     return {**files, ALERTS: (charting.CHART / "files" / "alerts.yaml").read_text()}
+
+
+def _under(folder: str, found: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {path: documents for path, documents in found.items() if path.startswith(folder)}
 
 
 def by_template(text: str) -> dict[str, list[str]]:

@@ -31,6 +31,8 @@ MATRIX: dict[str, Any] = {
     "steward alone": {**NOTHING, "steward": {"enabled": True, "replicas": 1}},
     "extender alone": {**NOTHING, "extender": {"type": "DaemonSet"}},
     "extender by TLS": {**NOTHING, "extender": {"type": "Deployment", "clientCa": CLIENT_CA}},
+    "cert-manager": {**rendering.PLAIN, **rendering.SIGNED},
+    "cert-manager for the webhook": rendering.SIGNED,
     "pod monitors": {"monitoring": {"monitor": "PodMonitor", "rules": True, "dashboard": True}},
     "service monitors": {"monitoring": {"monitor": "ServiceMonitor", "labels": {"release": "p"}}},
     "placed": {
@@ -203,6 +205,39 @@ def test_what_is_switched_off_keeps_its_right_to_take_back_what_it_wrote(
     section: str, off: Any
 ) -> None:
     assert len(optional_roles({"settings": {section: off}})) == 1
+
+
+@pytest.mark.parametrize("role", ["webhook", "extender"])
+def test_with_cert_manager_a_deployment_is_as_the_patch_for_it_makes_it(role: str) -> None:
+    name = f"fettle-{role}"
+    plain, signed = (
+        named(objects(values), "Deployment")[name]["spec"]["template"]["spec"]
+        for values in (rendering.PLAIN, {**rendering.PLAIN, **rendering.SIGNED})
+    )
+    patch = yaml.safe_load((rendering.DEPLOY / f"certificates/patches/{role}.yaml").read_text())
+    changes = patch["spec"]["template"]["spec"]
+    volumes = {one["name"]: one for one in plain["volumes"]}
+    for one in changes["volumes"]:
+        volumes[one["name"]] = {key: value for key, value in one.items() if value is not None}
+    mounts = {one["name"]: one for one in plain["containers"][0]["volumeMounts"]}
+    mounts |= {one["name"]: one for one in changes["containers"][0]["volumeMounts"]}
+    assert {one["name"]: one for one in signed["volumes"]} == volumes
+    assert {one["name"]: one for one in signed["containers"][0]["volumeMounts"]} == mounts
+
+
+def test_cert_manager_is_asked_for_what_somebody_uses() -> None:
+    beside = objects(rendering.SIGNED)
+    assert set(named(beside, "Certificate")) == {"fettle-ca", "fettle-webhook"}
+    over_tls = objects({**rendering.PLAIN, **rendering.SIGNED})
+    assert {*named(over_tls, "Certificate")} - {*named(beside, "Certificate")} == {
+        "fettle-clients",
+        "fettle-extender",
+        "fettle-scheduler",
+    }
+    for found in (beside, over_tls):
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+            asked = named(found, kind)["fettle"]["metadata"]["annotations"]
+            assert asked == {"cert-manager.io/inject-ca-from": "fettle-system/fettle-webhook"}
 
 
 def test_definitions_outlast_the_release_and_are_upgraded_with_it() -> None:

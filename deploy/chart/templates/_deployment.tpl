@@ -6,6 +6,7 @@ The budget and the Deployment of one role, from (dict "root" $ "role" "webhook" 
 {{- $name := printf "fettle-%s" .role -}}
 {{- $values := index .root.Values .role -}}
 {{- $extender := eq .role "extender" -}}
+{{- $files := and (eq .root.Values.certificates "cert-manager") (ne .role "steward") -}}
 {{- if gt (int $values.replicas) 1 -}}
 # No drain evicts both replicas at once. A replica that is not ready does not hold up a drain.
 apiVersion: policy/v1
@@ -102,15 +103,28 @@ spec:
             {{- if $extender }}
             - {name: clients, mountPath: /etc/fettle/clients, readOnly: true}
             {{- end }}
+            {{- if $files }}
+            - {name: {{ .role }}-tls, mountPath: /etc/fettle/{{ .role }}-tls, readOnly: true}
+            {{- end }}
             {{- with .root.Values.volumeMounts }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
       volumes:
         - name: settings
-          configMap: {name: {{ .settings }}}
-        {{- if $extender }}
+          configMap: {name: {{ if $files }}{{ $name }}-files{{ else }}{{ .settings }}{{ end }}}
+        {{- if and $extender $files }}
+        # The certificate of the client CA, without its key.
+        - name: clients
+          secret:
+            secretName: fettle-clients
+            items: [{key: tls.crt, path: ca.crt}]
+        {{- else if $extender }}
         - name: clients
           configMap: {name: fettle-extender-clients}
+        {{- end }}
+        {{- if $files }}
+        - name: {{ .role }}-tls
+          secret: {secretName: {{ $name }}-tls}
         {{- end }}
         # Records of decisions. They outlive the container, but not the pod: use a volume of another
         # kind if they must.
