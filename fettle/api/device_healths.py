@@ -19,6 +19,7 @@ from fettle.model import (
     Family,
     NodeId,
     PoolRef,
+    Standing,
     State,
     Subject,
     UnitId,
@@ -61,6 +62,8 @@ class StoredEvidence(Wire, frozen=True, kw_only=True):
     - `gone`: the reporter does not exist any more. `silence_clears`: it is over when the reporter
       says nothing of it.
     - `began`: of the trace of a fault that is over, when the fault began.
+    - `message` is for people. `standing`: whether it is still reported. `said`: the reporter's
+      words, where `message` adds to them. The version before this wrote only `message`.
     - `namespace`: whose word it is, if a tenant could cause it; all such words take at most
       `together` of the rest of the score.
     """
@@ -77,6 +80,8 @@ class StoredEvidence(Wire, frozen=True, kw_only=True):
     last_seen: datetime | None = None
     count: int = 1
     message: str = ""
+    said: str = ""
+    standing: Standing | None = None
     reports: tuple[StoredReport, ...] = ()
     gone: bool = False
     silence_clears: bool = False

@@ -24,7 +24,6 @@ from fettle.health import (
     BY_REBOOT,
     BY_RESOLUTION,
     HOLD_SOURCE,
-    LATCHED,
     RECORD_SOURCE,
     Awaited,
     Outlook,
@@ -36,6 +35,7 @@ from fettle.model import (
     Health,
     NodeId,
     PoolRef,
+    Standing,
     State,
     Subject,
     UnitId,
@@ -173,7 +173,7 @@ def all_clear_of(one: Awaited) -> str:
     what, _, name = evidence.source.partition(" ")
     if evidence.kind is EvidenceKind.UNKNOWN:
         return f"{evidence.reporter} reports again what is known ({evidence.source})"
-    if evidence.text.endswith(LATCHED):
+    if evidence.standing is Standing.LATCHED:
         return _mended(evidence)
     if evidence.source == HOLD_SOURCE:
         return f"the hold ends (`fettle release`): {evidence.text}"

@@ -5,7 +5,7 @@ clock is an argument.
 """
 
 from fettle.health.book import HealthBook, assess
-from fettle.health.fading import LATCHED, RECORD_SOURCE, is_past, source_of
+from fettle.health.fading import RECORD_SOURCE, is_past, source_of
 from fettle.health.memory import CLOCKS_APART_S
 from fettle.health.recovering import Awaited, Outlook
 from fettle.health.score import DIGITS, known_score
@@ -60,7 +60,6 @@ __all__ = [
     "DEVICE_STATUS_SOURCE",
     "DIGITS",
     "HOLD_SOURCE",
-    "LATCHED",
     "RECORD_SOURCE",
     "START",
     "UNKNOWN_FAULT",

@@ -11,16 +11,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.model import Evidence, EvidenceKind, Family, Weighed
+from fettle.model import Evidence, EvidenceKind, Family, Standing, Weighed
 
 NEGLIGIBLE = 0.005
 """Fading evidence below this weight is forgotten."""
 _LATELY = ", lately"
 """Ends the source of a trace."""
-NOT_CLEARED, NOT_REPORTED = "; not cleared since", "; no longer reported"
-LATCHED = f"{NOT_REPORTED}, latched until it is cleared"
-"""These three end the text of evidence that is no longer reported, but still counts."""
-
 
 RESTLESS = 3
 """What was over so often, and came back, is a fault that keeps coming back."""
@@ -106,14 +102,14 @@ class Fading(msgspec.Struct, gc=False):
     def weighed(self, now: float, past: Past = LASTING) -> Weighed:
         shown, weight = self.evidence, self._strength(now)
         weight = min(shown.cap, weight)
-        said = f" (the latest of {self.count})" if self.count > 1 else ""
+        repaired = ""
         if is_trace(shown):
             weight *= math.exp2(-(now - self.at) / self._calms_s(past))
             if (repair := past.repair_of(self)) is not None:
                 weight = min(weight, past.repaired)
-                said = f"{said}; repaired: {repair.how}"
-        if said:
-            shown = msgspec.structs.replace(shown, text=f"{shown.text}{said}")
+                repaired = repair.how
+        if self.count > 1 or repaired:
+            shown = msgspec.structs.replace(shown, count=self.count, repaired=repaired)
         return Weighed(shown, weight)
 
     def falls_by(self, now: float, past: Past) -> float:
@@ -191,7 +187,7 @@ def orphaned(evidence: Evidence, half_life_s: float) -> Evidence:
     return msgspec.structs.replace(
         evidence,
         kind=EvidenceKind.DECAYING,
-        text=f"{evidence.text}{NOT_REPORTED}",
+        standing=Standing.NOT_REPORTED,
         half_life_s=half_life_s,
         cap=evidence.weight,
     )
@@ -209,17 +205,13 @@ def trace(
         kind=EvidenceKind.DECAYING,
         weight=min(weight, evidence.weight / 4),
         source=f"{evidence.source}{_LATELY}",
-        text=f"was until recently: {as_said(evidence.text)}",
+        said=f"was until recently: {evidence.said}",
+        standing=Standing.REPORTED,
         observed_at=now,
         began_at=evidence.observed_at,
         half_life_s=half_life_s,
         cap=min(cap, evidence.cap),
     )
-
-
-def as_said(text: str) -> str:
-    """The text, without what was added when it was no longer reported."""
-    return text.removesuffix(LATCHED).removesuffix(NOT_REPORTED).removesuffix(NOT_CLEARED)
 
 
 def is_trace(evidence: Evidence) -> bool:

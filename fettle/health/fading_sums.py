@@ -10,7 +10,7 @@ from operator import attrgetter
 from fettle.health import fading
 from fettle.health.fading import NEGLIGIBLE, Fading, Past
 from fettle.health.reporters import Cause, EvidenceTopic
-from fettle.model import Evidence, Subject, Weighed
+from fettle.model import Evidence, Standing, Subject, Weighed
 
 SumKey = tuple[Cause, float, str]
 """Cause, half-life in seconds, and witness."""
@@ -96,7 +96,7 @@ class FadingSums:
         left = [
             key
             for key, one in sums.items()
-            if one.evidence.text.endswith(fading.NOT_REPORTED) and one.first_at <= before
+            if one.evidence.standing is Standing.NOT_REPORTED and one.first_at <= before
         ]
         return [sums.pop(key) for key in left]
 

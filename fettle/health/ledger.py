@@ -40,6 +40,7 @@ from fettle.model import (
     EvidenceKind,
     Family,
     NodeId,
+    Standing,
     Subject,
     UnitId,
     Weighed,
@@ -469,7 +470,7 @@ class Ledger:
         units = self._units.get(node.node, ()) if isinstance(node, NodeId) else ()
         for subject in (repair.subject, *units):
             for (name, topic), evidence in [*self._standing.of(subject).items()]:
-                if evidence.text.endswith(fading.LATCHED) and evidence.observed_at <= repair.at:
+                if evidence.standing is Standing.LATCHED and evidence.observed_at <= repair.at:
                     reporter = self._reporters[name]
                     self._clear(reporter, topic, now)
                     self._keep(reporter)
@@ -481,7 +482,7 @@ class Ledger:
         for reporter in [self._reporters[name] for name in self.followed_on(node)]:
             for topic, evidence in reporter.by_weight():
                 is_mended = topic.family in self.repairs.mended_by_reboot
-                if is_mended and evidence.text.endswith(fading.LATCHED):
+                if is_mended and evidence.standing is Standing.LATCHED:
                     self._clear(reporter, topic, now)
             self._keep(reporter)
 
@@ -528,7 +529,7 @@ class Ledger:
         if old is not None:
             if is_same_evidence(evidence, old):
                 return  # repeated: it stands since it was first said
-            if evidence.text == fading.as_said(old.text):
+            if evidence.said == old.said:
                 evidence = msgspec.structs.replace(evidence, observed_at=old.observed_at)
             self._replace(old, evidence)
         reporter.orphaned.discard(topic)
@@ -607,9 +608,9 @@ class Ledger:
 
     def _latch(self, reporter: Reporter, topic: EvidenceTopic) -> None:
         before = reporter.standing[topic]
-        text = fading.as_said(before.text) + fading.LATCHED
-        if text != before.text:
-            reporter.standing[topic] = latched = msgspec.structs.replace(before, text=text)
+        if before.standing is not Standing.LATCHED:
+            latched = msgspec.structs.replace(before, standing=Standing.LATCHED)
+            reporter.standing[topic] = latched
             self._standing.put(reporter, topic, latched)
             self._note(topic.subject)
 

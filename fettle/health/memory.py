@@ -18,6 +18,7 @@ from fettle.api.device_healths import (
     StoredUnit,
 )
 from fettle.api.meta import unix_s
+from fettle.health import former
 from fettle.health.fading import Fading
 from fettle.health.reporters import Reporter
 from fettle.health.signals.reports import one_line
@@ -69,6 +70,8 @@ def _stored(evidence: Evidence, **more: object) -> StoredEvidence:
         together=evidence.together,
         half_life_seconds=min(evidence.half_life_s, LONGEST_HALF_LIFE_S),
         message=evidence.text,
+        said=evidence.said if evidence.said != evidence.text else "",
+        standing=evidence.standing,
         namespace=evidence.witness.removeprefix("namespace "),
         taints=tuple(
             StoredTaint(key=t.key, value=t.value, effect=t.effect) for t in evidence.taints
@@ -94,6 +97,10 @@ def is_possible(stored: StoredEvidence, now: float) -> bool:
 
 def evidence_of(stored: StoredEvidence, subject: Subject) -> Evidence:
     reporter = stored.reports[0].by if stored.reports else "DeviceHealth"
+    if stored.standing is None:
+        said, standing = former.said_and_standing(stored.message)
+    else:
+        said, standing = stored.said or stored.message, stored.standing
     return Evidence(
         subject=subject,
         family=stored.family,
@@ -101,7 +108,8 @@ def evidence_of(stored: StoredEvidence, subject: Subject) -> Evidence:
         weight=stored.weight,
         source=one_line(stored.source),
         reporter=one_line(reporter),
-        text=one_line(stored.message),
+        said=one_line(said),
+        standing=standing,
         observed_at=unix_s(stored.last_seen or stored.first_seen, 0.0),
         half_life_s=stored.half_life_seconds,
         cap=stored.cap,

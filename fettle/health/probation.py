@@ -48,7 +48,7 @@ def weighed(subject: Subject, times: tuple[float, ...], row: SignalRow) -> Weigh
         weight=weight,
         source=RECORD_SOURCE,
         reporter="Fettle",
-        text=f"on probation: {text}",
+        said=f"on probation: {text}",
         observed_at=times[-1],
         half_life_s=RECORD_S,
     )

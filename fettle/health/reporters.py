@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.health.fading import NOT_CLEARED, as_said
 from fettle.health.signals.reports import SignalReport, heaviest
-from fettle.model import Evidence, EvidenceKind, Family, Subject
+from fettle.model import Evidence, EvidenceKind, Family, Standing, Subject
 
 
 class EvidenceTopic(NamedTuple):
@@ -178,12 +177,8 @@ def effective_evidence(
         if about.latched and about.subject_and_source in reported and not before.planned:
             now = found.get(about)
             if now is None or now.weight < before.weight:
-                found[about] = _not_cleared(before)
+                found[about] = msgspec.structs.replace(before, standing=Standing.NOT_CLEARED)
     return found
-
-
-def _not_cleared(evidence: Evidence) -> Evidence:
-    return msgspec.structs.replace(evidence, text=as_said(evidence.text) + NOT_CLEARED)
 
 
 def _released(reporter: Reporter, report: SignalReport) -> set[tuple[Subject, str]]:
@@ -219,5 +214,5 @@ def _capped(evidence: Evidence, most: float) -> Evidence:
     if evidence.weight <= most:
         return evidence
     return msgspec.structs.replace(
-        evidence, kind=EvidenceKind.LEVEL, weight=most, text=f"remediated since: {evidence.text}"
+        evidence, kind=EvidenceKind.LEVEL, weight=most, said=f"remediated since: {evidence.said}"
     )

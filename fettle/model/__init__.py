@@ -48,7 +48,14 @@ from fettle.model.errors import (
     Unreachable,
     WorkerError,
 )
-from fettle.model.evidence import Evidence, EvidenceKind, Family, TaintRef, UnknownCondition
+from fettle.model.evidence import (
+    Evidence,
+    EvidenceKind,
+    Family,
+    Standing,
+    TaintRef,
+    UnknownCondition,
+)
 from fettle.model.field_checks import shown
 from fettle.model.health import (
     BAD_STATES,
@@ -170,6 +177,7 @@ __all__ = [
     "SettingsError",
     "Silent",
     "SnapshotError",
+    "Standing",
     "State",
     "Subject",
     "TaintLike",

@@ -43,6 +43,15 @@ class EvidenceKind(StrEnum):
     UNKNOWN = "unknown"  # says only that nothing reliable is known about the subject
 
 
+class Standing(StrEnum):
+    """Whether its reporter still says it."""
+
+    REPORTED = "Reported"
+    NOT_REPORTED = "NotReported"  # it fades
+    LATCHED = "Latched"  # not reported either, but it stands until it is cleared
+    NOT_CLEARED = "NotCleared"  # the reporter says something else now, which clears nothing
+
+
 class TaintRef(NamedTuple):
     """A device taint, as a toleration names it."""
 
@@ -60,6 +69,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     - `weight`: the share of the score it takes at full strength (1.0: all of it).
     - `rule`: the row of the rules, where one row has several sources: its pattern. A breaker counts
       by it. "" if it is the source.
+    - `said`: the reporter's words, of which nothing is read here. `text` is what people read.
+    - `about`: what it is about, where `subject` does not say that; "" if it does.
     - `source`: the rule or field. `reporter`: the object that carries the fact ("Node gpu-3", "Pod
       ns/x").
     - `half_life_s`, `cap`: decaying evidence of the same subject and source adds up to `weight · Σ
@@ -73,7 +84,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
       unknown. It does not count for pods that request resources of other domains.
     - `planned`: an administrator's choice, or a monitor's own trouble, rather than a fault. It
       leaves no trace once it is over.
-    - `began_at`: of the trace of a fault that is over, when the fault began.
+    - `began_at`: of the trace of a fault that is over, when the fault began. `repaired`: how it was
+      said to be repaired since; "" if it was not.
+    - `count`: how many events it stands for. It is the latest of them.
     """
 
     subject: Subject
@@ -82,7 +95,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     weight: float
     source: str
     reporter: str
-    text: str
+    said: str
     observed_at: float
     half_life_s: float = 3600.0
     cap: float = 1.0
@@ -93,3 +106,24 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     planned: bool = False
     began_at: float = 0.0
     rule: str = ""
+    standing: Standing = Standing.REPORTED
+    about: str = ""
+    count: int = 1
+    repaired: str = ""
+
+    @property
+    def text(self) -> str:
+        """What people read. Nothing is read back from it."""
+        text = f"{self.about}: {self.said}" if self.about else self.said
+        if self.standing is not Standing.REPORTED:
+            text += _STANDS[self.standing]
+        if self.count > 1:
+            text += f" (the latest of {self.count})"
+        return f"{text}; repaired: {self.repaired}" if self.repaired else text
+
+
+_STANDS = {
+    Standing.NOT_REPORTED: "; no longer reported",
+    Standing.LATCHED: "; no longer reported, latched until it is cleared",
+    Standing.NOT_CLEARED: "; not cleared since",
+}

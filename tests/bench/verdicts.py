@@ -170,7 +170,7 @@ def _degraded(shape: int) -> Health:
         weight=weight,
         source="bench",
         reporter="bench",
-        text=f"fault {shape}",
+        said=f"fault {shape}",
         observed_at=0.0,
     )
     return Health(1 - weight, State.HEALTHY, evidence=(Weighed(fact, weight),))

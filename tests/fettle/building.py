@@ -88,7 +88,7 @@ def health(score: float, *, held: bool = False, text: str = "a fault") -> Health
         weight=1 - score,
         source="test",
         reporter="Node n",
-        text=text,
+        said=text,
         observed_at=0.0,
     )
     return Health(score, state, 0.0, (Weighed(evidence, 1 - score),), held)
@@ -105,7 +105,7 @@ def ill(*causes: tuple[str, float], kind: EvidenceKind = EvidenceKind.LEVEL) -> 
                 weight=weight,
                 source=source,
                 reporter="Node n",
-                text=source,
+                said=source,
                 observed_at=0.0,
             ),
             weight,

@@ -145,8 +145,8 @@ class Measuring:
             for subject, one in evidence.items():
                 is_latched = one.kind is EvidenceKind.LATCHED
                 if is_latched and subject not in known and repaired_at < now - MISSED_DAY_S:
-                    text = f"{one.text}{MISSED}"
-                    said_by[reporter][subject] = msgspec.structs.replace(one, text=text)
+                    said = f"{one.said}{MISSED}"
+                    said_by[reporter][subject] = msgspec.structs.replace(one, said=said)
 
     def hear(self, alerts: Iterable[Alert], now: float) -> None:
         """What Alertmanager says. An alert that fires says all that it knows, and one that is over
@@ -351,13 +351,13 @@ Place = tuple[str, tuple[Subject, ...]]
 
 def _is_hardly_changed(before: Evidence, now: Evidence, *, exactly: bool) -> bool:
     """Whether it says the same, but for a number that is a little different."""
-    if before.kind is not now.kind or before.family is not now.family:
+    if (before.kind, before.family, before.standing) != (now.kind, now.family, now.standing):
         return False
     if before.weight != now.weight and (
         exactly or abs(now.weight - before.weight) > HYSTERESIS - _ROUNDING
     ):
         return False
-    return before.text == now.text or (not exactly and _words(before.text) == _words(now.text))
+    return before.said == now.said or (not exactly and _words(before.said) == _words(now.said))
 
 
 _NUMBER = re.compile(r"[\d.]+(e[+-]?\d+)?")

@@ -194,6 +194,6 @@ def _unreadable(reporter: str, text: str, node: str, now: float) -> Evidence:
         weight=0.0,
         source="quarantine",
         reporter=reporter,
-        text=f"cannot be read: {text}",
+        said=f"cannot be read: {text}",
         observed_at=now,
     )

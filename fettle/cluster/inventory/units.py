@@ -112,7 +112,7 @@ class UnitPlacement(NamedTuple):
             weight=0.0,
             source="named devices",
             reporter=f"Node {self.node.node}",
-            text=f"reports name {self.left_out} devices more than the {MOST_NAMED} that are read",
+            said=f"reports name {self.left_out} devices more than the {MOST_NAMED} that are read",
             observed_at=max(
                 (w.evidence.observed_at for w in health.evidence), default=health.since
             ),
@@ -283,8 +283,7 @@ def _worded(weighed: Weighed, unit: UnitId, what: str) -> Weighed:
 
 def worded(weighed: Weighed, about: str) -> Weighed:
     """The same evidence, saying what it is about."""
-    text = one_line(f"{about}: {weighed.evidence.text}")
-    evidence = msgspec.structs.replace(weighed.evidence, text=text)
+    evidence = msgspec.structs.replace(weighed.evidence, about=one_line(about))
     return msgspec.structs.replace(weighed, evidence=evidence)
 
 

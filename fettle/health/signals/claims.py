@@ -119,7 +119,7 @@ def _evidence(
         source=_source(condition),
         rule=meaning.rule,
         reporter=f"ResourceClaim {claim.metadata.key}",
-        text=one_line(f"{statement} in claim {claim.metadata.key}{message}"),
+        said=one_line(f"{statement} in claim {claim.metadata.key}{message}"),
         observed_at=unix_s(condition.last_transition_time, now),
         half_life_s=rules.half_life_s(meaning.family),
         cap=bound.cap if meaning.provoked else 1.0,

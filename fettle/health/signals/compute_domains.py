@@ -30,7 +30,7 @@ def report_of_compute_domain(
             weight=min(signal.weight, bound.cap),
             source="ComputeDomain status",
             reporter=f"ComputeDomain {key}",
-            text=one_line(f"not ready in ComputeDomain {key}"),
+            said=one_line(f"not ready in ComputeDomain {key}"),
             observed_at=now,
             half_life_s=rules.half_life_s(signal.family),
             cap=bound.cap,

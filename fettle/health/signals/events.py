@@ -114,7 +114,7 @@ def _evidence(
         weight=min(weight, bound.cap),
         source=f"event {row.name}",
         reporter=reporter,
-        text=one_line(f"{said}; {told}" if said else told),
+        said=one_line(f"{said}; {told}" if said else told),
         observed_at=at,
         half_life_s=rules.half_life_s(family),
         cap=bound.cap,

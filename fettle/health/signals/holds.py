@@ -165,7 +165,7 @@ def evidence_of_holds(holds: Iterable[Hold], reporter: str, now: float) -> Itera
             weight=1.0,
             source=HOLD_SOURCE,
             reporter=reporter,
-            text=one_line("; ".join(said.texts)),
+            said=one_line("; ".join(said.texts)),
             observed_at=said.since,
         )
 

@@ -312,7 +312,7 @@ class MetricEvidence:
             weight=weight,
             source=teller.source,
             reporter=reporter_of(teller, node, word),
-            text=one_line(f"{_heard_as(sample, teller)}: {text}"),
+            said=one_line(f"{_heard_as(sample, teller)}: {text}"),
             observed_at=now,
             half_life_s=row.half_life_s or self._rules.half_life_s(family),
             cap=cap,

@@ -564,7 +564,7 @@ class _ConditionReader:
             source=_source(condition),
             rule=rule,
             reporter=f"Node {self._name}",
-            text=one_line(text),
+            said=one_line(text),
             observed_at=unix_s(condition.last_transition_time, self._now),
             half_life_s=self._rules.half_life_s(family),
             planned=kind is EvidenceKind.UNKNOWN and condition.type != _OF_KUBELET,
@@ -620,7 +620,7 @@ def _label_evidence(
         weight=row.weight,
         source=_label_source(row),
         reporter=f"Node {name}",
-        text=one_line(_label_text(row, found[0], node.metadata.labels or {})),
+        said=one_line(_label_text(row, found[0], node.metadata.labels or {})),
         observed_at=now,
         half_life_s=rules.half_life_s(row.family),
     )
@@ -665,7 +665,7 @@ def _annotation_evidence(
             weight=row.weight,
             source=f"annotation {row.name}",
             reporter=f"Node {name}",
-            text=one_line(f"annotation {key}={value}"),
+            said=one_line(f"annotation {key}={value}"),
             observed_at=now,
             half_life_s=rules.half_life_s(row.family),
         )
@@ -699,7 +699,7 @@ def _gap_evidence(
         weight=min(signal.cap, signal.weight * share),
         source=GAP_SOURCE,
         reporter=f"Node {node.metadata.name}",
-        text=one_line("not allocatable: " + ", ".join(text for _, text in gaps)),
+        said=one_line("not allocatable: " + ", ".join(text for _, text in gaps)),
         observed_at=now,
         half_life_s=rules.half_life_s(signal.family),
     )
@@ -737,7 +737,7 @@ def _of_cordons(node: core.Node, now: float) -> NodeReport:
             weight=1.0,
             source=_CORDONED,
             reporter=f"Node {name}",
-            text=f"cordoned for HAMi (annotation {hami.CORDON})",
+            said=f"cordoned for HAMi (annotation {hami.CORDON})",
             observed_at=now,
         )
         for uuid in uuids
@@ -763,7 +763,7 @@ def _of_cuts(node: core.Node, now: float) -> NodeReport:
         weight=_UNKNOWN_WEIGHT,
         source=_CUT,
         reporter=f"Node {node.metadata.name}",
-        text=one_line(f"the Node is too long to be read whole: {'; '.join(node.cut)}"),
+        said=one_line(f"the Node is too long to be read whole: {'; '.join(node.cut)}"),
         observed_at=now,
         planned=True,
     )

@@ -68,7 +68,7 @@ def _unread(key: str, value: str, node: NodeId, now: float) -> Evidence:
         weight=0.0,
         source=REPAIRED_SOURCE,
         reporter=f"Node {node.node}",
-        text=one_line(
+        said=one_line(
             f"{key}={value[:TEXT_LIMIT]!r} counts as no repair: write a time that is past, such as "
             f'{rfc3339_at(now)}, or {{"at": TIME, "device": DEVICE}} with a device as `fettle '
             "devices` prints it"

@@ -103,7 +103,7 @@ def heaviest(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
 
 
 def _rank(one: Evidence) -> tuple[float, bool, str]:
-    return one.weight, one.kind is EvidenceKind.LATCHED, one.text
+    return one.weight, one.kind is EvidenceKind.LATCHED, one.said
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

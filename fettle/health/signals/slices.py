@@ -79,7 +79,7 @@ def _taint_evidence(
         source=f"taint {taint.key}",
         rule=rule_of("taint", row.key),
         reporter=reporter,
-        text=one_line(shown),
+        said=one_line(shown),
         observed_at=unix_s(taint.time_added, now),
         half_life_s=rules.half_life_s(family),
         taints=(named,),
@@ -146,7 +146,7 @@ def _attribute_evidence(
         weight=row.weight,
         source=f"attribute {row.attribute}",
         reporter=reporter,
-        text=one_line(f"{device.driver} publishes its {row.attribute} as {value}"),
+        said=one_line(f"{device.driver} publishes its {row.attribute} as {value}"),
         observed_at=now,
         half_life_s=rules.half_life_s(row.family),
     )

@@ -110,7 +110,7 @@ def start_evidence(
         weight=signal.weight,
         source=refusals_of(domain, STARTS),
         reporter=starts_of(workload),
-        text=without_middle(
+        said=without_middle(
             f"{pods} not start: {worst.message or 'its devices may not be prepared'}"
         ),
         observed_at=min(one.at for one in starts),

@@ -9,8 +9,8 @@ from fettle.api import kinds
 from fettle.cli import explaining
 from fettle.explain import explain_device, explain_node, list_nodes
 from fettle.explain.outlooks import all_clear_of
-from fettle.health import BY_RESOLUTION, LATCHED, Awaited
-from fettle.model import Evidence, EvidenceKind, Family, UnitId
+from fettle.health import BY_RESOLUTION, Awaited
+from fettle.model import Evidence, EvidenceKind, Family, Standing, UnitId
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import saying
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
@@ -344,7 +344,8 @@ def test_of_a_latched_fault_of_which_its_source_is_silent_that_is_said_first(
         weight=1.0,
         source=source,
         reporter=reporter,
-        text=f"metrics: XID 79{LATCHED}",
+        said="metrics: XID 79",
+        standing=Standing.LATCHED,
         observed_at=0.0,
     )
     assert all_clear_of(Awaited(silent, "")) == says
@@ -370,7 +371,7 @@ def test_a_latched_alert_says_whether_its_resolution_is_enough(clear: str, says:
         weight=1.0,
         source="alert x",
         reporter="Alertmanager x f00 on n",
-        text="alert: XID 79",
+        said="alert: XID 79",
         observed_at=0.0,
     )
     assert all_clear_of(Awaited(fires, clear)) == says

@@ -57,7 +57,7 @@ def fault(
         weight=weight,
         source=source,
         reporter=reporter,
-        text="hot",
+        said="hot",
         observed_at=NOW,
     )
 

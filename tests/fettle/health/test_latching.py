@@ -128,7 +128,7 @@ def test_a_lighter_fault_for_good_does_not_displace_the_heavier_one(book: Health
             weight=weight,
             source="s",
             reporter="r",
-            text=text,
+            said=text,
             observed_at=NOW,
         )
         book.report(report_of_slice(slice_(), RULES, NOW)._replace(evidence=(evidence,)), NOW)

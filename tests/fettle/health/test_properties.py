@@ -37,6 +37,8 @@ SUBJECTS: tuple[Subject, ...] = (
 KEY = SUBJECTS[0]
 SEVERITY = {State.HEALTHY: 0, State.UNKNOWN: 0, State.DEGRADED: 1, State.UNHEALTHY: 2}
 
+SAID = ("text", "text; no longer reported", "text; no longer reported, latched until it is cleared")
+
 weights = st.floats(0.0, 1.0)
 waits = st.floats(1.0, 20_000.0)
 
@@ -50,7 +52,7 @@ def evidence(kinds: Iterable[EvidenceKind] = EvidenceKind) -> st.SearchStrategy[
         weight=weights,
         source=st.sampled_from(["a", "b"]),
         reporter=st.just("x"),
-        text=st.just("text"),
+        said=st.sampled_from(SAID),
         observed_at=st.floats(T0 - 7200, T0),
         half_life_s=st.sampled_from([600.0, 3600.0, 86_400.0]),
         cap=weights,
@@ -109,7 +111,7 @@ def about_the_bus(kind: EvidenceKind, weight: float, **more: Any) -> Evidence:
         weight=weight,
         source="a",
         reporter="x",
-        text="text",
+        said="text",
         observed_at=T0,
         **more,
     )

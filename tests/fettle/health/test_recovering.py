@@ -182,7 +182,7 @@ def test_the_dwell_and_the_hysteresis_are_counted_in() -> None:
         weight=0.21,
         source="a",
         reporter="x",
-        text="text",
+        said="text",
         observed_at=NOW,
         half_life_s=60.0,
     )

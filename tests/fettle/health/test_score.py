@@ -23,7 +23,7 @@ def evidence(
         weight=weight,
         source="s",
         reporter="r",
-        text="t",
+        said="t",
         observed_at=at,
         half_life_s=3600.0,
         cap=cap,

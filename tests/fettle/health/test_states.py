@@ -123,7 +123,7 @@ def test_health_says_what_keeps_its_state_until_nothing_does(book: HealthBook) -
         weight=0.9,
         source="s",
         reporter="r",
-        text="hot",
+        said="hot",
         observed_at=T0,
         half_life_s=30.0,
     )

@@ -189,7 +189,7 @@ def of_operator(score: float) -> Health:
         weight=1 - score,
         source="hold",
         reporter="Node n",
-        text="a hold",
+        said="a hold",
         observed_at=0.0,
     )
     return Health(score, State.UNHEALTHY, 0.0, (Weighed(said, 1 - score),), held=True)

@@ -10,7 +10,7 @@ from fettle.api import kinds
 from fettle.model import DeviceId, Health, State
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
-from tests.fettle.health.signals.objects import stamp
+from tests.fettle.health.signals.objects import condition, stamp
 
 DEVICE = DeviceId(b.DRIVER, "n", "gpu-0")
 
@@ -75,3 +75,18 @@ def test_a_repair_that_is_taken_back_counts_no_more() -> None:
     fleet.look()
     fleet.put(kinds.NODE, node())
     assert seen(fleet).score == before.score
+
+
+@pytest.mark.parametrize("ends", ["", "; no longer reported, latched until it is cleared"])
+def test_whatever_a_monitors_message_ends_with_a_fault_that_it_reports_is_not_repaired(
+    ends: str,
+) -> None:
+    fleet = Fleet()
+    lost = condition("XIDError79", "True", "Lost", f"GPU is lost{ends}", fleet.now)
+    status = {"conditions": [lost]}
+    fleet.put(kinds.NODE, node(status=status))
+    fleet.now += 60
+    fleet.put(
+        kinds.NODE, node(status=status, annotations={"fettle.dev/repaired": stamp(fleet.now)})
+    )
+    assert fleet.look().nodes["n"].health.state is State.UNHEALTHY

@@ -362,7 +362,7 @@ def said_of(unit: UnitId, score: float, source: str) -> Health:
         weight=1 - score,
         source=source,
         reporter="Node n",
-        text="x",
+        said="x",
         observed_at=0.0,
     )
     state = State.UNHEALTHY if score < 0.3 else State.DEGRADED if score < 0.8 else State.HEALTHY

@@ -19,7 +19,7 @@ def fault(subject: Subject) -> Evidence:
         weight=0.5,
         source="a",
         reporter="Node n",
-        text="text",
+        said="text",
         observed_at=0.0,
     )
 

@@ -325,7 +325,7 @@ EVIDENCE = st.builds(
         weight=weight,
         source="test",
         reporter="r",
-        text="t",
+        said="t",
         observed_at=1.0,
         taints=tuple(TaintRef(key, "", "NoSchedule") for key in sorted(keys)),
     ),

@@ -35,7 +35,7 @@ def failed(
         weight=weight,
         source="xids",
         reporter="Node n",
-        text=text,
+        said=text,
         observed_at=at,
         **how,
     )

@@ -58,7 +58,7 @@ def fault(
         weight=weight,
         source="rule",
         reporter="Node n",
-        text="a fault",
+        said="a fault",
         observed_at=0.0,
         witness=witness,
     )
