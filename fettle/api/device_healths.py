@@ -62,13 +62,18 @@ class StoredEvidence(Wire, frozen=True, kw_only=True):
     - `gone`: the reporter does not exist any more. `silence_clears`: it is over when the reporter
       says nothing of it.
     - `began`: of the trace of a fault that is over, when the fault began.
-    - `message` is for people. `standing`: whether it is still reported. `said`: the reporter's
-      words, where `message` adds to them. The version before this wrote only `message`.
+    - `source` and `message` are for people. `source_kind`, `source_name`, `over`: the source, and
+      whether it is of the trace of a fault that is over. `standing`: whether it is still reported.
+      `said`: the reporter's words, where `message` adds to them. The version before this wrote only
+      the words.
     - `namespace`: whose word it is, if a tenant could cause it; all such words take at most
       `together` of the rest of the score.
     """
 
     source: str
+    source_kind: str = ""
+    source_name: str = ""
+    over: bool = False
     family: Family
     kind: EvidenceKind
     weight: Share = 0.0

@@ -16,7 +16,7 @@ from fettle.explain.pods import is_noteworthy, plain_health, plain_unit
 from fettle.explain.users import Users, plain_users
 from fettle.explain.wording import plain_reason, why_withheld
 from fettle.health import UNKNOWN_FAULT
-from fettle.model import DeviceId, UnknownCondition, reasons
+from fettle.model import DeviceId, SourceKind, UnknownCondition, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling import UnitUsers
@@ -111,7 +111,7 @@ def _unknown_xids(node: NodeView) -> Iterator[UnknownCondition]:
     devices = (one.health for pool in node.pools for one in (*pool.devices, *pool.withheld))
     evidence = {w.evidence for health in chain(units, devices) for w in health.evidence}
     for one in evidence:
-        if not one.source.startswith("condition "):
+        if one.source.kind is not SourceKind.CONDITION:
             for xid in _UNKNOWN_XID.findall(one.text):
                 yield UnknownCondition(f"{one.source}: {xid}", "set")
 

@@ -35,6 +35,7 @@ from fettle.model import (
     Health,
     NodeId,
     PoolRef,
+    SourceKind,
     Standing,
     State,
     Subject,
@@ -142,7 +143,7 @@ def _awaited(one: Awaited) -> dict[str, Any]:
     return {
         "text": all_clear_of(one),
         "evidence": evidence.text,
-        "source": evidence.source,
+        "source": str(evidence.source),
         "reporter": evidence.reporter,
         "subject": str(evidence.subject),
     }
@@ -170,15 +171,15 @@ _NAMED = ", or no longer names it"
 def all_clear_of(one: Awaited) -> str:
     """What ends a piece of evidence that stands, in words."""
     evidence = one.evidence
-    what, _, name = evidence.source.partition(" ")
+    name = evidence.source.name
     if evidence.kind is EvidenceKind.UNKNOWN:
         return f"{evidence.reporter} reports again what is known ({evidence.source})"
     if evidence.standing is Standing.LATCHED:
         return _mended(evidence)
     if evidence.source == HOLD_SOURCE:
         return f"the hold ends (`fettle release`): {evidence.text}"
-    match what:
-        case "condition":
+    match evidence.source.kind:
+        case SourceKind.CONDITION:
             its = f"condition {name} of {evidence.reporter}"
             if one.clear == BY_REBOOT:
                 return f"the node is rebooted: its monitor then removes {its}"
@@ -186,20 +187,20 @@ def all_clear_of(one: Awaited) -> str:
                 return f"{its} no longer says it"
             named = "" if isinstance(evidence.subject, NodeId) else _NAMED
             return f"{its} turns {one.clear}{named}"
-        case "taint":
+        case SourceKind.TAINT:
             return f"taint {name} is removed ({evidence.reporter})"
-        case "attribute":
+        case SourceKind.ATTRIBUTE:
             return f"the driver publishes another {name} ({evidence.reporter})"
-        case "label" | "annotation":
+        case SourceKind.LABEL | SourceKind.ANNOTATION:
             return f"{evidence.reporter} no longer has it: {evidence.text}"
-        case "metric":
+        case SourceKind.METRIC:
             if evidence.kind is EvidenceKind.LATCHED:
                 return (
                     f"it is mended: the rule {name} sees that by its `until`, or the node is "
                     f"rebooted, or annotated with fettle.dev/repaired ({evidence.reporter})"
                 )
             return f"the query of {name} no longer gives it ({evidence.reporter})"
-        case "alert":
+        case SourceKind.ALERT:
             resolved = f"the alert is resolved ({evidence.reporter})"
             if evidence.kind is EvidenceKind.LEVEL or one.clear == BY_RESOLUTION:
                 return resolved
@@ -207,9 +208,9 @@ def all_clear_of(one: Awaited) -> str:
                 f"{resolved}, and it is said to be mended, since that also ends when the device is "
                 "gone: annotate the node with fettle.dev/repaired, or reboot it if that mends it"
             )
-        case "allocatable":
+        case SourceKind.ALLOCATABLE:
             return f"the device plugin offers all units again ({evidence.text})"
-        case "allocatedResourcesStatus":
+        case SourceKind.DEVICE_STATUS:
             return f"the kubelet calls it Healthy ({evidence.reporter})"
     return f"{evidence.reporter} no longer says it ({evidence.source})"
 
@@ -217,11 +218,10 @@ def all_clear_of(one: Awaited) -> str:
 def _mended(evidence: Evidence) -> str:
     """What ends what is latched and not reported any more."""
     said = "annotate the node with fettle.dev/repaired"
-    what, _, name = evidence.source.partition(" ")
-    if what == "metric":
+    if evidence.source.kind is SourceKind.METRIC:
         return (
-            f"Prometheus, which is silent about it, gives its series again, and not for {name} "
-            f"({evidence.reporter}); if it was mended meanwhile, {said}"
+            f"Prometheus, which is silent about it, gives its series again, and not for "
+            f"{evidence.source.name} ({evidence.reporter}); if it was mended meanwhile, {said}"
         )
     return (
         f"it is said to be mended: nobody reports {evidence.source} any more, so {said}, or reboot "

@@ -63,7 +63,7 @@ def plain_health(value: Health) -> dict[str, Any]:
                 "family": str(w.evidence.family),
                 "kind": str(w.evidence.kind),
                 "weight": round(w.weight, 4),
-                "source": w.evidence.source,
+                "source": str(w.evidence.source),
                 "reporter": w.evidence.reporter,
                 "witness": w.evidence.witness or None,
                 "subject": str(w.evidence.subject),

@@ -11,12 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.model import Evidence, EvidenceKind, Family, Standing, Weighed
+from fettle.model import Evidence, EvidenceKind, Family, Source, SourceKind, Standing, Weighed
 
 NEGLIGIBLE = 0.005
 """Fading evidence below this weight is forgotten."""
-_LATELY = ", lately"
-"""Ends the source of a trace."""
 
 RESTLESS = 3
 """What was over so often, and came back, is a fault that keeps coming back."""
@@ -164,7 +162,7 @@ class Fading(msgspec.Struct, gc=False):
         self.at = min(self.at, now)
 
     def _latest(self, other: Evidence) -> Evidence:
-        latest = max(self.evidence, other, key=lambda e: (e.observed_at, e.reporter, e.text))
+        latest = max(self.evidence, other, key=lambda e: (e.observed_at, e.reporter, e.said))
         return msgspec.structs.replace(latest, cap=max(self.evidence.cap, other.cap))
 
 
@@ -204,8 +202,7 @@ def trace(
         evidence,
         kind=EvidenceKind.DECAYING,
         weight=min(weight, evidence.weight / 4),
-        source=f"{evidence.source}{_LATELY}",
-        said=f"was until recently: {evidence.said}",
+        source=msgspec.structs.replace(evidence.source, is_over=True),
         standing=Standing.REPORTED,
         observed_at=now,
         began_at=evidence.observed_at,
@@ -215,10 +212,10 @@ def trace(
 
 
 def is_trace(evidence: Evidence) -> bool:
-    return evidence.source.endswith(_LATELY)
+    return evidence.source.is_over
 
 
-RECORD_SOURCE = "record of 28 days"
+RECORD_SOURCE = Source(SourceKind.RECORD)
 """The source of what is held against something for how often it failed lately."""
 
 
@@ -227,6 +224,7 @@ def is_past(evidence: Evidence) -> bool:
     return is_trace(evidence) or evidence.source == RECORD_SOURCE
 
 
-def source_of(evidence: Evidence) -> str:
+def source_of(evidence: Evidence) -> Source:
     """The rule or field that evidence comes from; of a trace, that of the fault that is over."""
-    return evidence.source.removesuffix(_LATELY)
+    source = evidence.source
+    return msgspec.structs.replace(source, is_over=False) if source.is_over else source

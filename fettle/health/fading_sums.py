@@ -10,7 +10,7 @@ from operator import attrgetter
 from fettle.health import fading
 from fettle.health.fading import NEGLIGIBLE, Fading, Past
 from fettle.health.reporters import Cause, EvidenceTopic
-from fettle.model import Evidence, Standing, Subject, Weighed
+from fettle.model import Evidence, Source, Standing, Subject, Weighed
 
 SumKey = tuple[Cause, float, str]
 """Cause, half-life in seconds, and witness."""
@@ -83,7 +83,7 @@ class FadingSums:
         over = [] if topic.unknown else [key for key in sums if key[0] == topic.cause]
         return [sums.pop(key) for key in over]
 
-    def pop_source(self, subject: Subject, source: str, until: float) -> list[Fading]:
+    def pop_source(self, subject: Subject, source: Source, until: float) -> list[Fading]:
         """Removes and returns the sums of one source which are over: whose latest event was not
         after that time."""
         sums = self._sums.get(subject, {})

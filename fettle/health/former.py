@@ -1,19 +1,49 @@
-"""What the version before this one stored in sentences alone, read back as values. The only place
-that reads sentences; the next version lets it go.
+"""Evidence that the version before this one stored in words alone, as values. Nothing else reads
+words; the next version does not need this any more.
 """
 
-from fettle.model import Standing
+import msgspec
 
-_ENDS = {
+from fettle.api.device_healths import StoredEvidence
+from fettle.model import OF_DOMAINS, Source, SourceKind, Standing
+
+_STANDS = {
     "; no longer reported, latched until it is cleared": Standing.LATCHED,
     "; no longer reported": Standing.NOT_REPORTED,
     "; not cleared since": Standing.NOT_CLEARED,
 }
+_OVER = ("was until recently: ", ", lately")
+"""Begins the message, and ends the source, of the trace of a fault that is over."""
 
 
-def said_and_standing(message: str) -> tuple[str, Standing]:
-    """What the message of stored evidence says, and whether that was still reported."""
-    for ends, standing in _ENDS.items():
+def in_values(stored: StoredEvidence) -> StoredEvidence:
+    """The same, with what its words say in fields."""
+    if stored.standing is not None:
+        return stored
+    source = source_of(stored.source)
+    is_over = source is not None and source.is_over
+    message, standing = stored.message, Standing.REPORTED
+    if is_over:
+        message = message.removeprefix(_OVER[0])
+    for ends, meant in _STANDS.items():
         if message.endswith(ends):
-            return message.removesuffix(ends), standing
-    return message, Standing.REPORTED
+            message, standing = message.removesuffix(ends), meant
+            break
+    if source is not None:
+        stored = msgspec.structs.replace(
+            stored, source_kind=source.kind, source_name=source.name, over=source.is_over
+        )
+    return msgspec.structs.replace(stored, said=message, standing=standing)
+
+
+def source_of(words: str) -> Source | None:
+    """The source that reads so; None if there is none."""
+    is_over = words.endswith(_OVER[1])
+    words = words.removesuffix(_OVER[1])
+    for kind in sorted(SourceKind, key=len, reverse=True):
+        between = " for " if kind in OF_DOMAINS else " "
+        if words == kind:
+            return Source(kind, "", is_over)
+        if words.startswith(kind + between):
+            return Source(kind, words.removeprefix(kind + between), is_over)
+    return None

@@ -15,7 +15,7 @@ import msgspec
 
 from fettle.api.device_healths import StoredEvidence, StoredReport
 from fettle.api.meta import unix_s
-from fettle.health import fading, memory, probation
+from fettle.health import fading, former, memory, probation
 from fettle.health.fading import Fading, Past
 from fettle.health.fading_sums import FadingSums, SumKey, sum_key
 from fettle.health.node_repairs import NodeRepairs
@@ -40,6 +40,7 @@ from fettle.model import (
     EvidenceKind,
     Family,
     NodeId,
+    Source,
     Standing,
     Subject,
     UnitId,
@@ -67,7 +68,7 @@ class Ledger:
         """When grave faults of the last 28 days were over."""
         self._units: dict[str, set[UnitId]] = defaultdict(set)
         self._changed: set[Subject] = set()
-        self._with_trace: set[tuple[Subject, str, Family]] = set()
+        self._with_trace: set[tuple[Subject, Source, Family]] = set()
         self._now = 0.0
         self._noted_at: dict[Subject, float] = {}
         """When we last saw something change about a subject."""
@@ -316,7 +317,7 @@ class Ledger:
         what stood: the objects that said so are read next, and `heard_all` ends what nobody says.
         """
         self._begin(now)
-        stored = tuple(stored)
+        stored = tuple(map(former.in_values, stored))
         if not starting and not self.polls:
             self._follow(subject, stored, now)
         noted_at = self._noted_at.get(subject)
@@ -566,7 +567,7 @@ class Ledger:
             self._after_clear(one.evidence, now)
 
     def _clear_others(
-        self, subject: Subject, source: str, now: float, *, until: float = inf
+        self, subject: Subject, source: Source, now: float, *, until: float = inf
     ) -> None:
         """Clears what vanished reporters left behind. Living ones speak for themselves."""
         for one in self._fading.pop_source(subject, source, until):

@@ -18,16 +18,30 @@ from fettle.api.device_healths import (
     StoredUnit,
 )
 from fettle.api.meta import unix_s
-from fettle.health import former
 from fettle.health.fading import Fading
 from fettle.health.reporters import Reporter
 from fettle.health.signals.reports import one_line
-from fettle.model import DeviceId, Evidence, EvidenceKind, Health, Subject, TaintRef, UnitId, utc
+from fettle.model import (
+    DeviceId,
+    Evidence,
+    EvidenceKind,
+    Health,
+    Source,
+    SourceKind,
+    Standing,
+    Subject,
+    TaintRef,
+    UnitId,
+    utc,
+)
 
 MOST_REPORTS = 16
 """Reporters that are stored with one sum. Of more, the latest are."""
 CLOCKS_APART_S = 60.0
 """Another replica's clock may be ahead of ours by this much. Later times are no times."""
+
+
+_KINDS = frozenset(SourceKind)
 
 
 def time_of(at: float) -> datetime | None:
@@ -62,7 +76,10 @@ def stored_sum(one: Fading, reports: Iterable[StoredReport]) -> StoredEvidence:
 
 def _stored(evidence: Evidence, **more: object) -> StoredEvidence:
     return StoredEvidence(
-        source=evidence.source,
+        source=str(evidence.source),
+        source_kind=evidence.source.kind,
+        source_name=evidence.source.name,
+        over=evidence.source.is_over,
         family=evidence.family,
         kind=evidence.kind,
         weight=evidence.weight,
@@ -88,7 +105,10 @@ def is_fading(stored: StoredEvidence) -> bool:
 
 
 def is_possible(stored: StoredEvidence, now: float) -> bool:
-    """Whether it can have been observed: a fact has a reporter, and no time lies in the future."""
+    """Whether it can have been observed: a fact has a reporter, its source is of a kind that there
+    is, and no time lies in the future."""
+    if stored.source_kind not in _KINDS:
+        return False
     seen = stored.last_seen if is_fading(stored) else stored.first_seen
     return (
         bool(stored.reports or is_fading(stored)) and 0 < unix_s(seen, 0.0) <= now + CLOCKS_APART_S
@@ -97,19 +117,15 @@ def is_possible(stored: StoredEvidence, now: float) -> bool:
 
 def evidence_of(stored: StoredEvidence, subject: Subject) -> Evidence:
     reporter = stored.reports[0].by if stored.reports else "DeviceHealth"
-    if stored.standing is None:
-        said, standing = former.said_and_standing(stored.message)
-    else:
-        said, standing = stored.said or stored.message, stored.standing
     return Evidence(
         subject=subject,
         family=stored.family,
         kind=stored.kind,
         weight=stored.weight,
-        source=one_line(stored.source),
+        source=Source(SourceKind(stored.source_kind), one_line(stored.source_name), stored.over),
         reporter=one_line(reporter),
-        said=one_line(said),
-        standing=standing,
+        said=one_line(stored.said or stored.message),
+        standing=stored.standing or Standing.REPORTED,
         observed_at=unix_s(stored.last_seen or stored.first_seen, 0.0),
         half_life_s=stored.half_life_seconds,
         cap=stored.cap,

@@ -16,14 +16,14 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.health.signals.reports import SignalReport, heaviest
-from fettle.model import Evidence, EvidenceKind, Family, Standing, Subject
+from fettle.model import Evidence, EvidenceKind, Family, Source, Standing, Subject
 
 
 class EvidenceTopic(NamedTuple):
     """What one piece of evidence is about. One reporter says at most one thing about it."""
 
     subject: Subject
-    source: str
+    source: Source
     family: Family
     unknown: bool
     latched: bool
@@ -33,7 +33,7 @@ class EvidenceTopic(NamedTuple):
         return self.source, self.family
 
     @property
-    def subject_and_source(self) -> tuple[Subject, str]:
+    def subject_and_source(self) -> tuple[Subject, Source]:
         """Subject and source, whatever is said."""
         return self.subject, self.source
 
@@ -43,7 +43,7 @@ class EvidenceTopic(NamedTuple):
         return self._replace(latched=not self.latched)
 
 
-Cause = tuple[str, Family]
+Cause = tuple[Source, Family]
 """Source and family, whoever reports it."""
 
 
@@ -66,8 +66,8 @@ class Reporter(msgspec.Struct, gc=False):
     uid: str = ""
     boot: str = ""
     gone: bool = False
-    renewed: Mapping[str, float] = {}
-    outdated: Mapping[str, float] = {}
+    renewed: Mapping[Source, float] = {}
+    outdated: Mapping[Source, float] = {}
 
     def is_over(self) -> bool:
         """Whether nothing about it needs to be remembered."""
@@ -181,7 +181,7 @@ def effective_evidence(
     return found
 
 
-def _released(reporter: Reporter, report: SignalReport) -> set[tuple[Subject, str]]:
+def _released(reporter: Reporter, report: SignalReport) -> set[tuple[Subject, Source]]:
     """What a remediation that is reported for the first time has dealt with, whatever was said
     before."""
     if reporter.remediated is not None:

@@ -15,8 +15,15 @@ from math import prod
 import msgspec
 
 from fettle.health.fading import RECORD_SOURCE, is_past
-from fettle.health.signals.pods import UNEXPLAINED
-from fettle.model import UNKNOWN_SCORE, Evidence, EvidenceKind, Family, Weighed
+from fettle.model import (
+    UNKNOWN_SCORE,
+    Evidence,
+    EvidenceKind,
+    Family,
+    Source,
+    SourceKind,
+    Weighed,
+)
 
 DIGITS = 4
 
@@ -25,9 +32,9 @@ def corroborate(weighed: Iterable[Weighed]) -> list[Weighed]:
     """What several namespaces met counts in full, as nobody's word; what one met, at most as much
     as witnesses may together. Only of sources that no tenant brings about alone."""
     found = list(weighed)
-    tell: dict[str, set[str]] = defaultdict(set)
+    tell: dict[Source, set[str]] = defaultdict(set)
     for one in found:
-        if one.evidence.source.startswith(UNEXPLAINED) and one.weight > 0:
+        if one.evidence.source.kind is SourceKind.UNEXPLAINED and one.weight > 0:
             tell[one.evidence.source].add(one.evidence.witness)
     if not tell:
         return found
@@ -60,14 +67,14 @@ def ordered(weighed: Iterable[Weighed]) -> tuple[Weighed, ...]:
 def _rank(one: Weighed) -> tuple[float, bool, str, str, str, str]:
     e = one.evidence
     latched_last = e.kind is not EvidenceKind.LATCHED
-    return -one.weight, latched_last, str(e.subject), e.source, e.reporter, e.text
+    return -one.weight, latched_last, str(e.subject), str(e.source), e.reporter, e.text
 
 
 def known_score(weighed: Iterable[Weighed]) -> float:
     """The score by what is known, ignoring unknown evidence."""
     worst: dict[Family, float] = defaultdict(float)
     traces: dict[Family, float] = defaultdict(float)
-    witnessed: dict[tuple[Family, str], list[Weighed]] = defaultdict(list)
+    witnessed: dict[tuple[Family, Source], list[Weighed]] = defaultdict(list)
     for one in weighed:
         evidence = one.evidence
         if evidence.kind is EvidenceKind.UNKNOWN:

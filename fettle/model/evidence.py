@@ -52,6 +52,59 @@ class Standing(StrEnum):
     NOT_CLEARED = "NotCleared"  # the reporter says something else now, which clears nothing
 
 
+class SourceKind(StrEnum):
+    """What evidence comes from: what objects, metrics and alerts say, and what kubelets do."""
+
+    ALERT = "alert"
+    ALLOCATABLE = "allocatable"
+    ANNOTATION = "annotation"
+    ATTRIBUTE = "attribute"
+    CLAIM_CONDITION = "claim condition"
+    COMPUTE_DOMAIN = "ComputeDomain status"
+    CONDITION = "condition"
+    CUT = "cut"  # a Node that is too long to be read whole
+    DEVICE_STATUS = "allocatedResourcesStatus"
+    EVENT = "event"
+    LABEL = "label"
+    METRIC = "metric"
+    MISALIGNMENTS = "kubelet refusals by NUMA nodes"
+    NAMED_DEVICES = "named devices"
+    QUARANTINE = "quarantine"
+    READMISSIONS = "kubelet refusals of pods that had run"
+    RECORD = "record of 28 days"
+    REFUSALS = "kubelet refusals"
+    STARTS = "pods that do not start"
+    TAINT = "taint"
+    UNEXPLAINED = "kubelet refusals in unknown words"
+
+
+OF_DOMAINS = (
+    SourceKind.REFUSALS,
+    SourceKind.READMISSIONS,
+    SourceKind.MISALIGNMENTS,
+    SourceKind.UNEXPLAINED,
+    SourceKind.STARTS,
+)
+"""Those that are named after the domain of what pods request; "" for several domains."""
+
+
+class Source(msgspec.Struct, frozen=True, order=True, gc=False):
+    """What evidence comes from, and which one of its kind: of a condition its type.
+
+    `is_over`: of the trace of a fault that is over.
+    """
+
+    kind: SourceKind
+    name: str = ""
+    is_over: bool = False
+
+    def __str__(self) -> str:
+        """For people. Nothing reads it back."""
+        between = " for " if self.kind in OF_DOMAINS else " "
+        words = f"{self.kind}{between}{self.name}" if self.name else str(self.kind)
+        return f"{words}, lately" if self.is_over else words
+
+
 class TaintRef(NamedTuple):
     """A device taint, as a toleration names it."""
 
@@ -68,7 +121,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     - `weight`: the share of the score it takes at full strength (1.0: all of it).
     - `rule`: the row of the rules, where one row has several sources: its pattern. A breaker counts
-      by it. "" if it is the source.
+      by it. None if it is the source.
     - `said`: the reporter's words, of which nothing is read here. `text` is what people read.
     - `about`: what it is about, where `subject` does not say that; "" if it does.
     - `source`: the rule or field. `reporter`: the object that carries the fact ("Node gpu-3", "Pod
@@ -93,7 +146,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     family: Family
     kind: EvidenceKind
     weight: float
-    source: str
+    source: Source
     reporter: str
     said: str
     observed_at: float
@@ -105,7 +158,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     domain: str = ""
     planned: bool = False
     began_at: float = 0.0
-    rule: str = ""
+    rule: Source | None = None
     standing: Standing = Standing.REPORTED
     about: str = ""
     count: int = 1
@@ -114,7 +167,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def text(self) -> str:
         """What people read. Nothing is read back from it."""
-        text = f"{self.about}: {self.said}" if self.about else self.said
+        text = f"was until recently: {self.said}" if self.source.is_over else self.said
+        if self.about:
+            text = f"{self.about}: {text}"
         if self.standing is not Standing.REPORTED:
             text += _STANDS[self.standing]
         if self.count > 1:

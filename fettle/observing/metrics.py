@@ -187,10 +187,11 @@ class BreakerMetrics:
 
     def changed(self, alarm: Alarm, begins: bool) -> None:
         """An alarm begins or ends."""
-        labels = alarm.policy, alarm.pool, alarm.cause.source
+        rule = str(alarm.cause.source)
+        labels = alarm.policy, alarm.pool, rule
         # What one rule says of nodes and of devices, hard or not, are several causes.
         self._alarms[labels] += 1 if begins else -1
-        log = _LOG.bind(policy=alarm.policy, pool=alarm.pool, rule=alarm.cause.source)
+        log = _LOG.bind(policy=alarm.policy, pool=alarm.pool, rule=rule)
         if begins:
             self._open.labels(*labels).set(1)
             log.error(

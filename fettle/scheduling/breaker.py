@@ -167,7 +167,7 @@ def _joined(alarms: Iterable[Alarm]) -> list[reasons.RuleSetAside]:
         policies = tuple(sorted(alarm.policy for alarm in of_policies))
         joined.append(
             reasons.RuleSetAside(
-                cause.source,
+                str(cause.source),
                 pool,
                 policies,
                 most.condemned,

@@ -15,7 +15,18 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import EMPTY, NodeView, PluginView, Publisher, View
 from fettle.config import Settings
 from fettle.dra import Alternative, Claim, Request
-from fettle.model import SOUND, Evidence, EvidenceKind, Family, Health, NodeId, State, Weighed
+from fettle.model import (
+    SOUND,
+    Evidence,
+    EvidenceKind,
+    Family,
+    Health,
+    NodeId,
+    Source,
+    SourceKind,
+    State,
+    Weighed,
+)
 from fettle.model.policy import TRAINING
 from fettle.scheduling import Answers, Demand, Units
 from tests.bench import fleets, inventories
@@ -168,7 +179,7 @@ def _degraded(shape: int) -> Health:
         family=Family.NODE,
         kind=EvidenceKind.LEVEL,
         weight=weight,
-        source="bench",
+        source=Source(SourceKind.TAINT, "bench"),
         reporter="bench",
         said=f"fault {shape}",
         observed_at=0.0,

@@ -23,6 +23,8 @@ from fettle.model import (
     Health,
     NodeId,
     Placement,
+    Source,
+    SourceKind,
     State,
     Weighed,
 )
@@ -76,6 +78,9 @@ def gpu_pod(
     }
 
 
+SOURCE = Source(SourceKind.TAINT, "test")
+
+
 def health(score: float, *, held: bool = False, text: str = "a fault") -> Health:
     """A health as the book would give it for one piece of evidence."""
     if score == 1.0:
@@ -86,7 +91,7 @@ def health(score: float, *, held: bool = False, text: str = "a fault") -> Health
         family=Family.NODE,
         kind=EvidenceKind.LEVEL,
         weight=1 - score,
-        source="test",
+        source=SOURCE,
         reporter="Node n",
         said=text,
         observed_at=0.0,
@@ -103,7 +108,7 @@ def ill(*causes: tuple[str, float], kind: EvidenceKind = EvidenceKind.LEVEL) -> 
                 family=family,
                 kind=kind,
                 weight=weight,
-                source=source,
+                source=Source(SourceKind.TAINT, source),
                 reporter="Node n",
                 said=source,
                 observed_at=0.0,

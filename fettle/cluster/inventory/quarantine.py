@@ -11,7 +11,16 @@ from typing import NamedTuple
 from fettle.api import Bad, Pools, kinds
 from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
 from fettle.health import SignalReport, one_line
-from fettle.model import SOME_DRIVER, SOME_POOL, Evidence, EvidenceKind, Family, NodeId
+from fettle.model import (
+    SOME_DRIVER,
+    SOME_POOL,
+    Evidence,
+    EvidenceKind,
+    Family,
+    NodeId,
+    Source,
+    SourceKind,
+)
 
 MOST_TOLD = 16
 """Objects of one node."""
@@ -192,7 +201,7 @@ def _unreadable(reporter: str, text: str, node: str, now: float) -> Evidence:
         family=Family.NODE,
         kind=EvidenceKind.UNKNOWN,
         weight=0.0,
-        source="quarantine",
+        source=Source(SourceKind.QUARANTINE),
         reporter=reporter,
         said=f"cannot be read: {text}",
         observed_at=now,

@@ -39,6 +39,8 @@ from fettle.model import (
     Family,
     Health,
     NodeId,
+    Source,
+    SourceKind,
     State,
     Subject,
     UnitId,
@@ -110,7 +112,7 @@ class UnitPlacement(NamedTuple):
             family=Family.NODE,
             kind=EvidenceKind.LEVEL,
             weight=0.0,
-            source="named devices",
+            source=Source(SourceKind.NAMED_DEVICES),
             reporter=f"Node {self.node.node}",
             said=f"reports name {self.left_out} devices more than the {MOST_NAMED} that are read",
             observed_at=max(

@@ -13,7 +13,7 @@ from fettle.api.meta import Condition, unix_s
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_rows import rule_of
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import DeviceId, Evidence, EvidenceKind, Family, Subject
+from fettle.model import DeviceId, Evidence, EvidenceKind, Family, Source, SourceKind, Subject
 
 
 class _Meaning(NamedTuple):
@@ -24,7 +24,7 @@ class _Meaning(NamedTuple):
     kind: EvidenceKind
     weight: float
     provoked: bool
-    rule: str = ""
+    rule: Source | None = None
 
 
 def has_device_status(claim: resource.ResourceClaim | None) -> bool:
@@ -34,7 +34,7 @@ def has_device_status(claim: resource.ResourceClaim | None) -> bool:
 def report_of_claim(claim: resource.ResourceClaim, rules: SignalRules, now: float) -> SignalReport:
     """Faults of allocated devices, and all-clears where a driver says that they are over."""
     evidence: list[Evidence] = []
-    cleared: set[tuple[Subject, str]] = set()
+    cleared: set[tuple[Subject, Source]] = set()
     for device, condition, meaning in _conditions(claim, rules):
         if meaning.is_faulty:
             evidence.append(_evidence(claim, device, condition, meaning, rules, now))
@@ -90,12 +90,12 @@ def _meaning(
     if row is None:
         return None
     is_faulty = condition.status == ("True" if row.faulty else "False")
-    rule = rule_of("claim condition", row.type)
+    rule = rule_of(SourceKind.CLAIM_CONDITION, row.type)
     return _Meaning(is_faulty, row.family, row.kind, row.weight, row.provoked, rule)
 
 
-def _source(condition: Condition) -> str:
-    return f"claim condition {condition.type}"
+def _source(condition: Condition) -> Source:
+    return Source(SourceKind.CLAIM_CONDITION, condition.type)
 
 
 def _evidence(

@@ -8,7 +8,7 @@ namespace, over once the node is ready or the domain is gone.
 from fettle.api import nvidia
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import Evidence, EvidenceKind, NodeId
+from fettle.model import Evidence, EvidenceKind, NodeId, Source, SourceKind
 
 _NOT_READY = "NotReady"
 
@@ -28,7 +28,7 @@ def report_of_compute_domain(
             family=signal.family,
             kind=EvidenceKind.LEVEL,
             weight=min(signal.weight, bound.cap),
-            source="ComputeDomain status",
+            source=Source(SourceKind.COMPUTE_DOMAIN),
             reporter=f"ComputeDomain {key}",
             said=one_line(f"not ready in ComputeDomain {key}"),
             observed_at=now,

@@ -12,7 +12,17 @@ from fettle.health.signals import nvsentinel, patterns, xids
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_rows import EventRow
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import OWN_PREFIX, Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
+from fettle.model import (
+    OWN_PREFIX,
+    Evidence,
+    EvidenceKind,
+    Family,
+    NodeId,
+    Source,
+    SourceKind,
+    Subject,
+    UnitId,
+)
 
 _NORMAL = "Normal"
 """The type of an Event that warns of nothing."""
@@ -112,7 +122,7 @@ def _evidence(
         family=family,
         kind=EvidenceKind.LEVEL,
         weight=min(weight, bound.cap),
-        source=f"event {row.name}",
+        source=Source(SourceKind.EVENT, row.name),
         reporter=reporter,
         said=one_line(f"{said}; {told}" if said else told),
         observed_at=at,

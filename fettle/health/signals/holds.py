@@ -26,11 +26,13 @@ from fettle.model import (
     Family,
     Hold,
     NodeId,
+    Source,
+    SourceKind,
     Subject,
     UnitId,
 )
 
-HOLD_SOURCE = f"annotation {HOLD}"
+HOLD_SOURCE = Source(SourceKind.ANNOTATION, HOLD)
 _LONGEST_TIME = 64
 """Characters. The parser looks at all of a longer text to say that it is none."""
 

@@ -15,7 +15,7 @@ from fettle.health.signals import gpu_names, promql, xids
 from fettle.health.signals.reports import one_line
 from fettle.health.signals.rule_rows import HOLE, ExporterRow, MetricRow
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
+from fettle.model import Evidence, EvidenceKind, Family, NodeId, Source, SourceKind, Subject, UnitId
 
 POLLED, ALERTED = "Prometheus ", "Alertmanager "
 """Begin the names of reporters that only one process hears: the one that asks Prometheus, and takes
@@ -207,8 +207,8 @@ class Teller(NamedTuple):
     alert: str = ""
 
     @property
-    def source(self) -> str:
-        return f"{'alert' if self.alert else 'metric'} {self.rule}"
+    def source(self) -> Source:
+        return Source(SourceKind.ALERT if self.alert else SourceKind.METRIC, self.rule)
 
 
 def reporter_of(teller: Teller, node: str, namespace: str = "") -> str:

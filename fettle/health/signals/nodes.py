@@ -32,6 +32,8 @@ from fettle.model import (
     EvidenceKind,
     Family,
     NodeId,
+    Source,
+    SourceKind,
     Subject,
     UnitId,
     UnknownCondition,
@@ -39,12 +41,12 @@ from fettle.model import (
 )
 from fettle.pacing import pause
 
-GAP_SOURCE = "allocatable"
-_CUT = "cut"
+GAP_SOURCE = Source(SourceKind.ALLOCATABLE)
+_CUT = Source(SourceKind.CUT)
 _CONDITIONS = "status.conditions"
 _LABELS, _ANNOTATIONS = "metadata.labels", "metadata.annotations"
 _AMOUNTS = ("status.capacity", "status.allocatable")
-_CORDONED = f"annotation {hami.CORDON}"
+_CORDONED = Source(SourceKind.ANNOTATION, hami.CORDON)
 MOST_UNHEARD = 16
 """So many labels, so many annotations, and so many XIDs and reasons of one Node are listed at
 most."""
@@ -85,11 +87,11 @@ class NodeReport(NamedTuple):
     renewed."""
 
     evidence: tuple[Evidence, ...]
-    settled: frozenset[str]
+    settled: frozenset[Source]
     stale: tuple[Evidence, ...] = ()
     remediated: tuple[Fault, ...] | None = None
     unknown_conditions: tuple[UnknownCondition, ...] = ()
-    renewed: Mapping[str, float] = {}
+    renewed: Mapping[Source, float] = {}
 
 
 def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalReport:
@@ -140,7 +142,7 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     status = node.status
     conditions = []
     unknown_conditions = []
-    settled: set[str] = set()
+    settled: set[Source] = set()
     for condition in (status.conditions if status is not None else None) or ():
         pause()
         if condition.type.startswith((OWN_PREFIX, OWN_CONDITIONS)):
@@ -169,7 +171,7 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     unknown: list[Evidence] = []
     silent: dict[float, list[tuple[Condition, ConditionRow]]] = {}
     stale: list[Evidence] = []
-    renewed: dict[str, float] = {}
+    renewed: dict[Source, float] = {}
     for condition, row in conditions:
         pause()
         if _is_faulty(condition, row) and _is_from_before(condition, row, node):
@@ -282,8 +284,8 @@ def _condition_text(condition: Condition, reason: str = "") -> str:
     return f"{condition.type} is {condition.status}{why}{message}"
 
 
-def _source(condition: Condition) -> str:
-    return f"condition {condition.type}"
+def _source(condition: Condition) -> Source:
+    return Source(SourceKind.CONDITION, condition.type)
 
 
 class _Finding(NamedTuple):
@@ -521,7 +523,7 @@ class _ConditionReader:
     def _as_faults(
         self, condition: Condition, row: ConditionRow, findings: Iterable[_Finding]
     ) -> Iterator[Fault]:
-        rule = rule_of("condition", row.type)
+        rule = rule_of(SourceKind.CONDITION, row.type)
         standing = self._without_ended(findings)
         codes: dict[object, dict[str, None]] = {}
         for one in standing:
@@ -554,7 +556,7 @@ class _ConditionReader:
         kind: EvidenceKind,
         weight: float,
         text: str,
-        rule: str = "",
+        rule: Source | None = None,
     ) -> Evidence:
         return Evidence(
             subject=subject,
@@ -604,8 +606,8 @@ def _is_remediated(node: core.Node, rules: SignalRules) -> bool:
     return any(row.remediated for row, _ in _labels(node, rules))
 
 
-def _label_source(row: LabelRow) -> str:
-    return f"label {row.name}"
+def _label_source(row: LabelRow) -> Source:
+    return Source(SourceKind.LABEL, row.name)
 
 
 def _label_evidence(
@@ -644,7 +646,7 @@ def _of_annotations(node: core.Node, rules: SignalRules, now: float) -> NodeRepo
     settled = (
         {one.source for one in found}
         if _is_part(node, _ANNOTATIONS)
-        else {f"annotation {name}" for name in rules.annotations}
+        else {Source(SourceKind.ANNOTATION, name) for name in rules.annotations}
     )
     return NodeReport(found, frozenset(settled))
 
@@ -663,7 +665,7 @@ def _annotation_evidence(
             family=row.family,
             kind=row.kind,
             weight=row.weight,
-            source=f"annotation {row.name}",
+            source=Source(SourceKind.ANNOTATION, row.name),
             reporter=f"Node {name}",
             said=one_line(f"annotation {key}={value}"),
             observed_at=now,

@@ -24,20 +24,25 @@ from fettle.health.signals.reports import (
     without_middle,
 )
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import DeviceId, Evidence, EvidenceKind, NodeId, Subject, UnitId
+from fettle.model import (
+    OF_DOMAINS,
+    DeviceId,
+    Evidence,
+    EvidenceKind,
+    NodeId,
+    Source,
+    SourceKind,
+    Subject,
+    UnitId,
+)
 from fettle.pacing import pause
 
-DEVICE_STATUS_SOURCE = "allocatedResourcesStatus"
+DEVICE_STATUS_SOURCE = Source(SourceKind.DEVICE_STATUS)
 _UNEXPECTED = "UnexpectedAdmissionError"
 _MISALIGNED = "TopologyAffinityError"
 """What a pod asks for is free, but not on the NUMA nodes that it would need."""
 _OUT_OF = "OutOf"
 """Begins the reason of a refusal for want of a resource, and its name follows."""
-REFUSALS, READMISSIONS = "kubelet refusals", "kubelet refusals of pods that had run"
-MISALIGNMENTS = "kubelet refusals by NUMA nodes"
-UNEXPLAINED = "kubelet refusals in unknown words"
-"""As the word of one namespace, until pods of a second one were refused."""
-STARTS = "pods that do not start"
 _CLAIM = "claim:"
 """Begins the name of an entry about DRA devices: `claim:<claim>/<request>`."""
 _REJECTED = ("Pod was rejected: ", "Pod ")
@@ -70,7 +75,7 @@ def report_of_pod(
     for it.
     """
     evidence: list[Evidence] = []
-    cleared: set[tuple[Subject, str]] = set()
+    cleared: set[tuple[Subject, Source]] = set()
     if is_device_refusal(pod):
         evidence += _refusal(pod, before, rules, now, is_full)
     else:
@@ -160,17 +165,17 @@ def _refusal(
     row = rules.refusal(status.message)
     if row is not None and (row.ignored or (row.unless_full and _is_full(pod, status, is_full))):
         return
-    name, aside, source = "admission", "", REFUSALS
+    name, aside, source = "admission", "", SourceKind.REFUSALS
     if status.reason == _MISALIGNED:
-        name, source = "misaligned", MISALIGNMENTS
+        name, source = "misaligned", SourceKind.MISALIGNMENTS
     elif row is not None and row.provoked is not None:
         name = "provoked" if row.provoked else name
     elif _had_run(pod, before):
-        name, aside, source = "readmission", ", which had run there", READMISSIONS
+        name, aside, source = "readmission", ", which had run there", SourceKind.READMISSIONS
     elif not _was_scheduled(pod, before):
         name, aside = "provoked", ", which no scheduler was seen to place"
     elif row is None:
-        name, source = "unexplained", UNEXPLAINED
+        name, source = "unexplained", SourceKind.UNEXPLAINED
     signal = rules.signals[name]
     provoked = name in ("provoked", "misaligned", "unexplained")
     message = next(
@@ -184,7 +189,7 @@ def _refusal(
         family=signal.family,
         kind=EvidenceKind.DECAYING,
         weight=signal.weight,
-        source=refusals_of(domain, source),
+        source=Source(source, domain),
         reporter=f"Pod {pod.metadata.key}",
         said=f"{who}: {without_middle(message, max(_LEAST_TOLD, TEXT_LIMIT - len(who)))}",
         observed_at=_dated(pod, before, status.start_time, now),
@@ -206,19 +211,13 @@ def _is_full(pod: core.Pod, status: core.PodStatus, is_full: IsFull) -> bool:
     return any(is_full(pod, resource) for resource in asked)
 
 
-def refusals_of(domain: str, source: str) -> str:
-    """The source of refusals or failed starts of pods that request resources of this domain; ""
-    for several domains."""
-    return f"{source} for {domain}" if domain else source
-
-
-def refusals_on(node: core.Node) -> Iterator[str]:
+def refusals_on(node: core.Node) -> Iterator[Source]:
     """All sources that refusals and failed starts on this node can have."""
     capacity = (node.status.capacity if node.status is not None else None) or {}
     domains = {domain_of(name) for name in capacity if is_device_resource(name)}
     for domain in ("", *sorted(domains)):
-        for source in (REFUSALS, READMISSIONS, MISALIGNMENTS, UNEXPLAINED, STARTS):
-            yield refusals_of(domain, source)
+        for kind in OF_DOMAINS:
+            yield Source(kind, domain)
 
 
 def domain_of_pod(pod: core.Pod, message: str) -> str:

@@ -19,9 +19,11 @@ from fettle.model import (
     EvidenceKind,
     Family,
     NodeId,
+    Source,
+    SourceKind,
 )
 
-REPAIRED_SOURCE = f"annotation {REPAIRED}"
+REPAIRED_SOURCE = Source(SourceKind.ANNOTATION, REPAIRED)
 AHEAD_S = 60.0
 """An operator's clock may be ahead of ours by this much."""
 

@@ -9,7 +9,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.model import Evidence, EvidenceKind, Hold, NodeId, Subject, UnitId, UnknownCondition
+from fettle.model import (
+    Evidence,
+    EvidenceKind,
+    Hold,
+    NodeId,
+    Source,
+    Subject,
+    UnitId,
+    UnknownCondition,
+)
 
 TEXT_LIMIT = 240
 """Maximum length of an explanation in characters. What producers write can be far longer."""
@@ -58,13 +67,13 @@ class SignalReport(NamedTuple):
 
     reporter: str
     evidence: tuple[Evidence, ...]
-    cleared: frozenset[tuple[Subject, str]] = frozenset()
+    cleared: frozenset[tuple[Subject, Source]] = frozenset()
     absent_is_clear: bool = False
-    settled: frozenset[str] = frozenset()
+    settled: frozenset[Source] = frozenset()
     retracted: frozenset[Subject] = frozenset()
     uid: str = ""
     boot: str = ""
-    ended_by_repair: frozenset[tuple[Subject, str]] = frozenset()
+    ended_by_repair: frozenset[tuple[Subject, Source]] = frozenset()
     stale: tuple[Evidence, ...] = ()
     remediated: tuple[Fault, ...] | None = None
     unknown_conditions: tuple[UnknownCondition, ...] = ()
@@ -73,7 +82,7 @@ class SignalReport(NamedTuple):
     repairs: tuple[StatedRepair, ...] = ()
     silent: frozenset[Subject] = frozenset()
     named: frozenset[UnitId] = frozenset()
-    renewed: Mapping[str, float] = {}
+    renewed: Mapping[Source, float] = {}
 
     @property
     def units(self) -> frozenset[UnitId]:

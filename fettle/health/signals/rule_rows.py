@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from fettle.health.signals import nvsentinel, patterns, xids
-from fettle.model import OWN_CONDITIONS, OWN_PREFIX, EvidenceKind, Family
+from fettle.model import OWN_CONDITIONS, OWN_PREFIX, EvidenceKind, Family, Source, SourceKind
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0.0)]
@@ -26,9 +26,10 @@ def is_pattern(text: str) -> bool:
     return any(c in text for c in "*?[")
 
 
-def rule_of(what: str, pattern: str) -> str:
-    """What evidence of a row counts by, if what it matches can differ; "" if its source says it."""
-    return f"{what} {pattern}" if is_pattern(pattern) else ""
+def rule_of(kind: SourceKind, pattern: str) -> Source | None:
+    """What evidence of a row counts by, if what it matches can differ; None if its source says
+    it."""
+    return Source(kind, pattern) if is_pattern(pattern) else None
 
 
 class RuleRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -31,7 +31,7 @@ from fettle.health.signals.rule_rows import (
     XidClassRow,
     XidRow,
 )
-from fettle.model import OWN_PREFIX, EvidenceKind, Family
+from fettle.model import OWN_PREFIX, EvidenceKind, Family, Source, SourceKind
 
 UNCLASSIFIED = "unclassified"
 """The class of a recovery action that has no row."""
@@ -163,33 +163,35 @@ class SignalRules:
         named = (row.type for _, row in self._patterns if row.type != "*")
         return type_ in self._by_type or any(fnmatchcase(type_, each) for each in named)
 
-    def all_clear(self, source: str) -> str:
+    def all_clear(self, source: Source) -> str:
         """What says that a fault is over: of a node condition the status, or BY_REBOOT; of an alert
         BY_RESOLUTION, if that is enough; "" for others, and where no row says it."""
-        what, _, name = source.partition(" ")
-        if what == "alert":
+        name = source.name
+        if source.kind is SourceKind.ALERT:
             return BY_RESOLUTION if name in self.alerts else ""
-        rows = (*self._by_type.get(name, ()), *self._patterns) if what == "condition" else ()
+        if source.kind is not SourceKind.CONDITION:
+            return ""
+        rows = (*self._by_type.get(name, ()), *self._patterns)
         row = next((r for _, r in rows if r.type != "*" and fnmatchcase(name, r.type)), None)
         if row is None:
             return ""
         return BY_REBOOT if row.until_reboot else "False" if row.faulty else "True"
 
-    def may_latch(self, source: str) -> bool:
+    def may_latch(self, source: Source) -> bool:
         """Whether a row can still be about this source. What a row that is gone once latched would
         otherwise be remembered with nothing to clear it."""
-        what, _, name = source.partition(" ")
-        if what == "condition":
-            return self.names_condition(name)
-        if what == "annotation":
-            return name in self.annotations or name.startswith(OWN_PREFIX)
-        if what == "label":
-            return name in self.labels
-        if what in ("metric", "alert"):
-            return name in self.metrics or name in self.alerts
-        if source.startswith("claim condition "):
-            name = source.removeprefix("claim condition ")
-            return any(fnmatchcase(name, row.type) for row in self.device_conditions.values())
+        name = source.name
+        match source.kind:
+            case SourceKind.CONDITION:
+                return self.names_condition(name)
+            case SourceKind.ANNOTATION:
+                return name in self.annotations or name.startswith(OWN_PREFIX)
+            case SourceKind.LABEL:
+                return name in self.labels
+            case SourceKind.METRIC | SourceKind.ALERT:
+                return name in self.metrics or name in self.alerts
+            case SourceKind.CLAIM_CONDITION:
+                return any(fnmatchcase(name, row.type) for row in self.device_conditions.values())
         return True  # the others are cleared by the silence of their objects
 
     def taint(self, driver: str, key: str, value: str, effect: str) -> TaintRow | None:

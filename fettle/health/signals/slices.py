@@ -14,7 +14,7 @@ from fettle.health.signals.holds import evidence_of_holds, holds_on_devices, in_
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_rows import AttributeRow, rule_of
 from fettle.health.signals.rule_tables import UNKNOWN_FAULT, SignalRules
-from fettle.model import OWN_PREFIX, DeviceId, Evidence, TaintRef
+from fettle.model import OWN_PREFIX, DeviceId, Evidence, Source, SourceKind, TaintRef
 from fettle.pacing import pause
 
 
@@ -76,8 +76,8 @@ def _taint_evidence(
         family=family,
         kind=kind,
         weight=weight,
-        source=f"taint {taint.key}",
-        rule=rule_of("taint", row.key),
+        source=Source(SourceKind.TAINT, taint.key),
+        rule=rule_of(SourceKind.TAINT, row.key),
         reporter=reporter,
         said=one_line(shown),
         observed_at=unix_s(taint.time_added, now),
@@ -144,7 +144,7 @@ def _attribute_evidence(
         family=row.family,
         kind=row.kind,
         weight=row.weight,
-        source=f"attribute {row.attribute}",
+        source=Source(SourceKind.ATTRIBUTE, row.attribute),
         reporter=reporter,
         said=one_line(f"{device.driver} publishes its {row.attribute} as {value}"),
         observed_at=now,

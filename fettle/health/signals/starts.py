@@ -13,10 +13,10 @@ import msgspec
 from fettle.api import core, known_as
 from fettle.api.meta import Condition, OwnerReference, unix_s
 from fettle.health.signals import patterns
-from fettle.health.signals.pods import STARTS, domain_of_pod, refusals_of
+from fettle.health.signals.pods import domain_of_pod
 from fettle.health.signals.reports import without_middle
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import DeviceId, Evidence, EvidenceKind, Subject, UnitId
+from fettle.model import DeviceId, Evidence, EvidenceKind, Source, SourceKind, Subject, UnitId
 
 AWAITED_S = 600.0
 """After so long a pod with claims that still waits has failed to start. Preparing devices and
@@ -108,7 +108,7 @@ def start_evidence(
         family=signal.family,
         kind=EvidenceKind.LEVEL,
         weight=signal.weight,
-        source=refusals_of(domain, STARTS),
+        source=Source(SourceKind.STARTS, domain),
         reporter=starts_of(workload),
         said=without_middle(
             f"{pods} not start: {worst.message or 'its devices may not be prepared'}"

@@ -26,6 +26,7 @@ from fettle.model import (
     Health,
     NodeId,
     Placement,
+    Source,
     State,
     TaintRef,
     Unknown,
@@ -50,7 +51,7 @@ class Cause(NamedTuple):
     Hard is what driver or hardware latched, and what a kubelet refused.
     """
 
-    source: str
+    source: Source
     hard: bool = False
     named: bool = False
 

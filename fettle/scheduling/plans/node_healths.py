@@ -15,13 +15,13 @@ import msgspec
 
 from fettle.cluster import NodeView
 from fettle.config import NodeMarkSettings
-from fettle.model import LEFT_ALONE, SOUND, Evidence, Family, Health, State
+from fettle.model import LEFT_ALONE, SOUND, Evidence, Family, Health, SourceKind, State
 from fettle.pacing import pause
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.by_state import accepted_by_state
 from fettle.scheduling.judge.acceptance import Acceptance, SetAside
 
-_ECHO = "label nvsentinel-"
+_ECHO = "nvsentinel-"
 """Begins the sources that say what NVSentinel does about a node. If it does that because of our
 condition, and we believed it for that, neither would ever end."""
 _BADNESS = {State.HEALTHY: 0, State.UNKNOWN: 1, State.DEGRADED: 2, State.UNHEALTHY: 3}
@@ -204,7 +204,9 @@ def _refused(pool: str, health: Health, accepted: Mapping[State, Acceptance]) ->
 
 
 def _is_no_fault(evidence: Evidence) -> bool:
-    return evidence.family is Family.OPERATOR or evidence.source.startswith(_ECHO)
+    source = evidence.source
+    is_echo = source.kind is SourceKind.LABEL and source.name.startswith(_ECHO)
+    return evidence.family is Family.OPERATOR or is_echo
 
 
 # Cordons

@@ -10,7 +10,7 @@ from fettle.cli import explaining
 from fettle.explain import explain_device, explain_node, list_nodes
 from fettle.explain.outlooks import all_clear_of
 from fettle.health import BY_RESOLUTION, Awaited
-from fettle.model import Evidence, EvidenceKind, Family, Standing, UnitId
+from fettle.model import Evidence, EvidenceKind, Family, Source, SourceKind, Standing, UnitId
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import saying
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
@@ -320,14 +320,14 @@ def test_spans_have_two_parts_at_most(seconds: float, said: str) -> None:
     ("source", "reporter", "says"),
     [
         (
-            "metric dcgm-xid",
+            Source(SourceKind.METRIC, "dcgm-xid"),
             "Prometheus dcgm-xid on n",
             "Prometheus, which is silent about it, gives its series again, and not for dcgm-xid "
             "(Prometheus dcgm-xid on n); if it was mended meanwhile, annotate the node with "
             "fettle.dev/repaired",
         ),
         (
-            "alert dcgm-xid",
+            Source(SourceKind.ALERT, "dcgm-xid"),
             "Alertmanager dcgm-xid f00 on n",
             "it is said to be mended: nobody reports alert dcgm-xid any more, so annotate the node "
             "with fettle.dev/repaired, or reboot it if that mends it",
@@ -335,7 +335,7 @@ def test_spans_have_two_parts_at_most(seconds: float, said: str) -> None:
     ],
 )
 def test_of_a_latched_fault_of_which_its_source_is_silent_that_is_said_first(
-    source: str, reporter: str, says: str
+    source: Source, reporter: str, says: str
 ) -> None:
     silent = Evidence(
         subject=UnitId("n", "nvidia.com/gpu", UUID),
@@ -369,7 +369,7 @@ def test_a_latched_alert_says_whether_its_resolution_is_enough(clear: str, says:
         family=Family.BUS,
         kind=EvidenceKind.LATCHED,
         weight=1.0,
-        source="alert x",
+        source=Source(SourceKind.ALERT, "x"),
         reporter="Alertmanager x f00 on n",
         said="alert: XID 79",
         observed_at=0.0,

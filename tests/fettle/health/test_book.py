@@ -17,6 +17,8 @@ from fettle.model import (
     Family,
     Health,
     NodeId,
+    Source,
+    SourceKind,
     State,
     Subject,
     UnitId,
@@ -42,12 +44,15 @@ def book() -> HealthBook:
     return HealthBook(HealthSettings(), RULES)
 
 
+SOURCE = Source(SourceKind.TAINT, "s")
+
+
 def fault(
     subject: Subject = DEVICE,
     weight: float = 0.5,
     kind: EvidenceKind = EvidenceKind.LEVEL,
     family: Family = Family.THERMAL,
-    source: str = "s",
+    source: Source = SOURCE,
     reporter: str = "r",
 ) -> Evidence:
     return Evidence(
@@ -110,7 +115,7 @@ def test_latched_evidence_outlives_silence_and_its_reporter(book: HealthBook) ->
     book.report(SignalReport("r", ()), NOW + 10)
     book.vanish("r", NOW + 20)
     assert of(book, now=NOW + 1e7).state is State.UNHEALTHY
-    book.report(SignalReport("r", (), settled=frozenset({"s"})), NOW + 1e7)
+    book.report(SignalReport("r", (), settled=frozenset({SOURCE})), NOW + 1e7)
     assert of(book, now=NOW + 1e7).state is State.HEALTHY
 
 
@@ -125,8 +130,8 @@ def test_a_reboot_clears_what_is_latched_and_not_said_again(book: HealthBook) ->
 @pytest.mark.parametrize(
     "clear",
     [
-        SignalReport("r", (), settled=frozenset({"s"})),
-        SignalReport("r", (), cleared=frozenset({(DEVICE, "s")})),
+        SignalReport("r", (), settled=frozenset({SOURCE})),
+        SignalReport("r", (), cleared=frozenset({(DEVICE, SOURCE)})),
         SignalReport("r", (), absent_is_clear=True),
     ],
 )
@@ -144,14 +149,14 @@ def test_an_all_clear_frees_at_once_but_for_a_light_trace(
 def test_an_all_clear_also_settles_what_had_begun_to_fade(book: HealthBook) -> None:
     book.report(SignalReport("r", (fault(),)), NOW)
     book.report(SignalReport("r", ()), NOW + 10)
-    book.report(SignalReport("r", (), settled=frozenset({"s"})), NOW + 20)
+    book.report(SignalReport("r", (), settled=frozenset({SOURCE})), NOW + 20)
     assert of(book, now=NOW + 20).score == 0.88
 
 
 def test_an_all_clear_also_ends_what_a_vanished_reporter_left(book: HealthBook) -> None:
     book.report(SignalReport("pod a", (fault(reporter="pod a"),)), NOW)
     book.vanish("pod a", NOW + 10)
-    book.report(SignalReport("pod b", (), cleared=frozenset({(DEVICE, "s")})), NOW + 20)
+    book.report(SignalReport("pod b", (), cleared=frozenset({(DEVICE, SOURCE)})), NOW + 20)
     assert of(book, now=NOW + 20).state is State.HEALTHY
 
 
@@ -160,13 +165,13 @@ def test_one_recovery_reported_by_several_leaves_one_trace(book: HealthBook) -> 
     for one in pods:
         book.report(SignalReport(one, (fault(reporter=one),)), NOW)
     for one in pods:
-        book.report(SignalReport(one, (), cleared=frozenset({(DEVICE, "s")})), NOW + 5)
+        book.report(SignalReport(one, (), cleared=frozenset({(DEVICE, SOURCE)})), NOW + 5)
     assert of(book, now=NOW + 5).score == 0.88
 
 
 def test_an_all_clear_does_not_end_what_another_living_reporter_says(book: HealthBook) -> None:
     book.report(SignalReport("pod a", (fault(reporter="pod a"),)), NOW)
-    book.report(SignalReport("pod b", (), cleared=frozenset({(DEVICE, "s")})), NOW + 20)
+    book.report(SignalReport("pod b", (), cleared=frozenset({(DEVICE, SOURCE)})), NOW + 20)
     assert of(book, now=NOW + 20).score == 0.5
 
 
@@ -192,7 +197,7 @@ def test_a_light_fault_leaves_a_lighter_trace_and_a_hold_none(book: HealthBook) 
 def test_the_all_clear_of_something_mild_does_not_end_the_dwell_of_something_else(
     book: HealthBook,
 ) -> None:
-    event = fault(weight=0.25, kind=EvidenceKind.DECAYING, source="event")
+    event = fault(weight=0.25, kind=EvidenceKind.DECAYING, source=Source(SourceKind.EVENT, "e"))
     book.report(SignalReport("pod", (event,)), NOW)
     book.report(SignalReport("r", (fault(weight=0.1, family=Family.BUS),)), NOW)
     assert of(book).state is State.DEGRADED
@@ -379,7 +384,9 @@ def test_a_node_that_is_forgotten_takes_its_units_with_it(book: HealthBook) -> N
 def test_what_a_living_reporter_says_counts_again_when_the_subject_returns(
     book: HealthBook,
 ) -> None:
-    event = fault(UNIT, 0.4, EvidenceKind.DECAYING, reporter="pod a", source="event")
+    event = fault(
+        UNIT, 0.4, EvidenceKind.DECAYING, reporter="pod a", source=Source(SourceKind.EVENT, "e")
+    )
     book.report(SignalReport("pod a", (event,)), NOW)
     book.report(SignalReport("pod b", (msgspec.structs.replace(event, reporter="pod b"),)), NOW)
     book.report(

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.slices import report_of_slice, report_of_taint_rule
-from fettle.model import SOUND, Evidence, EvidenceKind, Family, Health, State, UnitId
+from fettle.model import (
+    SOUND,
+    Evidence,
+    EvidenceKind,
+    Family,
+    Health,
+    Source,
+    SourceKind,
+    State,
+    UnitId,
+)
 from tests.fettle.health.incidents import DEVICE, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import (
     NOW,
@@ -126,7 +136,7 @@ def test_a_lighter_fault_for_good_does_not_displace_the_heavier_one(book: Health
             family=Family.DRIVER,
             kind=EvidenceKind.LATCHED,
             weight=weight,
-            source="s",
+            source=Source(SourceKind.TAINT, "s"),
             reporter="r",
             said=text,
             observed_at=NOW,

@@ -15,6 +15,7 @@ from fettle.model import Evidence, EvidenceKind, Health, State, Subject
 from tests.fettle.health.test_properties import (
     KEY,
     RULES,
+    SOURCES,
     SUBJECTS,
     T0,
     about_the_bus,
@@ -50,13 +51,15 @@ def steps(draw: st.DrawFn) -> list[tuple[float, str, SignalReport | None]]:
             made.append((now, who, None))
             continue
         found = [said_of(e, who, now) for e in draw(st.lists(evidence(), max_size=3))]
-        cleared = draw(st.sampled_from([frozenset(), frozenset({(SUBJECTS[1], "a")})]))
+        cleared = draw(st.sampled_from([frozenset(), frozenset({(SUBJECTS[1], SOURCES[0])})]))
         report = SignalReport(
             who,
             heaviest(found),
             cleared=cleared - {(e.subject, e.source) for e in found},
             absent_is_clear=who.startswith("ResourceSlice"),
-            settled=draw(st.sampled_from([frozenset(), frozenset({"a"}), frozenset({"a", "b"})])),
+            settled=draw(
+                st.sampled_from([frozenset(), frozenset(SOURCES[:1]), frozenset(SOURCES)])
+            ),
             uid=draw(st.sampled_from(["1", "1", "2"])) if who.startswith("Pod") else "",
             boot=draw(st.sampled_from(["one", "one", "two"])) if who == NODE else "",
         )
@@ -177,7 +180,7 @@ def test_what_a_replica_saw_change_later_than_the_writer_is_its_own_to_tell() ->
     fault = about_the_bus(EvidenceKind.DECAYING, 0.5)
     replica = told([SignalReport("Pod ml/a", (fault,))])
     kept = stored(replica, T0)[KEY]
-    replica.report(SignalReport("Pod ml/b", (), cleared=frozenset({(KEY, "a")})), T0 + 60)
+    replica.report(SignalReport("Pod ml/b", (), cleared=frozenset({(KEY, SOURCES[0])})), T0 + 60)
     cleared = assess(replica, T0 + 60)
     replica.adopt(KEY, KEPT.decode(kept), T0 + 30, T0 + 61, starting=False)
     alike(assess(replica, T0 + 61), cleared)
@@ -215,7 +218,7 @@ def test_a_replica_takes_the_writers_word_for_what_it_could_not_see() -> None:
     ids=["future", "before 1970", "never", "said by nobody", "will be", "of a rule that is gone"],
 )
 def test_evidence_that_cannot_be_is_left_out(changes: dict[str, object]) -> None:
-    sound = {"source": "s", "family": "bus", "kind": "decaying", "weight": 1.0}
+    sound = {"source": "taint s", "family": "bus", "kind": "decaying", "weight": 1.0}
     sound |= {"lastSeen": "2026-09-21T14:00:00Z"}
     for one, is_left in ((sound, False), (sound | changes, True)):
         raw = msgspec.json.encode({"state": "Healthy", "score": 1.0, "evidence": [one]})

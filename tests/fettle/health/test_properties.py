@@ -21,6 +21,8 @@ from fettle.model import (
     Family,
     Health,
     NodeId,
+    Source,
+    SourceKind,
     State,
     Subject,
     UnitId,
@@ -37,6 +39,7 @@ SUBJECTS: tuple[Subject, ...] = (
 KEY = SUBJECTS[0]
 SEVERITY = {State.HEALTHY: 0, State.UNKNOWN: 0, State.DEGRADED: 1, State.UNHEALTHY: 2}
 
+SOURCES = (Source(SourceKind.TAINT, "a"), Source(SourceKind.TAINT, "b"))
 SAID = ("text", "text; no longer reported", "text; no longer reported, latched until it is cleared")
 
 weights = st.floats(0.0, 1.0)
@@ -50,7 +53,7 @@ def evidence(kinds: Iterable[EvidenceKind] = EvidenceKind) -> st.SearchStrategy[
         family=st.sampled_from(Family),
         kind=st.sampled_from(list(kinds)),
         weight=weights,
-        source=st.sampled_from(["a", "b"]),
+        source=st.sampled_from(SOURCES),
         reporter=st.just("x"),
         said=st.sampled_from(SAID),
         observed_at=st.floats(T0 - 7200, T0),
@@ -109,7 +112,7 @@ def about_the_bus(kind: EvidenceKind, weight: float, **more: Any) -> Evidence:
         family=Family.BUS,
         kind=kind,
         weight=weight,
-        source="a",
+        source=Source(SourceKind.TAINT, "a"),
         reporter="x",
         said="text",
         observed_at=T0,
@@ -177,7 +180,11 @@ def test_what_tenants_could_bring_about_moves_no_state_and_nothing_that_is_prove
 
     for i, report in enumerate(words):
         provoked = tuple(
-            msgspec.structs.replace(e, witness=e.witness or "team-c", source=f"claim {e.source}")
+            msgspec.structs.replace(
+                e,
+                witness=e.witness or "team-c",
+                source=Source(SourceKind.CLAIM_CONDITION, e.source.name),
+            )
             for e in report.evidence
         )
         beside.report(SignalReport(f"tenant {i}", provoked), now)

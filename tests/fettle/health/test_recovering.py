@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fettle.config import HealthSettings
 from fettle.health import HealthBook, load_rules, report_of_node
 from fettle.health.signals.reports import SignalReport
-from fettle.model import DeviceId, Evidence, EvidenceKind, State, Subject
+from fettle.model import DeviceId, Evidence, EvidenceKind, Source, SourceKind, State, Subject
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import NOW, condition, node
 from tests.fettle.health.test_fading import GPU, MESSAGE, a_book, flap
@@ -122,7 +122,7 @@ def test_a_condition_is_awaited_with_the_status_that_clears_it() -> None:
     tell(book, node(lost), NOW)
     of(book, NODE, NOW)
     (awaited,) = book.outlook(NODE, NOW + HOUR).awaited
-    assert awaited.evidence.source == "condition AcceleratedHardwareReady"
+    assert str(awaited.evidence.source) == "condition AcceleratedHardwareReady"
     assert awaited.clear == "True"
     assert book.outlook(NODE, NOW + HOUR).at == NOW + HOUR
 
@@ -137,8 +137,8 @@ def test_what_weighs_too_little_to_matter_is_not_awaited() -> None:
     health = of(book, GPU, NOW)
     assert len(health.evidence) > 1
     awaited = book.outlook(GPU, NOW).awaited
-    assert awaited[0].evidence.source == "condition GpuNvlinkWatch"
-    assert "allocatable" not in [a.evidence.source for a in awaited]
+    assert str(awaited[0].evidence.source) == "condition GpuNvlinkWatch"
+    assert "allocatable" not in [str(a.evidence.source) for a in awaited]
 
 
 def test_what_kept_coming_back_is_awaited_until_it_was_quiet() -> None:
@@ -180,7 +180,7 @@ def test_the_dwell_and_the_hysteresis_are_counted_in() -> None:
         family=RULES.xid("79").family,
         kind=EvidenceKind.DECAYING,
         weight=0.21,
-        source="a",
+        source=Source(SourceKind.TAINT, "a"),
         reporter="x",
         said="text",
         observed_at=NOW,

@@ -5,7 +5,7 @@ import pytest
 
 from fettle.health import fading
 from fettle.health.score import known_score, ordered, weigh
-from fettle.model import Evidence, EvidenceKind, Family, NodeId, Weighed
+from fettle.model import Evidence, EvidenceKind, Family, NodeId, Source, SourceKind, Weighed
 from tests.fettle.health.signals.objects import NOW
 
 
@@ -21,7 +21,7 @@ def evidence(
         family=family,
         kind=kind,
         weight=weight,
-        source="s",
+        source=Source(SourceKind.TAINT, "s"),
         reporter="r",
         said="t",
         observed_at=at,
@@ -76,7 +76,9 @@ def word(
     of: str, weight: float = 0.35, source: str = "s", family: Family = Family.DRIVER
 ) -> Evidence:
     said = evidence(family, weight)
-    return msgspec.structs.replace(said, witness=of, source=source, cap=0.35, together=0.6)
+    return msgspec.structs.replace(
+        said, witness=of, source=Source(SourceKind.TAINT, source), cap=0.35, together=0.6
+    )
 
 
 @pytest.mark.parametrize(

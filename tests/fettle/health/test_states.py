@@ -7,7 +7,17 @@ from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.reports import SignalReport
 from fettle.health.states import Stay, afresh, following, kept
-from fettle.model import BUILT_IN, Evidence, EvidenceKind, Family, Health, Kept, State
+from fettle.model import (
+    BUILT_IN,
+    Evidence,
+    EvidenceKind,
+    Family,
+    Health,
+    Kept,
+    Source,
+    SourceKind,
+    State,
+)
 from tests.fettle.building import refusal
 from tests.fettle.health.incidents import DEVICE
 
@@ -121,7 +131,7 @@ def test_health_says_what_keeps_its_state_until_nothing_does(book: HealthBook) -
         family=Family.BUS,
         kind=EvidenceKind.DECAYING,
         weight=0.9,
-        source="s",
+        source=Source(SourceKind.TAINT, "s"),
         reporter="r",
         said="hot",
         observed_at=T0,

@@ -6,6 +6,7 @@ from prometheus_client.exposition import generate_latest
 from structlog.testing import capture_logs
 
 from fettle.cluster import Publisher, SourceStatus
+from fettle.model import Source, SourceKind
 from fettle.observing.metrics import (
     BreakerMetrics,
     ExtenderMetrics,
@@ -100,7 +101,7 @@ def test_each_start_of_the_selectors_worker_is_counted() -> None:
 
 
 def test_a_breaker_says_for_which_policy_and_pool_it_sets_which_rule_aside() -> None:
-    rule = Cause("condition Bad")
+    rule = Cause(Source(SourceKind.CONDITION, "Bad"))
     registry = CollectorRegistry()
     breakers = BreakerMetrics(registry)
     with capture_logs() as logs:

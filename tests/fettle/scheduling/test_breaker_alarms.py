@@ -58,8 +58,8 @@ class Operated:
         )
 
     def _turned(self, alarm: Alarm, begins: bool) -> None:
-        self.standing ^= {(alarm.policy, alarm.cause.source)}
-        assert begins is ((alarm.policy, alarm.cause.source) in self.standing)
+        self.standing ^= {(alarm.policy, alarm.cause.source.name)}
+        assert begins is ((alarm.policy, alarm.cause.source.name) in self.standing)
 
     def show(self, nodes: dict[str, NodeView], **fields: Any) -> None:
         self.cluster.show(nodes, **fields)
@@ -83,8 +83,8 @@ def test_a_rule_that_condemns_too_much_is_told_before_any_pod_asks(operated: Ope
     operated.show(fleet(bad=5))
     (said,) = operated.answers.set_aside()
     assert text(said) == (
-        "breaker: test is set aside in example.com/gpu: it alone condemns 40 of 160 (25 %; more "
-        "than 20 %), within minutes, so by policies inference, scavenger, training what it "
+        "breaker: taint test is set aside in example.com/gpu: it alone condemns 40 of 160 (25 %; "
+        "more than 20 %), within minutes, so by policies inference, scavenger, training what it "
         "condemns is the last choice of pods that have waited long enough; either the rule is "
         "wrong, or so much has really failed"
     )
@@ -113,8 +113,8 @@ def test_the_rule_that_condemns_most_is_told_first(operated: Operated) -> None:
     }
     operated.show(nodes)
     assert [said.rule for said in operated.answers.set_aside()] == [
-        "the worst rule",
-        "a minor rule",
+        "taint the worst rule",
+        "taint a minor rule",
     ]
 
 

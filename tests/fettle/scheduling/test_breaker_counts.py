@@ -65,7 +65,7 @@ def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, 
     on: dict[str, set[str]] = defaultdict(set)
 
     def is_refused(health: Health) -> frozenset[str]:
-        found = dict.fromkeys(w.evidence.source for w in health.evidence)
+        found = dict.fromkeys(w.evidence.source.name for w in health.evidence)
         if health.held:
             return frozenset()
         alone = {s: health if len(found) == 1 else _by(s, health) for s in found}
@@ -115,7 +115,7 @@ def plain_count(nodes: Mapping[str, NodeView], policy: Policy) -> tuple[Shares, 
 
 def _by(source: str, health: Health) -> Health:
     """The health that one source alone would give."""
-    (weight,) = [w.weight for w in health.evidence if w.evidence.source == source]
+    (weight,) = [w.weight for w in health.evidence if w.evidence.source.name == source]
     return b.ill((source, weight))
 
 
@@ -195,7 +195,9 @@ class Watched:
         breaker = self.breakers.of(policy.placement)
         self.breakers.set_aside()
         shares = {
-            pool: {cause.source: share for cause, share in breaker.shares(pool).items() if share}
+            pool: {
+                cause.source.name: share for cause, share in breaker.shares(pool).items() if share
+            }
             for pool in POOLS
         }
         return shares, {*breaker.set_aside}, {*breaker.not_acted_on}

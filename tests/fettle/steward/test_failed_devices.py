@@ -18,7 +18,19 @@ from fettle.client import EventRecorder, Session
 from fettle.cluster import NodeView
 from fettle.config import DeviceFailureSettings, Settings, StewardSettings
 from fettle.dra import DeviceView, PoolView
-from fettle.model import Evidence, EvidenceKind, Family, Health, Kept, Mode, NodeId, State, Weighed
+from fettle.model import (
+    Evidence,
+    EvidenceKind,
+    Family,
+    Health,
+    Kept,
+    Mode,
+    NodeId,
+    Source,
+    SourceKind,
+    State,
+    Weighed,
+)
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.scheduling.placed import FinishedPods, PodClaims
@@ -187,7 +199,7 @@ def of_operator(score: float) -> Health:
         family=Family.OPERATOR,
         kind=EvidenceKind.LATCHED,
         weight=1 - score,
-        source="hold",
+        source=Source(SourceKind.ANNOTATION, "hold"),
         reporter="Node n",
         said="a hold",
         observed_at=0.0,

@@ -267,7 +267,7 @@ def test_people_read_that_an_alert_is_to_be_resolved(tmp_path: Path) -> None:
     found = desk.health()
     assert found is not None
     (heaviest, *_) = found.evidence
-    assert heaviest.evidence.source == "alert gpu-burns"
+    assert str(heaviest.evidence.source) == "alert gpu-burns"
     words = all_clear_of(Awaited(heaviest.evidence, ""))
     assert words.startswith("the alert is resolved (Alertmanager gpu-burns ")
     assert words.endswith(" on n1)")

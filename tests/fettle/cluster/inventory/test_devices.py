@@ -56,7 +56,7 @@ def test_devices_that_a_node_has_count_though_their_pool_is_newer_elsewhere(flee
     for kind, raw in ((kinds.SLICE, newer), (kinds.SLICE, older), (kinds.TAINT_RULE, rule())):
         fleet.put(kind, raw)
     (device,) = fleet.look().nodes["older"].pools[0].devices
-    said = {w.evidence.source for w in device.health.evidence}
+    said = {str(w.evidence.source) for w in device.health.evidence}
     assert (device.health.held, said >= {"taint gaudi.intel.com/unhealthy"}) == (True, True)
 
 

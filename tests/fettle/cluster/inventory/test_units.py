@@ -12,7 +12,18 @@ from fettle.api.kinds import Kind as Wired
 from fettle.cluster.inventory.units import NodeFacts, node_and_held_units, place_units, plugin_views
 from fettle.cluster.view import PluginView, UnitView
 from fettle.explain.users import Users
-from fettle.model import SOUND, Evidence, EvidenceKind, Family, Health, State, UnitId, Weighed
+from fettle.model import (
+    SOUND,
+    Evidence,
+    EvidenceKind,
+    Family,
+    Health,
+    Source,
+    SourceKind,
+    State,
+    UnitId,
+    Weighed,
+)
 from fettle.scheduling.judge.units import Draw, allocatable_units, free_units
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet
@@ -360,7 +371,7 @@ def said_of(unit: UnitId, score: float, source: str) -> Health:
         family=Family.BUS,
         kind=EvidenceKind.LEVEL,
         weight=1 - score,
-        source=source,
+        source=Source(SourceKind.TAINT, source),
         reporter="Node n",
         said="x",
         observed_at=0.0,

@@ -66,7 +66,9 @@ def test_readable_entries_of_a_broken_part_are_updated(fleet: Fleet) -> None:
     fleet.take(kinds.NODE, node(labels={"a": 5}, annotations={}, status={"conditions": now}))
     seen = look(fleet)
     standing = {
-        w.evidence.source for w in seen.health.evidence if w.evidence.kind is EvidenceKind.LEVEL
+        str(w.evidence.source)
+        for w in seen.health.evidence
+        if w.evidence.kind is EvidenceKind.LEVEL
     }
     assert standing == {"condition ReadonlyFilesystem", "condition XfsShutdown"}
     assert not seen.health.held

@@ -41,7 +41,7 @@ def test_it_speaks_of_the_units_that_it_names(value: str, unit: str) -> None:
         UnitId("gpu-1", "nvidia.com/gpu", unit),
         UnitId("gpu-1", "nvidia.com/gpu", "GPU-2"),
     ]
-    assert evidence[0].source == "annotation bad-gpus"
+    assert str(evidence[0].source) == "annotation bad-gpus"
     assert f"annotation {KEY}={value}" in evidence[0].text
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fettle.health.signals.claims import has_device_status, report_of_claim
 from fettle.health.signals.reports import one_line
 from fettle.health.signals.rule_files import load_rules
-from fettle.model import DeviceId, EvidenceKind, Family, SettingsError
+from fettle.model import DeviceId, EvidenceKind, Family, SettingsError, Source, SourceKind
 from tests.fettle.health.signals.objects import NOW, claim, condition
 
 RULES = load_rules()
@@ -37,7 +37,7 @@ def test_a_device_that_is_not_ready_counts_as_evidence_from_its_claims_namespace
 def test_a_device_that_is_ready_again_is_cleared() -> None:
     report = report_of_claim(claim(NIC, conditions=[condition("Ready", "True")]), RULES, NOW)
     assert report.evidence == ()
-    assert report.cleared == {(DEVICE, "claim condition Ready")}
+    assert report.cleared == {(DEVICE, Source(SourceKind.CLAIM_CONDITION, "Ready"))}
 
 
 def test_a_condition_that_the_driver_declared_a_failure_needs_no_rule() -> None:

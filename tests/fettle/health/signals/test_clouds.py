@@ -10,7 +10,7 @@ import pytest
 from fettle.api import kinds
 from fettle.health.signals.nodes import MOST_UNHEARD, report_of_node
 from fettle.health.signals.rule_files import load_rules
-from fettle.model import SOUND, EvidenceKind, Family, UnitId
+from fettle.model import SOUND, EvidenceKind, Family, Source, SourceKind, UnitId
 from tests.fettle.cluster.inventory.fleets import Fleet
 from tests.fettle.cluster.inventory.test_unit_placement import gpu, mig, slice_
 from tests.fettle.health.incidents import HOUR
@@ -56,7 +56,7 @@ def test_true_is_a_fault_and_false_an_all_clear(
     assert (bad.subject, bad.family, bad.weight) == (NODE, family, weight)
     good = report(condition(type_, "False", "NeuronHasNoError"))
     assert good.evidence == ()
-    assert f"condition {type_}" in good.settled
+    assert Source(SourceKind.CONDITION, type_) in good.settled
 
 
 @pytest.mark.parametrize("type_", ["UnhealthyNvidiaDCGMServices", "DcgmExporterUnavailable"])

@@ -6,7 +6,7 @@ import pytest
 
 from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.rule_files import load_rules
-from fettle.model import EvidenceKind, Family, UnitId, UnknownCondition
+from fettle.model import EvidenceKind, Family, Source, SourceKind, UnitId, UnknownCondition
 from tests.fettle.health.signals.objects import NOW, condition, node
 from tests.fettle.health.signals.reading import NODE, only, report
 
@@ -92,11 +92,11 @@ def test_a_condition_is_a_fault_by_its_own_polarity(
 
     fine = report(condition(type_, good, reason.replace("IsNotHealthy", "IsHealthy")))
     assert fine.evidence == ()
-    assert f"condition {type_}" in fine.settled
+    assert Source(SourceKind.CONDITION, type_) in fine.settled
 
     unclear = report(condition(type_, "Unknown", reason))
     assert all(e.kind is EvidenceKind.UNKNOWN for e in unclear.evidence)
-    assert f"condition {type_}" not in unclear.settled
+    assert Source(SourceKind.CONDITION, type_) not in unclear.settled
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_monitor_that_fell_silent_leaves_a_gpu_node_unknown() -> None:
         "the reporter of AMDGPUProblem has been silent since 2026-09-21 13:57:20Z, though the "
         "kubelet has not"
     )
-    assert "condition AMDGPUProblem" not in said.settled
+    assert Source(SourceKind.CONDITION, "AMDGPUProblem") not in said.settled
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_monitor_that_fell_silent_leaves_a_gpu_node_unknown() -> None:
 def test_a_monitor_that_is_not_due_yet_is_not_silent(type_: str, renewed_at: float) -> None:
     said = report(ALIVE, condition(type_, "False", renewed_at=renewed_at))
     assert said.evidence == ()
-    assert f"condition {type_}" in said.settled
+    assert Source(SourceKind.CONDITION, type_) in said.settled
 
 
 @pytest.mark.parametrize("type_", ["KernelDeadlock", "KernelReady", "FrequentKubeletRestart"])
@@ -272,7 +272,7 @@ def test_every_monitor_that_renews_is_missed_when_it_falls_silent(type_: str) ->
     evidence = only(said)
     assert (evidence.subject, evidence.kind) == (NODE, EvidenceKind.UNKNOWN)
     assert evidence.observed_at == NOW - 16 * MINUTE
-    assert f"condition {type_}" not in said.settled
+    assert Source(SourceKind.CONDITION, type_) not in said.settled
 
 
 def test_a_monitor_of_ones_own_that_renews_is_missed(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_the_last_fault_of_a_monitor_goes_stale_when_it_falls_silent() -> None:
     bad = condition("KernelDeadlock", "True", "DockerHung", at=NOW - 3600, renewed_at=renewed_at)
     said = report(ALIVE, bad)
     assert only(said).kind is EvidenceKind.UNKNOWN  # it stands no more, and is not cleared
-    assert "condition KernelDeadlock" not in said.settled
+    assert Source(SourceKind.CONDITION, "KernelDeadlock") not in said.settled
     (left,) = said.stale
     assert (left.subject, left.kind, left.weight) == (NODE, EvidenceKind.LEVEL, 0.75)
     assert left.observed_at == renewed_at + 15 * MINUTE  # three heartbeats
@@ -355,7 +355,7 @@ def test_where_the_kubelet_is_silent_too_nobody_else_is() -> None:
     long_ago = NOW - 3600
     dead = condition("Ready", "Unknown", "NodeStatusUnknown", "x", renewed_at=long_ago)
     said = report(dead, condition("AMDGPUProblem", "False", renewed_at=long_ago - 60))
-    assert [e.source for e in said.evidence] == ["condition Ready"]
+    assert [str(e.source) for e in said.evidence] == ["condition Ready"]
 
 
 def test_a_condition_that_no_rule_names_is_no_evidence_but_is_listed() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fettle.model import EvidenceKind, Family, NodeId, UnitId
+from fettle.model import EvidenceKind, Family, NodeId, Source, SourceKind, UnitId
 from tests.fettle.health.signals.objects import OTHER_UUID, UUID, condition
 from tests.fettle.health.signals.reading import NODE, only, report
 from tests.fettle.health.signals.test_nvsentinel import THERMAL, XID
@@ -23,7 +23,7 @@ def test_nvsentinel_names_the_device() -> None:
         0.5,
     )
     assert "Clocks are throttled" in evidence.text
-    assert said.settled >= {"condition GpuThermalWatch"}
+    assert said.settled >= {Source(SourceKind.CONDITION, "GpuThermalWatch")}
 
 
 def test_an_xid_that_nvsentinel_names_is_looked_up() -> None:
@@ -97,7 +97,7 @@ def test_a_message_cut_off_names_what_it_can_and_warns_about_the_rest() -> None:
     assert by_subject[UnitId].weight == 0.5
     assert by_subject[NodeId].weight == 0.1
     assert "truncated" in by_subject[NodeId].text
-    assert "condition GpuThermalWatch" not in said.settled
+    assert Source(SourceKind.CONDITION, "GpuThermalWatch") not in said.settled
 
 
 def test_conditions_that_name_a_gpu_differently_meet_in_its_uuid() -> None:
@@ -143,7 +143,7 @@ def test_what_nvsentinel_may_have_remediated_is_told_apart() -> None:
     assert {fault.evidence for fault in after.remediated} | set(after.evidence) == set(
         before.evidence
     )
-    assert [e.source for e in after.evidence] == ["condition KernelDeadlock"]
+    assert [str(e.source) for e in after.evidence] == ["condition KernelDeadlock"]
     assert after.units == before.units
     assert report(labels=labels).remediated == ()
 

@@ -11,7 +11,7 @@ from fettle.api import core, resource
 from fettle.health.signals.pods import report_of_pod
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rule_files import load_rules
-from fettle.model import DeviceId, EvidenceKind, Family, NodeId, Subject, UnitId
+from fettle.model import DeviceId, EvidenceKind, Family, NodeId, Source, SourceKind, Subject, UnitId
 from tests.fettle.health.signals.objects import (
     GPU_LOST,
     NONE_AVAILABLE,
@@ -27,7 +27,7 @@ from tests.fettle.health.signals.objects import (
 )
 
 RULES = load_rules()
-SOURCE = "allocatedResourcesStatus"
+SOURCE = Source(SourceKind.DEVICE_STATUS)
 UNIT = UnitId("gpu-1", "nvidia.com/gpu", UUID)
 
 
@@ -367,7 +367,7 @@ def out_of(resource: str, used: int, capacity: int) -> core.Pod:
 def test_a_node_that_is_out_of_an_extended_resource_has_refused_the_pod(resource: str) -> None:
     domain = resource.partition("/")[0]
     (told,) = said(out_of(resource, 0, 0)).evidence
-    assert (told.source, told.domain) == (f"kubelet refusals for {domain}", domain)
+    assert (str(told.source), told.domain) == (f"kubelet refusals for {domain}", domain)
     assert (told.witness, told.weight) == ("namespace ml", 0.35)
     (seen,) = said(out_of(resource, 0, 0), before=waiting_pod("p")).evidence
     assert (seen.witness, seen.weight) == ("", 0.4)

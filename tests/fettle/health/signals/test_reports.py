@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.health.signals.reports import TEXT_LIMIT, SignalReport, one_line, without_middle
-from fettle.model import Evidence, EvidenceKind, Family, NodeId, Subject, UnitId
+from fettle.model import Evidence, EvidenceKind, Family, NodeId, Source, SourceKind, Subject, UnitId
 
 
 def fault(subject: Subject) -> Evidence:
@@ -17,7 +17,7 @@ def fault(subject: Subject) -> Evidence:
         family=Family.MEMORY,
         kind=EvidenceKind.LEVEL,
         weight=0.5,
-        source="a",
+        source=Source(SourceKind.TAINT, "a"),
         reporter="Node n",
         said="text",
         observed_at=0.0,

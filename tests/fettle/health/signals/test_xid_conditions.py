@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rule_files import load_rules
-from fettle.model import EvidenceKind, Family, Subject, UnitId, UnknownCondition
+from fettle.model import EvidenceKind, Family, Source, SourceKind, Subject, UnitId, UnknownCondition
 from tests.fettle.health.signals.objects import NOW, UUID, condition, node
 from tests.fettle.health.signals.reading import NODE, RULES, only, report
 from tests.fettle.health.signals.test_xids import MENTIONS, SEPARATORS
@@ -314,7 +314,7 @@ def test_a_fault_from_before_the_reboot_is_over(type_: str, message: str, tmp_pa
     bad = node(condition(type_, "True", '{"79":true}', message), boot=BOOT)
     said = report_of_node(bad, load_rules(own), NOW)
     assert said.evidence == ()
-    assert f"condition {type_}" in said.settled
+    assert Source(SourceKind.CONDITION, type_) in said.settled
 
 
 def test_a_node_that_tells_no_boot_leaves_every_fault_standing() -> None:
@@ -358,9 +358,12 @@ def test_what_a_monitor_last_said_before_it_fell_silent_goes_stale(
 
 def test_a_message_that_was_cut_settles_nothing() -> None:
     message = "NVRM: Xid (PCI:0000:c1:00): 79, x; NVRM: Xid (PCI:0000..."
-    assert "condition XIDErrors" not in report(condition("XIDErrors", "True", "x", message)).settled
+    assert (
+        Source(SourceKind.CONDITION, "XIDErrors")
+        not in report(condition("XIDErrors", "True", "x", message)).settled
+    )
     healthy = condition("XIDErrors", "False", "NoXid", "nothing found...")
-    assert "condition XIDErrors" in report(healthy).settled
+    assert Source(SourceKind.CONDITION, "XIDErrors") in report(healthy).settled
 
 
 @pytest.mark.parametrize("status", ["Unknown", "", "maybe"])
@@ -433,7 +436,10 @@ def test_the_drivers_own_line_counts_under_a_condition_that_nobody_listed(status
     assert (evidence.kind, evidence.weight) == (EvidenceKind.LATCHED, 1.0)
     assert [one.type for one in said.unknown_conditions] == ["OurGpuWatch"]
     over = report(condition("OurGpuWatch", status, "Whatever", "all is well"))
-    assert (over.evidence, "condition OurGpuWatch" in over.settled) == ((), True)
+    assert (over.evidence, Source(SourceKind.CONDITION, "OurGpuWatch") in over.settled) == (
+        (),
+        True,
+    )
 
 
 @pytest.mark.parametrize(

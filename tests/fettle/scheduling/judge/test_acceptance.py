@@ -19,7 +19,18 @@ from fettle.explain.wording import text, texts
 from fettle.health import START, HealthBook, load_rules
 from fettle.health.book import assess
 from fettle.health.score import ordered, weigh
-from fettle.model import BUILT_IN, DeviceId, Evidence, Family, Health, Policies, State, TaintRef
+from fettle.model import (
+    BUILT_IN,
+    DeviceId,
+    Evidence,
+    Family,
+    Health,
+    Policies,
+    Source,
+    SourceKind,
+    State,
+    TaintRef,
+)
 from fettle.model import EvidenceKind as EvidenceKind
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand, Units, demand_of
@@ -323,7 +334,7 @@ EVIDENCE = st.builds(
         family=family,
         kind=kind,
         weight=weight,
-        source="test",
+        source=Source(SourceKind.TAINT, "test"),
         reporter="r",
         said="t",
         observed_at=1.0,

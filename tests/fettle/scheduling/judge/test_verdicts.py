@@ -157,7 +157,7 @@ def test_a_scavenger_prefers_degraded_nodes() -> None:
 
 
 def test_a_node_allowed_only_by_the_breaker_scores_below_sound_ones_even_for_a_scavenger() -> None:
-    broken = Acceptance(SCAVENGER.placement, {b.RESOURCE: frozenset({Cause("test")})})
+    broken = Acceptance(SCAVENGER.placement, {b.RESOURCE: frozenset({Cause(b.SOURCE)})})
     dead = b.node(gpus=2, units={"GPU-a": 0.0, "GPU-b": 0.0})
     set_aside = judge(units(SCAVENGER), dead, broken, Allocator(every_device))
     assert set_aside.overruled
@@ -247,7 +247,7 @@ def test_a_resource_with_billions_of_units_is_judged_as_fast_as_others() -> None
 
 def test_what_is_set_aside_only_scores_and_another_rule_still_refuses() -> None:
     demand = units(TRAINING)
-    broken = Acceptance(TRAINING.placement, {b.RESOURCE: frozenset({Cause("test")})})
+    broken = Acceptance(TRAINING.placement, {b.RESOURCE: frozenset({Cause(b.SOURCE)})})
     degraded = judge(demand, b.node(gpus=8, own=b.health(0.5)), broken, Allocator(every_device))
     assert degraded.fits
     assert degraded.overruled
@@ -259,7 +259,7 @@ def test_what_is_set_aside_only_scores_and_another_rule_still_refuses() -> None:
 
 
 def test_what_is_set_aside_in_another_pool_changes_nothing() -> None:
-    other = Acceptance(TRAINING.placement, {"amd.com/gpu": frozenset({Cause("test")})})
+    other = Acceptance(TRAINING.placement, {"amd.com/gpu": frozenset({Cause(b.SOURCE)})})
     worn = b.node(gpus=8, own=b.health(0.5))
     assert not judge(units(TRAINING), worn, other, Allocator(every_device)).fits
 

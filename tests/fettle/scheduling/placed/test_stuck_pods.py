@@ -7,7 +7,7 @@ import pytest
 
 from fettle.config import HealthSettings
 from fettle.health import START, assess
-from fettle.model import Evidence, EvidenceKind, Family, Health, NodeId, Weighed
+from fettle.model import Evidence, EvidenceKind, Family, Health, NodeId, Source, SourceKind, Weighed
 from fettle.model.reasons import PodStuck
 from fettle.scheduling.placed import stuck
 from tests.fettle import building as b
@@ -33,7 +33,7 @@ def failed(
         family=family,
         kind=kind,
         weight=weight,
-        source="xids",
+        source=Source(SourceKind.TAINT, "xids"),
         reporter="Node n",
         said=text,
         observed_at=at,

@@ -18,6 +18,8 @@ from fettle.model import (
     Health,
     NodeId,
     Placement,
+    Source,
+    SourceKind,
     State,
     Weighed,
 )
@@ -95,7 +97,7 @@ def test_a_node_of_which_all_gpus_are_dead_is_unhealthy_though_its_network_devic
 
 def test_what_the_breaker_has_set_aside_is_said_and_not_acted_on() -> None:
     view = node("n", ill(DEAD), ill(DEAD))
-    found = health_of(view, aside=frozenset({Cause("rule", named=True)}))
+    found = health_of(view, aside=frozenset({Cause(Source(SourceKind.TAINT, "rule"), named=True)}))
     assert (found.state, len(found.bad)) == (State.UNHEALTHY, 2)
     assert found.acted_on == (inf, inf)
     assert health_of(view).acted_on == (found.since_any, found.since_every)
@@ -105,7 +107,12 @@ def test_holds_and_what_nvsentinel_does_are_no_faults_of_the_hardware() -> None:
     """Else it would be quarantined because of our condition, and our condition would stay because
     it is quarantined."""
     echo = fault("g", 0.75, of=NodeId("n"))
-    echo = Weighed(msgspec.structs.replace(echo.evidence, source="label nvsentinel-draining"), 0.75)
+    echo = Weighed(
+        msgspec.structs.replace(
+            echo.evidence, source=Source(SourceKind.LABEL, "nvsentinel-draining")
+        ),
+        0.75,
+    )
     for said in (fault("g", 1.0, family=Family.OPERATOR), echo):
         view = node("n", ill(said))
         assert health_of(view).state is State.UNHEALTHY

@@ -27,6 +27,8 @@ from fettle.model import (
     Health,
     NodeId,
     Placement,
+    Source,
+    SourceKind,
     State,
     Subject,
     Weighed,
@@ -56,7 +58,7 @@ def fault(
         family=family,
         kind=kind,
         weight=weight,
-        source="rule",
+        source=Source(SourceKind.TAINT, "rule"),
         reporter="Node n",
         said="a fault",
         observed_at=0.0,
@@ -145,9 +147,11 @@ def test_what_a_tenant_could_cause_or_is_wrong_with_the_node_or_held_taints_no_d
 
 def test_for_causes_that_the_breaker_set_aside_no_taint_is_begun_and_none_is_taken_away() -> None:
     bad = device("dead", fault("dead", 1.0))
-    aside = frozenset({Cause("rule", named=True)})
+    aside = frozenset({Cause(Source(SourceKind.TAINT, "rule"), named=True)})
     assert said(plan(bad, aside=aside)) == {}
-    assert said(plan(bad, aside=frozenset({Cause("another rule", named=True)})))
+    assert said(
+        plan(bad, aside=frozenset({Cause(Source(SourceKind.TAINT, "another rule"), named=True)}))
+    )
     for effect in ("None", "NoSchedule", "NoExecute"):
         has = f"fettle.dev/unhealthy=assessed:{effect}"
         tainted = device("dead", fault("dead", 1.0), taints=has)
