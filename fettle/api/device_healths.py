@@ -41,12 +41,18 @@ class StoredTaint(Wire, frozen=True, kw_only=True):
 
 
 class StoredReport(Wire, frozen=True, kw_only=True):
-    """Who reported something: "Node gpu-3" or "Pod ns/x", its UID, and when.
+    """Who reported something, in words ("Node gpu-3", "Pod ns/x") and as a `ReporterId`, its UID,
+    and when. The version before this wrote only the words.
 
     `left`: it is there but says this no longer, without an all-clear.
     """
 
     by: str
+    kind: str = ""
+    name: str = ""
+    node: str = ""
+    namespace: str = ""
+    alert: str = ""
     uid: str = ""
     at: datetime | None = None
     left: bool = False

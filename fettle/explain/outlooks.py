@@ -144,7 +144,7 @@ def _awaited(one: Awaited) -> dict[str, Any]:
         "text": all_clear_of(one),
         "evidence": evidence.text,
         "source": str(evidence.source),
-        "reporter": evidence.reporter,
+        "reporter": str(evidence.reporter),
         "subject": str(evidence.subject),
     }
 

@@ -15,7 +15,7 @@ from fettle.explain.holds import list_holds
 from fettle.explain.notes import is_cordoned, notes_about
 from fettle.explain.users import Users
 from fettle.explain.wording import plain_reason, texts
-from fettle.health import starts_of
+from fettle.health import STARTS
 from fettle.model import (
     Health,
     Mode,
@@ -64,7 +64,7 @@ def plain_health(value: Health) -> dict[str, Any]:
                 "kind": str(w.evidence.kind),
                 "weight": round(w.weight, 4),
                 "source": str(w.evidence.source),
-                "reporter": w.evidence.reporter,
+                "reporter": str(w.evidence.reporter),
                 "witness": w.evidence.witness or None,
                 "subject": str(w.evidence.subject),
                 "observedAt": w.evidence.observed_at,
@@ -77,7 +77,7 @@ def plain_health(value: Health) -> dict[str, Any]:
 def told_once(value: Health) -> tuple[Weighed, ...]:
     """Its evidence. What starts that failed say of a device they say of its node, too: it counts
     once, so it is told once."""
-    starts = [w for w in value.evidence if w.evidence.reporter.startswith(starts_of(""))]
+    starts = [w for w in value.evidence if w.evidence.reporter.kind == STARTS]
     about_node = [w for w in starts if isinstance(w.evidence.subject, NodeId)]
     told = {(w.evidence.reporter, w.evidence.source) for w in starts if w not in about_node}
     twice = [w for w in about_node if (w.evidence.reporter, w.evidence.source) in told]

@@ -43,6 +43,7 @@ from fettle.health.signals.rule_tables import (
 from fettle.health.signals.slices import report_of_slice, report_of_taint_rule, selects_device
 from fettle.health.signals.starts import (
     AWAITED_S,
+    STARTS,
     FailedStart,
     awaited_since,
     devices_meant,
@@ -62,6 +63,7 @@ __all__ = [
     "HOLD_SOURCE",
     "RECORD_SOURCE",
     "START",
+    "STARTS",
     "UNKNOWN_FAULT",
     "Awaited",
     "FailedStart",

@@ -45,6 +45,7 @@ from fettle.model import (
     EvidenceKind,
     Health,
     NodeId,
+    ReporterId,
     State,
     Subject,
     UnitId,
@@ -80,7 +81,7 @@ class HealthBook:
         """What one object says now. Returns the subjects whose evidence changed."""
         return self._ledger.report(report, now)
 
-    def vanish(self, reporter: str, now: float) -> set[Subject]:
+    def vanish(self, reporter: ReporterId, now: float) -> set[Subject]:
         """The reporter is gone. What it said fades, or is over where its silence means that."""
         return self._ledger.vanish(reporter, now)
 
@@ -115,11 +116,11 @@ class HealthBook:
         another stores of them."""
         self._ledger.polls = polls
 
-    def followed_on(self, node: str) -> list[str]:
+    def followed_on(self, node: str) -> list[ReporterId]:
         """The reporters of metrics and alerts that say something of one node."""
         return self._ledger.followed_on(node)
 
-    def followed(self) -> Mapping[Teller, Set[str]]:
+    def followed(self) -> Mapping[Teller, Set[ReporterId]]:
         """By rule or alert, the reporters that say something, or did lately."""
         return self._ledger.followed()
 
@@ -128,15 +129,15 @@ class HealthBook:
         is not `named`. Returns the subjects whose evidence changed."""
         return self._ledger.unmeasured(node, named, now)
 
-    def told(self, reporter: str) -> set[Subject]:
+    def told(self, reporter: ReporterId) -> set[Subject]:
         """What a reporter said something of, and no all-clear since."""
         return self._ledger.told(reporter)
 
-    def reporters_of(self, subject: Subject) -> set[str]:
+    def reporters_of(self, subject: Subject) -> set[ReporterId]:
         """Whoever said of it what stands, or what happened."""
         return self._ledger.reporters_of(subject)
 
-    def standing(self, reporter: str) -> Mapping[EvidenceTopic, Evidence]:
+    def standing(self, reporter: ReporterId) -> Mapping[EvidenceTopic, Evidence]:
         """What a reporter says stands."""
         return self._ledger.standing(reporter)
 
@@ -155,13 +156,15 @@ class HealthBook:
         health = remembered.health if remembered is not None else SOUND
         return memory.stored_subject(key, health, evidence, faults)
 
-    def recall_remediated(self, reporter: str) -> tuple[str, ...]:
+    def recall_remediated(self, reporter: ReporterId) -> tuple[str, ...]:
         """Faults of a reporter that a remediation has dealt with."""
         return self._ledger.recall_remediated(reporter)
 
-    def adopt_reporter(self, name: str, uid: str, boot: str, remediated: Iterable[str]) -> None:
+    def adopt_reporter(
+        self, who: ReporterId, uid: str, boot: str, remediated: Iterable[str]
+    ) -> None:
         """What was known of an object that reports, before it is heard."""
-        self._ledger.adopt_reporter(name, uid, boot, remediated)
+        self._ledger.adopt_reporter(who, uid, boot, remediated)
 
     def recall_repairs(self, node: NodeId) -> tuple[datetime | None, datetime | None]:
         """When a node was last rebooted, and first said to be remediated."""

@@ -10,7 +10,7 @@ from operator import attrgetter
 from fettle.health import fading
 from fettle.health.fading import NEGLIGIBLE, Fading, Past
 from fettle.health.reporters import Cause, EvidenceTopic
-from fettle.model import Evidence, Source, Standing, Subject, Weighed
+from fettle.model import Evidence, ReporterId, Source, Standing, Subject, Weighed
 
 SumKey = tuple[Cause, float, str]
 """Cause, half-life in seconds, and witness."""
@@ -41,7 +41,7 @@ class FadingSums:
     def unhidden(
         self,
         subject: Subject,
-        standing: Mapping[tuple[str, EvidenceTopic], Evidence],
+        standing: Mapping[tuple[ReporterId, EvidenceTopic], Evidence],
         now: float,
         past: Past,
     ) -> Iterator[Weighed]:

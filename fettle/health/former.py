@@ -2,10 +2,13 @@
 words; the next version does not need this any more.
 """
 
+import re
+
 import msgspec
 
-from fettle.api.device_healths import StoredEvidence
-from fettle.model import OF_DOMAINS, Source, SourceKind, Standing
+from fettle.api.device_healths import StoredEvidence, StoredReport
+from fettle.health.signals.starts import STARTS
+from fettle.model import OF_DOMAINS, ReporterId, Source, SourceKind, Standing
 
 _STANDS = {
     "; no longer reported, latched until it is cleared": Standing.LATCHED,
@@ -33,7 +36,36 @@ def in_values(stored: StoredEvidence) -> StoredEvidence:
         stored = msgspec.structs.replace(
             stored, source_kind=source.kind, source_name=source.name, over=source.is_over
         )
-    return msgspec.structs.replace(stored, said=message, standing=standing)
+    reports = tuple(map(_with_reporter, stored.reports))
+    return msgspec.structs.replace(stored, said=message, standing=standing, reports=reports)
+
+
+def _with_reporter(report: StoredReport) -> StoredReport:
+    who = reporter_of(report.by)
+    return msgspec.structs.replace(
+        report,
+        kind=who.kind,
+        name=who.name,
+        node=who.node,
+        namespace=who.namespace,
+        alert=who.alert,
+    )
+
+
+_OF_METRICS = re.compile(
+    r"(Prometheus|Alertmanager) (\S+)(?: (\S+))??(?: by namespace (.+))? on (\S+)"
+)
+
+
+def reporter_of(words: str) -> ReporterId:
+    """The reporter that reads so."""
+    if (found := _OF_METRICS.fullmatch(words)) is not None:
+        kind, rule, alert, namespace, node = (part or "" for part in found.groups())
+        return ReporterId(kind, rule, node, namespace, alert)
+    if words.startswith(f"{STARTS} "):
+        return ReporterId(STARTS, words.removeprefix(f"{STARTS} "))
+    kind, _, name = words.rpartition(" ")
+    return ReporterId(kind, name) if kind else ReporterId(name)
 
 
 def source_of(words: str) -> Source | None:

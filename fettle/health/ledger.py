@@ -40,6 +40,7 @@ from fettle.model import (
     EvidenceKind,
     Family,
     NodeId,
+    ReporterId,
     Source,
     Standing,
     Subject,
@@ -59,8 +60,8 @@ class Ledger:
     def __init__(self, rules: SignalRules, orphan_half_life_s: float) -> None:
         self._rules = rules
         self._orphan_half_life_s = orphan_half_life_s
-        self._reporters: dict[str, Reporter] = {}
-        self._boots: dict[str, str] = {}
+        self._reporters: dict[ReporterId, Reporter] = {}
+        self._boots: dict[ReporterId, str] = {}
         self._standing, self._events = EvidenceIndex(), EvidenceIndex()
         self._fading = FadingSums()
         self._all_clears: dict[Subject, int] = {}
@@ -73,12 +74,12 @@ class Ledger:
         self._noted_at: dict[Subject, float] = {}
         """When we last saw something change about a subject."""
         self.repairs = NodeRepairs(rules.mended_by_reboot)
-        self._followed: dict[Teller, set[str]] = defaultdict(set)
+        self._followed: dict[Teller, set[ReporterId]] = defaultdict(set)
         """By rule or alert, reporters that only the process that asks for metrics hears. The others
         follow it."""
         self.polls = False
         """Whether this process asks for metrics itself."""
-        self._unheard: set[str] = set()
+        self._unheard: set[ReporterId] = set()
         """Reporters of what was remembered, which may be gone meanwhile."""
 
     # -- reports in
@@ -131,12 +132,12 @@ class Ledger:
             self._end_unmeasured(report.node.node, now)
         return self._changed
 
-    def vanish(self, name: str, now: float) -> set[Subject]:
+    def vanish(self, who: ReporterId, now: float) -> set[Subject]:
         """A reporter is gone. What it said fades, or is over where its silence means that."""
         self._begin(now)
-        self._unheard.discard(name)
-        self._boots.pop(name, None)
-        if (reporter := self._reporters.get(name)) is not None:
+        self._unheard.discard(who)
+        self._boots.pop(who, None)
+        if (reporter := self._reporters.get(who)) is not None:
             self._silence(reporter, now)
             reporter.gone, reporter.remediated = True, None
             self._keep(reporter)
@@ -159,10 +160,10 @@ class Ledger:
         for one in gone:
             self._all_clears.pop(one, None)
             self._fading.forget(one)
-            for name, topic in list(self._standing.of(one)):
-                if self._reporters[name].gone:
-                    self._withdraw(self._reporters[name], topic)
-                    self._keep(self._reporters[name])
+            for who, topic in list(self._standing.of(one)):
+                if self._reporters[who].gone:
+                    self._withdraw(self._reporters[who], topic)
+                    self._keep(self._reporters[who])
             for event in self._events.of(one).values():
                 if event.observed_at >= since and not fading.starting(event, now).is_negligible(
                     now
@@ -263,12 +264,12 @@ class Ledger:
 
     def recall(self, subject: Subject, now: float) -> Iterator[StoredEvidence]:
         """All that is known of a subject, as it is stored."""
-        for (name, _), evidence in sorted(self._standing.of(subject).items()):
-            yield memory.stored_standing(self._reporters[name], evidence)
+        for (who, _), evidence in sorted(self._standing.of(subject).items()):
+            yield memory.stored_standing(self._reporters[who], evidence)
         told: dict[SumKey, list[tuple[Evidence, StoredReport]]] = defaultdict(list)
-        for (name, _), event in self._events.of(subject).items():
-            uid, at = self._reporters[name].uid, memory.time_of(event.observed_at)
-            told[sum_key(event)].append((event, StoredReport(by=name, uid=uid, at=at)))
+        for (who, _), event in self._events.of(subject).items():
+            uid, at = self._reporters[who].uid, memory.time_of(event.observed_at)
+            told[sum_key(event)].append((event, memory.stored_report(who, uid, at)))
         for key, one in self._fading.of(subject, now):
             reports = [report for _, report in told.pop(key, ())]
             yield memory.stored_sum(one, reports + self._left(subject, one))
@@ -285,20 +286,22 @@ class Ledger:
         left = any(
             (t.subject, t.cause) == (subject, sum_key(one.evidence)[0]) for t in last.orphaned
         )
-        return [StoredReport(by=last.name, uid=last.uid, left=True)] if left else []
+        return [memory.stored_report(last.id, last.uid, left=True)] if left else []
 
-    def recall_remediated(self, name: str) -> tuple[str, ...]:
+    def recall_remediated(self, who: ReporterId) -> tuple[str, ...]:
         """The faults of a reporter that a remediation has dealt with."""
-        reporter = self._reporters.get(name)
+        reporter = self._reporters.get(who)
         remediated = reporter.remediated if reporter is not None else None
         return tuple(sorted((remediated or Counter()).elements()))
 
-    def adopt_reporter(self, name: str, uid: str, boot: str, remediated: Iterable[str]) -> None:
+    def adopt_reporter(
+        self, who: ReporterId, uid: str, boot: str, remediated: Iterable[str]
+    ) -> None:
         """What another process, or the one before, knew of an object that reports. Only at a start,
         before the object itself is heard."""
-        self._boots[name] = boot
+        self._boots[who] = boot
         if found := Counter(remediated):
-            self._remember_reporter(name, uid).remediated = found
+            self._remember_reporter(who, uid).remediated = found
 
     def adopt(
         self,
@@ -341,23 +344,23 @@ class Ledger:
 
     def _follow(self, subject: Subject, stored: Iterable[StoredEvidence], now: float) -> None:
         """What metrics say stands is the word of the one that asks for them, and over by it."""
-        said: dict[tuple[str, EvidenceTopic], StoredEvidence] = {}
+        said: dict[tuple[ReporterId, EvidenceTopic], StoredEvidence] = {}
         for one in stored:
             if one.reports and not memory.is_fading(one) and memory.is_possible(one, now):
                 evidence = memory.evidence_of(one, subject)
                 if is_followed(evidence.reporter):
                     said[evidence.reporter, topic_of(evidence)] = one
-        for name, topic in [key for key in self._standing.of(subject) if is_followed(key[0])]:
-            if (name, topic) not in said:
-                reporter = self._reporters[name]
+        for who, topic in [key for key in self._standing.of(subject) if is_followed(key[0])]:
+            if (who, topic) not in said:
+                reporter = self._reporters[who]
                 ended = self._withdraw(reporter, topic)
                 self._keep(reporter)
                 if ended is not None and ended.weight > MILD:
                     self._count_all_clear(ended)
                 self._note_change(subject)
-        for (name, topic), one in said.items():
+        for (who, topic), one in said.items():
             evidence = memory.evidence_of(one, subject)
-            before = self._standing.of(subject).get((name, topic))
+            before = self._standing.of(subject).get((who, topic))
             if before is None or not is_same_evidence(before, evidence):
                 self._adopt_standing(one, evidence, topic)
                 self._note_change(subject)
@@ -367,34 +370,33 @@ class Ledger:
         are `named`."""
         self._begin(now)
         if not self.polls:
-            said = [self._reporters[name] for name in self.followed_on(node)]
+            said = [self._reporters[who] for who in self.followed_on(node)]
             for subject in {topic.subject for each in said for topic in each.standing} - named:
                 self._follow(subject, (), now)
         return self._changed
 
-    def followed_on(self, node: str) -> list[str]:
+    def followed_on(self, node: str) -> list[ReporterId]:
         """The reporters of metrics and alerts on one node."""
-        ends = f" on {node}"
-        return [name for known in self._followed.values() for name in known if name.endswith(ends)]
+        return [who for known in self._followed.values() for who in known if who.node == node]
 
-    def followed(self) -> Mapping[Teller, Set[str]]:
+    def followed(self) -> Mapping[Teller, Set[ReporterId]]:
         """By rule or alert, the reporters of which something stands or has been left."""
         return self._followed
 
-    def told(self, name: str) -> set[Subject]:
+    def told(self, who: ReporterId) -> set[Subject]:
         """What a reporter said something of, and no all-clear since."""
-        reporter = self._reporters.get(name)
+        reporter = self._reporters.get(who)
         if reporter is None:
             return set()
         return {topic.subject for topic in (*reporter.standing, *reporter.orphaned)}
 
-    def reporters_of(self, subject: Subject) -> set[str]:
+    def reporters_of(self, subject: Subject) -> set[ReporterId]:
         """Whoever said of it what stands, or what happened."""
-        return {name for at in (self._standing, self._events) for name, _ in at.of(subject)}
+        return {who for at in (self._standing, self._events) for who, _ in at.of(subject)}
 
-    def standing(self, name: str) -> Mapping[EvidenceTopic, Evidence]:
+    def standing(self, who: ReporterId) -> Mapping[EvidenceTopic, Evidence]:
         """What a reporter says stands."""
-        reporter = self._reporters.get(name)
+        reporter = self._reporters.get(who)
         return reporter.standing if reporter is not None else {}
 
     def _is_still_a_rule(self, evidence: Evidence) -> bool:
@@ -407,42 +409,41 @@ class Ledger:
         reporter.absent_is_clear, reporter.gone = stored.silence_clears, stored.gone
         reporter.standing[topic] = evidence
         self._standing.put(reporter, topic, evidence)
-        if is_followed(reporter.name):
-            self._followed[teller_of(reporter.name)].add(reporter.name)
+        if is_followed(reporter.id):
+            self._followed[teller_of(reporter.id)].add(reporter.id)
         elif not stored.gone:
-            self._unheard.add(reporter.name)
+            self._unheard.add(reporter.id)
 
     def _adopt_report(
         self, report: StoredReport, evidence: Evidence, topic: EvidenceTopic, now: float
     ) -> None:
         """This reporter is part of the sum already: it is not counted again, and its all-clear
         counts."""
-        reporter = self._reporters.get(report.by)
+        who = memory.reporter_of(report)
+        reporter = self._reporters.get(who)
         if reporter is not None and reporter.uid != report.uid:
             return
         if report.left:
-            self._remember_reporter(report.by, report.uid).orphaned.add(topic)
+            self._remember_reporter(who, report.uid).orphaned.add(topic)
         elif reporter is None or topic not in reporter.events:
-            reporter = self._remember_reporter(report.by, report.uid)
+            reporter = self._remember_reporter(who, report.uid)
             at = min(unix_s(report.at, evidence.observed_at), now)
-            event = msgspec.structs.replace(evidence, reporter=report.by, observed_at=at)
+            event = msgspec.structs.replace(evidence, reporter=who, observed_at=at)
             reporter.events[topic] = event
             self._events.put(reporter, topic, event)
 
-    def _remember_reporter(self, name: str, uid: str) -> Reporter:
-        reporter = self._reporters.get(name)
+    def _remember_reporter(self, who: ReporterId, uid: str) -> Reporter:
+        reporter = self._reporters.get(who)
         if reporter is None:
-            reporter = self._reporters[name] = Reporter(
-                name, uid=uid, boot=self._boots.get(name, "")
-            )
+            reporter = self._reporters[who] = Reporter(who, uid=uid, boot=self._boots.get(who, ""))
         return reporter
 
     def heard_all(self, now: float) -> set[Subject]:
         """All objects have been read once: the reporters that were remembered, and are not among
         them, are gone."""
         changed: set[Subject] = set()
-        for name in sorted(self._unheard):
-            changed |= self.vanish(name, now)
+        for who in sorted(self._unheard):
+            changed |= self.vanish(who, now)
         return changed
 
     # -- repairs
@@ -470,9 +471,9 @@ class Ledger:
         node = repair.subject
         units = self._units.get(node.node, ()) if isinstance(node, NodeId) else ()
         for subject in (repair.subject, *units):
-            for (name, topic), evidence in [*self._standing.of(subject).items()]:
+            for (who, topic), evidence in [*self._standing.of(subject).items()]:
                 if evidence.standing is Standing.LATCHED and evidence.observed_at <= repair.at:
-                    reporter = self._reporters[name]
+                    reporter = self._reporters[who]
                     self._clear(reporter, topic, now)
                     self._keep(reporter)
             for one in self._fading.pop_unreported(subject, repair.at):
@@ -480,7 +481,7 @@ class Ledger:
 
     def _end_unmeasured(self, node: str, now: float) -> None:
         """A reboot ends what metrics latched, if it mends that and they do not show it any more."""
-        for reporter in [self._reporters[name] for name in self.followed_on(node)]:
+        for reporter in [self._reporters[who] for who in self.followed_on(node)]:
             for topic, evidence in reporter.by_weight():
                 is_mended = topic.family in self.repairs.mended_by_reboot
                 if is_mended and evidence.standing is Standing.LATCHED:
@@ -678,18 +679,18 @@ class Ledger:
 
     def _keep(self, reporter: Reporter) -> None:
         if reporter.is_over():
-            self._reporters.pop(reporter.name, None)
+            self._reporters.pop(reporter.id, None)
         else:
-            self._reporters[reporter.name] = reporter
-        if is_followed(reporter.name):
+            self._reporters[reporter.id] = reporter
+        if is_followed(reporter.id):
             self._keep_followed(reporter)
 
     def _keep_followed(self, reporter: Reporter) -> None:
-        teller = teller_of(reporter.name)
+        teller = teller_of(reporter.id)
         if not reporter.is_over():
-            self._followed[teller].add(reporter.name)
+            self._followed[teller].add(reporter.id)
         elif teller in self._followed:
-            self._followed[teller].discard(reporter.name)
+            self._followed[teller].discard(reporter.id)
             if not self._followed[teller]:
                 del self._followed[teller]
 

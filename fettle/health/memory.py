@@ -26,6 +26,7 @@ from fettle.model import (
     Evidence,
     EvidenceKind,
     Health,
+    ReporterId,
     Source,
     SourceKind,
     Standing,
@@ -42,6 +43,8 @@ CLOCKS_APART_S = 60.0
 
 
 _KINDS = frozenset(SourceKind)
+_STORED = ReporterId("DeviceHealth")
+"""Stands for reporters that are not stored."""
 
 
 def time_of(at: float) -> datetime | None:
@@ -49,8 +52,29 @@ def time_of(at: float) -> datetime | None:
     return utc(at) if at > 0 else None
 
 
+def stored_report(
+    who: ReporterId, uid: str, at: datetime | None = None, *, left: bool = False
+) -> StoredReport:
+    return StoredReport(
+        by=str(who),
+        kind=who.kind,
+        name=who.name,
+        node=who.node,
+        namespace=who.namespace,
+        alert=who.alert,
+        uid=uid,
+        at=at,
+        left=left,
+    )
+
+
+def reporter_of(report: StoredReport) -> ReporterId:
+    parts = (report.kind, report.name, report.node, report.namespace, report.alert)
+    return ReporterId(*map(one_line, parts))
+
+
 def stored_standing(reporter: Reporter, evidence: Evidence) -> StoredEvidence:
-    report = StoredReport(by=reporter.name, uid=reporter.uid)
+    report = stored_report(reporter.id, reporter.uid)
     return _stored(
         evidence,
         first_seen=time_of(evidence.observed_at),
@@ -116,14 +140,14 @@ def is_possible(stored: StoredEvidence, now: float) -> bool:
 
 
 def evidence_of(stored: StoredEvidence, subject: Subject) -> Evidence:
-    reporter = stored.reports[0].by if stored.reports else "DeviceHealth"
+    reporter = reporter_of(stored.reports[0]) if stored.reports else _STORED
     return Evidence(
         subject=subject,
         family=stored.family,
         kind=stored.kind,
         weight=stored.weight,
         source=Source(SourceKind(stored.source_kind), one_line(stored.source_name), stored.over),
-        reporter=one_line(reporter),
+        reporter=reporter,
         said=one_line(stored.said or stored.message),
         standing=stored.standing or Standing.REPORTED,
         observed_at=unix_s(stored.last_seen or stored.first_seen, 0.0),

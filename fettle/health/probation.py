@@ -8,7 +8,7 @@ from math import inf
 from fettle.api.meta import rfc3339_at
 from fettle.health.fading import RECORD_SOURCE
 from fettle.health.signals.rule_rows import SignalRow
-from fettle.model import Evidence, EvidenceKind, Family, Subject, Weighed
+from fettle.model import Evidence, EvidenceKind, Family, ReporterId, Subject, Weighed
 
 RECORD_S, APART_S = 28 * 86_400.0, 86_400.0
 """How long a fault is on record; what is over again within a day of it is the same incident."""
@@ -47,7 +47,7 @@ def weighed(subject: Subject, times: tuple[float, ...], row: SignalRow) -> Weigh
         kind=EvidenceKind.DECAYING,
         weight=weight,
         source=RECORD_SOURCE,
-        reporter="Fettle",
+        reporter=ReporterId("Fettle"),
         said=f"on probation: {text}",
         observed_at=times[-1],
         half_life_s=RECORD_S,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.health.signals.reports import SignalReport, heaviest
-from fettle.model import Evidence, EvidenceKind, Family, Source, Standing, Subject
+from fettle.model import Evidence, EvidenceKind, Family, ReporterId, Source, Standing, Subject
 
 
 class EvidenceTopic(NamedTuple):
@@ -57,7 +57,7 @@ class Reporter(msgspec.Struct, gc=False):
     since the node booted.
     """
 
-    name: str
+    id: ReporterId
     standing: dict[EvidenceTopic, Evidence] = {}
     events: dict[EvidenceTopic, Evidence] = {}
     orphaned: set[EvidenceTopic] = set()
@@ -83,21 +83,21 @@ class EvidenceIndex:
     """What reporters say, by subject."""
 
     def __init__(self) -> None:
-        self._by_subject: dict[Subject, dict[tuple[str, EvidenceTopic], Evidence]] = {}
+        self._by_subject: dict[Subject, dict[tuple[ReporterId, EvidenceTopic], Evidence]] = {}
 
     def __contains__(self, subject: Subject) -> bool:
         return subject in self._by_subject
 
-    def of(self, subject: Subject) -> Mapping[tuple[str, EvidenceTopic], Evidence]:
-        """By the reporter's name and the topic."""
+    def of(self, subject: Subject) -> Mapping[tuple[ReporterId, EvidenceTopic], Evidence]:
+        """By the reporter and the topic."""
         return self._by_subject.get(subject, {})
 
     def put(self, reporter: Reporter, topic: EvidenceTopic, evidence: Evidence) -> None:
-        self._by_subject.setdefault(topic.subject, {})[reporter.name, topic] = evidence
+        self._by_subject.setdefault(topic.subject, {})[reporter.id, topic] = evidence
 
     def drop(self, reporter: Reporter, topic: EvidenceTopic) -> None:
         about = self._by_subject.get(topic.subject, {})
-        about.pop((reporter.name, topic), None)
+        about.pop((reporter.id, topic), None)
         if not about:
             self._by_subject.pop(topic.subject, None)
 

@@ -67,7 +67,7 @@ def ordered(weighed: Iterable[Weighed]) -> tuple[Weighed, ...]:
 def _rank(one: Weighed) -> tuple[float, bool, str, str, str, str]:
     e = one.evidence
     latched_last = e.kind is not EvidenceKind.LATCHED
-    return -one.weight, latched_last, str(e.subject), str(e.source), e.reporter, e.text
+    return -one.weight, latched_last, str(e.subject), str(e.source), str(e.reporter), e.text
 
 
 def known_score(weighed: Iterable[Weighed]) -> float:

@@ -105,6 +105,28 @@ class Source(msgspec.Struct, frozen=True, order=True, gc=False):
         return f"{words}, lately" if self.is_over else words
 
 
+class ReporterId(msgspec.Struct, frozen=True, order=True, gc=False):
+    """Who reports: an object of the cluster by its `kind` and key (`Node`, `gpu-3`; `Pod`,
+    `ml/a`), or another kind of teller.
+
+    Of metrics and alerts `name` is the rule, `alert` the fingerprint, `node` the node that it is
+    about, and `namespace` the one whose word it is.
+    """
+
+    kind: str
+    name: str = ""
+    node: str = ""
+    namespace: str = ""
+    alert: str = ""
+
+    def __str__(self) -> str:
+        """For people. Nothing reads it back."""
+        words = " ".join(filter(None, (self.kind, self.name, self.alert)))
+        if self.namespace:
+            words += f" by namespace {self.namespace}"
+        return f"{words} on {self.node}" if self.node else words
+
+
 class TaintRef(NamedTuple):
     """A device taint, as a toleration names it."""
 
@@ -124,8 +146,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
       by it. None if it is the source.
     - `said`: the reporter's words, of which nothing is read here. `text` is what people read.
     - `about`: what it is about, where `subject` does not say that; "" if it does.
-    - `source`: the rule or field. `reporter`: the object that carries the fact ("Node gpu-3", "Pod
-      ns/x").
+    - `source`: the rule or field. `reporter`: the object that carries the fact.
     - `half_life_s`, `cap`: decaying evidence of the same subject and source adds up to `weight · Σ
       2^(-age/half_life_s)`, at most `cap`.
     - `witness`: the namespace that the fact comes from, set where a tenant could cause the fact.
@@ -147,7 +168,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: EvidenceKind
     weight: float
     source: Source
-    reporter: str
+    reporter: ReporterId
     said: str
     observed_at: float
     half_life_s: float = 3600.0

@@ -22,6 +22,7 @@ from fettle.model import (
     Family,
     Health,
     NodeId,
+    ReporterId,
     Source,
     SourceKind,
     State,
@@ -180,7 +181,7 @@ def _degraded(shape: int) -> Health:
         kind=EvidenceKind.LEVEL,
         weight=weight,
         source=Source(SourceKind.TAINT, "bench"),
-        reporter="bench",
+        reporter=ReporterId("bench"),
         said=f"fault {shape}",
         observed_at=0.0,
     )

@@ -28,7 +28,7 @@ from fettle.health import (
 from fettle.health.signals import hami, nvsentinel, patterns, xids
 from fettle.health.signals.repairs import repairs_on_node
 from fettle.health.signals.rule_rows import LabelRow
-from fettle.model import DeviceId, Policies
+from fettle.model import DeviceId, Policies, ReporterId
 from fettle.model.annotations import ANNOTATIONS
 from fettle.pacing import run_within
 from tests.hostile.objects import MEGABYTE, Path, put_at, whole
@@ -121,7 +121,7 @@ def _of_node(node: core.Node) -> None:
 
 
 def _of_event(event: core.HeardEvent) -> None:
-    report_of_event(event, "Event d/e", RULES, 0.0)
+    report_of_event(event, ReporterId("Event", "d/e"), RULES, 0.0)
 
 
 def _of_claim(claim: resource.ResourceClaim) -> None:

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import msgspec
 
-from fettle.api import DeviceHealth, core
+from fettle.api import DeviceHealth, core, kinds
 from fettle.api.device_healths import (
     NODE_HEALTH,
     NOTHING_KNOWN,
@@ -27,7 +27,7 @@ from fettle.api.meta import Condition, ObjectMeta, unix_s
 from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.units import plugin_resources
 from fettle.health import CLOCKS_APART_S, HealthBook
-from fettle.model import DeviceId, NodeId, PoolRef, State, Subject, utc
+from fettle.model import DeviceId, NodeId, PoolRef, ReporterId, State, Subject, utc
 
 LARGEST_BYTES = 256 * 1024
 """A DeviceHealth is no larger. etcd takes 1.5 MB, and 5000 of them are read at each start."""
@@ -70,7 +70,10 @@ class Remembering:
             self._adopted[stored.metadata.name] = status, subjects
             if status.node_name:
                 self._book.adopt_reporter(
-                    f"Node {status.node_name}", status.node_uid, status.boot_id, status.remediated
+                    ReporterId(kinds.NODE.name, status.node_name),
+                    status.node_uid,
+                    status.boot_id,
+                    status.remediated,
                 )
                 self._book.adopt_repairs(
                     NodeId(status.node_name), status.rebooted, status.remediation
@@ -140,7 +143,7 @@ class Remembering:
             node_name=name,
             node_uid=node.metadata.uid,
             boot_id=info.boot_id if info is not None else "",
-            remediated=self._book.recall_remediated(f"Node {name}"),
+            remediated=self._book.recall_remediated(ReporterId(kinds.NODE.name, name)),
             rebooted=rebooted,
             remediation=remediation,
         )

@@ -16,7 +16,7 @@ from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.stores import Stores
 from fettle.dra import held_devices
 from fettle.health import HealthBook, SignalReport, gpu_names, metrics
-from fettle.model import DeviceId, Evidence, EvidenceKind, Subject, UnitId
+from fettle.model import DeviceId, Evidence, EvidenceKind, ReporterId, Subject, UnitId
 from fettle.pacing import pause
 
 HYSTERESIS = 0.1
@@ -86,7 +86,7 @@ class Measuring:
         """Whether something that the rule said is latched."""
         return any(self._latched_by(name) for name in self._reporters(metrics.Teller(rule)))
 
-    def _latched_by(self, reporter: str) -> bool:
+    def _latched_by(self, reporter: ReporterId) -> bool:
         return any(topic.latched for topic in self._book.standing(reporter))
 
     def measure(self, found: Measured, now: float) -> None:
@@ -131,7 +131,7 @@ class Measuring:
         asked: metrics.MetricQuery,
         teller: metrics.Teller,
         missed: tuple[Sample, ...],
-        said_by: defaultdict[str, dict[Subject, Evidence]],
+        said_by: defaultdict[ReporterId, dict[Subject, Evidence]],
         now: float,
     ) -> None:
         """What began while nobody asked, where it is latched and nobody knows of it. Where anything
@@ -141,7 +141,7 @@ class Measuring:
         found, _ = self._by_reporter(asked, teller, missed, placed, now)
         for reporter, evidence in found.items():
             known = said_by.get(reporter, {}).keys() | self._book.told(reporter)
-            repaired_at = self._book.last_repaired(metrics.node_of(reporter))
+            repaired_at = self._book.last_repaired(reporter.node)
             for subject, one in evidence.items():
                 is_latched = one.kind is EvidenceKind.LATCHED
                 if is_latched and subject not in known and repaired_at < now - MISSED_DAY_S:
@@ -162,7 +162,7 @@ class Measuring:
     ) -> None:
         self._lost.pop(teller, None)
         self._foreign.pop(teller, None)
-        said_by: Mapping[str, Mapping[Subject, Evidence]] = {}
+        said_by: Mapping[ReporterId, Mapping[Subject, Evidence]] = {}
         if alert.fires:
             place = metrics.place(alert.sample, asked.exporter, self._places)
             said_by, lost = self._by_reporter(asked, teller, (alert.sample,), (place,), now)
@@ -257,7 +257,7 @@ class Measuring:
             found[alert.rule] = number + 1, one
         return found
 
-    def _reporters(self, teller: metrics.Teller) -> list[str]:
+    def _reporters(self, teller: metrics.Teller) -> list[ReporterId]:
         return list(self._book.followed().get(teller, ()))
 
     def _leave(
@@ -276,9 +276,9 @@ class Measuring:
         samples: Iterable[Sample],
         placed: "Iterable[Place]",
         now: float,
-    ) -> tuple[defaultdict[str, dict[Subject, Evidence]], list[Sample]]:
+    ) -> tuple[defaultdict[ReporterId, dict[Subject, Evidence]], list[Sample]]:
         """By reporter, the heaviest evidence about each subject; and samples of unknown devices."""
-        found: defaultdict[str, dict[Subject, Evidence]] = defaultdict(dict)
+        found: defaultdict[ReporterId, dict[Subject, Evidence]] = defaultdict(dict)
         foreign: set[str] = set()
         unplaced = []
         for sample, (node, subjects) in zip(samples, placed, strict=True):
@@ -300,20 +300,20 @@ class Measuring:
 
     def _placed(
         self, asked: metrics.MetricQuery, samples: Iterable[Sample]
-    ) -> dict[str, frozenset[Subject]]:
+    ) -> dict[ReporterId, frozenset[Subject]]:
         """By reporter: nobody's series end or keep what another one's told."""
-        found: dict[str, set[Subject]] = defaultdict(set)
+        found: dict[ReporterId, set[Subject]] = defaultdict(set)
         for sample in samples:
             pause()
             node, subjects = metrics.place(sample, asked.exporter, self._places)
             found[self._reporter(asked, sample, node)].update(subjects)
         return {name: frozenset(subjects) for name, subjects in found.items()}
 
-    def _reporter(self, asked: metrics.MetricQuery, sample: Sample, node: str) -> str:
+    def _reporter(self, asked: metrics.MetricQuery, sample: Sample, node: str) -> ReporterId:
         teller = metrics.Teller(asked.row.name)
         return metrics.reporter_of(teller, node, self._evidence.word_of(asked, sample))
 
-    def _is_said(self, reporter: str, said: Mapping[Subject, Evidence]) -> bool:
+    def _is_said(self, reporter: ReporterId, said: Mapping[Subject, Evidence]) -> bool:
         """Whether it stands already, and nothing else that the reporter said is left."""
         standing = self._book.standing(reporter).values()
         return (
@@ -325,7 +325,7 @@ class Measuring:
     def _with_kept(
         self,
         asked: metrics.MetricQuery,
-        reporter: str,
+        reporter: ReporterId,
         said: Mapping[Subject, Evidence],
         stays: Set[Subject],
         *,

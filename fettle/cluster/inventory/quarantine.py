@@ -18,6 +18,7 @@ from fettle.model import (
     EvidenceKind,
     Family,
     NodeId,
+    ReporterId,
     Source,
     SourceKind,
 )
@@ -125,7 +126,7 @@ class Quarantine:
         """What is to say of the object's node now."""
         if not (node := entry.node):
             return None
-        reporter = f"quarantine of objects of Node {node}"
+        reporter = ReporterId("quarantine of objects of Node", node)
         evidence: tuple[Evidence, ...] = ()
         if names := self._of_node.get(node):
             more = f"; and {len(names) - 1} more of this node" if len(names) > 1 else ""
@@ -195,7 +196,7 @@ _MAY = {
 }
 
 
-def _unreadable(reporter: str, text: str, node: str, now: float) -> Evidence:
+def _unreadable(reporter: ReporterId, text: str, node: str, now: float) -> Evidence:
     return Evidence(
         subject=NodeId(node),
         family=Family.NODE,

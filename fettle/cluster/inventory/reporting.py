@@ -32,7 +32,7 @@ from fettle.health import (
     report_of_taint_rule,
     selects_device,
 )
-from fettle.model import DeviceId, Evidence, EvidenceKind, Hold, NodeId, Subject, UnitId
+from fettle.model import DeviceId, Evidence, EvidenceKind, Hold, NodeId, ReporterId, Subject, UnitId
 from fettle.pacing import pause
 
 _About = TypeVar("_About", Evidence, Hold)
@@ -54,8 +54,8 @@ class Reports:
         self._stores = stores
         self._devices = devices
         self._nodes = nodes
-        self._holds: dict[str, tuple[Kind, str, tuple[Hold, ...]]] = {}
-        """By the name of the reporter: the object, and the holds that it records."""
+        self._holds: dict[ReporterId, tuple[Kind, str, tuple[Hold, ...]]] = {}
+        """By reporter: the object, and the holds that it records."""
         self._named: dict[str, frozenset[DeviceId]] = {}
         """The devices that each Node claims to hold."""
         self._event_units = EventUnits()
@@ -106,7 +106,7 @@ class Reports:
         for name in [name for name, named in self._named.items() if named & names]:
             self.of_node(self._stores.nodes[name], now)
         for reporter in set().union(*map(self._book.reporters_of, names)):
-            kind, _, key = reporter.partition(" ")
+            kind, key = reporter.kind, reporter.name
             if (claim := self._stores.claims.get(key)) is not None and kind == kinds.CLAIM.name:
                 self.of_claim(claim, claim, now)
             if (pod := self._stores.pods.get(key)) is not None and kind == kinds.POD.name:
@@ -129,13 +129,13 @@ class Reports:
         return _about(report, own)
 
     def _note_holds(self, kind: Kind, key: str, holds: tuple[Hold, ...]) -> None:
-        name = f"{kind.name} {key}"
-        if holds == (self._holds[name][2] if name in self._holds else ()):
+        who = ReporterId(kind.name, key)
+        if holds == (self._holds[who][2] if who in self._holds else ()):
             return
         if holds:
-            self._holds[name] = kind, key, holds
+            self._holds[who] = kind, key, holds
         else:
-            del self._holds[name]
+            del self._holds[who]
         self._shown_holds = None
         self._stores.touched.add(_HELD)
 
@@ -144,7 +144,7 @@ class Reports:
         self._note_holds(kind, key, ())
         if kind is kinds.NODE:
             self._named.pop(key, None)
-        self._nodes.mark_dirty(self._book.vanish(f"{kind.name} {key}", now))
+        self._nodes.mark_dirty(self._book.vanish(ReporterId(kind.name, key), now))
 
     def of_node(self, node: core.Node, now: float) -> None:
         report = self._of_its_own(report_of_node(node, self._rules, now), node.metadata.name)
@@ -156,8 +156,8 @@ class Reports:
 
     def of_event(self, kind: Kind, event: core.HeardEvent, now: float) -> bool:
         """An Event about a Node. Returns whether a rule names it."""
-        name = f"{kind.name} {event.metadata.key}"
-        if (report := report_of_event(event, name, self._rules, now)) is None:
+        who = ReporterId(kind.name, event.metadata.key)
+        if (report := report_of_event(event, who, self._rules, now)) is None:
             return False
         units = self._event_units.named(event.involved_object.name, report.units, now)
         self.deliver(
@@ -171,10 +171,10 @@ class Reports:
 
     def retract_event(self, kind: Kind, key: str, now: float) -> None:
         """It gives way to later ones, and leaves no trace."""
-        name = f"{kind.name} {key}"
-        said = frozenset(self._book.told(name))
+        who = ReporterId(kind.name, key)
+        said = frozenset(self._book.told(who))
         self._event_units.forget(said)
-        self.deliver(SignalReport(name, (), retracted=said), now)
+        self.deliver(SignalReport(who, (), retracted=said), now)
 
     def of_slices(self, changed: resource.ResourceSlice, now: float) -> None:
         """What all changed slices of a pool say now. An older generation speaks only for devices

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.api import core
+from fettle.api import core, kinds
 from fettle.cluster.inventory.unit_counts import (
     candidate_resources,
     expected_units,
@@ -39,6 +39,7 @@ from fettle.model import (
     Family,
     Health,
     NodeId,
+    ReporterId,
     Source,
     SourceKind,
     State,
@@ -113,7 +114,7 @@ class UnitPlacement(NamedTuple):
             kind=EvidenceKind.LEVEL,
             weight=0.0,
             source=Source(SourceKind.NAMED_DEVICES),
-            reporter=f"Node {self.node.node}",
+            reporter=ReporterId(kinds.NODE.name, self.node.node),
             said=f"reports name {self.left_out} devices more than the {MOST_NAMED} that are read",
             observed_at=max(
                 (w.evidence.observed_at for w in health.evidence), default=health.since

@@ -8,12 +8,21 @@ can cause most of these conditions, so they count as evidence from its namespace
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fettle.api import resource
+from fettle.api import kinds, resource
 from fettle.api.meta import Condition, unix_s
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_rows import rule_of
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import DeviceId, Evidence, EvidenceKind, Family, Source, SourceKind, Subject
+from fettle.model import (
+    DeviceId,
+    Evidence,
+    EvidenceKind,
+    Family,
+    ReporterId,
+    Source,
+    SourceKind,
+    Subject,
+)
 
 
 class _Meaning(NamedTuple):
@@ -42,7 +51,7 @@ def report_of_claim(claim: resource.ResourceClaim, rules: SignalRules, now: floa
             cleared.add((device, _source(condition)))
     still = {(e.subject, e.source) for e in evidence}
     return SignalReport(
-        reporter=f"ResourceClaim {claim.metadata.key}",
+        reporter=ReporterId(kinds.CLAIM.name, claim.metadata.key),
         evidence=heaviest(evidence),
         cleared=frozenset(cleared - still),
         uid=claim.metadata.uid,
@@ -118,7 +127,7 @@ def _evidence(
         weight=weight,
         source=_source(condition),
         rule=meaning.rule,
-        reporter=f"ResourceClaim {claim.metadata.key}",
+        reporter=ReporterId(kinds.CLAIM.name, claim.metadata.key),
         said=one_line(f"{statement} in claim {claim.metadata.key}{message}"),
         observed_at=unix_s(condition.last_transition_time, now),
         half_life_s=rules.half_life_s(meaning.family),

@@ -5,10 +5,10 @@ The status has no time that would tell the two apart. So this is mild evidence f
 namespace, over once the node is ready or the domain is gone.
 """
 
-from fettle.api import nvidia
+from fettle.api import kinds, nvidia
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import Evidence, EvidenceKind, NodeId, Source, SourceKind
+from fettle.model import Evidence, EvidenceKind, NodeId, ReporterId, Source, SourceKind
 
 _NOT_READY = "NotReady"
 
@@ -17,11 +17,9 @@ def report_of_compute_domain(
     domain: nvidia.ComputeDomain, rules: SignalRules, now: float
 ) -> SignalReport:
     """The nodes on which the domain's daemon is not ready."""
-    key, signal, bound = (
-        domain.metadata.key,
-        rules.signals["domain-not-ready"],
-        rules.signals["provoked"],
-    )
+    key = domain.metadata.key
+    who = ReporterId(kinds.COMPUTE_DOMAIN.name, key)
+    signal, bound = rules.signals["domain-not-ready"], rules.signals["provoked"]
     evidence = (
         Evidence(
             subject=NodeId(node.name),
@@ -29,7 +27,7 @@ def report_of_compute_domain(
             kind=EvidenceKind.LEVEL,
             weight=min(signal.weight, bound.cap),
             source=Source(SourceKind.COMPUTE_DOMAIN),
-            reporter=f"ComputeDomain {key}",
+            reporter=who,
             said=one_line(f"not ready in ComputeDomain {key}"),
             observed_at=now,
             half_life_s=rules.half_life_s(signal.family),
@@ -40,6 +38,4 @@ def report_of_compute_domain(
         for node in (domain.status.nodes if domain.status is not None else None) or ()
         if node.name and node.status == _NOT_READY
     )
-    return SignalReport(
-        f"ComputeDomain {key}", heaviest(evidence), absent_is_clear=True, uid=domain.metadata.uid
-    )
+    return SignalReport(who, heaviest(evidence), absent_is_clear=True, uid=domain.metadata.uid)

@@ -18,6 +18,7 @@ from fettle.model import (
     EvidenceKind,
     Family,
     NodeId,
+    ReporterId,
     Source,
     SourceKind,
     Subject,
@@ -42,7 +43,7 @@ _UNLISTED = EventRow(
 
 
 def report_of_event(
-    event: core.HeardEvent, reporter: str, rules: SignalRules, now: float
+    event: core.HeardEvent, reporter: ReporterId, rules: SignalRules, now: float
 ) -> SignalReport | None:
     """What an Event about a Node says; None if no rule names its reason and namespace, and it does
     not quote the driver's log, or if it is no warning."""
@@ -106,7 +107,7 @@ def _findings(
 
 def _evidence(
     event: core.HeardEvent,
-    reporter: str,
+    reporter: ReporterId,
     row: EventRow,
     rules: SignalRules,
     at: float,

@@ -26,6 +26,7 @@ from fettle.model import (
     Family,
     Hold,
     NodeId,
+    ReporterId,
     Source,
     SourceKind,
     Subject,
@@ -152,7 +153,9 @@ class _Said(NamedTuple):
     since: float
 
 
-def evidence_of_holds(holds: Iterable[Hold], reporter: str, now: float) -> Iterator[Evidence]:
+def evidence_of_holds(
+    holds: Iterable[Hold], reporter: ReporterId, now: float
+) -> Iterator[Evidence]:
     """One piece of evidence for each subject, which names all holds on it."""
     about: dict[Subject, _Said] = {}
     for hold in holds:

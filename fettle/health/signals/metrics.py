@@ -15,9 +15,19 @@ from fettle.health.signals import gpu_names, promql, xids
 from fettle.health.signals.reports import one_line
 from fettle.health.signals.rule_rows import HOLE, ExporterRow, MetricRow
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import Evidence, EvidenceKind, Family, NodeId, Source, SourceKind, Subject, UnitId
+from fettle.model import (
+    Evidence,
+    EvidenceKind,
+    Family,
+    NodeId,
+    ReporterId,
+    Source,
+    SourceKind,
+    Subject,
+    UnitId,
+)
 
-POLLED, ALERTED = "Prometheus ", "Alertmanager "
+POLLED, ALERTED = "Prometheus", "Alertmanager"
 """Begin the names of reporters that only one process hears: the one that asks Prometheus, and takes
 alerts. The others follow it."""
 MISSING = "-missing"
@@ -211,26 +221,20 @@ class Teller(NamedTuple):
         return Source(SourceKind.ALERT if self.alert else SourceKind.METRIC, self.rule)
 
 
-def reporter_of(teller: Teller, node: str, namespace: str = "") -> str:
+def reporter_of(teller: Teller, node: str, namespace: str = "") -> ReporterId:
     """Who reports: a rule or an alert, for each node by itself, and for each namespace whose word
     it is."""
-    who = f"{ALERTED}{teller.rule} {teller.alert}" if teller.alert else f"{POLLED}{teller.rule}"
-    word = f"by namespace {namespace} " if namespace else ""
-    return f"{who} {word}on {node}"
+    kind = ALERTED if teller.alert else POLLED
+    return ReporterId(kind, teller.rule, node, namespace, teller.alert)
 
 
-def is_followed(reporter: str) -> bool:
+def is_followed(reporter: ReporterId) -> bool:
     """Whether only one process hears it, and the others follow that."""
-    return reporter.startswith((POLLED, ALERTED))
+    return reporter.kind in (POLLED, ALERTED)
 
 
-def teller_of(reporter: str) -> Teller:
-    _, rule, alert = f"{reporter}  ".split(" ", 3)[:3]
-    return Teller(rule, alert if reporter.startswith(ALERTED) else "")
-
-
-def node_of(reporter: str) -> str:
-    return reporter.rpartition(" on ")[2]
+def teller_of(reporter: ReporterId) -> Teller:
+    return Teller(reporter.name, reporter.alert)
 
 
 def place(sample: Sample, exporter: ExporterRow, places: Places) -> tuple[str, tuple[Subject, ...]]:

@@ -21,7 +21,7 @@ from fettle.health.signals.holds import (
 )
 from fettle.health.signals.pods import refusals_on
 from fettle.health.signals.repairs import REPAIRED_SOURCE, repairs_on_node
-from fettle.health.signals.reports import Fault, SignalReport, heaviest, one_line
+from fettle.health.signals.reports import Fault, SignalReport, heaviest, node_reporter, one_line
 from fettle.health.signals.rule_rows import AnnotationRow, ConditionRow, LabelRow, rule_of
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import (
@@ -106,11 +106,11 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
     )
     name = node.metadata.name
     holds = in_force(holds_on_node(node.metadata), now)
-    held = evidence_of_holds(holds, f"Node {name}", now)
+    held = evidence_of_holds(holds, node_reporter(name), now)
     repairs, unread = repairs_on_node(node.metadata, now)
     info = node.status.node_info if node.status is not None else None
     return SignalReport(
-        reporter=f"Node {name}",
+        reporter=node_reporter(name),
         evidence=heaviest((*(e for part in parts for e in part.evidence), *held, *unread)),
         settled=frozenset((HOLD_SOURCE, REPAIRED_SOURCE)).union(*(part.settled for part in parts)),
         uid=node.metadata.uid,
@@ -565,7 +565,7 @@ class _ConditionReader:
             weight=weight,
             source=_source(condition),
             rule=rule,
-            reporter=f"Node {self._name}",
+            reporter=node_reporter(self._name),
             said=one_line(text),
             observed_at=unix_s(condition.last_transition_time, self._now),
             half_life_s=self._rules.half_life_s(family),
@@ -621,7 +621,7 @@ def _label_evidence(
         kind=row.kind,
         weight=row.weight,
         source=_label_source(row),
-        reporter=f"Node {name}",
+        reporter=node_reporter(name),
         said=one_line(_label_text(row, found[0], node.metadata.labels or {})),
         observed_at=now,
         half_life_s=rules.half_life_s(row.family),
@@ -666,7 +666,7 @@ def _annotation_evidence(
             kind=row.kind,
             weight=row.weight,
             source=Source(SourceKind.ANNOTATION, row.name),
-            reporter=f"Node {name}",
+            reporter=node_reporter(name),
             said=one_line(f"annotation {key}={value}"),
             observed_at=now,
             half_life_s=rules.half_life_s(row.family),
@@ -700,7 +700,7 @@ def _gap_evidence(
         kind=EvidenceKind.LEVEL,
         weight=min(signal.cap, signal.weight * share),
         source=GAP_SOURCE,
-        reporter=f"Node {node.metadata.name}",
+        reporter=node_reporter(node.metadata.name),
         said=one_line("not allocatable: " + ", ".join(text for _, text in gaps)),
         observed_at=now,
         half_life_s=rules.half_life_s(signal.family),
@@ -738,7 +738,7 @@ def _of_cordons(node: core.Node, now: float) -> NodeReport:
             kind=EvidenceKind.LATCHED,
             weight=1.0,
             source=_CORDONED,
-            reporter=f"Node {name}",
+            reporter=node_reporter(name),
             said=f"cordoned for HAMi (annotation {hami.CORDON})",
             observed_at=now,
         )
@@ -764,7 +764,7 @@ def _of_cuts(node: core.Node, now: float) -> NodeReport:
         kind=EvidenceKind.UNKNOWN,
         weight=_UNKNOWN_WEIGHT,
         source=_CUT,
-        reporter=f"Node {node.metadata.name}",
+        reporter=node_reporter(node.metadata.name),
         said=one_line(f"the Node is too long to be read whole: {'; '.join(node.cut)}"),
         observed_at=now,
         planned=True,

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import msgspec
 
-from fettle.api import core, resource
+from fettle.api import core, kinds, resource
 from fettle.api.meta import unix_s
 from fettle.dra import device_units, domain_of, is_device_resource
 from fettle.health.signals import patterns, xids
@@ -30,6 +30,7 @@ from fettle.model import (
     Evidence,
     EvidenceKind,
     NodeId,
+    ReporterId,
     Source,
     SourceKind,
     Subject,
@@ -92,7 +93,7 @@ def report_of_pod(
             cleared.clear()
     said_ill = {(e.subject, e.source) for e in evidence}
     return SignalReport(
-        reporter=f"Pod {pod.metadata.key}",
+        reporter=ReporterId(kinds.POD.name, pod.metadata.key),
         evidence=heaviest(evidence),
         cleared=frozenset(cleared - said_ill),
         uid=pod.metadata.uid,
@@ -190,7 +191,7 @@ def _refusal(
         kind=EvidenceKind.DECAYING,
         weight=signal.weight,
         source=Source(source, domain),
-        reporter=f"Pod {pod.metadata.key}",
+        reporter=ReporterId(kinds.POD.name, pod.metadata.key),
         said=f"{who}: {without_middle(message, max(_LEAST_TOLD, TEXT_LIMIT - len(who)))}",
         observed_at=_dated(pod, before, status.start_time, now),
         half_life_s=rules.half_life_s(signal.family),
@@ -308,7 +309,7 @@ def _evidence(
         kind=kind if unhealthy else EvidenceKind.UNKNOWN,
         weight=signal.weight if unhealthy else 0.0,
         source=DEVICE_STATUS_SOURCE,
-        reporter=f"Pod {pod.metadata.key}",
+        reporter=ReporterId(kinds.POD.name, pod.metadata.key),
         said=one_line(f"kubelet: {health.health or 'Unknown'} in pod {pod.metadata.key}{detail}"),
         observed_at=_dated(pod, before, _ended_at(pod), now) if pod.terminal else now,
         half_life_s=rules.half_life_s(signal.family),

@@ -11,7 +11,7 @@ import msgspec
 
 from fettle.api.meta import ObjectMeta, rfc3339_at
 from fettle.health.signals.holds import read_time, subject_called
-from fettle.health.signals.reports import TEXT_LIMIT, StatedRepair, one_line
+from fettle.health.signals.reports import TEXT_LIMIT, StatedRepair, node_reporter, one_line
 from fettle.model import (
     FURTHER_REPAIRED,
     REPAIRED,
@@ -69,7 +69,7 @@ def _unread(key: str, value: str, node: NodeId, now: float) -> Evidence:
         kind=EvidenceKind.LEVEL,
         weight=0.0,
         source=REPAIRED_SOURCE,
-        reporter=f"Node {node.node}",
+        reporter=node_reporter(node.node),
         said=one_line(
             f"{key}={value[:TEXT_LIMIT]!r} counts as no repair: write a time that is past, such as "
             f'{rfc3339_at(now)}, or {{"at": TIME, "device": DEVICE}} with a device as `fettle '

@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from fettle.api import kinds
 from fettle.model import (
     Evidence,
     EvidenceKind,
     Hold,
     NodeId,
+    ReporterId,
     Source,
     Subject,
     UnitId,
@@ -65,7 +67,7 @@ class SignalReport(NamedTuple):
     - `holds`: an operator's holds that are in force. Their evidence is among the rest.
     """
 
-    reporter: str
+    reporter: ReporterId
     evidence: tuple[Evidence, ...]
     cleared: frozenset[tuple[Subject, Source]] = frozenset()
     absent_is_clear: bool = False
@@ -90,6 +92,11 @@ class SignalReport(NamedTuple):
         remediated = (fault.evidence for fault in self.remediated or ())
         said = (one.subject for one in (*self.evidence, *self.stale, *remediated))
         return self.named.union(subject for subject in said if isinstance(subject, UnitId))
+
+
+def node_reporter(node: str) -> ReporterId:
+    """A Node that reports."""
+    return ReporterId(kinds.NODE.name, node)
 
 
 def heaviest(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:

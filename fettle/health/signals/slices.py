@@ -8,20 +8,20 @@ from an administrator or a monitor, whose keys the rules know. Fettle's own tain
 
 from collections.abc import Iterable, Iterator
 
-from fettle.api import resource
+from fettle.api import kinds, resource
 from fettle.api.meta import unix_s
 from fettle.health.signals.holds import evidence_of_holds, holds_on_devices, in_force
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_rows import AttributeRow, rule_of
 from fettle.health.signals.rule_tables import UNKNOWN_FAULT, SignalRules
-from fettle.model import OWN_PREFIX, DeviceId, Evidence, Source, SourceKind, TaintRef
+from fettle.model import OWN_PREFIX, DeviceId, Evidence, ReporterId, Source, SourceKind, TaintRef
 from fettle.pacing import pause
 
 
 def report_of_slice(slice_: resource.ResourceSlice, rules: SignalRules, now: float) -> SignalReport:
     """Taints and faulty attributes of the slice's devices, and the operator's hold on all of
     them."""
-    reporter = f"ResourceSlice {slice_.metadata.name}"
+    reporter = ReporterId(kinds.SLICE.name, slice_.metadata.name)
     devices = [
         DeviceId(slice_.spec.driver, slice_.spec.pool.name, device.name)
         for device in slice_.spec.devices or ()
@@ -38,7 +38,7 @@ def report_of_taint_rule(
     rule: resource.DeviceTaintRule, devices: Iterable[DeviceId], rules: SignalRules, now: float
 ) -> SignalReport:
     """The rule's taint on each of `devices`, which the rule selects."""
-    reporter = f"DeviceTaintRule {rule.metadata.name}"
+    reporter = ReporterId(kinds.TAINT_RULE.name, rule.metadata.name)
     taint = rule.spec.taint
     found = (_taint_evidence(d, taint, reporter, rules, now, by_rule=True) for d in devices)
     evidence = heaviest(e for e in found if e is not None)
@@ -48,7 +48,7 @@ def report_of_taint_rule(
 def _taint_evidence(
     device: DeviceId,
     taint: resource.DeviceTaint,
-    reporter: str,
+    reporter: ReporterId,
     rules: SignalRules,
     now: float,
     *,
@@ -88,7 +88,7 @@ def _taint_evidence(
 
 
 def _of_taints(
-    slice_: resource.ResourceSlice, reporter: str, rules: SignalRules, now: float
+    slice_: resource.ResourceSlice, reporter: ReporterId, rules: SignalRules, now: float
 ) -> Iterable[Evidence]:
     for device in slice_.spec.devices or ():
         if device.taints:
@@ -112,7 +112,7 @@ def selects_device(rule: resource.DeviceTaintRule, device: DeviceId) -> bool:
 
 
 def _of_attributes(
-    slice_: resource.ResourceSlice, reporter: str, rules: SignalRules, now: float
+    slice_: resource.ResourceSlice, reporter: ReporterId, rules: SignalRules, now: float
 ) -> Iterator[Evidence]:
     """One piece of evidence for each attribute by which a driver says that a device is faulty."""
     driver = slice_.spec.driver
@@ -137,7 +137,12 @@ def _attribute_text(device: resource.Device, driver: str, name: str) -> str | No
 
 
 def _attribute_evidence(
-    device: DeviceId, row: AttributeRow, value: str, reporter: str, rules: SignalRules, now: float
+    device: DeviceId,
+    row: AttributeRow,
+    value: str,
+    reporter: ReporterId,
+    rules: SignalRules,
+    now: float,
 ) -> Evidence:
     return Evidence(
         subject=device,

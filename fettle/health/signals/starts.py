@@ -16,7 +16,16 @@ from fettle.health.signals import patterns
 from fettle.health.signals.pods import domain_of_pod
 from fettle.health.signals.reports import without_middle
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.model import DeviceId, Evidence, EvidenceKind, Source, SourceKind, Subject, UnitId
+from fettle.model import (
+    DeviceId,
+    Evidence,
+    EvidenceKind,
+    ReporterId,
+    Source,
+    SourceKind,
+    Subject,
+    UnitId,
+)
 
 AWAITED_S = 600.0
 """After so long a pod with claims that still waits has failed to start. Preparing devices and
@@ -141,9 +150,13 @@ def _names(message: str, name: str) -> bool:
     return patterns.names(message, name, joined="-")
 
 
-def starts_of(workload: str) -> str:
+STARTS = "starts of"
+"""The kind of what reports the failed starts of a workload."""
+
+
+def starts_of(workload: str) -> ReporterId:
     """Who reports failed starts."""
-    return f"starts of {workload}"
+    return ReporterId(STARTS, workload)
 
 
 def _failed(pod: core.Pod, message: str, at: float, whole_node: bool = False) -> FailedStart:

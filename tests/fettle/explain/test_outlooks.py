@@ -10,7 +10,16 @@ from fettle.cli import explaining
 from fettle.explain import explain_device, explain_node, list_nodes
 from fettle.explain.outlooks import all_clear_of
 from fettle.health import BY_RESOLUTION, Awaited
-from fettle.model import Evidence, EvidenceKind, Family, Source, SourceKind, Standing, UnitId
+from fettle.model import (
+    Evidence,
+    EvidenceKind,
+    Family,
+    ReporterId,
+    Source,
+    SourceKind,
+    Standing,
+    UnitId,
+)
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import saying
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
@@ -321,21 +330,21 @@ def test_spans_have_two_parts_at_most(seconds: float, said: str) -> None:
     [
         (
             Source(SourceKind.METRIC, "dcgm-xid"),
-            "Prometheus dcgm-xid on n",
+            ReporterId("Prometheus", "dcgm-xid", "n"),
             "Prometheus, which is silent about it, gives its series again, and not for dcgm-xid "
             "(Prometheus dcgm-xid on n); if it was mended meanwhile, annotate the node with "
             "fettle.dev/repaired",
         ),
         (
             Source(SourceKind.ALERT, "dcgm-xid"),
-            "Alertmanager dcgm-xid f00 on n",
+            ReporterId("Alertmanager", "dcgm-xid", "n", alert="f00"),
             "it is said to be mended: nobody reports alert dcgm-xid any more, so annotate the node "
             "with fettle.dev/repaired, or reboot it if that mends it",
         ),
     ],
 )
 def test_of_a_latched_fault_of_which_its_source_is_silent_that_is_said_first(
-    source: Source, reporter: str, says: str
+    source: Source, reporter: ReporterId, says: str
 ) -> None:
     silent = Evidence(
         subject=UnitId("n", "nvidia.com/gpu", UUID),
@@ -370,7 +379,7 @@ def test_a_latched_alert_says_whether_its_resolution_is_enough(clear: str, says:
         kind=EvidenceKind.LATCHED,
         weight=1.0,
         source=Source(SourceKind.ALERT, "x"),
-        reporter="Alertmanager x f00 on n",
+        reporter=ReporterId("Alertmanager", "x", "n", alert="f00"),
         said="alert: XID 79",
         observed_at=0.0,
     )

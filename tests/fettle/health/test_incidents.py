@@ -7,7 +7,7 @@ import pytest
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.slices import report_of_slice, report_of_taint_rule
-from fettle.model import BUILT_IN, SOUND, DeviceId, State, UnitId
+from fettle.model import BUILT_IN, SOUND, DeviceId, ReporterId, State, UnitId
 from fettle.scheduling.judge.acceptance import complaint
 from tests.fettle.health.incidents import DEVICE, HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import (
@@ -99,7 +99,7 @@ def test_what_is_latched_and_no_longer_reported_says_so_until_it_is_reported_aga
         assert told(NOW + minute * MINUTE) == (unsaid, since)
     tell(book, node(xid), NOW + 3 * MINUTE)
     assert told(NOW + 3 * MINUTE) == (text, since)
-    book.vanish("Node gpu-1", NOW + 4 * MINUTE)
+    book.vanish(ReporterId("Node", "gpu-1"), NOW + 4 * MINUTE)
     assert told(NOW + 4 * MINUTE) == (unsaid, since)
 
 
@@ -269,7 +269,7 @@ def test_a_taint_rule_takes_devices_out_until_it_is_deleted(book: HealthBook) ->
     rule = taint_rule({"device": "gpu-0"}, taint("example.org/recall", effect="NoExecute"))
     book.report(report_of_taint_rule(rule, [DEVICE], RULES, NOW), NOW)
     assert of(book, DEVICE, NOW).state is State.UNHEALTHY
-    assert book.vanish("DeviceTaintRule rule", NOW + MINUTE) == {DEVICE}
+    assert book.vanish(ReporterId("DeviceTaintRule", "rule"), NOW + MINUTE) == {DEVICE}
     assert of(book, DEVICE, NOW + MINUTE).state is State.HEALTHY
 
 
@@ -282,7 +282,7 @@ def test_a_reservation_that_comes_and_goes_leaves_a_device_sound(
         at = NOW + minute * MINUTE
         book.report(report_of_taint_rule(rule, [DEVICE], RULES, at), at)
         assert of(book, DEVICE, at).score < 1.0
-        book.vanish("DeviceTaintRule rule", at + 1)
+        book.vanish(ReporterId("DeviceTaintRule", "rule"), at + 1)
         assert of(book, DEVICE, at + 1) is SOUND
 
 
@@ -316,7 +316,7 @@ def test_a_rule_whose_key_is_known_as_a_fault_is_remembered(book: HealthBook) ->
     fault = taint("gaudi.intel.com/unhealthy", "CriticalError", "NoExecute")
     rule = taint_rule({"device": "gpu-0"}, fault)
     book.report(report_of_taint_rule(rule, [DEVICE], RULES, NOW), NOW)
-    book.vanish("DeviceTaintRule rule", NOW + 1)
+    book.vanish(ReporterId("DeviceTaintRule", "rule"), NOW + 1)
     assert "was until recently" in of(book, DEVICE, NOW + 1).evidence[0].evidence.text
 
 
@@ -329,7 +329,7 @@ def test_a_reservation_does_not_hide_that_the_driver_s_taint_came_and_went(
     )
     book.report(report_of_slice(slice_(odd), RULES, NOW), NOW)
     book.report(report_of_slice(slice_(), RULES, NOW + 1), NOW + 1)
-    book.vanish("DeviceTaintRule rule", NOW + 2)
+    book.vanish(ReporterId("DeviceTaintRule", "rule"), NOW + 2)
     assert "was until recently" in of(book, DEVICE, NOW + 2).evidence[0].evidence.text
 
 

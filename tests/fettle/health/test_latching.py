@@ -15,6 +15,7 @@ from fettle.model import (
     EvidenceKind,
     Family,
     Health,
+    ReporterId,
     Source,
     SourceKind,
     State,
@@ -137,7 +138,7 @@ def test_a_lighter_fault_for_good_does_not_displace_the_heavier_one(book: Health
             kind=EvidenceKind.LATCHED,
             weight=weight,
             source=Source(SourceKind.TAINT, "s"),
-            reporter="r",
+            reporter=ReporterId("r"),
             said=text,
             observed_at=NOW,
         )
@@ -268,9 +269,9 @@ def test_a_node_that_replaces_a_remediated_one_is_judged_by_what_it_says_first(
     book: HealthBook,
 ) -> None:
     faulty(book, NOW, labels=SUCCEEDED)
-    book.vanish("Node gpu-1", NOW + 1)
+    book.vanish(ReporterId("Node", "gpu-1"), NOW + 1)
     book.forget({NODE}, NOW + 1)
     assert faulty(book, NOW + 2, xid(48), labels=SUCCEEDED).state is State.DEGRADED
-    book.vanish("Node gpu-1", NOW + 3)
+    book.vanish(ReporterId("Node", "gpu-1"), NOW + 3)
     book.forget({NODE}, NOW + 3)
     assert of(book, GPU, NOW + 3) is SOUND

@@ -11,7 +11,7 @@ from fettle.api.device_healths import StoredSubject
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.reports import SignalReport, heaviest
-from fettle.model import Evidence, EvidenceKind, Health, State, Subject
+from fettle.model import Evidence, EvidenceKind, Health, ReporterId, State, Subject
 from tests.fettle.health.test_properties import (
     KEY,
     RULES,
@@ -25,12 +25,13 @@ from tests.fettle.health.test_properties import (
     told,
 )
 
-NODE = "Node gpu-1"
-REPORTERS = (NODE, "Pod ml/a", "Pod ml/b", "ResourceSlice gpu-1-x")
+NODE = ReporterId("Node", "gpu-1")
+PODS = (ReporterId("Pod", "ml/a"), ReporterId("Pod", "ml/b"))
+REPORTERS = (NODE, *PODS, ReporterId("ResourceSlice", "gpu-1-x"))
 KEPT = msgspec.json.Decoder(StoredSubject)
 
 
-def said_of(evidence: Evidence, reporter: str, now: float) -> Evidence:
+def said_of(evidence: Evidence, reporter: ReporterId, now: float) -> Evidence:
     """As an object tells it: an event of the last hours, and a witness is a namespace."""
     witness = f"namespace {evidence.witness}" if evidence.witness else ""
     at = now - (T0 - evidence.observed_at)
@@ -40,9 +41,9 @@ def said_of(evidence: Evidence, reporter: str, now: float) -> Evidence:
 
 
 @st.composite
-def steps(draw: st.DrawFn) -> list[tuple[float, str, SignalReport | None]]:
+def steps(draw: st.DrawFn) -> list[tuple[float, ReporterId, SignalReport | None]]:
     """(when, who, what it says then; None: it is gone). A Node that goes takes all along."""
-    made: list[tuple[float, str, SignalReport | None]] = []
+    made: list[tuple[float, ReporterId, SignalReport | None]] = []
     now = T0
     for _ in range(draw(st.integers(1, 8))):
         now = round(now + draw(st.floats(1.0, 3000.0)), 3)  # as finely as it is stored
@@ -56,11 +57,11 @@ def steps(draw: st.DrawFn) -> list[tuple[float, str, SignalReport | None]]:
             who,
             heaviest(found),
             cleared=cleared - {(e.subject, e.source) for e in found},
-            absent_is_clear=who.startswith("ResourceSlice"),
+            absent_is_clear=who.kind == "ResourceSlice",
             settled=draw(
                 st.sampled_from([frozenset(), frozenset(SOURCES[:1]), frozenset(SOURCES)])
             ),
-            uid=draw(st.sampled_from(["1", "1", "2"])) if who.startswith("Pod") else "",
+            uid=draw(st.sampled_from(["1", "1", "2"])) if who.kind == "Pod" else "",
             boot=draw(st.sampled_from(["one", "one", "two"])) if who == NODE else "",
         )
         made.append((now, who, report))
@@ -75,7 +76,7 @@ def stored(lived: HealthBook, now: float) -> dict[Subject, bytes]:
 def restarted(
     kept: Mapping[Subject, bytes],
     observed_at: float,
-    alive: Mapping[str, SignalReport],
+    alive: Mapping[ReporterId, SignalReport],
     now: float,
 ) -> HealthBook:
     """A process that reads what is stored, and then everything that is there."""
@@ -91,7 +92,7 @@ def restarted(
     return fresh
 
 
-def hear_again(lived: HealthBook, alive: Mapping[str, SignalReport], now: float) -> None:
+def hear_again(lived: HealthBook, alive: Mapping[ReporterId, SignalReport], now: float) -> None:
     """A restart is like a watch that lists again: all-clears are said once more."""
     for report in alive.values():
         lived.report(report, now)
@@ -107,14 +108,14 @@ def alike(one: Health, other: Health) -> None:
 
 @given(steps(), st.integers(0, 7), st.floats(0.0, 4000.0), st.lists(st.floats(1, 5000), max_size=3))
 def test_a_process_that_was_restarted_shows_what_one_that_was_not_shows(
-    history: list[tuple[float, str, SignalReport | None]],
+    history: list[tuple[float, ReporterId, SignalReport | None]],
     restart_after: int,
     away_s: float,
     later: list[float],
 ) -> None:
     lived = book()
     again: HealthBook | None = None
-    alive: dict[str, SignalReport] = {}
+    alive: dict[ReporterId, SignalReport] = {}
     now = T0
     for i, (at, who, report) in enumerate(history):
         now = at
@@ -160,7 +161,7 @@ def in_order(kept: Mapping[Subject, bytes]) -> dict[Subject, object]:
 
 @given(steps())
 def test_what_is_adopted_is_recalled_and_adopting_it_once_more_changes_nothing(
-    history: list[tuple[float, str, SignalReport | None]],
+    history: list[tuple[float, ReporterId, SignalReport | None]],
 ) -> None:
     lived, now = book(), T0
     for at, who, report in history:
@@ -178,9 +179,9 @@ def test_what_is_adopted_is_recalled_and_adopting_it_once_more_changes_nothing(
 
 def test_what_a_replica_saw_change_later_than_the_writer_is_its_own_to_tell() -> None:
     fault = about_the_bus(EvidenceKind.DECAYING, 0.5)
-    replica = told([SignalReport("Pod ml/a", (fault,))])
+    replica = told([SignalReport(PODS[0], (fault,))])
     kept = stored(replica, T0)[KEY]
-    replica.report(SignalReport("Pod ml/b", (), cleared=frozenset({(KEY, SOURCES[0])})), T0 + 60)
+    replica.report(SignalReport(PODS[1], (), cleared=frozenset({(KEY, SOURCES[0])})), T0 + 60)
     cleared = assess(replica, T0 + 60)
     replica.adopt(KEY, KEPT.decode(kept), T0 + 30, T0 + 61, starting=False)
     alike(assess(replica, T0 + 61), cleared)
@@ -190,12 +191,12 @@ def test_a_replica_takes_the_writers_word_for_what_it_could_not_see() -> None:
     """It read a refused pod from a list, so only the writer knows who placed the pod."""
     word = about_the_bus(EvidenceKind.DECAYING, 0.35, witness="namespace ml", together=0.6)
     proven = about_the_bus(EvidenceKind.DECAYING, 0.1)
-    replica = told([SignalReport("Pod ml/a", (word,), uid="1")])
-    writer = told([SignalReport("Pod ml/a", (proven,), uid="1")])
+    replica = told([SignalReport(PODS[0], (word,), uid="1")])
+    writer = told([SignalReport(PODS[0], (proven,), uid="1")])
     kept = stored(writer, T0)[KEY]
     replica.adopt(KEY, KEPT.decode(kept), T0 + 30, T0 + 31, starting=False)
     alike(assess(replica, T0 + 31), assess(writer, T0 + 31))
-    replica.report(SignalReport("Pod ml/a", (word,), uid="1"), T0 + 40)
+    replica.report(SignalReport(PODS[0], (word,), uid="1"), T0 + 40)
     alike(assess(replica, T0 + 41), assess(writer, T0 + 41))
 
 

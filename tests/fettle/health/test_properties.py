@@ -21,6 +21,7 @@ from fettle.model import (
     Family,
     Health,
     NodeId,
+    ReporterId,
     Source,
     SourceKind,
     State,
@@ -69,12 +70,16 @@ def reports(kinds: Iterable[EvidenceKind] = EvidenceKind) -> st.SearchStrategy[l
     said = st.lists(st.lists(evidence(kinds), max_size=4), max_size=5)
     return said.map(
         lambda all_said: [
-            SignalReport(f"r{i}", heaviest(_of(f"r{i}", part))) for i, part in enumerate(all_said)
+            SignalReport(who(i), heaviest(_of(who(i), part))) for i, part in enumerate(all_said)
         ]
     )
 
 
-def _of(reporter: str, part: list[Evidence]) -> list[Evidence]:
+def who(number: int, kind: str = "r") -> ReporterId:
+    return ReporterId(kind, str(number))
+
+
+def _of(reporter: ReporterId, part: list[Evidence]) -> list[Evidence]:
     return [msgspec.structs.replace(e, reporter=reporter) for e in part]
 
 
@@ -113,7 +118,7 @@ def about_the_bus(kind: EvidenceKind, weight: float, **more: Any) -> Evidence:
         kind=kind,
         weight=weight,
         source=Source(SourceKind.TAINT, "a"),
-        reporter="x",
+        reporter=ReporterId("x"),
         said="text",
         observed_at=T0,
         **more,
@@ -122,13 +127,14 @@ def about_the_bus(kind: EvidenceKind, weight: float, **more: Any) -> Evidence:
 
 @given(reports(), evidence())
 @example(
-    [SignalReport("honest", (about_the_bus(EvidenceKind.DECAYING, 0.5),))],
+    [SignalReport(ReporterId("honest"), (about_the_bus(EvidenceKind.DECAYING, 0.5),))],
     about_the_bus(EvidenceKind.LATCHED, 1.0, witness="team-a", together=0.1),
 )
 @example(
     [
         SignalReport(
-            team, (about_the_bus(EvidenceKind.DECAYING, 0.35, witness=team, together=0.6),)
+            ReporterId(team),
+            (about_the_bus(EvidenceKind.DECAYING, 0.35, witness=team, together=0.6),),
         )
         for team in ("team-a", "team-b")
     ],
@@ -136,7 +142,7 @@ def about_the_bus(kind: EvidenceKind, weight: float, **more: Any) -> Evidence:
 )
 def test_more_evidence_never_raises_a_score(said: list[SignalReport], more: Evidence) -> None:
     before = assess(told(said)).score
-    after = assess(told([*said, SignalReport("one more", (more,))])).score
+    after = assess(told([*said, SignalReport(ReporterId("one", "more"), (more,))])).score
     assert after <= before + 0.005  # an event adds to what was forgotten as negligible
 
 
@@ -187,13 +193,13 @@ def test_what_tenants_could_bring_about_moves_no_state_and_nothing_that_is_prove
             )
             for e in report.evidence
         )
-        beside.report(SignalReport(f"tenant {i}", provoked), now)
+        beside.report(SignalReport(who(i, "tenant"), provoked), now)
     alike()
     for wait in later:
         now += wait
         alike()
     for i in range(len(words)):
-        beside.report(SignalReport(f"tenant {i}", (), absent_is_clear=True), now)
+        beside.report(SignalReport(who(i, "tenant"), (), absent_is_clear=True), now)
         alike()
 
 
@@ -206,12 +212,15 @@ def test_what_tenants_could_bring_about_moves_no_state_and_nothing_that_is_prove
 def test_for_a_returned_subject_only_what_living_reporters_say_counts(
     said: list[SignalReport], left: list[SignalReport]
 ) -> None:
+    def gone(report: SignalReport) -> ReporterId:
+        return msgspec.structs.replace(report.reporter, kind="gone")
+
     lived = told(said)
     for report in left:
-        lived.report(report._replace(reporter=f"gone {report.reporter}"), T0)
+        lived.report(report._replace(reporter=gone(report)), T0)
     assess(lived)
     for report in left:
-        lived.vanish(f"gone {report.reporter}", T0)
+        lived.vanish(gone(report), T0)
     for subject in SUBJECTS:
         lived.forget({subject}, T0)
     one, other = assess(lived), assess(told(said))
@@ -245,11 +254,11 @@ def test_time_alone_never_clears_what_is_latched(
     said: list[SignalReport], latched: Evidence, later: list[float]
 ) -> None:
     latched = msgspec.structs.replace(latched, witness="")
-    filled, now = told([*said, SignalReport("latch", (latched,))]), T0
+    filled, now = told([*said, SignalReport(ReporterId("latch"), (latched,))]), T0
     for wait in later:
         now += 100 * wait
         filled.changed_by_time(now)
-        filled.vanish("latch", now)
+        filled.vanish(ReporterId("latch"), now)
         assert assess(filled, now).state is State.UNHEALTHY
 
 
@@ -267,7 +276,7 @@ def test_not_knowing_never_hides_or_worsens_what_is_known(
     said: list[SignalReport], unknown: Evidence
 ) -> None:
     known = assess(told(said))
-    both = assess(told([*said, SignalReport("who knows", (unknown,))]))
+    both = assess(told([*said, SignalReport(ReporterId("who", "knows"), (unknown,))]))
     assert both.score == min(known.score, UNKNOWN_SCORE)
     if known.state in (State.DEGRADED, State.UNHEALTHY):
         assert both.state is known.state
@@ -288,7 +297,7 @@ def test_without_an_all_clear_a_state_is_not_left_for_a_better_one_within_its_dw
         now += wait
         if event is not None:
             fresh = msgspec.structs.replace(event, observed_at=now)
-            filled.report(SignalReport(f"pod {i}", (fresh,)), now)
+            filled.report(SignalReport(who(i, "pod"), (fresh,)), now)
         health = assess(filled, now)
         if SEVERITY[health.state] < SEVERITY[state]:
             assert now - entered >= DWELL_S
@@ -332,7 +341,7 @@ def test_changed_by_time_names_exactly_the_keys_whose_health_time_has_changed(
         elif after is not before:  # a hair's breadth after the last look
             assert abs(after.score - before.score) < 0.011
             assert after.state is before.state
-        filled.vanish(f"r{gone}", now)
+        filled.vanish(who(gone), now)
         before = assess(filled, now)
 
 
@@ -375,8 +384,8 @@ def test_what_is_no_longer_said_is_as_if_never_said_once_it_has_faded(
     latest: dict[int, SignalReport] = {}
     for number, part, absent_is_clear, wait in steps:
         now += wait
-        name = f"r{number}"
-        report = SignalReport(name, heaviest(_of(name, part)), absent_is_clear=absent_is_clear)
+        found = heaviest(_of(who(number), part))
+        report = SignalReport(who(number), found, absent_is_clear=absent_is_clear)
         latest[number] = report
         lived.report(report, now)
         assess(lived, now)

@@ -7,11 +7,20 @@ from hypothesis import strategies as st
 from fettle.config import HealthSettings
 from fettle.health import HealthBook, load_rules, report_of_node
 from fettle.health.signals.reports import SignalReport
-from fettle.model import DeviceId, Evidence, EvidenceKind, Source, SourceKind, State, Subject
+from fettle.model import (
+    DeviceId,
+    Evidence,
+    EvidenceKind,
+    ReporterId,
+    Source,
+    SourceKind,
+    State,
+    Subject,
+)
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import NOW, condition, node
 from tests.fettle.health.test_fading import GPU, MESSAGE, a_book, flap
-from tests.fettle.health.test_properties import KEY, SUBJECTS, T0, assess, reports, told, waits
+from tests.fettle.health.test_properties import KEY, SUBJECTS, T0, assess, reports, told, waits, who
 
 fades = reports([EvidenceKind.DECAYING])
 anything = reports()
@@ -44,7 +53,7 @@ def test_with_nothing_new_it_is_healthy_again_at_that_time_and_not_a_minute_befo
     assess(book)
     for wait in later:
         now += wait
-        book.vanish(f"r{gone}", now)
+        book.vanish(who(gone), now)
         book.changed_by_time(now)
         assess(book, now)
     outlook = book.outlook(KEY, now)
@@ -181,17 +190,17 @@ def test_the_dwell_and_the_hysteresis_are_counted_in() -> None:
         kind=EvidenceKind.DECAYING,
         weight=0.21,
         source=Source(SourceKind.TAINT, "a"),
-        reporter="x",
+        reporter=ReporterId("x"),
         said="text",
         observed_at=NOW,
         half_life_s=60.0,
     )
-    book.report(SignalReport("x", (event,)), NOW)
+    book.report(SignalReport(ReporterId("x"), (event,)), NOW)
     assert assess(book, NOW).state is State.DEGRADED
     settings = HealthSettings()
     # 0.90 would be reached in little more than a minute; the dwell is longer
     assert book.outlook(KEY, NOW).at == pytest.approx(NOW + settings.min_dwell_seconds, abs=2)
-    slow = told([SignalReport("x", (event,))], NOW)
+    slow = told([SignalReport(ReporterId("x"), (event,))], NOW)
     assert assess(slow, NOW).state is State.DEGRADED
 
 

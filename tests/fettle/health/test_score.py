@@ -5,7 +5,16 @@ import pytest
 
 from fettle.health import fading
 from fettle.health.score import known_score, ordered, weigh
-from fettle.model import Evidence, EvidenceKind, Family, NodeId, Source, SourceKind, Weighed
+from fettle.model import (
+    Evidence,
+    EvidenceKind,
+    Family,
+    NodeId,
+    ReporterId,
+    Source,
+    SourceKind,
+    Weighed,
+)
 from tests.fettle.health.signals.objects import NOW
 
 
@@ -22,7 +31,7 @@ def evidence(
         kind=kind,
         weight=weight,
         source=Source(SourceKind.TAINT, "s"),
-        reporter="r",
+        reporter=ReporterId("r"),
         said="t",
         observed_at=at,
         half_life_s=3600.0,

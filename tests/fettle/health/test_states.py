@@ -14,6 +14,7 @@ from fettle.model import (
     Family,
     Health,
     Kept,
+    ReporterId,
     Source,
     SourceKind,
     State,
@@ -132,12 +133,12 @@ def test_health_says_what_keeps_its_state_until_nothing_does(book: HealthBook) -
         kind=EvidenceKind.DECAYING,
         weight=0.9,
         source=Source(SourceKind.TAINT, "s"),
-        reporter="r",
+        reporter=ReporterId("r"),
         said="hot",
         observed_at=T0,
         half_life_s=30.0,
     )
-    book.report(SignalReport("r", (fault,)), T0)
+    book.report(SignalReport(ReporterId("r"), (fault,)), T0)
 
     def at(now: float) -> Health:
         book.changed_by_time(now)

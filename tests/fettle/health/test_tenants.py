@@ -7,7 +7,7 @@ from fettle.health.signals.claims import report_of_claim
 from fettle.health.signals.pods import report_of_pod
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.starts import failed_start, start_evidence, starts_of
-from fettle.model import BUILT_IN, DeviceId, Health, NodeId, Placement, State
+from fettle.model import BUILT_IN, DeviceId, Health, NodeId, Placement, ReporterId, State
 from tests.fettle.building import refusal
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import (
@@ -188,7 +188,7 @@ def test_evidence_of_tenants_holds_no_state_and_ends_no_dwell(book: HealthBook) 
     nic = DeviceId("dra.net", "gpu-1", "eth1")
     tell(book, node(condition("FrequentKubeletRestart", "True")), NOW)
     assert of(book, nic, NOW).state is State.DEGRADED
-    book.vanish("Node gpu-1", NOW)
+    book.vanish(ReporterId("Node", "gpu-1"), NOW)
     at = NOW + 9 * MINUTE
     for ready in ("False", "True"):
         said = claim(
@@ -211,7 +211,9 @@ def test_a_claim_that_never_gets_ready_lowers_its_devices_score_until_another_do
     assert (of(book, nic, NOW).state, of(book, nic, NOW).score) == (State.HEALTHY, 0.65)
     assert "no carrier" in of(book, nic, NOW).evidence[0].evidence.text
 
-    book.vanish("ResourceClaim ml/first", NOW + MINUTE)  # its job gave up; the device is the same
+    book.vanish(
+        ReporterId("ResourceClaim", "ml/first"), NOW + MINUTE
+    )  # its job gave up; the device is the same
     assert of(book, nic, NOW + MINUTE).score == 0.65
 
     good = claim(held, name="second", conditions=[condition("Ready", "True")])
@@ -289,7 +291,7 @@ def test_a_score_that_is_not_that_of_a_degraded_device_is_told_as_healthy(
 ) -> None:
     fresh = refuse(book, "p", NOW, namespace="mallory")
     assert (fresh.score, fresh.told) == (0.65, State.DEGRADED)
-    book.vanish("Pod mallory/p", NOW)
+    book.vanish(ReporterId("Pod", "mallory/p"), NOW)
     book.changed_by_time(NOW + 24 * HOUR)
     faded = of(book, NODE, NOW + 24 * HOUR)
     assert faded.score > 0.7

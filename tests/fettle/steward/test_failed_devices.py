@@ -26,6 +26,7 @@ from fettle.model import (
     Kept,
     Mode,
     NodeId,
+    ReporterId,
     Source,
     SourceKind,
     State,
@@ -200,7 +201,7 @@ def of_operator(score: float) -> Health:
         kind=EvidenceKind.LATCHED,
         weight=1 - score,
         source=Source(SourceKind.ANNOTATION, "hold"),
-        reporter="Node n",
+        reporter=ReporterId("Node", "n"),
         said="a hold",
         observed_at=0.0,
     )

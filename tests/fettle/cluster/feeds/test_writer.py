@@ -356,7 +356,7 @@ class Defective(HealthBook):
     """Fails on claims, as a bug of ours would."""
 
     def report(self, report: SignalReport, now: float) -> set[Subject]:
-        if report.reporter.startswith("ResourceClaim "):
+        if report.reporter.kind == "ResourceClaim":
             raise ZeroDivisionError("by a defect")
         return super().report(report, now)
 

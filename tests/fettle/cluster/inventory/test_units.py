@@ -18,6 +18,7 @@ from fettle.model import (
     EvidenceKind,
     Family,
     Health,
+    ReporterId,
     Source,
     SourceKind,
     State,
@@ -372,7 +373,7 @@ def said_of(unit: UnitId, score: float, source: str) -> Health:
         kind=EvidenceKind.LEVEL,
         weight=1 - score,
         source=Source(SourceKind.TAINT, source),
-        reporter="Node n",
+        reporter=ReporterId("Node", "n"),
         said="x",
         observed_at=0.0,
     )

@@ -87,7 +87,7 @@ def test_a_condition_is_a_fault_by_its_own_polarity(
     assert evidence.subject == NODE
     assert (evidence.family, evidence.weight) == (family, weight)
     assert evidence.observed_at == NOW - 60
-    assert evidence.reporter == "Node gpu-1"
+    assert str(evidence.reporter) == "Node gpu-1"
     assert type_ in evidence.text
 
     fine = report(condition(type_, good, reason.replace("IsNotHealthy", "IsHealthy")))

@@ -11,7 +11,17 @@ from fettle.api import core, resource
 from fettle.health.signals.pods import report_of_pod
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rule_files import load_rules
-from fettle.model import DeviceId, EvidenceKind, Family, NodeId, Source, SourceKind, Subject, UnitId
+from fettle.model import (
+    DeviceId,
+    EvidenceKind,
+    Family,
+    NodeId,
+    ReporterId,
+    Source,
+    SourceKind,
+    Subject,
+    UnitId,
+)
 from tests.fettle.health.signals.objects import (
     GPU_LOST,
     NONE_AVAILABLE,
@@ -43,7 +53,8 @@ def no_claim(_: str) -> None:
 
 
 def says_nothing(pod: core.Pod, *claims: resource.ResourceClaim) -> bool:
-    return said(pod, *claims) == SignalReport(f"Pod {pod.metadata.key}", (), uid=pod.metadata.uid)
+    who = ReporterId("Pod", pod.metadata.key)
+    return said(pod, *claims) == SignalReport(who, (), uid=pod.metadata.uid)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.health.signals.reports import TEXT_LIMIT, SignalReport, one_line, without_middle
-from fettle.model import Evidence, EvidenceKind, Family, NodeId, Source, SourceKind, Subject, UnitId
+from fettle.model import (
+    Evidence,
+    EvidenceKind,
+    Family,
+    NodeId,
+    ReporterId,
+    Source,
+    SourceKind,
+    Subject,
+    UnitId,
+)
+
+WHO = ReporterId("Node", "n")
 
 
 def fault(subject: Subject) -> Evidence:
@@ -18,7 +30,7 @@ def fault(subject: Subject) -> Evidence:
         kind=EvidenceKind.LEVEL,
         weight=0.5,
         source=Source(SourceKind.TAINT, "a"),
-        reporter="Node n",
+        reporter=ReporterId("Node", "n"),
         said="text",
         observed_at=0.0,
     )
@@ -26,9 +38,11 @@ def fault(subject: Subject) -> Evidence:
 
 def test_the_units_it_names_are_those_that_are_ill_or_whose_monitor_is_silent() -> None:
     ill, left = UnitId("n", "r", "GPU-0", ("index:0",)), UnitId("n", "r", "GPU-1")
-    report = SignalReport("Node n", (fault(ill), fault(NodeId("n"))), stale=(fault(left),))
+    report = SignalReport(
+        ReporterId("Node", "n"), (fault(ill), fault(NodeId("n"))), stale=(fault(left),)
+    )
     assert report.units == {ill, left}
-    assert SignalReport("Node n", (fault(NodeId("n")),)).units == frozenset()
+    assert SignalReport(WHO, (fault(NodeId("n")),)).units == frozenset()
 
 
 TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")

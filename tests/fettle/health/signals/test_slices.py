@@ -119,7 +119,7 @@ def test_a_rule_taints_the_devices_it_is_given() -> None:
     devices = [DeviceId("gpu.nvidia.com", "a", "0"), DeviceId("gpu.nvidia.com", "b", "0")]
     said = report_of_taint_rule(rule, devices, RULES, NOW)
     assert [e.subject for e in said.evidence] == devices
-    assert said.reporter == "DeviceTaintRule rule"
+    assert str(said.reporter) == "DeviceTaintRule rule"
     assert said.absent_is_clear
 
 

@@ -7,7 +7,17 @@ import pytest
 
 from fettle.config import HealthSettings
 from fettle.health import START, assess
-from fettle.model import Evidence, EvidenceKind, Family, Health, NodeId, Source, SourceKind, Weighed
+from fettle.model import (
+    Evidence,
+    EvidenceKind,
+    Family,
+    Health,
+    NodeId,
+    ReporterId,
+    Source,
+    SourceKind,
+    Weighed,
+)
 from fettle.model.reasons import PodStuck
 from fettle.scheduling.placed import stuck
 from tests.fettle import building as b
@@ -34,7 +44,7 @@ def failed(
         kind=kind,
         weight=weight,
         source=Source(SourceKind.TAINT, "xids"),
-        reporter="Node n",
+        reporter=ReporterId("Node", "n"),
         said=text,
         observed_at=at,
         **how,
