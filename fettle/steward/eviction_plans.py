@@ -201,7 +201,7 @@ class PendingEvictions:
         return step.uid in self._just_evicted
 
     def ending(self) -> Iterator[core.Pod]:
-        """Those of which the same is true."""
+        """The pods that end, or would, by our eviction, and no view shows it yet."""
         return (pod for pod, _ in self._just_evicted.values())
 
     def is_within_share(self, step: FailureStep, held: Counter[str], view: View) -> bool:
