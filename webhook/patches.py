@@ -1,4 +1,4 @@
-"""Edits to raw objects: field paths, and minimal JSON patches (RFC 6902).
+"""Edits to raw objects: the fields that are edited, and minimal JSON patches (RFC 6902).
 
 The API server refuses an object whose patch does not fit as an internal error, even with
 failurePolicy Ignore. So each edit is applied the moment it is made, and the finished patch once
@@ -8,10 +8,11 @@ are copied, each once.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
+from fettle.lint import Field, values_at
 from fettle.model import BadInput
 from fettle.pacing import pause
 
@@ -19,72 +20,30 @@ Path = Sequence[str | int]
 _PART = re.compile(r"\[([^\[\]]*+)\]|([^.\[\]]+)")
 
 
-# --- field paths
+# --- fields
 
 
-class FieldPath(NamedTuple):
-    """A field of an object: `path` holds the keys and list positions that lead to it.
-
-    `name` writes the same with dots, and names list entries by their `name`, such as
-    `spec.containers[main].image`: so the field is found again if the list changes.
-    """
-
-    path: tuple[str | int, ...] = ()
-    name: str = ""
-
-    def at(self, *keys: str | int) -> "FieldPath":
-        """The field below."""
-        field = self
-        for key in keys:
-            field = field.entry(key, str(key))
-        return field
-
-    def entry(self, key: str | int, called: str) -> "FieldPath":
-        """The entry of a list, or the member of a map, that `name` shows as `called`."""
-        if isinstance(key, int) or set(key) & set(".[]/"):
-            return FieldPath((*self.path, key), f"{self.name}[{called}]")
-        return FieldPath((*self.path, key), f"{self.name}.{key}" if self.name else key)
-
-
-def fields_matching(document: Any, path: str) -> Iterator[FieldPath]:
-    """The fields that a path with dots leads to; `*` stands for every member or entry.
+def fields_matching(document: Any, path: Sequence[str]) -> Iterator[Field]:
+    """The fields that a path leads to; `*` in it is every member or entry, called by its `name`.
 
     The last field of the path may be absent, those above it may not.
     """
-    *above, last = path.split(".")
-    found: list[tuple[FieldPath, Any]] = [(FieldPath(), document)]
-    for key in above:
-        found = [below for field, value in found for below in _below(field, value, key)]
-    for field, value in found:
-        pause()
-        if isinstance(value, dict):
+    *above, last = path
+    for field in values_at(Field("", document), tuple(above), named=True):
+        if isinstance(field.value, dict):
             yield field.at(last)
 
 
-def value_at(document: Any, path: Iterable[str | int]) -> Any:
-    """The value of a field; None if it is absent."""
-    for key in path:
-        if isinstance(document, dict) and isinstance(key, str):
-            document = document.get(key)
-        elif isinstance(document, list) and isinstance(key, int) and key < len(document):
-            document = document[key]
-        else:
-            return None
-    return document
-
-
-def field_named(document: Any, name: str) -> FieldPath | None:
-    """The field with this `name`; None if a list entry on the way to it does not exist."""
-    field, value = FieldPath(), document
-    for part in (bracketed or plain for bracketed, plain in _PART.findall(name)):
-        if isinstance(value, list):
-            index = _entry_index(value, part)
+def field_at(document: Any, path: str) -> Field | None:
+    """The field with this path; None if a list entry on the way to it does not exist."""
+    field = Field("", document)
+    for part in (bracketed or plain for bracketed, plain in _PART.findall(path)):
+        if isinstance(field.value, list):
+            index = _entry_index(field.value, part)
             if index is None:
                 return None
-            field, value = field.entry(index, part), value[index]
-        elif isinstance(value, dict):
-            field, value = field.at(part), value.get(part)
-        elif value is None:
+            field = field.entry(index, part)
+        elif isinstance(field.value, dict | None):
             field = field.at(part)
         else:
             return None
@@ -97,20 +56,6 @@ def _entry_index(entries: list[Any], name: str) -> int | None:
             return index
     is_index = name.isdecimal() and name.isascii() and len(name) < 10 and int(name) < len(entries)
     return int(name) if is_index else None
-
-
-def _below(field: FieldPath, value: Any, key: str) -> Iterator[tuple[FieldPath, Any]]:
-    pause()
-    if key != "*":
-        if isinstance(value, dict) and isinstance(value.get(key), dict | list):
-            yield field.at(key), value[key]
-    elif isinstance(value, dict):
-        yield from ((field.at(name), member) for name, member in value.items())
-    elif isinstance(value, list):
-        for index, entry in enumerate(value):
-            pause()
-            name = entry.get("name") if isinstance(entry, dict) else None
-            yield field.entry(index, name if isinstance(name, str) else str(index)), entry
 
 
 # --- patches

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fettle.api.raw import Raw, mappings, text
+from fettle.api.raw import Raw, mappings
 from fettle.cluster import View
 from fettle.config import HealthSettings
 from fettle.lint import (
     DEFAULT_LEVELS,
     RULES,
+    Field,
     Finding,
     Linter,
     Manifest,
@@ -32,7 +33,6 @@ from fettle.model import Validation as Levels
 from fettle.scheduling import Engines
 from webhook.mutate.claims import CLAIM_SPECS, SOUND, fallbacks_of
 from webhook.mutate.injection import record_of
-from webhook.patches import value_at
 from webhook.review import SCHEDULER, AdmissionRequest, shortened
 
 Object = dict[str, Any]
@@ -168,17 +168,16 @@ def without_fallbacks(object: Object, kind: tuple[str, str]) -> Object:
     record = record_of(object)
     if spec is None or not record.values:
         return object
-    field = spec.at("devices", "requests")
-    requests = value_at(object, field.path)
+    requests = Field("", object).at(*spec, "devices", "requests")
     restored = {
-        index: _request_without_fallbacks(request)
-        for index, request in mappings(requests)
-        if field.entry(index, text(request.get("name"))).at("firstAvailable").name in record.values
+        request.keys: _request_without_fallbacks(request.value)
+        for request in requests.each(named=True)
+        if request.at("firstAvailable").path in record.values
     }
     if not restored:
         return object
-    whole = [restored.get(index, request) for index, request in enumerate(requests)]
-    return _with(object, field.path, whole)
+    whole = [restored.get(request.keys, request.value) for request in requests.entries()]
+    return _with(object, requests.keys, whole)
 
 
 def _request_without_fallbacks(request: Raw) -> Raw:

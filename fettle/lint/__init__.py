@@ -29,7 +29,7 @@ from fettle.lint.linter import (
     configured_drivers,
     levels_for,
 )
-from fettle.lint.manifests import Field, Manifest, below
+from fettle.lint.manifests import Field, Manifest, below, values_at
 from fettle.lint.names import listed
 from fettle.lint.rules import ABSENCES, RULES
 from fettle.lint.survey.matching import Evaluator
@@ -62,5 +62,6 @@ __all__ = [
     "run_checks",
     "suggest_annotation",
     "unknown_rules",
+    "values_at",
     "workload_kinds",
 ]

@@ -18,10 +18,12 @@ _MARKS = frozenset(".[]/ ")
 
 
 class Field(NamedTuple):
-    """A value and the path that leads to it, such as `spec.devices.requests[0]`."""
+    """A value and the path that leads to it, such as `spec.devices.requests[0]`; `keys` are the
+    same path as keys and list positions."""
 
     path: str
     value: Any
+    keys: tuple[str | int, ...] = ()
 
     def at(self, *keys: str) -> "Field":
         """The field below, by keys; its value is None if there is none."""
@@ -30,19 +32,27 @@ class Field(NamedTuple):
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
             path = below(path, key)
-        return Field(path, value)
+        return Field(path, value, self.keys + keys)
 
-    def each(self, *keys: str) -> Iterator["Field"]:
+    def each(self, *keys: str, named: bool = False) -> Iterator["Field"]:
         """The entries of a list below that are objects."""
-        return (entry for entry in self.entries(*keys) if isinstance(entry.value, dict))
+        entries = self.entries(*keys, named=named)
+        return (entry for entry in entries if isinstance(entry.value, dict))
 
-    def entries(self, *keys: str) -> Iterator["Field"]:
-        """All entries of a list below."""
+    def entries(self, *keys: str, named: bool = False) -> Iterator["Field"]:
+        """All entries of a list below. If they are `named`, paths say their `name`, if they have
+        one: so they are found again if the list changes."""
         field = self.at(*keys)
         if isinstance(field.value, list):
             for index, entry in enumerate(field.value):
                 pause()
-                yield Field(f"{field.path}[{index}]", entry)
+                yield field.entry(index, text(mapping(entry).get("name")) if named else "")
+
+    def entry(self, index: int, name: str = "") -> "Field":
+        """An entry of this list, by its `name` if that is given; None if it is absent."""
+        there = isinstance(self.value, list) and index < len(self.value)
+        path, value = f"{self.path}[{name or index}]", self.value[index] if there else None
+        return Field(path, value, (*self.keys, index))
 
     def members(self, *keys: str) -> Iterator[tuple[str, "Field"]]:
         """The members of an object below, by name."""
@@ -50,7 +60,7 @@ class Field(NamedTuple):
         for key, value in mapping(field.value).items():
             pause()
             name = str(key)  # in YAML a key may be a number
-            yield name, Field(below(field.path, name), value)
+            yield name, Field(below(field.path, name), value, (*field.keys, key))
 
     def text(self, *keys: str) -> str:
         return text(self.at(*keys).value)
@@ -87,21 +97,22 @@ def objects_at(field: Field, path: workload_kinds.Path) -> Iterator[Field]:
     """The objects at the end of a path; an absent one reads as empty."""
     for there in values_at(field, path):
         if isinstance(there.value, dict | None):
-            yield Field(there.path, there.value or {})
+            yield there._replace(value=there.value or {})
 
 
-def values_at(field: Field, path: workload_kinds.Path) -> Iterator[Field]:
-    """Whatever stands at the end of a path; `*` in it is each entry of a list or object."""
+def values_at(field: Field, path: workload_kinds.Path, *, named: bool = False) -> Iterator[Field]:
+    """Whatever stands at the end of a path; `*` in it is each entry of a list or object. `named` as
+    in `Field.entries`."""
     if not path:
         yield field
     elif path[0] != "*":
-        yield from values_at(field.at(path[0]), path[1:])
+        yield from values_at(field.at(path[0]), path[1:], named=named)
     elif isinstance(field.value, dict):
         for _, member in field.members():
-            yield from values_at(member, path[1:])
+            yield from values_at(member, path[1:], named=named)
     else:
-        for entry in field.entries():
-            yield from values_at(entry, path[1:])
+        for entry in field.entries(named=named):
+            yield from values_at(entry, path[1:], named=named)
 
 
 class ManifestOption:

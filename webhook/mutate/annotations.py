@@ -9,13 +9,13 @@ authors of annotations that have no effect.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fettle.api.raw import Raw, mapping, mappings, strings
+from fettle.api.raw import Raw, mapping, mappings
 from fettle.config import WorkloadSettings
-from fettle.lint import ANNOTATION_IGNORED, listed, suggest_annotation, workload_kinds
+from fettle.lint import ANNOTATION_IGNORED, Field, listed, suggest_annotation, workload_kinds
 from fettle.model import ANNOTATION, ANNOTATIONS, is_unknown, shown
 from fettle.pacing import pause
 from webhook.mutate.injection import Injection, record_of
-from webhook.patches import Editing, FieldPath, fields_matching, value_at
+from webhook.patches import Editing, fields_matching
 
 # --- the kinds that make pods
 
@@ -29,8 +29,8 @@ class Workload(NamedTuple):
     would make it anew: a Deployment one ReplicaSet after another.
     """
 
-    annotated: tuple[str, ...]
-    jobs: tuple[str, ...] = ()
+    annotated: tuple[workload_kinds.Path, ...]
+    jobs: tuple[workload_kinds.Path, ...] = ()
     restamped: bool = False
     stamped_if_controlled: bool = False
 
@@ -51,10 +51,8 @@ _NEVER_ANNOTATED = {("", "PodTemplate")}
 
 def _of_templates(kind: tuple[str, str], paths: Iterable[workload_kinds.Path]) -> Workload:
     return Workload(
-        annotated=tuple(".".join((*path, "metadata")) for path in paths),
-        jobs=tuple(
-            ".".join((*path, "spec")) for path in workload_kinds.JOB_TEMPLATES.get(kind, ())
-        ),
+        annotated=tuple((*path, "metadata") for path in paths),
+        jobs=tuple((*path, "spec") for path in workload_kinds.JOB_TEMPLATES.get(kind, ())),
         restamped=kind in _RESTAMPED,
         stamped_if_controlled=kind in _STAMPED_IF_CONTROLLED,
     )
@@ -67,7 +65,7 @@ WORKLOADS: Workloads = {
         if kind not in _NEVER_ANNOTATED
     },
     ("trainer.kubeflow.org", "TrainJob"): Workload(()),
-    ("resource.k8s.io", "ResourceClaimTemplate"): Workload(("spec.metadata",)),
+    ("resource.k8s.io", "ResourceClaimTemplate"): Workload((("spec", "metadata"),)),
 }
 
 
@@ -83,17 +81,16 @@ def with_configured(rows: Sequence[WorkloadSettings]) -> Workloads:
 
 def stamp_templates(injection: Injection, workload: Workload) -> None:
     """Copy the workload's policy annotations to its templates, or remove what was copied before."""
-    own = strings(mapping(injection.document, "metadata").get("annotations"))
+    own = injection.read("metadata").strings("annotations")
     for path in workload.annotated:
         for metadata in fields_matching(injection.document, path):
             for key in ANNOTATIONS:
                 _stamp(injection, metadata.at("annotations", key), own.get(key))
 
 
-def _stamp(injection: Injection, field: FieldPath, wanted: str | None) -> None:
-    theirs = value_at(injection.document, field.path)
-    ours = theirs is None or theirs == injection.before.values.get(field.name)
-    if not ours or theirs == wanted:
+def _stamp(injection: Injection, field: Field, wanted: str | None) -> None:
+    ours = not field.exists or field.value == injection.before.values.get(field.path)
+    if not ours or field.value == wanted:
         return
     if wanted is None:
         injection.remove(field)
@@ -106,14 +103,13 @@ def merged_annotations(document: Any, workload: Workload) -> dict[str, str]:
     merged: dict[str, str] = {}
     for path in workload.annotated:
         for metadata in fields_matching(document, path):
-            found = strings(mapping(value_at(document, metadata.path)).get("annotations"))
-            merged = {**found, **merged}
-    return {**merged, **strings(mapping(document, "metadata").get("annotations"))}
+            merged = {**metadata.strings("annotations"), **merged}
+    return {**merged, **_own_annotations(document)}
 
 
 _MANAGER = "fettle.dev/webhook"
-_JOBSET_PATCHES = FieldPath().at("spec", "runtimePatches")
-_JOBSET_PATCH_NAME = _JOBSET_PATCHES.entry(0, _MANAGER).name
+_JOBSET_PATCHES = ("spec", "runtimePatches")
+_JOBSET_PATCH = f"spec.runtimePatches[{_MANAGER}]"
 
 
 def hand_on_to_jobset(injection: Injection) -> None:
@@ -122,7 +118,7 @@ def hand_on_to_jobset(injection: Injection) -> None:
     The TrainJob's pods come from a runtime's template, which other TrainJobs share (Kubeflow
     Trainer 2.2 and later).
     """
-    own = strings(mapping(injection.document, "metadata").get("annotations"))
+    own = _own_annotations(injection.document)
     annotations = {key: own[key] for key in ANNOTATIONS if key in own}
     if not annotations or _jobset_patch(injection.document) is not None:
         return
@@ -130,7 +126,8 @@ def hand_on_to_jobset(injection: Injection) -> None:
         "manager": _MANAGER,
         "trainingRuntimeSpec": {"template": {"metadata": {"annotations": annotations}}},
     }
-    injection.append(_JOBSET_PATCHES, patch, name=_JOBSET_PATCH_NAME, recorded=annotations)
+    patches = injection.read(*_JOBSET_PATCHES)
+    injection.append(patches, patch, path=_JOBSET_PATCH, recorded=annotations)
 
 
 def carry_jobset_patch(editing: Editing, old: Raw) -> None:
@@ -138,10 +135,10 @@ def carry_jobset_patch(editing: Editing, old: Raw) -> None:
     ours = _jobset_patch(old)
     if (
         ours is not None
-        and _JOBSET_PATCH_NAME in record_of(old).values
+        and _JOBSET_PATCH in record_of(old).values
         and _jobset_patch(editing.document) is None
     ):
-        editing.append(_JOBSET_PATCHES.path, ours)
+        editing.append(_JOBSET_PATCHES, ours)
 
 
 def _jobset_patch(document: Raw) -> Raw | None:
@@ -172,9 +169,9 @@ def annotation_warnings(document: Any, kind: str, workload: Workload) -> Iterato
 def unknown_annotations(document: Any, workload: Workload = _NO_TEMPLATES) -> Iterator[str]:
     """A sentence for each annotation that Fettle does not have."""
     found: dict[str, list[str]] = {}
-    for metadata in (FieldPath().at("metadata"), *_templates(document, workload)):
-        for key in filter(is_unknown, _annotations(document, metadata)):
-            found.setdefault(key, []).append(metadata.name)
+    for metadata in (Field("", document).at("metadata"), *_templates(document, workload)):
+        for key in filter(is_unknown, metadata.strings("annotations")):
+            found.setdefault(key, []).append(metadata.path)
     for key in sorted(found)[:_MAX_UNKNOWN]:
         where = "" if "metadata" in found[key] else f" in {listed(found[key])}"
         why = f"{ANNOTATION_IGNORED}; {suggest_annotation(key)}"
@@ -189,11 +186,11 @@ def overruled_annotations(document: Any, kind: str, workload: Workload) -> Itera
         others: dict[tuple[str, str], list[str]] = {}
         for template in owner.templates:
             pause()
-            given = _annotations(document, template)
+            given = template.strings("annotations")
             for key in ANNOTATIONS:
                 own, theirs = owner.annotations.get(key), given.get(key)
                 if own is not None and theirs is not None and theirs != own:
-                    others.setdefault((key, theirs), []).append(template.name)
+                    others.setdefault((key, theirs), []).append(template.path)
         for (key, theirs), where in others.items():
             yield _overruled(key, kind, owner, theirs, where)
 
@@ -203,7 +200,7 @@ def template_annotations(document: Any, workload: Workload) -> Iterator[dict[str
     found: dict[tuple[tuple[str, str], ...], None] = {}
     for path in workload.annotated:
         for metadata in fields_matching(document, path):
-            given = _annotations(document, metadata)
+            given = metadata.strings("annotations")
             found[tuple((key, given[key]) for key in ANNOTATIONS if key in given)] = None
     yield from (dict(items) for items in found if items)
 
@@ -218,23 +215,23 @@ class _TemplateOwner(NamedTuple):
     on: str
     annotations: Mapping[str, str]
     itself: str
-    templates: Sequence[FieldPath]
+    templates: Sequence[Field]
 
 
 def _owners(document: Any, kind: str, workload: Workload) -> Iterator[_TemplateOwner]:
     found = (
         metadata for path in workload.annotated for metadata in fields_matching(document, path)
     )
-    templates = {metadata.path: metadata for metadata in found}
-    own = _annotations(document, FieldPath().at("metadata"))
+    templates = {metadata.keys: metadata for metadata in found}
+    own = _own_annotations(document)
     itself = f"{_ITSELF[kind]} follows" if kind in _ITSELF else ""
     yield _TemplateOwner(f"on this {kind}", own, itself, tuple(templates.values()))
     for job in _job_templates(document, workload):
-        (*above, _) = job.path
+        (*above, _) = job.keys
         pods = templates.get((*above, "spec", "template", "metadata"))
-        given = _annotations(document, job)
+        given = job.strings("annotations")
         if pods is not None:
-            yield _TemplateOwner(f"in {job.name}", given, f"its Jobs {_OF_JOBS} follow", (pods,))
+            yield _TemplateOwner(f"in {job.path}", given, f"its Jobs {_OF_JOBS} follow", (pods,))
 
 
 def _overruled(
@@ -253,17 +250,17 @@ def _overruled(
     )
 
 
-def _templates(document: Any, workload: Workload) -> Iterator[FieldPath]:
+def _templates(document: Any, workload: Workload) -> Iterator[Field]:
     """The metadata of all templates, of pods, claims and Jobs."""
     for path in workload.annotated:
         yield from fields_matching(document, path)
     yield from _job_templates(document, workload)
 
 
-def _job_templates(document: Any, workload: Workload) -> Iterator[FieldPath]:
-    for path in workload.jobs:
-        yield from fields_matching(document, f"{path.removesuffix('spec')}metadata")
+def _job_templates(document: Any, workload: Workload) -> Iterator[Field]:
+    for *above, _ in workload.jobs:
+        yield from fields_matching(document, (*above, "metadata"))
 
 
-def _annotations(document: Any, metadata: FieldPath) -> dict[str, str]:
-    return strings(mapping(value_at(document, metadata.path)).get("annotations"))
+def _own_annotations(document: Any) -> Mapping[str, str]:
+    return Field("", document).strings("metadata", "annotations")

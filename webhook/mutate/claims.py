@@ -9,16 +9,15 @@ claim's spec never changes afterwards.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fettle.api.raw import Raw, mapping, mappings, text
-from fettle.lint import workload_kinds
+from fettle.api.raw import Raw, mappings, text
+from fettle.lint import Field, workload_kinds
 from fettle.model import DEGRADED_TAINT, PolicyToleration, Tolerations
 from webhook.mutate.injection import Injection, Record
-from webhook.patches import FieldPath, value_at
 
 MAX_TOLERATIONS = 16
 MAX_ALTERNATIVES = 8
 SOUND, DEGRADED = "sound", "degraded"
-CLAIM_SPECS = {kind: FieldPath().at(*path) for kind, (path,) in workload_kinds.CLAIM_SPECS.items()}
+CLAIM_SPECS = {kind: path for kind, (path,) in workload_kinds.CLAIM_SPECS.items()}
 """Where each kind, by API group and name, keeps the spec of a claim."""
 _MAX_NAME_LENGTH = 63
 _TOLERATES_DEGRADED = {"key": DEGRADED_TAINT, "operator": "Exists", "effect": "NoSchedule"}
@@ -36,26 +35,27 @@ class InjectedTolerations(NamedTuple):
         return cls(tuple(entries), tolerations.degraded_as_fallback)
 
     @classmethod
-    def from_record(cls, record: Record, request: FieldPath) -> "InjectedTolerations":
+    def from_record(cls, record: Record, request: Field) -> "InjectedTolerations":
         """What that request was given before, whatever the policy says by now."""
-        listed = mappings(record.values.get(request.at("tolerations").name))
+        listed = mappings(record.values.get(request.at("tolerations").path))
         entries = (entry for _, entry in listed if {"key", "effect"} <= entry.keys())
-        return cls(tuple(entries), request.at("firstAvailable").name in record.values)
+        return cls(tuple(entries), request.at("firstAvailable").path in record.values)
 
 
 def inject_tolerations(
-    injection: Injection, spec: FieldPath, wanted_of: Callable[[FieldPath], InjectedTolerations]
+    injection: Injection,
+    spec: workload_kinds.Path,
+    wanted_of: Callable[[Field], InjectedTolerations],
 ) -> None:
-    """Into each request of the claim spec at that field, what `wanted_of` says for it."""
-    devices = mapping(value_at(injection.document, spec.at("devices").path))
-    for index, request in mappings(devices.get("requests")):
-        field = spec.at("devices", "requests").entry(index, text(request.get("name")))
-        wanted = wanted_of(field)
-        if options := _options(request):
-            options = _tolerate(injection, field, options, wanted.tolerations)
+    """Into each request of the claim spec at that path, what `wanted_of` says for it."""
+    devices = injection.read(*spec, "devices")
+    for request in devices.each("requests", named=True):
+        wanted = wanted_of(request)
+        if options := _options(request.value):
+            options = _tolerate(injection, request, options, wanted.tolerations)
             if wanted.fallback and not _is_steered(options):
-                options = _fall_back(injection, field, request, options, devices)
-            _write(injection, field, request, options)
+                options = _fall_back(injection, request, options, devices.value)
+            _write(injection, request, options)
 
 
 def _options(request: Raw) -> list[Raw]:
@@ -78,24 +78,24 @@ def _is_option(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("tolerations") or [], list)
 
 
-def _write(injection: Injection, field: FieldPath, request: Raw, options: list[Raw]) -> None:
+def _write(injection: Injection, request: Field, options: list[Raw]) -> None:
     """Edit only what differs: tolerations, and alternatives that were added."""
-    edit, before = injection.editing, _options(request)
-    if "exactly" in request and len(options) > 1:
-        edit.remove(field.at("exactly").path)
-        edit.set(field.at("firstAvailable").path, options)
+    edit, before = injection.editing, _options(request.value)
+    exactly, alternatives = request.at("exactly"), request.at("firstAvailable")
+    is_exactly = "exactly" in request.value
+    if is_exactly and len(options) > 1:
+        edit.remove(exactly.keys)
+        edit.set(alternatives.keys, options)
         return
     for index, option in enumerate(options):
-        if _is_flat(request):
-            below = field
-        elif "exactly" in request:
-            below = field.at("exactly")
+        if _is_flat(request.value):
+            below = request
         else:
-            below = field.at("firstAvailable", index)
+            below = exactly if is_exactly else alternatives.entry(index)
         if index >= len(before):
-            edit.append(field.at("firstAvailable").path, option)
+            edit.append(alternatives.keys, option)
         elif option != before[index]:
-            edit.set(below.at("tolerations").path, option["tolerations"])
+            edit.set(below.at("tolerations").keys, option["tolerations"])
 
 
 # --- tolerations
@@ -113,7 +113,7 @@ def _entries(toleration: PolicyToleration) -> Iterator[Raw]:
 
 
 def _tolerate(
-    injection: Injection, field: FieldPath, options: list[Raw], wanted: Sequence[Raw]
+    injection: Injection, request: Field, options: list[Raw], wanted: Sequence[Raw]
 ) -> list[Raw]:
     """The options with these tolerations, except for taints that their author mentions."""
     lacking = [
@@ -126,13 +126,13 @@ def _tolerate(
     ]
     if any(len(_list(option.get("tolerations"))) > MAX_TOLERATIONS for option in changed):
         injection.warn(
-            f"{field.name} would have more than {MAX_TOLERATIONS} tolerations with those of the "
+            f"{request.path} would have more than {MAX_TOLERATIONS} tolerations with those of the "
             "policy, so none are added"
         )
         return options
     if any(lacking):
         added = [entry for entry in wanted if any(entry in more for more in lacking)]
-        injection.note(field.at("tolerations").name, added)
+        injection.note(request.at("tolerations").path, added)
     return changed
 
 
@@ -162,18 +162,16 @@ def _is_steered(options: Sequence[Raw]) -> bool:
     )
 
 
-def _fall_back(
-    injection: Injection, field: FieldPath, request: Raw, options: list[Raw], devices: Raw
-) -> list[Raw]:
+def _fall_back(injection: Injection, request: Field, options: list[Raw], devices: Raw) -> list[Raw]:
     """The options, followed by the same options with a toleration of degraded devices."""
-    exactly = "exactly" in request
+    exactly = "exactly" in request.value
     names = [] if exactly else [text(option.get("name")) for option in options]
     fallbacks = [f"{name}-{DEGRADED}" for name in names] or [DEGRADED]
-    why = _why_no_fallback(request, options, names, fallbacks)
-    if why := why or _why_not_by_reference(request, names, devices):
-        injection.warn(f"{field.name} gets no degraded device as a fallback: {why}")
+    why = _why_no_fallback(request.value, options, names, fallbacks)
+    if why := why or _why_not_by_reference(request.value, names, devices):
+        injection.warn(f"{request.path} gets no degraded device as a fallback: {why}")
         return options
-    injection.note(field.at("firstAvailable").name, fallbacks)
+    injection.note(request.at("firstAvailable").path, fallbacks)
     own = [{"name": SOUND, **_without(options[0], "adminAccess")}] if exactly else options
     return [*own, *fallbacks_of(own, was_exactly=exactly)]
 

@@ -10,14 +10,13 @@ from typing import Any
 import msgspec
 
 from fettle.api.raw import mapping, text
+from fettle.lint import Field
 from fettle.model import INJECTED
-from webhook.patches import Editing, FieldPath, value_at
-
-ANNOTATIONS = FieldPath().at("metadata", "annotations")
+from webhook.patches import Editing
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Injected values by the name of their field, and the policy that they come from."""
+    """Injected values by the path of their field, and the policy that they come from."""
 
     policy: str | None = None
     values: Mapping[str, Any] = {}
@@ -54,25 +53,29 @@ class Injection:
     def document(self) -> dict[str, Any]:
         return self.editing.document
 
-    def set(self, field: FieldPath, value: Any) -> None:
-        self.editing.set(field.path, value)
-        self._values[field.name] = value
+    def read(self, *keys: str) -> Field:
+        """A field as it is after all edits so far."""
+        return Field("", self.document).at(*keys)
 
-    def append(self, field: FieldPath, value: Any, *, name: str, recorded: Any) -> None:
-        self.editing.append(field.path, value)
-        self._values[name] = recorded
+    def set(self, field: Field, value: Any) -> None:
+        self.editing.set(field.keys, value)
+        self._values[field.path] = value
 
-    def remove(self, field: FieldPath) -> None:
-        self.editing.remove(field.path)
-        self.forget(field.name)
+    def append(self, field: Field, value: Any, *, path: str, recorded: Any) -> None:
+        self.editing.append(field.keys, value)
+        self._values[path] = recorded
 
-    def forget(self, name: str) -> None:
+    def remove(self, field: Field) -> None:
+        self.editing.remove(field.keys)
+        self.forget(field.path)
+
+    def forget(self, path: str) -> None:
         """Drop a value from the record that was removed by other means."""
-        self._values.pop(name, None)
+        self._values.pop(path, None)
 
-    def note(self, name: str, value: Any) -> None:
+    def note(self, path: str, value: Any) -> None:
         """Record a value that was injected by other means."""
-        self._values[name] = value
+        self._values[path] = value
 
     def warn(self, warning: str) -> None:
         self.warnings.append(f"fettle: policy {self.policy}: {warning}")
@@ -81,10 +84,10 @@ class Injection:
         """Write the annotation if anything was edited; what it held before is kept."""
         if not self.editing.operations:
             return
-        field = ANNOTATIONS.at(INJECTED)
+        field = self.read("metadata", "annotations", INJECTED)
         if not self._values:
-            if value_at(self.document, field.path) is not None:
-                self.editing.remove(field.path)
+            if field.exists:
+                self.editing.remove(field.keys)
             return
         record = Record(self._named, self._values)
-        self.editing.set(field.path, msgspec.json.encode(record).decode())
+        self.editing.set(field.keys, msgspec.json.encode(record).decode())

@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from fettle.api.raw import Raw, integer, mapping, mappings, text
+from fettle.api.raw import Raw
+from fettle.lint import Field, workload_kinds
 from fettle.model import DEVICE_FAILED, JOB_EXIT_CODES, Failure
 from webhook.mutate.injection import Injection
-from webhook.patches import FieldPath, fields_matching, value_at
+from webhook.patches import fields_matching
 
 DEFAULT_BACKOFF_LIMIT = 6
 REFUSALS_LEFT = 6
@@ -21,7 +22,6 @@ REFUSALS_LEFT = 6
 DEFAULT_REPLACEMENT = "TerminatingOrFailed"
 _MAX_INT32 = 2**31 - 1
 _IGNORED = ("DisruptionTarget", DEVICE_FAILED)
-_SPEC = FieldPath().at("spec")
 _ONLY_WITH_NEVER = (
     "podFailurePolicy",
     "podReplacementPolicy",
@@ -29,7 +29,6 @@ _ONLY_WITH_NEVER = (
     "backoffLimit",
 )
 """Fields that make sense only with restartPolicy Never."""
-_JOBSET_FIELD = FieldPath().at("spec", "failurePolicy")
 _JOBSET_DEFAULTS = {"maxRestarts": 0, "restartStrategy": "Recreate", "rules": []}
 """What the API adds to an empty failurePolicy, which means the same as none."""
 
@@ -42,13 +41,13 @@ def inject_job_failure_policy(injection: Injection, failure: Failure) -> None:
     if not _wanted(failure):
         return
     _remove_if_restarted(injection)
-    spec = mapping(injection.document, "spec")
+    spec = injection.read("spec")
     if why := _why_not_countable(spec):
         injection.warn(why)
         return
-    if why := _what_is_missing(injection, _SPEC, failure):
+    if why := _what_is_missing(injection, spec, failure):
         injection.warn(why)
-    if why := _why_refusals_may_fail_it(spec, _SPEC, failure):
+    if why := _why_refusals_may_fail_it(spec, failure):
         injection.warn(why)
     _limit_each_index(injection, spec, failure)
     if failure.ignore_disruptions or failure.fail_job_on_exit_codes:
@@ -60,28 +59,30 @@ def annotate_exit_codes(injection: Injection, failure: Failure) -> None:
 
     The rules of the Job's podFailurePolicy act on them, and for that the pod must fail.
     """
-    field = _SPEC.at("template", "metadata", "annotations", JOB_EXIT_CODES)
-    codes = _acted_on(mapping(injection.document, "spec"), failure)
-    if codes and value_at(injection.document, field.path) is None:
+    spec = injection.read("spec")
+    field = spec.at("template", "metadata", "annotations", JOB_EXIT_CODES)
+    codes = _acted_on(spec, failure)
+    if codes and not field.exists:
         injection.set(field, ",".join(map(str, codes)))
-        injection.warn(_not_restarted(_SPEC, codes))
+        injection.warn(_not_restarted(spec, codes))
 
 
-def warn_of_job_templates(injection: Injection, failure: Failure, path: str) -> None:
+def warn_of_job_templates(
+    injection: Injection, failure: Failure, path: workload_kinds.Path
+) -> None:
     """Warn of what the Jobs that are made from these specs would lack."""
-    for field in fields_matching(injection.document, path):
-        if codes := _acted_on(mapping(value_at(injection.document, field.path)), failure):
-            injection.warn(_not_restarted(field, codes))
-        why = _why_not_countable(mapping(value_at(injection.document, field.path)))
+    for spec in fields_matching(injection.document, path):
+        if codes := _acted_on(spec, failure):
+            injection.warn(_not_restarted(spec, codes))
+        why = _why_not_countable(spec)
         if why and _wanted(failure):
-            injection.warn(f"{field.name}: {why}")
+            injection.warn(f"{spec.path}: {why}")
             continue
-        if why := _what_is_missing(injection, field, failure):
+        if why := _what_is_missing(injection, spec, failure):
             injection.warn(why)
-        job = mapping(value_at(injection.document, field.path))
         # A JobSet's Jobs fail so that it restarts them all; its own maxRestarts counts.
         in_jobset = injection.document.get("kind") == "JobSet"
-        if not in_jobset and (why := _why_refusals_may_fail_it(job, field, failure)):
+        if not in_jobset and (why := _why_refusals_may_fail_it(spec, failure)):
             injection.warn(why)
 
 
@@ -90,14 +91,11 @@ def _remove_if_restarted(injection: Injection) -> None:
 
     Another webhook may have changed restartPolicy; the API server would refuse the Job.
     """
-    spec = mapping(injection.document, "spec")
-    if text(mapping(spec, "template", "spec").get("restartPolicy")) == "Never":
+    spec = injection.read("spec")
+    if spec.text("template", "spec", "restartPolicy") == "Never":
         return
-    for name in _ONLY_WITH_NEVER:
-        field = _SPEC.at(name)
-        if (value := spec.get(name)) is not None and (
-            injection.before.values.get(field.name) == value
-        ):
+    for field in map(spec.at, _ONLY_WITH_NEVER):
+        if field.exists and injection.before.values.get(field.path) == field.value:
             injection.remove(field)
 
 
@@ -109,11 +107,11 @@ def _wanted(failure: Failure) -> bool:
     )
 
 
-def _why_not_countable(spec: Raw) -> str:
+def _why_not_countable(spec: Field) -> str:
     """Why failures by devices cannot be counted apart from others; "" if they can."""
-    if spec.get("podFailurePolicy") is not None:
+    if spec.at("podFailurePolicy").exists:
         return ""
-    restart = text(mapping(spec, "template", "spec").get("restartPolicy"))
+    restart = spec.text("template", "spec", "restartPolicy")
     if restart == "Never":
         return ""
     return (
@@ -122,85 +120,85 @@ def _why_not_countable(spec: Raw) -> str:
     )
 
 
-def _what_is_missing(injection: Injection, spec: FieldPath, failure: Failure) -> str:
+def _what_is_missing(injection: Injection, spec: Field, failure: Failure) -> str:
     """What the author's podFailurePolicy lacks; "" if there is none, or it lacks nothing."""
-    field = spec.at("podFailurePolicy")
-    own = value_at(injection.document, field.path)
-    if own is None or field.name in injection.before.values:
+    own = spec.at("podFailurePolicy")
+    if not own.exists or own.path in injection.before.values:
         return ""
-    rules = [rule for _, rule in mappings(mapping(own).get("rules"))]
+    rules = [*own.each("rules")]
     ignored = {
-        text(condition.get("type"))
+        condition.text("type")
         for rule in rules
-        if rule.get("action") == "Ignore"
-        for _, condition in mappings(rule.get("onPodConditions"))
+        if rule.text("action") == "Ignore"
+        for condition in rule.each("onPodConditions")
     }
     lacking = [c for c in _IGNORED if failure.ignore_disruptions and c not in ignored]
     failed = {
         code
         for rule in rules
-        if rule.get("action") == "FailJob" and mapping(rule, "onExitCodes").get("operator") == "In"
-        for code in _codes(mapping(rule, "onExitCodes").get("values"))
+        if rule.text("action") == "FailJob" and rule.text("onExitCodes", "operator") == "In"
+        for code in _codes(rule.at("onExitCodes", "values"))
     }
     missed = sorted({*failure.fail_job_on_exit_codes} - failed)
     said = [f"does not ignore {' and '.join(lacking)}"] if lacking else []
     said += [f"does not fail the Job on {', '.join(map(str, missed))}"] if missed else []
     if not said:
         return ""
-    return f"{field.name} is left as written, and {', '.join(said)}"
+    return f"{own.path} is left as written, and {', '.join(said)}"
 
 
-def _why_refusals_may_fail_it(spec: Raw, field: FieldPath, failure: Failure) -> str:
+def _why_refusals_may_fail_it(spec: Field, failure: Failure) -> str:
     """How refusals by kubelets can fail the Job by the limit that its author wrote; "" if a few
     cannot.
 
     No podFailurePolicy matches such a pod: it has no exit code and no condition.
     """
-    limit, at_once = integer(spec.get("backoffLimit")), _pods_at_once(spec)
+    written, at_once = spec.at("backoffLimit"), _pods_at_once(spec)
+    limit = spec.integer("backoffLimit")
     if limit is None or not failure.ignore_disruptions:
         return ""
-    raised = spec.get("podFailurePolicy") is None and _backoff_limit(spec) is not None
+    raised = not spec.at("podFailurePolicy").exists and _backoff_limit(spec) is not None
     if raised or limit >= max(DEFAULT_BACKOFF_LIMIT, at_once):
         return ""
     pods = "one pod that its kubelet refuses" if limit == 0 else f"{limit + 1} such pods"
     gang = f", and {at_once} run at once" if at_once > max(limit, 1) else ""
     counts = "a pod that its kubelet refuses counts against it, whatever podFailurePolicy says"
-    return f"{field.at('backoffLimit').name} is {limit}: {counts}, so {pods} can fail the Job{gang}"
+    return f"{written.path} is {limit}: {counts}, so {pods} can fail the Job{gang}"
 
 
-def _acted_on(spec: Raw, failure: Failure) -> list[int]:
+def _acted_on(spec: Field, failure: Failure) -> list[int]:
     """The exit codes to restart on that a rule of the podFailurePolicy acts on too."""
     restarted: set[int] = {*failure.restart_container_on_exit_codes}
     found: set[int] = set()
-    for _, rule in mappings(mapping(spec, "podFailurePolicy").get("rules")):
-        on = mapping(rule, "onExitCodes")
-        named = restarted & _codes(on.get("values"))
-        found |= {"In": named, "NotIn": restarted - named}.get(text(on.get("operator")), set())
+    for rule in spec.each("podFailurePolicy", "rules"):
+        on = rule.at("onExitCodes")
+        named = restarted & _codes(on.at("values"))
+        found |= {"In": named, "NotIn": restarted - named}.get(on.text("operator"), set())
     return sorted(found)
 
 
-def _not_restarted(spec: FieldPath, codes: list[int]) -> str:
+def _not_restarted(spec: Field, codes: list[int]) -> str:
     listed = ", ".join(map(str, codes))
     return (
-        f"{spec.at('podFailurePolicy').name} acts on exit codes that the policy restarts "
+        f"{spec.at('podFailurePolicy').path} acts on exit codes that the policy restarts "
         f"containers on, so they are not restarted on {listed}"
     )
 
 
-def _codes(values: object) -> set[int]:
-    return {code for code in values if isinstance(code, int)} if isinstance(values, list) else set()
+def _codes(values: Field) -> set[int]:
+    return {code.value for code in values.entries() if isinstance(code.value, int)}
 
 
 def _inject_failure_policy(injection: Injection, failure: Failure) -> None:
-    spec = mapping(injection.document, "spec")
-    if spec.get("podFailurePolicy") is not None:
+    spec = injection.read("spec")
+    if spec.at("podFailurePolicy").exists:
         return
-    injection.set(_SPEC.at("podFailurePolicy"), {"rules": _rules(failure)})
+    injection.set(spec.at("podFailurePolicy"), {"rules": _rules(failure)})
     # A podFailurePolicy is valid only with `Failed`; the API's default counts as not written.
-    if spec.get("podReplacementPolicy") in (None, DEFAULT_REPLACEMENT):
-        injection.set(_SPEC.at("podReplacementPolicy"), "Failed")
+    if (replacement := spec.at("podReplacementPolicy")).value in (None, DEFAULT_REPLACEMENT):
+        injection.set(replacement, "Failed")
     if failure.ignore_disruptions and (limit := _backoff_limit(spec)) is not None:
-        injection.set(_SPEC.at("backoffLimit"), limit)
+        injection.set(spec.at("backoffLimit"), limit)
 
 
 def _rules(failure: Failure) -> list[Raw]:
@@ -217,20 +215,19 @@ def _ignore(condition: str) -> Raw:
     return {"action": "Ignore", "onPodConditions": [{"type": condition, "status": "True"}]}
 
 
-def _limit_each_index(injection: Injection, spec: Raw, failure: Failure) -> None:
+def _limit_each_index(injection: Injection, spec: Field, failure: Failure) -> None:
     """A limit for each index needs a limit for the whole Job that is never reached first."""
-    indexed = spec.get("completionMode") == "Indexed"
-    if failure.backoff_limit_per_index is None or not indexed:
+    if failure.backoff_limit_per_index is None or spec.text("completionMode") != "Indexed":
         return
-    never = mapping(spec, "template", "spec").get("restartPolicy") == "Never"
-    if spec.get("backoffLimitPerIndex") is not None or not never:
+    per_index, whole = spec.at("backoffLimitPerIndex"), spec.at("backoffLimit")
+    if per_index.exists or spec.text("template", "spec", "restartPolicy") != "Never":
         return
-    injection.set(_SPEC.at("backoffLimitPerIndex"), failure.backoff_limit_per_index)
-    if spec.get("backoffLimit") in (None, DEFAULT_BACKOFF_LIMIT):
-        injection.set(_SPEC.at("backoffLimit"), _MAX_INT32)
+    injection.set(per_index, failure.backoff_limit_per_index)
+    if whole.value in (None, DEFAULT_BACKOFF_LIMIT):
+        injection.set(whole, _MAX_INT32)
 
 
-def _backoff_limit(spec: Raw) -> int | None:
+def _backoff_limit(spec: Field) -> int | None:
     """The backoffLimit to set: six incidents, though each fails all pods that run at once, and
     some refusals by kubelets. None: leave it as it is.
 
@@ -238,20 +235,19 @@ def _backoff_limit(spec: Raw) -> int | None:
     device. No rule can tell a pod that its kubelet refused (decision 0006).
     """
     # With a limit for each index, the API's default is no longer 6.
-    written = integer(spec.get("backoffLimit"))
-    if spec.get("backoffLimitPerIndex") is not None:
+    if spec.at("backoffLimitPerIndex").exists:
         return None
-    if spec.get("backoffLimit") is not None and written != DEFAULT_BACKOFF_LIMIT:
+    if spec.at("backoffLimit").exists and spec.integer("backoffLimit") != DEFAULT_BACKOFF_LIMIT:
         return None
     at_once = max(_pods_at_once(spec), 1)
     return min(DEFAULT_BACKOFF_LIMIT * at_once + REFUSALS_LEFT, _MAX_INT32)
 
 
-def _pods_at_once(spec: Raw) -> int:
+def _pods_at_once(spec: Field) -> int:
     """How many of a Job's pods run at once, and so may be bound before a kubelet refuses one."""
-    parallelism = integer(spec.get("parallelism"))
+    parallelism = spec.integer("parallelism")
     parallelism = 1 if parallelism is None else parallelism
-    completions = integer(spec.get("completions"))
+    completions = spec.integer("completions")
     return parallelism if completions is None else min(parallelism, completions)
 
 
@@ -260,15 +256,16 @@ def _pods_at_once(spec: Raw) -> int:
 
 def inject_jobset_failure_policy(injection: Injection, failure: Failure) -> None:
     """Into a new JobSet, unless its author wrote a failurePolicy that has any effect."""
-    spec = mapping(injection.document, "spec")
-    if _has_effect(spec.get("failurePolicy")) or failure.job_set is None:
+    spec = injection.read("spec")
+    own = spec.at("failurePolicy")
+    if _has_effect(own.value) or failure.job_set is None:
         return
-    there = {text(job.get("name")) for _, job in mappings(spec.get("replicatedJobs"))}
+    there = {job.text("name") for job in spec.each("replicatedJobs")}
     wanted: Raw = msgspec.to_builtins(failure.job_set)
     rules = [_narrowed(injection, rule, there) for rule in wanted["rules"]]
     wanted = _compact({**wanted, "rules": [rule for rule in rules if rule is not None]})
     if _has_effect(wanted):
-        injection.set(_JOBSET_FIELD, wanted)
+        injection.set(own, wanted)
 
 
 def _narrowed(injection: Injection, rule: Raw, there: set[str]) -> Raw | None:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from fettle.api.annotations import EXTENDED_RESOURCE_CLAIM
 from fettle.api.core import DEFAULT_SCHEDULER
-from fettle.api.raw import Raw, mapping, mappings, strings, text
 from fettle.cluster import View
+from fettle.lint import Field
 from fettle.model import ANNOTATION, Policies, Resolved, RestartAction
 from fettle.pacing import run_within
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields
@@ -30,7 +30,7 @@ from webhook.mutate.annotations import (
 )
 from webhook.mutate.injection import Injection
 from webhook.mutate.updates import carried_over, update_warnings
-from webhook.patches import Operation, fields_matching, value_at
+from webhook.patches import Operation, fields_matching
 from webhook.review import SCHEDULER, AdmissionRequest
 
 
@@ -101,7 +101,8 @@ def resolve_for(request: AdmissionRequest, view: View, context: MutationContext)
 def _pod(
     request: AdmissionRequest, pod: dict[str, Any], view: View, context: MutationContext
 ) -> Mutation:
-    annotations, spec = _annotations(pod), mapping(pod, "spec")
+    whole = Field("", pod)
+    annotations, spec = whole.strings("metadata", "annotations"), whole.at("spec")
     if pods.MIRROR in annotations:
         return Mutation()
     uses = pods.uses_devices(spec)
@@ -117,7 +118,7 @@ def _pod(
             pods.add_restart_rules(injection, codes, action)
         elif codes and context.preserved is None:
             undecided = undecided or "gates"
-    if (text(spec.get("schedulerName")) or DEFAULT_SCHEDULER) not in context.schedulers:
+    if (spec.text("schedulerName") or DEFAULT_SCHEDULER) not in context.schedulers:
         pods.remove_marker(injection)
     elif pods.needs_marker(spec):
         pods.add_marker(injection)
@@ -200,22 +201,20 @@ def _too_early(resolved: Resolved, kind: str) -> tuple[str, ...]:
     )
 
 
-def _uses_devices(object: Raw, workload: Workload) -> bool:
+def _uses_devices(object: dict[str, Any], workload: Workload) -> bool:
     """Whether the workload's pods use devices."""
-    templates = (
-        mapping(value_at(object, metadata.path[:-1]))
-        for path in workload.annotated
-        for metadata in fields_matching(object, path)
+    return any(
+        pods.uses_devices(spec)
+        for *template, _ in workload.annotated
+        for spec in fields_matching(object, (*template, "spec"))
     )
-    return any(pods.uses_devices(mapping(template, "spec")) for template in templates)
 
 
 def owner_pod(request: AdmissionRequest) -> str | None:
     """`namespace/name` of the pod that a claim was made for, if any."""
-    metadata = mapping(request.object, "metadata")
-    for _, owner in mappings(metadata.get("ownerReferences")):
-        if owner.get("kind") == "Pod" and owner.get("controller") is True:
-            return f"{request.namespace}/{text(owner.get('name'))}"
+    for owner in Field("", request.object).each("metadata", "ownerReferences"):
+        if owner.text("kind") == "Pod" and owner.at("controller").value is True:
+            return f"{request.namespace}/{owner.text('name')}"
     return None
 
 
@@ -283,10 +282,6 @@ def _finished(
     return Mutation(tuple(injection.editing.operations), tuple(each_once), undecided, unknown)
 
 
-def _annotations(object: Raw) -> dict[str, str]:
-    return strings(mapping(object, "metadata").get("annotations"))
-
-
-def _is_controlled(object: Raw) -> bool:
-    owners = mapping(object, "metadata").get("ownerReferences")
-    return any(owner.get("controller") is True for _, owner in mappings(owners))
+def _is_controlled(object: dict[str, Any]) -> bool:
+    owners = Field("", object).each("metadata", "ownerReferences")
+    return any(owner.at("controller").value is True for owner in owners)

@@ -7,26 +7,24 @@ do not call Fettle get none.
 
 from collections.abc import Sequence
 
-from fettle.api.raw import Raw, integer, mapping, mappings, strings, text
+from fettle.api.raw import Raw, integer, text
 from fettle.dra import IMPLICIT_CLASS_PREFIX, MARKER
+from fettle.lint import Field
 from fettle.model import JOB_EXIT_CODES, RestartAction, Tolerations
 from webhook.mutate.injection import Injection
-from webhook.patches import FieldPath
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of a static pod's mirror: the kubelet owns it and recreates it after any change."""
 DEFAULT_TOLERATION_SECONDS = 300
 """What the API server's DefaultTolerationSeconds adds; the same value counts as not written."""
 
-_CONTAINERS = FieldPath().at("spec", "containers")
 
-
-def uses_devices(spec: Raw) -> bool:
+def uses_devices(spec: Field) -> bool:
     """Whether it has claims, or an extended resource: only their names contain a slash."""
-    return bool(spec.get("resourceClaims")) or any("/" in name for name in _limits(spec))
+    return bool(spec.at("resourceClaims").value) or any("/" in name for name in _limits(spec))
 
 
-def needs_marker(spec: Raw) -> bool:
+def needs_marker(spec: Field) -> bool:
     """Whether the scheduler would not call an extender for it without the marker.
 
     So it is for claims, and for an extended resource by a DeviceClass's name: the scheduler makes
@@ -34,7 +32,7 @@ def needs_marker(spec: Raw) -> bool:
     """
     names = _limits(spec)
     by_class = any(name.startswith(IMPLICIT_CLASS_PREFIX) for name in names)
-    return (bool(spec.get("resourceClaims")) or by_class) and MARKER not in names
+    return (bool(spec.at("resourceClaims").value) or by_class) and MARKER not in names
 
 
 def add_marker(injection: Injection) -> None:
@@ -42,8 +40,9 @@ def add_marker(injection: Injection) -> None:
     # Zero: if another resource of the pod belongs to a DeviceClass, `filterExtendedResources` of
     # the scheduler's DRA plugin looks for any larger amount, even of a resource that it is to
     # ignore.
+    first = injection.read("spec", "containers").entry(0)
     for part in ("limits", "requests"):
-        injection.set(_CONTAINERS.at(0, "resources", part, MARKER), "0")
+        injection.set(first.at("resources", part, MARKER), "0")
 
 
 def remove_marker(injection: Injection) -> None:
@@ -54,10 +53,10 @@ def remove_marker(injection: Injection) -> None:
     names = [name for name in injection.before.values if name.endswith(f"[{MARKER}]")]
     if not names:
         return
-    for index, container in mappings(mapping(injection.document, "spec").get("containers")):
+    for container in injection.read("spec").each("containers"):
         for part in ("limits", "requests"):
-            if MARKER in mapping(container, "resources", part):
-                injection.remove(_CONTAINERS.at(index, "resources", part, MARKER))
+            if MARKER in container.raw("resources", part):
+                injection.remove(container.at("resources", part, MARKER))
     for name in names:
         injection.forget(name)
 
@@ -70,19 +69,17 @@ def add_restart_rules(
     A container with a restart policy of its own keeps it. Exit codes that the pod's Job acts on are
     left out: for a rule of its podFailurePolicy to apply, the pod must fail.
     """
-    spec = mapping(injection.document, "spec")
-    annotations = strings(mapping(injection.document, "metadata").get("annotations"))
+    spec, annotations = injection.read("spec"), injection.read("metadata").strings("annotations")
     of_job = annotations.get(JOB_EXIT_CODES, "").split(",")
     exit_codes = [code for code in exit_codes if str(code) not in of_job]
-    if not exit_codes or spec.get("restartPolicy") != "Never":
+    if not exit_codes or spec.text("restartPolicy") != "Never":
         return
     codes = {"operator": "In", "values": sorted(exit_codes)}
-    for index, container in mappings(spec.get("containers")):
-        if container.get("restartPolicy") is None and container.get("restartPolicyRules") is None:
-            field = _CONTAINERS.entry(index, text(container.get("name")) or str(index))
-            injection.set(field.at("restartPolicy"), "Never")
-            rules = [{"action": str(action), "exitCodes": codes}]
-            injection.set(field.at("restartPolicyRules"), rules)
+    for container in spec.each("containers", named=True):
+        policy, rules = container.at("restartPolicy"), container.at("restartPolicyRules")
+        if not policy.exists and not rules.exists:
+            injection.set(policy, "Never")
+            injection.set(rules, [{"action": str(action), "exitCodes": codes}])
 
 
 def add_node_tolerations(injection: Injection, seconds: Tolerations) -> None:
@@ -97,13 +94,12 @@ def add_node_tolerations(injection: Injection, seconds: Tolerations) -> None:
 
 def _tolerate(injection: Injection, taint: str, seconds: int) -> None:
     # Eviction follows the first toleration that matches, so a second one would be ignored.
-    field = FieldPath().at("spec", "tolerations")
-    name = f"spec.tolerations[{taint}].tolerationSeconds"
-    for index, toleration in mappings(mapping(injection.document, "spec").get("tolerations")):
-        if _matches(toleration, taint):
-            if _is_default(toleration, taint):
-                path = field.at(index, "tolerationSeconds").path
-                injection.set(FieldPath(path, name), seconds)
+    path = f"spec.tolerations[{taint}].tolerationSeconds"
+    tolerations = injection.read("spec", "tolerations")
+    for toleration in tolerations.each():
+        if _matches(toleration.value, taint):
+            if _is_default(toleration.value, taint):
+                injection.set(toleration.at("tolerationSeconds")._replace(path=path), seconds)
             return
     added = {
         "key": taint,
@@ -111,7 +107,7 @@ def _tolerate(injection: Injection, taint: str, seconds: int) -> None:
         "effect": "NoExecute",
         "tolerationSeconds": seconds,
     }
-    injection.append(field, added, name=name, recorded=seconds)
+    injection.append(tolerations, added, path=path, recorded=seconds)
 
 
 def _matches(toleration: Raw, taint: str) -> bool:
@@ -133,10 +129,10 @@ def _is_default(toleration: Raw, taint: str) -> bool:
     )
 
 
-def _limits(spec: Raw) -> set[str]:
+def _limits(spec: Field) -> set[str]:
     return {
         name
         for group in ("containers", "initContainers")
-        for _, container in mappings(spec.get(group))
-        for name in mapping(container, "resources", "limits")
+        for container in spec.each(group)
+        for name in container.raw("resources", "limits")
     }

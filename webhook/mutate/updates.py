@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any
 
 from fettle.api.raw import mapping, strings
+from fettle.lint import Field, workload_kinds
 from fettle.model import ANNOTATIONS as POLICY_ANNOTATIONS
 from fettle.model import INJECTED, JOB_EXIT_CODES
 from webhook.mutate import jobs
 from webhook.mutate.annotations import Workload, carry_jobset_patch, unknown_annotations
 from webhook.mutate.claims import CLAIM_SPECS, InjectedTolerations, inject_tolerations
-from webhook.mutate.injection import ANNOTATIONS, Injection, record_of
-from webhook.patches import Editing, FieldPath, field_named, value_at
+from webhook.mutate.injection import Injection, record_of
+from webhook.patches import Editing, field_at
 
 Object = dict[str, Any]
 
@@ -45,34 +46,32 @@ def carried_over(new: Object, old: Object, kind: tuple[str, str]) -> Editing:
 def _workload_carried_over(new: Object, old: Object) -> Editing:
     """Each recorded value that the old object still has and the new one lacks."""
     editing = Editing(new)
-    for name, value in record_of(old).values.items():
-        if _OURS.fullmatch(name):
-            _carry(editing, old, name, value)
+    for path, value in record_of(old).values.items():
+        if _OURS.fullmatch(path):
+            _carry(editing, old, path, value)
     carry_jobset_patch(editing, old)
     return _with_record(editing, old)
 
 
-def _claim_carried_over(new: Object, old: Object, spec: FieldPath) -> Editing:
+def _claim_carried_over(new: Object, old: Object, spec: workload_kinds.Path) -> Editing:
     """All recorded values; none if even with them the spec differs from the old one."""
     record = record_of(old)
     injection = Injection(new, record.policy)
     inject_tolerations(injection, spec, partial(InjectedTolerations.from_record, record))
-    for name, value in record.values.items():
-        if _OURS.fullmatch(name):  # annotations that a template gives to its claims
-            _carry(injection.editing, old, name, value)
+    for path, value in record.values.items():
+        if _OURS.fullmatch(path):  # annotations that a template gives to its claims
+            _carry(injection.editing, old, path, value)
     if mapping(injection.document, "spec") != mapping(old, "spec"):
         return Editing(new)
     return _with_record(injection.editing, old)
 
 
-def _carry(editing: Editing, old: Object, name: str, value: Any) -> None:
-    field, kept = field_named(editing.document, name), field_named(old, name)
-    if field is None or kept is None:
+def _carry(editing: Editing, old: Object, path: str, value: Any) -> None:
+    field, stored = field_at(editing.document, path), field_at(old, path)
+    if field is None or stored is None or not _holds(stored.value, value):
         return
-    stored = value_at(old, kept.path)
-    written = value_at(editing.document, field.path)
-    if _holds(stored, value) and written in (None, _DEFAULTS.get(name)) and stored != written:
-        editing.set(field.path, stored)
+    if field.value in (None, _DEFAULTS.get(path)) and stored.value != field.value:
+        editing.set(field.keys, stored.value)
 
 
 def _holds(stored: Any, value: Any) -> bool:
@@ -88,9 +87,9 @@ def _holds(stored: Any, value: Any) -> bool:
 def _with_record(editing: Editing, old: Object) -> Editing:
     record = mapping(old, "metadata", "annotations").get(INJECTED)
     if editing.operations and record is not None:
-        field = ANNOTATIONS.at(INJECTED)
-        if value_at(editing.document, field.path) != record:
-            editing.set(field.path, record)
+        field = Field("", editing.document).at("metadata", "annotations", INJECTED)
+        if field.value != record:
+            editing.set(field.keys, record)
     return editing
 
 
