@@ -70,8 +70,8 @@ class StoredEvidence(Wire, frozen=True, kw_only=True):
     - `began`: of the trace of a fault that is over, when the fault began.
     - `source` and `message` are for people. `source_kind`, `source_name`, `over`: the source, and
       whether it is of the trace of a fault that is over. `standing`: whether it is still reported.
-      `said`: the reporter's words, where `message` adds to them. The version before this wrote only
-      the words.
+      `said`: the reporter's words, where `message` adds to them. `unlisted`: an XID that no rule
+      names. The version before this wrote only the words.
     - `namespace`: whose word it is, if a tenant could cause it; all such words take at most
       `together` of the rest of the score.
     """
@@ -93,6 +93,7 @@ class StoredEvidence(Wire, frozen=True, kw_only=True):
     message: str = ""
     said: str = ""
     standing: Standing | None = None
+    unlisted: str = ""
     reports: tuple[StoredReport, ...] = ()
     gone: bool = False
     silence_clears: bool = False

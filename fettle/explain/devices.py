@@ -3,7 +3,6 @@
 `usedBy` are the pods that certainly use a node, device or unit, `possiblyUsedBy` those that may.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from heapq import nsmallest
@@ -15,7 +14,6 @@ from fettle.dra import DeviceView, PoolView
 from fettle.explain.pods import is_noteworthy, plain_health, plain_unit
 from fettle.explain.users import Users, plain_users
 from fettle.explain.wording import plain_reason, why_withheld
-from fettle.health import UNKNOWN_FAULT
 from fettle.model import DeviceId, SourceKind, UnknownCondition, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
@@ -101,9 +99,6 @@ def list_unknown_conditions(view: View) -> list[dict[str, Any]]:
     ]
 
 
-_UNKNOWN_XID = re.compile(rf"(XID [\w.-]+): {re.escape(UNKNOWN_FAULT)}")
-
-
 def _unknown_xids(node: NodeView) -> Iterator[UnknownCondition]:
     """XIDs without a row, and what stands where an XID should, that others than the Node's
     conditions tell of."""
@@ -111,9 +106,8 @@ def _unknown_xids(node: NodeView) -> Iterator[UnknownCondition]:
     devices = (one.health for pool in node.pools for one in (*pool.devices, *pool.withheld))
     evidence = {w.evidence for health in chain(units, devices) for w in health.evidence}
     for one in evidence:
-        if one.source.kind is not SourceKind.CONDITION:
-            for xid in _UNKNOWN_XID.findall(one.text):
-                yield UnknownCondition(f"{one.source}: {xid}", "set")
+        if one.unlisted and one.source.kind is not SourceKind.CONDITION:
+            yield UnknownCondition(f"{one.source}: XID {one.unlisted}", "set")
 
 
 def _published(

@@ -35,6 +35,8 @@ from fettle.model import (
     Health,
     NodeId,
     PoolRef,
+    ReporterId,
+    Source,
     SourceKind,
     Standing,
     State,
@@ -122,15 +124,12 @@ def _healthy_again(shown: Health, outlook: Outlook, now: float) -> dict[str, Any
     """What has to happen; None if it is Healthy."""
     if shown.told is State.HEALTHY:
         return None
-    # One all-clear may end several pieces of evidence.
-    found = map(_awaited, reversed(outlook.awaited))
-    by_text = {one["text"]: one for one in found}
     # What ends it for the node ends it for the device too.
-    awaits = [
-        one
-        for text, one in reversed(by_text.items())
-        if not text.endswith(_NAMED) or text.removesuffix(_NAMED) not in by_text
-    ]
+    of_node = {_who_turns(one) for one in outlook.awaited if _is_of_node(one)} - {None}
+    found = [o for o in outlook.awaited if _is_of_node(o) or _who_turns(o) not in of_node]
+    # One all-clear may end several pieces of evidence.
+    by_text = {each["text"]: each for each in map(_awaited, reversed(found))}
+    awaits = list(reversed(by_text.values()))
     return {
         "at": outlook.at,
         "awaits": awaits,
@@ -165,7 +164,20 @@ def _clock(at: float, now: float) -> str:
     return f"{utc(whole_minute):{form}}"
 
 
-_NAMED = ", or no longer names it"
+def _is_of_node(one: Awaited) -> bool:
+    return isinstance(one.evidence.subject, NodeId)
+
+
+def _who_turns(one: Awaited) -> tuple[Source, ReporterId] | None:
+    """The condition that turns to another status, if that is the all-clear."""
+    evidence = one.evidence
+    turns = (
+        evidence.source.kind is SourceKind.CONDITION
+        and evidence.kind is not EvidenceKind.UNKNOWN
+        and evidence.standing is not Standing.LATCHED
+        and one.clear not in ("", BY_REBOOT)
+    )
+    return (evidence.source, evidence.reporter) if turns else None
 
 
 def all_clear_of(one: Awaited) -> str:
@@ -185,7 +197,7 @@ def all_clear_of(one: Awaited) -> str:
                 return f"the node is rebooted: its monitor then removes {its}"
             if not one.clear:
                 return f"{its} no longer says it"
-            named = "" if isinstance(evidence.subject, NodeId) else _NAMED
+            named = "" if _is_of_node(one) else ", or no longer names it"
             return f"{its} turns {one.clear}{named}"
         case SourceKind.TAINT:
             return f"taint {name} is removed ({evidence.reporter})"

@@ -37,7 +37,6 @@ from fettle.health.signals.rule_files import load_rules
 from fettle.health.signals.rule_tables import (
     BY_REBOOT,
     BY_RESOLUTION,
-    UNKNOWN_FAULT,
     SignalRules,
 )
 from fettle.health.signals.slices import report_of_slice, report_of_taint_rule, selects_device
@@ -64,7 +63,6 @@ __all__ = [
     "RECORD_SOURCE",
     "START",
     "STARTS",
-    "UNKNOWN_FAULT",
     "Awaited",
     "FailedStart",
     "HealthBook",

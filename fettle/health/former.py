@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from fettle.api.device_healths import StoredEvidence, StoredReport
+from fettle.health.signals.rule_tables import UNKNOWN_FAULT
 from fettle.health.signals.starts import STARTS
 from fettle.model import OF_DOMAINS, ReporterId, Source, SourceKind, Standing
 
@@ -37,7 +38,17 @@ def in_values(stored: StoredEvidence) -> StoredEvidence:
             stored, source_kind=source.kind, source_name=source.name, over=source.is_over
         )
     reports = tuple(map(_with_reporter, stored.reports))
-    return msgspec.structs.replace(stored, said=message, standing=standing, reports=reports)
+    found = _UNLISTED.search(message)
+    return msgspec.structs.replace(
+        stored,
+        said=message,
+        standing=standing,
+        reports=reports,
+        unlisted=found[1] if found is not None else "",
+    )
+
+
+_UNLISTED = re.compile(rf"XID ([\w.-]+): {re.escape(UNKNOWN_FAULT)}")
 
 
 def _with_reporter(report: StoredReport) -> StoredReport:

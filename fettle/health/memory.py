@@ -113,6 +113,7 @@ def _stored(evidence: Evidence, **more: object) -> StoredEvidence:
         message=evidence.text,
         said=evidence.said if evidence.said != evidence.text else "",
         standing=evidence.standing,
+        unlisted=evidence.unlisted,
         namespace=evidence.witness.removeprefix("namespace "),
         taints=tuple(
             StoredTaint(key=t.key, value=t.value, effect=t.effect) for t in evidence.taints
@@ -150,6 +151,7 @@ def evidence_of(stored: StoredEvidence, subject: Subject) -> Evidence:
         reporter=reporter,
         said=one_line(stored.said or stored.message),
         standing=stored.standing or Standing.REPORTED,
+        unlisted=one_line(stored.unlisted),
         observed_at=unix_s(stored.last_seen or stored.first_seen, 0.0),
         half_life_s=stored.half_life_seconds,
         cap=stored.cap,

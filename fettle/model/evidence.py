@@ -158,6 +158,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
       unknown. It does not count for pods that request resources of other domains.
     - `planned`: an administrator's choice, or a monitor's own trouble, rather than a fault. It
       leaves no trace once it is over.
+    - `unlisted`: the XID that no rule names, or what stands where an XID should; "" if there is
+      none.
     - `began_at`: of the trace of a fault that is over, when the fault began. `repaired`: how it was
       said to be repaired since; "" if it was not.
     - `count`: how many events it stands for. It is the latest of them.
@@ -184,6 +186,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     about: str = ""
     count: int = 1
     repaired: str = ""
+    unlisted: str = ""
 
     @property
     def text(self) -> str:

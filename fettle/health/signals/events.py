@@ -72,37 +72,39 @@ def report_of_event(
 
 def _findings(
     event: core.HeardEvent, row: EventRow, rules: SignalRules
-) -> Iterator[tuple[Subject, Family, float, str]]:
-    """What it says of which device or node, how much that weighs, and the XID in words."""
+) -> Iterator[tuple[Subject, Family, float, str, str]]:
+    """What it says of which device or node, how much that weighs, the XID in words, and the XID if
+    no row names it."""
     name = event.involved_object.name
     node = NodeId(name)
     if row.format:
         for entry in nvsentinel.parse(event.message).entries:
             codes = [code for code in entry.codes if row.xid and xids.is_code(code)]
-            meanings = [rules.xid(code, entry.text) for code in codes]
+            meanings = [(code, rules.xid(code, entry.text)) for code in codes]
             known = [code for code in map(rules.dcgm, entry.codes) if code is not None]
             if any(code.xid for code in known) and row.weight:
                 told = xids.mentions(xids.ANY_FORM, "", entry.text)
-                meanings += [rules.xid(one.code, one.said) for one in told]
+                meanings += [(one.code, rules.xid(one.code, one.said)) for one in told]
                 known = [code for code in known if not code.xid or not told]
             least = 0.0 if meanings else min((c.weight for c in known), default=row.weight)
             for subject in nvsentinel.unit_ids(name, entry, {}) or (node,):
-                yield subject, row.family, min(row.weight, least), ""
-                for xid in meanings:
-                    yield subject, xid.family, xid.weight, xid.text
+                yield subject, row.family, min(row.weight, least), "", ""
+                for number, xid in meanings:
+                    yield subject, xid.family, xid.weight, xid.text, rules.unlisted_xid(number)
         return
     mentioned = xids.mentions(row.xid, event.reason, event.message) if row.xid else ()
     for one in mentioned:
         xid = rules.xid(one.code, one.said)
         subject = UnitId(name, nvsentinel.RESOURCE, one.gpu) if one.gpu else node
-        yield subject, xid.family, max(row.weight, xid.weight), xid.text
+        weight = max(row.weight, xid.weight)
+        yield subject, xid.family, weight, xid.text, rules.unlisted_xid(one.code)
     codes = [found[1] for found in patterns.find_each(row.dcgm, event.message)] if row.dcgm else []
     known = [code for code in map(rules.dcgm, dict.fromkeys(codes[:_MOST_CODES])) if code]
     for code in known:
         weight = min(row.weight, code.weight)
-        yield node, code.family, weight, f"DCGM error {code.name}: {code.text}"
+        yield node, code.family, weight, f"DCGM error {code.name}: {code.text}", ""
     if not mentioned and not known:
-        yield node, row.family, row.weight, ""
+        yield node, row.family, row.weight, "", ""
 
 
 def _evidence(
@@ -115,6 +117,7 @@ def _evidence(
     family: Family,
     weight: float,
     said: str,
+    unlisted: str,
 ) -> Evidence:
     bound = rules.signals["provoked"]
     told = f"Event {event.reason}: {event.message}"

@@ -295,11 +295,13 @@ class MetricEvidence:
         word = self.word_of(asked, sample)
         family, kind = row.family, row.kind
         weight, text = row.weighs(sample.value), row.says(sample.value, sample.labels)
+        unlisted = ""
         if row.xid:
             code = sample.labels.get(row.xid, "") if row.xid != "value" else f"{sample.value:g}"
             if not xids.is_code(code) or int(code) > xids.LARGEST:
                 return None  # such as DCGM's values for "not supported"
             family, kind, weight, text = self._rules.xid(code)
+            unlisted = self._rules.unlisted_xid(code)
         cap = together = 1.0
         if word:
             bound = self._rules.signals["provoked-metric"]
@@ -322,6 +324,7 @@ class MetricEvidence:
             cap=cap,
             together=together,
             witness=f"namespace {word}" if word else "",
+            unlisted=unlisted,
         )
 
     def word_of(self, asked: MetricQuery, sample: Sample) -> str:

@@ -331,6 +331,7 @@ def _of_xids(ill: Evidence, health: core.ResourceHealth, rules: SignalRules) -> 
             said=one_line(f"{xid.text}; {ill.said}"),
             half_life_s=rules.half_life_s(xid.family),
             cap=1.0,
+            unlisted=rules.unlisted_xid(one.code),
         )
 
 

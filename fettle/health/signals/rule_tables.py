@@ -285,6 +285,10 @@ class SignalRules:
         advice = f" ({row.action})" if row.action else ""
         return Xid(row.family, class_.kind, class_.weight, f"XID {code}: {row.text}{advice}")
 
+    def unlisted_xid(self, code: str) -> str:
+        """The XID, if no row names it; else ""."""
+        return "" if code in self.xids else code
+
     def dcgm(self, code: str) -> DcgmRow | None:
         """The row of one of DCGM's error codes, by its number or name."""
         return self.dcgm_codes.get(code)

@@ -65,12 +65,13 @@ def _taint_evidence(
     named = TaintRef(taint.key, taint.value, taint.effect)
     shown = f"taint {named}"
     family, kind, weight = row.family, row.kind, row.weight
+    unlisted = ""
     if row.xid and value.isdigit():
-        xid = rules.tainting_xid(value, row)
+        xid, unlisted = rules.tainting_xid(value, row), rules.unlisted_xid(value)
         family, kind, weight = xid.family, xid.kind, xid.weight
         shown = f"{xid.text}; {shown}"
     elif row.xid and value:
-        shown = f"XID {value}: {UNKNOWN_FAULT}; {shown}"
+        shown, unlisted = f"XID {value}: {UNKNOWN_FAULT}; {shown}", value
     return Evidence(
         subject=device,
         family=family,
@@ -84,6 +85,7 @@ def _taint_evidence(
         half_life_s=rules.half_life_s(family),
         taints=(named,),
         planned=by_rule and row.is_catch_all,
+        unlisted=unlisted,
     )
 
 

@@ -297,7 +297,7 @@ def test_reasons_name_the_extended_resource_and_its_request_if_there_are_several
 
 def test_evidence_names_the_object_that_reported_it() -> None:
     line = evidence_lines(plain_health(b.health(0.5))["evidence"])[0]
-    assert line.endswith("[node, test, Node n]")
+    assert line.endswith("[node, taint test, Node n]")
 
 
 def test_the_summary_names_the_evidence_of_the_unit_that_lowers_the_score() -> None:
