@@ -20,6 +20,7 @@ from fettle.model import (
     Evidence,
     EvidenceKind,
     Family,
+    ReporterId,
     Source,
     SourceKind,
     Weighed,
@@ -64,10 +65,10 @@ def ordered(weighed: Iterable[Weighed]) -> tuple[Weighed, ...]:
     return tuple(sorted(weighed, key=_rank))
 
 
-def _rank(one: Weighed) -> tuple[float, bool, str, str, str, str]:
+def _rank(one: Weighed) -> tuple[float, bool, str, Source, ReporterId, str]:
     e = one.evidence
     latched_last = e.kind is not EvidenceKind.LATCHED
-    return -one.weight, latched_last, str(e.subject), str(e.source), str(e.reporter), e.text
+    return -one.weight, latched_last, str(e.subject), e.source, e.reporter, e.said
 
 
 def known_score(weighed: Iterable[Weighed]) -> float:
