@@ -11,7 +11,7 @@ from fettle.browse.known import Known, as_json
 from fettle.cluster import View
 from fettle.explain import (
     JSON_VERSION,
-    Foresight,
+    Recoveries,
     describe_modes,
     explain_device,
     explain_node,
@@ -24,7 +24,7 @@ from fettle.explain import (
 from fettle.model import BadInput
 from fettle.pacing import run_within
 
-ExplainHealth = Callable[[str, View, Foresight, float], dict[str, Any]]
+ExplainHealth = Callable[[str, View, Recoveries, float], dict[str, Any]]
 
 
 class DeviceHandlers:
@@ -40,11 +40,11 @@ class DeviceHandlers:
         return await self._explain(explain_device, request.query.get("device", ""))
 
     async def _explain(self, explain: ExplainHealth, name: str) -> web.Response:
-        foresight, view, now = self._known.foresight, self._known.answers.view, time.time()
-        if foresight is None:
+        recoveries, view, now = self._known.recoveries, self._known.answers.view, time.time()
+        if recoveries is None:
             return as_json({"error": "this process does not follow the health of devices"}, 404)
         try:
-            explained = await run_within(None, lambda: explain(name, view, foresight, now))
+            explained = await run_within(None, lambda: explain(name, view, recoveries, now))
         except BadInput as error:
             return as_json({"error": "; ".join([str(error), *self._known.unready()])}, error.status)
         if "device" in explained:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from fettle.api import core
 from fettle.cluster import readiness
 from fettle.config import Settings
-from fettle.explain import Foresight, Stewardship, list_taints
+from fettle.explain import Recoveries, Stewardship, list_taints
 from fettle.model.reasons import Reason
 from fettle.pacing import run_within
 from fettle.records import Decision, Recorder
@@ -23,7 +23,7 @@ WhyHopeless = Callable[[core.Pod], Awaitable[Reason | None]]
 
 
 class Known(NamedTuple):
-    """`recorder` knows what was decided, `foresight` when something is Healthy again, `hopeless`
+    """`recorder` knows what was decided, `recoveries` when something is Healthy again, `hopeless`
     why no pod of a controller will ever run. `extra_problems` are what keeps other parts of the
     process from being ready, and `notes` what else `/readyz?verbose` shows. `is_steward`: the
     settings of what a steward does are those that count.
@@ -34,7 +34,7 @@ class Known(NamedTuple):
     settings: Settings
     registry: CollectorRegistry
     recorder: Recorder | None = None
-    foresight: Foresight | None = None
+    recoveries: Recoveries | None = None
     hopeless: WhyHopeless | None = None
     extra_problems: Callable[[], list[str]] = list
     notes: Callable[[], list[str]] = list

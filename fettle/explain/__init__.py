@@ -9,7 +9,6 @@ from fettle.explain.holds import is_held_by_rule, list_holds
 from fettle.explain.modes import describe_modes
 from fettle.explain.nearest import nearest_devices
 from fettle.explain.node_healths import CAUSES, reason_in_words, state_in_words, worst_state
-from fettle.explain.outlooks import Foresight, explain_device, explain_node
 from fettle.explain.placed import plain_placed
 from fettle.explain.pods import (
     JSON_VERSION,
@@ -19,6 +18,7 @@ from fettle.explain.pods import (
     result_word,
     summary,
 )
+from fettle.explain.recoveries import Recoveries, explain_device, explain_node
 from fettle.explain.taints import list_taints
 from fettle.explain.withholding import WITHHELD, withhold_of_placed, withhold_of_pod
 from fettle.explain.wording import LOWERED, SUSPECTED, plain_reason, text, texts
@@ -29,7 +29,7 @@ __all__ = [
     "LOWERED",
     "SUSPECTED",
     "WITHHELD",
-    "Foresight",
+    "Recoveries",
     "Stewardship",
     "describe_modes",
     "explain_device",

@@ -7,7 +7,7 @@ clock is an argument.
 from fettle.health.book import HealthBook, assess
 from fettle.health.fading import RECORD_SOURCE, is_past, source_of
 from fettle.health.memory import CLOCKS_APART_S
-from fettle.health.recovering import Awaited, Outlook
+from fettle.health.recovering import Awaited, Recovery
 from fettle.health.score import DIGITS, known_score
 from fettle.health.signals import gpu_names, metrics
 from fettle.health.signals.claims import has_device_status, report_of_claim
@@ -66,7 +66,7 @@ __all__ = [
     "Awaited",
     "FailedStart",
     "HealthBook",
-    "Outlook",
+    "Recovery",
     "SignalReport",
     "SignalRules",
     "assess",

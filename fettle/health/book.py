@@ -20,7 +20,7 @@ from fettle.config import HealthSettings
 from fettle.health import memory, probation, states
 from fettle.health.fading import Fading, Past, is_past
 from fettle.health.ledger import MILD, Ledger
-from fettle.health.recovering import Awaited, Outlook, Prospect, healthy_at
+from fettle.health.recovering import Awaited, Recovery, RecoveryStep, healthy_at
 from fettle.health.reporters import EvidenceTopic
 from fettle.health.score import (
     DIGITS,
@@ -33,10 +33,10 @@ from fettle.health.score import (
     stating_evidence,
     witnesses,
 )
-from fettle.health.signals.metrics import Teller
+from fettle.health.signals.metrics import MetricSource
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.health.states import START, Stay, afresh
+from fettle.health.states import START, StateSince, afresh
 from fettle.model import (
     BAD_STATES,
     SOUND,
@@ -120,7 +120,7 @@ class HealthBook:
         """The reporters of metrics and alerts that say something of one node."""
         return self._ledger.followed_on(node)
 
-    def followed(self) -> Mapping[Teller, Set[ReporterId]]:
+    def followed(self) -> Mapping[MetricSource, Set[ReporterId]]:
         """By rule or alert, the reporters that say something, or did lately."""
         return self._ledger.followed()
 
@@ -189,7 +189,7 @@ class HealthBook:
         changed |= self._ledger.adopt_faults(key, memory.faults_of(stored), now)
         since = unix_s(stored.since, 0.0)
         if starting and key in changed and 0 < since <= now + memory.CLOCKS_APART_S:
-            stay = Stay(stored.state, min(since, now))
+            stay = StateSince(stored.state, min(since, now))
             if stay.state is State.UNKNOWN:
                 stay = START
             proven = stored.score if stored.proven_score is None else stored.proven_score
@@ -240,11 +240,11 @@ class HealthBook:
         )
         return health
 
-    def outlook(self, key: Subject, now: float) -> Outlook:
+    def recovery(self, key: Subject, now: float) -> Recovery:
         """How healthy a key is now, and what has to happen for it to be Healthy again."""
         remembered = self._memory.get(key)
         if remembered is None:
-            return Outlook(SOUND, now)
+            return Recovery(SOUND, now)
         subjects = remembered.subjects
         health, stay, *_ = self._reassess(remembered, subjects, now)
         awaited = [w.evidence for w in health.evidence if w.evidence.kind is EvidenceKind.UNKNOWN]
@@ -257,14 +257,14 @@ class HealthBook:
         standing.sort(key=lambda e: e.kind is not EvidenceKind.LATCHED)
         while (at := self._healthy_at(stay, subjects, awaited, now)) is None and standing:
             awaited.append(standing.pop(0))
-        return Outlook(
+        return Recovery(
             health,
             now if at is None else at,
             tuple(Awaited(e, self._rules.all_clear(e.source)) for e in awaited),
         )
 
     def _healthy_at(
-        self, stay: Stay, subjects: tuple[Subject, ...], over: list[Evidence], now: float
+        self, stay: StateSince, subjects: tuple[Subject, ...], over: list[Evidence], now: float
     ) -> float | None:
         """When a stay ends in Healthy, if this evidence is over now, and leaves its traces."""
         traces = [
@@ -282,11 +282,11 @@ class HealthBook:
             then = (one.weighed(at, past) for one, past in traces)
             return stating_evidence((*found, *then))
 
-        def foresee(at: float) -> Prospect:
+        def foresee(at: float) -> RecoveryStep:
             found = left(at)
             fading = (*self._fading(subjects, at), *traces)
             restless = max((one.restless_until(past) for one, past in fading), default=-math.inf)
-            return Prospect(known_score(found), is_latched(found), restless)
+            return RecoveryStep(known_score(found), is_latched(found), restless)
 
         if over:  # its traces may also make what was Healthy worse
             score, latched, restless_until = foresee(now)
@@ -424,7 +424,7 @@ class Remembered(msgspec.Struct, gc=False):
     all-clears that are counted came later. `mended_at`: the latest repair that has been seen."""
 
     subjects: tuple[Subject, ...]
-    stay: Stay
+    stay: StateSince
     all_clears: dict[Subject, int]
     health: Health
     due_at: float = 0.0
@@ -437,7 +437,7 @@ class Assessment(NamedTuple):
     could cause nor the record of 28 days."""
 
     health: Health
-    stay: Stay
+    stay: StateSince
     score: float
     latched: bool
     mended_at: float = -math.inf
@@ -445,7 +445,7 @@ class Assessment(NamedTuple):
 
 def assess(
     evidence: tuple[Weighed, ...],
-    stay: Stay,
+    stay: StateSince,
     settings: HealthSettings,
     now: float,
     *,

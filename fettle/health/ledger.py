@@ -31,7 +31,7 @@ from fettle.health.reporters import (
     without_outdated,
 )
 from fettle.health.score import weigh
-from fettle.health.signals.metrics import Teller, is_followed, teller_of
+from fettle.health.signals.metrics import MetricSource, is_followed, metric_source_of
 from fettle.health.signals.reports import SignalReport, StatedRepair
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import (
@@ -74,7 +74,7 @@ class Ledger:
         self._noted_at: dict[Subject, float] = {}
         """When we last saw something change about a subject."""
         self.repairs = NodeRepairs(rules.mended_by_reboot)
-        self._followed: dict[Teller, set[ReporterId]] = defaultdict(set)
+        self._followed: dict[MetricSource, set[ReporterId]] = defaultdict(set)
         """By rule or alert, reporters that only the process that asks for metrics hears. The others
         follow it."""
         self.polls = False
@@ -379,7 +379,7 @@ class Ledger:
         """The reporters of metrics and alerts on one node."""
         return [who for known in self._followed.values() for who in known if who.node == node]
 
-    def followed(self) -> Mapping[Teller, Set[ReporterId]]:
+    def followed(self) -> Mapping[MetricSource, Set[ReporterId]]:
         """By rule or alert, the reporters of which something stands or has been left."""
         return self._followed
 
@@ -410,7 +410,7 @@ class Ledger:
         reporter.standing[topic] = evidence
         self._standing.put(reporter, topic, evidence)
         if is_followed(reporter.id):
-            self._followed[teller_of(reporter.id)].add(reporter.id)
+            self._followed[metric_source_of(reporter.id)].add(reporter.id)
         elif not stored.gone:
             self._unheard.add(reporter.id)
 
@@ -686,13 +686,13 @@ class Ledger:
             self._keep_followed(reporter)
 
     def _keep_followed(self, reporter: Reporter) -> None:
-        teller = teller_of(reporter.id)
+        metric_source = metric_source_of(reporter.id)
         if not reporter.is_over():
-            self._followed[teller].add(reporter.id)
-        elif teller in self._followed:
-            self._followed[teller].discard(reporter.id)
-            if not self._followed[teller]:
-                del self._followed[teller]
+            self._followed[metric_source].add(reporter.id)
+        elif metric_source in self._followed:
+            self._followed[metric_source].discard(reporter.id)
+            if not self._followed[metric_source]:
+                del self._followed[metric_source]
 
 
 def leaves_trace(cleared: Evidence) -> bool:

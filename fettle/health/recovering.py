@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from fettle.config import HealthSettings
 from fettle.health import states
-from fettle.health.states import Stay
+from fettle.health.states import StateSince
 from fettle.model import Evidence, Health, State
 
 _SOON_S, _EVER_S = 1.0, 10 * 365 * 86_400.0
 """How exact a time is, and how far ahead is looked: all that fades is gone by then."""
 
 
-class Prospect(NamedTuple):
+class RecoveryStep(NamedTuple):
     """What the state follows from at some time, as `states.following` takes it."""
 
     score: float
@@ -32,7 +32,7 @@ class Awaited(NamedTuple):
     clear: str
 
 
-class Outlook(NamedTuple):
+class Recovery(NamedTuple):
     """How healthy something is now, and when it is Healthy again.
 
     `at`: if nothing more is reported, in Unix seconds; the time of asking if it is Healthy already,
@@ -45,7 +45,7 @@ class Outlook(NamedTuple):
 
 
 def healthy_at(
-    stay: Stay, foresee: Callable[[float], Prospect], settings: HealthSettings, now: float
+    stay: StateSince, foresee: Callable[[float], RecoveryStep], settings: HealthSettings, now: float
 ) -> float | None:
     """When a stay in a state leads to Healthy by time alone; None if it does not.
 
@@ -60,11 +60,11 @@ def healthy_at(
 
 
 def _first_move(
-    stay: Stay, foresee: Callable[[float], Prospect], settings: HealthSettings, now: float
-) -> tuple[float, Stay] | None:
+    stay: StateSince, foresee: Callable[[float], RecoveryStep], settings: HealthSettings, now: float
+) -> tuple[float, StateSince] | None:
     """When the state is left for a better one, and the stay that follows."""
 
-    def after(at: float) -> Stay:
+    def after(at: float) -> StateSince:
         score, latched, restless_until = foresee(at)
         return states.following(
             stay, score, latched, settings, at, fact_at=at, restless_until=restless_until

@@ -16,14 +16,14 @@ from fettle.model import Kept, State
 _SEVERITY = {State.HEALTHY: 0, State.DEGRADED: 1, State.UNHEALTHY: 2}
 
 
-class Stay(NamedTuple):
+class StateSince(NamedTuple):
     """A state (never Unknown, which is shown beside it) and since when."""
 
     state: State
     since: float
 
 
-START = Stay(State.HEALTHY, 0.0)
+START = StateSince(State.HEALTHY, 0.0)
 
 
 def afresh(score: float, latched: bool, settings: HealthSettings) -> State:
@@ -44,7 +44,7 @@ def within_bands(state: State, score: float, latched: bool, settings: HealthSett
 
 
 def following(
-    stay: Stay,
+    stay: StateSince,
     score: float,
     latched: bool,
     settings: HealthSettings,
@@ -53,7 +53,7 @@ def following(
     fact_at: float,
     but_for_traces: float | None = None,
     restless_until: float = -inf,
-) -> Stay:
+) -> StateSince:
     """The stay that follows this one. `fact_at`: when the latest fact behind the score was
     observed.
 
@@ -69,14 +69,14 @@ def following(
     if state is stay.state:
         return stay
     if _SEVERITY[state] > _SEVERITY[stay.state]:
-        return Stay(state, min(fact_at, now))
+        return StateSince(state, min(fact_at, now))
     if now >= restless_until and (all_clear or now >= dwells_until(stay, settings)):
-        return Stay(state, now)
+        return StateSince(state, now)
     return stay
 
 
 def kept(
-    stay: Stay,
+    stay: StateSince,
     score: float,
     latched: bool,
     settings: HealthSettings,
@@ -94,7 +94,7 @@ def kept(
     return Kept(within_bands(stay.state, bound, latched, settings), score=bound)
 
 
-def dwells_until(stay: Stay, settings: HealthSettings) -> float:
+def dwells_until(stay: StateSince, settings: HealthSettings) -> float:
     return stay.since + settings.min_dwell_seconds
 
 

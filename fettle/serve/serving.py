@@ -444,7 +444,7 @@ class Runtime:
             self._settings,
             self._registry,
             recorder=recorder,
-            foresight=inventory,
+            recoveries=inventory,
             hopeless=hopeless.why,
             extra_problems=self._readiness.current_problems,
             notes=self._readiness.current_notes,

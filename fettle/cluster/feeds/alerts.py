@@ -79,7 +79,7 @@ class Alerts:
         self._counted = counted
         self._elapsed = elapsed
         self._takes = False
-        self._heard_at: dict[metrics.Teller, float] = {}
+        self._heard_at: dict[metrics.MetricSource, float] = {}
         self._sought_at = elapsed()
         self._unknown: Counter[str] = Counter()
         self._malformed: Counter[str] = Counter()
@@ -129,7 +129,7 @@ class Alerts:
                 continue
             fires = sent.status == _FIRING
             alert = Alert(rule, _fingerprint(sent), _sample(sent), fires)
-            told = metrics.Teller(rule, alert.fingerprint)
+            told = metrics.MetricSource(rule, alert.fingerprint)
             if fires:
                 self._heard_at[told] = self._elapsed()
             else:

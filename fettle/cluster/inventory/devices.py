@@ -276,7 +276,7 @@ class SliceChange(NamedTuple):
     rules: set[str]
 
 
-class Vantage(NamedTuple):
+class Visibility(NamedTuple):
     """All that decides what a node sees of a pool: its name, if slices name it, else ""; and which
     of the pool's regions contain it."""
 
@@ -310,7 +310,7 @@ class _Pool:
         self.devices_by_slice: dict[str, SliceDevices] = {}
         self.changed_slices: list[SliceDevices] = []
         self._wholes: dict[str, Wholes] = {}
-        self.seen: dict[Vantage, Gathered | None] = {}
+        self.seen: dict[Visibility, Gathered | None] = {}
         self._held: dict[str, list[Region]] = {}
 
     def put(self, new: PublishedSlice, regions: Regions) -> None:
@@ -442,16 +442,16 @@ class Devices:
             "are not read"
         )
 
-    def pools_on(self, place: NodeTarget) -> list[tuple[Gathered, Vantage]]:
-        """All pools with devices for this node, in the allocator's order. Nodes with equal vantages
-        see the same of a pool."""
+    def pools_on(self, place: NodeTarget) -> list[tuple[Gathered, Visibility]]:
+        """All pools with devices for this node, in the allocator's order. Nodes with equal
+        visibilities see the same of a pool."""
         around = self._regions.around(place)
         wanted = self._on_node.get(place.name, _NO_POOLS) | self._everywhere
         seen = []
         for pool in wanted.union(*(region.pools for region in around)):
-            vantage, gathered = self._gather(pool, place, around)
+            visibility, gathered = self._gather(pool, place, around)
             if gathered is not None:
-                seen.append((gathered, vantage))
+                seen.append((gathered, visibility))
         return sorted(seen, key=lambda one: one[0].order)
 
     def published_by(self, node: str) -> Iterator[PublishedDevice]:
@@ -505,8 +505,8 @@ class Devices:
         self._regions.forget(node)
         for pool in self._on_node.get(node, _NO_POOLS):
             seen = self._pools[pool].seen
-            for vantage in [one for one in seen if one.node == node]:
-                del seen[vantage]
+            for visibility in [one for one in seen if one.node == node]:
+                del seen[visibility]
 
     def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
         """The nodes that may see something of a pool; None: all."""
@@ -557,19 +557,19 @@ class Devices:
 
     def _gather(
         self, pool: PoolId, place: NodeTarget, around: Set[Region]
-    ) -> tuple[Vantage, Gathered | None]:
+    ) -> tuple[Visibility, Gathered | None]:
         known = self._pools[pool]
         named = place.name if place.name in known.nodes else ""
-        vantage = Vantage(named, known.regions & around)
-        if vantage not in known.seen:
+        visibility = Visibility(named, known.regions & around)
+        if visibility not in known.seen:
             gathered = gather(pool, list(known.slices.values()), place, self._features)
             if gathered is not None:
                 fingerprint, attribute_fingerprints = slice_fingerprints(gathered)
                 gathered = msgspec.structs.replace(
                     gathered, fingerprint=fingerprint, attribute_fingerprints=attribute_fingerprints
                 )
-            known.seen[vantage] = gathered
-        return vantage, known.seen[vantage]
+            known.seen[visibility] = gathered
+        return visibility, known.seen[visibility]
 
     def _change(self, pool: PoolId, name: str, new: resource.ResourceSlice | None) -> SliceChange:
         made = read_slice(new) if new is not None else None

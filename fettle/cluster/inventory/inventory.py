@@ -48,7 +48,7 @@ from fettle.dra import (
 )
 from fettle.health import (
     HealthBook,
-    Outlook,
+    Recovery,
     SignalRules,
     is_device_refusal,
     metrics,
@@ -387,12 +387,12 @@ class Inventory:
         """What is to be stored of each pool that is on no node."""
         return self._remembering.recall_pools(before, now)
 
-    def outlook(self, node: str, resource: str, unit: str, now: float) -> Outlook:
+    def recovery(self, node: str, resource: str, unit: str, now: float) -> Recovery:
         """How healthy a node or a unit of it ("": the node) is, and when it is Healthy again."""
-        return self._book.outlook(self._nodes.key_of(node, resource, unit), now)
+        return self._book.recovery(self._nodes.key_of(node, resource, unit), now)
 
-    def outlook_of_device(self, device: DeviceId, now: float) -> Outlook:
-        return self._book.outlook(device, now)
+    def recovery_of_device(self, device: DeviceId, now: float) -> Recovery:
+        return self._book.recovery(device, now)
 
     # -- folding, by kind
 

@@ -49,9 +49,9 @@ class Measuring:
         self._places = KnownPlaces(stores, devices)
         self._unplaced: dict[str, tuple[int, str]] = {}
         """By rule, how many series name no device that is known, and one of them."""
-        self._lost: dict[metrics.Teller, Alert] = {}
+        self._lost: dict[metrics.MetricSource, Alert] = {}
         """Alerts that fire and name no device that is known."""
-        self._foreign: dict[metrics.Teller, set[str]] = {}
+        self._foreign: dict[metrics.MetricSource, set[str]] = {}
         """The namespaces of series that would count in full from an exporter's."""
         self._located: dict[str, tuple[tuple[Sample, ...], list[Place]]] = {}
         """By rule, what the series that fire now are about."""
@@ -61,7 +61,7 @@ class Measuring:
         said that was taken back is over: it may have been wrong about a whole fleet."""
         self._book.polls(polls)
         if polls:
-            self._leave(lambda teller: not self._rules_of(teller), now)
+            self._leave(lambda metric_source: not self._rules_of(metric_source), now)
             self._leave(self._is_taken_back, now, are_over=True)
         else:
             self._lost.clear()
@@ -71,39 +71,39 @@ class Measuring:
         if not (self._asked or self._alerted):
             self._leave(lambda _: True, now)
 
-    def _rules_of(self, teller: metrics.Teller) -> Mapping[str, metrics.MetricQuery]:
-        return self._alerted if teller.alert else self._asked
+    def _rules_of(self, metric_source: metrics.MetricSource) -> Mapping[str, metrics.MetricQuery]:
+        return self._alerted if metric_source.alert else self._asked
 
-    def _is_taken_back(self, teller: metrics.Teller) -> bool:
-        rules = self._rules_of(teller)
-        return bool(rules) and teller.rule not in rules
+    def _is_taken_back(self, metric_source: metrics.MetricSource) -> bool:
+        rules = self._rules_of(metric_source)
+        return bool(rules) and metric_source.rule not in rules
 
-    def alerts_that_told(self) -> list[metrics.Teller]:
+    def alerts_that_told(self) -> list[metrics.MetricSource]:
         """The alerts by which something was said that is not over."""
-        return [teller for teller in self._book.followed() if teller.alert]
+        return [metric_source for metric_source in self._book.followed() if metric_source.alert]
 
     def latched(self, rule: str) -> bool:
         """Whether something that the rule said is latched."""
-        return any(self._latched_by(name) for name in self._reporters(metrics.Teller(rule)))
+        return any(self._latched_by(name) for name in self._reporters(metrics.MetricSource(rule)))
 
     def _latched_by(self, reporter: ReporterId) -> bool:
         return any(topic.latched for topic in self._book.standing(reporter))
 
     def measure(self, found: Measured, now: float) -> None:
-        asked, teller = self._asked.get(found.rule), metrics.Teller(found.rule)
+        asked, metric_source = self._asked.get(found.rule), metrics.MetricSource(found.rule)
         if asked is None:
             return
-        self._foreign.pop(teller, None)
+        self._foreign.pop(metric_source, None)
         placed = self._locate(asked, found.samples)
         self._located.pop(found.rule, None)
-        said_by, unplaced = self._by_reporter(asked, teller, found.samples, placed, now)
-        self._add_missed(asked, teller, found.missed, said_by, now)
+        said_by, unplaced = self._by_reporter(asked, metric_source, found.samples, placed, now)
+        self._add_missed(asked, metric_source, found.missed, said_by, now)
         kept, odd = self._placed(asked, found.kept), self._placed(asked, found.odd)
         present = self._placed(asked, found.present or ())
         self._unplaced.pop(found.rule, None)
         if unplaced:
             self._unplaced[found.rule] = len(unplaced), _shown(unplaced[0])
-        for reporter in sorted(said_by.keys() | self._reporters(teller)):
+        for reporter in sorted(said_by.keys() | self._reporters(metric_source)):
             pause()
             stays: Set[Subject] = kept.get(reporter, _NOTHING)
             if not found.complete:
@@ -120,7 +120,7 @@ class Measuring:
                 SignalReport(
                     reporter=reporter,
                     evidence=tuple(said.values()),
-                    settled=frozenset((teller.source,)) if found.complete else frozenset(),
+                    settled=frozenset((metric_source.source,)) if found.complete else frozenset(),
                     silent=silent,
                 ),
                 now,
@@ -129,7 +129,7 @@ class Measuring:
     def _add_missed(
         self,
         asked: metrics.MetricQuery,
-        teller: metrics.Teller,
+        metric_source: metrics.MetricSource,
         missed: tuple[Sample, ...],
         said_by: defaultdict[ReporterId, dict[Subject, Evidence]],
         now: float,
@@ -138,7 +138,7 @@ class Measuring:
         was repaired on the node within the day, it may be from before that."""
         placed = self._locate(asked, missed)
         self._located.pop(asked.row.name, None)
-        found, _ = self._by_reporter(asked, teller, missed, placed, now)
+        found, _ = self._by_reporter(asked, metric_source, missed, placed, now)
         for reporter, evidence in found.items():
             known = said_by.get(reporter, {}).keys() | self._book.told(reporter)
             repaired_at = self._book.last_repaired(reporter.node)
@@ -155,27 +155,31 @@ class Measuring:
         for alert in alerts:
             pause()
             if (asked := self._alerted.get(alert.rule)) is not None:
-                self._hear(asked, metrics.Teller(alert.rule, alert.fingerprint), alert, now)
+                self._hear(asked, metrics.MetricSource(alert.rule, alert.fingerprint), alert, now)
 
     def _hear(
-        self, asked: metrics.MetricQuery, teller: metrics.Teller, alert: Alert, now: float
+        self,
+        asked: metrics.MetricQuery,
+        metric_source: metrics.MetricSource,
+        alert: Alert,
+        now: float,
     ) -> None:
-        self._lost.pop(teller, None)
-        self._foreign.pop(teller, None)
+        self._lost.pop(metric_source, None)
+        self._foreign.pop(metric_source, None)
         said_by: Mapping[ReporterId, Mapping[Subject, Evidence]] = {}
         if alert.fires:
             place = metrics.place(alert.sample, asked.exporter, self._places)
-            said_by, lost = self._by_reporter(asked, teller, (alert.sample,), (place,), now)
+            said_by, lost = self._by_reporter(asked, metric_source, (alert.sample,), (place,), now)
             if lost:
-                self._lost[teller] = alert
+                self._lost[metric_source] = alert
                 return  # what it said before, while its device was known, stands
-        for reporter in sorted(said_by.keys() | self._reporters(teller)):
+        for reporter in sorted(said_by.keys() | self._reporters(metric_source)):
             said = self._with_kept(asked, reporter, said_by.get(reporter, {}), _NOTHING)
             if self._is_said(reporter, said):
                 continue
             # A query that gives a device no more does not say that it was repaired.
             ends = asked.row.gone_is_over or said or not self._latched_by(reporter)
-            settled = frozenset((teller.source,)) if ends else frozenset()
+            settled = frozenset((metric_source.source,)) if ends else frozenset()
             self._deliver(SignalReport(reporter, tuple(said.values()), settled=settled), now)
 
     def are_placed(self, alerts: Iterable[Alert]) -> int:
@@ -186,7 +190,7 @@ class Measuring:
             pause()
             asked = self._alerted.get(alert.rule)
             known = asked is not None and metrics.place(alert.sample, asked.exporter, self._places)
-            told = self._reporters(metrics.Teller(alert.rule, alert.fingerprint))
+            told = self._reporters(metrics.MetricSource(alert.rule, alert.fingerprint))
             found += bool(told or (known and known[1]))
         return found
 
@@ -196,7 +200,7 @@ class Measuring:
 
     def ended(self, rule: str, samples: tuple[Sample, ...]) -> frozenset[Subject]:
         """What the rule told of, and tells of no more by these samples."""
-        reporters = self._reporters(metrics.Teller(rule))
+        reporters = self._reporters(metrics.MetricSource(rule))
         told = {name: set(self._book.told(name)) for name in reporters}
         if told:
             asked = self._asked[rule]
@@ -220,10 +224,10 @@ class Measuring:
 
     def unmeasure(self, rule: str, alert: str, now: float) -> None:
         """What stood by the rule, or by one alert of it, fades, and what was latched stays."""
-        teller = metrics.Teller(rule, alert)
+        metric_source = metrics.MetricSource(rule, alert)
         self._unplaced.pop(rule, None)
-        self._lost.pop(teller, None)
-        self._leave(lambda each: each == teller, now)
+        self._lost.pop(metric_source, None)
+        self._leave(lambda each: each == metric_source, now)
 
     def notes(self, *, alerts: bool) -> list[str]:
         """For `/readyz?verbose`: of alerts, or of series that Prometheus was asked for."""
@@ -257,22 +261,28 @@ class Measuring:
             found[alert.rule] = number + 1, one
         return found
 
-    def _reporters(self, teller: metrics.Teller) -> list[ReporterId]:
-        return list(self._book.followed().get(teller, ()))
+    def _reporters(self, metric_source: metrics.MetricSource) -> list[ReporterId]:
+        return list(self._book.followed().get(metric_source, ()))
 
     def _leave(
-        self, concerns: Callable[[metrics.Teller], bool], now: float, *, are_over: bool = False
+        self,
+        concerns: Callable[[metrics.MetricSource], bool],
+        now: float,
+        *,
+        are_over: bool = False,
     ) -> None:
-        for teller in [teller for teller in self._book.followed() if concerns(teller)]:
-            settled = frozenset((teller.source,)) if are_over else frozenset()
-            for name in sorted(self._reporters(teller)):
+        for metric_source in [
+            metric_source for metric_source in self._book.followed() if concerns(metric_source)
+        ]:
+            settled = frozenset((metric_source.source,)) if are_over else frozenset()
+            for name in sorted(self._reporters(metric_source)):
                 pause()
                 self._deliver(SignalReport(name, evidence=(), settled=settled), now)
 
     def _by_reporter(
         self,
         asked: metrics.MetricQuery,
-        teller: metrics.Teller,
+        metric_source: metrics.MetricSource,
         samples: Iterable[Sample],
         placed: "Iterable[Place]",
         now: float,
@@ -286,7 +296,7 @@ class Measuring:
             if not subjects:
                 unplaced.append(sample)
             for subject in subjects:
-                one = self._evidence.of(asked, sample, subject, node, now, teller)
+                one = self._evidence.of(asked, sample, subject, node, now, metric_source)
                 if one is None:
                     continue
                 if one.witness and not asked.row.is_provoked:
@@ -295,7 +305,7 @@ class Measuring:
                 if subject not in said or said[subject].weight < one.weight:
                     said[subject] = one
         if foreign:
-            self._foreign[teller] = foreign
+            self._foreign[metric_source] = foreign
         return found, unplaced
 
     def _placed(
@@ -310,8 +320,8 @@ class Measuring:
         return {name: frozenset(subjects) for name, subjects in found.items()}
 
     def _reporter(self, asked: metrics.MetricQuery, sample: Sample, node: str) -> ReporterId:
-        teller = metrics.Teller(asked.row.name)
-        return metrics.reporter_of(teller, node, self._evidence.word_of(asked, sample))
+        metric_source = metrics.MetricSource(asked.row.name)
+        return metrics.reporter_of(metric_source, node, self._evidence.word_of(asked, sample))
 
     def _is_said(self, reporter: ReporterId, said: Mapping[Subject, Evidence]) -> bool:
         """Whether it stands already, and nothing else that the reporter said is left."""

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from fettle.api import core
-from fettle.cluster.inventory.devices import Devices, Holdings, Vantage
+from fettle.cluster.inventory.devices import Devices, Holdings, Visibility
 from fettle.cluster.inventory.fingerprints import mark_unclear, with_fingerprints
 from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
 from fettle.cluster.inventory.namesakes import Known
@@ -63,7 +63,7 @@ def pool_view(
         pause()
         part_of = wholes.get(published.id, ())
         alias = known.get(published.id)
-        health = placing.with_homeless_evidence(
+        health = placing.with_unplaced_evidence(
             book.assess(alias or published.id, _subjects(published, part_of, known, placing), now)
         )
         return DeviceView(
@@ -154,7 +154,7 @@ class Nodes:
         self._devices = devices
         self._book = book
         self._quarantine = quarantine
-        self._shared_views: dict[PoolId, dict[Vantage, PoolView]] = {}
+        self._shared_views: dict[PoolId, dict[Visibility, PoolView]] = {}
         self._named: dict[str, frozenset[UnitId]] = {}
         self._registered: dict[str, frozenset[UnitId]] = {}
         self._unknown_conditions: dict[str, tuple[UnknownCondition, ...]] = {}
@@ -260,7 +260,7 @@ class Nodes:
         placing = self._placing(name, resources)
         own = self._book.assess(placing.node, (placing.node,), now)
         healths = unit_healths(placing, self._book, now)
-        health = healths[placing.homeless[0]] if placing.homeless else own
+        health = healths[placing.unplaced[0]] if placing.unplaced else own
         health = placing.with_absent_evidence(health, healths)
         pools, malformed = self._pools(NodeTarget(name, labels), placing, now)
         pods: Mapping[str, core.Pod] = self._stores.pods
@@ -299,7 +299,7 @@ class Nodes:
             return NodeId(name)
         placing = self._placing(name, plugin_resources(node))
         if not unit:
-            return placing.homeless[0] if placing.homeless else placing.node
+            return placing.unplaced[0] if placing.unplaced else placing.node
         gpus = (gpu[0] for gpu in placing.by_resource.get(resource, ()))
         return next((gpu for gpu in gpus if whole_device(gpu.unit) == unit), placing.node)
 
@@ -308,17 +308,17 @@ class Nodes:
     ) -> tuple[tuple[PoolView, ...], str]:
         """The pools of a node; and why the allocator cannot gather them, "" if it can."""
         seen = self._devices.pools_on(place)
-        gathered, vantages = [pool for pool, _ in seen], {pool.id: at for pool, at in seen}
+        gathered, visibilities = [pool for pool, _ in seen], {pool.id: at for pool, at in seen}
         views = []
         for pool in self._with_unclear_pools(gathered):
-            vantage = vantages.get(pool.id)
-            if vantage is None or vantage.node:
+            visibility = visibilities.get(pool.id)
+            if visibility is None or visibility.node:
                 views.append(pool_view(pool, place.name, self._devices, self._book, placing, now))
                 continue
             shared = self._shared_views.setdefault(pool.id, {})
-            if vantage not in shared:
-                shared[vantage] = pool_view(pool, "", self._devices, self._book, placing, now)
-            views.append(shared[vantage])
+            if visibility not in shared:
+                shared[visibility] = pool_view(pool, "", self._devices, self._book, placing, now)
+            views.append(shared[visibility])
         return tuple(views), next((pool.malformed for pool in gathered if pool.malformed), "")
 
     def _with_unclear_pools(self, gathered: list[Gathered]) -> list[Gathered]:

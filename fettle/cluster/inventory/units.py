@@ -62,7 +62,7 @@ class UnitPlacement(NamedTuple):
     """For one node: which units each DRA device is, and which GPUs each resource may have.
 
     - `gpus`: all of them. In `by_resource`, a GPU occurs once for each resource it may belong to.
-    - `homeless`: units that may be any device of the node. `absent`: units that are none of them.
+    - `unplaced`: units that may be any device of the node. `absent`: units that are none of them.
     - `others`: the less reliable names of each GPU.
     - `left_out`: how many more devices evidence names.
     """
@@ -71,7 +71,7 @@ class UnitPlacement(NamedTuple):
     gpus: tuple[Gpu, ...] = ()
     by_device: Mapping[DeviceId, Gpu] = {}
     by_resource: Mapping[str, tuple[Gpu, ...]] = {}
-    homeless: Gpu = ()
+    unplaced: Gpu = ()
     absent: Gpu = ()
     others: Mapping[Gpu, tuple[str, ...]] = {}
     left_out: int = 0
@@ -79,15 +79,15 @@ class UnitPlacement(NamedTuple):
     @property
     def whole(self) -> tuple[Subject, ...]:
         """The subjects whose evidence applies to every device on the node."""
-        return (self.node, *self.homeless)
+        return (self.node, *self.unplaced)
 
-    def with_homeless_evidence(self, health: Health) -> Health:
-        """The health, in which evidence about homeless units says that it is about them."""
-        if not self.homeless:
+    def with_unplaced_evidence(self, health: Health) -> Health:
+        """The health, in which evidence about unplaced units says that it is about them."""
+        if not self.unplaced:
             return health
         evidence = tuple(
             _worded(w, subject, "which is not a known device")
-            if isinstance(subject := w.evidence.subject, UnitId) and subject in self.homeless
+            if isinstance(subject := w.evidence.subject, UnitId) and subject in self.unplaced
             else w
             for w in health.evidence
         )
@@ -142,7 +142,7 @@ def place_units(
         return UnitPlacement(NodeId(node))
     by_gpu: dict[UnitId, Gpu] = defaultdict(tuple)
     by_device: dict[DeviceId, Gpu] = defaultdict(tuple)
-    homeless: Gpu = ()
+    unplaced: Gpu = ()
     absent: Gpu = ()
     published = [(one, frozenset(gpu_names.published(one.device))) for one in devices]
     known = _known((*named, _hardware(node, units, published)))
@@ -172,7 +172,7 @@ def place_units(
         if _is_absent(by_all_names, published):
             absent += (unit,)
         else:
-            homeless += (unit,)
+            unplaced += (unit,)
     by_resource: dict[str, tuple[Gpu, ...]] = defaultdict(tuple)
     for gpu, same in by_gpu.items():
         for home in homes[gpu]:
@@ -182,7 +182,7 @@ def place_units(
         tuple(by_gpu.values()),
         by_device,
         by_resource,
-        homeless,
+        unplaced,
         absent,
         {same: others[gpu] for gpu, same in by_gpu.items()},
         left_out,
@@ -323,14 +323,14 @@ def plugin_resources(node: core.Node) -> tuple[PluginView, ...]:
 
 
 def unit_healths(placing: UnitPlacement, book: HealthBook, now: float) -> dict[UnitId, Health]:
-    """The health of every unit that evidence names; for a homeless one, that of the whole node."""
+    """The health of every unit that evidence names; for a unplaced one, that of the whole node."""
     healths: dict[UnitId, Health] = {}
     for gpu in placing.gpus:
         its = frozenset(gpu)
         about: tuple[Subject, ...] = (*gpu, *(one for one in placing.whole if one not in its))
         for unit in gpu[:_MOST_NAMES]:
             pause()
-            healths[unit] = placing.with_homeless_evidence(book.assess(unit, about, now))
+            healths[unit] = placing.with_unplaced_evidence(book.assess(unit, about, now))
         healths |= dict.fromkeys(gpu[_MOST_NAMES:], healths[gpu[0]])
     return healths
 

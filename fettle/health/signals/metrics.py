@@ -209,7 +209,7 @@ def presence(names: Iterable[str]) -> str:
     return promql.presence(names)
 
 
-class Teller(NamedTuple):
+class MetricSource(NamedTuple):
     """Who tells: a rule that Prometheus is asked by, or one `alert` of a rule, by its
     fingerprint."""
 
@@ -221,11 +221,11 @@ class Teller(NamedTuple):
         return Source(SourceKind.ALERT if self.alert else SourceKind.METRIC, self.rule)
 
 
-def reporter_of(teller: Teller, node: str, namespace: str = "") -> ReporterId:
+def reporter_of(metric_source: MetricSource, node: str, namespace: str = "") -> ReporterId:
     """Who reports: a rule or an alert, for each node by itself, and for each namespace whose word
     it is."""
-    kind = ALERTED if teller.alert else POLLED
-    return ReporterId(kind, teller.rule, node, namespace, teller.alert)
+    kind = ALERTED if metric_source.alert else POLLED
+    return ReporterId(kind, metric_source.rule, node, namespace, metric_source.alert)
 
 
 def is_followed(reporter: ReporterId) -> bool:
@@ -233,8 +233,8 @@ def is_followed(reporter: ReporterId) -> bool:
     return reporter.kind in (POLLED, ALERTED)
 
 
-def teller_of(reporter: ReporterId) -> Teller:
-    return Teller(reporter.name, reporter.alert)
+def metric_source_of(reporter: ReporterId) -> MetricSource:
+    return MetricSource(reporter.name, reporter.alert)
 
 
 def place(sample: Sample, exporter: ExporterRow, places: Places) -> tuple[str, tuple[Subject, ...]]:
@@ -288,7 +288,7 @@ class MetricEvidence:
         subject: Subject,
         node: str,
         now: float,
-        teller: Teller,
+        metric_source: MetricSource,
     ) -> Evidence | None:
         """None where it does not count, as a tenant's word that a device is Unknown."""
         row = asked.row
@@ -316,9 +316,9 @@ class MetricEvidence:
             family=family,
             kind=kind,
             weight=weight,
-            source=teller.source,
-            reporter=reporter_of(teller, node, word),
-            said=one_line(f"{_heard_as(sample, teller)}: {text}"),
+            source=metric_source.source,
+            reporter=reporter_of(metric_source, node, word),
+            said=one_line(f"{_heard_as(sample, metric_source)}: {text}"),
             observed_at=now,
             half_life_s=row.half_life_s or self._rules.half_life_s(family),
             cap=cap,
@@ -339,5 +339,7 @@ class MetricEvidence:
         return not namespace or any(fnmatchcase(namespace, each) for each in self._trusted)
 
 
-def _heard_as(sample: Sample, teller: Teller) -> str:
-    return f"alert {sample.labels.get('alertname', '')}".strip() if teller.alert else "metrics"
+def _heard_as(sample: Sample, metric_source: MetricSource) -> str:
+    return (
+        f"alert {sample.labels.get('alertname', '')}".strip() if metric_source.alert else "metrics"
+    )

@@ -72,7 +72,9 @@ class Listening:
         recorder.log.note(decision(key="ours/q", uid="ours-q", **of))
         recorder.log.note(decision(key=f"{SECRET}/s", uid="s", **of))
         recorder.log.note(decision(key="n", uid="n", kind="Node", **of))
-        self.known = known(answers, registry=registry, recorder=recorder, foresight=fleet.inventory)
+        self.known = known(
+            answers, registry=registry, recorder=recorder, recoveries=fleet.inventory
+        )
         access = by_review(Reviews(lambda: session))
         self.port = free_port()
         self.listener = AppListener(

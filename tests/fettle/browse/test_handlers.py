@@ -330,7 +330,7 @@ async def explained(query: str) -> tuple[int, Any]:
     publisher = Publisher()
     publisher.publish(fleet.look(), frozenset())
     answers = Answers(publisher, SelectorEngine(), Settings())
-    return await told(known(answers, foresight=fleet.inventory), f"/explain?{query}")
+    return await told(known(answers, recoveries=fleet.inventory), f"/explain?{query}")
 
 
 async def test_a_node_and_a_device_are_explained() -> None:

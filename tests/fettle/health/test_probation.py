@@ -143,7 +143,7 @@ def test_it_never_makes_a_state_worse_and_holds_none() -> None:
                 each.changed_by_time(over + later)
             one, other = of(book, GPU, over + later), of(without, GPU, over + later)
             assert (one.state, one.since, one.kept) == (other.state, other.since, other.kept)
-            assert book.outlook(GPU, over + later).at == without.outlook(GPU, over + later).at
+            assert book.recovery(GPU, over + later).at == without.recovery(GPU, over + later).at
             scores.append((one.score, other.score))
     assert scores[-1][0] < 0.87 < scores[-1][1]
     at = over + 5 * DAY  # and what fades leaves its state at the same time

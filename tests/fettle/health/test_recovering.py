@@ -56,12 +56,12 @@ def test_with_nothing_new_it_is_healthy_again_at_that_time_and_not_a_minute_befo
         book.vanish(who(gone), now)
         book.changed_by_time(now)
         assess(book, now)
-    outlook = book.outlook(KEY, now)
-    if outlook.awaited or outlook.at == now:
+    recovery = book.recovery(KEY, now)
+    if recovery.awaited or recovery.at == now:
         return
-    if outlook.at - now > 2 * MINUTE:
-        assert watched(book, now, outlook.at - MINUTE) is not State.HEALTHY
-    assert watched(book, max(now, outlook.at - MINUTE), outlook.at + 3 * LOOK_S) is State.HEALTHY
+    if recovery.at - now > 2 * MINUTE:
+        assert watched(book, now, recovery.at - MINUTE) is not State.HEALTHY
+    assert watched(book, max(now, recovery.at - MINUTE), recovery.at + 3 * LOOK_S) is State.HEALTHY
 
 
 @given(anything, st.lists(waits, max_size=3))
@@ -74,15 +74,15 @@ def test_what_is_awaited_stands_in_the_way_and_only_then_is_anything_awaited(
         now += wait
         book.changed_by_time(now)
         assess(book, now)
-    outlook = book.outlook(KEY, now)
-    shown = {w.evidence for w in outlook.health.evidence}
-    assert {one.evidence for one in outlook.awaited} <= shown
+    recovery = book.recovery(KEY, now)
+    shown = {w.evidence for w in recovery.health.evidence}
+    assert {one.evidence for one in recovery.awaited} <= shown
     ten_years = now + 3650 * 86_400.0
     for _ in range(3):
         ten_years += 86_400.0
         book.changed_by_time(ten_years)
         state = assess(book, ten_years).state
-    assert (state is State.HEALTHY) is (outlook.awaited == ())
+    assert (state is State.HEALTHY) is (recovery.awaited == ())
 
 
 @given(anything, st.lists(waits, max_size=2))
@@ -95,8 +95,8 @@ def test_once_what_is_awaited_is_over_it_is_healthy_when_it_was_said_to_be_at_th
         now += wait
         book.changed_by_time(now)
         assess(book, now)
-    outlook = book.outlook(KEY, now)
-    over = [one.evidence for one in outlook.awaited]
+    recovery = book.recovery(KEY, now)
+    over = [one.evidence for one in recovery.awaited]
     if not over or any(e.weight <= 0.1 for e in over):  # a mild all-clear does not end a dwell
         return
     sources = {(e.subject, e.source) for e in over}
@@ -106,9 +106,9 @@ def test_once_what_is_awaited_is_over_it_is_healthy_when_it_was_said_to_be_at_th
             return  # what the same source says next displaces what is latched, and ends it not
         book.report(report._replace(evidence=left, absent_is_clear=True), now)
     assess(book, now)
-    if outlook.at - now > 2 * MINUTE:
-        assert watched(book, now, outlook.at - MINUTE) is not State.HEALTHY
-    assert watched(book, max(now, outlook.at - MINUTE), outlook.at + 3 * LOOK_S) is State.HEALTHY
+    if recovery.at - now > 2 * MINUTE:
+        assert watched(book, now, recovery.at - MINUTE) is not State.HEALTHY
+    assert watched(book, max(now, recovery.at - MINUTE), recovery.at + 3 * LOOK_S) is State.HEALTHY
 
 
 def test_after_the_third_time_the_all_clear_is_not_enough() -> None:
@@ -117,12 +117,12 @@ def test_after_the_third_time_the_all_clear_is_not_enough() -> None:
     at = NOW + HOUR
     tell(book, node(condition("GpuNvlinkWatch", "True", "x", MESSAGE.format("X"), at=at)), at)
     of(book, GPU, at)
-    outlook = book.outlook(GPU, at)
-    assert len(outlook.awaited) == 1
-    assert outlook.at > at + HOUR
+    recovery = book.recovery(GPU, at)
+    assert len(recovery.awaited) == 1
+    assert recovery.at > at + HOUR
     tell(book, node(condition("GpuNvlinkWatch", "False", "x", at=at)), at)
     of(book, GPU, at)
-    assert book.outlook(GPU, at).at == pytest.approx(outlook.at, abs=5)
+    assert book.recovery(GPU, at).at == pytest.approx(recovery.at, abs=5)
 
 
 def test_a_condition_is_awaited_with_the_status_that_clears_it() -> None:
@@ -130,10 +130,10 @@ def test_a_condition_is_awaited_with_the_status_that_clears_it() -> None:
     lost = condition("AcceleratedHardwareReady", "False", "NvidiaXID79Error", at=NOW)
     tell(book, node(lost), NOW)
     of(book, NODE, NOW)
-    (awaited,) = book.outlook(NODE, NOW + HOUR).awaited
+    (awaited,) = book.recovery(NODE, NOW + HOUR).awaited
     assert str(awaited.evidence.source) == "condition AcceleratedHardwareReady"
     assert awaited.clear == "True"
-    assert book.outlook(NODE, NOW + HOUR).at == NOW + HOUR
+    assert book.recovery(NODE, NOW + HOUR).at == NOW + HOUR
 
 
 def test_what_weighs_too_little_to_matter_is_not_awaited() -> None:
@@ -145,7 +145,7 @@ def test_what_weighs_too_little_to_matter_is_not_awaited() -> None:
     tell(book, ill, NOW)
     health = of(book, GPU, NOW)
     assert len(health.evidence) > 1
-    awaited = book.outlook(GPU, NOW).awaited
+    awaited = book.recovery(GPU, NOW).awaited
     assert str(awaited[0].evidence.source) == "condition GpuNvlinkWatch"
     assert "allocatable" not in [str(a.evidence.source) for a in awaited]
 
@@ -154,12 +154,12 @@ def test_what_kept_coming_back_is_awaited_until_it_was_quiet() -> None:
     book = a_book()
     at = flap(book, [NOW, NOW + 30 * MINUTE, NOW + HOUR])
     assert of(book, GPU, at).state is not State.HEALTHY
-    outlook = book.outlook(GPU, at)
-    assert outlook.awaited == ()
-    assert outlook.at >= at + 30 * MINUTE
+    recovery = book.recovery(GPU, at)
+    assert recovery.awaited == ()
+    assert recovery.at >= at + 30 * MINUTE
     gpu = GPU, (GPU, NODE)
-    assert watched(book, at, outlook.at - MINUTE, *gpu) is State.DEGRADED
-    assert watched(book, outlook.at - MINUTE, outlook.at + 3 * LOOK_S, *gpu) is State.HEALTHY
+    assert watched(book, at, recovery.at - MINUTE, *gpu) is State.DEGRADED
+    assert watched(book, recovery.at - MINUTE, recovery.at + 3 * LOOK_S, *gpu) is State.HEALTHY
 
 
 def test_a_fault_that_kept_coming_back_is_waited_for_though_its_score_is_well() -> None:
@@ -174,12 +174,12 @@ def test_a_fault_that_kept_coming_back_is_waited_for_though_its_score_is_well() 
             book.report(report_of_node(node(condition("Flaps", status, at=at)), rules, at), at)
             health = of(book, NODE, at)
     assert health.state is State.DEGRADED
-    outlook = book.outlook(NODE, at)
-    assert outlook.at == pytest.approx(at + 2 * HOUR, abs=2)
+    recovery = book.recovery(NODE, at)
+    assert recovery.at == pytest.approx(at + 2 * HOUR, abs=2)
     here = NODE, (NODE,)
-    assert watched(book, at, outlook.at - MINUTE, *here) is State.DEGRADED
-    assert of(book, NODE, outlook.at - MINUTE).score >= HealthSettings().degraded_until
-    assert watched(book, outlook.at - MINUTE, outlook.at + 3 * LOOK_S, *here) is State.HEALTHY
+    assert watched(book, at, recovery.at - MINUTE, *here) is State.DEGRADED
+    assert of(book, NODE, recovery.at - MINUTE).score >= HealthSettings().degraded_until
+    assert watched(book, recovery.at - MINUTE, recovery.at + 3 * LOOK_S, *here) is State.HEALTHY
 
 
 def test_the_dwell_and_the_hysteresis_are_counted_in() -> None:
@@ -199,23 +199,23 @@ def test_the_dwell_and_the_hysteresis_are_counted_in() -> None:
     assert assess(book, NOW).state is State.DEGRADED
     settings = HealthSettings()
     # 0.90 would be reached in little more than a minute; the dwell is longer
-    assert book.outlook(KEY, NOW).at == pytest.approx(NOW + settings.min_dwell_seconds, abs=2)
+    assert book.recovery(KEY, NOW).at == pytest.approx(NOW + settings.min_dwell_seconds, abs=2)
     slow = told([SignalReport(ReporterId("x"), (event,))], NOW)
     assert assess(slow, NOW).state is State.DEGRADED
 
 
 def test_what_is_sound_is_healthy_now() -> None:
-    outlook = a_book().outlook(DeviceId("d", "p", "x"), NOW)
-    assert (outlook.health.score, outlook.at, outlook.awaited) == (1.0, NOW, ())
+    recovery = a_book().recovery(DeviceId("d", "p", "x"), NOW)
+    assert (recovery.health.score, recovery.at, recovery.awaited) == (1.0, NOW, ())
 
 
 def test_asking_changes_nothing() -> None:
     book, same = a_book(), a_book()
     for each in (book, same):
         at = flap(each, [NOW, NOW + HOUR])
-    book.outlook(GPU, at)
+    book.recovery(GPU, at)
     for later in (at, at + HOUR, at + 9 * HOUR):
         for each in (book, same):
             each.changed_by_time(later)
         assert of(book, GPU, later) == of(same, GPU, later)
-        book.outlook(GPU, later)
+        book.recovery(GPU, later)

@@ -6,7 +6,7 @@ import pytest
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.reports import SignalReport
-from fettle.health.states import Stay, afresh, following, kept
+from fettle.health.states import StateSince, afresh, following, kept
 from fettle.model import (
     BUILT_IN,
     Evidence,
@@ -63,7 +63,7 @@ def test_after_its_dwell_a_state_is_left_where_its_band_ends(
     was: State, score: float, becomes: State
 ) -> None:
     now = T0 + DWELL_S
-    stay = following(Stay(was, T0), score, False, SETTINGS, now, fact_at=now)
+    stay = following(StateSince(was, T0), score, False, SETTINGS, now, fact_at=now)
     assert stay.state is becomes
     assert stay.since == (T0 if becomes is was else now)
 
@@ -71,13 +71,13 @@ def test_after_its_dwell_a_state_is_left_where_its_band_ends(
 @pytest.mark.parametrize("was", [D, U])
 def test_before_its_dwell_is_over_no_state_is_left_for_a_better_one(was: State) -> None:
     now = T0 + DWELL_S - 1
-    stay = Stay(was, T0)
+    stay = StateSince(was, T0)
     assert following(stay, 1.0, False, SETTINGS, now, fact_at=now) == stay
 
 
 def test_a_worse_state_comes_at_once_and_dates_from_the_fact() -> None:
-    stay = following(Stay(D, T0), 0.1, False, SETTINGS, T0 + 30, fact_at=T0 + 10)
-    assert stay == Stay(U, T0 + 10)
+    stay = following(StateSince(D, T0), 0.1, False, SETTINGS, T0 + 30, fact_at=T0 + 10)
+    assert stay == StateSince(U, T0 + 10)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,13 @@ def test_an_all_clear_waives_the_dwell_and_its_traces_hold_no_band(
 ) -> None:
     now = T0 + 1
     stay = following(
-        Stay(was, T0), score, latched, SETTINGS, now, fact_at=now, but_for_traces=but_for_traces
+        StateSince(was, T0),
+        score,
+        latched,
+        SETTINGS,
+        now,
+        fact_at=now,
+        but_for_traces=but_for_traces,
     )
     assert stay.state is becomes
 
@@ -122,7 +128,7 @@ def test_an_all_clear_waives_the_dwell_and_its_traces_hold_no_band(
 def test_a_state_is_kept_by_its_band_or_else_by_its_dwell(
     state: State, score: float, latched: bool, why: Kept | None
 ) -> None:
-    assert kept(Stay(state, T0), score, latched, SETTINGS) == why
+    assert kept(StateSince(state, T0), score, latched, SETTINGS) == why
 
 
 def test_health_says_what_keeps_its_state_until_nothing_does(book: HealthBook) -> None:

@@ -16,7 +16,7 @@ from fettle.api import Alerted, Finding, Measured, Sample, Unmeasured, kinds
 from fettle.cluster import EMPTY, Inventory
 from fettle.cluster.feeds import Alerts
 from fettle.config import AlertmanagerSettings, HealthSettings, PrometheusSettings
-from fettle.explain.outlooks import all_clear_of
+from fettle.explain.recoveries import all_clear_of
 from fettle.health import Awaited, HealthBook, load_rules, metrics
 from fettle.model import BadInput, Health, SettingsError, State
 from fettle.observing import AlertMetrics

@@ -372,7 +372,7 @@ def test_a_unit_that_is_no_longer_named_leaves_other_units_unchanged(
         return (
             {gpu for gpu in gpus if gpu},
             {id_: gpu for id_, gpu in devices.items() if gpu},
-            units.intersection(found.homeless),
+            units.intersection(found.unplaced),
         )
 
     assert placed(units | gone) == placed(units)
@@ -395,7 +395,7 @@ def test_no_unit_is_lost_and_none_is_two_gpus(
     placed = place_units("n", units, (named,), resources, ())
     assert sorted(u for gpu in placed.gpus for u in gpu) == sorted(units)
     counted = [u for gpu in placed.by_resource.get("nvidia.com/gpu", ()) for u in gpu]
-    assert sorted([*counted, *placed.homeless]) == sorted(units)
+    assert sorted([*counted, *placed.unplaced]) == sorted(units)
 
 
 def test_many_devices_of_one_resource_hide_none_of_another() -> None:

@@ -26,7 +26,7 @@ from fettle.health import (
     HOLD_SOURCE,
     RECORD_SOURCE,
     Awaited,
-    Outlook,
+    Recovery,
 )
 from fettle.model import (
     DeviceId,
@@ -47,23 +47,23 @@ from fettle.model import (
 from fettle.scheduling.plans import devices_by_state
 
 
-class Foresight(Protocol):
+class Recoveries(Protocol):
     """The inventory, as far as it says when something is Healthy again."""
 
-    def outlook(self, node: str, resource: str, unit: str, now: float) -> Outlook: ...
+    def recovery(self, node: str, resource: str, unit: str, now: float) -> Recovery: ...
 
-    def outlook_of_device(self, device: DeviceId, now: float) -> Outlook: ...
+    def recovery_of_device(self, device: DeviceId, now: float) -> Recovery: ...
 
 
-def explain_node(name: str, view: View, foresight: Foresight, now: float) -> dict[str, Any]:
+def explain_node(name: str, view: View, recoveries: Recoveries, now: float) -> dict[str, Any]:
     """A node, with all its resources and devices. Raises BadInput."""
     node = find_node(view, name)
-    outlook = foresight.outlook(node.name, "", "", now)
+    recovery = recoveries.recovery(node.name, "", "", now)
     about = msgspec.structs.replace(view, nodes={node.name: node})
     return {
         "version": JSON_VERSION,
         **plain_node(node, Users(view)),
-        **_outlook(node.health, outlook, now),
+        **_recovery(node.health, recovery, now),
         "devicesByState": {str(state): n for state, n in devices_by_state(node).items()},
         "holds": _holds(view, NodeId(node.name)),
         "episodes": _episodes(view, node.name, NodeId(node.name)),
@@ -72,7 +72,7 @@ def explain_node(name: str, view: View, foresight: Foresight, now: float) -> dic
     }
 
 
-def explain_device(given: str, view: View, foresight: Foresight, now: float) -> dict[str, Any]:
+def explain_device(given: str, view: View, recoveries: Recoveries, now: float) -> dict[str, Any]:
     """A DRA device (`device`), or a unit of a device plugin (`resource` and `unit`). Raises
     BadInput."""
     found, users = find_device(view, given), Users(view)
@@ -81,14 +81,14 @@ def explain_device(given: str, view: View, foresight: Foresight, now: float) -> 
     subject: Subject
     if device is not None:
         subject, health, local = device.subject, device.health, bool(device.published.local)
-        outlook = foresight.outlook_of_device(device.subject, now)
+        recovery = recoveries.recovery_of_device(device.subject, now)
         why = withheld_from(node, device)
         about = {"node": node.name if local else None, **plain_device(device, users, why)}
     else:
         assert plugin is not None
         assert unit is not None
         subject, health, local = UnitId(node.name, plugin.resource, unit.unit), unit.health, True
-        outlook = foresight.outlook(node.name, plugin.resource, unit.unit, now)
+        recovery = recoveries.recovery(node.name, plugin.resource, unit.unit, now)
         about = {
             "node": node.name,
             "resource": plugin.resource,
@@ -101,15 +101,15 @@ def explain_device(given: str, view: View, foresight: Foresight, now: float) -> 
         "version": JSON_VERSION,
         "name": found.name,
         **about,
-        **_outlook(health, outlook, now),
+        **_recovery(health, recovery, now),
         "holds": _holds(view, subject, NodeId(node.name)),
         "episodes": _episodes(view, node.name, subject, local=local),
     }
 
 
-def _outlook(shown: Health, outlook: Outlook, now: float) -> dict[str, Any]:
+def _recovery(shown: Health, recovery: Recovery, now: float) -> dict[str, Any]:
     """Health as verdicts go by it, with what its evidence weighs now."""
-    weights = {w.evidence: w.weight for w in outlook.health.evidence}
+    weights = {w.evidence: w.weight for w in recovery.health.evidence}
     plain = plain_health(shown)
     for one, weighed in zip(plain["evidence"], told_once(shown), strict=True):
         evidence = weighed.evidence
@@ -117,23 +117,23 @@ def _outlook(shown: Health, outlook: Outlook, now: float) -> dict[str, Any]:
         fades = evidence.kind is EvidenceKind.DECAYING and evidence.source != RECORD_SOURCE
         one["halfLifeSeconds"] = evidence.half_life_s if fades else None
         one["ageSeconds"] = round(max(0.0, now - evidence.observed_at), 3)
-    return {**plain, "healthyAgain": _healthy_again(shown, outlook, now)}
+    return {**plain, "healthyAgain": _healthy_again(shown, recovery, now)}
 
 
-def _healthy_again(shown: Health, outlook: Outlook, now: float) -> dict[str, Any] | None:
+def _healthy_again(shown: Health, recovery: Recovery, now: float) -> dict[str, Any] | None:
     """What has to happen; None if it is Healthy."""
     if shown.told is State.HEALTHY:
         return None
     # What ends it for the node ends it for the device too.
-    of_node = {_who_turns(one) for one in outlook.awaited if _is_of_node(one)} - {None}
-    found = [o for o in outlook.awaited if _is_of_node(o) or _who_turns(o) not in of_node]
+    of_node = {_who_turns(one) for one in recovery.awaited if _is_of_node(one)} - {None}
+    found = [o for o in recovery.awaited if _is_of_node(o) or _who_turns(o) not in of_node]
     # One all-clear may end several pieces of evidence.
     by_text = {each["text"]: each for each in map(_awaited, reversed(found))}
     awaits = list(reversed(by_text.values()))
     return {
-        "at": outlook.at,
+        "at": recovery.at,
         "awaits": awaits,
-        "text": _sentence(outlook.at, [one["text"] for one in awaits], now),
+        "text": _sentence(recovery.at, [one["text"] for one in awaits], now),
     }
 
 

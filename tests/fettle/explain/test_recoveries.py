@@ -8,7 +8,7 @@ import pytest
 from fettle.api import kinds
 from fettle.cli import explaining
 from fettle.explain import explain_device, explain_node, list_nodes
-from fettle.explain.outlooks import all_clear_of
+from fettle.explain.recoveries import all_clear_of
 from fettle.health import BY_RESOLUTION, Awaited
 from fettle.model import (
     Evidence,
