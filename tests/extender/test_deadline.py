@@ -16,7 +16,7 @@ async def test_nodes_not_judged_in_time_are_undecided_and_known_the_next_time(
     ask, hard = crowded(9, 10)
     bad = msgspec.structs.replace(hard, name="bad", health=b.health(0.1))
     extender.show(msgspec.structs.replace(hard, name="hard"), bad)
-    monkeypatch.setattr(extender.answers, "demand", lambda _pod: ask)
+    monkeypatch.setattr(extender.answers.demands, "of", lambda _pod: ask)
     monkeypatch.setattr(extender.answers, "wait_s", 0.0)
     for verb in ("filter", "prioritize"):
         monkeypatch.setattr(f"extender.{verb}.ANSWER_WITHIN_S", 0.02)
