@@ -137,7 +137,7 @@ def test_the_numbers_of_rules_in_the_documents_are_current() -> None:
     texts = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/linting.md")]
     assert [with_counts(text) for text in texts] == texts
     assert counts() in texts[1]
-    assert f"Of {len(RULES)} rules, " in counts()
+    assert f"Of {len(RULES)} lint rules, " in counts()
 
 
 def test_the_pre_commit_hook_calls_a_command_that_exists() -> None:

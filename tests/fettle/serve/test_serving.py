@@ -148,7 +148,7 @@ def test_only_the_roles_that_are_named_listen(snapshot: Path) -> None:
         (("--settings", "/nowhere/settings.yaml"), "/nowhere/settings.yaml"),
         (
             ("--kubeconfig", "/nowhere/config"),
-            "/nowhere/config does not exist; pass --kubeconfig FILE, or --snapshot DIR to run",
+            "no kubeconfig from --kubeconfig /nowhere/config: no such file; pass --kubeconfig",
         ),
         (("--snapshot", ".", "--extender-listen", "here"), "--extender-listen 'here'"),
         (("--snapshot", ".", "--extender-listen", "0.0.0.0:0"), "extender.tls.clientCaFile"),
