@@ -107,7 +107,7 @@ class Source(msgspec.Struct, frozen=True, order=True, gc=False):
 
 class ReporterId(msgspec.Struct, frozen=True, order=True, gc=False):
     """Who reports: an object of the cluster by its `kind` and key (`Node`, `gpu-3`; `Pod`,
-    `ml/a`), or another kind of metric_source.
+    `ml/a`), or another kind of reporter.
 
     Of metrics and alerts `name` is the rule, `alert` the fingerprint, `node` the node that it is
     about, and `namespace` the one whose word it is.

@@ -271,9 +271,7 @@ class Measuring:
         *,
         are_over: bool = False,
     ) -> None:
-        for metric_source in [
-            metric_source for metric_source in self._book.followed() if concerns(metric_source)
-        ]:
+        for metric_source in list(filter(concerns, self._book.followed())):
             settled = frozenset((metric_source.source,)) if are_over else frozenset()
             for name in sorted(self._reporters(metric_source)):
                 pause()

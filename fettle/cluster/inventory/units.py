@@ -323,7 +323,7 @@ def plugin_resources(node: core.Node) -> tuple[PluginView, ...]:
 
 
 def unit_healths(placing: UnitPlacement, book: HealthBook, now: float) -> dict[UnitId, Health]:
-    """The health of every unit that evidence names; for a unplaced one, that of the whole node."""
+    """The health of every unit that evidence names; for an unplaced one, that of the whole node."""
     healths: dict[UnitId, Health] = {}
     for gpu in placing.gpus:
         its = frozenset(gpu)
