@@ -76,12 +76,6 @@ def held(claims: Sequence[tuple[str, Object]]) -> set[str]:
     return {_device(result) for result in _results(claims) if not result.get("adminAccess")}
 
 
-def held_alone(claims: Sequence[tuple[str, Object]]) -> set[str]:
-    """As `held`, without shares."""
-    alone = [result for result in _results(claims) if not result.get("shareID")]
-    return {_device(result) for result in alone if not result.get("adminAccess")}
-
-
 def _results(claims: Sequence[tuple[str, Object]]) -> list[Object]:
     allocations = [claim["status"]["allocation"]["devices"] for _, claim in claims]
     return [result for devices in allocations for result in devices.get("results") or ()]

@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from fettle.scheduling import EXTENDED_RESOURCES
 from tests.controlplane import objects, predictions, waiting
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
@@ -233,22 +232,18 @@ class Rehearsal:
         )
 
     async def _allocation_seen(self, pod: str, claims: Sequence[tuple[str, Object]]) -> None:
-        named = predictions.held([c for c in claims if c[0] != EXTENDED_RESOURCES])
-        alone = predictions.held_alone([c for c in claims if c[0] == EXTENDED_RESOURCES])
-
-        async def allocated() -> set[str]:
+        async def known() -> set[str]:
             told = await self._explain(pod)
-            notes = " ".join(told["notes"])  # of what it was given by claims of its own
-            own = {device for device in named if f"{device}, " in notes}
-            return own.union(told["ask"]["allocated"])
+            placed = told["placed"] or {"devices": []}
+            names = {one["device"].partition(" of node ")[0] for one in placed["devices"]}
+            return names.union(told["ask"]["allocated"])
 
-        async def taken() -> set[str]:
-            return predictions.in_use(await self.fettle.browse("/devices"))
-
-        for known, devices in ((allocated, named), (taken, alone)):
-            await waiting.wait_until(
-                known, devices.issubset, what=f"Fettle knows what {pod} got", every_s=0.01
-            )
+        await waiting.wait_until(
+            known,
+            predictions.held(claims).issubset,
+            what=f"Fettle knows what {pod} got",
+            every_s=0.01,
+        )
 
     async def _free(self, random: Random) -> None:
         """Ends a few pods, whose devices are then free again."""
