@@ -225,7 +225,8 @@ class Answers:
             nodes = self.view.nodes
             again &= table.provisional
             still_open = table.open_among(nodes if names is None else names, self.view)
-            if missing := [name for name in still_open if name not in table.verdicts]:
+            known = table.verdicts
+            if missing := [name for name in still_open if name not in known]:
                 await self._judge(table, missing, outcomes)
             elif again:
                 await self._judge(table, list(again), outcomes, again)
