@@ -18,8 +18,9 @@ from fettle.explain import (
     list_holds,
     list_network_devices,
     list_nodes,
-    list_unknown_conditions,
+    list_unknown_signals,
     plain_reason,
+    with_former,
 )
 from fettle.model import BadInput
 from fettle.pacing import run_within
@@ -59,7 +60,7 @@ class DeviceHandlers:
     async def devices(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Every node with its devices, and the devices of the network. ?unsound=true: only those
         with evidence against them, or that are not Healthy. `problems` say why answers may be
-        incomplete, `unheard` which conditions no rule names, `taints` which devices Fettle taints
+        incomplete, `unknownSignals` what no rule names, `taints` which devices Fettle taints
         or would taint, `nodesWithDevices` how many nodes have devices, sound or not.
         """
         await viewer.require(DEVICES)
@@ -79,7 +80,7 @@ class DeviceHandlers:
                 "holds": list_holds(view),
                 "taints": taints,
                 "quarantined": dict(view.quarantined),
-                "unheard": list_unknown_conditions(view),
+                "unknownSignals": list_unknown_signals(view),
             },
         )
-        return as_json(listed)
+        return as_json(with_former(listed))

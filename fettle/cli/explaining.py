@@ -69,8 +69,8 @@ def print_node(data: dict[str, Any]) -> None:
     if any(map(has_news, (*units, *data["devices"]))):
         out.print("\nits devices (`fettle explain device` shows each):")
         out.print(device_table({"nodes": [own], "network": []}, everything=False))
-    if data["unheard"]:
-        said = (f"{one['condition']} is {one['statuses'][0]['status']}" for one in data["unheard"])
+    if unknown := data["unknownSignals"]:
+        said = (f"{one['condition']} is {one['statuses'][0]['status']}" for one in unknown)
         out.print(escape(f"what no rule names: {', '.join(said)}"))
 
 

@@ -355,12 +355,12 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
         out.print(f"[yellow]{escape(text)}[/]")
     for text in data["quarantined"].values():
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
-    if unheard := data.get("unheard", ()):
+    if unknown := data.get("unknownSignals", ()):
         out.print(
             "what no rule names (conditions, reasons, XIDs, labels and annotations of vendors); a "
             "row in `health.rulesFile` makes it count:"
         )
-        for line in _first([_unheard(one) for one in unheard], MOST_LISTED):
+        for line in _first([_unknown_signal(one) for one in unknown], MOST_LISTED):
             out.print(f"  {escape(line)}")
 
 
@@ -401,7 +401,7 @@ def _print_taints(out: Any, taints: Sequence[dict[str, Any]]) -> None:
         out.print(f"[dim]{count} more would be tainted: {escape(why)}[/]")
 
 
-def _unheard(condition: dict[str, Any]) -> str:
+def _unknown_signal(condition: dict[str, Any]) -> str:
     # Statuses come with the rarest first: that one may be the fault.
     statuses = []
     for one in condition["statuses"]:

@@ -19,7 +19,7 @@ import msgspec
 from fettle.api import DeviceHealth, core, nvidia, resource
 from fettle.dra import PoolView
 from fettle.health import FailedStart
-from fettle.model import Health, Hold, Inherited, Policy, Subject, UnknownCondition
+from fettle.model import Health, Hold, Inherited, Policy, Subject, UnknownSignal
 from fettle.pacing import keep
 
 
@@ -104,7 +104,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     - `unread`: the Node itself was never readable as a whole, so its labels and resources may
       differ from what they seem.
     - `taints`: the node's own. `kubelet`: its version.
-    - `unknown_conditions`: conditions that no rule names.
+    - `unknown_signals`: what the Node says that no rule names.
     - `unschedulable`: it is cordoned, whoever did it. `marks`: what Fettle has written on it, which
       says nothing about its health.
     """
@@ -119,7 +119,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     malformed: str = ""
     taints: tuple[core.Taint, ...] = ()
     kubelet: str = ""
-    unknown_conditions: tuple[UnknownCondition, ...] = ()
+    unknown_signals: tuple[UnknownSignal, ...] = ()
     unschedulable: bool = False
     marks: NodeMarks = UNMARKED
 

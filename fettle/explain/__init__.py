@@ -3,8 +3,9 @@
 Stands beside the answer in *watch → inventory → health → verdict → answer*. Pure.
 """
 
-from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_conditions
+from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_signals
 from fettle.explain.finding import find_device, find_node, near, unit_called
+from fettle.explain.former import with_former
 from fettle.explain.holds import is_held_by_rule, list_holds
 from fettle.explain.modes import describe_modes
 from fettle.explain.nearest import nearest_devices
@@ -43,7 +44,7 @@ __all__ = [
     "list_network_devices",
     "list_nodes",
     "list_taints",
-    "list_unknown_conditions",
+    "list_unknown_signals",
     "near",
     "nearest_devices",
     "plain_placed",
@@ -55,6 +56,7 @@ __all__ = [
     "text",
     "texts",
     "unit_called",
+    "with_former",
     "withhold_of_placed",
     "withhold_of_pod",
     "worst_state",

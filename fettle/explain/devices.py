@@ -14,7 +14,7 @@ from fettle.dra import DeviceView, PoolView
 from fettle.explain.pods import is_noteworthy, plain_health, plain_unit
 from fettle.explain.users import Users, plain_users
 from fettle.explain.wording import plain_reason, why_withheld
-from fettle.model import DeviceId, SourceKind, UnknownCondition, reasons
+from fettle.model import DeviceId, SourceKind, UnknownSignal, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling import UnitUsers
@@ -72,7 +72,7 @@ def list_network_devices(view: View, *, only_unsound: bool = False) -> list[dict
     ]
 
 
-def list_unknown_conditions(view: View) -> list[dict[str, Any]]:
+def list_unknown_signals(view: View) -> list[dict[str, Any]]:
     """The conditions of nodes with devices that no rule names, and such labels and annotations of
     known vendors.
 
@@ -82,7 +82,7 @@ def list_unknown_conditions(view: View) -> list[dict[str, Any]]:
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, node in sorted(view.nodes.items()):
         if node.plugins or node.pools:
-            for one in dict.fromkeys((*node.unknown_conditions, *_unknown_xids(node))):
+            for one in dict.fromkeys((*node.unknown_signals, *_unknown_xids(node))):
                 found[one.type][one.status].append(name)
         pause()
     return [
@@ -99,7 +99,7 @@ def list_unknown_conditions(view: View) -> list[dict[str, Any]]:
     ]
 
 
-def _unknown_xids(node: NodeView) -> Iterator[UnknownCondition]:
+def _unknown_xids(node: NodeView) -> Iterator[UnknownSignal]:
     """XIDs without a row, and what stands where an XID should, that others than the Node's
     conditions tell of."""
     units = (unit.health for plugin in node.plugins.values() for unit in plugin.units)
@@ -107,7 +107,7 @@ def _unknown_xids(node: NodeView) -> Iterator[UnknownCondition]:
     evidence = {w.evidence for health in chain(units, devices) for w in health.evidence}
     for one in evidence:
         if one.unlisted and one.source.kind is not SourceKind.CONDITION:
-            yield UnknownCondition(f"{one.source}: XID {one.unlisted}", "set")
+            yield UnknownSignal(f"{one.source}: XID {one.unlisted}", "set")
 
 
 def _published(

@@ -10,12 +10,13 @@ import msgspec
 from fettle.api.device_healths import NOTHING_KNOWN, name_of_pool
 from fettle.cluster import View, whole_device
 from fettle.explain.devices import (
-    list_unknown_conditions,
+    list_unknown_signals,
     plain_device,
     plain_node,
     withheld_from,
 )
 from fettle.explain.finding import find_device, find_node
+from fettle.explain.former import with_former
 from fettle.explain.holds import list_holds
 from fettle.explain.node_healths import plain_marks
 from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit, told_once
@@ -60,16 +61,17 @@ def explain_node(name: str, view: View, recoveries: Recoveries, now: float) -> d
     node = find_node(view, name)
     recovery = recoveries.recovery(node.name, "", "", now)
     about = msgspec.structs.replace(view, nodes={node.name: node})
-    return {
+    explained = {
         "version": JSON_VERSION,
         **plain_node(node, Users(view)),
         **_recovery(node.health, recovery, now),
         "devicesByState": {str(state): n for state, n in devices_by_state(node).items()},
         "holds": _holds(view, NodeId(node.name)),
         "episodes": _episodes(view, node.name, NodeId(node.name)),
-        "unheard": list_unknown_conditions(about),
+        "unknownSignals": list_unknown_signals(about),
         "marks": plain_marks(node.marks),
     }
+    return with_former(explained)
 
 
 def explain_device(given: str, view: View, recoveries: Recoveries, now: float) -> dict[str, Any]:

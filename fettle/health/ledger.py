@@ -79,7 +79,7 @@ class Ledger:
         follow it."""
         self.polls = False
         """Whether this process asks for metrics itself."""
-        self._unheard: set[ReporterId] = set()
+        self._unconfirmed: set[ReporterId] = set()
         """Reporters of what was remembered, which may be gone meanwhile."""
 
     # -- reports in
@@ -87,7 +87,7 @@ class Ledger:
     def report(self, report: SignalReport, now: float) -> set[Subject]:
         """What one object says now. Returns the subjects whose evidence changed."""
         self._begin(now)
-        self._unheard.discard(report.reporter)
+        self._unconfirmed.discard(report.reporter)
         reporter = self._reporters.get(report.reporter) or Reporter(
             report.reporter, boot=self._boots.get(report.reporter, "")
         )
@@ -135,7 +135,7 @@ class Ledger:
     def vanish(self, who: ReporterId, now: float) -> set[Subject]:
         """A reporter is gone. What it said fades, or is over where its silence means that."""
         self._begin(now)
-        self._unheard.discard(who)
+        self._unconfirmed.discard(who)
         self._boots.pop(who, None)
         if (reporter := self._reporters.get(who)) is not None:
             self._silence(reporter, now)
@@ -412,7 +412,7 @@ class Ledger:
         if is_followed(reporter.id):
             self._followed[metric_source_of(reporter.id)].add(reporter.id)
         elif not stored.gone:
-            self._unheard.add(reporter.id)
+            self._unconfirmed.add(reporter.id)
 
     def _adopt_report(
         self, report: StoredReport, evidence: Evidence, topic: EvidenceTopic, now: float
@@ -442,7 +442,7 @@ class Ledger:
         """All objects have been read once: the reporters that were remembered, and are not among
         them, are gone."""
         changed: set[Subject] = set()
-        for who in sorted(self._unheard):
+        for who in sorted(self._unconfirmed):
             changed |= self.vanish(who, now)
         return changed
 

@@ -58,7 +58,7 @@ from fettle.model.evidence import (
     SourceKind,
     Standing,
     TaintRef,
-    UnknownCondition,
+    UnknownSignal,
 )
 from fettle.model.field_checks import shown
 from fettle.model.health import (
@@ -194,7 +194,7 @@ __all__ = [
     "Unauthorized",
     "UnitId",
     "Unknown",
-    "UnknownCondition",
+    "UnknownSignal",
     "Unreachable",
     "Validation",
     "Weighed",

@@ -12,7 +12,7 @@ import msgspec
 from fettle.model.subjects import Subject
 
 
-class UnknownCondition(msgspec.Struct, frozen=True, gc=False):
+class UnknownSignal(msgspec.Struct, frozen=True, gc=False):
     """A node condition, a reason or an XID that no rule names, so Fettle does not know what it
     means; or `label KEY` or `annotation KEY` of a known vendor."""
 

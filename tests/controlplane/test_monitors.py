@@ -70,7 +70,7 @@ async def test_pods_avoid_what_monitors_tell_in_whatever_form(
     assert "the reporter of KernelReady has been silent since" in str(verdicts["silent"])
 
     _, answer = await fettle.browse("/devices")
-    assert {one["condition"] for one in answer["unheard"]} >= {
+    assert {one["condition"] for one in answer["unknownSignals"]} >= {
         "AcceleratedHardwareReady: XID 777",
         "NetworkingReady (Invented)",
         "OurGpuWatch",

@@ -77,7 +77,7 @@ def readers() -> Iterator[tuple[str, Read]]:
     yield "rules.names_condition", RULES.names_condition
     yield "rules.label", lambda text: RULES.label(text, text)
     yield "rules.annotation", lambda text: RULES.annotation(text, text)
-    yield "rules.is_unheard", RULES.is_unheard
+    yield "rules.is_unknown", RULES.is_unknown
     yield "rules.is_unread", lambda text: RULES.is_unread(text, text)
     yield "rules.event", lambda text: RULES.event(text, text, text, text)
     yield "rules.xid", lambda text: RULES.xid("154", text)

@@ -92,7 +92,7 @@ class Remembering:
             return None
         return self._adopted[name][0].node_uid == node.metadata.uid
 
-    def unheard(self, came: Iterable[DeviceId]) -> set[DeviceId]:
+    def not_adopted(self, came: Iterable[DeviceId]) -> set[DeviceId]:
         """Those of the devices of which nothing was adopted."""
         if not self._adopted:
             return set(came)

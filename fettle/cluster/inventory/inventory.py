@@ -590,7 +590,7 @@ class Inventory:
         self._nodes.mark_pool_dirty(effect.pool, effect.nodes)
         # A device that comes is another one than what had its name before, but for what is
         # remembered of it over our own start.
-        self._book.forget(effect.gone | self._remembering.unheard(effect.come), now)
+        self._book.forget(effect.gone | self._remembering.not_adopted(effect.come), now)
         self._reports.renew(effect.gone | effect.come, now)
         self._changed_rules.update(effect.rules)
 

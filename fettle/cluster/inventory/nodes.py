@@ -41,7 +41,7 @@ from fettle.model import (
     State,
     Subject,
     UnitId,
-    UnknownCondition,
+    UnknownSignal,
 )
 from fettle.pacing import pause
 
@@ -157,7 +157,7 @@ class Nodes:
         self._shared_views: dict[PoolId, dict[Visibility, PoolView]] = {}
         self._named: dict[str, frozenset[UnitId]] = {}
         self._registered: dict[str, frozenset[UnitId]] = {}
-        self._unknown_conditions: dict[str, tuple[UnknownCondition, ...]] = {}
+        self._unknown_signals: dict[str, tuple[UnknownSignal, ...]] = {}
         self._peers = Peers()
         self.records: LayeredDict[NodeView] = LayeredDict()
         self._pods_on: dict[str, set[str]] = defaultdict(set)
@@ -201,15 +201,15 @@ class Nodes:
         else:
             self._named.pop(node, None)
 
-    def note_unknown_conditions(self, node: str, conditions: tuple[UnknownCondition, ...]) -> None:
-        """The conditions of a Node that no rule names."""
-        if conditions == self._unknown_conditions.get(node, ()):
+    def note_unknown_signals(self, node: str, signals: tuple[UnknownSignal, ...]) -> None:
+        """What a Node says that no rule names."""
+        if signals == self._unknown_signals.get(node, ()):
             return
         self.dirty.add(node)
-        if conditions:
-            self._unknown_conditions[node] = conditions
+        if signals:
+            self._unknown_signals[node] = signals
         else:
-            del self._unknown_conditions[node]
+            del self._unknown_signals[node]
 
     def note_capacities(self, name: str, node: core.Node | None) -> None:
         """A Node as it is now, or None if it is gone. Its capacities say what to expect of its
@@ -241,7 +241,7 @@ class Nodes:
         node = self._stores.nodes.get(name)
         if node is None:
             self._devices.forget_node(name)
-            self._unknown_conditions.pop(name, None)
+            self._unknown_signals.pop(name, None)
             if self.records.pop(name, None) is not None:
                 self.changed.add(name)
             return
@@ -277,7 +277,7 @@ class Nodes:
             taints=(node.spec.taints or ()) if node.spec is not None else (),
             kubelet=_kubelet(node),
             unread=name in self.partial,
-            unknown_conditions=self._unknown_conditions.get(name, ()),
+            unknown_signals=self._unknown_signals.get(name, ()),
             unschedulable=node.spec is not None and node.spec.unschedulable,
             marks=_marks(node),
         )

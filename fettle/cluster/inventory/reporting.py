@@ -150,7 +150,7 @@ class Reports:
         report = self._of_its_own(report_of_node(node, self._rules, now), node.metadata.name)
         self._nodes.note_named_units(node.metadata.name, report.units)
         self._nodes.note_registered_units(node.metadata.name, report.named)
-        self._nodes.note_unknown_conditions(node.metadata.name, report.unknown_conditions)
+        self._nodes.note_unknown_signals(node.metadata.name, report.unknown_signals)
         self._note_holds(kinds.NODE, node.metadata.name, report.holds)
         self.deliver(report, now)
 

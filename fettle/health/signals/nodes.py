@@ -36,7 +36,7 @@ from fettle.model import (
     SourceKind,
     Subject,
     UnitId,
-    UnknownCondition,
+    UnknownSignal,
     utc,
 )
 from fettle.pacing import pause
@@ -47,7 +47,7 @@ _CONDITIONS = "status.conditions"
 _LABELS, _ANNOTATIONS = "metadata.labels", "metadata.annotations"
 _AMOUNTS = ("status.capacity", "status.allocatable")
 _CORDONED = Source(SourceKind.ANNOTATION, hami.CORDON)
-MOST_UNHEARD = 16
+MOST_UNKNOWN_SIGNALS = 16
 """So many labels, so many annotations, and so many XIDs and reasons of one Node are listed at
 most."""
 _MOST_TOLD = 16
@@ -90,7 +90,7 @@ class NodeReport(NamedTuple):
     settled: frozenset[Source]
     stale: tuple[Evidence, ...] = ()
     remediated: tuple[Fault, ...] | None = None
-    unknown_conditions: tuple[UnknownCondition, ...] = ()
+    unknown_signals: tuple[UnknownSignal, ...] = ()
     renewed: Mapping[Source, float] = {}
 
 
@@ -118,7 +118,7 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         ended_by_repair=frozenset((NodeId(name), source) for source in refusals_on(node)),
         stale=heaviest(e for part in parts for e in part.stale),
         remediated=parts[0].remediated,
-        unknown_conditions=(*parts[0].unknown_conditions, *_unheard(node.metadata, rules)),
+        unknown_signals=(*parts[0].unknown_signals, *_unknown_signals(node.metadata, rules)),
         holds=holds,
         node=NodeId(name),
         renewed=parts[0].renewed,
@@ -141,7 +141,7 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     """
     status = node.status
     conditions = []
-    unknown_conditions = []
+    unknown_signals = []
     settled: set[Source] = set()
     for condition in (status.conditions if status is not None else None) or ():
         pause()
@@ -156,8 +156,8 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
                 elif not _is_cut(condition, row):
                     settled.add(_source(condition))
             if not rules.names_condition(condition.type):
-                unknown_conditions.append(
-                    UnknownCondition(one_line(condition.type), one_line(condition.status))
+                unknown_signals.append(
+                    UnknownSignal(one_line(condition.type), one_line(condition.status))
                 )
     messages = {
         condition.type: nvsentinel.parse(condition.message)
@@ -202,8 +202,15 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     remediated = tuple(f for f in reported if f.identity) if _is_remediated(node, rules) else None
     evidence = (e for identity, e in reported if remediated is None or not identity)
     everything = (*unknown, *evidence)
-    unheard = (*unknown_conditions, *reader.unheard)
-    return NodeReport(everything, frozenset(settled), tuple(stale), remediated, unheard, renewed)
+    unknown_signals += reader.unknown_signals
+    return NodeReport(
+        everything,
+        frozenset(settled),
+        tuple(stale),
+        remediated,
+        tuple(unknown_signals),
+        renewed,
+    )
 
 
 def _is_faulty(condition: Condition, row: ConditionRow) -> bool:
@@ -330,7 +337,7 @@ class _ConditionReader:
         self._rules = rules
         self._now = now
         self._known = known
-        self.unheard: dict[UnknownCondition, None] = {}
+        self.unknown_signals: dict[UnknownSignal, None] = {}
         """XIDs and reasons that no row names."""
 
     def unknown(self, condition: Condition, row: ConditionRow) -> Iterator[Evidence]:
@@ -516,9 +523,9 @@ class _ConditionReader:
         return _Finding(subject, *self._rules.xid(code, said), about, code)
 
     def _list(self, condition: Condition, what: str) -> None:
-        one = UnknownCondition(one_line(what), one_line(condition.status))
-        if len(self.unheard) < MOST_UNHEARD:
-            self.unheard[one] = None
+        one = UnknownSignal(one_line(what), one_line(condition.status))
+        if len(self.unknown_signals) < MOST_UNKNOWN_SIGNALS:
+            self.unknown_signals[one] = None
 
     def _as_faults(
         self, condition: Condition, row: ConditionRow, findings: Iterable[_Finding]
@@ -713,19 +720,19 @@ def _label_text(row: LabelRow, key: str, labels: Mapping[str, str]) -> str:
     return f"label {key}={labels[key]}{than}" + (f": {rfc3339_at(at)}" if at is not None else "")
 
 
-def _unheard(metadata: ObjectMeta, rules: SignalRules) -> Iterator[UnknownCondition]:
+def _unknown_signals(metadata: ObjectMeta, rules: SignalRules) -> Iterator[UnknownSignal]:
     """Labels and annotations of known vendors that no rule names, or whose value no rule knows;
     the first of each. An annotation's value may be long, and different on each node."""
     labels, annotations = metadata.labels or {}, metadata.annotations or {}
     unread = [
-        key for key in _each(labels) if rules.is_unheard(key) or rules.is_unread(key, labels[key])
+        key for key in _each(labels) if rules.is_unknown(key) or rules.is_unread(key, labels[key])
     ]
-    for key in sorted(unread)[:MOST_UNHEARD]:
-        yield UnknownCondition(f"label {one_line(key)}", one_line(labels[key]))
-    for key in sorted(filter(rules.is_unheard, _each(annotations)))[:MOST_UNHEARD]:
-        yield UnknownCondition(f"annotation {one_line(key)}", "set")
+    for key in sorted(unread)[:MOST_UNKNOWN_SIGNALS]:
+        yield UnknownSignal(f"label {one_line(key)}", one_line(labels[key]))
+    for key in sorted(filter(rules.is_unknown, _each(annotations)))[:MOST_UNKNOWN_SIGNALS]:
+        yield UnknownSignal(f"annotation {one_line(key)}", "set")
     if not hami.cordoned(annotations)[1]:
-        yield UnknownCondition(f"annotation {hami.CORDON}", "names more than UUIDs of NVIDIA GPUs")
+        yield UnknownSignal(f"annotation {hami.CORDON}", "names more than UUIDs of NVIDIA GPUs")
 
 
 def _of_cordons(node: core.Node, now: float) -> NodeReport:

@@ -19,7 +19,7 @@ from fettle.model import (
     Source,
     Subject,
     UnitId,
-    UnknownCondition,
+    UnknownSignal,
 )
 
 TEXT_LIMIT = 240
@@ -61,7 +61,7 @@ class SignalReport(NamedTuple):
       since, by the node's clock.
     - `remediated`: the faults that a remediation has dealt with, unless they came after it; None if
       the object mentions no remediation.
-    - `unknown_conditions`: conditions that no rule names.
+    - `unknown_signals`: what it says that no rule names.
     - `node`: the node that it speaks for. `repairs`: what an operator says was mended on it.
     - `named`: units of which it says nothing but their names.
     - `holds`: an operator's holds that are in force. Their evidence is among the rest.
@@ -78,7 +78,7 @@ class SignalReport(NamedTuple):
     ended_by_repair: frozenset[tuple[Subject, Source]] = frozenset()
     stale: tuple[Evidence, ...] = ()
     remediated: tuple[Fault, ...] | None = None
-    unknown_conditions: tuple[UnknownCondition, ...] = ()
+    unknown_signals: tuple[UnknownSignal, ...] = ()
     holds: tuple[Hold, ...] = ()
     node: NodeId | None = None
     repairs: tuple[StatedRepair, ...] = ()

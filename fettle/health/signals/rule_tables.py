@@ -103,7 +103,7 @@ class SignalRules:
         self.annotations = annotations
         self.attributes = attributes
         self.vendors = vendors
-        self.is_unheard = lru_cache(maxsize=4096)(self._may_tell)
+        self.is_unknown = lru_cache(maxsize=4096)(self._may_tell)
         self.labels = labels
         self.refusals = refusals
         self.starts = starts

@@ -19,12 +19,14 @@ from fettle.cli import printing
 from fettle.cluster import Publisher, SourceStatus
 from fettle.config import Settings
 from fettle.config.settings import SchedulerSettings, SourceSettings
+from fettle.model import UnknownSignal
 from fettle.observing import ReadyMetrics
 from fettle.scheduling import Answers
 from fettle.scheduling.placed import FinishedPods, PodClaims
 from tests.fettle import building as b
 from tests.fettle.browse.showing import known, reply_of, told
 from tests.fettle.cluster.inventory import fleets, saying
+from tests.fettle.cluster.inventory.fleets import Fleet
 
 UNREADABLE = {
     "Pod stealth/secret-project": "Pod stealth/secret-project: limits are no amounts",
@@ -195,6 +197,18 @@ async def test_answers_before_fettle_is_ready_say_that_they_may_be_incomplete(
     status, unknown = await asked_early("/explain?pod=default/p", {})
     assert status == 404
     assert unknown["error"].endswith(f"has not been seen yet; {why}")
+
+
+async def test_fields_that_were_renamed_have_their_former_names_too() -> None:
+    publisher = Publisher()
+    unknown = (UnknownSignal("GpuBurnIn", "True"),)
+    node = msgspec.structs.replace(b.node("n1", gpus=1), unknown_signals=unknown)
+    publisher.publish(b.view(node), frozenset())
+    shown = known(Answers(publisher, SelectorEngine(), Settings()), recoveries=Fleet().inventory)
+    for path in ("/devices", "/explain?node=n1"):
+        _, answer = await told(shown, path)
+        assert answer["unknownSignals"][0]["condition"] == "GpuBurnIn"
+        assert answer["unheard"] == answer["unknownSignals"]
 
 
 async def test_devices_say_that_all_are_sound_once_the_cluster_is_known(

@@ -12,9 +12,9 @@ from fettle.cli.printing import MOST_LISTED, print_devices
 from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.dra import Alternative, Claim, Request
 from fettle.dra.allocator.shortfall import explain_shortfall
-from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_conditions
+from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_signals
 from fettle.explain.wording import texts
-from fettle.model import SOUND, UnknownCondition
+from fettle.model import SOUND, UnknownSignal
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node
 from tests.fettle.explain.test_pods import DWELLING
@@ -88,8 +88,8 @@ def test_a_network_device_is_listed_once_with_the_nodes_that_can_use_it() -> Non
 
 
 def burnt_in(name: str, status: str, gpus: int = 8) -> NodeView:
-    unheard = (UnknownCondition("GpuBurnIn", status), UnknownCondition("[red]Odd", "True"))
-    return msgspec.structs.replace(b.node(name, gpus=gpus), unknown_conditions=unheard)
+    unknown = (UnknownSignal("GpuBurnIn", status), UnknownSignal("[red]Odd", "True"))
+    return msgspec.structs.replace(b.node(name, gpus=gpus), unknown_signals=unknown)
 
 
 def test_conditions_that_no_rule_names_are_listed_the_rarest_status_first(
@@ -101,7 +101,7 @@ def test_conditions_that_no_rule_names_are_listed_the_rarest_status_first(
         "nodes": [],
         "network": [],
         "quarantined": {},
-        "unheard": list_unknown_conditions(view),
+        "unknownSignals": list_unknown_signals(view),
     }
     print_devices(data, everything=False)
     _, heading, burn_in, odd = capsys.readouterr().out.splitlines()
@@ -116,7 +116,7 @@ def test_an_xid_without_a_row_is_listed_whoever_tells_of_it() -> None:
     fleet.put(kinds.NODE, node("n"))
     xid = {"key": "gpu.nvidia.com/xid", "value": "998", "effect": "NoSchedule"}
     fleet.put(kinds.SLICE, slice_("s", {"name": "gpu-0", "taints": [xid]}, nodeName="n"))
-    listed = list_unknown_conditions(fleet.look())
+    listed = list_unknown_signals(fleet.look())
     assert [one["condition"] for one in listed] == ["taint gpu.nvidia.com/xid: XID 998"]
     assert listed[0]["statuses"] == [{"status": "set", "nodes": 1, "first": "n"}]
 
@@ -130,32 +130,32 @@ def test_a_node_on_which_several_devices_have_an_xid_without_a_row_is_one_node()
     tainted[0]["attributes"] = whole
     part = {"name": "mig-0", "attributes": {"parentUUID": {"string": "GPU-1"}}}
     fleet.put(kinds.SLICE, slice_("s", *tainted, part, nodeName="n"))
-    (listed,) = list_unknown_conditions(fleet.look())
+    (listed,) = list_unknown_signals(fleet.look())
     assert listed["condition"] == "taint gpu.nvidia.com/xid: XID abc"
     assert listed["statuses"] == [{"status": "set", "nodes": 1, "first": "n"}]
 
 
 def test_of_a_label_with_many_values_the_rarest_are_listed() -> None:
     def with_label(name: str, value: str) -> NodeView:
-        unheard = (UnknownCondition("label nvidia.com/odd", value),)
-        return msgspec.structs.replace(b.node(name, gpus=8), unknown_conditions=unheard)
+        unknown = (UnknownSignal("label nvidia.com/odd", value),)
+        return msgspec.structs.replace(b.node(name, gpus=8), unknown_signals=unknown)
 
     many = [with_label(f"n{i}", f"{i % 10}") for i in range(40)]
-    (listed,) = list_unknown_conditions(b.view(*many, with_label("odd", "odd")))
+    (listed,) = list_unknown_signals(b.view(*many, with_label("odd", "odd")))
     assert listed["statuses"][0] == {"status": "odd", "nodes": 1, "first": "odd"}
     assert len(listed["statuses"]) == 5
 
 
-def test_only_some_of_many_unknown_conditions_are_printed(
+def test_only_some_of_many_unknown_signals_are_printed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    unheard = tuple(UnknownCondition(f"C{number:02d}", "True") for number in range(MOST_LISTED + 2))
-    view = b.view(msgspec.structs.replace(b.node("n", gpus=8), unknown_conditions=unheard))
+    unknown = tuple(UnknownSignal(f"C{number:02d}", "True") for number in range(MOST_LISTED + 2))
+    view = b.view(msgspec.structs.replace(b.node("n", gpus=8), unknown_signals=unknown))
     listed_node = {
         "nodes": [],
         "network": [],
         "quarantined": {},
-        "unheard": list_unknown_conditions(view),
+        "unknownSignals": list_unknown_signals(view),
     }
     print_devices(listed_node, everything=False)
     lines = capsys.readouterr().out.splitlines()[2:]

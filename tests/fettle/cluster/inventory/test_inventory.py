@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fettle.api import Bad, kinds
 from fettle.api.kinds import Kind
-from fettle.model import State, UnknownCondition
+from fettle.model import State, UnknownSignal
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node, slice_
 
@@ -227,11 +227,9 @@ def test_conditions_that_no_rule_names_are_there_for_as_long_as_a_node_has_them(
 
     for status in ("False", "True"):
         fleet.put(kinds.NODE, burn_in(status))
-        assert fleet.look().nodes["n"].unknown_conditions == (
-            UnknownCondition("GpuBurnIn", status),
-        )
+        assert fleet.look().nodes["n"].unknown_signals == (UnknownSignal("GpuBurnIn", status),)
     fleet.put(kinds.NODE, node())
-    assert fleet.look().nodes["n"].unknown_conditions == ()
+    assert fleet.look().nodes["n"].unknown_signals == ()
 
 
 def made(uid: str, name: str = "c", *, annotated: str = "true", **owner: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fettle.api import kinds
-from fettle.health.signals.nodes import MOST_UNHEARD, report_of_node
+from fettle.health.signals.nodes import MOST_UNKNOWN_SIGNALS, report_of_node
 from fettle.health.signals.rule_files import load_rules
 from fettle.model import SOUND, EvidenceKind, Family, Source, SourceKind, UnitId
 from tests.fettle.cluster.inventory.fleets import Fleet
@@ -98,14 +98,14 @@ SCHEDULED = "cloud.google.com/scheduled-maintenance-time"
 def test_a_label_counts_by_its_value(key: str, value: str, weight: float | None) -> None:
     said = report_of_node(node(labels={key: value}), RULES, NOW)
     assert [evidence.weight for evidence in said.evidence] == ([] if weight is None else [weight])
-    assert said.unknown_conditions == ()
+    assert said.unknown_signals == ()
 
 
 @pytest.mark.parametrize("value", ["nan", "soon", "", "9" * 40, "-1", "1e9", "99999-01-01"])
 def test_a_time_that_cannot_be_read_counts_for_nothing_and_is_listed(value: str) -> None:
     said = report_of_node(node(labels={SCHEDULED: value}), RULES, NOW)
     assert said.evidence == ()
-    (listed,) = said.unknown_conditions
+    (listed,) = said.unknown_signals
     assert (listed.type, listed.status) == (f"label {SCHEDULED}", value)
 
 
@@ -169,7 +169,7 @@ def test_a_gpu_that_is_cordoned_for_hami_is_held_and_the_others_are_not() -> Non
 def test_what_hami_cannot_read_as_uuids_of_gpus_is_no_unit_and_is_listed(value: str) -> None:
     said = report_of_node(node(annotations={"hami.io/device-cordon": value}), RULES, NOW)
     assert said.evidence == ()
-    assert [one.type for one in said.unknown_conditions] == ["annotation hami.io/device-cordon"]
+    assert [one.type for one in said.unknown_signals] == ["annotation hami.io/device-cordon"]
 
 
 def test_a_cordon_for_hami_reaches_the_dra_device_and_its_parts() -> None:
@@ -227,7 +227,7 @@ def test_labels_of_vendors_that_no_row_names_are_listed_unless_they_only_describ
 ) -> None:
     said = report_of_node(node(labels=labels), RULES, NOW)
     assert said.evidence == ()
-    assert [f"{one.type}={one.status}" for one in said.unknown_conditions] == listed
+    assert [f"{one.type}={one.status}" for one in said.unknown_signals] == listed
 
 
 @pytest.mark.parametrize(
@@ -247,10 +247,10 @@ def test_a_value_that_no_row_of_a_known_label_knows_is_listed(
     key: str, sound: list[str], new: str
 ) -> None:
     for value in sound:
-        assert report_of_node(node(labels={key: value}), RULES, NOW).unknown_conditions == ()
+        assert report_of_node(node(labels={key: value}), RULES, NOW).unknown_signals == ()
     said = report_of_node(node(labels={key: new}), RULES, NOW)
     assert said.evidence == ()
-    listed = [(one.type, one.status) for one in said.unknown_conditions]
+    listed = [(one.type, one.status) for one in said.unknown_signals]
     assert listed == ([(f"label {key}", new)] if new else [])
 
 
@@ -262,9 +262,9 @@ def test_other_values_of_a_label_of_ones_own_are_all_clears_unless_sound_ones_ar
     own.write_text("labels:\n" + row.format("a", "") + row.format("b", ", sound: [ok]"))
     rules = load_rules(own)
     said = report_of_node(node(labels={"example.com/a": "odd", "example.com/b": "ok"}), rules, NOW)
-    assert said.unknown_conditions == ()
+    assert said.unknown_signals == ()
     said = report_of_node(node(labels={"example.com/b": "odd"}), rules, NOW)
-    assert [one.type for one in said.unknown_conditions] == ["label example.com/b"]
+    assert [one.type for one in said.unknown_signals] == ["label example.com/b"]
 
 
 def test_annotations_of_vendors_are_listed_without_their_values() -> None:
@@ -274,7 +274,7 @@ def test_annotations_of_vendors_are_listed_without_their_values() -> None:
         "example.com/a": "b",
     }
     said = report_of_node(node(annotations=annotations), RULES, NOW)
-    assert [(one.type, one.status) for one in said.unknown_conditions] == [
+    assert [(one.type, one.status) for one in said.unknown_signals] == [
         ("annotation nvidia.com/last-fault", "set")
     ]
 
@@ -282,7 +282,7 @@ def test_annotations_of_vendors_are_listed_without_their_values() -> None:
 def test_of_many_such_labels_only_some_are_kept() -> None:
     labels = {f"nvidia.com/odd-{number:03}": "x" for number in range(200)}
     said = report_of_node(node(labels=labels), RULES, NOW)
-    assert len(said.unknown_conditions) == MOST_UNHEARD
+    assert len(said.unknown_signals) == MOST_UNKNOWN_SIGNALS
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_a_code_that_nobody_knows_weighs_what_its_watch_does_and_is_listed() -> 
     said = condition("GpuMemWatch", "True", "x", ENTRY.format("DCGM_FR_TOMORROW", "x", "NONE"))
     told = report(said)
     assert only(told).weight == 0.75
-    assert "GpuMemWatch: DCGM DCGM_FR_TOMORROW" in {one.type for one in told.unknown_conditions}
+    assert "GpuMemWatch: DCGM DCGM_FR_TOMORROW" in {one.type for one in told.unknown_signals}
 
 
 @pytest.mark.parametrize(

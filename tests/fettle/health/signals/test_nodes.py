@@ -6,7 +6,7 @@ import pytest
 
 from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.rule_files import load_rules
-from fettle.model import EvidenceKind, Family, Source, SourceKind, UnitId, UnknownCondition
+from fettle.model import EvidenceKind, Family, Source, SourceKind, UnitId, UnknownSignal
 from tests.fettle.health.signals.objects import NOW, condition, node
 from tests.fettle.health.signals.reading import NODE, only, report
 
@@ -175,7 +175,7 @@ def test_our_own_labels_and_conditions_are_no_evidence() -> None:
         annotations={"fettle.dev/health-reason": "0.0: dead", "fettle.dev/cordoned": "dead"},
     )
     assert said.evidence == ()
-    assert said.unknown_conditions == ()
+    assert said.unknown_signals == ()
 
 
 @pytest.mark.parametrize(
@@ -370,10 +370,10 @@ def test_a_condition_that_no_rule_names_is_no_evidence_but_is_listed() -> None:
         condition("fettle.dev/Own", "True"),
         condition("SomeNewWatch", "True", "SomeNewWatchIsNotHealthy"),
     )
-    assert said.unknown_conditions == (
-        UnknownCondition("GpuBurnIn", "Failed [2J"),
-        UnknownCondition("EtcdIsVoter", "True"),
-        UnknownCondition("AcceleratedHardwareReady (SomethingNew)", "False"),
+    assert said.unknown_signals == (
+        UnknownSignal("GpuBurnIn", "Failed [2J"),
+        UnknownSignal("EtcdIsVoter", "True"),
+        UnknownSignal("AcceleratedHardwareReady (SomethingNew)", "False"),
     )
     assert "GpuBurnIn" not in str(said.evidence)
 
@@ -385,8 +385,6 @@ def test_a_row_without_weight_makes_a_condition_known(tmp_path: Path) -> None:
         "  - {name: own, type: GpuBurnIn, faulty: true, family: bus, weight: 0, source: here}\n"
     )
     assert (
-        report_of_node(
-            node(condition("GpuBurnIn", "True")), load_rules(own), NOW
-        ).unknown_conditions
+        report_of_node(node(condition("GpuBurnIn", "True")), load_rules(own), NOW).unknown_signals
         == ()
     )

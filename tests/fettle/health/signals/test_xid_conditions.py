@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.reports import SignalReport
 from fettle.health.signals.rule_files import load_rules
-from fettle.model import EvidenceKind, Family, Source, SourceKind, Subject, UnitId, UnknownCondition
+from fettle.model import EvidenceKind, Family, Source, SourceKind, Subject, UnitId, UnknownSignal
 from tests.fettle.health.signals.objects import NOW, UUID, condition, node
 from tests.fettle.health.signals.reading import NODE, RULES, only, report
 from tests.fettle.health.signals.test_xids import MENTIONS, SEPARATORS
@@ -209,10 +209,8 @@ def test_an_unknown_xid_that_its_producer_calls_fatal_makes_its_node_unknown_and
     evidence = only(said)
     assert (evidence.weight, evidence.kind) == (0.25, EvidenceKind.UNKNOWN)
     assert "unknown fault" in evidence.text
-    assert said.unknown_conditions == (
-        UnknownCondition("AcceleratedHardwareReady: XID 777", "False"),
-    )
-    assert eks("NvidiaXID79Error").unknown_conditions == ()
+    assert said.unknown_signals == (UnknownSignal("AcceleratedHardwareReady: XID 777", "False"),)
+    assert eks("NvidiaXID79Error").unknown_signals == ()
 
 
 HARMLESS = "DCGM detected issues in health check system with error code 122"
@@ -281,8 +279,8 @@ def test_a_reason_that_nobody_listed_is_unknown_and_listed(type_: str) -> None:
     """The agent calls it fatal."""
     said = report(condition(type_, "False", "Invented", "?"))
     assert only(said).kind is EvidenceKind.UNKNOWN
-    assert said.unknown_conditions == (UnknownCondition(f"{type_} (Invented)", "False"),)
-    assert report(condition(type_, "True", "Invented", "?")).unknown_conditions == ()
+    assert said.unknown_signals == (UnknownSignal(f"{type_} (Invented)", "False"),)
+    assert report(condition(type_, "True", "Invented", "?")).unknown_signals == ()
 
 
 @pytest.mark.parametrize(
@@ -434,7 +432,7 @@ def test_the_drivers_own_line_counts_under_a_condition_that_nobody_listed(status
     evidence = only(said)
     assert evidence.subject == UnitId("gpu-1", "nvidia.com/gpu", "pci:0000:c1:00.0")
     assert (evidence.kind, evidence.weight) == (EvidenceKind.LATCHED, 1.0)
-    assert [one.type for one in said.unknown_conditions] == ["OurGpuWatch"]
+    assert [one.type for one in said.unknown_signals] == ["OurGpuWatch"]
     over = report(condition("OurGpuWatch", status, "Whatever", "all is well"))
     assert (over.evidence, Source(SourceKind.CONDITION, "OurGpuWatch") in over.settled) == (
         (),
