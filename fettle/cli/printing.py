@@ -52,7 +52,7 @@ def explain_pod(server: str, name: str, output: str) -> None:
     for note, reason in zip(data["notes"], data["reasons"]["notes"], strict=True):
         if placed is None or reason["code"] != "PodHolds":  # it was said above
             out.print(f"[yellow]{escape(note)}[/]")
-    if data["ask"] is None:
+    if data["demand"] is None:
         out.print("needs no devices: every node is allowed")
         return
     if said := data.get("decisions"):

@@ -4,7 +4,7 @@ does not need this any more.
 
 from typing import Any
 
-_FORMER = {"unknownSignals": "unheard"}
+_FORMER = {"demand": "ask", "rejected": "unfit", "unknownSignals": "unheard"}
 
 
 def with_former(fields: dict[str, Any]) -> dict[str, Any]:

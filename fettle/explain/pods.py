@@ -11,6 +11,7 @@ import msgspec
 
 from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.dra import ALL
+from fettle.explain.former import with_former
 from fettle.explain.holds import list_holds
 from fettle.explain.notes import is_cordoned, notes_about
 from fettle.explain.users import Users
@@ -127,13 +128,13 @@ def plain_verdict(value: Verdict, most: int = MOST_TOLD) -> dict[str, Any]:
     """One node's answer with its reasons, at most so many of a kind.
 
     `fits`: neither Fettle nor the scheduler's own checks keep the pod off the node. `allowed`:
-    Fettle does not refuse it, though the scheduler's own checks may (`unfit`).
+    Fettle does not refuse it, though the scheduler's own checks may (`rejected`).
     """
     everything = {
         "refusals": value.refusals,
         "overruled": value.overruled,
         "conceded": value.conceded,
-        "unfit": value.rejected,
+        "rejected": value.rejected,
         "undecided": value.undecided,
         "notes": value.notes,
     }
@@ -209,13 +210,13 @@ def explain_pod(
     for name, answer in answers.items():
         node = view.nodes[name]
         nodes[name] = {
-            **_with_names(plain_verdict(answer, most), names),
+            **_by_former_names(_with_names(plain_verdict(answer, most), names)),
             "health": plain_health(node.health),
             "units": list(_units(node, resources)),
         }
         pause()
     about = [*notes, *notes_about(view.pods.get(key), demand, view, answers, finished)]
-    return {
+    explained = {
         "version": JSON_VERSION,
         "pod": key,
         "policy": {
@@ -232,12 +233,17 @@ def explain_pod(
             "previousNode": str(placement.previous_node),
             "warnings": list(resolved.warnings),
         },
-        "ask": plain_demand(demand) if demand is not None else None,
+        "demand": plain_demand(demand) if demand is not None else None,
         "notes": texts(about),
         "reasons": {"notes": [plain_reason(note) for note in about]},
         "holds": list_holds(view) if demand is not None else [],
         "nodes": nodes,
     }
+    return with_former(explained)
+
+
+def _by_former_names(answer: dict[str, Any]) -> dict[str, Any]:
+    return with_former({**answer, "reasons": with_former(answer["reasons"])})
 
 
 def _mode(resolved: Resolved) -> dict[str, str]:
@@ -266,7 +272,7 @@ def _with_names(answer: dict[str, Any], names: dict[str, str]) -> dict[str, Any]
     """A node's answer with `names` replaced; `resource` is what a device would be for."""
     if not names:
         return answer
-    for part in ("refusals", "overruled", "conceded", "unfit", "undecided", "notes", "reasons"):
+    for part in ("refusals", "overruled", "conceded", "rejected", "undecided", "notes", "reasons"):
         answer[part] = _renamed(answer[part], names)
     for choice in answer["devices"]:
         if choice["request"] in names:
@@ -435,7 +441,7 @@ def result_word(value: dict[str, Any]) -> str:
     """A node's answer (as in `explain_pod`) in a word: refused, no fit, undecided, or fits."""
     if not value["allowed"]:
         return "refused"
-    if value["unfit"]:
+    if value["rejected"]:
         return "no fit"
     return "undecided" if value["undecided"] else "fits"
 
@@ -453,7 +459,7 @@ def summary(value: dict[str, Any]) -> str:
     """
     for part, prefix in (
         ("refusals", ""),
-        ("unfit", ""),
+        ("rejected", ""),
         ("undecided", ""),
         ("overruled", "allowed by the breaker: "),
         ("conceded", "as the last choice: "),
@@ -461,7 +467,7 @@ def summary(value: dict[str, Any]) -> str:
         if value.get(part):
             others = len(value[part]) - 1 + _untold(value, part)
             more = f" (+{others} more)" if others else ""
-            anyway = value["unfit"][:1] if part == "refusals" else ()
+            anyway = value["rejected"][:1] if part == "refusals" else ()
             beside = (f"no fit anyway: {why}" for why in anyway)
             return "; ".join((f"{prefix}{value[part][0]}{more}", *beside, *value["notes"]))
     if "health" not in value:  # withheld

@@ -21,7 +21,7 @@ def withhold_of_pod(explained: dict[str, Any]) -> dict[str, Any]:
     notes = _coded(explained["reasons"])
     placed = explained["placed"]
     return {
-        **{part: explained[part] for part in ("version", "pod", "policy", "ask")},
+        **{part: explained[part] for part in ("version", "pod", "policy", "demand", "ask")},
         "notes": [WITHHELD, *notes["notes"]],
         "reasons": {"notes": [{"code": "Withheld", "text": WITHHELD}, *notes["reasons"]["notes"]]},
         "holds": [],

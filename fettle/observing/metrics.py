@@ -120,8 +120,8 @@ class ExtenderMetrics:
     def answered(
         self, *, allowed: int = 0, refused: int = 0, undecided: int = 0, rejected: int = 0
     ) -> None:
-        """Count the nodes of a filter request by result. The result `unfit` is an interface: it
-        means rejected by the scheduler's own checks.
+        """Count the nodes of a filter request by result. The result `unfit`
+        means rejected by the scheduler's own checks, and is called so from the next version on.
         """
         counts = {
             "allowed": allowed,

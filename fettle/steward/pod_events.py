@@ -224,8 +224,8 @@ class RefusalEvents:
         # Beside other reasons only: because of this one alone, no pod is refused everywhere.
         avoided = self._avoided(pod, table)
         anyway = len(table.refusing & table.rejected)
-        unfit = f" ({anyway} of them have no room for it anyway)" if anyway else ""
-        how_many = f"{refused + len(avoided)} of {len(table.verdicts)} nodes{unfit}"
+        rejected = f" ({anyway} of them have no room for it anyway)" if anyway else ""
+        how_many = f"{refused + len(avoided)} of {len(table.verdicts)} nodes{rejected}"
         return why.adding(avoided), how_many
 
     def _avoided(self, pod: core.Pod, table: Table) -> Mapping[str, Reason]:

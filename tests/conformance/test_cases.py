@@ -60,12 +60,12 @@ class Told:
 
     def fits(self, node: str) -> bool:
         answer = self.probe["nodes"][node]
-        return bool(answer["fits"]) and not answer["unfit"]
+        return bool(answer["fits"]) and not answer["rejected"]
 
     def words(self, node: str) -> str:
         """All that is said of the node and of what the probe would get there."""
         answer = self.probe["nodes"].get(node, {})
-        about = ("refusals", "unfit", "undecided", "notes")
+        about = ("refusals", "rejected", "undecided", "notes")
         said = [text for what in about for text in answer.get(what, ())]
         said += [one["text"] for part in self.parts(node) for one in part["evidence"]]
         return "\n".join(said)

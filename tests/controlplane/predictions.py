@@ -51,8 +51,8 @@ def foretold(explained: dict[str, Any]) -> dict[str, Foretold]:
     found = {}
     for node, verdict in explained["nodes"].items():
         devices = [_taken(choice) for choice in verdict["devices"] if "/" in choice["request"]]
-        elsewhere = any(ELSEWHERE in why for why in verdict["unfit"])
-        reasons = "; ".join((*verdict["unfit"], *verdict["undecided"]))
+        elsewhere = any(ELSEWHERE in why for why in verdict["rejected"])
+        reasons = "; ".join((*verdict["rejected"], *verdict["undecided"]))
         found[node] = Foretold(() if elsewhere else tuple(devices), reasons)
     return found
 

@@ -74,8 +74,8 @@ async def barred(api: Api, fettle: FettleProcess, *entries: str) -> str:
         assert isinstance(answer, dict)
         if status != 200:
             return "", False
-        why = "; ".join(answer["nodes"]["n"]["unfit"])
-        return why, bool(why or answer["ask"]["allocated"])
+        why = "; ".join(answer["nodes"]["n"]["rejected"])
+        return why, bool(why or answer["demand"]["allocated"])
 
     why, _ = await waiting.wait_until(
         explained, lambda seen: seen[1], what="Fettle knows the pod and what its claim holds"
@@ -198,8 +198,8 @@ async def test_a_claim_made_for_another_pod_keeps_a_pod_waiting_and_none_at_all_
             status, answer = await fettle.browse("/explain", pod="default/p")
             assert isinstance(answer, dict)
             said = answer["nodes"].get("n") if status == 200 else None
-            unfit = bool(said and said["unfit"])
-            return said, unfit if made else status == 200 and not unfit
+            rejected = bool(said and said["rejected"])
+            return said, rejected if made else status == 200 and not rejected
 
         said, _ = await waiting.wait_until(
             explained, lambda seen: seen[1], what="Fettle has seen the pod's status"
@@ -208,7 +208,7 @@ async def test_a_claim_made_for_another_pod_keeps_a_pod_waiting_and_none_at_all_
 
     stolen = await says(made="c")
     assert stolen is not None
-    assert "ResourceClaim default/c was not made for this pod" in stolen["unfit"][0]
+    assert "ResourceClaim default/c was not made for this pod" in stolen["rejected"][0]
     await api.patch("pods", "p", {"spec": {"schedulingGates": None}})
     await waiting.stays_pending(api, "p", for_s=1.0)
 

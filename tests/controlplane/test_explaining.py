@@ -84,7 +84,7 @@ async def test_a_pod_whose_gates_are_removed_is_not_told_to_have_any(
     async def notes() -> tuple[list[str], list[str]]:
         status, answer = await fettle.browse("/explain", pod="default/p")
         assert isinstance(answer, dict)
-        return (answer["notes"], answer["ask"]["allocated"]) if status == 200 else ([], [])
+        return (answer["notes"], answer["demand"]["allocated"]) if status == 200 else ([], [])
 
     (note,), _ = await waiting.wait_until(notes, lambda told: told[0], what="the gates are told")
     assert note.startswith("the pod has scheduling gates (example.com/wait): ")
@@ -158,14 +158,14 @@ async def test_another_pod_like_one_that_runs_shares_a_claim_that_it_names(
     node = await waiting.bound(api, "first")
     (other,) = {"n", "m"} - {node}
 
-    async def unfit() -> list[str]:
+    async def rejected() -> list[str]:
         _, answer = await fettle.browse("/explain", pod="default/first")
         assert answer["nodes"][node]["fits"]
-        reasons = answer["nodes"][other]["unfit"]
+        reasons = answer["nodes"][other]["rejected"]
         assert isinstance(reasons, list)
         return reasons
 
-    (reason,) = await waiting.wait_until(unfit, bool, what="the allocation of the claim is seen")
+    (reason,) = await waiting.wait_until(rejected, bool, what="the allocation of the claim is seen")
     assert "is allocated to other nodes" in reason
     here = {"kubernetes.io/hostname": other}
     await api.create(objects.pod("elsewhere", claims={"gpu": "c"}, node_selector=here))

@@ -145,7 +145,7 @@ async def test_a_burst_lands_on_no_failed_device_and_a_healed_one_is_used_within
     (waits,) = [pod["metadata"]["name"] for pod in seen if not waiting.node_of(pod)]
     await waiting.refused(api, waits)
     verdict = (await scores(fettle, waits))["w2"]
-    assert f"3 tainted ({UNHEALTHY})" in str(verdict["unfit"])
+    assert f"3 tainted ({UNHEALTHY})" in str(verdict["rejected"])
     within_s = []
     for healed in (1, 2, 3):  # others may have kept this machine busy
         healed_at = time.monotonic()

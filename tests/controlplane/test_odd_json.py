@@ -77,7 +77,7 @@ async def test_a_claim_with_odd_parameters_hides_neither_itself_nor_others(
     await hold_the_only_device(api, "odd")
     await api.create(objects.claim("plain"))
     found = await verdict(api, fettle, "after", "plain")
-    assert "no allocation is possible here" in "; ".join(found["unfit"])
+    assert "no allocation is possible here" in "; ".join(found["rejected"])
     status, told = await fettle.browse("/readyz", verbose="")
     assert (status, "ResourceClaim: synced" in told) == (200, True)
 

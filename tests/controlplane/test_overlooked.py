@@ -52,6 +52,6 @@ async def test_a_pod_that_is_placed_without_asking_and_a_node_that_is_full_are_t
     assert note["code"] == "PatienceLasts"
     full = late["nodes"]["full"]
     assert (full["allowed"], full["fits"]) == (True, False)
-    assert full["unfit"][0].startswith(f"{objects.GPU}: 1 of 1 are taken by pods, 1 requested")
+    assert full["rejected"][0].startswith(f"{objects.GPU}: 1 of 1 are taken by pods, 1 requested")
     _, asked = await fettle.browse("/explain", pod="default/asked")
     assert asked["notes"][0].startswith("the pod runs on full: ")

@@ -225,7 +225,7 @@ class Rehearsal:
             if status != 200:
                 return ["the pod"]
             pending = [f.reason for f in foretold(answer).values() if PENDING in f.reason]
-            return [*answer["ask"]["unsettled"], *pending]
+            return [*answer["demand"]["unsettled"], *pending]
 
         await waiting.wait_until(
             unsettled, lambda u: not u, what=f"Fettle knows {pod} and its claims", every_s=0.01
@@ -236,7 +236,7 @@ class Rehearsal:
             told = await self._explain(pod)
             placed = told["placed"] or {"devices": []}
             names = {one["device"].partition(" of node ")[0] for one in placed["devices"]}
-            return names.union(told["ask"]["allocated"])
+            return names.union(told["demand"]["allocated"])
 
         await waiting.wait_until(
             known,

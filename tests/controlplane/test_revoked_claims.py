@@ -57,7 +57,7 @@ async def told(api: Api, fettle: FettleProcess) -> list[str]:
     async def notes() -> list[str] | None:
         status, answer = await fettle.browse("/explain", pod="default/p")
         assert isinstance(answer, dict)
-        known = status == 200 and len(answer["nodes"]) == 2 and answer["ask"]["allocated"]
+        known = status == 200 and len(answer["nodes"]) == 2 and answer["demand"]["allocated"]
         refused = known and not answer["nodes"]["n"]["allowed"]
         return [n for n in answer["notes"] if "gates" not in n] if refused else None
 

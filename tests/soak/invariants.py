@@ -61,7 +61,7 @@ def unexplained(explained: Mapping[str, Any]) -> list[str]:
     return [
         name
         for name, node in explained.items()
-        if not node["fits"] and not any(node["refusals"] + node["unfit"] + node["undecided"])
+        if not node["fits"] and not any(node["refusals"] + node["rejected"] + node["undecided"])
     ]
 
 

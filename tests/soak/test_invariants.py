@@ -27,7 +27,7 @@ from tests.soak.invariants import (
 
 
 def explained(*, fits: bool = False, **told: list[str]) -> dict[str, Any]:
-    lists: dict[str, list[str]] = {"refusals": [], "unfit": [], "undecided": []}
+    lists: dict[str, list[str]] = {"refusals": [], "rejected": [], "undecided": []}
     return {"n": {"fits": fits, **lists, **told}}
 
 

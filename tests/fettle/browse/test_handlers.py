@@ -211,6 +211,18 @@ async def test_fields_that_were_renamed_have_their_former_names_too() -> None:
         assert answer["unheard"] == answer["unknownSignals"]
 
 
+async def test_an_explained_pod_has_the_former_names_of_renamed_fields_too() -> None:
+    pod = b.pod(b.gpu_pod(count=2))
+    publisher = Publisher()
+    publisher.publish(b.view(b.node("n1", gpus=1), pods={"default/p": pod}), frozenset())
+    shown = known(Answers(publisher, SelectorEngine(), Settings()))
+    _, answer = await told(shown, "/explain?pod=default/p")
+    assert answer["ask"] == answer["demand"] is not None
+    for lists in (verdict := answer["nodes"]["n1"], verdict["reasons"]):
+        assert lists["unfit"] == lists["rejected"]
+        assert len(lists["rejected"]) == 1
+
+
 async def test_devices_say_that_all_are_sound_once_the_cluster_is_known(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -249,8 +261,8 @@ async def asked_of(entry: dict[str, str], node: str) -> dict[str, Any]:
     publisher.publish(view, frozenset())
     shown = known(Answers(publisher, SelectorEngine(), Settings()))
     _, explained = await told(shown, "/explain?pod=default/p")
-    ask: dict[str, Any] = explained["ask"]
-    return ask
+    demand: dict[str, Any] = explained["demand"]
+    return demand
 
 
 async def test_a_running_pod_is_explained_as_a_new_one_with_claims_of_its_own() -> None:

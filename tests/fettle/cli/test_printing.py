@@ -117,7 +117,7 @@ def test_devices_that_say_the_same_are_counted_by_their_driver() -> None:
 def verdict(score: int, own: dict[str, Any], **more: Any) -> dict[str, Any]:
     parts: dict[str, Any] = {
         name: []
-        for name in ("refusals", "unfit", "undecided", "overruled", "devices", "notes", "units")
+        for name in ("refusals", "rejected", "undecided", "overruled", "devices", "notes", "units")
     }
     told = {"score": score, "allowed": True, "health": own, **parts, **more}
     return told | {"fits": told["allowed"]}
@@ -148,7 +148,7 @@ def test_nodes_that_fit_come_first_by_score_and_equal_ones_are_one_row() -> None
     nodes["n57"] = verdict(0, health(0.1, State.UNHEALTHY, "XID 79"), allowed=False, refusals=["x"])
     nodes["n58"] = verdict(3, health(0.75, State.UNKNOWN), undecided=["y"])
     nodes["n59"] = verdict(4, health(0.6, State.DEGRADED, "z"))
-    nodes["n00"]["unfit"] = ["no such devices"]
+    nodes["n00"]["rejected"] = ["no such devices"]
     assert [row[:2] + row[3:] for row in verdict_rows(nodes)] == [
         ["56 nodes:\nn01\nn02\nn03\n…", "9", TRACE],
         ["n59", "4", "z"],
@@ -228,7 +228,7 @@ def test_devices_of_other_drivers_and_other_numbers_of_them_are_separate_rows() 
 )
 def test_nodes_that_do_not_fit_for_the_same_reason_are_one_row(said: str, shown: str) -> None:
     worn = health(0.6, State.DEGRADED, "z")
-    nodes = {name: verdict(5, worn, unfit=[said.format(name)]) for name in NODES}
+    nodes = {name: verdict(5, worn, rejected=[said.format(name)]) for name in NODES}
     assert verdict_rows(nodes) == [[ALL_OF_THEM, "5", "[magenta]no fit[/]", shown]]
 
 

@@ -230,14 +230,14 @@ def test_too_few_units_say_where_the_others_are(
 ) -> None:
     few = PluginView(b.RESOURCE, capacity, allocatable, fewer=fewer)
     node = msgspec.structs.replace(b.node("n1", gpus=1), plugins={b.RESOURCE: few})
-    assert explained(node, 8)["unfit"] == [
+    assert explained(node, 8)["rejected"] == [
         f"{b.RESOURCE}: {allocatable} allocatable, 8 requested, which the scheduler's own check "
         f"refuses{why}"
     ]
 
 
 def test_a_node_without_a_plugin_and_a_driver_says_so() -> None:
-    (why,) = explained(b.node("n1"), 1)["unfit"]
+    (why,) = explained(b.node("n1"), 1)["rejected"]
     assert why.endswith("no device plugin offers it here, and no DeviceClass stands for it")
 
 
@@ -510,8 +510,8 @@ def test_a_process_that_is_no_steward_says_whose_settings_count(
 def test_of_very_many_reasons_the_first_are_told_and_how_many_more_there_are() -> None:
     demand = Demand(INFERENCE, units=tuple(Units(f"a.b/r{i}", 1) for i in range(1000)))
     value = answer_to(demand, NODE)
-    assert len(value["unfit"]) == len(value["reasons"]["unfit"]) == 17
-    assert value["unfit"][-1] == "and 984 more"
+    assert len(value["rejected"]) == len(value["reasons"]["rejected"]) == 17
+    assert value["rejected"][-1] == "and 984 more"
     assert summary(value).endswith(" (+999 more)")
 
 
