@@ -132,8 +132,8 @@ def _print_evidence(out: Any, data: dict[str, Any], of: str = "it") -> None:
             half_life = one["halfLifeSeconds"]
             counts = f"halves every {span_of(half_life)}" if half_life else _AGES[one["kind"]]
             by = f"{one['source']}, {one['reporter']}"
-            if one["witness"]:
-                by += f"; only by {one['witness']}: lowers the score, refuses nothing"
+            if namespace := one["reportingNamespace"]:
+                by += f"; only by namespace {namespace}: lowers the score, refuses nothing"
             cells = (f"-{one['weight']:.2f}", span_of(one["ageSeconds"]), counts, one["text"], by)
             if cells not in shown:
                 shown.add(cells)

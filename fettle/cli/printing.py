@@ -313,14 +313,16 @@ def evidence_lines(evidence: list[dict[str, Any]]) -> list[str]:
     """One line per piece of evidence: weight, time, text, source and the reporting object."""
     return [
         f"-{e['weight']:.2f}  {shown_time(e['observedAt'])}  "
-        f"{e['text']}  [{e['family']}, {e['source']}, {e['reporter']}{_witness(e)}]"
+        f"{e['text']}  [{e['family']}, {e['source']}, {e['reporter']}{_whose_word(e)}]"
         for e in evidence
     ]
 
 
-def _witness(one: dict[str, Any]) -> str:
-    witness = one.get("witness")
-    return f"; reported only by {witness}: lowers the score, refuses nothing" if witness else ""
+def _whose_word(one: dict[str, Any]) -> str:
+    namespace = one.get("reportingNamespace")
+    if not namespace:
+        return ""
+    return f"; reported only by namespace {namespace}: lowers the score, refuses nothing"
 
 
 def list_devices(server: str, output: str, *, everything: bool) -> None:

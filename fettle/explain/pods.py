@@ -48,7 +48,7 @@ def plain_health(value: Health) -> dict[str, Any]:
     """A score with the evidence that explains it; times are in Unix seconds.
 
     Refusals go by `proven`, and so do states, but for one that is only `suspected`. Evidence with a
-    `witness`, the tenant who reported it, lowers only `score`.
+    `reportingNamespace`, the tenant who reported it, lowers only `score`.
     """
     return {
         "score": round(value.score, 4),
@@ -66,7 +66,8 @@ def plain_health(value: Health) -> dict[str, Any]:
                 "weight": round(w.weight, 4),
                 "source": str(w.evidence.source),
                 "reporter": str(w.evidence.reporter),
-                "witness": w.evidence.witness or None,
+                "reportingNamespace": (namespace := w.evidence.reporting_namespace) or None,
+                "witness": f"namespace {namespace}" if namespace else None,  # until version 2
                 "subject": str(w.evidence.subject),
                 "observedAt": w.evidence.observed_at,
             }

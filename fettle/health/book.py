@@ -30,8 +30,8 @@ from fettle.health.score import (
     is_unknown,
     known_score,
     ordered,
+    reporting_namespaces,
     stating_evidence,
-    witnesses,
 )
 from fettle.health.signals.metrics import MetricSource
 from fettle.health.signals.reports import SignalReport
@@ -483,7 +483,7 @@ def assess(
     kept = states.kept(after, score, latched, settings, restless_until)
     suspected = 0
     if provoked and shown < settings.degraded_below and state not in BAD_STATES:
-        suspected = len(witnesses(evidence))
+        suspected = len(reporting_namespaces(evidence))
     health = Health(shown, state, since, evidence, is_held(proven), provoked, kept, suspected)
     return Assessment(health, after, score, latched)
 

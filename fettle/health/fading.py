@@ -120,11 +120,11 @@ class Fading(msgspec.Struct, gc=False):
     def mended_at(self, past: Past) -> float:
         """When it was repaired. The end of what a tenant could cause changes no state."""
         repair = past.repair_of(self) if is_trace(self.evidence) else None
-        return -math.inf if repair is None or self.evidence.witness else repair.at
+        return -math.inf if repair is None or self.evidence.reporting_namespace else repair.at
 
     def restless_until(self, past: Past) -> float:
         """Until when a fault that keeps coming back is not believed to be over."""
-        counts = is_trace(self.evidence) and not self.evidence.witness
+        counts = is_trace(self.evidence) and not self.evidence.reporting_namespace
         if self.count < RESTLESS or not counts or past.repair_of(self):
             return -math.inf
         return self.at + min(past.restless_s, self._returns_s)

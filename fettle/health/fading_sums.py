@@ -13,15 +13,15 @@ from fettle.health.reporters import Cause, EvidenceTopic
 from fettle.model import Evidence, ReporterId, Source, Standing, Subject, Weighed
 
 SumKey = tuple[Cause, float, str]
-"""Cause, half-life in seconds, and witness."""
+"""Cause, half-life in seconds, and reporting namespace."""
 
 
 def sum_key(event: Evidence) -> SumKey:
-    return (event.source, event.family), event.half_life_s, event.witness
+    return (event.source, event.family), event.half_life_s, event.reporting_namespace
 
 
 class FadingSums:
-    """All that fades, by subject: one running sum for each cause, half-life and witness.
+    """All that fades, by subject: one running sum for each cause, half-life and namespace.
 
     Negligible sums stay until they are swept.
     """
@@ -47,18 +47,18 @@ class FadingSums:
     ) -> Iterator[Weighed]:
         """The sums that count beside what stands. What stands hides weaker sums of the same cause.
 
-        Witnesses add up, so evidence with a witness hides, and is hidden by, only that of the same
-        witness.
+        Namespaces add up, so evidence of a namespace hides, and is hidden by, only that of the
+        same one.
         """
         heaviest: dict[tuple[Cause, str], Evidence] = {}
         for (_, topic), evidence in standing.items():
             if not topic.unknown:
-                key = (topic.cause, evidence.witness)
+                key = (topic.cause, evidence.reporting_namespace)
                 heaviest[key] = max(evidence, heaviest.get(key, evidence), key=attrgetter("weight"))
-        for (cause, _, witness), one in self.of(subject, now):
+        for (cause, _, namespace), one in self.of(subject, now):
             weighed = one.weighed(now, past)
             counts = weighed.weight >= NEGLIGIBLE or not fading.is_trace(one.evidence)
-            if counts and not _hides(heaviest.get((cause, witness)), weighed):
+            if counts and not _hides(heaviest.get((cause, namespace)), weighed):
                 yield weighed
 
     def about(self, topic: EvidenceTopic) -> list[Fading]:

@@ -662,7 +662,7 @@ class Ledger:
 
     def _count_all_clear(self, evidence: Evidence) -> None:
         """Evidence that a tenant could cause never changes the state, so neither does its end."""
-        if not evidence.witness:
+        if not evidence.reporting_namespace:
             self._all_clears[evidence.subject] = self._all_clears.get(evidence.subject, 0) + 1
 
     def _begin(self, now: float) -> None:

@@ -114,7 +114,7 @@ def _stored(evidence: Evidence, **more: object) -> StoredEvidence:
         said=evidence.said if evidence.said != evidence.text else "",
         standing=evidence.standing,
         unlisted=evidence.unlisted,
-        namespace=evidence.witness.removeprefix("namespace "),
+        namespace=evidence.reporting_namespace,
         taints=tuple(
             StoredTaint(key=t.key, value=t.value, effect=t.effect) for t in evidence.taints
         ),
@@ -155,7 +155,7 @@ def evidence_of(stored: StoredEvidence, subject: Subject) -> Evidence:
         observed_at=unix_s(stored.last_seen or stored.first_seen, 0.0),
         half_life_s=stored.half_life_seconds,
         cap=stored.cap,
-        witness=f"namespace {stored.namespace}" if stored.namespace else "",
+        reporting_namespace=stored.namespace,
         together=stored.together,
         taints=tuple(TaintRef(t.key, t.value, t.effect) for t in stored.taints),
         domain=stored.domain,

@@ -22,7 +22,9 @@ _OF_OTHERS = frozenset((Family.NODE, Family.OPERATOR))
 def is_on_record(over: Evidence) -> bool:
     """Whether a fault that is over is remembered for so long."""
     grave = over.kind is EvidenceKind.LATCHED or over.weight > GRAVE
-    known = over.kind is not EvidenceKind.UNKNOWN and not over.planned and not over.witness
+    known = (
+        over.kind is not EvidenceKind.UNKNOWN and not over.planned and not over.reporting_namespace
+    )
     return grave and known and over.family not in _OF_OTHERS
 
 

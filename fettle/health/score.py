@@ -2,9 +2,9 @@
 
 Unknown evidence lowers a score to 0.75 and no further. Of the traces of past faults only the
 heaviest counts, since a reboot or a repair shows in several families; the record of the last 28
-days is one of them. Evidence with a witness is
-corroborated by other witnesses, within bounds that hold across families too: what one tenant could
-cause, and what all could, takes no more than that from the rest of the score.
+days is one of them. Evidence with a reporting namespace is corroborated by that of other
+namespaces, within bounds that hold across families too: what one tenant could cause, and what all
+could, takes no more than that from the rest of the score.
 """
 
 from collections import defaultdict
@@ -31,12 +31,12 @@ DIGITS = 4
 
 def corroborate(weighed: Iterable[Weighed]) -> list[Weighed]:
     """What several namespaces met counts in full, as nobody's word; what one met, at most as much
-    as witnesses may together. Only of sources that no tenant brings about alone."""
+    as namespaces may together. Only of sources that no tenant brings about alone."""
     found = list(weighed)
     tell: dict[Source, set[str]] = defaultdict(set)
     for one in found:
         if one.evidence.source.kind is SourceKind.UNEXPLAINED and one.weight > 0:
-            tell[one.evidence.source].add(one.evidence.witness)
+            tell[one.evidence.source].add(one.evidence.reporting_namespace)
     if not tell:
         return found
     return [
@@ -50,7 +50,7 @@ def corroborate(weighed: Iterable[Weighed]) -> list[Weighed]:
 def _corroborated(one: Weighed, is_proven: bool) -> Weighed:
     said = one.evidence
     if is_proven:
-        return Weighed(msgspec.structs.replace(said, witness=""), one.weight)
+        return Weighed(msgspec.structs.replace(said, reporting_namespace=""), one.weight)
     return Weighed(msgspec.structs.replace(said, cap=said.together), min(one.weight, said.together))
 
 
@@ -75,13 +75,13 @@ def known_score(weighed: Iterable[Weighed]) -> float:
     """The score by what is known, ignoring unknown evidence."""
     worst: dict[Family, float] = defaultdict(float)
     traces: dict[Family, float] = defaultdict(float)
-    witnessed: dict[tuple[Family, Source], list[Weighed]] = defaultdict(list)
+    reported: dict[tuple[Family, Source], list[Weighed]] = defaultdict(list)
     for one in weighed:
         evidence = one.evidence
         if evidence.kind is EvidenceKind.UNKNOWN:
             continue
-        if evidence.witness:
-            witnessed[evidence.family, evidence.source].append(one)
+        if evidence.reporting_namespace:
+            reported[evidence.family, evidence.source].append(one)
         else:
             of_kind = traces if is_past(evidence) else worst
             of_kind[evidence.family] = max(of_kind[evidence.family], one.weight)
@@ -90,22 +90,28 @@ def known_score(weighed: Iterable[Weighed]) -> float:
         heaviest, family = max(over)
         worst[family] = heaviest
     score = _left(worst)
-    if witnessed:
-        for (family, _), together in witnessed.items():
+    if reported:
+        for (family, _), together in reported.items():
             worst[family] = max(worst[family], corroborated(together))
-        score = max(_left(worst), score * _left_by_witnesses(witnessed.values()))
+        score = max(_left(worst), score * _left_by_namespaces(reported.values()))
     return round(score, DIGITS)
 
 
-def witnesses(weighed: Iterable[Weighed]) -> set[str]:
+def reporting_namespaces(weighed: Iterable[Weighed]) -> set[str]:
     """The namespaces whose word still weighs something."""
-    return {one.evidence.witness for one in weighed if one.evidence.witness and one.weight > 0}
+    return {
+        one.evidence.reporting_namespace
+        for one in weighed
+        if one.evidence.reporting_namespace and one.weight > 0
+    }
 
 
 def stating_evidence(weighed: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
     """Evidence that the state follows from: what is proven, but for the record of 28 days."""
     return tuple(
-        one for one in weighed if not one.evidence.witness and one.evidence.source != RECORD_SOURCE
+        one
+        for one in weighed
+        if not one.evidence.reporting_namespace and one.evidence.source != RECORD_SOURCE
     )
 
 
@@ -116,27 +122,28 @@ def _left(worst: Mapping[Family, float]) -> float:
     return score
 
 
-def _left_by_witnesses(witnessed: Iterable[Iterable[Weighed]]) -> float:
+def _left_by_namespaces(reported: Iterable[Iterable[Weighed]]) -> float:
     """What they leave of a score at least, whatever they say."""
     caps: dict[str, float] = defaultdict(float)
     bound = 0.0
-    for one in chain.from_iterable(witnessed):
+    for one in chain.from_iterable(reported):
         evidence = one.evidence
-        caps[evidence.witness] = max(caps[evidence.witness], evidence.cap)
+        caps[evidence.reporting_namespace] = max(caps[evidence.reporting_namespace], evidence.cap)
         bound = max(bound, evidence.together)
-    return max(1.0 - bound, prod(1.0 - caps[witness] for witness in sorted(caps)))
+    return max(1.0 - bound, prod(1.0 - caps[namespace] for namespace in sorted(caps)))
 
 
-def corroborated(witnessed: Iterable[Weighed]) -> float:
-    """What the witnesses of one fact weigh together: `1 − Π (1 − weight)`, at most their bound."""
-    by_witness: dict[str, float] = defaultdict(float)
+def corroborated(reported: Iterable[Weighed]) -> float:
+    """What the namespaces that report one fact weigh together: `1 − Π (1 − weight)`, at most
+    their bound."""
+    by_namespace: dict[str, float] = defaultdict(float)
     bound = 0.0
-    for one in witnessed:
-        witness = one.evidence.witness
-        by_witness[witness] = max(by_witness[witness], one.weight)
+    for one in reported:
+        namespace = one.evidence.reporting_namespace
+        by_namespace[namespace] = max(by_namespace[namespace], one.weight)
         bound = max(bound, one.evidence.together)
     doubt = 1.0
-    for weight in sorted(by_witness.values()):
+    for weight in sorted(by_namespace.values()):
         doubt *= 1.0 - weight
     return min(1.0 - doubt, bound)
 

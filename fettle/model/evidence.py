@@ -149,9 +149,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     - `source`: the rule or field. `reporter`: the object that carries the fact.
     - `half_life_s`, `cap`: decaying evidence of the same subject and source adds up to `weight · Σ
       2^(-age/half_life_s)`, at most `cap`.
-    - `witness`: the namespace that the fact comes from, set where a tenant could cause the fact.
-      Each witness adds up to `cap`.
-    - `together`: all evidence with a witness takes at most this share of the remaining score.
+    - `reporting_namespace`: the namespace that the fact comes from, set where a tenant could cause
+      the fact. Each namespace adds up to `cap`.
+    - `together`: all evidence with a reporting namespace takes at most this share of the remaining
+      score.
     - `taints`: the taints that state the fact. It does not count for a request that tolerates all
       of them.
     - `domain`: the domain of the extended resources whose device plugin this is about; "" if
@@ -175,7 +176,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     observed_at: float
     half_life_s: float = 3600.0
     cap: float = 1.0
-    witness: str = ""
+    reporting_namespace: str = ""
     together: float = 1.0
     taints: tuple[TaintRef, ...] = ()
     domain: str = ""

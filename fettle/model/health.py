@@ -32,7 +32,7 @@ class Weighed(msgspec.Struct, frozen=True, gc=False):
 
 def proven_evidence(weighed: tuple[Weighed, ...]) -> tuple[Weighed, ...]:
     """Evidence that no tenant could have caused."""
-    return tuple(one for one in weighed if not one.evidence.witness)
+    return tuple(one for one in weighed if not one.evidence.reporting_namespace)
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):

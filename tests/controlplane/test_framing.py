@@ -196,7 +196,7 @@ async def test_a_tenant_who_tries_everything_lowers_a_score_and_refuses_nobody(
         assert (found["state"], found["proven"]) == ("Degraded", 1.0), found
         assert found["score"] >= 0.4
         assert found["held"] is False
-        assert {e["witness"] for e in found["evidence"]} <= {f"namespace {t}" for t in TENANTS}
+        assert {e["reportingNamespace"] for e in found["evidence"]} <= set(TENANTS)
     for namespace in TENANTS:
         await api.delete("pods", "broken-0", namespace, grace_s=0)
     await register_extender(control_plane, fettle)

@@ -132,7 +132,15 @@ def _weights(health: Health) -> list[tuple[object, ...]]:
     """What a score is made of, for demands that tolerate part of it
     (`scheduling/judge/acceptance.py`)."""
     return [
-        (e.taints, e.family, e.kind, round(weight, DIGITS), e.source, e.witness, e.together)
+        (
+            e.taints,
+            e.family,
+            e.kind,
+            round(weight, DIGITS),
+            e.source,
+            e.reporting_namespace,
+            e.together,
+        )
         for e, weight in ((w.evidence, w.weight) for w in health.evidence)
     ]
 

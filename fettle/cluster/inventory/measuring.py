@@ -297,7 +297,7 @@ class Measuring:
                 one = self._evidence.of(asked, sample, subject, node, now, metric_source)
                 if one is None:
                     continue
-                if one.witness and not asked.row.is_provoked:
+                if one.reporting_namespace and not asked.row.is_provoked:
                     foreign.add(self._evidence.word_of(asked, sample))
                 said = found[one.reporter]
                 if subject not in said or said[subject].weight < one.weight:

@@ -132,6 +132,6 @@ def _evidence(
         observed_at=unix_s(condition.last_transition_time, now),
         half_life_s=rules.half_life_s(meaning.family),
         cap=bound.cap if meaning.provoked else 1.0,
-        witness=f"namespace {claim.metadata.namespace}" if meaning.provoked else "",
+        reporting_namespace=claim.metadata.namespace if meaning.provoked else "",
         together=bound.together if meaning.provoked else 1.0,
     )

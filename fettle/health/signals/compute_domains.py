@@ -32,7 +32,7 @@ def report_of_compute_domain(
             observed_at=now,
             half_life_s=rules.half_life_s(signal.family),
             cap=bound.cap,
-            witness=f"namespace {domain.metadata.namespace}",
+            reporting_namespace=domain.metadata.namespace,
             together=bound.together,
         )
         for node in (domain.status.nodes if domain.status is not None else None) or ()

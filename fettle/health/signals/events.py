@@ -132,6 +132,6 @@ def _evidence(
         observed_at=at,
         half_life_s=rules.half_life_s(family),
         cap=bound.cap,
-        witness=f"namespace {event.metadata.namespace}",
+        reporting_namespace=event.metadata.namespace,
         together=bound.together,
     )

@@ -323,7 +323,7 @@ class MetricEvidence:
             half_life_s=row.half_life_s or self._rules.half_life_s(family),
             cap=cap,
             together=together,
-            witness=f"namespace {word}" if word else "",
+            reporting_namespace=word,
             unlisted=unlisted,
         )
 

@@ -196,7 +196,7 @@ def _refusal(
         observed_at=_dated(pod, before, status.start_time, now),
         half_life_s=rules.half_life_s(signal.family),
         cap=signal.cap,
-        witness=f"namespace {pod.metadata.namespace}" if provoked else "",
+        reporting_namespace=pod.metadata.namespace if provoked else "",
         together=signal.together,
         domain=domain,
     )

@@ -53,7 +53,7 @@ class FamilyRow(RuleRow, frozen=True, kw_only=True):
 class SignalRow(RuleRow, frozen=True, kw_only=True):
     """Weight and cap of evidence that Fettle derives itself, by the name of the signal.
 
-    Each witness counts at most `cap`, all witnesses together at most `together`.
+    Each namespace that reports counts at most `cap`, all together at most `together`.
     """
 
     weight: Share

@@ -125,7 +125,7 @@ def start_evidence(
         observed_at=min(one.at for one in starts),
         half_life_s=rules.half_life_s(signal.family),
         cap=signal.cap,
-        witness=f"namespace {worst.namespace}",
+        reporting_namespace=worst.namespace,
         together=signal.together,
         domain=domain,
     )

@@ -203,7 +203,7 @@ def by_cause(health: Health, thresholds: HealthSettings) -> Causes:
         return ()
     found: dict[Cause, list[Weighed]] = {}
     for weighed in health.evidence:
-        if not weighed.evidence.witness:
+        if not weighed.evidence.reporting_namespace:
             found.setdefault(_cause(weighed.evidence), []).append(weighed)
     if len(found) == 1:
         # The state stays, even one that is worse than the score alone: this cause brought it about.
@@ -213,7 +213,7 @@ def by_cause(health: Health, thresholds: HealthSettings) -> Causes:
 
 
 def _cause(evidence: Evidence) -> Cause:
-    refused = evidence.family is Family.ADMISSION and not evidence.witness
+    refused = evidence.family is Family.ADMISSION and not evidence.reporting_namespace
     hard = refused or evidence.kind is EvidenceKind.LATCHED
     return Cause(
         evidence.rule or source_of(evidence), hard, not isinstance(evidence.subject, NodeId)
@@ -225,7 +225,7 @@ def onsets(health: Health) -> Mapping[Cause, float]:
     found: dict[Cause, float] = {}
     for weighed in health.evidence:
         evidence = weighed.evidence
-        if (cause := _cause(evidence)).may_burst and not evidence.witness:
+        if (cause := _cause(evidence)).may_burst and not evidence.reporting_namespace:
             found[cause] = min(evidence.observed_at, found.get(cause, math.inf))
     return found
 

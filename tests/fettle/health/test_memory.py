@@ -32,12 +32,9 @@ KEPT = msgspec.json.Decoder(StoredSubject)
 
 
 def said_of(evidence: Evidence, reporter: ReporterId, now: float) -> Evidence:
-    """As an object tells it: an event of the last hours, and a witness is a namespace."""
-    witness = f"namespace {evidence.witness}" if evidence.witness else ""
+    """As an object tells it: an event of the last hours."""
     at = now - (T0 - evidence.observed_at)
-    return msgspec.structs.replace(
-        evidence, reporter=reporter, witness=witness, observed_at=round(at, 3)
-    )
+    return msgspec.structs.replace(evidence, reporter=reporter, observed_at=round(at, 3))
 
 
 @st.composite
@@ -189,7 +186,7 @@ def test_what_a_replica_saw_change_later_than_the_writer_is_its_own_to_tell() ->
 
 def test_a_replica_takes_the_writers_word_for_what_it_could_not_see() -> None:
     """It read a refused pod from a list, so only the writer knows who placed the pod."""
-    word = about_the_bus(EvidenceKind.DECAYING, 0.35, witness="namespace ml", together=0.6)
+    word = about_the_bus(EvidenceKind.DECAYING, 0.35, reporting_namespace="ml", together=0.6)
     proven = about_the_bus(EvidenceKind.DECAYING, 0.1)
     replica = told([SignalReport(PODS[0], (word,), uid="1")])
     writer = told([SignalReport(PODS[0], (proven,), uid="1")])

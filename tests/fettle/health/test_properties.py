@@ -60,7 +60,7 @@ def evidence(kinds: Iterable[EvidenceKind] = EvidenceKind) -> st.SearchStrategy[
         observed_at=st.floats(T0 - 7200, T0),
         half_life_s=st.sampled_from([600.0, 3600.0, 86_400.0]),
         cap=weights,
-        witness=st.sampled_from(["", "team-a", "team-b"]),
+        reporting_namespace=st.sampled_from(["", "team-a", "team-b"]),
         together=weights,
     )
 
@@ -128,13 +128,13 @@ def about_the_bus(kind: EvidenceKind, weight: float, **more: Any) -> Evidence:
 @given(reports(), evidence())
 @example(
     [SignalReport(ReporterId("honest"), (about_the_bus(EvidenceKind.DECAYING, 0.5),))],
-    about_the_bus(EvidenceKind.LATCHED, 1.0, witness="team-a", together=0.1),
+    about_the_bus(EvidenceKind.LATCHED, 1.0, reporting_namespace="team-a", together=0.1),
 )
 @example(
     [
         SignalReport(
             ReporterId(team),
-            (about_the_bus(EvidenceKind.DECAYING, 0.35, witness=team, together=0.6),),
+            (about_the_bus(EvidenceKind.DECAYING, 0.35, reporting_namespace=team, together=0.6),),
         )
         for team in ("team-a", "team-b")
     ],
@@ -153,7 +153,9 @@ def test_what_tenants_could_bring_about_alone_never_makes_unhealthy(
     filled, now = book(), T0
     for report in said:
         provoked = tuple(
-            msgspec.structs.replace(e, witness=e.witness or "team-c", together=0.6)
+            msgspec.structs.replace(
+                e, reporting_namespace=e.reporting_namespace or "team-c", together=0.6
+            )
             for e in report.evidence
         )
         filled.report(report._replace(evidence=provoked), T0)
@@ -188,7 +190,7 @@ def test_what_tenants_could_bring_about_moves_no_state_and_nothing_that_is_prove
         provoked = tuple(
             msgspec.structs.replace(
                 e,
-                witness=e.witness or "team-c",
+                reporting_namespace=e.reporting_namespace or "team-c",
                 source=Source(SourceKind.CLAIM_CONDITION, e.source.name),
             )
             for e in report.evidence
@@ -253,7 +255,7 @@ def test_repeated_reports_change_nothing_and_return_the_same_health(
 def test_time_alone_never_clears_what_is_latched(
     said: list[SignalReport], latched: Evidence, later: list[float]
 ) -> None:
-    latched = msgspec.structs.replace(latched, witness="")
+    latched = msgspec.structs.replace(latched, reporting_namespace="")
     filled, now = told([*said, SignalReport(ReporterId("latch"), (latched,))]), T0
     for wait in later:
         now += 100 * wait
@@ -322,7 +324,7 @@ def test_an_explicit_all_clear_frees_at_once(said: list[SignalReport], stood: fl
 
 
 def _was_told_of_more_than_mild(said: list[SignalReport]) -> bool:
-    said_of_it = (e for r in said for e in r.evidence if not e.witness)
+    said_of_it = (e for r in said for e in r.evidence if not e.reporting_namespace)
     return any(e.weight > 0.1 and e.kind is not EvidenceKind.UNKNOWN for e in said_of_it)
 
 

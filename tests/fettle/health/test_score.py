@@ -1,4 +1,4 @@
-"""The score from weighed evidence: families, traces, witnesses and the unknown."""
+"""The score from weighed evidence: families, traces, namespaces and the unknown."""
 
 import msgspec
 import pytest
@@ -86,7 +86,11 @@ def word(
 ) -> Evidence:
     said = evidence(family, weight)
     return msgspec.structs.replace(
-        said, witness=of, source=Source(SourceKind.TAINT, source), cap=0.35, together=0.6
+        said,
+        reporting_namespace=of,
+        source=Source(SourceKind.TAINT, source),
+        cap=0.35,
+        together=0.6,
     )
 
 
@@ -94,7 +98,7 @@ def word(
     ("said", "expected"),
     [
         ([word("a")], 0.65),
-        ([word("a"), word("a"), word("a", 0.2)], 0.65),  # one witness, however often it speaks
+        ([word("a"), word("a"), word("a", 0.2)], 0.65),  # one namespace, however often it reports
         ([word("a"), word("b")], 0.4225),
         ([word("a"), word("b"), word("c")], 0.4),  # the bound on all of them
         ([word("a", source="x"), word("b", source="y")], 0.65),  # not about the same thing
@@ -108,7 +112,7 @@ def word(
         ([*(word(of, family=Family.LINK) for of in "abc"), evidence(Family.NODE, 0.5)], 0.2),
     ],
 )
-def test_witnesses_corroborate_each_other_within_a_bound(
+def test_namespaces_corroborate_each_other_within_a_bound(
     said: list[Evidence], expected: float
 ) -> None:
     assert score(*said) == expected

@@ -98,7 +98,7 @@ def test_each_node_with_devices_gets_what_is_switched_on_the_bad_ones_first() ->
 
 
 def test_a_node_that_is_healthy_though_tenants_lower_its_score_says_so_in_each_mark() -> None:
-    word = ill(fault("g", 0.2, witness="namespace team-a"))
+    word = ill(fault("g", 0.2, reporting_namespace="team-a"))
     (marks,) = planned({"n": node("n", word, ill())}).values()
     why = "2 devices Healthy, lowered by what tenants could cause"
     assert marks == NodeMarks("healthy", f"0.8: {why}", "True", "DevicesHealthy", why)
@@ -107,7 +107,7 @@ def test_a_node_that_is_healthy_though_tenants_lower_its_score_says_so_in_each_m
 def test_a_node_that_several_namespaces_suspect_is_labelled_degraded_and_its_condition_stays() -> (
     None
 ):
-    words = [fault("g", 0.35, witness=f"namespace team-{name}") for name in "ab"]
+    words = [fault("g", 0.35, reporting_namespace=f"team-{name}") for name in "ab"]
     why = "1 Degraded of 2 devices, by what tenants could cause, which refuses nobody"
     of_one = planned({"n": node("n", ill(words[0]), ill())})["n"]
     assert of_one == NodeMarks("healthy", f"0.7: {why}", "True", "DevicesHealthy", why)

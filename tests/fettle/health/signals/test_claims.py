@@ -27,7 +27,7 @@ def test_a_device_that_is_not_ready_counts_as_evidence_from_its_claims_namespace
         0.35,
         NOW - 60,
     )
-    assert evidence.witness == "namespace ml"
+    assert evidence.reporting_namespace == "ml"
     assert evidence.text == (
         "dra.net says Ready is False (AttachFailed) in claim ml/c-1: no such network"
     )
@@ -76,7 +76,11 @@ def test_an_operator_tells_what_a_vendors_condition_means(tmp_path: Path) -> Non
     hot = condition("Overheated", "True")
     held = claim(("r", "gpu.example.com", "p", "d"), conditions=[hot])
     (evidence,) = report_of_claim(held, load_rules(path), NOW).evidence
-    assert (evidence.family, evidence.weight, evidence.witness) == (Family.THERMAL, 0.5, "")
+    assert (evidence.family, evidence.weight, evidence.reporting_namespace) == (
+        Family.THERMAL,
+        0.5,
+        "",
+    )
 
 
 def test_what_a_tenant_can_bring_about_cannot_be_latched(tmp_path: Path) -> None:

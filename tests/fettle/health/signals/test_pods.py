@@ -270,7 +270,7 @@ def test_devices_that_do_not_suit_a_pods_numa_nodes_are_lightly_its_namespaces_w
 ) -> None:
     (evidence,) = said(misaligned(), before=before).evidence
     assert evidence.subject == NodeId("gpu-1")
-    assert (evidence.witness, evidence.domain) == ("namespace ml", "nvidia.com")
+    assert (evidence.reporting_namespace, evidence.domain) == ("ml", "nvidia.com")
     assert (evidence.weight, evidence.cap, evidence.together) == (0.1, 0.2, 0.2)
     assert evidence.text == (
         "kubelet refused pod ml/p: Resources cannot be allocated with Topology locality"
@@ -301,9 +301,9 @@ NO_PROCESSORS = (
         # what a pod can bring about, unless a scheduler put it there
         (NONE_AVAILABLE, UNBOUND, ""),
         (NONE_AVAILABLE, BOUND, ""),
-        (NONE_AVAILABLE, CREATED_THERE, "namespace ml"),
-        (NONE_AVAILABLE, None, "namespace ml"),  # read after a restart of ours
-        (NONE_AVAILABLE, ANOTHER, "namespace ml"),
+        (NONE_AVAILABLE, CREATED_THERE, "ml"),
+        (NONE_AVAILABLE, None, "ml"),  # read after a restart of ours
+        (NONE_AVAILABLE, ANOTHER, "ml"),
     ],
 )
 def test_a_refusal_that_a_tenant_could_provoke_is_no_more_than_its_namespaces_word(
@@ -311,7 +311,7 @@ def test_a_refusal_that_a_tenant_could_provoke_is_no_more_than_its_namespaces_wo
 ) -> None:
     refused = refused_pod("p", NOW, message=message)
     (evidence,) = said(refused, before=before).evidence
-    assert evidence.witness == word_of
+    assert evidence.reporting_namespace == word_of
     assert (evidence.cap, evidence.together) == ((0.35, 0.6) if word_of else (0.95, 1.0))
 
 
@@ -379,9 +379,9 @@ def test_a_node_that_is_out_of_an_extended_resource_has_refused_the_pod(resource
     domain = resource.partition("/")[0]
     (told,) = said(out_of(resource, 0, 0)).evidence
     assert (str(told.source), told.domain) == (f"kubelet refusals for {domain}", domain)
-    assert (told.witness, told.weight) == ("namespace ml", 0.35)
+    assert (told.reporting_namespace, told.weight) == ("ml", 0.35)
     (seen,) = said(out_of(resource, 0, 0), before=waiting_pod("p")).evidence
-    assert (seen.witness, seen.weight) == ("", 0.4)
+    assert (seen.reporting_namespace, seen.weight) == ("", 0.4)
 
 
 def test_a_refusal_says_nothing_where_the_kubelet_counts_that_others_have_the_units() -> None:
@@ -441,4 +441,4 @@ def test_every_device_plugins_refusal_is_heard(cause: str) -> None:
     message = f"Pod was rejected: Allocate failed due to {cause}, which is unexpected"
     refused = refused_pod("p", NOW, message=message)
     (evidence,) = said(refused, before=waiting_pod("p")).evidence
-    assert (evidence.weight, evidence.witness) == (0.4, "")
+    assert (evidence.weight, evidence.reporting_namespace) == (0.4, "")

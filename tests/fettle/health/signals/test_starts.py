@@ -210,10 +210,10 @@ def failed(pod: core.Pod, message: str = HOOK) -> FailedStart:
 def test_what_it_says_of_the_node_is_the_word_of_its_namespace() -> None:
     start = failed(pod())
     one = start_evidence([start], RULES, NodeId("gpu-1"), "Job ml/train")
-    assert (one.subject, one.kind, one.witness) == (
+    assert (one.subject, one.kind, one.reporting_namespace) == (
         NodeId("gpu-1"),
         EvidenceKind.LEVEL,
-        "namespace ml",
+        "ml",
     )
     assert (one.weight, one.cap, one.together) == (0.35, 0.35, 0.6)
     assert one.text.startswith("Job ml/train does not start: nvidia-container-cli: init")
@@ -222,7 +222,7 @@ def test_what_it_says_of_the_node_is_the_word_of_its_namespace() -> None:
     silent = failed_start(awaited(NOW - AWAITED_S), RULES, NOW)
     assert silent is not None
     light = start_evidence([silent], RULES, NodeId("gpu-1"), "Job ml/train")
-    assert (light.weight, light.cap, light.witness) == (0.2, 0.2, "namespace ml")
+    assert (light.weight, light.cap, light.reporting_namespace) == (0.2, 0.2, "ml")
 
 
 def test_only_the_words_of_a_runtime_are_kept_and_not_all_of_them() -> None:

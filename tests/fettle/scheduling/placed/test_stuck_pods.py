@@ -143,7 +143,7 @@ async def test_a_pod_that_does_not_end_after_its_grace_period_is_stuck(
         failed(family=Family.NODE, text="the kubelet is not ready"),
         failed(family=Family.OPERATOR, text="held"),
         failed(planned=True),
-        failed(witness="namespace tenant"),
+        failed(reporting_namespace="tenant"),
     ],
     ids=["only degraded", "the node's", "an operator's", "planned", "a tenant's word"],
 )

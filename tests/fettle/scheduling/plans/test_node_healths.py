@@ -72,7 +72,11 @@ def health_of(
         ((ill(DEAD), ill(DEAD)), State.UNHEALTHY, 2),
         ((ill(), b.UNKNOWN), State.UNKNOWN, 0),
         ((b.UNKNOWN, ill(DEAD)), State.DEGRADED, 1),
-        ((ill(fault("g", 1.0, witness="a pod")), ill()), State.HEALTHY, 0),  # a tenant could do it
+        (
+            (ill(fault("g", 1.0, reporting_namespace="a pod")), ill()),
+            State.HEALTHY,
+            0,
+        ),  # a tenant could do it
     ],
 )
 def test_a_node_is_unhealthy_if_every_device_is_and_degraded_if_only_some_are(

@@ -52,7 +52,7 @@ def fault(
     of: Subject | None = None,
     family: Family = Family.DRIVER,
     kind: EvidenceKind = EvidenceKind.LEVEL,
-    witness: str = "",
+    reporting_namespace: str = "",
 ) -> Weighed:
     evidence = Evidence(
         subject=of or DeviceId(b.DRIVER, "n", name),
@@ -63,7 +63,7 @@ def fault(
         reporter=ReporterId("Node", "n"),
         said="a fault",
         observed_at=0.0,
-        witness=witness,
+        reporting_namespace=reporting_namespace,
     )
     return Weighed(evidence, weight)
 
@@ -135,7 +135,7 @@ def test_what_a_tenant_could_cause_or_is_wrong_with_the_node_or_held_taints_no_d
     assert (
         said(
             plan(
-                device("a", fault("a", 1.0, witness="team-a")),
+                device("a", fault("a", 1.0, reporting_namespace="team-a")),
                 device("b", fault("b", 1.0, of=NodeId("n"))),
                 device("c", fault("c", 1.0, family=Family.OPERATOR, kind=EvidenceKind.LATCHED)),
             )
