@@ -193,8 +193,8 @@ class HealthBook:
             if stay.state is State.UNKNOWN:
                 stay = START
             proven = stored.score if stored.proven_score is None else stored.proven_score
-            provoked = round(max(0.0, proven - stored.score), DIGITS)
-            before = Health(stored.score, stay.state, stay.since, provoked=provoked)
+            tenant_caused = round(max(0.0, proven - stored.score), DIGITS)
+            before = Health(stored.score, stay.state, stay.since, tenant_caused=tenant_caused)
             self._memory[key] = Remembered(
                 (key,), stay, {key: 0}, before, adopted=True, mended_at=math.inf
             )
@@ -479,12 +479,12 @@ def assess(
             since = min(
                 w.evidence.observed_at for w in evidence if w.evidence.kind is EvidenceKind.UNKNOWN
             )
-    provoked = round(most - shown, DIGITS)
+    tenant_caused = round(most - shown, DIGITS)
     kept = states.kept(after, score, latched, settings, restless_until)
     suspected = 0
-    if provoked and shown < settings.degraded_below and state not in BAD_STATES:
+    if tenant_caused and shown < settings.degraded_below and state not in BAD_STATES:
         suspected = len(reporting_namespaces(evidence))
-    health = Health(shown, state, since, evidence, is_held(proven), provoked, kept, suspected)
+    health = Health(shown, state, since, evidence, is_held(proven), tenant_caused, kept, suspected)
     return Assessment(health, after, score, latched)
 
 

@@ -186,7 +186,7 @@ def stored_subject(
         unit=unit,
         device=device,
         score=health.score,
-        proven_score=health.proven if health.provoked else None,
+        proven_score=health.proven if health.tenant_caused else None,
         state=health.state,
         since=time_of(health.since),
         evidence=evidence,

@@ -53,8 +53,8 @@ class Health(msgspec.Struct, frozen=True, gc=False):
 
     - `since`: when the state began.
     - `held`: an operator's hold is part of the evidence; a breaker never overrides it.
-    - `provoked`: the part of the score lost to evidence that tenants could cause. It lowers the
-      score, but neither the state nor a policy's refusal depends on it.
+    - `tenant_caused`: the part of the score lost to evidence that tenants could cause. It lowers
+      the score, but neither the state nor a policy's refusal depends on it.
     - `kept`: why the state is worse than the score alone would make it, else None.
     - `suspected`: how many namespaces' word makes the score that of a Degraded device, though the
       state is not; else 0.
@@ -65,7 +65,7 @@ class Health(msgspec.Struct, frozen=True, gc=False):
     since: float = 0.0
     evidence: tuple[Weighed, ...] = ()
     held: bool = False
-    provoked: float = 0.0
+    tenant_caused: float = 0.0
     kept: Kept | None = None
     suspected: int = 0
 
@@ -82,7 +82,7 @@ class Health(msgspec.Struct, frozen=True, gc=False):
     @property
     def proven(self) -> float:
         """The score without evidence that a tenant could have caused."""
-        return round(self.score + self.provoked, 4) if self.provoked else self.score
+        return round(self.score + self.tenant_caused, 4) if self.tenant_caused else self.score
 
 
 SOUND = Health(score=1.0, state=State.HEALTHY)

@@ -18,7 +18,7 @@ from tests.controlplane.installed import install
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.mutating import NAMED, installed
 
-PROVOKED = "maximum request size for shared resources is 1; found 2"
+TENANT_CAUSED = "maximum request size for shared resources is 1; found 2"
 """What a pod brings about itself: it says nothing of the node."""
 
 ONE_LOST = [("Failed", "swallows"), ("Running", "good")]
@@ -29,7 +29,7 @@ async def swallowing(control_plane: ControlPlane, api: Api, kubelet: Kubelet) ->
     await create_node(api, objects.node("swallows", 8, cpu="512"))
     await create_node(api, objects.node("good", 8, cpu="16"))
     await kubelet.set_node_condition("good", "ContainerRuntimeUnhealthy", "True")
-    kubelet.refuse_pods_on("swallows", PROVOKED)
+    kubelet.refuse_pods_on("swallows", TENANT_CAUSED)
     await control_plane.start_controller_manager()
 
 

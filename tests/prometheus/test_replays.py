@@ -293,7 +293,7 @@ def test_what_a_query_says_that_drops_the_namespace_counts_in_full_only_by_expor
         "  - {name: recorded, exporter: dcgm, family: bus, weight: 0.9, source: us,\n"
         "     query: 'gpu:hot:max > 1'}\n"
         "  - {name: vouched, exporter: dcgm, family: link, weight: 0.9, source: us,\n"
-        "     provoked: false, query: 'gpu:cold:max > 1'}\n"
+        "     tenant_caused: false, query: 'gpu:cold:max > 1'}\n"
     )
     made = Recording()
     for gpu in range(5):

@@ -123,7 +123,7 @@ def _state(device: DeviceView) -> tuple[object, ...]:
         _amounts(device.consumed),
         [(t.key, t.value, t.effect) for t in device.taints],
         len(device.device.taints or ()),  # taints of rules may not count
-        (health.score, health.state, health.held, health.provoked, health.suspected),
+        (health.score, health.state, health.held, health.tenant_caused, health.suspected),
         _weights(health) if any(w.evidence.taints for w in health.evidence) else (),
     )
 

@@ -245,7 +245,7 @@ class Measuring:
             notes.append(
                 f"faults by {what} of {', '.join(untold[:5])} that name no namespace only lower "
                 "scores, since a tenant's series may be behind them: keep the label namespace in "
-                "the query, or write `provoked: false` into the row of a recording rule or an "
+                "the query, or write `tenant_caused: false` into the row of a recording rule or an "
                 "alert that is of exporters' series only"
             )
         unplaced = self._lost_by_rule() if alerts else self._unplaced
@@ -297,7 +297,7 @@ class Measuring:
                 one = self._evidence.of(asked, sample, subject, node, now, metric_source)
                 if one is None:
                     continue
-                if one.reporting_namespace and not asked.row.is_provoked:
+                if one.reporting_namespace and not asked.row.is_tenant_caused:
                     foreign.add(self._evidence.word_of(asked, sample))
                 said = found[one.reporter]
                 if subject not in said or said[subject].weight < one.weight:

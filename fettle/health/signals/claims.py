@@ -32,7 +32,7 @@ class _Meaning(NamedTuple):
     family: Family
     kind: EvidenceKind
     weight: float
-    provoked: bool
+    tenant_caused: bool
     rule: Source | None = None
 
 
@@ -93,14 +93,14 @@ def _meaning(
             signal.family,
             EvidenceKind.LEVEL,
             signal.weight,
-            provoked=True,
+            tenant_caused=True,
         )
     row = rules.device_condition(device.driver, condition.type, condition.reason)
     if row is None:
         return None
     is_faulty = condition.status == ("True" if row.faulty else "False")
     rule = rule_of(SourceKind.CLAIM_CONDITION, row.type)
-    return _Meaning(is_faulty, row.family, row.kind, row.weight, row.provoked, rule)
+    return _Meaning(is_faulty, row.family, row.kind, row.weight, row.tenant_caused, rule)
 
 
 def _source(condition: Condition) -> Source:
@@ -115,8 +115,8 @@ def _evidence(
     rules: SignalRules,
     now: float,
 ) -> Evidence:
-    bound = rules.signals["provoked"]
-    weight = min(meaning.weight, bound.cap) if meaning.provoked else meaning.weight
+    bound = rules.signals["tenant-caused"]
+    weight = min(meaning.weight, bound.cap) if meaning.tenant_caused else meaning.weight
     detail = f" ({condition.reason})" if condition.reason else ""
     message = f": {condition.message}" if condition.message else ""
     statement = f"{device.driver} says {condition.type} is {condition.status}{detail}"
@@ -131,7 +131,7 @@ def _evidence(
         said=one_line(f"{statement} in claim {claim.metadata.key}{message}"),
         observed_at=unix_s(condition.last_transition_time, now),
         half_life_s=rules.half_life_s(meaning.family),
-        cap=bound.cap if meaning.provoked else 1.0,
-        reporting_namespace=claim.metadata.namespace if meaning.provoked else "",
-        together=bound.together if meaning.provoked else 1.0,
+        cap=bound.cap if meaning.tenant_caused else 1.0,
+        reporting_namespace=claim.metadata.namespace if meaning.tenant_caused else "",
+        together=bound.together if meaning.tenant_caused else 1.0,
     )

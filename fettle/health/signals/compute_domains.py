@@ -19,7 +19,7 @@ def report_of_compute_domain(
     """The nodes on which the domain's daemon is not ready."""
     key = domain.metadata.key
     who = ReporterId(kinds.COMPUTE_DOMAIN.name, key)
-    signal, bound = rules.signals["domain-not-ready"], rules.signals["provoked"]
+    signal, bound = rules.signals["domain-not-ready"], rules.signals["tenant-caused"]
     evidence = (
         Evidence(
             subject=NodeId(node.name),

@@ -119,7 +119,7 @@ def _evidence(
     said: str,
     unlisted: str,
 ) -> Evidence:
-    bound = rules.signals["provoked"]
+    bound = rules.signals["tenant-caused"]
     told = f"Event {event.reason}: {event.message}"
     return Evidence(
         subject=subject,

@@ -58,7 +58,7 @@ class MetricQuery(NamedTuple):
     @property
     def of_tenants(self) -> bool:
         """Whether all that it gives is a tenant's word: exporters have no such series."""
-        return self.row.is_provoked or self.exporter.of_pods
+        return self.row.is_tenant_caused or self.exporter.of_pods
 
     def narrowed(self, query: str, exporters: Iterable[str]) -> str:
         """One of its queries, of series of exporters' namespaces (patterns) and of none only."""
@@ -304,7 +304,7 @@ class MetricEvidence:
             unlisted = self._rules.unlisted_xid(code)
         cap = together = 1.0
         if word:
-            bound = self._rules.signals["provoked-metric"]
+            bound = self._rules.signals["tenant-caused-metric"]
             if kind is EvidenceKind.UNKNOWN:
                 return None
             kind, weight = EvidenceKind.LEVEL, min(weight, bound.weight)
@@ -330,9 +330,9 @@ class MetricEvidence:
     def word_of(self, asked: MetricQuery, sample: Sample) -> str:
         """The namespace whose word a series is; "" for an exporter's, which counts in full."""
         namespace = _first(sample.labels, asked.exporter.namespace)
-        if not namespace and asked.is_derived and asked.row.provoked is not False:
+        if not namespace and asked.is_derived and asked.row.tenant_caused is not False:
             namespace = UNTOLD
-        in_full = not asked.row.is_provoked and self._is_exporter(namespace)
+        in_full = not asked.row.is_tenant_caused and self._is_exporter(namespace)
         return "" if in_full else namespace or UNTOLD
 
     def _is_exporter(self, namespace: str) -> bool:

@@ -169,16 +169,16 @@ def _refusal(
     name, aside, source = "admission", "", SourceKind.REFUSALS
     if status.reason == _MISALIGNED:
         name, source = "misaligned", SourceKind.MISALIGNMENTS
-    elif row is not None and row.provoked is not None:
-        name = "provoked" if row.provoked else name
+    elif row is not None and row.tenant_caused is not None:
+        name = "tenant-caused" if row.tenant_caused else name
     elif _had_run(pod, before):
         name, aside, source = "readmission", ", which had run there", SourceKind.READMISSIONS
     elif not _was_scheduled(pod, before):
-        name, aside = "provoked", ", which no scheduler was seen to place"
+        name, aside = "tenant-caused", ", which no scheduler was seen to place"
     elif row is None:
         name, source = "unexplained", SourceKind.UNEXPLAINED
     signal = rules.signals[name]
-    provoked = name in ("provoked", "misaligned", "unexplained")
+    tenant_caused = name in ("tenant-caused", "misaligned", "unexplained")
     message = next(
         (status.message.removeprefix(one) for one in _REJECTED if status.message.startswith(one)),
         status.message,
@@ -196,7 +196,7 @@ def _refusal(
         observed_at=_dated(pod, before, status.start_time, now),
         half_life_s=rules.half_life_s(signal.family),
         cap=signal.cap,
-        reporting_namespace=pod.metadata.namespace if provoked else "",
+        reporting_namespace=pod.metadata.namespace if tenant_caused else "",
         together=signal.together,
         domain=domain,
     )

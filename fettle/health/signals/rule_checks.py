@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fettle.config import parse_yaml
 from fettle.health.signals.rule_files import (
     TABLES,
     across_rows,
@@ -16,6 +15,7 @@ from fettle.health.signals.rule_files import (
     load_rules,
     make_rules,
     name_of,
+    parse_tables,
     read_row,
 )
 from fettle.health.signals.rule_rows import ConditionRow, RuleRow
@@ -56,7 +56,7 @@ def _misspells(table: Any, entries: Any) -> bool:
 def rule_mistakes(text: str, file: str) -> list[RuleMistake]:
     """All that is wrong with a rules file that holds this text."""
     try:
-        data: Any = parse_yaml(text)
+        data = parse_tables(text)
     except ValueError as error:
         return [RuleMistake("", "", f"invalid YAML: {error}", "")]
     if data is None:
@@ -176,7 +176,7 @@ _STAND_INS: Mapping[str, Any] = {
     "family": "bus",
     "kind": "level",
     "faulty": True,
-    "provoked": False,
+    "tenant_caused": False,
     **dict.fromkeys(("weight", "cap", "together", "least"), 0.0),
     **dict.fromkeys(("half_life_s", "heartbeat_s"), 1.0),
     **dict.fromkeys(("format", "xid", "units", "resource", "until", "missed", "lost"), ""),
@@ -195,7 +195,7 @@ _MISSING = {
     "source": "say where the rule comes from, such as `source: our burn-in job`",
     "family": f"write one of {', '.join(Family)}",
     "weight": "write the share of the score that it takes, 0 to 1; 0 is heard and has no effect",
-    "provoked": "say whether a pod's own requests can cause it: then it refuses nobody else",
+    "tenant_caused": "say whether a pod's own requests can cause it: then it refuses nobody else",
 }
 
 
@@ -305,7 +305,7 @@ def rows_replaced(text: str, file: str) -> list[str]:
     if rule_mistakes(text, file):
         return []
     shipped, found = load_rules(), []
-    for table, entries in (parse_yaml(text) or {}).items():
+    for table, entries in (parse_tables(text) or {}).items():
         fields, rows = _FIRST_WINS.get(table, {}), getattr(shipped, table)
         for at, entry in enumerate(entries):
             row = read_row(table, entry, at + 1, file)
@@ -340,7 +340,7 @@ def _replaced(
 
 _MEANING = frozenset(
     ("name", "source", "family", "weight", "kind", "faulty", "xid", "heartbeat_s", "unknown_counts")
-) | {"format", "provoked", "remediated", "resource", "units", "dcgm", "ignored", "whole_node"}
+) | {"format", "tenant_caused", "remediated", "resource", "units", "dcgm", "ignored", "whole_node"}
 """Fields that say what a row means, and not what it matches."""
 
 

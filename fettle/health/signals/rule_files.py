@@ -82,6 +82,26 @@ _SHIPPED = (
 )
 
 
+_FORMER_FIELDS = {"provoked": "tenant_caused"}
+_FORMER_SIGNALS = {"provoked": "tenant-caused", "provoked-metric": "tenant-caused-metric"}
+"""Names until the last version. The next version does not need them any more."""
+
+
+def parse_tables(text: str) -> Any:
+    """As `parse_yaml`, and gives fields and signals that were renamed their new names."""
+    data = parse_yaml(text)
+    for table, entries in data.items() if isinstance(data, dict) else ():
+        for entry in entries if isinstance(entries, list) else ():
+            if not isinstance(entry, dict):
+                continue
+            for old, new in _FORMER_FIELDS.items():
+                if old in entry and new not in entry:
+                    entry[new] = entry.pop(old)
+            if table == "signals" and (name := _FORMER_SIGNALS.get(name_of(entry))):
+                entry["name"] = name
+    return data
+
+
 def load_rules(path: str | Path | None = None, text: str | None = None) -> SignalRules:
     """The shipped rules, with the rows of an operator's file. SettingsError names file, row and
     field. `text`: what the file holds, if it was read already."""
@@ -165,7 +185,7 @@ ReadRow = Callable[[str, Any, int, str], RuleRow]
 
 def _read_rows(text: str, where: str, read: ReadRow) -> Iterator[tuple[str, RuleRow]]:
     try:
-        data: Any = parse_yaml(text)
+        data = parse_tables(text)
     except ValueError as error:
         raise SettingsError(f"{where}: invalid YAML: {error}") from error
     if data is None:

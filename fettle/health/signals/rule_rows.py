@@ -297,7 +297,7 @@ class DeviceConditionRow(RuleRow, frozen=True, kw_only=True):
     """A condition of an allocated device (`status.devices` of a claim) and its polarity.
 
     `type`, `reason` and `driver` are patterns; `faulty` is the status that means a fault.
-    `provoked`: the claim's own requests can cause it, so it counts as evidence from its namespace.
+    `tenant_caused`: the claim's own requests can cause it, so it is its namespace's word.
     """
 
     type: str
@@ -307,11 +307,11 @@ class DeviceConditionRow(RuleRow, frozen=True, kw_only=True):
     reason: str = "*"
     driver: str = "*"
     kind: EvidenceKind = EvidenceKind.LEVEL
-    provoked: bool = False
+    tenant_caused: bool = False
 
     def __post_init__(self) -> None:
-        if self.provoked and self.kind is not EvidenceKind.LEVEL:
-            raise ValueError(f"provoked: only rows of kind level can be provoked, not {self.kind}")
+        if self.tenant_caused and self.kind is not EvidenceKind.LEVEL:
+            raise ValueError(f"tenant_caused: only rows of kind level can be, not {self.kind}")
 
     def matches(self, driver: str, type_: str, reason: str) -> bool:
         return (
@@ -325,15 +325,15 @@ class RefusalRow(RuleRow, frozen=True, kw_only=True):
     """Whether pods can cause a kubelet's refusal, by its message.
 
     - `message` is a regular expression that is searched for.
-    - `provoked`: true if the pod's own requests can cause it, so it counts as evidence from its
-      namespace; false if only the node can. Without it, that depends on who placed the pod. In
+    - `tenant_caused`: true if the pod's own requests can cause it, so it is its namespace's word;
+      false if only the node can. Without it, that depends on who placed the pod. In
       words that no row knows, it is evidence from its namespace until pods of two were refused.
     - `ignored`: it says nothing of devices. `unless_full`: it says nothing while live pods hold all
       units of the resource on the node.
     """
 
     message: str
-    provoked: bool | None = None
+    tenant_caused: bool | None = None
     ignored: bool = False
     unless_full: bool = False
 
@@ -569,7 +569,7 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
     - `missed`: of a latched fault: a query for what began while nobody asked, such as before a
       start. `$ago` stands for times within a day before. `lost`: another one, for devices whose
       series have ended since; looking at ranges costs much, so it is asked once and not by `$ago`.
-    - `provoked`: `true`: a tenant can cause it, so it counts as evidence from the series'
+    - `tenant_caused`: `true`: a tenant can cause it, so it counts as evidence from the series'
       namespace. `false`: no tenant can, so it also counts in full where a recording rule or an
       alert has dropped the namespace.
     """
@@ -589,7 +589,7 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
     metrics: tuple[str, ...] = ()
     half_life_s: Seconds | None = None
     gone_is_over: bool = False
-    provoked: bool | None = None
+    tenant_caused: bool | None = None
     missed: str = ""
     lost: str = ""
 
@@ -609,8 +609,8 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
             raise ValueError("lost: it needs missed, beside which it is asked")
         if (self.peers or self.least) and not self.compared:
             raise ValueError("compared: it is needed with peers or least: above or below")
-        if self.is_provoked and self.kind is EvidenceKind.LATCHED:
-            raise ValueError("provoked: what a tenant can cause cannot be latched")
+        if self.is_tenant_caused and self.kind is EvidenceKind.LATCHED:
+            raise ValueError("tenant_caused: what a tenant can cause cannot be latched")
 
     @property
     def asked(self) -> dict[str, str]:
@@ -620,9 +620,9 @@ class MetricRow(RuleRow, frozen=True, kw_only=True):
         return {field: query for field, query in found.items() if query or field == "query"}
 
     @property
-    def is_provoked(self) -> bool:
+    def is_tenant_caused(self) -> bool:
         """A straggler is mostly software, which is a tenant's."""
-        return bool(self.provoked) or self.family is Family.STRAGGLER
+        return bool(self.tenant_caused) or self.family is Family.STRAGGLER
 
     def weighs(self, value: float) -> float:
         """The weight of a value, in steps of 0.05 where it is graded; of NaN, the lightest."""
@@ -656,7 +656,7 @@ class AlertRow(RuleRow, frozen=True, kw_only=True):
     weight: Share
     kind: EvidenceKind = EvidenceKind.LEVEL
     text: str = "{summary}"
-    provoked: bool | None = None
+    tenant_caused: bool | None = None
 
     def __post_init__(self) -> None:
         self.as_metric()
@@ -672,7 +672,7 @@ class AlertRow(RuleRow, frozen=True, kw_only=True):
             kind=self.kind,
             text=self.text,
             gone_is_over=True,
-            provoked=self.provoked,
+            tenant_caused=self.tenant_caused,
         )
 
 

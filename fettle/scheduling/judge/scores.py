@@ -69,7 +69,7 @@ def host_score(
     value: float,
     degraded: Degraded,
     *,
-    provoked: float = 0.0,
+    tenant_caused: float = 0.0,
     risk: float = 0.0,
     last: bool = False,
 ) -> int:
@@ -80,13 +80,13 @@ def host_score(
 
     `Prefer` reverses the order, down to 1 for a sound node. A node that comes `last` gets 0 all the
     same. So does one whose value is low by such a risk, or by the word of tenants alone:
-    `provoked` is that share.
+    `tenant_caused` is that share.
     """
     if degraded is not Degraded.PREFER:
         value *= max(0.0, 1.0 - RISK_COSTS * risk)
         return max(0, min(MAX_SCORE, round(MAX_SCORE * value)))
     # A node that swallows pods must not be preferred before its fault is proven.
-    preferred = 1.0 - value - 2 * provoked - 2 * risk
+    preferred = 1.0 - value - 2 * tenant_caused - 2 * risk
     if last or preferred < 0:
         return 0
     return 1 + round((MAX_SCORE - 1) * min(1.0, preferred))

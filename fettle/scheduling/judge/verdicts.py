@@ -161,7 +161,7 @@ def combine(
     score = host_score(
         value,
         placement.degraded,
-        provoked=max(health.provoked for health in counted),
+        tenant_caused=max(health.tenant_caused for health in counted),
         risk=1.0 - prod(1.0 - part.risk for part in parts),
         last=last,
     )

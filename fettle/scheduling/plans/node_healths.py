@@ -125,7 +125,7 @@ def node_health(
         if said.state is not State.HEALTHY:
             bad.append(one._replace(health=said))
             acted_on.append(one._replace(health=_refused(one.pool, said, accepted)))
-        elif one.health.provoked:
+        elif one.health.tenant_caused:
             lowered = min(lowered, one.health.score)
             suspected += one.number if one.health.suspected else 0
             corroborated |= one.health.is_corroborated

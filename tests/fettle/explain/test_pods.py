@@ -442,7 +442,7 @@ def test_evidence_about_a_node_or_a_shared_device_is_printed_once() -> None:
 def test_evidence_from_a_tenant_is_printed_as_such_beside_the_proven_score() -> None:
     (fault,) = b.health(0.65, text="pod refused").evidence
     said = msgspec.structs.replace(fault.evidence, reporting_namespace="team-a")
-    word = Health(0.65, State.HEALTHY, evidence=(Weighed(said, 0.35),), provoked=0.35)
+    word = Health(0.65, State.HEALTHY, evidence=(Weighed(said, 0.35),), tenant_caused=0.35)
     value = plain_health(word)
     assert (value["score"], value["proven"]) == (0.65, 1.0)
     (line,) = evidence_lines(value["evidence"])

@@ -152,13 +152,13 @@ def test_what_tenants_could_bring_about_alone_never_makes_unhealthy(
 ) -> None:
     filled, now = book(), T0
     for report in said:
-        provoked = tuple(
+        tenant_caused = tuple(
             msgspec.structs.replace(
                 e, reporting_namespace=e.reporting_namespace or "team-c", together=0.6
             )
             for e in report.evidence
         )
-        filled.report(report._replace(evidence=provoked), T0)
+        filled.report(report._replace(evidence=tenant_caused), T0)
     for wait in [0.0, *later]:
         now += wait
         health = assess(filled, now)
@@ -187,7 +187,7 @@ def test_what_tenants_could_bring_about_moves_no_state_and_nothing_that_is_prove
         assert abs(one.proven - other.proven) < 0.02  # what moved by less than 0.01 is not shown
 
     for i, report in enumerate(words):
-        provoked = tuple(
+        tenant_caused = tuple(
             msgspec.structs.replace(
                 e,
                 reporting_namespace=e.reporting_namespace or "team-c",
@@ -195,7 +195,7 @@ def test_what_tenants_could_bring_about_moves_no_state_and_nothing_that_is_prove
             )
             for e in report.evidence
         )
-        beside.report(SignalReport(who(i, "tenant"), provoked), now)
+        beside.report(SignalReport(who(i, "tenant"), tenant_caused), now)
     alike()
     for wait in later:
         now += wait

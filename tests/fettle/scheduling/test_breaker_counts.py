@@ -47,7 +47,7 @@ HEALTHS = (
     b.health(0.1, held=True),
     b.UNKNOWN,
     replace(b.health(0.85), state=State.DEGRADED),
-    replace(b.health(0.5), state=State.HEALTHY, provoked=0.35),
+    replace(b.health(0.5), state=State.HEALTHY, tenant_caused=0.35),
     b.ill(("a", 0.5)),
     b.ill(("a", 0.9), ("b", 0.5)),
     b.ill(("a", 0.15), ("b", 0.15)),

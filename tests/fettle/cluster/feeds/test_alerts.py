@@ -308,7 +308,7 @@ metrics:
     ("rows", "labels", "state"),
     [
         (ROWS, {}, State.HEALTHY),
-        (f"{ROWS}    provoked: false\n", {}, State.DEGRADED),
+        (f"{ROWS}    tenant_caused: false\n", {}, State.DEGRADED),
         (MERGED, {"fettleRule": "warm"}, State.HEALTHY),
         (MERGED, {"fettleRule": "kept"}, State.UNHEALTHY),
     ],

@@ -129,7 +129,7 @@ HEALTH: dict[str, Any] = {
     "score": 0.5,
     "state": State.UNKNOWN,
     "held": True,
-    "provoked": 0.1,
+    "tenant_caused": 0.1,
     "suspected": 2,
 }
 

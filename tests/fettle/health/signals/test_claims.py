@@ -88,9 +88,9 @@ def test_what_a_tenant_can_bring_about_cannot_be_latched(tmp_path: Path) -> None
     path.write_text(
         "device_conditions:\n"
         "- {name: ours, type: Bad, faulty: true, family: bus, weight: 1, kind: latched,"
-        " provoked: true, source: us}\n"
+        " tenant_caused: true, source: us}\n"
     )
-    with pytest.raises(SettingsError, match="row 'ours': provoked"):
+    with pytest.raises(SettingsError, match="row 'ours': tenant_caused"):
         load_rules(path)
 
 

@@ -70,7 +70,10 @@ def rules_with(folder: Path, **changed: str) -> Path:
         ({"until": "x offset $ago > 0", "kind": "latched"}, "until: $ago stands for nothing"),
         ({"peers": "[job]"}, "compared: it is needed with peers or least"),
         ({"compared": "over"}, "expected one of"),
-        ({"family": "straggler", "kind": "latched"}, "provoked: what a tenant can cause cannot"),
+        (
+            {"family": "straggler", "kind": "latched"},
+            "tenant_caused: what a tenant can cause cannot",
+        ),
         ({"name": "too hot"}, "name: 'too hot' must be letters, digits"),
         ({"thresold": "3"}, "unknown field `thresold`"),
     ],

@@ -248,7 +248,7 @@ def test_what_a_row_must_say_is_not_empty() -> None:
     for table, row in {
         "conditions": "type: '', faulty: true, family: bus, weight: 0.5, source: x",
         "alerts": "alert: '', exporter: dcgm, family: bus, weight: 0.5, source: x",
-        "refusals": "message: '', provoked: true, source: x",
+        "refusals": "message: '', tenant_caused: true, source: x",
         "events": "reason: '', family: bus, weight: 0.5, source: x",
         "attributes": "driver: d, attribute: '', value: x, family: bus, weight: 0.5, source: x",
     }.items():

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fettle.health import rows_replaced, rule_mistakes
 from fettle.health.signals.rule_files import load_rules
 from fettle.model import EvidenceKind, Family, SettingsError
 
@@ -176,12 +177,26 @@ def test_an_operators_new_row_is_tried_before_shipped_catch_alls(tmp_path: Path)
     assert row.name == "ours"
 
 
+def test_rows_are_read_with_the_names_of_the_last_version_too(tmp_path: Path) -> None:
+    text = (
+        "refusals: [{name: ours, message: 'FPGA is busy', provoked: true, source: us}]\n"
+        "signals: [{name: provoked, family: admission, weight: 0.2, source: us}]\n"
+    )
+    assert rule_mistakes(text, "rules.yaml") == []
+    assert rows_replaced(text, "rules.yaml")[-1].endswith("instead of shipped 'tenant-caused'")
+    rules = load_rules(write(tmp_path, text))
+    row = rules.refusal("Allocate failed due to FPGA is busy")
+    assert row is not None
+    assert row.tenant_caused
+    assert rules.signals["tenant-caused"].weight == 0.2
+
+
 def test_an_operators_rows_say_what_refusals_and_failed_starts_mean(tmp_path: Path) -> None:
     rules = load_rules(
         write(
             tmp_path,
             "refusals:\n"
-            "  - {name: ours, message: 'FPGA is busy', provoked: true, source: our plugin}\n"
+            "  - {name: ours, message: 'FPGA is busy', tenant_caused: true, source: our plugin}\n"
             "starts:\n"
             "  - {name: npu, message: 'npu-hook:', source: our runtime}\n"
             "  - {name: nvidia, message: 'nvidia-container-cli: ld', ignored: true, source: us}\n",
@@ -189,7 +204,7 @@ def test_an_operators_rows_say_what_refusals_and_failed_starts_mean(tmp_path: Pa
     )
     row = rules.refusal("Allocate failed due to FPGA is busy")
     assert row is not None
-    assert (row.name, row.provoked) == ("ours", True)
+    assert (row.name, row.tenant_caused) == ("ours", True)
 
     def said_of(message: str) -> tuple[str, bool]:
         found = rules.said_of_start(message)
@@ -258,7 +273,7 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
             "row 'l': key: names that begin with fettle.dev/ are Fettle's own",
         ),
         (
-            "refusals: [{name: r, message: '(', provoked: false, source: s}]",
+            "refusals: [{name: r, message: '(', tenant_caused: false, source: s}]",
             "row 'r': message: .*regular expression",
         ),
         ("starts: [{name: r, message: '(', source: s}]", "row 'r': message: .*regular expression"),

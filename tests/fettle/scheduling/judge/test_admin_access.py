@@ -119,8 +119,8 @@ def test_a_taint_that_the_request_does_not_tolerate_keeps_admin_access_off() -> 
 
 
 def test_evidence_from_tenants_about_an_admin_access_device_lowers_no_preference() -> None:
-    provoked = Health(0.5, State.HEALTHY, provoked=0.5)
-    node = b.node(pools=(b.pool(of_health("a", provoked)),))
+    tenant_caused = Health(0.5, State.HEALTHY, tenant_caused=0.5)
+    node = b.node(pools=(b.pool(of_health("a", tenant_caused)),))
     assert verdict(monitoring(SCAVENGER), node).score == 1
 
 

@@ -167,7 +167,7 @@ def test_a_node_allowed_only_by_the_breaker_scores_below_sound_ones_even_for_a_s
 
 
 def test_a_scavenger_does_not_prefer_a_node_for_evidence_from_tenants() -> None:
-    said = msgspec.structs.replace(SOUND, score=0.4, provoked=0.6)
+    said = msgspec.structs.replace(SOUND, score=0.4, tenant_caused=0.6)
     accused = verdict(units(SCAVENGER), b.node(gpus=8, own=said))
     assert accused.fits
     assert accused.score < verdict(units(SCAVENGER), b.node(gpus=8)).score
@@ -177,7 +177,7 @@ def test_a_scavenger_does_not_prefer_a_node_for_evidence_from_tenants() -> None:
 def test_a_node_that_several_namespaces_suspect_is_the_last_choice_and_refuses_nobody(
     policy: Policy,
 ) -> None:
-    said = msgspec.structs.replace(SOUND, score=0.42, provoked=0.58, suspected=2)
+    said = msgspec.structs.replace(SOUND, score=0.42, tenant_caused=0.58, suspected=2)
     accused = verdict(units(policy), b.node(gpus=8, own=said))
     assert accused.fits
     assert accused.score <= LAST_SCORE
