@@ -23,6 +23,9 @@ _REMOVED = {
 }
 """What to write instead of settings that there were until the last version."""
 
+_RENAMED = {("health", "restlessSeconds"): "recurringSeconds"}
+"""Settings that had another name until the last version. The next version knows it no more."""
+
 
 def load_settings(path: Path | None) -> Settings:
     """The settings in a YAML file, or the defaults without one. Raises SettingsError with file and
@@ -37,6 +40,7 @@ def load_settings(path: Path | None) -> Settings:
         raise SettingsError(f"settings file {path}: invalid YAML: {error}") from error
     if removed := _removed_setting(data):
         raise SettingsError(f"settings file {path}: {removed}")
+    _rename_settings(data)
     try:
         settings = msgspec.convert(_with_off(data) if data is not None else {}, Settings)
     except msgspec.ValidationError as error:
@@ -56,6 +60,13 @@ def _removed_setting(data: Any) -> str:
         if isinstance(given, dict) and setting in given:
             return f"there is no {section}.{setting} any more: {instead}"
     return ""
+
+
+def _rename_settings(data: Any) -> None:
+    for (section, former), name in _RENAMED.items():
+        given = data.get(section) if isinstance(data, dict) else None
+        if isinstance(given, dict) and former in given and name not in given:
+            given[name] = given.pop(former)
 
 
 def _one_line(text: str) -> str:

@@ -84,7 +84,7 @@ class HealthSettings(SettingsSection, frozen=True, kw_only=True):
     quiet_half_life_seconds: float = 3600.0
     """A fault that is over leaves a trace. The trace counts half after so long without the fault,
     or after as long as the fault usually took to come back, if that is longer."""
-    restless_seconds: float = 7200.0
+    recurring_seconds: float = 7200.0
     """A fault that was over for the third time leaves its device in the state that it is in until
     it has been quiet for as long as it usually took to come back, at most this."""
     rules_file: str | None = None
@@ -119,8 +119,8 @@ class HealthSettings(SettingsSection, frozen=True, kw_only=True):
         )
         _check(
             "health",
-            0 <= self.restless_seconds < inf,
-            "restlessSeconds must be finite, and 0 or more",
+            0 <= self.recurring_seconds < inf,
+            "recurringSeconds must be finite, and 0 or more",
         )
 
 

@@ -73,7 +73,7 @@ class HealthBook:
         self._swept_at = self._looked_at = 0.0
         self._past = Past(
             settings.quiet_half_life_seconds,
-            settings.restless_seconds,
+            settings.recurring_seconds,
             rules.signals["repaired"].weight,
         )
 
@@ -285,11 +285,11 @@ class HealthBook:
         def foresee(at: float) -> RecoveryStep:
             found = left(at)
             fading = (*self._fading(subjects, at), *traces)
-            restless = max((one.restless_until(past) for one, past in fading), default=-math.inf)
-            return RecoveryStep(known_score(found), is_latched(found), restless)
+            recurring = max((one.recurring_until(past) for one, past in fading), default=-math.inf)
+            return RecoveryStep(known_score(found), is_latched(found), recurring)
 
         if over:  # its traces may also make what was Healthy worse
-            score, latched, restless_until = foresee(now)
+            score, latched, recurring_until = foresee(now)
             clears = any(e.weight > MILD and e.kind is not EvidenceKind.UNKNOWN for e in over)
             stay = states.following(
                 stay,
@@ -299,7 +299,7 @@ class HealthBook:
                 now,
                 fact_at=now,
                 but_for_traces=_but_for_traces(left(now)) if clears else None,
-                restless_until=restless_until,
+                recurring_until=recurring_until,
             )
         return healthy_at(stay, foresee, self._settings, now)
 
@@ -361,9 +361,9 @@ class HealthBook:
         """It is an all-clear too if evidence about one of the subjects now applies to another
         key, or a repair now to a trace."""
         evidence = self._weighed(subjects, now)
-        restless_until = mended_at = -math.inf
+        recurring_until = mended_at = -math.inf
         for one, past in self._fading(subjects, now):
-            restless_until = max(restless_until, one.restless_until(past))
+            recurring_until = max(recurring_until, one.recurring_until(past))
             mended_at = max(mended_at, one.mended_at(past))
         stay = remembered.stay if remembered is not None else START
         its = frozenset(subjects)
@@ -378,7 +378,7 @@ class HealthBook:
             self._settings,
             now,
             all_clear=all_clear or is_mended,
-            restless_until=restless_until,
+            recurring_until=recurring_until,
         )
         return assessed._replace(mended_at=mended_at)
 
@@ -450,7 +450,7 @@ def assess(
     now: float,
     *,
     all_clear: bool,
-    restless_until: float = -math.inf,
+    recurring_until: float = -math.inf,
 ) -> Assessment:
     """Health from the evidence, following a stay in a state.
 
@@ -469,7 +469,7 @@ def assess(
         now,
         fact_at=max((w.evidence.observed_at for w in stating if w.weight > 0), default=now),
         but_for_traces=_but_for_traces(stating) if all_clear else None,
-        restless_until=restless_until,
+        recurring_until=recurring_until,
     )
     state, since = after.state, after.since
     if is_unknown(evidence):
@@ -480,7 +480,7 @@ def assess(
                 w.evidence.observed_at for w in evidence if w.evidence.kind is EvidenceKind.UNKNOWN
             )
     tenant_caused = round(most - shown, DIGITS)
-    kept = states.kept(after, score, latched, settings, restless_until)
+    kept = states.kept(after, score, latched, settings, recurring_until)
     suspected = 0
     if tenant_caused and shown < settings.degraded_below and state not in BAD_STATES:
         suspected = len(reporting_namespaces(evidence))
@@ -527,14 +527,14 @@ def due_at(
     """
     stay = assessed.stay
     due, rate = NEVER, 0.0
-    restless_until = -math.inf
+    recurring_until = -math.inf
     for one, past in fading:
         due = min(due, one.negligible_at(past))
         rate += one.falls_by(now, past)
-        restless_until = max(restless_until, one.restless_until(past))
+        recurring_until = max(recurring_until, one.recurring_until(past))
     leads = states.within_bands(stay.state, assessed.score, assessed.latched, settings)
     if leads is not stay.state:
-        due = min(due, max(states.dwells_until(stay, settings), restless_until))
+        due = min(due, max(states.dwells_until(stay, settings), recurring_until))
     if rate > 0.0:
         room = NOTICEABLE - _moved(assessed.health, shown)
         bound = states.left_at(stay.state, settings)

@@ -16,7 +16,7 @@ from fettle.model import Evidence, EvidenceKind, Family, Source, SourceKind, Sta
 NEGLIGIBLE = 0.005
 """Fading evidence below this weight is forgotten."""
 
-RESTLESS = 3
+RECURRING = 3
 """What was over so often, and came back, is a fault that keeps coming back."""
 REPAIR_SHOWS_S = 3600.0
 """The all-clear of what was repaired comes within so long."""
@@ -35,13 +35,13 @@ class Past(NamedTuple):
 
     - `quiet_s`: the half-life of a trace by the time that it has been quiet, if the fault did not
       take longer to come back.
-    - `restless_s`: a fault that keeps coming back is believed to be over only when it was quiet for
-      as long as it usually takes, at most this.
+    - `recurring_s`: a fault that keeps coming back is believed to be over only when it was quiet
+      for as long as it usually takes, at most this.
     - `repaired`: the most that a trace weighs after one of the `repairs`.
     """
 
     quiet_s: float = math.inf
-    restless_s: float = 0.0
+    recurring_s: float = 0.0
     repaired: float = 1.0
     repairs: tuple[Repair, ...] = ()
 
@@ -122,12 +122,12 @@ class Fading(msgspec.Struct, gc=False):
         repair = past.repair_of(self) if is_trace(self.evidence) else None
         return -math.inf if repair is None or self.evidence.reporting_namespace else repair.at
 
-    def restless_until(self, past: Past) -> float:
+    def recurring_until(self, past: Past) -> float:
         """Until when a fault that keeps coming back is not believed to be over."""
         counts = is_trace(self.evidence) and not self.evidence.reporting_namespace
-        if self.count < RESTLESS or not counts or past.repair_of(self):
+        if self.count < RECURRING or not counts or past.repair_of(self):
             return -math.inf
-        return self.at + min(past.restless_s, self._returns_s)
+        return self.at + min(past.recurring_s, self._returns_s)
 
     @property
     def _returns_s(self) -> float:

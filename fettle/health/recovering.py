@@ -22,7 +22,7 @@ class RecoveryStep(NamedTuple):
 
     score: float
     latched: bool
-    restless_until: float = -inf
+    recurring_until: float = -inf
 
 
 class Awaited(NamedTuple):
@@ -65,9 +65,9 @@ def _first_move(
     """When the state is left for a better one, and the stay that follows."""
 
     def after(at: float) -> StateSince:
-        score, latched, restless_until = foresee(at)
+        score, latched, recurring_until = foresee(at)
         return states.following(
-            stay, score, latched, settings, at, fact_at=at, restless_until=restless_until
+            stay, score, latched, settings, at, fact_at=at, recurring_until=recurring_until
         )
 
     early, late = now, now + _EVER_S

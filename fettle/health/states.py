@@ -52,13 +52,13 @@ def following(
     *,
     fact_at: float,
     but_for_traces: float | None = None,
-    restless_until: float = -inf,
+    recurring_until: float = -inf,
 ) -> StateSince:
     """The stay that follows this one. `fact_at`: when the latest fact behind the score was
     observed.
 
     `but_for_traces`, given only after an explicit all-clear, is the score without the traces of
-    past faults. `restless_until`: before that no better state is entered, even so.
+    past faults. `recurring_until`: before that no better state is entered, even so.
     """
     all_clear = but_for_traces is not None
     if but_for_traces is None:
@@ -70,7 +70,7 @@ def following(
         return stay
     if _SEVERITY[state] > _SEVERITY[stay.state]:
         return StateSince(state, min(fact_at, now))
-    if now >= restless_until and (all_clear or now >= dwells_until(stay, settings)):
+    if now >= recurring_until and (all_clear or now >= dwells_until(stay, settings)):
         return StateSince(state, now)
     return stay
 
@@ -80,7 +80,7 @@ def kept(
     score: float,
     latched: bool,
     settings: HealthSettings,
-    restless_until: float = -inf,
+    recurring_until: float = -inf,
 ) -> Kept | None:
     """Why a state is worse than the score alone would make it; None if it is not."""
     bound = left_at(stay.state, settings)
@@ -89,8 +89,8 @@ def kept(
     then = within_bands(stay.state, score, latched, settings)
     if then is not stay.state:
         dwells = dwells_until(stay, settings)
-        restless = restless_until > dwells
-        return Kept(then, until=max(dwells, restless_until), restless=restless)
+        recurring = recurring_until > dwells
+        return Kept(then, until=max(dwells, recurring_until), recurring=recurring)
     return Kept(within_bands(stay.state, bound, latched, settings), score=bound)
 
 

@@ -39,13 +39,13 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     """Why a state is worse than its score alone would make it, and which state follows.
 
     Either hysteresis keeps the state until the score reaches `score`, or the minimum dwell keeps it
-    until `until`, or a fault that kept coming back does (`restless`). `then` is the next state.
+    until `until`, or a fault that kept coming back does (`recurring`). `then` is the next state.
     """
 
     then: State
     score: float = 0.0
     until: float = 0.0
-    restless: bool = False
+    recurring: bool = False
 
 
 class Health(msgspec.Struct, frozen=True, gc=False):

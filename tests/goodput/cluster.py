@@ -321,7 +321,7 @@ def _compressed(folder: Path) -> objects.Object:
             "minDwellSeconds": health.min_dwell_seconds / SPEED,
             "orphanHalfLifeSeconds": health.orphan_half_life_seconds / SPEED,
             "quietHalfLifeSeconds": health.quiet_half_life_seconds / SPEED,
-            "restlessSeconds": health.restless_seconds / SPEED,
+            "recurringSeconds": health.recurring_seconds / SPEED,
             "rulesFile": str(file),
         },
         "policies": [_hasty(policy) for policy in BUILT_IN.values() if policy.placement.ends],

@@ -55,8 +55,8 @@ def test_throttling_by_heat_that_comes_and_goes_for_hours_degrades_and_never_ref
     assert states(told) == {State.HEALTHY, State.DEGRADED}
     assert 2.5 * HOUR < first(told, State.DEGRADED) < 2.75 * HOUR
     # From the third time on it is not believed to be over as soon as it is quiet.
-    restless = [one for one in told if 5.1 * HOUR < one.at - BEGIN < 8 * HOUR]
-    assert states(restless) == {State.DEGRADED}
+    recurring = [one for one in told if 5.1 * HOUR < one.at - BEGIN < 8 * HOUR]
+    assert states(recurring) == {State.DEGRADED}
     assert told[-1].health.state is State.HEALTHY
     assert calm.state is State.HEALTHY
     assert "throttled by heat 5" in max(told, key=lambda one: one.health.score * -1).text

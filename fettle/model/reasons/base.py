@@ -42,7 +42,7 @@ def moment(unix_s: float) -> str:
 
 def describe_kept(value: Kept) -> str:
     """Why a state is worse than its score alone would make it."""
-    if value.restless:
+    if value.recurring:
         return "held because its fault kept coming back"
     if value.until:
         return "held by the minimum dwell"

@@ -192,6 +192,15 @@ def test_what_a_merged_mapping_says_may_be_said_anew(tmp_path: Path) -> None:
     ]
 
 
+def test_a_setting_may_have_its_name_of_the_last_version(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text("health: {restlessSeconds: 60}\n")
+    assert load_settings(path).health.recurring_seconds == 60
+    path.write_text("health: {restlessSeconds: 60, recurringSeconds: 90}\n")
+    with pytest.raises(SettingsError, match="unknown field `restlessSeconds`"):
+        load_settings(path)
+
+
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="No such file"):
         load_settings(tmp_path / "absent.yaml")
