@@ -53,7 +53,7 @@ def plain_health(value: Health) -> dict[str, Any]:
     return {
         "score": round(value.score, 4),
         "proven": round(value.proven, 4),
-        "state": str(value.told),
+        "state": str(value.shown_state),
         "suspected": value.suspected,
         "since": value.since,
         "held": value.held,
@@ -71,12 +71,12 @@ def plain_health(value: Health) -> dict[str, Any]:
                 "subject": str(w.evidence.subject),
                 "observedAt": w.evidence.observed_at,
             }
-            for w in told_once(value)
+            for w in without_repeats(value)
         ],
     }
 
 
-def told_once(value: Health) -> tuple[Weighed, ...]:
+def without_repeats(value: Health) -> tuple[Weighed, ...]:
     """Its evidence. What starts that failed say of a device they say of its node, too: it counts
     once, so it is told once."""
     starts = [w for w in value.evidence if w.evidence.reporter.kind == STARTS]

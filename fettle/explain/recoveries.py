@@ -19,7 +19,7 @@ from fettle.explain.finding import find_device, find_node
 from fettle.explain.former import with_former
 from fettle.explain.holds import list_holds
 from fettle.explain.node_healths import plain_marks
-from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit, told_once
+from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit, without_repeats
 from fettle.explain.users import Users, plain_users
 from fettle.health import (
     BY_REBOOT,
@@ -113,7 +113,7 @@ def _recovery(shown: Health, recovery: Recovery, now: float) -> dict[str, Any]:
     """Health as verdicts go by it, with what its evidence weighs now."""
     weights = {w.evidence: w.weight for w in recovery.health.evidence}
     plain = plain_health(shown)
-    for one, weighed in zip(plain["evidence"], told_once(shown), strict=True):
+    for one, weighed in zip(plain["evidence"], without_repeats(shown), strict=True):
         evidence = weighed.evidence
         one["weight"] = round(weights.get(evidence, weighed.weight), 4)
         fades = evidence.kind is EvidenceKind.DECAYING and evidence.source != RECORD_SOURCE
@@ -124,7 +124,7 @@ def _recovery(shown: Health, recovery: Recovery, now: float) -> dict[str, Any]:
 
 def _healthy_again(shown: Health, recovery: Recovery, now: float) -> dict[str, Any] | None:
     """What has to happen; None if it is Healthy."""
-    if shown.told is State.HEALTHY:
+    if shown.shown_state is State.HEALTHY:
         return None
     # What ends it for the node ends it for the device too.
     of_node = {_who_turns(one) for one in recovery.awaited if _is_of_node(one)} - {None}

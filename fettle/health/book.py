@@ -129,9 +129,9 @@ class HealthBook:
         is not `named`. Returns the subjects whose evidence changed."""
         return self._ledger.unmeasured(node, named, now)
 
-    def told(self, reporter: ReporterId) -> set[Subject]:
+    def reported_by(self, reporter: ReporterId) -> set[Subject]:
         """What a reporter said something of, and no all-clear since."""
-        return self._ledger.told(reporter)
+        return self._ledger.reported_by(reporter)
 
     def reporters_of(self, subject: Subject) -> set[ReporterId]:
         """Whoever said of it what stands, or what happened."""

@@ -383,7 +383,7 @@ class Ledger:
         """By rule or alert, the reporters of which something stands or has been left."""
         return self._followed
 
-    def told(self, who: ReporterId) -> set[Subject]:
+    def reported_by(self, who: ReporterId) -> set[Subject]:
         """What a reporter said something of, and no all-clear since."""
         reporter = self._reporters.get(who)
         if reporter is None:

@@ -70,7 +70,7 @@ class Health(msgspec.Struct, frozen=True, gc=False):
     suspected: int = 0
 
     @property
-    def told(self) -> State:
+    def shown_state(self) -> State:
         """The state for people. What is only suspected refuses nobody."""
         return State.DEGRADED if self.suspected else self.state
 

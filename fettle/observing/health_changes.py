@@ -36,8 +36,8 @@ class HealthChange(NamedTuple):
     @property
     def states(self) -> tuple[str, str]:
         return (
-            self.before.told if self.before is not None else NEW,
-            self.after.told if self.after is not None else GONE,
+            self.before.shown_state if self.before is not None else NEW,
+            self.after.shown_state if self.after is not None else GONE,
         )
 
 
@@ -75,7 +75,7 @@ def _log(change: HealthChange) -> None:
 def _log_counts(view: View) -> None:
     nodes: Counter[str] = Counter()
     for node in view.nodes.values():
-        nodes[str(node.health.told)] += 1
+        nodes[str(node.health.shown_state)] += 1
         pause()
     devices: Counter[str] = Counter()
     for (_, state), number in count_devices(view).items():
@@ -173,13 +173,13 @@ def count_devices(view: View) -> Counter[tuple[str, State]]:
                 continue
             drawn = allocatable_units(plugin)
             for health, number in (*drawn.named, (node.health, drawn.rest)):
-                counts[plugin.resource, health.told] += number
+                counts[plugin.resource, health.shown_state] += number
         for pool in node.pools:
             for device in pool.devices:
                 if device.published.local:
-                    counts[pool.driver, device.health.told] += 1
+                    counts[pool.driver, device.health.shown_state] += 1
                 else:
-                    network[device.id] = device.health.told
+                    network[device.id] = device.health.shown_state
         pause()
     for id_, state in network.items():
         counts[id_.driver, state] += 1

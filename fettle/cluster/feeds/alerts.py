@@ -95,9 +95,9 @@ class Alerts:
     async def _look(self) -> None:
         self._turn(takes=await self._is_ours())
         before = self._elapsed() - self._settings.stale_after_seconds
-        for told in [told for told, at in self._heard_at.items() if at < before]:
-            del self._heard_at[told]
-            await self._send(Unmeasured(told.rule, told.alert))
+        for source in [source for source, at in self._heard_at.items() if at < before]:
+            del self._heard_at[source]
+            await self._send(Unmeasured(source.rule, source.alert))
         if self._elapsed() - self._sought_at >= SEEK_S and (lost := self._measuring.lost_alerts()):
             self._sought_at = self._elapsed()
             await self._send(Alerted(lost))
@@ -107,8 +107,8 @@ class Alerts:
             self._takes = takes
             self._measuring.begin(polls=takes, now=time.time())
             # What was stored of alerts fades too, if nobody repeats it.
-            told = self._measuring.alerts_that_told() if takes else ()
-            self._heard_at = dict.fromkeys(told, self._elapsed())
+            sources = self._measuring.reporting_alerts() if takes else ()
+            self._heard_at = dict.fromkeys(sources, self._elapsed())
 
     async def take(self, body: bytes) -> dict[str, int]:
         """One message; how many of its alerts are about devices that are known (`placed`) or not
@@ -129,11 +129,11 @@ class Alerts:
                 continue
             fires = sent.status == _FIRING
             alert = Alert(rule, _fingerprint(sent), _sample(sent), fires)
-            told = metrics.MetricSource(rule, alert.fingerprint)
+            source = metrics.MetricSource(rule, alert.fingerprint)
             if fires:
-                self._heard_at[told] = self._elapsed()
+                self._heard_at[source] = self._elapsed()
             else:
-                self._heard_at.pop(told, None)
+                self._heard_at.pop(source, None)
             alerts.append(alert)
         placed = await run_within(None, partial(self._measuring.are_placed, alerts))
         if alerts:

@@ -178,7 +178,7 @@ class Poller:
         began = self._elapsed()
         answer = await self._query(asking, one, one.query)
         if answer is not None and not one.keeps_origin and not one.of_tenants:
-            answer = await self._with_untold(asking, one, answer)
+            answer = await self._with_all_series(asking, one, answer)
         self._took_s[rule] = self._elapsed() - began
         self._rests_until[rule] = self._elapsed() + RESTS * self._took_s[rule]
         if answer is None:
@@ -240,8 +240,8 @@ class Poller:
                 asking.problems[rule] = why
         return answer
 
-    async def _with_untold(
-        self, asking: "_Round", one: metrics.MetricQuery, told: Answer
+    async def _with_all_series(
+        self, asking: "_Round", one: metrics.MetricQuery, found: Answer
     ) -> Answer:
         """With what the query gives besides if it is asked for all series, so that nobody knows
         whose word that is."""
@@ -249,15 +249,15 @@ class Poller:
             one.row.kind is EvidenceKind.UNKNOWN
             or (everything := await asking.query(one.row.name, one.query)) is None
         ):
-            return told
-        of_exporters = {frozenset(sample.labels.items()) for sample in told.samples}
-        untold = tuple(
-            one.untold(sample)
+            return found
+        of_exporters = {frozenset(sample.labels.items()) for sample in found.samples}
+        others = tuple(
+            one.without_namespace(sample)
             for sample in everything.samples
             if frozenset(sample.labels.items()) not in of_exporters
         )
-        return told._replace(
-            samples=told.samples + untold, warnings=told.warnings + everything.warnings
+        return found._replace(
+            samples=found.samples + others, warnings=found.warnings + everything.warnings
         )
 
     async def _missed(self, asking: "_Round", one: metrics.MetricQuery) -> tuple[Sample, ...]:

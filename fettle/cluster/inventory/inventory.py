@@ -32,7 +32,7 @@ from fettle.cluster.inventory.measuring import Measuring
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.reporting import Reports
-from fettle.cluster.inventory.starts import Starts, Told
+from fettle.cluster.inventory.starts import OnFailure, Starts
 from fettle.cluster.inventory.stores import Stores, is_same_object
 from fettle.cluster.inventory.units import node_and_held_units
 from fettle.cluster.view import View
@@ -72,7 +72,7 @@ class Inventory:
         book: HealthBook,
         rules: SignalRules,
         features: Features = CURRENT.features,
-        on_failed_start: Told = lambda *_: None,
+        on_failed_start: OnFailure = lambda *_: None,
         prometheus: PrometheusSettings | None = None,
         *,
         alerts: bool = False,

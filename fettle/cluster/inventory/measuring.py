@@ -78,7 +78,7 @@ class Measuring:
         rules = self._rules_of(metric_source)
         return bool(rules) and metric_source.rule not in rules
 
-    def alerts_that_told(self) -> list[metrics.MetricSource]:
+    def reporting_alerts(self) -> list[metrics.MetricSource]:
         """The alerts by which something was said that is not over."""
         return [metric_source for metric_source in self._book.followed() if metric_source.alert]
 
@@ -107,7 +107,7 @@ class Measuring:
             pause()
             stays: Set[Subject] = kept.get(reporter, _NOTHING)
             if not found.complete:
-                stays = self._book.told(reporter)
+                stays = self._book.reported_by(reporter)
             said = self._with_kept(
                 asked, reporter, said_by.get(reporter, {}), stays, latched_only=found.complete
             )
@@ -115,7 +115,7 @@ class Measuring:
                 continue
             silent = odd.get(reporter, _NOTHING)
             if found.present is not None:
-                silent |= self._book.told(reporter) - present.get(reporter, _NOTHING)
+                silent |= self._book.reported_by(reporter) - present.get(reporter, _NOTHING)
             self._deliver(
                 SignalReport(
                     reporter=reporter,
@@ -140,7 +140,7 @@ class Measuring:
         self._located.pop(asked.row.name, None)
         found, _ = self._by_reporter(asked, metric_source, missed, placed, now)
         for reporter, evidence in found.items():
-            known = said_by.get(reporter, {}).keys() | self._book.told(reporter)
+            known = said_by.get(reporter, {}).keys() | self._book.reported_by(reporter)
             repaired_at = self._book.last_repaired(reporter.node)
             for subject, one in evidence.items():
                 is_latched = one.kind is EvidenceKind.LATCHED
@@ -190,8 +190,8 @@ class Measuring:
             pause()
             asked = self._alerted.get(alert.rule)
             known = asked is not None and metrics.place(alert.sample, asked.exporter, self._places)
-            told = self._reporters(metrics.MetricSource(alert.rule, alert.fingerprint))
-            found += bool(told or (known and known[1]))
+            reported = self._reporters(metrics.MetricSource(alert.rule, alert.fingerprint))
+            found += bool(reported or (known and known[1]))
         return found
 
     def lost_alerts(self) -> tuple[Alert, ...]:
@@ -201,13 +201,13 @@ class Measuring:
     def ended(self, rule: str, samples: tuple[Sample, ...]) -> frozenset[Subject]:
         """What the rule told of, and tells of no more by these samples."""
         reporters = self._reporters(metrics.MetricSource(rule))
-        told = {name: set(self._book.told(name)) for name in reporters}
-        if told:
+        reported = {name: set(self._book.reported_by(name)) for name in reporters}
+        if reported:
             asked = self._asked[rule]
             for sample, (node, subjects) in zip(samples, self._locate(asked, samples), strict=True):
                 pause()
-                told.get(self._reporter(asked, sample, node), set()).difference_update(subjects)
-        return frozenset().union(*told.values())
+                reported.get(self._reporter(asked, sample, node), set()).difference_update(subjects)
+        return frozenset().union(*reported.values())
 
     def _locate(self, asked: metrics.MetricQuery, samples: tuple[Sample, ...]) -> "list[Place]":
         """What each series is about."""
@@ -232,8 +232,8 @@ class Measuring:
     def notes(self, *, alerts: bool) -> list[str]:
         """For `/readyz?verbose`: of alerts, or of series that Prometheus was asked for."""
         said = {t: found for t, found in self._foreign.items() if bool(t.alert) is alerts}
-        foreign = sorted(set().union(*said.values()) - {metrics.UNTOLD})
-        untold = sorted({t.rule for t, found in said.items() if metrics.UNTOLD in found})
+        foreign = sorted(set().union(*said.values()) - {metrics.NO_NAMESPACE})
+        nameless = sorted({t.rule for t, found in said.items() if metrics.NO_NAMESPACE in found})
         what = "alerts" if alerts else "series"
         notes = []
         if foreign:
@@ -241,9 +241,9 @@ class Measuring:
                 f"faults by {what} of namespace {', '.join(foreign[:5])} only lower scores; if "
                 "exporters are there, name it in prometheus.exporterNamespaces"
             )
-        if untold:
+        if nameless:
             notes.append(
-                f"faults by {what} of {', '.join(untold[:5])} that name no namespace only lower "
+                f"faults by {what} of {', '.join(nameless[:5])} that name no namespace only lower "
                 "scores, since a tenant's series may be behind them: keep the label namespace in "
                 "the query, or write `tenant_caused: false` into the row of a recording rule or an "
                 "alert that is of exporters' series only"
@@ -327,7 +327,7 @@ class Measuring:
         return (
             len(standing) == len(said)
             and all(said.get(before.subject) is before for before in standing)
-            and self._book.told(reporter) == said.keys()
+            and self._book.reported_by(reporter) == said.keys()
         )
 
     def _with_kept(

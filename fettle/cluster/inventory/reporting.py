@@ -172,7 +172,7 @@ class Reports:
     def retract_event(self, kind: Kind, key: str, now: float) -> None:
         """It gives way to later ones, and leaves no trace."""
         who = ReporterId(kind.name, key)
-        said = frozenset(self._book.told(who))
+        said = frozenset(self._book.reported_by(who))
         self._event_units.forget(said)
         self.deliver(SignalReport(who, (), retracted=said), now)
 

@@ -36,7 +36,7 @@ SEVERAL = 2
 
 DevicesOf = Callable[[core.Pod], tuple[Subject, ...]]
 """The devices that a pod was given."""
-Told = Callable[[OwnerReference, str, float], None]
+OnFailure = Callable[[OwnerReference, str, float], None]
 """Called with a workload and a node on which it does not start, and when that was last so."""
 
 
@@ -60,7 +60,7 @@ class _Failing(msgspec.Struct, gc=False):
     namespace: str
     nodes: dict[str, _Here] = {}
     recovered: set[str] = set()
-    told: dict[str, frozenset[Subject]] = {}
+    reported: dict[str, frozenset[Subject]] = {}
     """By node: the devices there that something was said of."""
     blamed: tuple[str, ...] = ()
 
@@ -79,13 +79,13 @@ class Starts:
         self,
         rules: SignalRules,
         pods: Mapping[str, core.Pod],
-        told: Told = lambda *_: None,
+        on_failure: OnFailure = lambda *_: None,
         devices_of: DevicesOf = lambda _: (),
     ) -> None:
         self._rules = rules
         self._devices_of = devices_of
         self._pods = pods
-        self._told = told
+        self._on_failure = on_failure
         self._failing: dict[str, _Failing] = {}
         """By the workload's UID."""
         self._on: defaultdict[str, set[str]] = defaultdict(set)
@@ -197,7 +197,7 @@ class Starts:
             wrong = {
                 subject
                 for node in spared
-                for subject in (NodeId(node), *failing.told.pop(node, ()))
+                for subject in (NodeId(node), *failing.reported.pop(node, ()))
             }
             yield SignalReport(
                 reporter=starts_of(failing.name),
@@ -218,7 +218,7 @@ class Starts:
             for start in starts:
                 for device in start.devices:
                     given[device].append(start)
-            failing.told[node] = frozenset(given)
+            failing.reported[node] = frozenset(given)
             for device, theirs in given.items():
                 yield start_evidence(theirs, self._rules, device, failing.name)
 
@@ -259,7 +259,7 @@ class Starts:
         self.changed = True
 
     def _tell(self, here: _Here, at: float) -> None:
-        self._told(here.last.workload, here.last.node, at)
+        self._on_failure(here.last.workload, here.last.node, at)
 
     def _leave(self, key: str, before: FailedStart, now: float, *, started: bool) -> None:
         """The pod has started after all, or it will not any more."""

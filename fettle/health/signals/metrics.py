@@ -32,7 +32,7 @@ POLLED, ALERTED = "Prometheus", "Alertmanager"
 alerts. The others follow it."""
 MISSING = "-missing"
 """Ends the name of the rule for devices of which an exporter says nothing any more."""
-UNTOLD = "unknown"
+NO_NAMESPACE = "unknown"
 """Stands for the namespace of series that do not say whose they are."""
 
 
@@ -64,9 +64,9 @@ class MetricQuery(NamedTuple):
         """One of its queries, of series of exporters' namespaces (patterns) and of none only."""
         return promql.narrowed(query, self.exporter.namespace, exporters)
 
-    def untold(self, sample: Sample) -> Sample:
+    def without_namespace(self, sample: Sample) -> Sample:
         """As a series of nobody knows which namespaces."""
-        return Sample({**sample.labels, self.exporter.namespace[0]: UNTOLD}, sample.value)
+        return Sample({**sample.labels, self.exporter.namespace[0]: NO_NAMESPACE}, sample.value)
 
     def of_devices(self, subjects: Iterable[Subject]) -> str:
         """Asks for the series of these devices, and perhaps of some more."""
@@ -309,7 +309,7 @@ class MetricEvidence:
                 return None
             kind, weight = EvidenceKind.LEVEL, min(weight, bound.weight)
             cap, together = bound.cap, bound.together
-            whose = f"of namespace {word}" if word != UNTOLD else "that name no namespace"
+            whose = f"of namespace {word}" if word != NO_NAMESPACE else "that name no namespace"
             text = f"{text} (by series {whose})"
         return Evidence(
             subject=subject,
@@ -331,9 +331,9 @@ class MetricEvidence:
         """The namespace whose word a series is; "" for an exporter's, which counts in full."""
         namespace = _first(sample.labels, asked.exporter.namespace)
         if not namespace and asked.is_derived and asked.row.tenant_caused is not False:
-            namespace = UNTOLD
+            namespace = NO_NAMESPACE
         in_full = not asked.row.is_tenant_caused and self._is_exporter(namespace)
-        return "" if in_full else namespace or UNTOLD
+        return "" if in_full else namespace or NO_NAMESPACE
 
     def _is_exporter(self, namespace: str) -> bool:
         return not namespace or any(fnmatchcase(namespace, each) for each in self._trusted)

@@ -16,9 +16,9 @@ def leftover_units(plugin: PluginView, drawn: Iterable[Health]) -> reasons.NodeN
     """Why the units that are `drawn` from are no whole node; None if they are, or are not sound."""
     if not plugin.units and not plugin.withdrawn:
         return None
-    bad = [unit for unit in plugin.units if unit.withdrawn or unit.health.told in BAD_STATES]
+    bad = [unit for unit in plugin.units if unit.withdrawn or unit.health.shown_state in BAD_STATES]
     unnamed = plugin.withdrawn - sum(unit.withdrawn for unit in bad)
-    if not (bad or unnamed > 0) or not all(health.told is State.HEALTHY for health in drawn):
+    if not (bad or unnamed > 0) or not all(health.shown_state is State.HEALTHY for health in drawn):
         return None
     named = [
         reasons.BadDevice(unit.unit, "withdrawn" if unit.withdrawn else _word(unit.health))
@@ -31,7 +31,7 @@ def leftover_devices(
     part: Part, given: Sequence[Choice], pools: Iterable[PoolView]
 ) -> reasons.NodeNotWhole | None:
     """Why the devices that a pod is `given` are left over; None if they are not."""
-    sound = all(one.health.told is State.HEALTHY and not one.tolerated for one in given)
+    sound = all(one.health.shown_state is State.HEALTHY and not one.tolerated for one in given)
     if not given or not sound:
         return None
     bad = [
@@ -39,7 +39,7 @@ def leftover_devices(
         for pool in pools
         if pool.driver in part.pools
         for device in (*pool.devices, *pool.withheld)
-        if device.health is not SOUND and device.health.told in BAD_STATES
+        if device.health is not SOUND and device.health.shown_state in BAD_STATES
     ]
     if not bad:
         return None
@@ -48,4 +48,4 @@ def leftover_devices(
 
 
 def _word(health: Health) -> str:
-    return "held" if health.held else str(health.told)
+    return "held" if health.held else str(health.shown_state)

@@ -107,7 +107,7 @@ def units_part(
     healths = [*drawn.named, *([(node.health, drawn.rest)] if drawn.rest else [])]
     tally = _tally((health.score, number) for health, number in healths)
     part.value = value_of_draw(tally, units.count, placement.aggregate)
-    part.may_be_bad = any(health.told in BAD_STATES for health, _ in healths)
+    part.may_be_bad = any(health.shown_state in BAD_STATES for health, _ in healths)
     left = healths
     if not all(acceptance.accepts(health) for health, _ in healths):
         left = [(acceptance.refuses_by(health, units.resource), n) for health, n in healths]

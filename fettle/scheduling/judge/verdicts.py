@@ -183,6 +183,6 @@ def combine(
         devices=devices,
         notes=(*(note for p in parts for note in p.notes), *leftovers),
         may_be_bad=any(p.may_be_bad for p in parts)
-        or any(health.told in BAD_STATES for health in counted),
+        or any(health.shown_state in BAD_STATES for health in counted),
         near_refusal=near_refusal and not refusals,
     )

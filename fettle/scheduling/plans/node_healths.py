@@ -173,7 +173,7 @@ def devices_by_state(node: NodeView) -> Counter[State]:
     """How many devices a node has in each state, as people are told it."""
     found = Counter[State]()
     for one in _devices(node):
-        found[one.health.told] += one.number
+        found[one.health.shown_state] += one.number
     return found
 
 

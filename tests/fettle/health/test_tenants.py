@@ -139,7 +139,7 @@ def test_a_tenant_who_names_a_full_node_cannot_take_it_from_the_others(book: Hea
             book, f"p{i}", at, namespace="mallory", before=waiting_pod(f"p{i}", node="gpu-1")
         )
     assert (forged.state, forged.score, forged.proven) == (State.HEALTHY, 0.65, 1.0)
-    assert (forged.told, forged.is_corroborated) == (State.DEGRADED, False)
+    assert (forged.shown_state, forged.is_corroborated) == (State.DEGRADED, False)
     assert not any(refusal(forged, policy.placement) for policy in BUILT_IN.values())
     assert refusal(forged, Placement(min_score=1.0)) == ""
     top = forged.evidence[0].evidence.text
@@ -150,7 +150,7 @@ def test_several_namespaces_corroborate_but_a_tenant_may_own_several(book: Healt
     for i in range(30):
         both = refuse(book, f"p{i}", NOW + i, namespace=f"mallory-{i % 2}")
     assert (both.state, both.score) == (State.HEALTHY, 0.4225)
-    assert (both.told, both.is_corroborated) == (State.DEGRADED, True)
+    assert (both.shown_state, both.is_corroborated) == (State.DEGRADED, True)
     for i in range(30, 90):
         many = refuse(book, f"p{i}", NOW + i, namespace=f"mallory-{i % 9}")
     assert (many.state, many.score) == (State.HEALTHY, 0.4)
@@ -290,12 +290,12 @@ def test_a_score_that_is_not_that_of_a_degraded_device_is_told_as_healthy(
     book: HealthBook,
 ) -> None:
     fresh = refuse(book, "p", NOW, namespace="mallory")
-    assert (fresh.score, fresh.told) == (0.65, State.DEGRADED)
+    assert (fresh.score, fresh.shown_state) == (0.65, State.DEGRADED)
     book.vanish(ReporterId("Pod", "mallory/p"), NOW)
     book.changed_by_time(NOW + 24 * HOUR)
     faded = of(book, NODE, NOW + 24 * HOUR)
     assert faded.score > 0.7
-    assert (faded.told, faded.suspected) == (State.HEALTHY, 0)
+    assert (faded.shown_state, faded.suspected) == (State.HEALTHY, 0)
 
 
 IN_OTHER_WORDS = (
