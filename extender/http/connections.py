@@ -7,17 +7,16 @@ module knows methods, paths, bodies and their limits, and nothing of what the bo
 """
 
 import asyncio
-import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from http import HTTPStatus
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 import httptools
 import msgspec
 
-from fettle.http import MAX_HEAD_BYTES, RECEIVE_S, Accepted, Limits
+from fettle.http import MAX_HEAD_BYTES, RECEIVE_S, Accepted, Caller, Callers, Limits
 
 MAX_URL_BYTES = 8 * 1024
 _ONLY = "this server speaks HTTP/1.1 only: it supports neither upgrades nor CONNECT"
@@ -50,24 +49,6 @@ class HTTPReply(NamedTuple):
 
 Handler = Callable[[bytes], HTTPReply | Awaitable[HTTPReply]]
 """Answers at once where it can: a task costs more than most answers do."""
-
-
-class Caller(Protocol):
-    """Who is at the other end of a connection, as a client certificate proved."""
-
-    @property
-    def in_force(self) -> bool:
-        """Whether each request may be answered. It is asked for each, so it must be cheap."""
-        ...
-
-    def refusal(self) -> str:
-        """Of a caller that is not in force: why the request is not answered; "" if it is, as the
-        last one."""
-        ...
-
-
-Callers = Callable[[ssl.SSLObject], Caller]
-"""Makes the caller of a connection, of which the handshake is complete."""
 
 
 class _Request(NamedTuple):

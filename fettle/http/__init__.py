@@ -5,6 +5,8 @@ from fettle.http.accepting import (
     RECEIVE_S,
     Accepted,
     Acceptor,
+    Caller,
+    Callers,
     Limits,
     MakeProtocol,
 )
@@ -16,6 +18,8 @@ __all__ = [
     "Accepted",
     "Acceptor",
     "AppConnections",
+    "Caller",
+    "Callers",
     "Limits",
     "MakeProtocol",
 ]

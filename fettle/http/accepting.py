@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from operator import attrgetter
 from time import monotonic
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -80,6 +80,22 @@ class Accepted:
             self._acceptor = None
 
 
+class Caller(Protocol):
+    """Who is at the other end of a connection, as a client certificate proved."""
+
+    @property
+    def in_force(self) -> bool:
+        """Whether each request may be answered. It is asked for each, so it must be cheap."""
+        ...
+
+    def refusal(self) -> str:
+        """Of a caller that is not in force: why the request is not answered; "" if it is, as the
+        last one."""
+        ...
+
+
+Callers = Callable[[ssl.SSLObject], Caller]
+"""Makes the caller of a connection, of which the handshake is complete."""
 MakeProtocol = Callable[[Accepted], asyncio.BaseProtocol]
 
 

@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from fettle.http.accepting import MAX_HEAD_BYTES, RECEIVE_S, Accepted
+from fettle.http.accepting import MAX_HEAD_BYTES, RECEIVE_S, Accepted, Caller, Callers
 
 READ_AT_ONCE = 2
 """How many requests are read before others have a turn."""
@@ -63,17 +63,19 @@ class _Server(Protocol):
 
 class AppConnections:
     """Makes a protocol for each connection of an application's server. `middleware` belongs to the
-    application: it hands a request on once it has arrived whole."""
+    application: it hands a request on once it has arrived whole. Without `callers`, everybody is
+    answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, callers: Callers | None = None) -> None:
         self.server: _Server | None = None
+        self._callers = callers
         self._by_protocol: dict[object, _AppConnection] = {}
         self._turns = Turns()
 
     def __call__(self, accepted: Accepted) -> asyncio.Protocol:
         assert self.server is not None
         inner = cast("asyncio.Protocol", self.server())
-        return _AppConnection(inner, accepted, self._by_protocol, self._turns)
+        return _AppConnection(inner, accepted, self._by_protocol, self._turns, self._callers)
 
     @property
     def middleware(self) -> Middleware:
@@ -86,8 +88,14 @@ class AppConnections:
             try:
                 if (refusal := await _read(request)) is not None:
                     return refusal
+                why = connection.refusal_of_caller()
+                if why:
+                    return _problem(403, why)
                 connection.is_whole()
-                return await handler(request)
+                response = await handler(request)
+                if why is not None:
+                    response.force_close()
+                return response
             finally:
                 connection.answered()
 
@@ -140,11 +148,14 @@ class _AppConnection(asyncio.Protocol):
         accepted: Accepted,
         by_protocol: dict[object, "_AppConnection"],
         turns: Turns,
+        callers: Callers | None,
     ) -> None:
         self._inner = inner
         self._accepted = accepted
         self._by_protocol = by_protocol
         self._turns = turns
+        self._callers = callers
+        self._caller: Caller | None = None
         self._unread: list[bytes] = []
         """What has come, and waits for its turn."""
         self._transport: asyncio.Transport
@@ -156,6 +167,8 @@ class _AppConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if self._callers is not None:
+            self._caller = self._callers(transport.get_extra_info("ssl_object"))
         self._by_protocol[self._inner] = self
         self._inner.connection_made(transport)
         self._expect_head()
@@ -206,6 +219,12 @@ class _AppConnection(asyncio.Protocol):
         """The head has arrived, and somebody reads the body."""
         self._stop_timer()
         self._has_head = True
+
+    def refusal_of_caller(self) -> str | None:
+        """Why the caller is not answered, "" if for the last time, None if as always."""
+        if self._caller is None or self._caller.in_force:
+            return None
+        return self._caller.refusal()
 
     def is_whole(self) -> None:
         """Somebody answers."""

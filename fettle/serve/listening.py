@@ -18,9 +18,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from certs import CertificateWarnings, ListenerTLS
-from extender import LINGER_S, Callers, SchedulerConnections
+from extender import LINGER_S, SchedulerConnections
 from fettle.config import ListenAddress, SocketPath
-from fettle.http import Acceptor, AppConnections, Limits, MakeProtocol
+from fettle.http import Acceptor, AppConnections, Callers, Limits, MakeProtocol
 from fettle.model import AuthorityError, ClusterError, SettingsError
 from fettle.observing import CertificateMetrics
 from fettle.serve.readiness import Readiness
@@ -132,7 +132,7 @@ logging.getLogger("aiohttp.server").addFilter(_NotMalformed())
 
 
 class AppListener(Listener):
-    """An aiohttp application."""
+    """An aiohttp application. With `callers`, those are answered whom they let in."""
 
     def __init__(
         self,
@@ -140,6 +140,7 @@ class AppListener(Listener):
         address: Address,
         context: ssl.SSLContext | None,
         app: web.Application,
+        callers: Callers | None = None,
         *,
         shares_port: bool = True,
         url_ends: str = "",
@@ -149,7 +150,7 @@ class AppListener(Listener):
         self.url_ends = url_ends
         self._stopping = False
         app.on_response_prepare.append(self._close_if_last)
-        self._connections = AppConnections()
+        self._connections = AppConnections(callers)
         app.middlewares.insert(0, self._connections.middleware)
         # aiohttp waits twice for so long: for a handler to end, and again once it is cancelled.
         self._runner = web.AppRunner(

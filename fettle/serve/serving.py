@@ -379,7 +379,13 @@ class Runtime:
         opening = self._listeners.open_with_certificate(
             "alerts",
             partial(alerts_tls, address, self._settings),
-            lambda tls: AppListener("alerts", address, tls.context, alerts.make_app()),
+            lambda tls: AppListener(
+                "alerts",
+                address,
+                tls.context,
+                alerts.make_app(),
+                self._noted(KnownCallers.of("alertmanager", tls)),
+            ),
         )
         self._tasks.open("alerts", opening)
         self._tasks.keep("turn of alerts", alerts.keep())
@@ -518,15 +524,18 @@ class Runtime:
         allowed, count = self._settings.extender.tls.client_names, callers.metrics.refused_caller
 
         def make(tls: ListenerTLS) -> ExtenderListener:
-            known = KnownCallers.of(tls, allowed, count)
-            if known is not None:
-                self._readiness.notes.append(known.notes)
+            known = self._noted(KnownCallers.of("extender", tls, allowed, count))
             return ExtenderListener("extender", address, tls.context, connections, known)
 
         opening = self._listeners.open_with_certificate(
             "extender", partial(extender_tls, address, self._settings, source.session), make
         )
         self._tasks.open("extender", opening)
+
+    def _noted(self, known: KnownCallers | None) -> KnownCallers | None:
+        if known is not None:
+            self._readiness.notes.append(known.notes)
+        return known
 
     # --- the webhook
 
@@ -540,7 +549,8 @@ class Runtime:
         def make(tls: ListenerTLS) -> AppListener:
             strangers = tls.takes_anybody and not self._settings.webhook.trust_callers
             app = self._make_webhook(source, engine, recorder, to_strangers=strangers)
-            return AppListener("webhook", address, tls.context, app)
+            known = self._noted(KnownCallers.of("webhook", tls))
+            return AppListener("webhook", address, tls.context, app, known)
 
         await self._listeners.open_with_certificate(
             "webhook",

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import pytest
+from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -24,7 +25,7 @@ from extender import SchedulerConnections
 from extender.http.connections import HTTPReply
 from fettle.client import key_file
 from fettle.config import ListenAddress
-from fettle.serve.listening import ExtenderListener
+from fettle.serve.listening import AppListener, ExtenderListener, Listener
 from tests.certs.test_serving import make_leaf, make_root
 
 SCHEDULER = "system:kube-scheduler"
@@ -91,7 +92,7 @@ class Extender:
         self.connections: list[Connection] = []
         kept = SchedulerConnections({"/call": self._answer, "/slow": self._slow}, 2**20)
         address = ListenAddress("127.0.0.1", 0)
-        self.listener = ExtenderListener(
+        self.listener: Listener = ExtenderListener(
             "extender", address, self.serving.context, kept, self.known
         )
 
@@ -318,6 +319,57 @@ async def test_what_is_being_answered_meanwhile_is_answered_and_the_next_request
         assert (await connection.answer()).status == 200
         assert (await connection.answer()).status == 403
         assert await connection.ends()
+
+
+@asynccontextmanager
+async def application(setting: str) -> AsyncIterator[Extender]:
+    """A listener of aiohttp for callers of the old client CA, whatever their names."""
+    made = Extender([])
+    made.known = KnownCallers(made.serving, listener=setting)
+
+    async def answer(request: web.Request) -> web.Response:
+        made.bodies.append(await request.read())
+        return web.json_response({})
+
+    app = web.Application()
+    app.router.add_post("/call", answer)
+    made.listener = AppListener(
+        setting, ListenAddress("127.0.0.1", 0), made.serving.context, app, made.known
+    )
+    await made.listener.start()
+    try:
+        yield made
+    finally:
+        for connection in made.connections:
+            connection.writer.close()
+        await made.listener.stop()
+
+
+@pytest.mark.parametrize("setting", ["webhook", "alertmanager"])
+async def test_a_client_ca_that_is_gone_ends_connections_of_other_listeners_too(
+    setting: str,
+) -> None:
+    async with application(setting) as listener:
+        connection = await listener.connect(client_of(OLD, "kube-apiserver"))
+        assert [await connection.ask() for _ in range(2)] == [OK, OK]
+        listener.serving.swap(listener.serving.pair, NEW.certificate)
+        status, _, error = await connection.ask()
+        assert (status, f"no longer in {setting}.tls.clientCaFile" in error) == (403, True)
+        assert await connection.ends()
+        assert len(listener.bodies) == 2
+        assert len(listener.known.notes()) == 1
+        assert (await listener.answer(client_of(NEW, "kube-apiserver"))).status == 200
+
+
+async def test_a_client_ca_that_grows_ends_connections_of_other_listeners_after_one_answer() -> (
+    None
+):
+    async with application("webhook") as listener:
+        connection = await listener.connect(client_of(OLD))
+        listener.serving.swap(listener.serving.pair, both())
+        assert (await connection.ask()).status == 200
+        assert await connection.ends()
+        assert listener.known.notes() == []
 
 
 def both() -> bytes:

@@ -14,10 +14,10 @@ import uvloop
 from aiohttp import ClientSession, web
 from structlog.testing import capture_logs
 
-from extender import Callers, SchedulerConnections
+from extender import SchedulerConnections
 from extender.http.connections import HTTPReply, SchedulerConnection
 from fettle.config import ListenAddress
-from fettle.http import Accepted
+from fettle.http import Accepted, Callers
 from fettle.model import SettingsError
 from fettle.serve import listening
 from fettle.serve.listening import AppListener, ExtenderListener, Listener
