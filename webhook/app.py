@@ -124,7 +124,7 @@ def make_app(
         last or last_reviews(),
         None if to_strangers else recorder,
     )
-    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_words])
+    app = web.Application(client_max_size=MAX_BODY_BYTES)
     app.add_routes(
         [web.post("/mutate", webhook.on_mutate), web.post("/validate", webhook.on_validate)]
     )
@@ -371,20 +371,6 @@ async def _body(http: web.Request) -> bytes:
             f"the body has more than {MAX_PARTS} parts, more than any review", status=413
         )
     return body
-
-
-@web.middleware
-async def _in_words(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """Answers requests for anything else with a sentence."""
-    try:
-        return await handler(request)
-    except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as error:
-        answer = _problem(error.status, "only POST /mutate and POST /validate are served here")
-        if "Allow" in error.headers:
-            answer.headers["Allow"] = error.headers["Allow"]
-        return answer
 
 
 def _problem(status: int, sentence: str) -> web.Response:

@@ -316,7 +316,8 @@ class SchedulerConnection(asyncio.Protocol):
 
     def _write(self, answer: HTTPReply, *, keep: bool, head_only: bool = False) -> None:
         """`head_only` is for HEAD, where a client would read a body as the next response."""
-        self._accepted.answering, self._accepted.has_answered = False, True
+        self._accepted.answering = False
+        self._accepted.is_served |= answer.status < HTTPStatus.BAD_REQUEST
         self._accepted.finished()
         keep = keep and not self._all.draining
         head, body = _head(answer, keep=keep), b"" if head_only else answer.body

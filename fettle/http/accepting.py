@@ -2,7 +2,7 @@
 
 Whoever reaches a port can open connections without end, say nothing on them, and send requests
 whose ends never come. Where there is room for no more, the ones that nobody is answering make room:
-of the address that has the most, and first those on which no request was ever answered.
+of the address that has the most, and first those that asked for nothing that is served.
 """
 
 import asyncio
@@ -52,7 +52,8 @@ class Accepted:
     def __init__(self, source: str = "", acceptor: "Acceptor | None" = None) -> None:
         self.source = source
         self.answering = False
-        self.has_answered = False
+        self.is_served = False
+        """Whether a request on it was answered, and not with an error."""
         self.unfinished = 0
         self.began_at = 0.0
         self.ended = False
@@ -221,7 +222,7 @@ class Acceptor:
         idle = [one for one in self._by_source[source] if not one.answering]
         if not idle:
             return False
-        self._end(next((one for one in idle if not one.has_answered), idle[0]))
+        self._end(next((one for one in idle if not one.is_served), idle[0]))
         return True
 
     def _end(self, one: Accepted) -> None:

@@ -20,6 +20,8 @@ from fettle.http.accepting import MAX_HEAD_BYTES, RECEIVE_S, Accepted, Caller, C
 
 READ_AT_ONCE = 2
 """How many requests are read before others have a turn."""
+AHEAD_BYTES = 64 * 1024
+"""How much of later requests is read of a connection while one is answered."""
 _HEAD_ENDS = b"\r\n\r\n"
 _LATE = f"the request did not arrive within {RECEIVE_S:g} s"
 
@@ -84,7 +86,8 @@ class AppConnections:
             connection = self._by_protocol.get(request.protocol)
             if connection is None:  # it is gone
                 raise web.HTTPBadRequest
-            connection.has_head()
+            connection.has_head(request)
+            is_served = False
             try:
                 if (refusal := await _read(request)) is not None:
                     return refusal
@@ -92,12 +95,13 @@ class AppConnections:
                 if why:
                     return _problem(403, why)
                 connection.is_whole()
-                response = await handler(request)
+                response = _unserved(request) or await handler(request)
+                is_served = response.status < HTTPStatus.BAD_REQUEST
                 if why is not None:
                     response.force_close()
                 return response
             finally:
-                connection.answered()
+                connection.answered(is_served=is_served)
 
         return whole
 
@@ -105,6 +109,8 @@ class AppConnections:
 async def _read(request: web.Request) -> web.Response | None:
     """Read the body, which the request keeps. Why it cannot be read, as a reply; None if it was."""
     most = request.client_max_size
+    if request.body_exists and request.content_length is None:
+        return _problem(411, "the body has no Content-Length")
     if "Content-Encoding" in request.headers:
         return _problem(415, "the body is encoded: send it as it is, without Content-Encoding")
     if (request.content_length or 0) > most > 0:
@@ -124,6 +130,24 @@ async def _read(request: web.Request) -> web.Response | None:
     return None
 
 
+def _unserved(request: web.Request) -> web.Response | None:
+    """The reply to a request for what is not served. To raise it, as aiohttp does, leaves a ring of
+    frames and bodies, and the garbage collector stops the loop to find them: for 40 ms if somebody
+    asks without a pause."""
+    error = request.match_info.http_exception
+    if error is None:
+        return None
+    routes = request.app.router.routes()
+    served = {
+        f"{one.method} {one.resource.canonical}" for one in routes if one.resource is not None
+    }
+    sentence = f"only these are served here: {', '.join(sorted(served))}"
+    response = _problem(error.status, sentence, ends=False)
+    if "Allow" in error.headers:
+        response.headers["Allow"] = error.headers["Allow"]
+    return response
+
+
 def _forget(error: BaseException | None) -> None:
     """Let go of what the frames of an error hold: most of a body. They refer to each other, so they
     would stay until the garbage collector comes by."""
@@ -132,15 +156,17 @@ def _forget(error: BaseException | None) -> None:
         error = error.__context__
 
 
-def _problem(status: int, sentence: str) -> web.Response:
+def _problem(status: int, sentence: str, *, ends: bool = True) -> web.Response:
     body = msgspec.json.encode({"error": f"fettle: {sentence}"})
     response = web.Response(status=status, body=body, content_type="application/json")
-    response.force_close()  # nobody can tell where the next request begins
+    if ends:
+        response.force_close()  # nobody can tell where the next request begins
     return response
 
 
 class _AppConnection(asyncio.Protocol):
-    """Between a transport and aiohttp's protocol."""
+    """Between a transport and aiohttp's protocol, which parses all that it is given. So it is given
+    one request at a time, and only so much of its body as the head says."""
 
     def __init__(
         self,
@@ -156,10 +182,14 @@ class _AppConnection(asyncio.Protocol):
         self._turns = turns
         self._callers = callers
         self._caller: Caller | None = None
-        self._unread: list[bytes] = []
+        self._unread = bytearray()
         """What has come, and waits for its turn."""
+        self._has_turn = False
+        """Whether it waits for one."""
         self._transport: asyncio.Transport
         self._has_head = False
+        self._body_left = 0
+        """Bytes of the request's body that have not come."""
         self._head_bytes = 0
         self._head_end = b""
         """The last bytes of it that have come."""
@@ -181,30 +211,51 @@ class _AppConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._accepted.took(len(data))
-        self._unread.append(data)
-        if len(self._unread) == 1:
+        self._unread += data
+        if self._has_head and not self._body_left:
+            if len(self._unread) > AHEAD_BYTES:
+                self._transport.pause_reading()
+        else:
+            self._ask_for_turn()
+
+    def _ask_for_turn(self) -> None:
+        if self._unread and not self._has_turn:
+            self._has_turn = True
             self._turns.take(self._accepted.source, self._read)
 
     def _read(self) -> None:
-        data = b"".join(self._unread)
-        self._unread.clear()
+        self._has_turn = False
         if self._transport.is_closing():
             return
-        if not self._has_head and not self._takes_head(data):
-            self._refuse(431, "the request headers are too large")
-            return
-        self._inner.data_received(data)
+        if self._body_left:
+            self._read_body()
+        elif not self._has_head:
+            self._read_head()
 
-    def _takes_head(self, data: bytes) -> bool:
-        """Whether the head is not too large, as far as it has come."""
+    def _read_head(self) -> None:
+        """Hand on what has come of a head, and nothing that comes after it."""
         if self._timer is None:
             self._expect_head()
-        seen = self._head_end + data
-        if (end := seen.find(_HEAD_ENDS)) >= 0:
-            self._has_head = True
-        self._head_bytes += end + len(_HEAD_ENDS) if self._has_head else len(data)
-        self._head_end = seen[-len(_HEAD_ENDS) :]
-        return self._head_bytes <= MAX_HEAD_BYTES
+        seen = self._head_end + self._unread
+        end = seen.find(_HEAD_ENDS)
+        self._has_head = end >= 0
+        size = end + len(_HEAD_ENDS) - len(self._head_end) if self._has_head else len(self._unread)
+        self._head_bytes += size
+        self._head_end = b"" if self._has_head else bytes(seen[-len(_HEAD_ENDS) + 1 :])
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self._refuse(431, "the request headers are too large")
+        else:
+            self._hand_on(size)
+
+    def _read_body(self) -> None:
+        size = min(self._body_left, len(self._unread))
+        self._body_left -= size
+        self._hand_on(size)
+
+    def _hand_on(self, size: int) -> None:
+        data = bytes(self._unread[:size])
+        del self._unread[:size]
+        self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
         return self._inner.eof_received()
@@ -215,10 +266,13 @@ class _AppConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._inner.resume_writing()
 
-    def has_head(self) -> None:
-        """The head has arrived, and somebody reads the body."""
+    def has_head(self, request: web.Request) -> None:
+        """The head of this has arrived, and somebody reads the body."""
         self._stop_timer()
         self._has_head = True
+        self._body_left = (request.content_length or 0) if request.body_exists else 0
+        if self._body_left:
+            self._read_body()
 
     def refusal_of_caller(self) -> str | None:
         """Why the caller is not answered, "" if for the last time, None if as always."""
@@ -230,11 +284,15 @@ class _AppConnection(asyncio.Protocol):
         """Somebody answers."""
         self._accepted.answering = True
 
-    def answered(self) -> None:
+    def answered(self, *, is_served: bool) -> None:
         self._has_head, self._head_bytes, self._head_end = False, 0, b""
         self._accepted.answering = False
-        self._accepted.has_answered = True
+        self._accepted.is_served |= is_served
         self._accepted.finished()
+        if self._unread:
+            self._accepted.took(len(self._unread))
+            self._ask_for_turn()
+        self._transport.resume_reading()
 
     def _expect_head(self) -> None:
         self._stop_timer()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import resource
 import socket
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import uvloop
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 from structlog.testing import capture_logs
 
 from certs.serving import ServingCertificate
@@ -168,6 +170,21 @@ async def test_whoever_was_answered_before_keeps_the_connection(make: Make) -> N
         await asyncio.wait_for(kept.reader.readuntil(b"{}"), WITHIN_S)
         for _ in range(40):
             await callers.connect()
+        assert not await ends_soon(kept)
+
+
+@both
+async def test_whoever_asks_for_what_is_not_served_makes_room_before_whoever_is_served(
+    make: Make,
+) -> None:
+    async with open_with(make()) as callers:
+        kept = await callers.connect(post(2, b"{}"))
+        await asyncio.wait_for(kept.reader.readuntil(b"{}"), WITHIN_S)
+        for _ in range(40):
+            other = await callers.connect(
+                b"POST /other HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+            )
+            assert (await first_line(other)).startswith(b"HTTP/1.1 404 ")
         assert not await ends_soon(kept)
 
 
@@ -350,3 +367,72 @@ async def test_an_address_with_many_connections_has_no_more_turns_than_others() 
             while len(asked) < 51:
                 await asyncio.sleep(0)
         assert asked.index("127.0.0.2") < 2 * READ_AT_ONCE + 2
+
+
+@pytest.mark.parametrize("request_", [post(2, b"{}"), b"GET /other HTTP/1.1\r\nHost: x\r\n\r\n"])
+async def test_requests_that_are_sent_ahead_are_parsed_one_after_the_other(
+    request_: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To parse thousands that came at once would keep others waiting for 100 ms."""
+    given: list[int] = []
+    parse = RequestHandler.data_received
+
+    def note(self: RequestHandler, data: bytes) -> None:
+        given.append(len(data))
+        parse(self, data)
+
+    monkeypatch.setattr(RequestHandler, "data_received", note)
+    async with open_with(app_listener()) as callers:
+        caller = await callers.connect(request_ * 300)
+        for _ in range(300):
+            assert (await first_line(caller)).startswith(b"HTTP/1.1 ")
+            head = await caller.reader.readuntil(b"\r\n\r\n")
+            size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+            await caller.reader.readexactly(size)
+    assert max(given) <= len(request_)
+
+
+async def test_what_is_not_served_is_said_and_leaves_little_garbage() -> None:
+    asked = b"GET /other HTTP/1.1\r\nHost: x\r\n\r\n"
+    async with open_with(app_listener()) as callers:
+        caller = await callers.connect()
+        await callers.are_answered()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(50):
+                caller.writer.write(asked)
+                assert (await first_line(caller)).startswith(b"HTTP/1.1 404 ")
+                answer = await caller.reader.readuntil(b"}")
+                assert b"only these are served here: POST /call" in answer
+            assert gc.collect() < 50 * 8  # aiohttp's route of what is not served is a ring itself
+        finally:
+            gc.enable()
+
+
+async def test_a_method_that_is_not_served_is_told_which_is() -> None:
+    async with open_with(app_listener()) as callers:
+        caller = await callers.connect(b"GET /call HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await first_line(caller)).startswith(b"HTTP/1.1 405 ")
+        assert b"\r\nAllow: POST\r\n" in await caller.reader.readuntil(b"\r\n\r\n")
+
+
+async def test_a_body_without_a_length_is_refused_with_a_sentence() -> None:
+    head = b"POST /call HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with open_with(app_listener()) as callers:
+        caller = await callers.connect(head + b"2\r\n{}\r\n0\r\n\r\n")
+        assert (await first_line(caller)).startswith(b"HTTP/1.1 411 ")
+        assert b"no Content-Length" in await caller.reader.readuntil(b"}")
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+async def test_a_request_may_come_in_pieces_of_any_size(size: int) -> None:
+    text = post(300, b"[" * 300) * 2
+    async with open_with(app_listener()) as callers:
+        caller = await callers.connect()
+        for begin in range(0, len(text), size):
+            caller.writer.write(text[begin : begin + size])
+            await asyncio.sleep(0)
+        for _ in range(2):
+            answer = await asyncio.wait_for(caller.reader.readuntil(b"[" * 300), WITHIN_S)
+            assert answer.startswith(b"HTTP/1.1 200 ")

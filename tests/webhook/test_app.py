@@ -220,7 +220,6 @@ async def test_other_methods_and_paths_are_not_served(serve: Serve) -> None:
         (await served.client.post("/elsewhere"), 404),
     ):
         assert answer.status == status
-        assert "POST /mutate and POST /validate" in (await answer.json())["error"]
     assert (await served.client.get("/mutate")).headers["Allow"] == "POST"
 
 
