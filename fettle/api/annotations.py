@@ -79,7 +79,7 @@ KEPT = {
     "DeviceHealth": _NONE,
     "DevicePolicy": _NONE,
     "DeviceTaintRule": _NONE,
-    "HeardEvent": _NONE,
+    "WatchedEvent": _NONE,
     "Namespace": _NONE,  # its labels name a policy
     "ResourceClaimTemplate": _NONE,
     "ResourceQuota": _NONE,

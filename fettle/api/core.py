@@ -309,7 +309,7 @@ class EventSource(Wire, frozen=True, kw_only=True):
     component: str = ""
 
 
-class HeardEvent(ApiObject, frozen=True, kw_only=True):
+class WatchedEvent(ApiObject, frozen=True, kw_only=True):
     """An Event about a Pod or Node. `last_timestamp`: when it was last seen, if its writer
     counts."""
 

@@ -31,7 +31,7 @@ WireObject = (
     | policies.DevicePolicy
     | device_healths.DeviceHealth
     | core.ResourceQuota
-    | core.HeardEvent
+    | core.WatchedEvent
     | nvidia.ComputeDomain
     | admission.WebhookConfiguration
 )
@@ -187,7 +187,7 @@ EVENT = Kind(
     "",
     "v1",
     "events",
-    core.HeardEvent,
+    core.WatchedEvent,
     fields=f"involvedObject.kind=Pod,reason={PREPARE_FAILED}",
     longest=LONGEST_EVENT,
 )

@@ -200,9 +200,9 @@ class HealthBook:
             )
         return changed
 
-    def heard_all(self, now: float) -> set[Subject]:
+    def all_read(self, now: float) -> set[Subject]:
         """All objects have been read once: what was adopted of others is over or fades."""
-        return self._ledger.heard_all(now)
+        return self._ledger.all_read(now)
 
     def units(self, node: str) -> set[UnitId]:
         """Device-plugin units on a node about which something is said, or was lately."""

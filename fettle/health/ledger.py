@@ -96,7 +96,7 @@ class Ledger:
             reporter.remediated = None
         rebooted = is_rebooted(reporter, report)
         node = report.node
-        if node is not None and self.repairs.hear(report, node, now, rebooted=rebooted):
+        if node is not None and self.repairs.take_report(report, node, now, rebooted=rebooted):
             for subject in (node, *self._units.get(node.node, ())):
                 self._note_change(subject)
         remediated = self._rules.signals["remediated"]
@@ -317,7 +317,7 @@ class Ledger:
 
         What we saw change since is ours to tell. Otherwise the word of the one that writes replaces
         what fades, so nothing is counted twice, and all replicas agree. At a start it also brings
-        what stood: the objects that said so are read next, and `heard_all` ends what nobody says.
+        what stood: the objects that said so are read next, and `all_read` ends what nobody says.
         """
         self._begin(now)
         stored = tuple(map(former.in_values, stored))
@@ -438,7 +438,7 @@ class Ledger:
             reporter = self._reporters[who] = Reporter(who, uid=uid, boot=self._boots.get(who, ""))
         return reporter
 
-    def heard_all(self, now: float) -> set[Subject]:
+    def all_read(self, now: float) -> set[Subject]:
         """All objects have been read once: the reporters that were remembered, and are not among
         them, are gone."""
         changed: set[Subject] = set()

@@ -27,7 +27,9 @@ class NodeRepairs:
         self._remediations: dict[NodeId, float] = {}
         """When we first heard that a monitor's remediation of the node had succeeded."""
 
-    def hear(self, report: SignalReport, node: NodeId, now: float, *, rebooted: bool) -> bool:
+    def take_report(
+        self, report: SignalReport, node: NodeId, now: float, *, rebooted: bool
+    ) -> bool:
         """What a node's report says of them. Returns whether that is news."""
         if rebooted:
             self._reboots[node] = now

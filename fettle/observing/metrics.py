@@ -324,7 +324,7 @@ class AlertMetrics:
         for result in ("placed", "unplaced", "unknown", "malformed"):
             self._alerts.labels(result)
 
-    def heard(self, **results: int) -> None:
+    def received(self, **results: int) -> None:
         for result, number in results.items():
             self._alerts.labels(result).inc(number)
 

@@ -120,7 +120,7 @@ def _of_node(node: core.Node) -> None:
     report_of_node(node, RULES, 0.0)
 
 
-def _of_event(event: core.HeardEvent) -> None:
+def _of_event(event: core.WatchedEvent) -> None:
     report_of_event(event, ReporterId("Event", "d/e"), RULES, 0.0)
 
 

@@ -55,7 +55,7 @@ class _Message(msgspec.Struct, frozen=True, rename="camel"):
 class AlertCounts(Protocol):
     """What is counted."""
 
-    def heard(self, **results: int) -> None: ...
+    def received(self, **results: int) -> None: ...
 
 
 class Alerts:
@@ -79,7 +79,7 @@ class Alerts:
         self._counted = counted
         self._elapsed = elapsed
         self._takes = False
-        self._heard_at: dict[metrics.MetricSource, float] = {}
+        self._fired_at: dict[metrics.MetricSource, float] = {}
         self._sought_at = elapsed()
         self._unknown: Counter[str] = Counter()
         self._malformed: Counter[str] = Counter()
@@ -95,8 +95,8 @@ class Alerts:
     async def _look(self) -> None:
         self._turn(takes=await self._is_ours())
         before = self._elapsed() - self._settings.stale_after_seconds
-        for source in [source for source, at in self._heard_at.items() if at < before]:
-            del self._heard_at[source]
+        for source in [source for source, at in self._fired_at.items() if at < before]:
+            del self._fired_at[source]
             await self._send(Unmeasured(source.rule, source.alert))
         if self._elapsed() - self._sought_at >= SEEK_S and (lost := self._measuring.lost_alerts()):
             self._sought_at = self._elapsed()
@@ -108,7 +108,7 @@ class Alerts:
             self._measuring.begin(polls=takes, now=time.time())
             # What was stored of alerts fades too, if nobody repeats it.
             sources = self._measuring.reporting_alerts() if takes else ()
-            self._heard_at = dict.fromkeys(sources, self._elapsed())
+            self._fired_at = dict.fromkeys(sources, self._elapsed())
 
     async def take(self, body: bytes) -> dict[str, int]:
         """One message; how many of its alerts are about devices that are known (`placed`) or not
@@ -131,9 +131,9 @@ class Alerts:
             alert = Alert(rule, _fingerprint(sent), _sample(sent), fires)
             source = metrics.MetricSource(rule, alert.fingerprint)
             if fires:
-                self._heard_at[source] = self._elapsed()
+                self._fired_at[source] = self._elapsed()
             else:
-                self._heard_at.pop(source, None)
+                self._fired_at.pop(source, None)
             alerts.append(alert)
         placed = await run_within(None, partial(self._measuring.are_placed, alerts))
         if alerts:
@@ -144,7 +144,7 @@ class Alerts:
             "unknown": unknown,
             "malformed": len(odd),
         }
-        self._counted.heard(**found)
+        self._counted.received(**found)
         return found
 
     def make_app(self) -> web.Application:

@@ -83,7 +83,7 @@ class Poller:
         self._rests_until: dict[str, float] = {}
         self._crowded: dict[str, tuple[float, str]] = {}
         """By rule, until when only exporters' series are asked for, and why."""
-        self._heard_at: dict[str, float] = {}
+        self._complete_until: dict[str, float] = {}
         """By rule, until when nothing that began was missed."""
         self._present: frozenset[str] = frozenset()
         self._counted_at = float("-inf")
@@ -123,7 +123,7 @@ class Poller:
         self._measuring.begin(polls=True, now=self._clock())
         self._polls = True
         self._answered_at = dict.fromkeys(self._asked, self._elapsed())
-        self._heard_at.clear()
+        self._complete_until.clear()
 
     async def round(self, at: float | None = None) -> None:
         """Ask for every rule once; `at` another time than now."""
@@ -264,11 +264,11 @@ class Poller:
         """What began while nobody asked: before we did, or while there was no answer."""
         rule, now = one.row.name, self._elapsed()
         found: Answer | None = None
-        if one.missed and now - self._heard_at.get(rule, float("-inf")) > MISSED_S:
+        if one.missed and now - self._complete_until.get(rule, float("-inf")) > MISSED_S:
             found = await self._query(asking, one, one.missed)
             if found is None:
                 return ()
-        self._heard_at[rule] = now
+        self._complete_until[rule] = now
         return found.samples if found is not None else ()
 
     def _note_clock(self, answer: Answer, asking: "_Round") -> None:

@@ -208,9 +208,9 @@ class Writer:
                 self._inventory.begin_list(kind)
             case ListEnded(kind):
                 self._inventory.end_list(kind, now)
-                self._heard(kind, synced=True, served=True)
+                self._in_contact(kind, synced=True, served=True)
             case Contact(kind):
-                self._heard(kind)
+                self._in_contact(kind)
             case Lost(kind, note):
                 self._lost(kind, note)
             case Unserved(kind, note):
@@ -220,7 +220,7 @@ class Writer:
             case Measured() as found:
                 self._inventory.measuring.measure(found, now)
             case Alerted(alerts):
-                self._inventory.measuring.hear(alerts, now)
+                self._inventory.measuring.take_alerts(alerts, now)
             case Unmeasured(rule, alert):
                 self._inventory.measuring.unmeasure(rule, alert, now)
 
@@ -245,7 +245,7 @@ class Writer:
             self._cut_told_at[kind.name] = now
             _LOG.warning("object too long to be read whole", kind=kind.name, what=said)
 
-    def _heard(self, kind: Kind, *, note: str = "", **fields: object) -> None:
+    def _in_contact(self, kind: Kind, *, note: str = "", **fields: object) -> None:
         if self._publisher.sources[kind.name].note and not note:
             _LOG.info("source found", kind=kind.name)
         self._note(kind, contact_at=time.monotonic(), note=note, **fields)
@@ -260,4 +260,4 @@ class Writer:
             _LOG.info("not served by this cluster", kind=kind.name, reason=note)
             self._inventory.begin_list(kind)
             self._inventory.end_list(kind, now)
-        self._heard(kind, synced=True, served=False, note=note)
+        self._in_contact(kind, synced=True, served=False, note=note)

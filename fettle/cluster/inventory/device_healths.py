@@ -49,7 +49,7 @@ class Remembering:
         self._nodes = nodes
         self._starting = True
         self._adopted: dict[str, tuple[DeviceHealthStatus, set[Subject]]] = {}
-        """What was adopted since the start, by node or pool object, until all has been heard."""
+        """What was adopted since the start, by node or pool object, until all has been read."""
 
     # -- in
 
@@ -98,13 +98,13 @@ class Remembering:
             return set(came)
         return set(came).difference(*(subjects for _, subjects in self._adopted.values()))
 
-    def heard_all(self, now: float, since: Callable[[str, float], float]) -> set[Subject] | None:
+    def all_read(self, now: float, since: Callable[[str, float], float]) -> set[Subject] | None:
         """Every kind has been read once. What does not exist any more is forgotten. Events from
-        before `since` happened to an earlier node of a name. None if it was heard before."""
+        before `since` happened to an earlier node of a name. None if that was known before."""
         if not self._starting:
             return None
         self._starting = False
-        changed = self._book.heard_all(now)
+        changed = self._book.all_read(now)
         for status, subjects in self._adopted.values():
             node = self._nodes.get(status.node_name)
             is_gone = bool(status.node_name) and (

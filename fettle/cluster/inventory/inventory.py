@@ -27,7 +27,7 @@ from fettle.api.meta import ObjectMeta
 from fettle.cluster.inventory.device_healths import Remembering
 from fettle.cluster.inventory.devices import Devices, SliceChange
 from fettle.cluster.inventory.gathered_pools import pool_of
-from fettle.cluster.inventory.heard_events import NodeEvents
+from fettle.cluster.inventory.kept_events import NodeEvents
 from fettle.cluster.inventory.measuring import Measuring
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.quarantine import Quarantine
@@ -190,7 +190,7 @@ class Inventory:
             self._release(kind, key, now)
             self._drop(kind, key, now, vanished=True)
             return
-        if isinstance(new, core.HeardEvent):
+        if isinstance(new, core.WatchedEvent):
             self._put_event(kind, new, now)
             return
         released = self._release(kind, key, now)
@@ -207,20 +207,20 @@ class Inventory:
         if (fold := self._put.get(kind.name)) is not None:
             fold(old, new, now)
 
-    def _put_event(self, kind: Kind, new: core.HeardEvent, now: float) -> None:
+    def _put_event(self, kind: Kind, new: core.WatchedEvent, now: float) -> None:
         """Of a Pod, the word of its kubelet; of a Node, what a rule names."""
         key = new.metadata.key
         if new.involved_object.kind == kinds.NODE.name:
             if self._reports.of_event(kind, new, now):
                 # Of its text the reports keep what counts.
                 self._stores.of(kind)[key] = key
-                for over in self._node_events.heard(new):
+                for over in self._node_events.add(new):
                     self._reports.retract_event(kind, over, now)
                     self._drop(kind, over, now, vanished=True)
             elif key in self._stores.of(kind):
                 self._drop(kind, key, now, vanished=True)
         elif new.reason == kinds.PREPARE_FAILED:
-            self._starts.hear(new, now)
+            self._starts.take_event(new, now)
 
     def inherit(self, identity: str, inherited: Inherited) -> None:
         """What the pods of this controller inherit."""
@@ -327,8 +327,8 @@ class Inventory:
             self._stores.touched.add(_STARTS)
 
     def _recall_all(self, now: float) -> Iterator[None]:
-        if (heard := self._remembering.heard_all(now, self._reports.since)) is not None:
-            self._nodes.mark_dirty(heard)
+        if (changed := self._remembering.all_read(now, self._reports.since)) is not None:
+            self._nodes.mark_dirty(changed)
             self.measuring.forget_all(now)
         yield from ()
 

@@ -148,7 +148,7 @@ class Measuring:
                     said = f"{one.said}{MISSED}"
                     said_by[reporter][subject] = msgspec.structs.replace(one, said=said)
 
-    def hear(self, alerts: Iterable[Alert], now: float) -> None:
+    def take_alerts(self, alerts: Iterable[Alert], now: float) -> None:
         """What Alertmanager says. An alert that fires says all that it knows, and one that is over
         ends what it said, and nothing that another alert says."""
         self._places.refresh()

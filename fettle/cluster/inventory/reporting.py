@@ -12,7 +12,7 @@ from fettle.api import core, kinds, nvidia, resource
 from fettle.api.kinds import Kind
 from fettle.api.meta import unix_s
 from fettle.cluster.inventory.devices import Devices, SliceDevices
-from fettle.cluster.inventory.heard_events import EventUnits
+from fettle.cluster.inventory.kept_events import EventUnits
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.stores import Stores
 from fettle.dra import allocated_node
@@ -154,7 +154,7 @@ class Reports:
         self._note_holds(kinds.NODE, node.metadata.name, report.holds)
         self.deliver(report, now)
 
-    def of_event(self, kind: Kind, event: core.HeardEvent, now: float) -> bool:
+    def of_event(self, kind: Kind, event: core.WatchedEvent, now: float) -> bool:
         """An Event about a Node. Returns whether a rule names it."""
         who = ReporterId(kind.name, event.metadata.key)
         if (report := report_of_event(event, who, self._rules, now)) is None:

@@ -14,7 +14,7 @@ import msgspec
 
 from fettle.api import core, known_as
 from fettle.api.meta import OwnerReference
-from fettle.cluster.inventory.heard_events import PodEvents
+from fettle.cluster.inventory.kept_events import PodEvents
 from fettle.health import (
     AWAITED_S,
     FailedStart,
@@ -146,9 +146,9 @@ class Starts:
         if (before := self._failed.get(key)) is not None:
             self._leave(key, before, now, started=False)
 
-    def hear(self, event: core.HeardEvent, now: float) -> None:
+    def take_event(self, event: core.WatchedEvent, now: float) -> None:
         """What the kubelet says of a pod whose devices it cannot prepare."""
-        key = self._events.heard(event, self._pods.__contains__)
+        key = self._events.add(event, self._pods.__contains__)
         if (pod := self._pods.get(key)) is not None:
             self.put(pod, now)
 

@@ -43,7 +43,7 @@ _UNLISTED = EventRow(
 
 
 def report_of_event(
-    event: core.HeardEvent, reporter: ReporterId, rules: SignalRules, now: float
+    event: core.WatchedEvent, reporter: ReporterId, rules: SignalRules, now: float
 ) -> SignalReport | None:
     """What an Event about a Node says; None if no rule names its reason and namespace, and it does
     not quote the driver's log, or if it is no warning."""
@@ -71,7 +71,7 @@ def report_of_event(
 
 
 def _findings(
-    event: core.HeardEvent, row: EventRow, rules: SignalRules
+    event: core.WatchedEvent, row: EventRow, rules: SignalRules
 ) -> Iterator[tuple[Subject, Family, float, str, str]]:
     """What it says of which device or node, how much that weighs, the XID in words, and the XID if
     no row names it."""
@@ -108,7 +108,7 @@ def _findings(
 
 
 def _evidence(
-    event: core.HeardEvent,
+    event: core.WatchedEvent,
     reporter: ReporterId,
     row: EventRow,
     rules: SignalRules,

@@ -318,7 +318,7 @@ class MetricEvidence:
             weight=weight,
             source=metric_source.source,
             reporter=reporter_of(metric_source, node, word),
-            said=one_line(f"{_heard_as(sample, metric_source)}: {text}"),
+            said=one_line(f"{_reported_as(sample, metric_source)}: {text}"),
             observed_at=now,
             half_life_s=row.half_life_s or self._rules.half_life_s(family),
             cap=cap,
@@ -339,7 +339,7 @@ class MetricEvidence:
         return not namespace or any(fnmatchcase(namespace, each) for each in self._trusted)
 
 
-def _heard_as(sample: Sample, metric_source: MetricSource) -> str:
+def _reported_as(sample: Sample, metric_source: MetricSource) -> str:
     return (
         f"alert {sample.labels.get('alertname', '')}".strip() if metric_source.alert else "metrics"
     )

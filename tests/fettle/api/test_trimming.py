@@ -64,7 +64,7 @@ def test_an_annotation_may_be_longer_and_an_event_is_read_less_far() -> None:
     event = {"metadata": {"name": "e", "namespace": "d"}, "message": "x" * 2000}
     found = read_object(kinds.NODE_EVENT, raw(event))
     assert isinstance(found, Put)
-    assert isinstance(found.object, core.HeardEvent)
+    assert isinstance(found.object, core.WatchedEvent)
     assert found.object.message.startswith("x" * LONGEST_EVENT + " (cut")
 
 

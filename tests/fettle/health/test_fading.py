@@ -281,7 +281,7 @@ def test_a_restart_changes_nothing_in_what_is_left(
     fresh.adopt(GPU, msgspec.json.decode(raw, type=StoredSubject), at, at, starting=True)
     for each in (lived, fresh):
         tell(each, there, at + 1)
-    fresh.heard_all(at + 1)
+    fresh.all_read(at + 1)
     for now in (at + 1, at + 1 + quiet_s):
         one, other = of(lived, GPU, now), of(fresh, GPU, now)
         assert abs(one.score - other.score) < UNSHOWN

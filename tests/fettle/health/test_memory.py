@@ -85,7 +85,7 @@ def restarted(
         fresh.adopt(key, KEPT.decode(raw), observed_at, now, starting=True)
     for report in alive.values():
         fresh.report(report, now)
-    fresh.heard_all(now)
+    fresh.all_read(now)
     return fresh
 
 
@@ -222,7 +222,7 @@ def test_evidence_that_cannot_be_is_left_out(changes: dict[str, object]) -> None
         raw = msgspec.json.encode({"state": "Healthy", "score": 1.0, "evidence": [one]})
         fresh = book()
         fresh.adopt(SUBJECTS[1], KEPT.decode(raw), T0, T0, starting=True)
-        fresh.heard_all(T0)
+        fresh.all_read(T0)
         assert (assess(fresh).score == 1.0) is is_left
 
 

@@ -177,7 +177,7 @@ def test_a_restart_keeps_the_record() -> None:
     fresh.adopt_reporter(there.reporter, there.uid, there.boot, ())
     fresh.adopt(GPU, msgspec.json.decode(raw, type=StoredSubject), now, now, starting=True)
     fresh.report(there, now)
-    fresh.heard_all(now)
+    fresh.all_read(now)
     assert GPU in fresh.units("gpu-1")
     assert of(fresh, GPU, now).score == before.score == 0.94
     assert record_in(of(fresh, GPU, now)) == record_in(before)

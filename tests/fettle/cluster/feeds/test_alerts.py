@@ -98,7 +98,7 @@ class Desk:
             case Measured():
                 measuring.measure(found, now)
             case Alerted(alerts):
-                measuring.hear(alerts, now)
+                measuring.take_alerts(alerts, now)
             case Unmeasured(rule, one):
                 measuring.unmeasure(rule, one, now)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fettle.api import kinds
 from fettle.api.meta import rfc3339_at
-from fettle.cluster.inventory.heard_events import FORGOTTEN_AFTER_S, MOST_OF_ONE_NODE, MOST_UNITS
+from fettle.cluster.inventory.kept_events import FORGOTTEN_AFTER_S, MOST_OF_ONE_NODE, MOST_UNITS
 from fettle.health import load_rules
 from fettle.model import State
 from tests.fettle.cluster.inventory.fleets import Fleet, node

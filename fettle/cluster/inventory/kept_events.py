@@ -37,7 +37,7 @@ class NodeEvents:
         self._of_namespace: defaultdict[str, dict[str, str]] = defaultdict(dict)
         """By namespace: the Node of each Event."""
 
-    def heard(self, event: core.HeardEvent) -> list[str]:
+    def add(self, event: core.WatchedEvent) -> list[str]:
         """It counts. Returns the keys of those that give way to it."""
         key, namespace = event.metadata.key, event.metadata.namespace
         self.gone(key)
@@ -112,7 +112,7 @@ class PodEvents:
         )
         """Of pods that nobody has seen, by namespace."""
 
-    def heard(self, event: core.HeardEvent, is_there: Callable[[str], bool]) -> str:
+    def add(self, event: core.WatchedEvent, is_there: Callable[[str], bool]) -> str:
         """Returns the key of the pod that it is about; "" if it may not speak of that: an Event
         speaks of its own namespace."""
         about, namespace = event.involved_object, event.metadata.namespace
