@@ -17,6 +17,7 @@ README = (DEPLOY.parent / "README.md").read_text()
 OBSERVING = (DEPLOY.parent / "docs" / "observing.md").read_text()
 IS_OFF: dict[str, Callable[[Settings], bool]] = {
     "mode": lambda s: s.mode is Mode.OBSERVE,
+    "webhook.events": lambda s: not s.webhook.events,
     "deviceTaints": lambda s: s.device_taints.unhealthy is s.device_taints.degraded is None,
     "deviceFailures": lambda s: s.device_failures.allow is None,
     "nodeMarks": lambda s: not s.node_marks.is_on,
