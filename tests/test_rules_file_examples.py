@@ -55,7 +55,7 @@ def explained(example: Example, *, with_rules: bool) -> dict[str, Any]:
         found = explain_node(name.removeprefix("node "), view, fleet.inventory, fleet.now)
     else:
         found = explain_device(name, view, fleet.inventory, fleet.now)
-    return {**found, "problems": [], "setAside": []}
+    return {**found, "problems": []}
 
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.title)

@@ -1,7 +1,7 @@
 """Devices and nodes: what is known of their health."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -22,10 +22,11 @@ from fettle.explain import (
     plain_reason,
     with_former,
 )
-from fettle.model import BadInput
+from fettle.model import BadInput, reasons
 from fettle.pacing import run_within
 
-ExplainHealth = Callable[[str, View, Recoveries, float], dict[str, Any]]
+SetAside = Sequence[reasons.RuleSetAside]
+ExplainHealth = Callable[[str, View, Recoveries, float, SetAside], dict[str, Any]]
 
 
 class DeviceHandlers:
@@ -45,17 +46,16 @@ class DeviceHandlers:
         if recoveries is None:
             return as_json({"error": "this process does not follow the health of devices"}, 404)
         try:
-            explained = await run_within(None, lambda: explain(name, view, recoveries, now))
+            set_aside = self._known.answers.set_aside()
+            explained = await run_within(
+                None, lambda: explain(name, view, recoveries, now, set_aside)
+            )
         except BadInput as error:
             return as_json({"error": "; ".join([str(error), *self._known.unready()])}, error.status)
         if "device" in explained:
             taints = await self._known.taints()
             explained["taint"] = next((t for t in taints if t["device"] == explained["name"]), None)
-        sources = {one["source"] for one in explained["evidence"]}
-        set_aside = [
-            plain_reason(one) for one in self._known.answers.set_aside() if one.rule in sources
-        ]
-        return as_json({**explained, "setAside": set_aside, "problems": self._known.unready()})
+        return as_json({**explained, "problems": self._known.unready()})
 
     async def devices(self, request: web.Request, viewer: Viewer) -> web.Response:
         """Every node with its devices, and the devices of the network. ?unsound=true: only those

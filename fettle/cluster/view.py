@@ -78,7 +78,8 @@ class PluginView(msgspec.Struct, frozen=True, gc=False):
 class NodeMarks(msgspec.Struct, frozen=True, gc=False):
     """What Fettle has written on a Node, or would; "" where there is nothing.
 
-    - `tier`: the label. `reason`: the annotation beside it, a score and words.
+    - `tier`: the label. `score`, `reason`: the annotation beside it, where the score is the worst
+      device's.
     - `status`, `cause`, `message`: of the condition.
     - `cordon`: the annotation that says that Fettle cordoned it, and why.
     """
@@ -89,6 +90,12 @@ class NodeMarks(msgspec.Struct, frozen=True, gc=False):
     cause: str = ""
     message: str = ""
     cordon: str = ""
+    score: float | None = None
+
+    @property
+    def annotation(self) -> str:
+        """Such as `0.2: 1 Unhealthy of 8 devices`."""
+        return self.reason if self.score is None else f"{self.score:.1f}: {self.reason}"
 
 
 UNMARKED = NodeMarks()

@@ -9,7 +9,7 @@ from fettle.explain.former import with_former
 from fettle.explain.holds import is_held_by_rule, list_holds
 from fettle.explain.modes import describe_modes
 from fettle.explain.nearest import nearest_devices
-from fettle.explain.node_healths import CAUSES, reason_in_words, state_in_words, worst_state
+from fettle.explain.node_healths import CAUSES, state_in_words, worst_state
 from fettle.explain.placed import plain_placed
 from fettle.explain.pods import (
     JSON_VERSION,
@@ -49,7 +49,6 @@ __all__ = [
     "nearest_devices",
     "plain_placed",
     "plain_reason",
-    "reason_in_words",
     "result_word",
     "state_in_words",
     "summary",

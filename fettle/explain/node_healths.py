@@ -41,11 +41,6 @@ def _device(one: UnsoundDevice) -> str:
     return f"{name}: {fault}"
 
 
-def reason_in_words(found: NodeHealth) -> str:
-    """The score of the worst device, and why; "" if nothing is amiss."""
-    return f"{found.score:.1f}: {state_in_words(found)}" if found.score < 1 else ""
-
-
 CAUSES = {
     State.UNHEALTHY: "DevicesUnhealthy",
     State.DEGRADED: "DevicesDegraded",
@@ -65,7 +60,7 @@ def plain_marks(marks: NodeMarks) -> dict[str, Any] | None:
         return None
     said = []
     if marks.tier:
-        reason = f" ({marks.reason})" if marks.reason else ""
+        reason = f" ({marks.annotation})" if marks.annotation else ""
         said.append(f"label {HEALTH}={marks.tier}{reason}")
     if marks.status:
         said.append(f"condition {DEVICES_SOUND} {marks.status} {marks.cause}: {marks.message}")
@@ -73,7 +68,7 @@ def plain_marks(marks: NodeMarks) -> dict[str, Any] | None:
         said.append(f"annotation {CORDONED}: {marks.cordon}")
     return {
         "label": marks.tier or None,
-        "reason": marks.reason or None,
+        "reason": marks.annotation or None,
         "condition": {"status": marks.status, "reason": marks.cause, "message": marks.message}
         if marks.status
         else None,

@@ -3,6 +3,7 @@ piece of evidence, who uses it, and what has to happen for it to be Healthy agai
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -21,6 +22,7 @@ from fettle.explain.holds import list_holds
 from fettle.explain.node_healths import plain_marks
 from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit, without_repeats
 from fettle.explain.users import Users, plain_users
+from fettle.explain.wording import plain_reason
 from fettle.health import (
     BY_REBOOT,
     BY_RESOLUTION,
@@ -43,6 +45,7 @@ from fettle.model import (
     State,
     Subject,
     UnitId,
+    reasons,
     utc,
 )
 from fettle.scheduling.plans import devices_by_state
@@ -56,7 +59,12 @@ class Recoveries(Protocol):
     def recovery_of_device(self, device: DeviceId, now: float) -> Recovery: ...
 
 
-def explain_node(name: str, view: View, recoveries: Recoveries, now: float) -> dict[str, Any]:
+SetAside = Sequence[reasons.RuleSetAside]
+
+
+def explain_node(
+    name: str, view: View, recoveries: Recoveries, now: float, set_aside: SetAside = ()
+) -> dict[str, Any]:
     """A node, with all its resources and devices. Raises BadInput."""
     node = find_node(view, name)
     recovery = recoveries.recovery(node.name, "", "", now)
@@ -70,11 +78,14 @@ def explain_node(name: str, view: View, recoveries: Recoveries, now: float) -> d
         "episodes": _episodes(view, node.name, NodeId(node.name)),
         "unknownSignals": list_unknown_signals(about),
         "marks": plain_marks(node.marks),
+        "setAside": _set_aside_of(node.health, set_aside),
     }
     return with_former(explained)
 
 
-def explain_device(given: str, view: View, recoveries: Recoveries, now: float) -> dict[str, Any]:
+def explain_device(
+    given: str, view: View, recoveries: Recoveries, now: float, set_aside: SetAside = ()
+) -> dict[str, Any]:
     """A DRA device (`device`), or a unit of a device plugin (`resource` and `unit`). Raises
     BadInput."""
     found, users = find_device(view, given), Users(view)
@@ -106,7 +117,14 @@ def explain_device(given: str, view: View, recoveries: Recoveries, now: float) -
         **_recovery(health, recovery, now),
         "holds": _holds(view, subject, NodeId(node.name)),
         "episodes": _episodes(view, node.name, subject, local=local),
+        "setAside": _set_aside_of(health, set_aside),
     }
+
+
+def _set_aside_of(health: Health, set_aside: SetAside) -> list[dict[str, Any]]:
+    """The rules among its evidence that a breaker has set aside somewhere."""
+    rules = {w.evidence.rule or w.evidence.source for w in health.evidence}
+    return [plain_reason(one) for one in set_aside if one.rule in rules]
 
 
 def _recovery(shown: Health, recovery: Recovery, now: float) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fettle.model import DeviceId, Health, proven_evidence, reasons
+from fettle.model import DeviceId, Health, Source, proven_evidence, reasons
 from fettle.model.reasons import Reason
 
 LOWERED = "lowered by what tenants could cause"
@@ -56,9 +56,7 @@ def _plain(value: object) -> object:
             proven = proven_evidence(value.evidence)
             evidence = {"evidence": proven[0].evidence.text} if proven else {}
             return {"state": str(value.state), "proven": round(value.proven, 4), **evidence}
-        case DeviceId():
-            return str(value)
-        case StrEnum():
+        case DeviceId() | Source() | StrEnum():
             return str(value)
         case msgspec.Struct():
             names = value.__struct_fields__

@@ -167,7 +167,7 @@ def _joined(alarms: Iterable[Alarm]) -> list[reasons.RuleSetAside]:
         policies = tuple(sorted(alarm.policy for alarm in of_policies))
         joined.append(
             reasons.RuleSetAside(
-                str(cause.source),
+                cause.source,
                 pool,
                 policies,
                 most.condemned,
@@ -177,7 +177,7 @@ def _joined(alarms: Iterable[Alarm]) -> list[reasons.RuleSetAside]:
                 most.burst,
             )
         )
-    return sorted(joined, key=lambda one: (-one.condemned / one.devices, one.pool, one.rule))
+    return sorted(joined, key=lambda one: (-one.condemned / one.devices, one.pool, str(one.rule)))
 
 
 # Up to date with views

@@ -21,7 +21,7 @@ from fettle.api.meta import rfc3339_at
 from fettle.client import Session
 from fettle.cluster import UNMARKED, NodeMarks, NodeView, View
 from fettle.config import NodeMarkSettings, Settings
-from fettle.explain import CAUSES, reason_in_words, state_in_words, worst_state
+from fettle.explain import CAUSES, state_in_words, worst_state
 from fettle.model import (
     CORDONED,
     DEVICES_SOUND,
@@ -86,8 +86,11 @@ def wanted_marks(
     for name, health in healths.items():
         marks = UNMARKED
         if settings.label:
-            tier = health.tier.lower()
-            marks = msgspec.structs.replace(marks, tier=tier, reason=reason_in_words(health))
+            marks = msgspec.structs.replace(marks, tier=health.tier.lower())
+            if health.score < 1:
+                marks = msgspec.structs.replace(
+                    marks, score=round(health.score, 1), reason=state_in_words(health)
+                )
         if settings.condition:
             hardware = of_hardware[name]
             worst = worst_state(hardware)
@@ -117,7 +120,7 @@ def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) ->
         is_left = to_be.cordon == LEFT_ALONE != there.cordon
         if is_left or bool(to_be.cordon) != bool(there.cordon):
             due.append(DueMark(Mark.CORDON, name, to_be))
-        if to_be.tier != there.tier or not _reads_alike(to_be.reason, there.reason):
+        if to_be.tier != there.tier or not _reads_alike(to_be, there):
             due.append(DueMark(Mark.LABEL, name, to_be))
         if (to_be.status, to_be.cause, to_be.message) != (there.status, there.cause, there.message):
             due.append(DueMark(Mark.CONDITION, name, to_be))
@@ -127,7 +130,7 @@ def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) ->
 def marks_after(there: NodeMarks, due: DueMark) -> NodeMarks:
     """What is on the node once this is written."""
     fields = {
-        Mark.LABEL: ("tier", "reason"),
+        Mark.LABEL: ("tier", "score", "reason"),
         Mark.CONDITION: ("status", "cause", "message"),
         Mark.CORDON: ("cordon",),
     }[due.mark]
@@ -185,14 +188,11 @@ def _is_no_worse(to_be: str, there: str, order: Sequence[str]) -> bool:
     return to_be not in order or order.index(to_be) <= order.index(there)
 
 
-def _reads_alike(one: str, other: str) -> bool:
-    """Whether two reasons differ in nothing but a small change of the score."""
-    if one == other:
-        return True
-    (score, _, words), (score2, _, words2) = one.partition(": "), other.partition(": ")
-    with suppress(ValueError):
-        return words == words2 and abs(float(score) - float(score2)) <= NOTICEABLE + 1e-9
-    return False
+def _reads_alike(one: NodeMarks, other: NodeMarks) -> bool:
+    """Whether their annotations differ in nothing but a small change of the score."""
+    if one.reason != other.reason or one.score is None or other.score is None:
+        return one.annotation == other.annotation
+    return abs(one.score - other.score) <= NOTICEABLE + 1e-9
 
 
 class NodeMarking:
@@ -311,7 +311,7 @@ class NodeMarking:
     async def _write_label(self, due: DueMark, _: NodeView) -> None:
         metadata = {
             "labels": {HEALTH: due.wanted.tier or None},
-            "annotations": {HEALTH_REASON: due.wanted.reason or None},
+            "annotations": {HEALTH_REASON: due.wanted.annotation or None},
         }
         with suppress(NotFound):
             await self._session.patch(kinds.NODE.path_of(due.node), {"metadata": metadata})
@@ -362,7 +362,7 @@ class NodeMarking:
         if due.mark is Mark.CORDON and not after:
             what = "UncordonNode"
         why = {
-            Mark.LABEL: f"{HEALTH}={wanted.tier}; {wanted.reason}" if after else "",
+            Mark.LABEL: f"{HEALTH}={wanted.tier}; {wanted.annotation}" if after else "",
             Mark.CONDITION: f"{DEVICES_SOUND}={wanted.status}; {wanted.message}" if after else "",
             Mark.CORDON: wanted.cordon,
         }[due.mark]

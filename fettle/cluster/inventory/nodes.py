@@ -1,6 +1,7 @@
 """The record of each node as views show it, made again whenever something that it depends on
 changed."""
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from itertools import starmap
@@ -350,15 +351,26 @@ def _marks(node: core.Node) -> NodeMarks:
     labels, annotations = node.metadata.labels or {}, node.metadata.annotations or {}
     conditions = (node.status.conditions if node.status is not None else None) or ()
     ours = next((c for c in conditions if c.type == DEVICES_SOUND), None)
+    score, reason = _score_and_reason(annotations.get(HEALTH_REASON, ""))
     found = NodeMarks(
         tier=labels.get(HEALTH, ""),
-        reason=annotations.get(HEALTH_REASON, ""),
+        score=score,
+        reason=reason,
         status=ours.status if ours is not None else "",
         cause=ours.reason if ours is not None else "",
         message=ours.message if ours is not None else "",
         cordon=annotations.get(CORDONED, ""),
     )
     return UNMARKED if found == UNMARKED else found
+
+
+def _score_and_reason(annotation: str) -> tuple[float | None, str]:
+    """No score where others have changed it."""
+    found = _SCORED.fullmatch(annotation)
+    return (float(found[1]), found[2]) if found is not None else (None, annotation)
+
+
+_SCORED = re.compile(r"([01]\.[0-9]): (.*)", re.DOTALL)
 
 
 def _kubelet(node: core.Node) -> str:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from fettle.model.evidence import Source
 from fettle.model.reasons.base import Reason, listed
 from fettle.model.subjects import DeviceId
 
@@ -23,7 +24,7 @@ class RuleSetAside(Reason, frozen=True, gc=False):
     no devices.
     """
 
-    rule: str
+    rule: Source
     pool: str
     policies: tuple[str, ...]
     condemned: int

@@ -21,9 +21,18 @@ from fettle.scheduling.answers import Answers
 from fettle.scheduling.by_state import accepted_by_state
 from fettle.scheduling.judge.acceptance import Acceptance, SetAside
 
-_ECHO = "nvsentinel-"
-"""Begins the sources that say what NVSentinel does about a node. If it does that because of our
-condition, and we believed it for that, neither would ever end."""
+_ECHOES = frozenset(
+    (
+        "nvsentinel-quarantined",
+        "nvsentinel-draining",
+        "nvsentinel-remediating",
+        "nvsentinel-remediation-failed",
+        "nvsentinel-gpus-missing",
+        "nvsentinel-nics-missing",
+    )
+)
+"""Rules of labels by which NVSentinel says what it finds and does about a node. If it does that
+because of our condition, and we believed it for that, neither would ever end."""
 _BADNESS = {State.HEALTHY: 0, State.UNKNOWN: 1, State.DEGRADED: 2, State.UNHEALTHY: 3}
 
 
@@ -205,7 +214,7 @@ def _refused(pool: str, health: Health, accepted: Mapping[State, Acceptance]) ->
 
 def _is_no_fault(evidence: Evidence) -> bool:
     source = evidence.source
-    is_echo = source.kind is SourceKind.LABEL and source.name.startswith(_ECHO)
+    is_echo = source.kind is SourceKind.LABEL and source.name in _ECHOES
     return evidence.family is Family.OPERATOR or is_echo
 
 

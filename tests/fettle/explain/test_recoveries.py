@@ -19,6 +19,7 @@ from fettle.model import (
     SourceKind,
     Standing,
     UnitId,
+    reasons,
 )
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory import saying
@@ -31,7 +32,7 @@ UUID = "GPU-1a2b3c4d-0000-1111-2222-333344445555"
 
 def explained_node(fleet: Fleet, name: str = "n") -> dict[str, Any]:
     view = fleet.look()
-    return {**explain_node(name, view, fleet.inventory, fleet.now), "problems": [], "setAside": []}
+    return {**explain_node(name, view, fleet.inventory, fleet.now), "problems": []}
 
 
 def explained_device(fleet: Fleet, name: str) -> dict[str, Any]:
@@ -39,7 +40,6 @@ def explained_device(fleet: Fleet, name: str) -> dict[str, Any]:
     return {
         **explain_device(name, view, fleet.inventory, fleet.now),
         "problems": [],
-        "setAside": [],
     }
 
 
@@ -70,6 +70,21 @@ def test_a_latched_condition_says_which_status_clears_it() -> None:
     assert evidence["halfLifeSeconds"] is None
     (awaited,) = found["healthyAgain"]["awaits"]
     assert awaited["source"] == "condition AcceleratedHardwareReady"
+
+
+def test_a_rule_that_the_breaker_set_aside_is_shown_where_it_is_among_the_evidence() -> None:
+    fleet = Fleet()
+    lost = condition("AcceleratedHardwareReady", "False", "NvidiaXID79Error", at=fleet.now - 60)
+    fleet.put(kinds.NODE, with_conditions(lost))
+    view = fleet.look()
+    rules = {one.evidence.source for one in view.nodes["n"].health.evidence}
+    assert len(rules) == 1
+    aside = [
+        reasons.RuleSetAside(rule, "nvidia.com/gpu", ("training",), 8, 16, 0.2)
+        for rule in (*rules, Source(SourceKind.TAINT, "another"))
+    ]
+    explained = explain_node("n", view, fleet.inventory, fleet.now, aside)
+    assert [one["rule"] for one in explained["setAside"]] == [*map(str, rules)]
 
 
 def test_a_condition_that_is_removed_after_a_reboot_says_so() -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from fettle.explain.wording import plain_reason, text
-from fettle.model import SOUND, DeviceId, Mode, PoolRef, reasons
+from fettle.model import SOUND, DeviceId, Mode, PoolRef, Source, SourceKind, reasons
 from fettle.model.reasons import (
     Complaint,
     Obstacles,
@@ -42,6 +42,7 @@ VALUES: dict[Any, Any] = {
     "Health": SOUND,
     "DeviceId": DEVICE,
     "PoolRef": POOL,
+    "Source": Source(SourceKind.CONDITION, "GpuLinkLoss"),
     "Reason": reasons.NothingFits(),
     "Complaint": Complaint.UNHEALTHY,
     "Mode": Mode.OBSERVE,

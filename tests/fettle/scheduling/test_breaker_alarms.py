@@ -112,7 +112,7 @@ def test_the_rule_that_condemns_most_is_told_first(operated: Operated) -> None:
         f"n{i}": b.node(f"n{i}", gpus=8, own=b.ill(("the worst rule", 1.0))) for i in range(9)
     }
     operated.show(nodes)
-    assert [said.rule for said in operated.answers.set_aside()] == [
+    assert [str(said.rule) for said in operated.answers.set_aside()] == [
         "taint the worst rule",
         "taint a minor rule",
     ]

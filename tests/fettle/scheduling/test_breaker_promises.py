@@ -355,7 +355,7 @@ async def test_one_node_that_claims_sound_devices_shields_no_wrong_rule(claimed:
     day.add("evil", claimed)
     day.view()
     (aside,) = day.answers.set_aside()
-    assert aside.rule == "condition KernelDeadlock"
+    assert str(aside.rule) == "condition KernelDeadlock"
 
 
 async def test_few_nodes_with_many_devices_open_no_breaker() -> None:

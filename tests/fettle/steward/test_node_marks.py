@@ -82,7 +82,7 @@ def test_each_node_with_devices_gets_what_is_switched_on_the_bad_ones_first() ->
     assert wanted["a"] == NodeMarks("healthy", "", "True", "DevicesHealthy", "1 devices Healthy")
     why = f"1 Unhealthy of 2 devices: {b.DRIVER} gpu-0: a fault"
     assert wanted["z"] == NodeMarks(
-        "degraded", f"0.0: {why}", "False", "DevicesUnhealthy", why, why
+        "degraded", why, "False", "DevicesUnhealthy", why, why, score=0.0
     )
     due = due_marks(nodes, wanted)
     assert said(due) == [
@@ -94,14 +94,16 @@ def test_each_node_with_devices_gets_what_is_switched_on_the_bad_ones_first() ->
     ]
     written = write(nodes, due)
     assert due_marks(written, planned(written)) == []
-    assert planned(nodes, NodeMarkSettings(label=True))["z"] == NodeMarks("degraded", f"0.0: {why}")
+    assert planned(nodes, NodeMarkSettings(label=True))["z"] == NodeMarks(
+        "degraded", why, score=0.0
+    )
 
 
 def test_a_node_that_is_healthy_though_tenants_lower_its_score_says_so_in_each_mark() -> None:
     word = ill(fault("g", 0.2, reporting_namespace="team-a"))
     (marks,) = planned({"n": node("n", word, ill())}).values()
     why = "2 devices Healthy, lowered by what tenants could cause"
-    assert marks == NodeMarks("healthy", f"0.8: {why}", "True", "DevicesHealthy", why)
+    assert marks == NodeMarks("healthy", why, "True", "DevicesHealthy", why, score=0.8)
 
 
 def test_a_node_that_several_namespaces_suspect_is_labelled_degraded_and_its_condition_stays() -> (
@@ -110,7 +112,7 @@ def test_a_node_that_several_namespaces_suspect_is_labelled_degraded_and_its_con
     words = [fault("g", 0.35, reporting_namespace=f"team-{name}") for name in "ab"]
     why = "1 Degraded of 2 devices, by what tenants could cause, which refuses nobody"
     of_one = planned({"n": node("n", ill(words[0]), ill())})["n"]
-    assert of_one == NodeMarks("healthy", f"0.7: {why}", "True", "DevicesHealthy", why)
+    assert of_one == NodeMarks("healthy", why, "True", "DevicesHealthy", why, score=0.7)
     of_both = planned({"n": node("n", ill(*words), ill())})["n"]
     assert (of_both.tier, of_both.status, of_both.cause) == ("degraded", "True", "DevicesHealthy")
 
@@ -135,10 +137,10 @@ def test_while_a_node_cannot_be_read_its_marks_stay() -> None:
 
 
 def test_a_score_that_moves_a_little_is_not_written_again() -> None:
-    there = node("n", ill(), marks=NodeMarks("degraded", "0.4: slow"))
-    assert due_marks({"n": there}, {"n": NodeMarks("degraded", "0.5: slow")}) == []
-    assert len(due_marks({"n": there}, {"n": NodeMarks("degraded", "0.6: slow")})) == 1
-    assert len(due_marks({"n": there}, {"n": NodeMarks("degraded", "0.4: slower")})) == 1
+    there = node("n", ill(), marks=NodeMarks("degraded", "slow", score=0.4))
+    assert due_marks({"n": there}, {"n": NodeMarks("degraded", "slow", score=0.5)}) == []
+    assert len(due_marks({"n": there}, {"n": NodeMarks("degraded", "slow", score=0.6)})) == 1
+    assert len(due_marks({"n": there}, {"n": NodeMarks("degraded", "slower", score=0.4)})) == 1
 
 
 def test_who_is_faster_keeps_their_cordon() -> None:
