@@ -7,7 +7,6 @@ clock is an argument.
 from fettle.health.book import HealthBook, assess
 from fettle.health.fading import RECORD_SOURCE, is_past, source_of
 from fettle.health.memory import CLOCKS_APART_S
-from fettle.health.recovering import Awaited, Recovery
 from fettle.health.score import DIGITS, known_score
 from fettle.health.signals import gpu_names, metrics
 from fettle.health.signals.claims import has_device_status, report_of_claim
@@ -50,7 +49,7 @@ from fettle.health.signals.starts import (
     start_evidence,
     starts_of,
 )
-from fettle.health.states import START
+from fettle.health.states import START, Awaited, Recovery
 
 __all__ = [
     "AWAITED_S",

@@ -20,8 +20,6 @@ from fettle.config import HealthSettings
 from fettle.health import memory, probation, states
 from fettle.health.fading import Fading, Past, is_past
 from fettle.health.ledger import MILD, Ledger
-from fettle.health.recovering import Awaited, Recovery, RecoveryStep, healthy_at
-from fettle.health.reporters import EvidenceTopic
 from fettle.health.score import (
     DIGITS,
     corroborate,
@@ -34,9 +32,17 @@ from fettle.health.score import (
     stating_evidence,
 )
 from fettle.health.signals.metrics import MetricSource
-from fettle.health.signals.reports import SignalReport
+from fettle.health.signals.reports import EvidenceTopic, SignalReport
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.health.states import START, StateSince, afresh
+from fettle.health.states import (
+    START,
+    Awaited,
+    Recovery,
+    RecoveryStep,
+    StateSince,
+    afresh,
+    healthy_at,
+)
 from fettle.model import (
     BAD_STATES,
     SOUND,

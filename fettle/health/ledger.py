@@ -16,13 +16,16 @@ import msgspec
 from fettle.api.device_healths import StoredEvidence, StoredReport
 from fettle.api.meta import unix_s
 from fettle.health import fading, former, memory, probation
-from fettle.health.fading import Fading, Past
-from fettle.health.fading_sums import FadingSums, SumKey, sum_key
-from fettle.health.node_repairs import NodeRepairs
-from fettle.health.reporters import (
+from fettle.health.fading import Fading, FadingSums, Past, SumKey, sum_key
+from fettle.health.score import weigh
+from fettle.health.signals.metrics import MetricSource, is_followed, metric_source_of
+from fettle.health.signals.repairs import NodeRepairs
+from fettle.health.signals.reports import (
     EvidenceIndex,
     EvidenceTopic,
     Reporter,
+    SignalReport,
+    StatedRepair,
     effective_evidence,
     is_rebooted,
     is_same_evidence,
@@ -30,9 +33,6 @@ from fettle.health.reporters import (
     topic_of,
     without_outdated,
 )
-from fettle.health.score import weigh
-from fettle.health.signals.metrics import MetricSource, is_followed, metric_source_of
-from fettle.health.signals.reports import SignalReport, StatedRepair
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import (
     DeviceId,

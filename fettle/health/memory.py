@@ -19,8 +19,7 @@ from fettle.api.device_healths import (
 )
 from fettle.api.meta import unix_s
 from fettle.health.fading import Fading
-from fettle.health.reporters import Reporter
-from fettle.health.signals.reports import one_line
+from fettle.health.signals.reports import Reporter, one_line
 from fettle.model import (
     DeviceId,
     Evidence,

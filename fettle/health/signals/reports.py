@@ -1,10 +1,21 @@
-"""SignalReport: what one object says about health at one moment, and what its silence means.
+"""SignalReport: what one object says about health at one moment, what its silence means, and how
+that compares with what it said before.
 
-Made by the other modules here, folded into the ledger by the health book.
+Reports are made by the other modules here. The ledger folds them in, and keeps what each reporter
+said.
+
+A device has one taint per key and a condition has one reason, so a new fault displaces the one
+before it without ending it. A latched fault therefore stands beside the new report until the same
+source says nothing more of the subject, the boot id changes, or a remediation is reported. A
+remediation covers the faults that were there when it was first reported, and none that come later.
 """
 
+from __future__ import annotations
+
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -13,10 +24,12 @@ from fettle.api import kinds
 from fettle.model import (
     Evidence,
     EvidenceKind,
+    Family,
     Hold,
     NodeId,
     ReporterId,
     Source,
+    Standing,
     Subject,
     UnitId,
     UnknownSignal,
@@ -143,3 +156,205 @@ def one_line(text: str) -> str:
     line = " ".join(_CONTROL.sub(" ", text[:_LOOKED_AT]).split())
     is_whole = len(text) <= _LOOKED_AT and len(line) <= TEXT_LIMIT
     return line if is_whole else line[: TEXT_LIMIT - 1] + "…"
+
+
+# What a reporter says, compared with what it said before
+
+
+class EvidenceTopic(NamedTuple):
+    """What one piece of evidence is about. One reporter says at most one thing about it."""
+
+    subject: Subject
+    source: Source
+    family: Family
+    unknown: bool
+    latched: bool
+
+    @property
+    def cause(self) -> Cause:
+        return self.source, self.family
+
+    @property
+    def subject_and_source(self) -> tuple[Subject, Source]:
+        """Subject and source, whatever is said."""
+        return self.subject, self.source
+
+    @property
+    def counterpart(self) -> EvidenceTopic:
+        """The same topic, latched if this one is not, and the other way round."""
+        return self._replace(latched=not self.latched)
+
+
+Cause = tuple[Source, Family]
+"""Source and family, whoever reports it."""
+
+
+class Reporter(msgspec.Struct, gc=False):
+    """One reporter: what stands, its events already counted, and the topics that it left without an
+    all-clear (`orphaned`).
+
+    `remediated` are the identities of faults that a remediation has dealt with; None if the
+    reporter mentions no remediation. `gone`: the object no longer exists, and only what it latched
+    still stands. `renewed`: when its sources were last renewed; `outdated`: of those that were not
+    since the node booted.
+    """
+
+    id: ReporterId
+    standing: dict[EvidenceTopic, Evidence] = {}
+    events: dict[EvidenceTopic, Evidence] = {}
+    orphaned: set[EvidenceTopic] = set()
+    remediated: Counter[str] | None = None
+    absent_is_clear: bool = False
+    uid: str = ""
+    boot: str = ""
+    gone: bool = False
+    renewed: Mapping[Source, float] = {}
+    outdated: Mapping[Source, float] = {}
+
+    def is_over(self) -> bool:
+        """Whether nothing about it needs to be remembered."""
+        held = (self.standing, self.events, self.orphaned, self.renewed)
+        return self.remediated is None and not any(held)
+
+    def by_weight(self) -> list[tuple[EvidenceTopic, Evidence]]:
+        """What stands, the lightest first: what ends last is remembered."""
+        return sorted(self.standing.items(), key=lambda item: item[1].weight)
+
+
+class EvidenceIndex:
+    """What reporters say, by subject."""
+
+    def __init__(self) -> None:
+        self._by_subject: dict[Subject, dict[tuple[ReporterId, EvidenceTopic], Evidence]] = {}
+
+    def __contains__(self, subject: Subject) -> bool:
+        return subject in self._by_subject
+
+    def of(self, subject: Subject) -> Mapping[tuple[ReporterId, EvidenceTopic], Evidence]:
+        """By the reporter and the topic."""
+        return self._by_subject.get(subject, {})
+
+    def put(self, reporter: Reporter, topic: EvidenceTopic, evidence: Evidence) -> None:
+        self._by_subject.setdefault(topic.subject, {})[reporter.id, topic] = evidence
+
+    def drop(self, reporter: Reporter, topic: EvidenceTopic) -> None:
+        about = self._by_subject.get(topic.subject, {})
+        about.pop((reporter.id, topic), None)
+        if not about:
+            self._by_subject.pop(topic.subject, None)
+
+
+def topic_of(evidence: Evidence) -> EvidenceTopic:
+    return EvidenceTopic(
+        evidence.subject,
+        evidence.source,
+        evidence.family,
+        unknown=evidence.kind is EvidenceKind.UNKNOWN,
+        latched=evidence.kind is EvidenceKind.LATCHED,
+    )
+
+
+def is_rebooted(reporter: Reporter, report: SignalReport) -> bool:
+    return bool(reporter.boot and report.boot and reporter.boot != report.boot)
+
+
+def without_outdated(
+    reporter: Reporter, report: SignalReport, mended: frozenset[Family]
+) -> SignalReport:
+    """The report without the faults that a reboot mends (latched ones, and the families `mended`)
+    and that nobody has renewed since the node booted.
+
+    Also remembers, in `reporter`, what was renewed when.
+    """
+    outdated = reporter.renewed if is_rebooted(reporter, report) else reporter.outdated
+    reporter.renewed = report.renewed
+    reporter.outdated = {
+        source: at for source, at in outdated.items() if report.renewed.get(source, inf) <= at
+    }
+    if not reporter.outdated:
+        return report
+
+    def stands(one: Evidence) -> bool:
+        is_mended = one.kind is EvidenceKind.LATCHED or one.family in mended
+        return not (is_mended and one.source in reporter.outdated)
+
+    remediated = report.remediated
+    if remediated is not None:
+        remediated = tuple(fault for fault in remediated if stands(fault.evidence))
+    return report._replace(evidence=tuple(filter(stands, report.evidence)), remediated=remediated)
+
+
+def is_same_evidence(one: Evidence, other: Evidence) -> bool:
+    """Whether both say the same, whenever it was observed."""
+    return msgspec.structs.replace(one, observed_at=other.observed_at) == other
+
+
+def settles(report: SignalReport, about: EvidenceTopic) -> bool:
+    """Whether it is over if the report no longer mentions it."""
+    if about.subject in report.silent:
+        return False
+    return (
+        report.absent_is_clear
+        or about.source in report.settled
+        or (about.subject, about.source) in report.cleared
+    )
+
+
+def effective_evidence(
+    reporter: Reporter, report: SignalReport, remediated_weight: float
+) -> dict[EvidenceTopic, Evidence]:
+    """What a report says, combined with what its reporter said before.
+
+    Also remembers, in `reporter`, which faults a remediation has dealt with: those that were there
+    when it was first reported.
+    """
+    released = _released(reporter, report)
+    reporter.remediated = _remediated(reporter, report)
+    found = {topic_of(e): e for e in _counted(reporter, report, remediated_weight)}
+    if is_rebooted(reporter, report):
+        return found
+    # Who is silent repeats nothing.
+    reported = {about.subject_and_source for about in found if not about.unknown} - released
+    for about, before in reporter.standing.items():
+        if about.latched and about.subject_and_source in reported and not before.planned:
+            now = found.get(about)
+            if now is None or now.weight < before.weight:
+                found[about] = msgspec.structs.replace(before, standing=Standing.NOT_CLEARED)
+    return found
+
+
+def _released(reporter: Reporter, report: SignalReport) -> set[tuple[Subject, Source]]:
+    """What a remediation that is reported for the first time has dealt with, whatever was said
+    before."""
+    if reporter.remediated is not None:
+        return set()
+    return {(f.evidence.subject, f.evidence.source) for f in report.remediated or ()}
+
+
+def _remediated(reporter: Reporter, report: SignalReport) -> Counter[str] | None:
+    if report.remediated is None:
+        return None
+    there = Counter(fault.identity for fault in report.remediated)
+    return there if reporter.remediated is None else there & reporter.remediated
+
+
+def _counted(
+    reporter: Reporter, report: SignalReport, remediated_weight: float
+) -> tuple[Evidence, ...]:
+    """The evidence; faults that a remediation has dealt with count for less."""
+    if not report.remediated:
+        return report.evidence
+    counted, left = list(report.evidence), Counter(reporter.remediated)
+    for identity, evidence in report.remediated:
+        is_older = left[identity] > 0
+        left[identity] -= 1
+        counted.append(_capped(evidence, remediated_weight) if is_older else evidence)
+    return heaviest(counted)
+
+
+def _capped(evidence: Evidence, most: float) -> Evidence:
+    if evidence.weight <= most:
+        return evidence
+    return msgspec.structs.replace(
+        evidence, kind=EvidenceKind.LEVEL, weight=most, said=f"remediated since: {evidence.said}"
+    )
