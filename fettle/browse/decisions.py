@@ -6,7 +6,7 @@ import msgspec
 from aiohttp import web
 
 from fettle.browse.access import DEVICES, PODS, Viewer
-from fettle.browse.known import Known, as_json, namespace_of
+from fettle.browse.known import Known, Query, as_json, namespace_of
 from fettle.explain import JSON_VERSION, WITHHELD, describe_modes
 from fettle.model import BadInput
 from fettle.pacing import run_within
@@ -20,10 +20,9 @@ class DecisionHandlers:
     def __init__(self, known: Known) -> None:
         self._known = known
 
-    async def decisions(self, request: web.Request, viewer: Viewer) -> web.Response:
+    async def decisions(self, query: Query, viewer: Viewer) -> web.Response:
         """?since=1h, and ?pod=NAMESPACE/NAME, ?node=N, ?policy=P: what was decided, the newest
         first, and what became of the pods."""
-        query = request.query
         try:
             since = time.time() - seconds_of(query.get("since", "1h"))
         except BadInput as error:
@@ -52,11 +51,11 @@ class DecisionHandlers:
         """Where the records are, and whether they reach back so far."""
         return self._known.recorder.notes(since) if self._known.recorder is not None else []
 
-    async def records(self, request: web.Request, viewer: Viewer) -> web.Response:
+    async def records(self, query: Query, viewer: Viewer) -> web.Response:
         """?since=7d: all that this process has recorded. `fettle report` makes one report of what
         several have; `notes` are about the time since then."""
         try:
-            since = time.time() - seconds_of(request.query.get("since", "7d"))
+            since = time.time() - seconds_of(query.get("since", "7d"))
         except BadInput as error:
             return as_json({"error": str(error)}, 400)
         recorder = self._known.recorder

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from fettle.browse.access import DEVICES, Viewer
-from fettle.browse.known import Known, as_json
+from fettle.browse.known import Known, Query, as_json
 from fettle.cluster import View
 from fettle.explain import (
     JSON_VERSION,
@@ -33,13 +33,13 @@ class DeviceHandlers:
     def __init__(self, known: Known) -> None:
         self._known = known
 
-    async def explain(self, request: web.Request, viewer: Viewer) -> web.Response:
+    async def explain(self, query: Query, viewer: Viewer) -> web.Response:
         """?node=NAME, ?device=NAME: its health, each piece of evidence, who uses it, and what has
         to happen for it to be Healthy again."""
         await viewer.require(DEVICES)
-        if name := request.query.get("node", ""):
+        if name := query.get("node", ""):
             return await self._explain(explain_node, name)
-        return await self._explain(explain_device, request.query.get("device", ""))
+        return await self._explain(explain_device, query.get("device", ""))
 
     async def _explain(self, explain: ExplainHealth, name: str) -> web.Response:
         recoveries, view, now = self._known.recoveries, self._known.answers.view, time.time()
@@ -57,14 +57,14 @@ class DeviceHandlers:
             explained["taint"] = next((t for t in taints if t["device"] == explained["name"]), None)
         return as_json({**explained, "problems": self._known.unready()})
 
-    async def devices(self, request: web.Request, viewer: Viewer) -> web.Response:
+    async def devices(self, query: Query, viewer: Viewer) -> web.Response:
         """Every node with its devices, and the devices of the network. ?unsound=true: only those
         with evidence against them, or that are not Healthy. `problems` say why answers may be
         incomplete, `unknownSignals` what no rule names, `taints` which devices Fettle taints
         or would taint, `nodesWithDevices` how many nodes have devices, sound or not.
         """
         await viewer.require(DEVICES)
-        unsound = request.query.get("unsound", "") in ("true", "1")
+        unsound = query.get("unsound", "") in ("true", "1")
         view, taints = self._known.answers.view, await self._known.taints()
         listed = await run_within(
             None,

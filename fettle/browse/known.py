@@ -1,7 +1,7 @@
 """What a process knows, as handlers show it."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +19,8 @@ from fettle.scheduling import Answers
 from fettle.scheduling.placed import FollowedPods
 from fettle.scheduling.plans import TaintPlan, as_if_on, plan_for, why_in_vain
 
+Query = Mapping[str, str]
+"""The parameters of a question, by name."""
 WhyHopeless = Callable[[core.Pod], Awaitable[Reason | None]]
 
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from fettle.api import core, known_as
 from fettle.browse.access import DEVICES, Viewer, pods_in
-from fettle.browse.known import Known, as_json, namespace_of
+from fettle.browse.known import Known, Query, as_json, namespace_of
 from fettle.cluster import View
 from fettle.explain import (
     JSON_VERSION,
@@ -37,13 +37,13 @@ class PodHandlers:
     def __init__(self, known: Known) -> None:
         self._known = known
 
-    async def explain(self, request: web.Request, viewer: Viewer) -> web.Response:
+    async def explain(self, query: Query, viewer: Viewer) -> web.Response:
         """?pod=NAMESPACE/NAME: its policy, its demand, and every node's verdict with reasons.
 
         A pod that has or had a node is explained as if one more like it were to be placed. `placed`
         says what it holds itself, and what its policy says of that; None if it has no node now.
         """
-        key = request.query.get("pod", "")
+        key = query.get("pod", "")
         if key.count("/") != 1:
             how = "/explain?pod=NAMESPACE/NAME, ?node=NAME or ?device=NAME"
             return as_json({"error": f"specify a pod, a node or a device: {how}"}, 400)
@@ -113,12 +113,11 @@ class PodHandlers:
             return []
         return [reasons.SchedulerDoesNotAsk(name, tuple(self._known.settings.scheduler.names))]
 
-    async def pods(self, request: web.Request, viewer: Viewer) -> web.Response:
+    async def pods(self, query: Query, viewer: Viewer) -> web.Response:
         """Pods with devices that have a node, at most `MOST_PODS`, of `total`. ?at-risk=true: only
         those whose policy refuses where they are, the worst first. ?node=NAME and ?namespace=NAME:
         only those there. `startedAt` is when this process started, in Unix seconds.
         """
-        query = request.query
         at_risk = query.get("at-risk", "") in ("true", "1")
         found = await self._known.pods.at_risk.current()
         candidates = (

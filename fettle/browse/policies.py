@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from fettle.browse.access import Viewer, pods_in
-from fettle.browse.known import Known, as_json, namespace_of
+from fettle.browse.known import Known, Query, as_json, namespace_of
 from fettle.browse.reviews import Right
 from fettle.cluster import View
 from fettle.explain import explain_policy
@@ -16,12 +16,12 @@ class PolicyHandlers:
     def __init__(self, known: Known) -> None:
         self._known = known
 
-    async def policy(self, request: web.Request, viewer: Viewer) -> web.Response:
+    async def policy(self, query: Query, viewer: Viewer) -> web.Response:
         """?pod=NAMESPACE/NAME: the policy that applies to it. ?name=NAME: that policy, the
         namespaces that name it, and the pods that it applies to. Each value says where it is from.
         """
         view, policies = self._known.answers.view, self._known.answers.policies
-        if key := request.query.get("pod", ""):
+        if key := query.get("pod", ""):
             await viewer.require(pods_in(namespace_of(key)))
             pod = self._known.pod(key)
             if pod is None:
@@ -29,7 +29,7 @@ class PolicyHandlers:
             resolved = resolve_policy(pod, view, policies)
             ignored = await self._known.answers.ignored(resolved.policy)
             return as_json(explain_policy(resolved, ignored, self._known.stewardship))
-        name = request.query.get("name", "")
+        name = query.get("name", "")
         await viewer.require(Right("get", "devicepolicies", "fettle.dev", name=name))
         found = policies.named(name, view.policies)
         if found is None:
