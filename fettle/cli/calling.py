@@ -130,7 +130,12 @@ def ask(server: str, path: str, query: dict[str, str] | None = None) -> bytes:
 
 
 def fetch(server: str, path: str, query: dict[str, str] | None = None) -> Any:
-    """As `ask`, and decodes the JSON."""
+    """As `ask`, and decodes the JSON. Without a server, what one would answer about the cluster
+    that the kubeconfig reaches."""
+    if not server:
+        from fettle.cli import direct  # heavy
+
+        return direct.fetch(path, query)
     answer = ask(server, path, query)
     try:
         return json.loads(answer)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from fettle import __version__
+from fettle.cli.sources import reads_cluster
 from fettle.model import FettleError
 
 ROLES = ("extender", "webhook", "steward")
@@ -114,7 +115,9 @@ def _urls(
     return given
 
 
-def _url(context: click.Context, parameter: click.Parameter, given: str) -> str:
+def _url(context: click.Context, parameter: click.Parameter, given: str | None) -> str:
+    if given is None:
+        return ""
     # In the environment there may be several, of which only some commands ask all.
     return _urls(context, parameter, (given.partition(" ")[0],))[0]
 
@@ -139,16 +142,22 @@ def _with_token(server: _Decorator) -> _Decorator:
     return lambda command: server(_TOKEN_FILE(command))
 
 
-_SERVER = _with_token(
+_SERVER_OPTION = _with_token(
     click.option(
         "--server",
-        default=DEFAULT_SERVER,
         callback=_url,
-        show_default=True,
+        show_default="none: the cluster is read",
         envvar="FETTLE_SERVER",
         help="Browse listener of a running Fettle: a URL, or unix:PATH.",
     )
 )
+
+
+def _source(command: Callable[..., None]) -> Callable[..., None]:
+    """A running Fettle, or else the cluster itself."""
+    return _SERVER_OPTION(reads_cluster(command))
+
+
 _SERVERS = _with_token(
     click.option(
         "--server",
@@ -196,7 +205,7 @@ def _pod_or_policy(given: str, namespace: str) -> str:
 @explain.command()
 @click.argument("name", metavar="NAMESPACE/NAME")
 @_NAMESPACE
-@_SERVER
+@_source
 @_OUTPUT
 def pod(name: str, namespace: str, server: str, output: str) -> None:
     """A pod's verdicts, node by node, each with its reasons."""
@@ -207,7 +216,7 @@ def pod(name: str, namespace: str, server: str, output: str) -> None:
 
 @explain.command()
 @click.argument("name")
-@_SERVER
+@_source
 @_OUTPUT
 def node(name: str, server: str, output: str) -> None:
     """A node's health: each piece of evidence, who uses it, and when it is Healthy again."""
@@ -218,7 +227,7 @@ def node(name: str, server: str, output: str) -> None:
 
 @explain.command()
 @click.argument("name", metavar="DRIVER/POOL/DEVICE | NODE/RESOURCE/UNIT | UUID")
-@_SERVER
+@_source
 @_OUTPUT
 def device(name: str, server: str, output: str) -> None:
     """A device's health: each piece of evidence, who uses it, and when it is Healthy again.
@@ -233,7 +242,7 @@ def device(name: str, server: str, output: str) -> None:
 @explain.command()
 @click.argument("name", metavar="NAMESPACE/POD | NAME")
 @_NAMESPACE
-@_SERVER
+@_source
 @_OUTPUT
 def policy(name: str, namespace: str, server: str, output: str) -> None:
     """The policy that applies to a pod, or one by name: each value, and where it comes from."""
@@ -244,7 +253,7 @@ def policy(name: str, namespace: str, server: str, output: str) -> None:
 
 @main.command()
 @click.option("--all", "everything", is_flag=True, help="Include sound devices.")
-@_SERVER
+@_source
 @_OUTPUT
 def devices(everything: bool, server: str, output: str) -> None:
     """Devices that are not Healthy or that there is evidence about, the worst first, with why."""
@@ -325,7 +334,7 @@ def holds(node: str | None, output: str, kubeconfig: Path | None) -> None:
 )
 @click.option("--node", default="", help="Only those on this node.")
 @click.option("--namespace", "-n", default="", help="Only those of this namespace.")
-@_SERVER
+@_source
 @_OUTPUT
 def pods(at_risk: bool, node: str, namespace: str, server: str, output: str) -> None:
     """Pods with devices that have a node: what they hold, and what their policy says of it.

@@ -106,14 +106,17 @@ def _owned_by(placed: dict[str, Any]) -> str:
 
 
 def list_pods(server: str, output: str, *, at_risk: bool, node: str, namespace: str) -> int:
-    """Print pods that have a node; the exit status is 3 if some are at risk and were asked for."""
+    """Print pods that have a node. If those at risk are asked for, the exit status is 3 if there
+    are some, and 1 if there may be some that are not seen."""
     asked = {"at-risk": "true" if at_risk else "", "node": node, "namespace": namespace}
     data = fetch(server, "/pods", {name: value for name, value in asked.items() if value})
     if output == "json":
         click.echo(json.dumps(data, indent=2))
     else:
         print_pods(data, at_risk=at_risk)
-    return AT_RISK if at_risk and any(pod["atRisk"] for pod in data["pods"]) else 0
+    if at_risk and any(pod["atRisk"] for pod in data["pods"]):
+        return AT_RISK
+    return 1 if at_risk and data.get("unseen") else 0
 
 
 def print_pods(data: dict[str, Any], *, at_risk: bool) -> None:

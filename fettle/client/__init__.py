@@ -10,6 +10,7 @@ from fettle.client.discovery import (
 )
 from fettle.client.event_recorder import Event, EventRecorder, Regarding
 from fettle.client.key_files import key_file
+from fettle.client.kubeconfig import Chosen
 from fettle.client.leader_election import LeaseLook, identity, lead
 from fettle.client.prometheus import Answer, Prometheus
 from fettle.client.reflector import Reflector
@@ -20,6 +21,7 @@ from fettle.client.watch_streams import Streams
 __all__ = [
     "METADATA_ONLY",
     "Answer",
+    "Chosen",
     "Event",
     "EventRecorder",
     "LeaseLook",

@@ -19,7 +19,7 @@ from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
 from fettle import __version__
 from fettle.client import kubeconfig as kubeconfigs
-from fettle.client.kubeconfig import BROKEN
+from fettle.client.kubeconfig import AS_IT_STANDS, BROKEN, Chosen
 from fettle.model import NoCluster, SettingsError
 
 DEFAULT_NAMESPACE = "fettle-system"
@@ -49,34 +49,38 @@ class ClusterConnection(NamedTuple):
     user: str = ""
 
 
-async def connect(kubeconfig: Path | None, account: Path | None = None) -> ClusterConnection:
-    """Use the kubeconfig, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
+async def connect(
+    kubeconfig: Path | None, account: Path | None = None, chosen: Chosen = AS_IT_STANDS
+) -> ClusterConnection:
+    """Use the kubeconfig, else $KUBECONFIG, else the pod's service account unless a context is
+    chosen, else ~/.kube/config.
 
     `account` is where to look for the service account, ACCOUNT if it is None. Raises SettingsError.
     """
     if kubeconfig is not None:
-        return await _from_files(str(kubeconfig), f"--kubeconfig {kubeconfig}")
+        return await _from_files(str(kubeconfig), f"--kubeconfig {kubeconfig}", chosen)
     if named := os.environ.get("KUBECONFIG"):
-        return await _from_files(named, f"$KUBECONFIG ({named})")
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return _in_cluster(account or ACCOUNT)
+        return await _from_files(named, f"$KUBECONFIG ({named})", chosen)
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and not chosen.context:
+        return _in_cluster(account or ACCOUNT, chosen.acts_as)
     home = Path.home() / ".kube" / "config"
     if home.exists():
-        return await _from_files(str(home), str(home))
+        return await _from_files(str(home), str(home), chosen)
     raise NoCluster(
         f"no cluster to connect to: $KUBECONFIG is not set, {home} does not exist and this is not "
         "a pod; pass --kubeconfig FILE"
     )
 
 
-async def _from_files(named: str, origin: str) -> ClusterConnection:
+async def _from_files(named: str, origin: str, chosen: Chosen) -> ClusterConnection:
     """`named` is one path or several, as in $KUBECONFIG; `origin` says who named it."""
     paths = _paths(named)
     if not any(path.exists() for path in paths):
         raise NoCluster(f"no kubeconfig from {origin}: no such file; pass --kubeconfig FILE")
     try:
         with ExitStack() as files:
-            found = await kubeconfigs.load(os.pathsep.join(str(path) for path in paths), files)
+            joined = os.pathsep.join(str(path) for path in paths)
+            found = await kubeconfigs.load(joined, files, chosen)
             client = _client(found.configuration, found.headers)
     except SettingsError as error:
         raise SettingsError(f"kubeconfig {origin}: {error}") from error
@@ -95,12 +99,12 @@ def _paths(named: str) -> list[Path]:
     return [Path(part).expanduser() for part in named.split(os.pathsep) if part]
 
 
-def _in_cluster(account: Path) -> ClusterConnection:
+def _in_cluster(account: Path, acts_as: str) -> ClusterConnection:
     configuration = Configuration()
     try:
         authority = str(account / "ca.crt")
         InClusterConfigLoader(str(account / "token"), authority).load_and_set(configuration)
-        client = _client(configuration)
+        client = _client(configuration, [("Impersonate-User", acts_as)] if acts_as else [])
     except BROKEN as error:
         raise SettingsError(
             f"the pod's service account in {account} cannot be used ({error}); "

@@ -54,6 +54,17 @@ class KubeConfig(NamedTuple):
     user: str
 
 
+class Chosen(NamedTuple):
+    """What is chosen as kubectl's flags choose it: another `context` than the current one, and
+    another user to act as than the kubeconfig's (`acts_as`)."""
+
+    context: str = ""
+    acts_as: str = ""
+
+
+AS_IT_STANDS = Chosen()
+
+
 class _Context(msgspec.Struct, frozen=True):
     cluster: str
     user: str
@@ -89,21 +100,21 @@ class _User(msgspec.Struct, frozen=True, rename="kebab"):
 _Section = TypeVar("_Section", _Context, _Cluster, _User)
 
 
-async def load(paths: str, files: ExitStack) -> KubeConfig:
+async def load(paths: str, files: ExitStack, chosen: Chosen = AS_IT_STANDS) -> KubeConfig:
     """Load one file, or several joined as in $KUBECONFIG; raises SettingsError, or one of BROKEN.
 
     `files` holds the certificates and keys that are embedded in it, as files. Close it once a
     client has read them.
     """
     merged = KubeConfigMerger(paths).config
-    context = _read(
-        merged["contexts"].get_with_name(merged["current-context"])["context"], _Context
-    )
+    context = _read(_context(merged, chosen.context)["context"], _Context)
     its_cluster = merged["clusters"].get_with_name(context.cluster)["cluster"]
     its_user = merged["users"].get_with_name(context.user)["user"]
     cluster, user = _read(its_cluster, _Cluster), _read(its_user, _User)
     check_url("server", cluster.server, "https://10.0.0.1:6443")
     check_url("proxy-url", cluster.proxy_url, "http://proxy:3128")
+    if chosen.acts_as:
+        user = msgspec.structs.replace(user, acts_as=chosen.acts_as)
     headers = _impersonation_headers(user)
     place = {
         "server": cluster.server,
@@ -115,6 +126,16 @@ async def load(paths: str, files: ExitStack) -> KubeConfig:
     identity, expires_at = await _identity(user, its_user, its_cluster, files)
     configuration = await _loaded(place, identity)
     return KubeConfig(configuration, headers, context.namespace or "", expires_at, context.user)
+
+
+def _context(merged: ConfigNode, chosen: str) -> ConfigNode:
+    if not chosen:
+        return merged["contexts"].get_with_name(merged["current-context"])
+    found = merged["contexts"].get_with_name(chosen, safe=True)
+    if found is None:
+        there = ", ".join(_shown(one["name"]) for one in merged["contexts"].value)
+        raise ConfigException(f"it has no context {_shown(chosen)}; it has: {there}")
+    return found
 
 
 def _read(node: ConfigNode, section: type[_Section]) -> _Section:

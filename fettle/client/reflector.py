@@ -188,6 +188,29 @@ class Reflector:
             except ClusterError as error:
                 await asyncio.sleep(await self._failed(error))
 
+    async def list_once(self) -> None:
+        """Send the list alone: that takes no right to watch. Raises ClusterError, NotServed if the
+        cluster serves none of the kind's versions."""
+        for path in self._kind.paths:
+            self._path = path
+            try:
+                await self._list_patiently()
+                return
+            except NotServed as error:
+                not_served = error
+        raise not_served
+
+    async def _list_patiently(self) -> None:
+        while True:
+            try:
+                await self._list()
+                return
+            except (Expired, Unreachable) as error:
+                pause_s = self._backoff.next_s(error)
+                if self._backoff.failures > _STARTING:
+                    raise
+            await asyncio.sleep(pause_s)
+
     async def _follow(self) -> None:
         """One watch from its start to its end, with what must come before it."""
         if not self._version:

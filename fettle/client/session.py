@@ -19,6 +19,7 @@ import structlog
 from kubernetes.aio.config import ConfigException
 
 from fettle.client.connection import ClusterConnection, connect
+from fettle.client.kubeconfig import AS_IT_STANDS, Chosen
 from fettle.client.responses import read_status, refusal
 from fettle.client.watch_streams import Streams
 from fettle.model import ClusterError, FettleError, Silent, Unauthorized, Unreachable
@@ -81,13 +82,22 @@ class Session:
         """The `Date` of the last answer, and when it came by the loop's clock."""
 
     @classmethod
-    async def open(cls, kubeconfig: Path | None = None, account: Path | None = None) -> Self:
+    async def open(
+        cls,
+        kubeconfig: Path | None = None,
+        account: Path | None = None,
+        chosen: Chosen = AS_IT_STANDS,
+    ) -> Self:
         """Read the credentials without contacting the server; raises SettingsError if there are
         none.
 
         `account` is where to look for a pod's service account, if not in the usual place.
         """
-        return cls(await connect(kubeconfig, account), lambda: connect(kubeconfig, account))
+
+        def connecting() -> Awaitable[ClusterConnection]:
+            return connect(kubeconfig, account, chosen)
+
+        return cls(await connecting(), connecting)
 
     @property
     def server(self) -> str:

@@ -178,6 +178,13 @@ class Answers:
         await self._engines.evaluate(policy.placement.requires)
         return self._engines.ignored(policy)
 
+    async def evaluate_requirements(self) -> None:
+        """Evaluate what all policies require, on all nodes: only what is in memory counts for pods
+        that have a node."""
+        policies = self._warm_up.policies_of(self.view)
+        required = [r for policy in policies for r in policy.placement.requires]
+        await self._engines.evaluate(required, self.view.nodes.values())
+
     async def keep_complete(self) -> None:
         """Complete shared tables, count breakers and follow how long pods wait, in the background,
         until cancelled."""

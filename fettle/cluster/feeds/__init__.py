@@ -5,7 +5,7 @@ from a cluster differ in nothing but the source.
 """
 
 from fettle.cluster.feeds.alerts import Alerts
-from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness
+from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness, read_once
 from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.cluster.feeds.prometheus import Poller
 from fettle.cluster.feeds.snapshot import SnapshotFeed, SnapshotFolder
@@ -25,4 +25,5 @@ __all__ = [
     "Writer",
     "objects_of_json",
     "objects_of_yaml",
+    "read_once",
 ]

@@ -4,7 +4,7 @@ knows whether the newest view shows what has come, for requests that need to see
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 import structlog
@@ -14,7 +14,7 @@ from fettle.api.kinds import DEVICE_HEALTH, KINDS, Kind
 from fettle.client import Reflector, Session, Streams
 from fettle.cluster.feeds.workloads import WorkloadFeed
 from fettle.cluster.feeds.writer import Writer
-from fettle.model import ClusterError, Unreachable
+from fettle.model import ClusterError, Forbidden, NotServed, Unreachable
 from fettle.pacing import keep
 
 CATCH_UP_S = 0.1
@@ -81,6 +81,25 @@ class ClusterFeed:
                 raise
 
         await keep(f"reading of {kind.name}{f' {kind.only}' if kind.only else ''}", read, when=when)
+
+
+async def read_once(
+    session: Session, sink: Sink, kinds: Sequence[Kind] = KINDS
+) -> Mapping[Kind, ClusterError]:
+    """Send each kind's list, what is remembered before what is now. What may not be read, or is not
+    served, counts as empty: returns why. Raises ClusterError where a list fails otherwise."""
+    unread: dict[Kind, ClusterError] = {}
+
+    async def read(kind: Kind) -> None:
+        try:
+            await Reflector(session, kind, sink).list_once()
+        except (Forbidden, NotServed) as error:
+            unread[kind] = error
+            await sink.send([Unserved(kind, str(error))])
+
+    for some in ({DEVICE_HEALTH}.intersection(kinds), [k for k in kinds if k is not DEVICE_HEALTH]):
+        await asyncio.gather(*map(read, some))
+    return unread
 
 
 class FirstWord:

@@ -9,6 +9,7 @@ owner is, but only objects of the pod's own namespace are asked for, and the UID
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 
 import structlog
 from cachetools import LRUCache
@@ -109,6 +110,14 @@ class WorkloadFeed:
     async def run(self) -> None:
         """Ask for the workloads of all pods that need it, until cancelled."""
         await keep("workloads of pods", self._ask_next, when=self._came.wait)
+
+    async def ask_all(self, within_s: float) -> int:
+        """Ask for the workloads of all pods that need it; returns how many are left after that
+        time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._ask_next()
+        return len(self._waiting)
 
     async def _ask_next(self) -> None:
         while self._waiting:

@@ -1,0 +1,234 @@
+"""What a server would answer, where none is asked: reads the cluster that the kubeconfig reaches,
+once, folds it by the code that serves, and lets browse's handlers answer. What may not be read, or
+is not served, is said on standard error.
+"""
+
+import asyncio
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import uvloop
+from prometheus_client import CollectorRegistry
+
+from fettle.api import Change, Put, core, kinds
+from fettle.api.kinds import EVENTS, KINDS, Kind
+from fettle.browse import TRUSTED, Known, answers_of
+from fettle.cel import SelectorEngine
+from fettle.cli.sources import Reading, given
+from fettle.client import Chosen, Session, server_version
+from fettle.cluster import Inventory, Publisher
+from fettle.cluster.feeds import WorkloadFeed, Writer, read_once
+from fettle.config import PrometheusSettings, Settings, load_settings
+from fettle.health import HealthBook, load_rules
+from fettle.lint import check_settings, workload_kinds
+from fettle.model import FettleError, Forbidden, Mode, NoCluster
+from fettle.observing import logs
+from fettle.scheduling import Answers
+from fettle.scheduling.placed import FollowedPods
+
+SHOWN_AFTER_S = 1.0
+"""Progress is shown of what takes longer."""
+_SHOWN_EVERY_S = 0.2
+SELECTORS_WITHIN_S = 10.0
+"""How long an answer waits for selectors: their worker starts when it is asked first."""
+WORKLOADS_WITHIN_S = 5.0
+"""How long the workloads of pods are asked for their policies."""
+_STORED = PrometheusSettings(url="http://stored.invalid")
+"""Nobody is asked for metrics here: as in each process that is not the leader, what DeviceHealth
+objects say of them counts."""
+_READ = (*KINDS, *EVENTS)
+_UNSEEN: Mapping[str, str] = {
+    kinds.DEVICE_HEALTH.plural: "how long states have lasted, and what is over, is not seen",
+    kinds.NODE.plural: "no node is seen, and no device of a device plugin",
+    kinds.NAMESPACE.plural: "policies and modes that namespaces name are not seen",
+    kinds.POLICY.plural: "only the built-in policies count",
+    kinds.CLASS.plural: "which devices claims ask for is not seen",
+    kinds.SLICE.plural: "no DRA device is seen",
+    kinds.TAINT_RULE.plural: "taints of DRA devices by rules are not seen",
+    kinds.TEMPLATE.plural: "what pods claim by templates is not seen",
+    kinds.CLAIM.plural: "who uses which DRA device is not seen",
+    kinds.POD.plural: "who uses which device is not seen, nor which pods failed on one",
+    kinds.EVENT.plural: "faults that only Events tell of are not seen",
+}
+"""By plural: what is not seen without these objects."""
+_UNSETTLED = (
+    "a Fettle is installed here, and its settings are not seen: give them with --settings FILE, or "
+    "ask it with --server URL"
+)
+
+
+def fetch(path: str, query: Mapping[str, str] | None = None) -> Any:
+    """What a server would answer at this path, decoded, with `unseen`: sentences about what could
+    not be read. Raises FettleError."""
+    logs.configure("error")
+    return uvloop.run(_answer(given(), path, query or {}))
+
+
+async def _answer(reading: Reading, path: str, query: Mapping[str, str]) -> Any:
+    settings = _settings(reading.settings)
+    try:
+        chosen = Chosen(reading.context, reading.acts_as)
+        session = await Session.open(reading.kubeconfig, chosen=chosen)
+    except NoCluster as error:
+        raise NoCluster(f"{error}, or --server URL to ask a running Fettle") from error
+    async with session:
+        cluster = _Cluster(session, settings)
+        try:
+            await cluster.read()
+            await cluster.learn(path, query)
+            reply = await answers_of(cluster.known)[path](query, TRUSTED)
+        finally:
+            await cluster.close()
+    unsettled = [_UNSETTLED] if reading.settings is None and cluster.has_fettle else []
+    for sentence in (*cluster.unseen, *cluster.absent, *unsettled):
+        click.echo(f"fettle: {sentence}", err=True)
+    assert isinstance(reply.body, bytes)
+    answer = msgspec.json.decode(reply.body)
+    if reply.status != 200:
+        raise FettleError(answer["error"])
+    return answer | {"unseen": cluster.unseen}
+
+
+def _settings(path: Path | None) -> Settings:
+    """As given; by default those of nobody who acts."""
+    settings = load_settings(path)
+    check_settings(settings)
+    patient = msgspec.structs.replace(settings.extender, wait_seconds=SELECTORS_WITHIN_S)
+    mode = settings.mode if path is not None else Mode.OBSERVE
+    return msgspec.structs.replace(settings, extender=patient, mode=mode)
+
+
+class _Cluster:
+    """A cluster as a server has it once it is ready. `unseen` are sentences about what could not be
+    read, `absent` about what is not served."""
+
+    def __init__(self, session: Session, settings: Settings) -> None:
+        self._session = session
+        self._engine = SelectorEngine()
+        publisher, rules = Publisher(), load_rules(settings.health.rules_file)
+        self._answers = answers = Answers(publisher, self._engine, settings)
+        self._pods = pods = FollowedPods.of(answers)
+        inventory = Inventory(
+            HealthBook(settings.health, rules),
+            rules,
+            answers.profile.features,
+            on_failed_start=pods.refusals.does_not_start,
+            prometheus=_STORED,
+            alerts=True,
+        )
+        self._writer = Writer(
+            inventory,
+            publisher,
+            watched=_READ,
+            on_put=pods.on_put,
+            on_view=(answers.demands.gangs.follow, pods.claims.follow),
+        )
+        passing_on = workload_kinds.passing_on(settings.webhook.workloads)
+        self._workloads = WorkloadFeed(session, publisher, self._writer.find, passing_on)
+        self._folding = asyncio.create_task(self._writer.run())
+        self.known = Known(
+            answers, pods, settings, CollectorRegistry(), recoveries=inventory, is_steward=False
+        )
+        self.unseen: list[str] = []
+        self.absent: list[str] = []
+
+    @property
+    def has_fettle(self) -> bool:
+        """Whether a Fettle seems to be installed here."""
+        return bool(self._answers.view.device_healths)
+
+    async def close(self) -> None:
+        self._folding.cancel()
+        await asyncio.wait((self._folding,))
+        await self._engine.close()
+
+    async def read(self) -> None:
+        """Raises ClusterError."""
+        with suppress(Forbidden):  # then as the newest version allocates
+            self._answers.predict_as(await server_version(self._session))
+        counting = _Counting(self._writer)
+        showing = asyncio.create_task(counting.show(self._session.server))
+        try:
+            unread = await read_once(self._session, counting, _READ)
+            await self._writer.catch_up()
+        finally:
+            showing.cancel()
+            await asyncio.wait((showing,))
+        denied = [kind for kind, error in unread.items() if isinstance(error, Forbidden)]
+        self.unseen += _unseen(denied)
+        self.absent += _absent([kind for kind in unread if kind not in denied])
+
+    async def learn(self, path: str, query: Mapping[str, str]) -> None:
+        """What a server finds out in the background, as far as this question needs it: what the
+        workloads of pods name, and on which nodes the policies' requirements are met."""
+        if "pod" in query:
+            named = self.known.pod(query["pod"])
+            await self._ask_for_workloads([named] if named is not None else [])
+        elif path == "/pods":
+            placed = (pod for pod in self._answers.view.pods.values() if pod.node_name)
+            await self._ask_for_workloads(placed)
+            await self._answers.evaluate_requirements()
+
+    async def _ask_for_workloads(self, pods: Iterable[core.Pod]) -> None:
+        for pod in pods:
+            self._workloads.put(pod)
+        left = await self._workloads.ask_all(WORKLOADS_WITHIN_S)
+        await self._writer.catch_up()
+        if left:
+            self.unseen.append(
+                f"the policies that {left} workloads name are not seen: there was no time to ask"
+            )
+        self.unseen += self._workloads.notes()
+
+
+def _unseen(denied: Iterable[Kind]) -> list[str]:
+    """A sentence for each resource that may not be read."""
+    found = (f"you may not list {_resource(kind)}: {_UNSEEN[kind.plural]}" for kind in denied)
+    return [*dict.fromkeys(found)]  # Events are read twice
+
+
+def _absent(unserved: Iterable[Kind]) -> list[str]:
+    """A sentence for each API group of which something is not served."""
+    by_group: dict[str, list[Kind]] = defaultdict(list)
+    for kind in unserved:
+        by_group[kind.group].append(kind)
+    return [
+        f"the cluster does not serve {', '.join(map(_resource, of_group))}: "
+        + "; ".join(_UNSEEN[kind.plural] for kind in of_group)
+        for of_group in by_group.values()
+    ]
+
+
+def _resource(kind: Kind) -> str:
+    return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+
+
+class _Counting:
+    """A sink that passes changes on, and counts the objects of each kind."""
+
+    def __init__(self, sink: Writer) -> None:
+        self._sink = sink
+        self._read: Counter[str] = Counter()
+
+    async def send(self, changes: list[Change]) -> None:
+        self._read.update(change.kind.plural for change in changes if isinstance(change, Put))
+        await self._sink.send(changes)
+
+    async def show(self, server: str) -> None:
+        """Show on a terminal what was read, until cancelled."""
+        if not sys.stderr.isatty():
+            return
+        await asyncio.sleep(SHOWN_AFTER_S)
+        try:
+            while True:
+                told = ", ".join(f"{count} {name}" for name, count in self._read.most_common(3))
+                click.echo(f"\r\x1b[Kreading {server}: {told}", nl=False, err=True)
+                await asyncio.sleep(_SHOWN_EVERY_S)
+        finally:
+            click.echo("\r\x1b[K", nl=False, err=True)

@@ -1,0 +1,70 @@
+"""Where the answer to a command comes from, as its flags say: a running Fettle, or the cluster
+itself. Imports nothing heavy.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+from click.core import ParameterSource
+
+Command = Callable[..., None]
+
+
+class Reading(NamedTuple):
+    """Which cluster to read, as whom, and by which settings. `context` and `acts_as` are "" for
+    those of the kubeconfig."""
+
+    kubeconfig: Path | None = None
+    context: str = ""
+    acts_as: str = ""
+    settings: Path | None = None
+
+
+def given() -> Reading:
+    """What the flags of this command say."""
+    context = click.get_current_context(silent=True)
+    return (context and context.find_object(Reading)) or Reading()
+
+
+_FILE = click.Path(path_type=Path)
+_OPTIONS = (
+    click.option("--kubeconfig", type=_FILE, help="Your kubeconfig. By default as for kubectl."),
+    click.option("--context", "cluster", default="", help="Another context of your kubeconfig."),
+    click.option("--as", "acts_as", default="", help="Whom to impersonate, as with kubectl."),
+    click.option(
+        "--settings", type=_FILE, help="Judge by a Fettle's settings file. By default by none."
+    ),
+)
+
+
+def reads_cluster(command: Command) -> Command:
+    """With flags that say how to read the cluster; `server` becomes "" where that is to be done."""
+
+    @wraps(command)
+    def run(
+        *,
+        server: str,
+        kubeconfig: Path | None,
+        cluster: str,
+        acts_as: str,
+        settings: Path | None,
+        **rest: object,
+    ) -> None:
+        reading = Reading(kubeconfig, cluster, acts_as, settings)
+        context = click.get_current_context()
+        if server and reading != Reading():
+            if context.get_parameter_source("server") is ParameterSource.COMMANDLINE:
+                raise click.UsageError(
+                    "--kubeconfig, --context, --as and --settings are for reading the cluster "
+                    "itself: leave out --server."
+                )
+            server = ""  # flags go before the environment
+        context.obj = reading
+        command(server=server, **rest)
+
+    for option in reversed(_OPTIONS):
+        run = option(run)
+    return run

@@ -1,0 +1,344 @@
+"""Commands without a server: they read the cluster once, and print what a server would."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import structlog
+import yaml
+from click.testing import CliRunner, Result
+
+from fettle.api import Measured, kinds
+from fettle.cli import direct
+from fettle.cli.calling import ask, fetch
+from fettle.cli.commands import main
+from fettle.config import ExtenderSettings, Settings
+from fettle.model import FettleError, Mode
+from fettle.serve.serving import Runtime
+from tests.controlplane import objects
+from tests.fettle.client.fake_api import FakeApi, fake_api
+from tests.fettle.cluster.inventory.test_measuring import HEAT, Replica, sample
+from tests.fettle.serve.runtimes import serve_options
+
+FLEET = Path(direct.__file__).parent / "demo" / "snapshot"
+BROKEN = objects.node_condition("CperHardwareErrorFatal", "True", "CPERFatal", "memory error")
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u-j", "controller": True}
+
+
+@pytest.fixture
+async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
+    monkeypatch.delenv("FETTLE_SERVER", raising=False)
+    configuration = structlog.get_config()
+    async with fake_api() as api:
+        yield api
+    structlog.configure(**configuration)
+
+
+class Reader:
+    """Somebody with a kubeconfig for this API server."""
+
+    def __init__(self, api: FakeApi, folder: Path) -> None:
+        self.kubeconfig = api.kubeconfig(folder)
+
+    async def run(self, *arguments: str, **env: str) -> Result:
+        """What a command ends with, while the API server goes on."""
+        given = [*arguments, "--kubeconfig", str(self.kubeconfig)]
+        return await asyncio.to_thread(CliRunner().invoke, main, given, env=env)
+
+    async def told(self, *arguments: str) -> Any:
+        """The JSON of a command."""
+        ended = await self.run(*arguments, "--output", "json")
+        assert ended.exit_code == 0, ended.output
+        return json.loads(ended.stdout)
+
+
+@pytest.fixture
+def reader(api: FakeApi, tmp_path: Path) -> Reader:
+    return Reader(api, tmp_path)
+
+
+def put_fleet(api: FakeApi) -> None:
+    """The fleet of the demo."""
+    for file in sorted(FLEET.glob("*.yaml")):
+        for thing in yaml.safe_load(file.read_text())["items"]:
+            api.put(kinds.BY_NAME[thing["kind"]].plural, thing)
+
+
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[str]:
+    """A server of that fleet, by the settings that count where none are given: its address."""
+    address = f"unix:{folder}/browse"
+    options = serve_options(Path())._replace(
+        roles=frozenset(), kubeconfig=None, snapshot=FLEET, browse_listen=(address,)
+    )
+    settings = Settings(mode=Mode.OBSERVE, extender=ExtenderSettings(wait_seconds=10))
+    runtime = Runtime(options, settings)
+    staying = None
+    try:
+        await runtime.open()
+        staying = asyncio.create_task(runtime.stay(asyncio.Event()))
+        async with asyncio.timeout(20):
+            while not await asyncio.to_thread(is_ready, address):
+                await asyncio.sleep(0.05)
+        yield address
+    finally:
+        if staying is not None:
+            staying.cancel()
+        await runtime.close()
+
+
+def is_ready(server: str) -> bool:
+    try:
+        return bool(ask(server, "/readyz"))
+    except FettleError:
+        return False
+
+
+def put_pod(api: FakeApi, name: str, node: str, **more: Any) -> None:
+    pod = objects.pod(name, gpus=1, **more)
+    pod["spec"]["nodeName"] = node
+    pod["status"] = {"phase": "Running", "startTime": objects.now()}
+    api.put("pods", pod)
+
+
+def timeless(told: Any) -> Any:
+    """Without what depends on when it was asked, and on how many views there were."""
+    if isinstance(told, dict):
+        left = {"at", "since", "observedAt", "ageSeconds", "confirmedAt", "startedAt", "generation"}
+        return {name: timeless(one) for name, one in told.items() if name not in left}
+    return [timeless(one) for one in told] if isinstance(told, list) else told
+
+
+async def test_what_is_told_is_what_a_server_of_the_same_objects_tells(
+    api: FakeApi, reader: Reader, tmp_path: Path
+) -> None:
+    put_fleet(api)
+    api.unserved = {"devicehealths", "devicepolicies"}
+    questions = {
+        "/devices": ("devices", "--all"),
+        "/explain?node=hgx-05": ("explain", "node", "hgx-05"),
+        "/explain?device=dra-02/gpu-0": ("explain", "device", "dra-02/gpu-0"),
+        "/explain?pod=ml/serving-0": ("explain", "pod", "ml/serving-0"),
+        "/policy?name=training": ("explain", "policy", "training"),
+        "/pods": ("pods",),
+    }
+    async with served(tmp_path) as server:
+        for path, command in questions.items():
+            told, ours = await asyncio.to_thread(fetch, server, path), await reader.told(*command)
+            assert ours.pop("unseen") == []
+            assert timeless(ours) == timeless(told), path
+
+
+async def test_it_is_read_by_lists_alone_and_nothing_is_written(
+    api: FakeApi, reader: Reader
+) -> None:
+    put_fleet(api)
+    assert (await reader.run("devices")).exit_code == 0
+    assert {asked.verb for asked in api.asked} == {"list"}
+
+
+async def test_a_fleet_of_several_pages_is_read_whole(api: FakeApi, reader: Reader) -> None:
+    for i in range(1100):
+        api.put("nodes", objects.node(f"n{i}", 8, conditions=[BROKEN] if i == 1099 else []))
+    told = await reader.told("devices")
+    assert told["nodesWithDevices"] == 1100
+    assert [node["node"] for node in told["nodes"]] == ["n1099"]
+
+
+async def test_what_may_not_be_read_is_said_and_the_rest_is_shown(
+    api: FakeApi, reader: Reader
+) -> None:
+    api.put("nodes", objects.node("n", 8, conditions=[BROKEN]))
+    api.forbidden = {("list", "pods"), ("list", "events"), ("list", "resourceclaims")}
+    ended = await reader.run("devices")
+    assert ended.exit_code == 0
+    assert "n     (node)" in ended.stdout
+    assert ended.stderr.splitlines() == [
+        "fettle: you may not list resourceclaims.resource.k8s.io: who uses which DRA device is not "
+        "seen",
+        "fettle: you may not list pods: who uses which device is not seen, nor which pods failed "
+        "on one",
+        "fettle: you may not list events: faults that only Events tell of are not seen",
+    ]
+    assert len((await reader.told("devices"))["unseen"]) == 3
+
+
+async def test_pods_at_risk_that_may_be_hidden_are_not_denied(api: FakeApi, reader: Reader) -> None:
+    api.put("nodes", objects.node("n", 8, conditions=[BROKEN]))
+    assert (await reader.run("pods", "--at-risk")).exit_code == 0
+    api.forbidden = {("list", "resourceclaims")}
+    assert (await reader.run("pods", "--at-risk")).exit_code == 1
+    put_pod(api, "p", "n")
+    ended = await reader.run("pods", "--at-risk")
+    assert ended.exit_code == 3
+    assert "default/p" in ended.stdout
+
+
+async def test_what_a_cluster_does_not_serve_is_said_once_for_each_group(
+    api: FakeApi, reader: Reader
+) -> None:
+    api.put("nodes", objects.node("n", 8, conditions=[BROKEN]))
+    api.unserved = {kind.plural for kind in kinds.KINDS if kind.optional}
+    ended = await reader.run("devices")
+    assert ended.exit_code == 0
+    assert "n     (node)" in ended.stdout
+    of_fettle, of_dra = ended.stderr.splitlines()
+    assert of_fettle == (
+        "fettle: the cluster does not serve devicehealths.fettle.dev, devicepolicies.fettle.dev: "
+        "how long states have lasted, and what is over, is not seen; only the built-in policies "
+        "count"
+    )
+    assert of_dra.startswith("fettle: the cluster does not serve deviceclasses.resource.k8s.io, ")
+    assert (await reader.told("devices"))["unseen"] == []
+
+
+async def test_older_versions_of_a_kind_are_read(api: FakeApi, reader: Reader) -> None:
+    put_fleet(api)
+    api.unserved = {"v1/devicetaintrules", "v1beta2/devicetaintrules"}
+    assert "devicetaintrules" not in (await reader.run("devices")).stderr
+
+
+@pytest.mark.parametrize("overloaded", ["", "1"])
+async def test_a_server_that_gives_no_answer_ends_it_with_one_sentence(
+    api: FakeApi, reader: Reader, overloaded: str
+) -> None:
+    if overloaded:
+        api.overloaded = overloaded
+    else:
+        await api.stop()
+    ended = await reader.run("devices")
+    assert ended.exit_code == 1
+    (said,) = ended.output.splitlines()
+    assert said.startswith(f"fettle: {api.url} ")
+
+
+async def test_a_list_that_is_refused_for_a_moment_is_asked_for_again(
+    api: FakeApi, reader: Reader
+) -> None:
+    api.put("nodes", objects.node("n", 8, conditions=[BROKEN]))
+    api.overloaded = "1"
+
+    async def recover() -> None:
+        while not api.asked:
+            await asyncio.sleep(0.01)
+        api.overloaded = ""
+
+    _, told = await asyncio.gather(recover(), reader.told("devices"))
+    assert [node["node"] for node in told["nodes"]] == ["n"]
+
+
+async def test_what_workloads_name_counts_for_their_pods(api: FakeApi, reader: Reader) -> None:
+    """As where the webhook, which would stamp it on the pods, is not installed."""
+    api.put("nodes", objects.node("n", 8, labels={"health": "degraded"}))
+    job = {"metadata": {"name": "j", "namespace": "default", "uid": "u-j"}}
+    job["metadata"]["annotations"] = {"fettle.dev/policy": "training"}  # type: ignore[assignment]
+    api.put("jobs", job)
+    put_pod(api, "p", "n")
+    pod = api.objects["pods"]["default/p"]
+    pod["metadata"]["ownerReferences"] = [OWNER]
+    (listed,) = (await reader.told("pods"))["pods"]
+    assert listed["policy"] == "training"
+    assert (await reader.told("explain", "policy", "default/p"))["name"] == "training"
+    assert (await reader.told("explain", "pod", "default/p"))["policy"]["name"] == "training"
+    api.forbidden = {("get", "jobs")}
+    ended = await reader.run("pods")
+    assert "policies of workloads: 1 cannot be read, such as that of Job j" in ended.stderr
+
+
+async def test_requirements_of_policies_count_for_pods_that_run(
+    api: FakeApi, reader: Reader
+) -> None:
+    requires = [{"expression": "node.labels['tier'] == 'gold'", "message": "gold only"}]
+    api.put(
+        "devicepolicies",
+        {
+            "apiVersion": "fettle.dev/v1alpha1",
+            "kind": "DevicePolicy",
+            "metadata": {"name": "gold"},
+            "spec": {"placement": {"requires": requires}},
+        },
+    )
+    for name, tier in (("a", "gold"), ("b", "tin")):
+        api.put("nodes", objects.node(name, 8, labels={"tier": tier}))
+        put_pod(api, f"on-{name}", name, annotations={"fettle.dev/policy": "gold"})
+    ended = await reader.run("pods", "--at-risk", "--output", "json")
+    assert ended.exit_code == 3
+    (at_risk,) = json.loads(ended.stdout)["pods"]
+    assert (at_risk["pod"], at_risk["worst"]) == (
+        "default/on-b",
+        "node does not meet the policy: gold only",
+    )
+
+
+async def test_a_pod_that_is_not_there_is_a_sentence(api: FakeApi, reader: Reader) -> None:
+    ended = await reader.run("explain", "pod", "default/p")
+    assert ended.exit_code == 1
+    assert "fettle: pod default/p is not known: " in ended.output
+
+
+async def test_flags_of_reading_go_before_the_environment_and_not_with_a_server(
+    api: FakeApi, reader: Reader
+) -> None:
+    nobody = "http://127.0.0.1:9"
+    assert (await reader.run("devices", FETTLE_SERVER=nobody)).exit_code == 0
+    ended = await reader.run("devices", "--server", nobody)
+    assert ended.exit_code == 2
+    assert "leave out --server" in ended.output
+    ended = await asyncio.to_thread(
+        CliRunner().invoke, main, ["devices"], env={"FETTLE_SERVER": nobody}
+    )
+    assert f"{nobody}/devices?unsound=true did not answer" in ended.output
+
+
+async def test_another_context_is_read_and_one_that_is_not_there_is_named(
+    api: FakeApi, reader: Reader
+) -> None:
+    config = json.loads(reader.kubeconfig.read_text())
+    config["current-context"] = "elsewhere"
+    config["contexts"].append({"name": "elsewhere", "context": {"cluster": "e", "user": "fake"}})
+    config["clusters"].append({"name": "e", "cluster": {"server": "http://127.0.0.1:9"}})
+    reader.kubeconfig.write_text(json.dumps(config))
+    assert "http://127.0.0.1:9 cannot be reached" in (await reader.run("devices")).output
+    assert (await reader.run("devices", "--context", "fake")).exit_code == 0
+    ended = await reader.run("devices", "--context", "none")
+    assert ended.exit_code == 1
+    assert "it has no context 'none'; it has: 'fake', 'elsewhere'" in ended.output
+
+
+async def test_every_request_is_made_as_somebody_else_if_asked_for(
+    api: FakeApi, reader: Reader
+) -> None:
+    assert (await reader.run("devices", "--as", "eve")).exit_code == 0
+    assert {asked.headers.get("Impersonate-User") for asked in api.asked} == {"eve"}
+
+
+async def test_settings_that_are_given_judge(api: FakeApi, reader: Reader, tmp_path: Path) -> None:
+    (tmp_path / "settings.yaml").write_text("mode: steer\npolicies: [{name: ours}]\n")
+    given = ("--settings", str(tmp_path / "settings.yaml"))
+    told = await reader.told("explain", "policy", "ours", *given)
+    assert told["name"] == "ours"
+    assert (await reader.told("devices", *given))["modes"][0] == "mode: steer (setting mode)"
+
+
+async def test_what_a_fettle_stored_of_metrics_counts_as_for_who_does_not_ask_for_them(
+    api: FakeApi, reader: Reader
+) -> None:
+    asking = Replica(asks=True)
+    asking.now = time.time()
+    asking.measure(Measured(HEAT, (sample(0.6),)))
+    api.put("devicehealths", json.loads(msgspec.json.encode(asking.stored())))
+    node = objects.node("n1", 8)
+    node["metadata"]["uid"] = "1"
+    api.put("nodes", node)
+    ended = await reader.run("devices")
+    assert ended.exit_code == 0
+    assert "60% of the time" in ended.stdout
+    assert "a Fettle is installed here, and its settings are not seen" in ended.stderr
