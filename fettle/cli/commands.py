@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from fettle import __version__
-from fettle.cli.sources import reads_cluster
+from fettle.cli.sources import ACTS_AS, CONTEXT, KUBECONFIG, Reading, reads_cluster
 from fettle.model import FettleError
 
 ROLES = ("extender", "webhook", "steward")
@@ -262,13 +262,6 @@ def devices(everything: bool, server: str, output: str) -> None:
     printing.list_devices(server, output, everything=everything)
 
 
-_OPERATOR = click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path),
-    help="Your kubeconfig. By default as for kubectl.",
-)
-
-
 @main.command()
 @click.option("--prometheus", is_flag=True, required=True, help="As alerting rules of Prometheus.")
 @click.option("--settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
@@ -288,7 +281,7 @@ def rules(prometheus: bool, settings: Path | None) -> None:
     metavar="TIME|DURATION",
     help="When it ends by itself, such as 4h, 1d12h or 2026-05-01T18:00Z. By default it stays.",
 )
-@_OPERATOR
+@KUBECONFIG
 def hold(where: str, reason: str, until: str | None, kubeconfig: Path | None) -> None:
     """Keep new pods off a node, or off one device or unit of it.
 
@@ -304,7 +297,7 @@ def hold(where: str, reason: str, until: str | None, kubeconfig: Path | None) ->
 @click.argument("where", metavar="NODE[/DEVICE]")
 @click.option("--by", metavar="NAME", help="Release what this operator holds, instead of yours.")
 @click.option("--all", "everybody", is_flag=True, help="Release it, whoever holds it.")
-@_OPERATOR
+@KUBECONFIG
 def release(where: str, by: str | None, everybody: bool, kubeconfig: Path | None) -> None:
     """End your hold on a node, or on a device or unit of it, and holds that name nobody.
 
@@ -320,7 +313,7 @@ def release(where: str, by: str | None, everybody: bool, kubeconfig: Path | None
 @main.command()
 @click.argument("node", required=False)
 @_OUTPUT
-@_OPERATOR
+@KUBECONFIG
 def holds(node: str | None, output: str, kubeconfig: Path | None) -> None:
     """What is held, by whom, since when, until when, and whether the scheduler itself obeys."""
     from fettle.cli import holding
@@ -400,9 +393,14 @@ def report(since: str, servers: tuple[str, ...], output: str) -> None:
     type=click.Path(path_type=Path),
     help="A folder of objects from the cluster that the manifests are for.",
 )
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of that cluster.")
+@click.option("--cluster", is_flag=True, help="Read the cluster of your kubeconfig instead.")
+@KUBECONFIG
+@CONTEXT
+@ACTS_AS
 @click.option("--settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
-@click.option("--namespace", default="default", show_default=True, help="For objects without one.")
+@click.option(
+    "--namespace", "-n", default="default", show_default=True, help="For objects without one."
+)
 @click.option("--strict", is_flag=True, help="Also deny what only growth could satisfy.")
 @click.option(
     "--output",
@@ -422,7 +420,10 @@ def report(since: str, servers: tuple[str, ...], output: str) -> None:
 def lint(
     files: tuple[str, ...],
     snapshot: Path | None,
+    cluster: bool,
     kubeconfig: Path | None,
+    context: str,
+    acts_as: str,
     settings: Path | None,
     namespace: str,
     strict: bool,
@@ -439,10 +440,12 @@ def lint(
     from fettle.cli.linting import running
     from fettle.observing import logs
 
-    if kubeconfig is not None and snapshot is not None:
-        raise click.UsageError("--kubeconfig and --snapshot are mutually exclusive.")
+    reading = Reading(kubeconfig, context, acts_as)
+    asked = reading if cluster or reading != Reading() else None
+    if asked is not None and snapshot is not None:
+        raise click.UsageError("--snapshot and the flags for a cluster are mutually exclusive.")
     options = running.LintOptions(
-        files, snapshot, kubeconfig, settings, namespace, strict, output, fail_on, skip_others
+        files, snapshot, asked, settings, namespace, strict, output, fail_on, skip_others
     )
     logs.configure("error")
     try:

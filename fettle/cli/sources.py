@@ -30,13 +30,13 @@ def given() -> Reading:
 
 
 _FILE = click.Path(path_type=Path)
-_OPTIONS = (
-    click.option("--kubeconfig", type=_FILE, help="Your kubeconfig. By default as for kubectl."),
-    click.option("--context", "cluster", default="", help="Another context of your kubeconfig."),
-    click.option("--as", "acts_as", default="", help="Whom to impersonate, as with kubectl."),
-    click.option(
-        "--settings", type=_FILE, help="Judge by a Fettle's settings file. By default by none."
-    ),
+KUBECONFIG = click.option(
+    "--kubeconfig", type=_FILE, help="Your kubeconfig. By default as for kubectl."
+)
+CONTEXT = click.option("--context", default="", help="Another context of your kubeconfig.")
+ACTS_AS = click.option("--as", "acts_as", default="", help="Whom to impersonate, as with kubectl.")
+_SETTINGS = click.option(
+    "--settings", type=_FILE, help="Judge by a Fettle's settings file. By default by none."
 )
 
 
@@ -48,23 +48,21 @@ def reads_cluster(command: Command) -> Command:
         *,
         server: str,
         kubeconfig: Path | None,
-        cluster: str,
+        context: str,
         acts_as: str,
         settings: Path | None,
         **rest: object,
     ) -> None:
-        reading = Reading(kubeconfig, cluster, acts_as, settings)
-        context = click.get_current_context()
+        reading = Reading(kubeconfig, context, acts_as, settings)
+        call = click.get_current_context()
         if server and reading != Reading():
-            if context.get_parameter_source("server") is ParameterSource.COMMANDLINE:
+            if call.get_parameter_source("server") is ParameterSource.COMMANDLINE:
                 raise click.UsageError(
                     "--kubeconfig, --context, --as and --settings are for reading the cluster "
                     "itself: leave out --server."
                 )
             server = ""  # flags go before the environment
-        context.obj = reading
+        call.obj = reading
         command(server=server, **rest)
 
-    for option in reversed(_OPTIONS):
-        run = option(run)
-    return run
+    return KUBECONFIG(CONTEXT(ACTS_AS(_SETTINGS(run))))

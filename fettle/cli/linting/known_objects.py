@@ -4,8 +4,7 @@ The linted manifests count too: a template is often linted together with the wor
 """
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
@@ -15,19 +14,18 @@ import msgspec
 
 from fettle.api import DevicePolicy, Put, kinds, read_object
 from fettle.api.core import Namespace, ResourceQuota
+from fettle.api.kinds import Kind
 from fettle.api.nvidia import ComputeDomain
 from fettle.api.resource import DeviceClass
-from fettle.cluster import EMPTY, Publisher, SourceStatus, View
+from fettle.cli.sources import Reading
+from fettle.cluster import EMPTY, Publisher, View
 from fettle.config import Settings
 from fettle.lint import Evaluator, Manifest, compile_expressions, has_expressions
-from fettle.model import BadInput, ClusterError, SnapshotError
+from fettle.model import BadInput, ClusterError, Forbidden, SnapshotError
 
 if TYPE_CHECKING:
     from fettle.scheduling import Engines
 
-CLUSTER_WAIT_S = 60.0
-_POLL_S = 0.02
-_PATIENCE_S = 5.0
 _MAX_NAMED = 5
 """How many objects that cannot be read are named one by one."""
 _NEEDED = (kinds.NODE, kinds.SLICE, kinds.CLASS, kinds.CLAIM, kinds.TEMPLATE)
@@ -109,12 +107,13 @@ def _add(held: dict[str, Any], namespace: str, decoded: kinds.WireObject) -> Non
 @asynccontextmanager
 async def known(
     snapshot: Path | None,
-    kubeconfig: Path | None,
+    reading: Reading | None,
     settings: Settings,
     manifests: Sequence[Manifest],
 ) -> AsyncIterator[KnownObjects]:
-    """What is known besides these manifests; raises FettleError if it cannot be read."""
-    against_nothing = snapshot is None and kubeconfig is None
+    """What is known besides these manifests; raises FettleError if it cannot be read. `reading`:
+    how to read a cluster, if one is to be read."""
+    against_nothing = snapshot is None and reading is None
     if against_nothing and not any(map(has_expressions, manifests)):
         yield KnownObjects(EMPTY, None, complete=False)
         return
@@ -124,8 +123,8 @@ async def known(
     engine = SelectorEngine()
     if snapshot is not None:
         found = _of_folder(snapshot, settings, engine)
-    elif kubeconfig is not None:
-        found = await _of_cluster(kubeconfig, settings, engine)
+    elif reading is not None:
+        found = await _of_cluster(reading, settings, engine)
     else:
         found = KnownObjects(EMPTY, engine, complete=False)
     await engine.start()
@@ -181,79 +180,49 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> KnownObj
     )
 
 
-async def _of_cluster(kubeconfig: Path, settings: Settings, evaluator: Evaluator) -> KnownObjects:
-    from fettle.client import Session
-    from fettle.cluster.feeds import ClusterFeed, Writer
+async def _of_cluster(reading: Reading, settings: Settings, evaluator: Evaluator) -> KnownObjects:
+    from fettle.client import Chosen, Session
+    from fettle.cluster.feeds import Writer, read_once
 
     publisher = Publisher()
-    session = await Session.open(kubeconfig)
     watched = [k for k in kinds.read_with(settings.lint.watch) if k is not kinds.DEVICE_HEALTH]
     writer = Writer(_inventory(settings), publisher, watched=watched)
-    work = asyncio.gather(writer.run(), ClusterFeed(session, kinds=watched).run(writer))
-    synced = asyncio.ensure_future(_synced(publisher))
-    both: set[asyncio.Future[Any]] = {work, synced}
-    try:
-        done, _ = await asyncio.wait(
-            both, timeout=CLUSTER_WAIT_S, return_when=asyncio.FIRST_COMPLETED
-        )
-        if synced not in done:
-            if work in done:
-                work.result()
-            raise ClusterError(f"the cluster was not read within {CLUSTER_WAIT_S:g} s")
-        return _known_of(synced.result(), publisher, evaluator)
-    finally:
-        for task in both:
-            task.cancel()
-        await asyncio.gather(*both, return_exceptions=True)
-        await session.close()
+    chosen = Chosen(reading.context, reading.acts_as)
+    async with await Session.open(reading.kubeconfig, chosen=chosen) as session:
+        folding = asyncio.create_task(writer.run())
+        try:
+            unread = await read_once(session, writer, watched)
+            await writer.catch_up()
+        finally:
+            folding.cancel()
+            await asyncio.wait((folding,))
+    return _known_of(publisher.view, unread, evaluator)
 
 
-async def _synced(publisher: Publisher) -> View:
-    """The first view that has all kinds, except optional ones that cannot be read.
-
-    Raises ClusterError if a needed kind cannot be read, but only after some seconds: the API server
-    refuses a new kind for a moment.
-    """
-    patient_until = time.monotonic() + _PATIENCE_S
-    while True:
-        view, patient = publisher.view, time.monotonic() < patient_until
-        sources = publisher.sources.values()
-        if view.synced and all(_settled(source, view, patient=patient) for source in sources):
-            return view
-        if not patient:
-            _check(sources)
-        await asyncio.sleep(_POLL_S)
-
-
-def _check(sources: Iterable[SourceStatus]) -> None:
-    """Raises ClusterError if kinds cannot be read: why the first, and how many others."""
-    notes = [source.note for source in sources if source.needed and not source.synced]
-    first, *others = dict.fromkeys(filter(None, notes)) or [""]
-    if first:
-        more = f"; other kinds that cannot be read: {len(others)}" if others else ""
-        raise ClusterError(f"{first}{more}")
-
-
-def _settled(source: SourceStatus, view: View, *, patient: bool) -> bool:
-    if not source.synced:
-        return bool(source.note) and not patient
-    return view.served.get(source.name) is source.served
-
-
-def _known_of(view: View, publisher: Publisher, evaluator: Evaluator) -> KnownObjects:
-    unread = [kind.name for kind in kinds.ON_DEMAND if not view.served.get(kind.name)]
-    reasons = [
-        source.note for name in unread if (source := publisher.sources.get(name)) is not None
-    ]
-    notes = [f"{note}; rules that need it are skipped" for note in reasons]
+def _known_of(
+    view: View, unread: Mapping[Kind, ClusterError], evaluator: Evaluator
+) -> KnownObjects:
+    denied = [kind for kind, error in unread.items() if isinstance(error, Forbidden)]
+    served = {name: is_ for name, is_ in view.served.items() if name not in map(_name, denied)}
+    without = [*denied, *(kind for kind in unread if kind in kinds.ON_DEMAND)]
+    notes = [f"{unread[kind]}; rules that need it are skipped" for kind in dict.fromkeys(without)]
     if view.quarantined:
         notes += islice(view.quarantined.values(), _MAX_NAMED)
         if (more := len(view.quarantined) - _MAX_NAMED) > 0:
             notes.append(f"{more} more objects cannot be read")
         notes.append(_skipped({key.partition(" ")[0] for key in view.quarantined}))
+    unknown = {*map(_name, denied), *(k.name for k in kinds.ON_DEMAND if not served.get(k.name))}
     return KnownObjects(
-        view, evaluator, complete=True, unknown=frozenset(unread), notes=tuple(notes)
+        msgspec.structs.replace(view, served=served),
+        evaluator,
+        complete=True,
+        unknown=frozenset(unknown),
+        notes=tuple(notes),
     )
+
+
+def _name(kind: Kind) -> str:
+    return kind.name
 
 
 def _skipped(unread: Collection[str]) -> str:

@@ -12,6 +12,7 @@ import click
 from fettle.cli.linting import known_objects, reports
 from fettle.cli.linting.files import Document, line_of, read
 from fettle.cli.linting.reports import LintReport
+from fettle.cli.sources import Reading
 from fettle.config import Settings, load_settings
 from fettle.health import rows_replaced, rule_mistakes
 from fettle.lint import (
@@ -42,11 +43,12 @@ _SURVEY_WAIT_S = 30.0
 
 
 class LintOptions(NamedTuple):
-    """The flags and arguments of `fettle lint`."""
+    """The flags and arguments of `fettle lint`. `reading`: how to read the cluster, if it is to be
+    read."""
 
     files: tuple[str, ...]
     snapshot: Path | None
-    kubeconfig: Path | None
+    reading: Reading | None
     settings: Path | None
     namespace: str
     strict: bool
@@ -94,9 +96,7 @@ async def _lint(
     templates = workload_kinds.with_settings(settings.webhook.workloads)
     manifests = [Manifest(d.object, options.namespace, templates=templates) for d in documents]
     policies = settings.all_policies()
-    async with known_objects.known(
-        options.snapshot, options.kubeconfig, settings, manifests
-    ) as known:
+    async with known_objects.known(options.snapshot, options.reading, settings, manifests) as known:
         view = known.view_with(manifests)
         linter = Linter(
             evaluator=known.evaluator,

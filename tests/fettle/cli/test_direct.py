@@ -24,6 +24,7 @@ from fettle.config import ExtenderSettings, Settings
 from fettle.model import FettleError, Mode
 from fettle.serve.serving import Runtime
 from tests.controlplane import objects
+from tests.fettle.cli.linted import LIST
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.inventory.test_measuring import HEAT, Replica, sample
 from tests.fettle.serve.runtimes import serve_options
@@ -342,3 +343,19 @@ async def test_what_a_fettle_stored_of_metrics_counts_as_for_who_does_not_ask_fo
     assert ended.exit_code == 0
     assert "60% of the time" in ended.stdout
     assert "a Fettle is installed here, and its settings are not seen" in ended.stderr
+
+
+async def test_lint_reads_the_cluster_and_does_not_take_what_it_may_not_read_to_be_absent(
+    api: FakeApi, reader: Reader, tmp_path: Path
+) -> None:
+    (tmp_path / "pod.yaml").write_text(LIST.partition("- apiVersion: resource.k8s.io")[0])
+    given = ("lint", str(tmp_path / "pod.yaml"), "--cluster", "--context", "fake")
+    ended = await reader.run(*given)
+    assert "ResourceClaimTemplate team/gpus does not exist" in ended.stdout
+    api.forbidden = {("list", "resourceclaimtemplates")}
+    ended = await reader.run(*given)
+    assert "ResourceClaimTemplate team/gpus does not exist" not in ended.stdout
+    assert "resourceclaimtemplates" in ended.stderr
+    assert {asked.verb for asked in api.asked} == {"list"}
+    ended = await reader.run(*given, "--snapshot", str(tmp_path))
+    assert (ended.exit_code, "mutually exclusive" in ended.output) == (2, True)

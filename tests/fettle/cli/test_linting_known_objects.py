@@ -9,6 +9,7 @@ import pytest
 
 from fettle.api import kinds
 from fettle.cli.linting import known_objects
+from fettle.cli.sources import Reading
 from fettle.config import LintSettings, Settings
 from fettle.model import ClusterError
 from tests.fettle.cli.linted import CLAIM, GOOD, LIST, fettle, findings
@@ -333,8 +334,7 @@ def test_a_snapshot_without_a_kind_that_the_settings_watch_is_noted(tmp_path: Pa
 
 
 @pytest.fixture
-async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
-    monkeypatch.setattr(known_objects, "_PATIENCE_S", 0.3)
+async def api() -> AsyncIterator[FakeApi]:
     async with fake_api() as server:
         yield server
 
@@ -344,27 +344,18 @@ async def reading(api: FakeApi, folder: Path, settings: Settings | None = None) 
     given = settings or Settings()
     async with (
         asyncio.timeout(20),
-        known_objects.known(None, api.kubeconfig(folder), given, ()) as known,
+        known_objects.known(None, Reading(api.kubeconfig(folder)), given, ()) as known,
     ):
         return known.notes
 
 
-async def test_the_right_that_is_missing_is_named(api: FakeApi, tmp_path: Path) -> None:
-    api.forbidden = {("watch", "pods"), ("list", "pods")}
-    with pytest.raises(ClusterError, match='"list" and "watch" on the resource "pods"') as said:
-        await reading(api, tmp_path)
-    assert "other kinds" not in str(said.value)
-
-
-async def test_one_of_many_rights_that_are_missing_is_named_and_the_others_are_counted(
+async def test_a_right_that_is_missing_is_named_and_only_rules_that_need_it_are_skipped(
     api: FakeApi, tmp_path: Path
 ) -> None:
-    for kind in kinds.KINDS:
-        api.forbidden |= {("watch", kind.plural), ("list", kind.plural)}
-    with pytest.raises(ClusterError, match='"list" and "watch" on the resource') as said:
-        await reading(api, tmp_path)
-    others = len(kinds.KINDS) - 2  # what is remembered of health does not matter here
-    assert str(said.value).endswith(f"; other kinds that cannot be read: {others}")
+    api.forbidden = {("list", "resourceclaimtemplates"), ("watch", "nodes")}
+    (note,) = await reading(api, tmp_path)
+    assert 'on the resource "resourceclaimtemplates"' in note
+    assert note.endswith("; rules that need it are skipped")
 
 
 async def test_an_unreachable_cluster_is_reported_once(api: FakeApi, tmp_path: Path) -> None:
