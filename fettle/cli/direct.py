@@ -149,7 +149,7 @@ class _Cluster:
         await self._engine.close()
 
     async def read(self) -> None:
-        """Raises ClusterError."""
+        """Raises ClusterError, also if nothing at all may be read."""
         with suppress(Forbidden):  # then as the newest version allocates
             self._answers.predict_as(await server_version(self._session))
         counting = _Counting(self._writer)
@@ -161,6 +161,8 @@ class _Cluster:
             showing.cancel()
             await asyncio.wait((showing,))
         denied = [kind for kind, error in unread.items() if isinstance(error, Forbidden)]
+        if len(denied) == len(_READ):  # it is not one right that is missing
+            raise unread[kinds.NODE]
         self.unseen += _unseen(denied)
         self.absent += _absent([kind for kind in unread if kind not in denied])
 

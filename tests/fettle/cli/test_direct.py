@@ -172,6 +172,14 @@ async def test_what_may_not_be_read_is_said_and_the_rest_is_shown(
     assert len((await reader.told("devices"))["unseen"]) == 3
 
 
+async def test_who_may_read_nothing_is_told_so_once(api: FakeApi, reader: Reader) -> None:
+    api.forbidden = {("list", kind.plural) for kind in (*kinds.KINDS, kinds.EVENT)}
+    ended = await reader.run("devices")
+    assert ended.exit_code == 1
+    (said,) = ended.output.splitlines()
+    assert 'on the resource "nodes"' in said
+
+
 async def test_pods_at_risk_that_may_be_hidden_are_not_denied(api: FakeApi, reader: Reader) -> None:
     api.put("nodes", objects.node("n", 8, conditions=[BROKEN]))
     assert (await reader.run("pods", "--at-risk")).exit_code == 0

@@ -1,0 +1,163 @@
+"""Commands without a server, on a real API server: with the rights that docs/without-a-server.md
+names and no others, and as people choose a context and another user."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.controlplane import objects, waiting
+from tests.controlplane.api import Api
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.fettle_process import REPOSITORY
+from tests.controlplane.fleet import create_dra_node, create_node
+from tests.controlplane.kubelet import Kubelet
+from tests.controlplane.test_browse_access import run
+
+PAGE = REPOSITORY / "docs" / "without-a-server.md"
+BROKEN = objects.node_condition("CperHardwareErrorFatal", "True", "CPERFatal", "memory error")
+LOST = [objects.taint("gpu.nvidia.com/gpu-lost", "None")]
+RBAC = "rbac.authorization.k8s.io"
+READER = "system:serviceaccount:default:reader"
+
+NO_SUCH_CLASS = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: c, namespace: default}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: none.example.com}}]}}
+"""
+
+
+def shipped_role() -> Any:
+    """The ClusterRole of the page."""
+    found = re.search(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found is not None
+    return yaml.safe_load(found[1])
+
+
+@pytest.fixture
+async def reader(control_plane: ControlPlane, api: Api, kubelet: Kubelet) -> Path:
+    """The kubeconfig of a ServiceAccount with that role. A pod runs on a node with a fault, and its
+    Job names the policy `training`; a DRA device is lost."""
+    account = {"name": "reader", "namespace": "default"}
+    await api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+    await api.create(shipped_role())
+    await api.create(
+        {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "reader"},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "fettle-direct"},
+            "subjects": [{"kind": "ServiceAccount", **account}],
+        }
+    )
+    await create_node(api, objects.node("bad", 8, conditions=[BROKEN]))
+    lost, sound = objects.device("gpu-0"), objects.device("gpu-1")
+    await create_dra_node(api, "dra", [{**lost, "taints": LOST}, sound])
+    job = await api.create(objects.job("j", job_annotations={"fettle.dev/policy": "training"}))
+    pod = objects.pod("p", gpus=1)
+    pod["spec"]["nodeName"] = "bad"
+    pod["metadata"]["ownerReferences"] = [
+        {
+            **{name: job[name] for name in ("apiVersion", "kind")},
+            **{name: job["metadata"][name] for name in ("name", "uid")},
+            "controller": True,
+        }
+    ]
+    await api.create(pod)
+    await waiting.in_phase(api, "p", "Running")
+    return await control_plane.kubeconfig_for_service_account("reader", "default")
+
+
+async def told(reader: Path, folder: Path, *arguments: str, code: int = 0) -> tuple[Any, list[str]]:
+    """The JSON of a command, and the sentences on standard error."""
+    ended, said = await run([*arguments, "-o", "json"], reader, folder)
+    assert ended == code, said
+    start = said.index("{\n")
+    return json.loads(said[start:]), said[:start].splitlines()
+
+
+async def test_an_account_that_may_only_read_sees_what_is_wrong_and_who_sits_on_it(
+    reader: Path, tmp_path: Path
+) -> None:
+    devices, said = await told(reader, tmp_path, "devices")
+    assert {node["node"]: node["state"] for node in devices["nodes"]} == {
+        "bad": "Unhealthy",
+        "dra": "Healthy",
+    }
+    (lost,) = next(node["devices"] for node in devices["nodes"] if node["node"] == "dra")
+    assert (lost["device"], lost["state"]) == ("gpu.nvidia.com/dra/gpu-0", "Unhealthy")
+    assert devices["unseen"] == []
+    (absent,) = said  # nothing is installed
+    assert absent.startswith("fettle: the cluster does not serve devicehealths.fettle.dev, ")
+
+    pods, _ = await told(reader, tmp_path, "pods", "--at-risk", code=3)
+    assert [(pod["pod"], pod["policy"]) for pod in pods["pods"]] == [("default/p", "training")]
+    explained, _ = await told(reader, tmp_path, "explain", "pod", "default/p")
+    assert {name: one["fits"] for name, one in explained["nodes"].items()} == {
+        "bad": False,
+        "dra": False,
+    }
+    node, _ = await told(reader, tmp_path, "explain", "node", "bad")
+    assert (node["state"], node["usedBy"]) == ("Unhealthy", ["default/p"])
+    device, _ = await told(reader, tmp_path, "explain", "device", "dra/gpu-0")
+    assert device["state"] == "Unhealthy"
+
+    (tmp_path / "claim.yaml").write_text(NO_SUCH_CLASS)
+    _, said_of_claim = await run(
+        ["lint", "--cluster", str(tmp_path / "claim.yaml")], reader, tmp_path
+    )
+    assert "FTL001 unknown-class" in said_of_claim
+
+
+async def test_each_right_that_is_missing_is_said_and_the_rest_is_shown(
+    api: Api, reader: Path, tmp_path: Path
+) -> None:
+    role = await api.get("clusterroles", "fettle-direct")
+    for rule in role["rules"]:
+        rule["resources"] = [r for r in rule["resources"] if r not in ("pods", "resourceslices")]
+    await api.replace(role)
+
+    async def listed() -> tuple[Any, list[str]]:
+        return await told(reader, tmp_path, "devices")
+
+    devices, said = await waiting.wait_until(
+        listed, lambda answer: len(answer[0]["unseen"]) == 2, what="the rights are gone"
+    )
+    assert [node["node"] for node in devices["nodes"]] == ["bad"]
+    assert "fettle: you may not list resourceslices.resource.k8s.io: no DRA device is seen" in said
+    _, said = await told(reader, tmp_path, "pods", "--at-risk", code=1)
+    assert any(line.startswith("fettle: you may not list pods: ") for line in said)
+
+
+async def test_it_reads_another_context_and_as_somebody_else(
+    control_plane: ControlPlane, reader: Path, tmp_path: Path
+) -> None:
+    admin = json.loads(control_plane.tester_kubeconfig.read_text())
+    here = admin["contexts"][0]
+    nowhere = {"name": "nowhere", "cluster": {"server": "https://127.0.0.1:9"}}
+    admin["clusters"].append(nowhere)
+    admin["contexts"].append(
+        {"name": "nowhere", "context": {**here["context"], "cluster": "nowhere"}}
+    )
+    admin["current-context"] = "nowhere"
+    path = tmp_path / "two"
+    path.write_text(json.dumps(admin))
+
+    code, said = await run(["devices"], path, tmp_path)
+    assert (code, "https://127.0.0.1:9 cannot be reached" in said) == (1, True)
+    devices, _ = await told(path, tmp_path, "devices", "--context", here["name"])
+    assert devices["unseen"] == []
+    as_reader = ("--context", here["name"], "--as", READER)
+    devices, _ = await told(path, tmp_path, "devices", *as_reader)
+    assert devices["unseen"] == []
+    code, said = await run(["devices", *as_reader[:-1], "nobody"], path, tmp_path)
+    assert (code, said.count("\n")) == (1, 1)
+    assert 'on the resource "nodes" of the core API group in all namespaces to nobody' in said
+    code, said = await run(["devices", "--as", "somebody"], reader, tmp_path)
+    assert (code, "may not impersonate" in said) == (1, True)
