@@ -153,7 +153,7 @@ class _Cluster:
         with suppress(Forbidden):  # then as the newest version allocates
             self._answers.predict_as(await server_version(self._session))
         counting = _Counting(self._writer)
-        showing = asyncio.create_task(counting.show(self._session.server))
+        showing = asyncio.create_task(counting.show())
         try:
             unread = await read_once(self._session, counting, _READ)
             await self._writer.catch_up()
@@ -172,9 +172,8 @@ class _Cluster:
         if "pod" in query:
             named = self.known.pod(query["pod"])
             await self._ask_for_workloads([named] if named is not None else [])
-        elif path == "/pods":
-            placed = (pod for pod in self._answers.view.pods.values() if pod.node_name)
-            await self._ask_for_workloads(placed)
+        elif path in ("/pods", "/policy"):
+            await self._ask_for_workloads(self._answers.view.pods.values())
             await self._answers.evaluate_requirements()
 
     async def _ask_for_workloads(self, pods: Iterable[core.Pod]) -> None:
@@ -184,7 +183,7 @@ class _Cluster:
         await self._writer.catch_up()
         if left:
             self.unseen.append(
-                f"the policies that {left} workloads name are not seen: there was no time to ask"
+                f"the policies that {left} workloads name are not seen: there was no answer in time"
             )
         self.unseen += self._workloads.notes()
 
@@ -222,7 +221,7 @@ class _Counting:
         self._read.update(change.kind.plural for change in changes if isinstance(change, Put))
         await self._sink.send(changes)
 
-    async def show(self, server: str) -> None:
+    async def show(self) -> None:
         """Show on a terminal what was read, until cancelled."""
         if not sys.stderr.isatty():
             return
@@ -230,7 +229,7 @@ class _Counting:
         try:
             while True:
                 told = ", ".join(f"{count} {name}" for name, count in self._read.most_common(3))
-                click.echo(f"\r\x1b[Kreading {server}: {told}", nl=False, err=True)
+                click.echo(f"\r\x1b[Kreading: {told}", nl=False, err=True)
                 await asyncio.sleep(_SHOWN_EVERY_S)
         finally:
             click.echo("\r\x1b[K", nl=False, err=True)

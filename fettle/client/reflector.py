@@ -62,6 +62,7 @@ _WATCH_S = (200, 280)  # spread, so that replicas and kinds do not reconnect tog
 _SILENCE_S = 90.0  # bookmarks come about once a minute
 _PROBE_S = 30.0  # one small request; a CRD is often applied just after we started
 _TOO_SHORT_S = 1.0
+_RETRIES = 3  # of a list that is read once
 _STARTING = 3  # failures in a row, in all about half a second
 _BETWEEN_S = 0.1  # so that watches which keep ending do not become a busy loop
 _CALM_S = 60.0  # after so long without a list the next one need not wait; less than a silence
@@ -201,15 +202,13 @@ class Reflector:
         raise not_served
 
     async def _list_patiently(self) -> None:
-        while True:
+        for _ in range(_RETRIES):
             try:
                 await self._list()
                 return
             except (Expired, Unreachable) as error:
-                pause_s = self._backoff.next_s(error)
-                if self._backoff.failures > _STARTING:
-                    raise
-            await asyncio.sleep(pause_s)
+                await asyncio.sleep(self._backoff.next_s(error))
+        await self._list()
 
     async def _follow(self) -> None:
         """One watch from its start to its end, with what must come before it."""

@@ -39,6 +39,8 @@ MOST_LEVELS = 4
 MOST_KNOWN = 20_000
 """Controllers of which it is remembered when they were asked for."""
 MOST_WAITING = 20_000
+AT_ONCE = 8
+"""How many are asked for at a time, where somebody waits for all."""
 LEARNT_WITHIN_S = 0.1
 """How long an answer to the scheduler may wait for it. It takes a few milliseconds."""
 _PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
@@ -112,11 +114,18 @@ class WorkloadFeed:
         await keep("workloads of pods", self._ask_next, when=self._came.wait)
 
     async def ask_all(self, within_s: float) -> int:
-        """Ask for the workloads of all pods that need it; returns how many are left after that
-        time."""
+        """Ask once for the workloads of all pods that need it, some at a time; returns how many are
+        left, for want of time or of an answer."""
+        pods = iter([*self._waiting.values()])
+
+        async def ask() -> None:
+            for pod in pods:
+                with suppress(ClusterError):
+                    await self._ask(pod)
+
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                await self._ask_next()
+                await asyncio.gather(*(ask() for _ in range(AT_ONCE)))
         return len(self._waiting)
 
     async def _ask_next(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -260,6 +262,39 @@ async def test_what_workloads_name_counts_for_their_pods(api: FakeApi, reader: R
     api.forbidden = {("get", "jobs")}
     ended = await reader.run("pods")
     assert "policies of workloads: 1 cannot be read, such as that of Job j" in ended.stderr
+
+
+async def test_workloads_that_do_not_answer_in_time_are_counted(
+    api: FakeApi, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct, "WORKLOADS_WITHIN_S", 0.0)
+    api.put("nodes", objects.node("n", 8))
+    for i in range(3):
+        put_pod(api, f"p{i}", "n")
+        owner = OWNER | {"uid": f"u-{i}"}
+        api.objects["pods"][f"default/p{i}"]["metadata"]["ownerReferences"] = [owner]
+    ended = await reader.run("pods", "--at-risk")
+    assert ended.exit_code == 1
+    assert "the policies that 3 workloads name are not seen" in ended.stderr
+
+
+async def test_what_takes_long_shows_on_a_terminal_how_far_it_is(
+    api: FakeApi, reader: Reader
+) -> None:
+    for i in range(3):
+        api.put("nodes", objects.node(f"n{i}", 8))
+    api.answers_after_s = 0.7  # first of what is remembered, then of nodes and pods
+    terminal, its_end = os.openpty()
+    command = (sys.executable, "-m", "fettle", "devices", "--kubeconfig", reader.kubeconfig)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.DEVNULL, stderr=its_end
+    )
+    os.close(its_end)
+    assert await asyncio.wait_for(process.wait(), 60) == 0
+    shown = os.read(terminal, 10_000).decode()
+    os.close(terminal)
+    assert "\r\x1b[Kreading: " in shown
+    assert shown.endswith("\r\x1b[K")  # nothing of it stays
 
 
 async def test_requirements_of_policies_count_for_pods_that_run(
