@@ -26,7 +26,10 @@ RUN python -m hatchling build --target wheel --directory /wheels \
 FROM ${BASE}
 COPY --from=build /opt/fettle /opt/fettle
 # HOME: the Kubernetes client ends at once where it finds neither that nor the user in /etc/passwd.
-ENV PATH=/opt/fettle/bin:$PATH HOME=/ PYTHONDONTWRITEBYTECODE=1
+# FETTLE_SERVER: commands in a container ask the Fettle that runs there. One that reads the cluster itself
+# takes as much memory as a server, under the same limit.
+ENV PATH=/opt/fettle/bin:$PATH HOME=/ PYTHONDONTWRITEBYTECODE=1 \
+    FETTLE_SERVER="http://127.0.0.1:8090 http://127.0.0.1:8091"
 USER 65532:65532
 ENTRYPOINT ["fettle"]
 CMD ["serve"]

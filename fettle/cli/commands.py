@@ -176,7 +176,7 @@ _OUTPUT = click.option(
 
 @main.group()
 def explain() -> None:
-    """Explain what a running Fettle decides, and why."""
+    """Explain what Fettle decides, or would decide, and why."""
 
 
 _NAMESPACE = click.option("--namespace", "-n", default="", help="Of a pod named without one.")

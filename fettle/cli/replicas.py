@@ -30,11 +30,12 @@ class OfAll(NamedTuple):
 
 
 def ask_all(given: Sequence[str], path: str, query: dict[str, str]) -> OfAll:
-    """Ask these servers, or those of AS_SHIPPED. Raises FettleError if none answers, or one refuses
-    to."""
+    """Ask these servers, or those of AS_SHIPPED, of which one is enough. Raises FettleError if none
+    answers, or one refuses to."""
+    servers = tuple(given) or AS_SHIPPED
     found: dict[str, Any] = {}
     failed: dict[str, FettleError] = {}
-    for server in given or AS_SHIPPED:
+    for server in servers:
         try:
             found[server] = fetch(server, path, query)
         except Answered:
@@ -43,5 +44,5 @@ def ask_all(given: Sequence[str], path: str, query: dict[str, str]) -> OfAll:
             failed[server] = error
     if not found:
         raise next(iter(failed.values()))
-    missing = failed.values() if given else ()
+    missing = failed.values() if servers != AS_SHIPPED else ()
     return OfAll(found, [f"what it decided is not here: {error}" for error in missing])

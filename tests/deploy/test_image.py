@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from fettle.cli.replicas import AS_SHIPPED
+
 REPOSITORY = Path(__file__).parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 
@@ -53,6 +55,12 @@ def test_the_base_is_pinned_and_is_of_a_python_that_the_project_supports() -> No
 def test_what_is_copied_is_there_and_not_ignored(source: str) -> None:
     assert (REPOSITORY / source).exists()
     assert f"!{source}" in (REPOSITORY / ".dockerignore").read_text().splitlines()
+
+
+def test_commands_in_a_container_ask_the_fettle_that_runs_there() -> None:
+    """To read the cluster again there could end what runs there, by the memory limit."""
+    variables = dict(one.split("=", 1) for rest in of("ENV") for one in shlex.split(rest))
+    assert tuple(variables["FETTLE_SERVER"].split()) == AS_SHIPPED
 
 
 def test_every_package_of_the_wheel_is_copied() -> None:
