@@ -14,6 +14,7 @@ from fettle.browse.pods import PodHandlers
 from fettle.browse.policies import PolicyHandlers
 from fettle.browse.probes import Probes
 from fettle.browse.reviews import NotShown
+from fettle.browse.status import StatusHandlers
 
 Answer = Callable[[Query, Viewer], Awaitable[web.Response]]
 
@@ -31,14 +32,15 @@ def answers_of(known: Known) -> Mapping[str, Answer]:
         "/policy": PolicyHandlers(known).policy,
         "/devices": devices.devices,
         "/pods": pods.pods,
+        "/status": StatusHandlers(known).status,
         "/decisions": decisions.decisions,
         "/records": decisions.records,
     }
 
 
 def make_browse_app(known: Known, access: Access, *middlewares: Middleware) -> web.Application:
-    """GET /explain, /policy, /devices, /pods, /decisions, /records for whom `access` knows;
-    /livez, /readyz and /metrics for everybody."""
+    """GET what `answers_of` has for whom `access` knows; /livez, /readyz and /metrics for
+    everybody."""
     probes = Probes(known)
 
     async def readyz(request: web.Request) -> web.StreamResponse:

@@ -274,6 +274,16 @@ def rules(prometheus: bool, settings: Path | None) -> None:
 
 
 @main.command()
+@_source
+@_OUTPUT
+def status(server: str, output: str) -> None:
+    """How many nodes and devices are in which state, and pods at risk or waiting."""
+    from fettle.cli import printing
+
+    printing.show_status(server, output)
+
+
+@main.command()
 @click.argument("where", metavar="NODE[/DEVICE]")
 @click.option("--reason", required=True, help="Why, for whoever finds the hold.")
 @click.option(

@@ -64,8 +64,8 @@ _UNSETTLED = (
 
 
 def fetch(path: str, query: Mapping[str, str] | None = None) -> Any:
-    """What a server would answer at this path, decoded, with `unseen`: sentences about what could
-    not be read. Raises FettleError."""
+    """What a server would answer at this path, decoded, with `cluster`, the API server's URL, and
+    `unseen`, sentences about what could not be read. Raises FettleError."""
     logs.configure("error")
     return uvloop.run(_answer(given(), path, query or {}))
 
@@ -92,7 +92,7 @@ async def _answer(reading: Reading, path: str, query: Mapping[str, str]) -> Any:
     answer = msgspec.json.decode(reply.body)
     if reply.status != 200:
         raise FettleError(answer["error"])
-    return answer | {"unseen": cluster.unseen}
+    return answer | {"cluster": session.server, "unseen": cluster.unseen}
 
 
 def _settings(path: Path | None) -> Settings:
@@ -172,7 +172,7 @@ class _Cluster:
         if "pod" in query:
             named = self.known.pod(query["pod"])
             await self._ask_for_workloads([named] if named is not None else [])
-        elif path in ("/pods", "/policy"):
+        elif path in ("/pods", "/policy", "/status"):
             await self._ask_for_workloads(self._answers.view.pods.values())
             await self._answers.evaluate_requirements()
 

@@ -1,4 +1,4 @@
-"""Prints for people what a running Fettle answers: `fettle explain`, `devices` and `pods`.
+"""Prints for people what Fettle answers: `fettle explain`, `devices`, `pods` and `status`.
 
 The worst comes first; of a pod's verdicts, the best. Many rows that are healthy and say the same
 become one row.
@@ -190,6 +190,40 @@ def explain_policy(server: str, name: str, output: str) -> None:
     for what in ("namespaces", "pods"):
         if data.get(what):
             out.print(f"{what}: {escape(', '.join(data[what]))}")
+
+
+def show_status(server: str, output: str) -> None:
+    """Print how the fleet is, in a few lines."""
+    data = fetch(server, "/status")
+    if output == "json":
+        click.echo(json.dumps(data, indent=2))
+        return
+    from rich.markup import escape
+
+    out = console()
+    said_by = f"read from {data['cluster']}" if "cluster" in data else server.partition("#")[0]
+    for line in (said_by, *data["modes"]):
+        out.print(escape(line))
+    for problem in data["problems"]:
+        out.print(f"[yellow]{escape(problem)}[/]")
+    for one in data["setAside"]:
+        out.print(f"[bold red]{escape(one['text'])}[/]")
+    out.print(f"nodes with devices: {_counts(data['nodes'])}")
+    for kind, counts in data["devices"].items():
+        out.print(escape(f"{kind}: {_counts(counts)}"))
+    pods = data["pods"]
+    out.print(
+        f"pods with devices: {pods['placed']} have a node, {pods['atRisk']} of them at risk; "
+        f"{pods['waiting']} wait for one"
+    )
+    if number := data["quarantined"]:
+        out.print(f"[yellow]objects that cannot be read: {number} (`fettle devices` names them)[/]")
+
+
+def _counts(by_state: dict[str, int]) -> str:
+    """As 12, of these 1 Unhealthy, 2 Degraded."""
+    bad = [f"{by_state[state]} {state}" for state in _STATES[:-1] if by_state.get(state)]
+    return ", of these ".join(filter(None, (str(sum(by_state.values())), ", ".join(bad))))
 
 
 MOST_NAMED = 3

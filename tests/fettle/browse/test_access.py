@@ -36,7 +36,7 @@ SECRET = "secret-project"
 REBINDING = "evil.example"
 ANSWERED = (
     *("/explain?pod=ours/p", "/policy?pod=ours/p", "/policy?name=training", "/explain?node=n"),
-    *("/devices", "/pods", "/decisions", "/records"),
+    *("/devices", "/pods", "/status", "/decisions", "/records"),
 )
 
 
@@ -310,6 +310,12 @@ async def test_an_explanation_for_a_tenant_names_nothing_of_other_namespaces(
     assert (node["fits"], node["refusals"]) == (of_all["fits"], codes)
 
 
+async def test_the_status_takes_pods_of_all_namespaces_too(fettle: Listening) -> None:
+    fettle.let("tenant", "list devicehealths")
+    status, said = await fettle.get("/status", "tenant-token")
+    assert (status, "tenant may not list pods, which" in said) == (403, True)
+
+
 @pytest.mark.parametrize(
     ("path", "needed"),
     [
@@ -320,6 +326,7 @@ async def test_an_explanation_for_a_tenant_names_nothing_of_other_namespaces(
         ("/devices", "list devicehealths.fettle.dev"),
         ("/explain?node=n", "list devicehealths.fettle.dev"),
         ("/explain?device=x", "list devicehealths.fettle.dev"),
+        ("/status", "list devicehealths.fettle.dev"),
     ],
 )
 async def test_what_a_tenant_may_not_see_is_refused_by_the_right_that_it_needs(

@@ -132,12 +132,30 @@ async def test_what_is_told_is_what_a_server_of_the_same_objects_tells(
         "/explain?pod=ml/serving-0": ("explain", "pod", "ml/serving-0"),
         "/policy?name=training": ("explain", "policy", "training"),
         "/pods": ("pods",),
+        "/status": ("status",),
     }
     async with served(tmp_path) as server:
         for path, command in questions.items():
             told, ours = await asyncio.to_thread(fetch, server, path), await reader.told(*command)
-            assert ours.pop("unseen") == []
+            assert (ours.pop("cluster"), ours.pop("unseen")) == (api.url, [])
             assert timeless(ours) == timeless(told), path
+
+
+async def test_the_status_of_the_fleet_is_a_few_lines(api: FakeApi, reader: Reader) -> None:
+    api.put("nodes", objects.node("bad", 8, conditions=[BROKEN]))
+    for name in ("a", "b"):
+        api.put("nodes", objects.node(name, 4))
+    api.put("nodes", objects.node("plain"))
+    put_pod(api, "runs", "a")
+    put_pod(api, "at-risk", "bad")
+    put_pod(api, "waits", "")
+    assert (await reader.run("status")).stdout.splitlines() == [
+        f"read from {api.url}",
+        "mode: observe (setting mode)",
+        "nodes with devices: 3, of these 1 Unhealthy",
+        "nvidia.com/gpu: 16, of these 8 Unhealthy",
+        "pods with devices: 2 have a node, 1 of them at risk; 1 wait for one",
+    ]
 
 
 async def test_it_is_read_by_lists_alone_and_nothing_is_written(

@@ -1,0 +1,57 @@
+"""How the fleet is, in a few numbers."""
+
+from collections import Counter
+from typing import Any
+
+from aiohttp import web
+
+from fettle.browse.access import DEVICES, PODS, Viewer
+from fettle.browse.known import Known, Query, as_json
+from fettle.cluster import View
+from fettle.explain import JSON_VERSION, describe_modes, plain_reason
+from fettle.observing import count_devices
+from fettle.pacing import pause, run_within
+
+
+class StatusHandlers:
+    def __init__(self, known: Known) -> None:
+        self._known = known
+
+    async def status(self, _query: Query, viewer: Viewer) -> web.Response:
+        """How many nodes with devices there are by state, how many devices by driver or resource
+        and state, and how many pods with devices have a node, are at risk there, or wait for one.
+        """
+        await viewer.require(DEVICES)
+        await viewer.require(PODS)
+        answers = self._known.answers
+        at_risk = await self._known.pods.at_risk.current()
+        counted = await run_within(None, lambda: _counted(answers.view))
+        counted["pods"]["atRisk"] = sum(placed.at_risk for placed in at_risk.values())
+        return as_json(
+            {
+                "version": JSON_VERSION,
+                "generation": answers.view.generation,
+                "problems": self._known.unready(),
+                "setAside": [*map(plain_reason, answers.set_aside())],
+                "modes": describe_modes(answers.view, answers.policies),
+                **counted,
+            }
+        )
+
+
+def _counted(view: View) -> dict[str, Any]:
+    nodes: Counter[str] = Counter()
+    for node in view.nodes.values():
+        if node.pools or node.plugins:
+            nodes[node.health.told] += 1
+        pause()
+    devices: dict[str, dict[str, int]] = {}
+    for (kind, state), number in sorted(count_devices(view).items()):
+        if number:
+            devices.setdefault(kind, {})[state] = number
+    placed = 0
+    for pod in view.pods.values():
+        placed += bool(pod.node_name)
+        pause()
+    pods = {"placed": placed, "waiting": len(view.pods) - placed}
+    return {"nodes": nodes, "devices": devices, "pods": pods, "quarantined": len(view.quarantined)}
