@@ -15,11 +15,12 @@ from fettle.api.kinds import KINDS, NODE
 from fettle.client import Session, Streams, reflector
 from fettle.cluster import Inventory, Publisher
 from fettle.cluster.feeds import cluster, writer
-from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness
+from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness, read_once
 from fettle.cluster.feeds.workloads import WorkloadFeed
 from fettle.cluster.feeds.writer import Writer
 from fettle.config import HealthSettings
 from fettle.health import HealthBook, load_rules
+from fettle.model import Forbidden, NotServed, Unauthorized
 from fettle.pacing import keeping
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import Recorder
@@ -68,6 +69,34 @@ async def test_what_is_remembered_is_read_before_what_is_now(tmp_path: Path) -> 
             await recorder.until(lambda r: r.names("Node") == {"n"})
     first = next(i for i, c in enumerate(recorder.changes) if c.kind is not kinds.DEVICE_HEALTH)
     assert any(isinstance(c, ListEnded) for c in recorder.changes[:first])
+
+
+async def test_what_is_read_once_is_remembered_first_and_what_cannot_be_read_counts_as_empty(
+    tmp_path: Path,
+) -> None:
+    recorder = Recorder()
+    async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
+        api.put("nodes", {"metadata": {"name": "n"}})
+        api.put("devicehealths", {"metadata": {"name": "n"}})
+        api.forbidden = {("list", "pods")}
+        api.unserved = {"devicepolicies"}
+        unread = await read_once(session, recorder)
+        assert {asked.verb for asked in api.asked} == {"list"}
+    assert {kind: type(error) for kind, error in unread.items()} == {
+        kinds.POD: Forbidden,
+        kinds.POLICY: NotServed,
+    }
+    assert recorder.names("Node") == {"n"}
+    assert {kind for kind in KINDS if recorder.count(Unserved, kind.name)} == unread.keys()
+    first = next(i for i, c in enumerate(recorder.changes) if c.kind is not kinds.DEVICE_HEALTH)
+    assert any(isinstance(c, ListEnded) for c in recorder.changes[:first])
+
+
+async def test_a_list_that_fails_otherwise_is_an_error(tmp_path: Path) -> None:
+    async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
+        api.token = "another"
+        with pytest.raises(Unauthorized):
+            await read_once(session, Recorder())
 
 
 async def test_without_the_right_to_read_what_is_remembered_the_rest_is_read(
