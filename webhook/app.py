@@ -112,6 +112,7 @@ def make_app(
         engines,
         workload_kinds.with_settings(rows),
         thresholds=settings.health,
+        labels_nodes=settings.node_marks.label,
         to_strangers=to_strangers,
     )
     webhook = Webhook(

@@ -57,8 +57,8 @@ class ValidationContext(NamedTuple):
     `levels` is the cluster-wide severity of findings. `engines` compile the requirements of
     DevicePolicies; without them, requirements are not judged. `templates` says where each kind
     keeps its pod templates. `incomplete_kinds` are kinds of which the view may lack objects.
-    `thresholds` says which score is degraded. `to_strangers`: whoever reaches the port is answered,
-    so findings say nothing of the cluster.
+    `thresholds` says which score is degraded. `labels_nodes`: whether the steward labels Nodes.
+    `to_strangers`: whoever reaches the port is answered, so findings say nothing of the cluster.
     """
 
     linter: Linter
@@ -68,6 +68,7 @@ class ValidationContext(NamedTuple):
     templates: workload_kinds.Table = workload_kinds.POD_TEMPLATES
     incomplete_kinds: frozenset[str] = frozenset()
     thresholds: HealthSettings = HealthSettings()
+    labels_nodes: bool = True
     to_strangers: bool = False
 
 
@@ -106,7 +107,12 @@ async def validate(
     manifest = _manifest(request, new, context.templates)
     if context.engines is not None:
         await context.engines.evaluate(policy_requirements(manifest))
-    if without_effect := tuple(ineffective_settings(manifest, context.engines, context.thresholds)):
+    without_effect = tuple(
+        ineffective_settings(
+            manifest, context.engines, context.thresholds, labels=context.labels_nodes
+        )
+    )
+    if without_effect:
         return ValidationResult(warned=without_effect)
     levels = levels_for(manifest, view, context.policies, context.levels)
     linter, incomplete = context.linter, context.incomplete_kinds

@@ -22,11 +22,14 @@ from fettle.lint.wrong_types import WRONG_TYPE, mismatches
 from fettle.model import (
     ANNOTATION,
     ANNOTATIONS,
+    HEALTH,
     HOLD,
     ON_DEVICE_FAILURE_ANNOTATION,
+    Affinity,
     BadInput,
     Degraded,
     OnDeviceFailure,
+    Placement,
     Policies,
     Policy,
     Requirement,
@@ -114,8 +117,9 @@ WITHOUT_EFFECT = Check(
     "FTL111",
     "field-without-effect",
     Severity.WARN,
-    "A DevicePolicy with `restartAction` but no exit codes to restart on, or with "
-    "`gangDegraded: Refuse` beside `degraded: Refuse`.",
+    "A DevicePolicy with `restartAction` but no exit codes to restart on, with `gangDegraded: "
+    "Refuse` or `affinity: Required` and a patience beside `degraded: Refuse`, or with `affinity` "
+    "and without the setting `nodeMarks.label`.",
     "The field does nothing; the webhook warns when the policy is written, and never refuses it.",
 )
 EVICTED_FOR_GOOD = Check(
@@ -231,12 +235,17 @@ def invalid_policy(manifest: Manifest) -> Iterator[Finding]:
 
 
 def ineffective_settings(
-    manifest: Manifest, engines: "Engines | None", thresholds: HealthSettings = _THRESHOLDS
+    manifest: Manifest,
+    engines: "Engines | None",
+    thresholds: HealthSettings = _THRESHOLDS,
+    *,
+    labels: bool = True,
 ) -> Iterator[Finding]:
     """Settings in a DevicePolicy that have no effect, and that the API server cannot check.
 
     `engines` have compiled its requirements; without them, requirements are not checked.
-    `thresholds` define from which score on a device is degraded.
+    `thresholds` define from which score on a device is degraded. `labels`: whether the steward
+    labels Nodes, as far as is known.
     """
     policy, _ = _read(manifest)
     if policy is None:
@@ -256,6 +265,7 @@ def ineffective_settings(
             "write ignoreDisruptions: true",
         )
     yield from _without_effect(manifest, policy)
+    yield from _affinity_without_effect(manifest, policy.placement, labels=labels)
     below = thresholds.degraded_below
     if vain := prefers_in_vain(policy.placement, below):
         minimum = manifest.root.at("spec", "placement", "minScore")
@@ -287,6 +297,25 @@ def _without_effect(manifest: Manifest, policy: Policy) -> Iterator[Finding]:
         )
 
 
+def _affinity_without_effect(
+    manifest: Manifest, placement: Placement, *, labels: bool
+) -> Iterator[Finding]:
+    there = manifest.root.at("spec", "placement")
+    if placement.affinity is not Affinity.NONE and not labels:
+        yield WITHOUT_EFFECT.finding(
+            there.at("affinity"),
+            f"no Node has the label {HEALTH}, so all match",
+            "set nodeMarks.label (docs/nodes.md), or leave it out",
+        )
+    required = placement.affinity is Affinity.REQUIRED and placement.degraded is Degraded.REFUSE
+    if required and placement.ends:
+        yield WITHOUT_EFFECT.finding(
+            there.at("patience" if placement.patience is not None else "gangPatience"),
+            "affinity: Required keeps pods off degraded nodes however long they wait",
+            "write affinity: Preferred, or leave the patience out",
+        )
+
+
 def remarks_on_policies(settings: Settings) -> list[str]:
     """What `ineffective_settings` finds in the policies of the settings, one sentence each."""
     remarks = []
@@ -297,7 +326,10 @@ def remarks_on_policies(settings: Settings) -> list[str]:
             "metadata": {"name": name},
             "spec": msgspec.to_builtins(policy),
         }
-        for one in ineffective_settings(Manifest(about), None, settings.health):
+        found = ineffective_settings(
+            Manifest(about), None, settings.health, labels=settings.node_marks.label
+        )
+        for one in found:
             field = one.field.removeprefix("spec.")
             remarks.append(f"policy {name}: {field}: {one.message}: {one.fix} ({one.rule})")
     return remarks

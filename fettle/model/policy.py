@@ -60,6 +60,14 @@ class PreviousNode(StrEnum):
     PREFER = "Prefer"
 
 
+class Affinity(StrEnum):
+    """Whether pods and pod templates get node affinity for nodes whose devices are acceptable."""
+
+    REQUIRED = "Required"
+    PREFERRED = "Preferred"
+    NONE = "None"
+
+
 class Aggregate(StrEnum):
     """What several devices together are worth: the lowest score, or the mean."""
 
@@ -147,7 +155,8 @@ class Placement(Section, frozen=True, kw_only=True):
 
     `gang_degraded` (None: as `degraded`): Degraded devices are refused to a pod of a gang as long
     as no other member is on one. `previous_node`: whether a pod that comes back prefers the node
-    where it ran, and avoids the one where it failed.
+    where it ran, and avoids the one where it failed. `affinity`: what is written into pods and pod
+    templates for those who ask no extender.
     """
 
     min_score: float = 0.3
@@ -160,6 +169,7 @@ class Placement(Section, frozen=True, kw_only=True):
     gang_patience: str | None = None
     gang_degraded: GangDegraded | None = None
     previous_node: PreviousNode = PreviousNode.ALLOW
+    affinity: Affinity = Affinity.NONE
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_score <= 1:

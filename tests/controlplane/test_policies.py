@@ -46,6 +46,7 @@ REFUSED: list[tuple[Object, str]] = [
         "gangDegraded: Refuse contradicts degraded: Prefer",
     ),
     ({"placement": {"previousNode": "Require"}}, "spec.placement.previousNode"),
+    ({"placement": {"affinity": "Require"}}, "spec.placement.affinity"),
     ({"placement": {"requires": [{"message": "x"}]}}, "requires[0].expression"),
     ({"placement": {"requires": [{"expression": "has(node.labels.a)"}] * 2}}, "Duplicate value"),
     ({"tolerations": {"notReadySeconds": -1}}, "spec.tolerations.notReadySeconds"),
@@ -120,6 +121,7 @@ async def test_what_makes_no_sense_is_refused_with_our_message_and_the_rest_is_f
             "unknown": "Allow",
             "aggregate": "Mean",
             "previousNode": "Allow",
+            "affinity": "None",
         },
         "tolerations": {"degradedAsFallback": False},
         "failure": {

@@ -48,10 +48,16 @@ def device_policy(spec: Object) -> Object:
 
 
 async def validated(
-    spec: Object, engines: Engines | None = None, levels: Levels = DEFAULT_LEVELS, **request: Any
+    spec: Object,
+    engines: Engines | None = None,
+    levels: Levels = DEFAULT_LEVELS,
+    *,
+    labels_nodes: bool = True,
+    **request: Any,
 ) -> ValidationResult:
     asked = decode(encoded(review(device_policy(spec), namespace="", **request)))
-    return await validate(asked, EMPTY, ValidationContext(Linter(), Policies(), levels, engines))
+    context = ValidationContext(Linter(), Policies(), levels, engines, labels_nodes=labels_nodes)
+    return await validate(asked, EMPTY, context)
 
 
 async def test_a_rule_that_does_not_exist_is_a_warning_and_never_a_denial() -> None:
@@ -92,6 +98,11 @@ async def test_evictions_that_count_against_a_job_are_a_warning() -> None:
             "spec.placement.gangDegraded",
             {"placement": {"degraded": "Allow"}},
         ),
+        (
+            {"placement": {"degraded": "Refuse", "affinity": "Required", "gangPatience": "2h"}},
+            "spec.placement.gangPatience",
+            {"placement": {"affinity": "Preferred"}},
+        ),
     ],
 )
 async def test_a_field_that_does_nothing_is_a_warning(
@@ -103,6 +114,15 @@ async def test_a_field_that_does_nothing_is_a_warning(
     assert (warning.rule, warning.field) == ("FTL111", field)
     ((section, fields),) = effective.items()
     assert await validated({section: {**spec[section], **fields}}) == ValidationResult()
+
+
+async def test_affinity_is_a_warning_where_no_node_is_labelled() -> None:
+    for affinity in ("Required", "Preferred"):
+        spec = {"placement": {"affinity": affinity}}
+        (warning,) = (await validated(spec, labels_nodes=False)).warned
+        assert (warning.rule, warning.field) == ("FTL111", "spec.placement.affinity")
+        assert "nodeMarks.label" in str(warning)
+        assert await validated(spec) == ValidationResult()
 
 
 async def test_a_policy_that_refuses_what_it_prefers_is_a_warning() -> None:

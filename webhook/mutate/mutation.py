@@ -16,7 +16,7 @@ from fettle.lint import Field
 from fettle.model import ANNOTATION, Policies, Resolved, RestartAction
 from fettle.pacing import run_within
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields
-from webhook.mutate import claims, jobs, pods
+from webhook.mutate import affinity, claims, jobs, pods
 from webhook.mutate.annotations import (
     WORKLOADS,
     Workload,
@@ -28,10 +28,13 @@ from webhook.mutate.annotations import (
     template_annotations,
     unknown_annotations,
 )
-from webhook.mutate.injection import Injection
+from webhook.mutate.injection import Injection, record_of
 from webhook.mutate.updates import carried_over, update_warnings
-from webhook.patches import Operation, fields_matching
+from webhook.patches import Operation, field_at, fields_matching
 from webhook.review import SCHEDULER, AdmissionRequest
+
+DAEMON_SET = "DaemonSet"
+"""It removes its running pods from a node that their template's affinity no longer matches."""
 
 
 class MutationContext(NamedTuple):
@@ -118,6 +121,8 @@ def _pod(
             pods.add_restart_rules(injection, codes, action)
         elif codes and context.preserved is None:
             undecided = undecided or "gates"
+        if _controller(pod) != DAEMON_SET:
+            _follow_health(injection, spec, resolved)
     if (spec.text("schedulerName") or DEFAULT_SCHEDULER) not in context.schedulers:
         pods.remove_marker(injection)
     elif pods.needs_marker(spec):
@@ -185,10 +190,40 @@ def _workload(
             jobs.inject_jobset_failure_policy(injection, failure)
         for path in workload.jobs:
             jobs.warn_of_job_templates(injection, failure, path)
+    if kind != DAEMON_SET:
+        _follow_health_in_templates(injection, request, workload, view, context)
     early = () if workload.restamped else _too_early(resolved, kind)
     warnings = (*early, *annotation_warnings(injection.document, kind, workload))
     below = _template_policies(injection, workload, view, context)
     return _finished(injection, resolved, undecided, warnings, below)
+
+
+def _follow_health(injection: Injection, spec: Field, resolved: Resolved) -> None:
+    wanted = affinity.wanted(spec, resolved.policy.placement, resolved.mode.mode)
+    affinity.inject_affinity(injection, spec, wanted)
+
+
+def _follow_health_in_templates(
+    injection: Injection,
+    request: AdmissionRequest,
+    workload: Workload,
+    view: View,
+    context: MutationContext,
+) -> None:
+    """Node affinity in pod templates, by the policy that their pods will have."""
+    old = request.old_object or {}
+    for *path, _ in workload.annotated:
+        for template in fields_matching(injection.document, path):
+            stays = affinity.kept(template, field_at(old, template.path), record_of(old).values)
+            if stays is not None:
+                affinity.inject_affinity(injection, template.at("spec"), stays)
+                continue
+            annotations = template.strings("metadata", "annotations")
+            resolved, _ = _resolve(request, annotations, True, view, context)
+            if resolved.named:
+                _follow_health(injection, template.at("spec"), resolved)
+            else:
+                affinity.inject_affinity(injection, template.at("spec"), affinity.NOTHING)
 
 
 def _too_early(resolved: Resolved, kind: str) -> tuple[str, ...]:
@@ -227,8 +262,9 @@ def _update(
     """The patch that puts injected values back into an object that may not change."""
     if workload is None and kind not in claims.CLAIM_SPECS:
         return Mutation()
-    warnings = update_warnings(new, old, kind[1], workload or Workload(()))
-    return Mutation(tuple(carried_over(new, old, kind).operations), warnings)
+    workload = workload or Workload(())
+    warnings = update_warnings(new, old, kind[1], workload)
+    return Mutation(tuple(carried_over(new, old, kind, workload).operations), warnings)
 
 
 # --- for all of them
@@ -283,5 +319,11 @@ def _finished(
 
 
 def _is_controlled(object: dict[str, Any]) -> bool:
+    return _controller(object) is not None
+
+
+def _controller(object: dict[str, Any]) -> str | None:
+    """The kind of the object's controller; None if it has none."""
     owners = Field("", object).each("metadata", "ownerReferences")
-    return any(owner.at("controller").value is True for owner in owners)
+    kinds = (owner.text("kind") for owner in owners if owner.at("controller").value is True)
+    return next(kinds, None)

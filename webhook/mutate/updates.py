@@ -14,6 +14,7 @@ from fettle.lint import Field, workload_kinds
 from fettle.model import ANNOTATIONS as POLICY_ANNOTATIONS
 from fettle.model import INJECTED, JOB_EXIT_CODES
 from webhook.mutate import jobs
+from webhook.mutate.affinity import carry_affinity
 from webhook.mutate.annotations import Workload, carry_jobset_patch, unknown_annotations
 from webhook.mutate.claims import CLAIM_SPECS, InjectedTolerations, inject_tolerations
 from webhook.mutate.injection import Injection, record_of
@@ -34,21 +35,23 @@ _DEFAULTS: dict[str, Any] = {
 """What the API fills in where an author wrote nothing."""
 
 
-def carried_over(new: Object, old: Object, kind: tuple[str, str]) -> Editing:
+def carried_over(new: Object, old: Object, kind: tuple[str, str], workload: Workload) -> Editing:
     """The edits that put injected values back; `kind` is the API group and kind."""
     if mapping(new, "spec") == mapping(old, "spec"):
         return Editing(new)
     if kind in CLAIM_SPECS:
         return _claim_carried_over(new, old, CLAIM_SPECS[kind])
-    return _workload_carried_over(new, old)
+    return _workload_carried_over(new, old, workload)
 
 
-def _workload_carried_over(new: Object, old: Object) -> Editing:
+def _workload_carried_over(new: Object, old: Object, workload: Workload) -> Editing:
     """Each recorded value that the old object still has and the new one lacks."""
     editing = Editing(new)
     for path, value in record_of(old).values.items():
         if _OURS.fullmatch(path):
             _carry(editing, old, path, value)
+    for *template, _ in workload.annotated:
+        carry_affinity(editing, old, record_of(old).values, tuple(template))
     carry_jobset_patch(editing, old)
     return _with_record(editing, old)
 

@@ -180,6 +180,11 @@ def test_an_unknown_name_is_refused_with_its_field(tmp_path: Path, text: str, sa
         ),
         ("policies: [{name: a, failure: {onDeviceFailure: Evict}}]", "(FTL107)"),
         ("policies: [{name: a, failure: {restartAction: RestartAllContainers}}]", "(FTL111)"),
+        ("policies: [{name: a, placement: {affinity: Required}}]", "set nodeMarks.label"),
+        (
+            "policies: [{name: a, placement: {affinity: Required}}]\nnodeMarks: {label: true}",
+            "",
+        ),
     ],
 )
 def test_what_a_policy_of_the_settings_says_in_vain_is_remarked(

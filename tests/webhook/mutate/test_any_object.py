@@ -35,6 +35,7 @@ def policies(draw: DrawFn) -> Policy:
     keys = draw(st.lists(st.sampled_from(["a.example.com/b", "c"]), max_size=2, unique=True))
     rules = [{"name": "lost", "action": "RestartJobSet"}] * draw(st.integers(0, 1))
     made: Object = {
+        "placement": {"affinity": draw(st.sampled_from(["Required", "Preferred", "None"]))},
         "tolerations": {
             "notReadySeconds": draw(SECONDS),
             "unreachableSeconds": draw(SECONDS),

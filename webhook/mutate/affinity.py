@@ -1,0 +1,244 @@
+"""Node affinity on what the steward writes on Nodes about their health: for those who ask no
+extender, such as schedulers that cannot be configured, queues and autoscalers.
+
+It goes into pods and into the templates of workloads, since queues and autoscalers read templates.
+A node without the label matches: nobody has judged it yet, or an autoscaler only imagines it. What
+an author says of the label stays. Else each term of theirs has our expression once, whatever
+another webhook adds meanwhile.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from fettle.api.raw import Raw, mapping, mappings, text
+from fettle.lint import Field, workload_kinds
+from fettle.model import HEALTH, Affinity, Degraded, Mode, Placement, State, Unknown
+from webhook.mutate import pods
+from webhook.mutate.injection import Injection
+from webhook.patches import Editing, field_at, fields_matching
+
+WEIGHT = 100
+"""Of the preferred term: the highest that there is, since nothing makes up for a bad device."""
+REQUIRED, PREFERRED = (
+    f"{which}DuringSchedulingIgnoredDuringExecution" for which in ("required", "preferred")
+)
+
+
+class HealthAffinity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is in the affinity of one pod spec, as it is recorded: expressions of every required
+    term, or of one preferred term."""
+
+    required: list[dict[str, Any]] = []
+    preferred: list[dict[str, Any]] = []
+
+
+NOTHING = HealthAffinity()
+
+
+def wanted(spec: Field, placement: Placement, mode: Mode) -> HealthAffinity:
+    """What a policy asks for, for the pods of this spec. In mode `steer` nothing is required."""
+    # What is bound already is beyond any scheduler: its kubelet would only refuse it.
+    if not pods.uses_devices(spec) or spec.text("nodeName"):
+        return NOTHING
+    if placement.affinity is Affinity.REQUIRED and mode is not Mode.STEER:
+        return HealthAffinity(required=[_is_none_of(HEALTH, _refused(placement))])
+    if placement.affinity is not Affinity.NONE:
+        return HealthAffinity(preferred=[_is_none_of(HEALTH, _not_preferred(placement))])
+    return NOTHING
+
+
+def _refused(placement: Placement) -> set[State]:
+    """The states of nodes that a policy refuses, before any patience."""
+    refused = {State.UNHEALTHY}
+    if placement.degraded is Degraded.REFUSE:
+        refused.add(State.DEGRADED)
+    if placement.unknown is Unknown.REFUSE:
+        refused.add(State.UNKNOWN)
+    return refused
+
+
+def _not_preferred(placement: Placement) -> set[State]:
+    """Also Degraded ones where a policy takes these last."""
+    last = {State.DEGRADED} if placement.degraded is Degraded.ALLOW else set()
+    return _refused(placement) | last
+
+
+def _is_none_of(label: str, states: set[State]) -> dict[str, Any]:
+    return {"key": label, "operator": "NotIn", "values": sorted(state.lower() for state in states)}
+
+
+def path_of(spec: Field) -> str:
+    """Where the record says what is in the affinity of a pod spec."""
+    return f"{spec.path}.affinity[{HEALTH}]"
+
+
+def recorded(values: Mapping[str, Any], spec: Field) -> HealthAffinity:
+    """What an earlier injection wrote; nothing if the record does not say, or cannot be read."""
+    try:
+        found = msgspec.convert(values.get(path_of(spec), {}), HealthAffinity)
+    except msgspec.ValidationError:
+        return NOTHING
+    return found if all(map(_is_ours, (*found.required, *found.preferred))) else NOTHING
+
+
+def inject_affinity(injection: Injection, spec: Field, ours: HealthAffinity) -> None:
+    """Replace what an earlier injection wrote into a pod spec, unless its author says something of
+    the same labels."""
+    before = recorded(injection.before.values, spec)
+    if put(injection.editing, spec, before, ours):
+        injection.note(path_of(spec), msgspec.to_builtins(ours))
+    else:
+        injection.forget(path_of(spec))
+
+
+def put(editing: Editing, spec: Field, before: HealthAffinity, ours: HealthAffinity) -> bool:
+    """Edit the affinity of a pod spec: `ours` instead of `before`. Whether `ours` is in it."""
+    affinity = spec.at("affinity")
+    authors = without(affinity.value, before)
+    made = None if ours == NOTHING or _mentioned(authors) else _with(authors, ours)
+    _change(editing, affinity, authors if made is None else made)
+    return made is not None
+
+
+def without(affinity: Any, ours: HealthAffinity) -> Any:
+    """An affinity as it would be without what we wrote; None if nothing is left."""
+    node = mapping(affinity, "nodeAffinity")
+    left = dict(node)
+    terms = mapping(node, REQUIRED).get("nodeSelectorTerms")
+    if ours.required and isinstance(terms, list):
+        kept = [*_widened(terms, ours.required)]
+        left[REQUIRED] = {**node[REQUIRED], "nodeSelectorTerms": kept} if kept else None
+    preferred = node.get(PREFERRED)
+    if ours.preferred and isinstance(preferred, list):
+        left[PREFERRED] = [term for term in preferred if term != _preference(ours)] or None
+    if left == node:
+        return affinity
+    left = {key: value for key, value in left.items() if value is not None}
+    whole = {**affinity, "nodeAffinity": left or None}
+    return {key: value for key, value in whole.items() if value is not None} or None
+
+
+def _widened(terms: Sequence[Any], ours: Sequence[Raw]) -> Iterator[Any]:
+    """The terms without our expressions, and without those that had no others."""
+    for term in terms:
+        expressions = mapping(term).get("matchExpressions")
+        if not isinstance(expressions, list) or not any(one in ours for one in expressions):
+            yield term
+            continue
+        left = [one for one in expressions if one not in ours]
+        rest = {key: value for key, value in term.items() if key != "matchExpressions"}
+        if left or rest:
+            yield {"matchExpressions": left, **rest} if left else rest
+
+
+def _with(affinity: Any, ours: HealthAffinity) -> Raw | None:
+    """The affinity with ours; None if there is no place for it."""
+    node = mapping(affinity).get("nodeAffinity")
+    if not isinstance(affinity, dict | None) or not isinstance(node, dict | None):
+        return None
+    node = dict(node or {})
+    if ours.required:
+        terms = _narrowed(node.get(REQUIRED), ours.required)
+        if terms is None:
+            return None
+        node[REQUIRED] = {**mapping(node.get(REQUIRED)), "nodeSelectorTerms": terms}
+    else:
+        if not isinstance(node.get(PREFERRED), list | None):
+            return None
+        node[PREFERRED] = [*(node.get(PREFERRED) or ()), _preference(ours)]
+    return {**mapping(affinity), "nodeAffinity": node}
+
+
+def _narrowed(required: Any, ours: Sequence[Raw]) -> list[Any] | None:
+    """The terms of a node selector, each with ours; None if it selects nothing."""
+    if required is None:
+        return [{"matchExpressions": [*ours]}]
+    terms = mapping(required).get("nodeSelectorTerms")
+    if not isinstance(terms, list):
+        return None
+    narrowed = [_and(term, ours) for term in terms]
+    return narrowed if narrowed != terms else None
+
+
+def _and(term: Any, ours: Sequence[Raw]) -> Any:
+    expressions = mapping(term).get("matchExpressions")
+    if not isinstance(expressions, list | None):
+        return term
+    if not expressions and not mapping(term).get("matchFields"):
+        return term  # An empty term matches nothing; with ours it would match.
+    return {**term, "matchExpressions": [*(expressions or ()), *ours]}
+
+
+def _preference(ours: HealthAffinity) -> Raw:
+    return {"weight": WEIGHT, "preference": {"matchExpressions": ours.preferred}}
+
+
+def _mentioned(affinity: Any) -> bool:
+    """Whether any term says something of our labels."""
+    node = mapping(affinity, "nodeAffinity")
+    required = [*mappings(mapping(node, REQUIRED).get("nodeSelectorTerms"))]
+    preferred = [(i, mapping(one, "preference")) for i, one in mappings(node.get(PREFERRED))]
+    return any(
+        _is_ours(expression)
+        for _, term in (*required, *preferred)
+        for _, expression in mappings(term.get("matchExpressions"))
+    )
+
+
+def _is_ours(expression: Raw) -> bool:
+    return text(expression.get("key")) == HEALTH
+
+
+def _change(editing: Editing, field: Field, wanted: Any) -> None:
+    """Make a field what is wanted by the smallest edits; None: it is absent."""
+    if field.value == wanted:
+        return
+    if wanted is None:
+        editing.remove(field.keys)
+    elif isinstance(field.value, dict) and isinstance(wanted, dict):
+        for key in {**field.value, **wanted}:
+            _change(editing, field.at(key), wanted.get(key))
+    else:
+        editing.set(field.keys, wanted)
+
+
+# --- changed templates
+
+
+def kept(new: Field, old: Field | None, values: Mapping[str, Any]) -> HealthAffinity | None:
+    """What stays in a template whose author changes nothing else of it; None if they do.
+
+    A template that changed would replace all pods that were made of it. `values` are those recorded
+    on the old object.
+    """
+    if old is None:
+        return None
+    before = recorded(values, old.at("spec"))
+    if _bare(new.value, before) != _bare(old.value, before):
+        return None
+    return before if is_in(old.at("spec"), before) else NOTHING
+
+
+def _bare(template: Any, ours: HealthAffinity) -> Any:
+    spec = mapping(template, "spec")
+    affinity = without(spec.get("affinity"), ours)
+    rest = {key: value for key, value in spec.items() if key != "affinity"}
+    return {**mapping(template), "spec": rest, "affinity": affinity}
+
+
+def is_in(spec: Field, ours: HealthAffinity) -> bool:
+    """Whether a pod spec has what we wrote."""
+    affinity = spec.at("affinity").value
+    return bool(without(affinity, ours) != affinity)
+
+
+def carry_affinity(
+    editing: Editing, old: Raw, values: Mapping[str, Any], template: workload_kinds.Path
+) -> None:
+    """Put back what an object that may not change has had, by the record on it."""
+    for spec in fields_matching(editing.document, (*template, "spec")):
+        stored = field_at(old, spec.path)
+        if stored is not None and is_in(stored, ours := recorded(values, spec)):
+            put(editing, spec, ours, ours)
