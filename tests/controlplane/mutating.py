@@ -19,6 +19,7 @@ DEGRADED = "fettle.dev/degraded"
 KEPT = "fettle.dev/kept-for-tests"
 TOLERATION = {"key": KEY, "operator": "Exists", "effect": "NoSchedule"}
 EVERYTHING: Object = {
+    "placement": {"affinity": "Required"},
     "tolerations": {
         "notReadySeconds": 45,
         "unreachableSeconds": 45,
