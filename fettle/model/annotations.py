@@ -25,6 +25,8 @@ FURTHER_REPAIRED = "fettle.dev/repaired-"
 """Begins the keys of further repairs on the same Node."""
 HEALTH = "fettle.dev/health"
 """A label on Nodes: how healthy their devices are, for those who ask no extender."""
+HEALTH_OF_UNITS = "fettle.dev/health."
+"""Begins the labels beside it, one for each extended resource of a device plugin."""
 HEALTH_REASON = "fettle.dev/health-reason"
 """Beside that label, where it is not `healthy`: the score, and why."""
 CORDONED = "fettle.dev/cordoned"
@@ -43,6 +45,9 @@ WOKEN_AT = "fettle.dev/woken-at"
 PURPOSE = "fettle.dev/purpose"
 """On the same object: says to people what it is for."""
 
+_LONGEST_LABEL = 63
+"""Characters of a label's key, after its prefix."""
+
 KNOWN = frozenset(
     (
         *ANNOTATIONS,
@@ -56,6 +61,13 @@ KNOWN = frozenset(
         CORDONED,
     )
 )
+
+
+def units_label(resource: str) -> str | None:
+    """The label on Nodes about the units of an extended resource, such as
+    `fettle.dev/health.nvidia.com_gpu`. None if that would be too long."""
+    label = HEALTH_OF_UNITS + resource.replace("/", "_", 1)
+    return label if len(label) <= len(OWN_PREFIX) + _LONGEST_LABEL else None
 
 
 def is_unknown(key: str) -> bool:

@@ -23,6 +23,20 @@ class State(StrEnum):
 BAD_STATES = (State.DEGRADED, State.UNHEALTHY)
 
 
+class UnitsState(StrEnum):
+    """What all units of a resource that a node still offers are together, the best first. The
+    values are those of labels on Nodes."""
+
+    HEALTHY = "healthy"
+    UNKNOWN = "unknown"
+    """Of some nothing is known, and none is worse."""
+    DEGRADED = "degraded"
+    """Some are Degraded, and none is Unhealthy."""
+    PARTLY_UNHEALTHY = "partly-unhealthy"
+    """Some are Unhealthy, and a pod may be given one of these or another."""
+    UNHEALTHY = "unhealthy"
+
+
 class Weighed(msgspec.Struct, frozen=True, gc=False):
     """Evidence as it counted in one assessment: `weight` is the weight after decay and cap."""
 

@@ -6,7 +6,7 @@ written here is never evidence. It goes when its reason ends, or when it is swit
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from functools import partial
@@ -30,6 +30,8 @@ from fettle.model import (
     LEFT_ALONE,
     NotFound,
     State,
+    UnitsState,
+    units_label,
 )
 from fettle.observing import StewardMetrics
 from fettle.pacing import pause, run_within
@@ -86,7 +88,8 @@ def wanted_marks(
     for name, health in healths.items():
         marks = UNMARKED
         if settings.label:
-            marks = msgspec.structs.replace(marks, tier=health.tier.lower())
+            units = _labels_of_units(health)
+            marks = msgspec.structs.replace(marks, tier=health.tier.lower(), units=units)
             if health.score < 1:
                 marks = msgspec.structs.replace(
                     marks, score=round(health.score, 1), reason=state_in_words(health)
@@ -109,6 +112,11 @@ def wanted_marks(
     return found
 
 
+def _labels_of_units(health: NodeHealth) -> tuple[tuple[str, str], ...]:
+    labels = ((units_label(resource), state) for resource, state in health.units.items())
+    return tuple(sorted((label, str(state)) for label, state in labels if label is not None))
+
+
 def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) -> list[DueMark]:
     """How the marks that there are differ from those that are wanted, the most urgent first."""
     due = []
@@ -120,7 +128,8 @@ def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) ->
         is_left = to_be.cordon == LEFT_ALONE != there.cordon
         if is_left or bool(to_be.cordon) != bool(there.cordon):
             due.append(DueMark(Mark.CORDON, name, to_be))
-        if to_be.tier != there.tier or not _reads_alike(to_be, there):
+        labels = (to_be.tier, to_be.units) == (there.tier, there.units)
+        if not labels or not _reads_alike(to_be, there):
             due.append(DueMark(Mark.LABEL, name, to_be))
         if (to_be.status, to_be.cause, to_be.message) != (there.status, there.cause, there.message):
             due.append(DueMark(Mark.CONDITION, name, to_be))
@@ -130,7 +139,7 @@ def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) ->
 def marks_after(there: NodeMarks, due: DueMark) -> NodeMarks:
     """What is on the node once this is written."""
     fields = {
-        Mark.LABEL: ("tier", "score", "reason"),
+        Mark.LABEL: ("tier", "units", "score", "reason"),
         Mark.CONDITION: ("status", "cause", "message"),
         Mark.CORDON: ("cordon",),
     }[due.mark]
@@ -175,7 +184,8 @@ class Holds:
         settings, to_be = self._settings, due.wanted
         match due.mark:
             case Mark.LABEL:
-                return settings.label and _is_no_worse(to_be.tier, there.tier, _TIERS)
+                is_no_worse = _is_no_worse(to_be.tier, there.tier, _TIERS)
+                return settings.label and is_no_worse and _are_no_worse(to_be.units, there.units)
             case Mark.CONDITION:
                 return settings.condition and _is_no_worse(to_be.cause, there.cause, _CAUSES)
             case Mark.CORDON:
@@ -186,6 +196,11 @@ def _is_no_worse(to_be: str, there: str, order: Sequence[str]) -> bool:
     if there not in order:
         return False
     return to_be not in order or order.index(to_be) <= order.index(there)
+
+
+def _are_no_worse(to_be: Iterable[tuple[str, str]], there: Iterable[tuple[str, str]]) -> bool:
+    before = dict(there)
+    return all(_is_no_worse(state, before.get(label, ""), [*UnitsState]) for label, state in to_be)
 
 
 def _reads_alike(one: NodeMarks, other: NodeMarks) -> bool:
@@ -308,9 +323,10 @@ class NodeMarking:
 
         return write
 
-    async def _write_label(self, due: DueMark, _: NodeView) -> None:
+    async def _write_label(self, due: DueMark, node: NodeView) -> None:
+        gone = {label: None for label, _ in node.marks.units}
         metadata = {
-            "labels": {HEALTH: due.wanted.tier or None},
+            "labels": {HEALTH: due.wanted.tier or None, **gone, **dict(due.wanted.units)},
             "annotations": {HEALTH_REASON: due.wanted.annotation or None},
         }
         with suppress(NotFound):
@@ -351,18 +367,18 @@ class NodeMarking:
         """Not that a new node is healthy."""
         wanted = due.wanted
         what, before, after = {
-            Mark.LABEL: ("LabelNode", there.tier, wanted.tier),
+            Mark.LABEL: ("LabelNode", _labels(there), _labels(wanted)),
             Mark.CONDITION: ("SetNodeCondition", there.status, wanted.status),
             Mark.CORDON: ("CordonNode", there.cordon, wanted.cordon),
         }[due.mark]
-        if before == after or (not before and after in ("healthy", "True")):
+        if before == after or (not before and _is_fine(after)):
             return
         if LEFT_ALONE in (before, after):
             return
         if due.mark is Mark.CORDON and not after:
             what = "UncordonNode"
         why = {
-            Mark.LABEL: f"{HEALTH}={wanted.tier}; {wanted.annotation}" if after else "",
+            Mark.LABEL: f"{after}; {wanted.annotation}" if after else "",
             Mark.CONDITION: f"{DEVICES_SOUND}={wanted.status}; {wanted.message}" if after else "",
             Mark.CORDON: wanted.cordon,
         }[due.mark]
@@ -398,6 +414,16 @@ class NodeMarking:
             if text not in self._notes:
                 _LOG.warning("node marks", reason=text)
         self._notes = found
+
+
+def _labels(marks: NodeMarks) -> str:
+    """Such as `fettle.dev/health=degraded, fettle.dev/health.nvidia.com_gpu=healthy`."""
+    labels = ((HEALTH, marks.tier), *marks.units) if marks.tier else marks.units
+    return ", ".join(f"{label}={value}" for label, value in labels)
+
+
+def _is_fine(written: str) -> bool:
+    return {each.rpartition("=")[2] for each in written.split(", ")} <= {"healthy", "True"}
 
 
 def cordon(node: RawNode, why: str) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ devices, by the label that the steward writes."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,14 @@ from tests.controlplane.definitions import define_policies
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.installed import start_registered
+from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.mutating import NAMED
 from tests.controlplane.test_health_taints import publish
 from tests.controlplane.test_node_marks import RIGHTS
 from tests.controlplane.test_policies import policy
 
 HEALTH = "fettle.dev/health"
+OF_GPUS = f"{HEALTH}.nvidia.com_gpu"
 STRICT: Object = {"placement": {"degraded": "Refuse", "affinity": "Required"}}
 NOT_BAD = {"key": HEALTH, "operator": "NotIn", "values": ["degraded", "unhealthy"]}
 GPUS = {"gpus": "gpus"}
@@ -64,7 +67,7 @@ async def devices(api: Api) -> None:
     await api.create(objects.claim_template("gpus"))
 
 
-async def placed(api: Api, name: str, **template: object) -> str:
+async def placed(api: Api, name: str, **template: Any) -> str:
     await api.create(objects.pod(name, templates=GPUS, cpu="4", **template))
     return await waiting.bound(api, name)
 
@@ -142,6 +145,38 @@ async def test_a_node_without_the_label_takes_such_pods(
     await create_node(api, objects.node("new"))
     await api.create(objects.resource_slice("new", 8))
     assert await waiting.bound(api, "waits") == "new"
+
+
+async def test_a_node_that_is_bad_for_two_gpus_is_good_for_one(
+    control_plane: ControlPlane,
+    api: Api,
+    start_fettle: StartFettle,
+    tmp_path: Path,
+    kubelet: Kubelet,
+) -> None:
+    await control_plane.start_controller_manager()
+    await control_plane.start_scheduler()
+    await create_node(api, objects.node("bad", 8, cpu="512"))
+    await create_node(api, objects.node("good", 8, cpu="16"))
+    spec = {"placement": {"affinity": "Required", "maxRisk": 0.25}}
+    await start(api, start_fettle, tmp_path, spec)
+    await until_labelled(api, {"bad": "healthy", "good": "healthy"}, OF_GPUS)
+
+    async def with_gpus(name: str, gpus: int) -> str:
+        await api.create(objects.pod(name, gpus=gpus, cpu="1", annotations=NAMED))
+        return await waiting.bound(api, name)
+
+    assert await with_gpus("first", 1) == "bad"
+    await kubelet.set_device_health("first", {"GPU-0": "Unhealthy"})
+    await until_labelled(api, {"bad": "partly-unhealthy", "good": "healthy"}, OF_GPUS)
+    assert await with_gpus("one", 1) == "bad"
+    assert await with_gpus("two", 2) == "good"
+
+    # Nobody is given a GPU that the device plugin has withdrawn.
+    await kubelet.set_allocatable("bad", 7)
+    await until_labelled(api, {"bad": "healthy", "good": "healthy"}, OF_GPUS)
+    await until_labelled(api, {"bad": "degraded", "good": "healthy"})
+    assert await with_gpus("two-more", 2) == "bad"
 
 
 @pytest.mark.usefixtures("kubelet")

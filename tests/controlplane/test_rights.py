@@ -39,6 +39,7 @@ NODE_WRITES: Mapping[str, Object] = {
     "another taint": {"spec": {"taints": [{"key": "other", "effect": "NoExecute"}]}},
     "a cordon": {"spec": {"unschedulable": True}},
     "the label of health": {"metadata": {"labels": {"fettle.dev/health": "healthy"}}},
+    "the label of units": {"metadata": {"labels": {"fettle.dev/health.nvidia.com_gpu": "x"}}},
     "another label": {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
     "no label any more": {"metadata": {"labels": {"kubernetes.io/hostname": None}}},
     "the reason of health": {"metadata": {"annotations": {"fettle.dev/health-reason": "sound"}}},
@@ -50,7 +51,7 @@ NODE_WRITES: Mapping[str, Object] = {
         }
     },
 }
-MARKS = {"a cordon", "the label of health", "the reason of health"}
+MARKS = {"a cordon", "the label of health", "the label of units", "the reason of health"}
 
 
 @pytest.fixture

@@ -7,14 +7,26 @@ an author says of the label stays. Else each term of theirs has our expression o
 another webhook adds meanwhile.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from fettle.api.raw import Raw, mapping, mappings, text
 from fettle.lint import Field, workload_kinds
-from fettle.model import HEALTH, Affinity, Degraded, Mode, Placement, State, Unknown
+from fettle.model import (
+    HEALTH,
+    HEALTH_OF_UNITS,
+    STRICT_RISK,
+    Affinity,
+    Degraded,
+    Mode,
+    Placement,
+    State,
+    UnitsState,
+    Unknown,
+    units_label,
+)
 from webhook.mutate import pods
 from webhook.mutate.injection import Injection
 from webhook.patches import Editing, field_at, fields_matching
@@ -37,36 +49,65 @@ class HealthAffinity(msgspec.Struct, frozen=True, omit_defaults=True):
 NOTHING = HealthAffinity()
 
 
-def wanted(spec: Field, placement: Placement, mode: Mode) -> HealthAffinity:
-    """What a policy asks for, for the pods of this spec. In mode `steer` nothing is required."""
+def wanted(
+    spec: Field, placement: Placement, mode: Mode, by_class: Collection[str | None] = ()
+) -> HealthAffinity:
+    """What a policy asks for, for the pods of this spec. In mode `steer` nothing is required.
+
+    `by_class`: extended resources that nodes may also provide by DRA devices, of which the labels
+    about units do not know.
+    """
     # What is bound already is beyond any scheduler: its kubelet would only refuse it.
-    if not pods.uses_devices(spec) or spec.text("nodeName"):
+    if placement.affinity is Affinity.NONE or spec.text("nodeName"):
         return NOTHING
     if placement.affinity is Affinity.REQUIRED and mode is not Mode.STEER:
-        return HealthAffinity(required=[_is_none_of(HEALTH, _refused(placement))])
-    if placement.affinity is not Affinity.NONE:
-        return HealthAffinity(preferred=[_is_none_of(HEALTH, _not_preferred(placement))])
-    return NOTHING
+        return HealthAffinity(required=_expressions(spec, placement, by_class))
+    if placement.degraded is Degraded.ALLOW:  # it takes these last
+        placement = msgspec.structs.replace(placement, degraded=Degraded.REFUSE)
+    return HealthAffinity(preferred=_expressions(spec, placement, by_class))
 
 
-def _refused(placement: Placement) -> set[State]:
-    """The states of nodes that a policy refuses, before any patience."""
+def _expressions(
+    spec: Field, placement: Placement, by_class: Collection[str | None]
+) -> list[dict[str, Any]]:
+    """By the labels about its units; by that about the whole node if the pod uses anything else."""
+    found, whole = [], pods.uses_claims(spec)
+    for resource, number in sorted(pods.units_asked(spec).items()):
+        label = None if resource in by_class else units_label(resource)
+        if label is None:
+            whole = True
+        else:
+            found.append(_is_none_of(label, _refused_units(placement, number)))
+    if whole:
+        found.append(_is_none_of(HEALTH, _refused_tiers(placement)))
+    return found
+
+
+def _refused_tiers(placement: Placement) -> set[str]:
+    """The values of the label about the whole node that a policy refuses, before any patience."""
     refused = {State.UNHEALTHY}
     if placement.degraded is Degraded.REFUSE:
         refused.add(State.DEGRADED)
     if placement.unknown is Unknown.REFUSE:
         refused.add(State.UNKNOWN)
-    return refused
+    return {state.lower() for state in refused}
 
 
-def _not_preferred(placement: Placement) -> set[State]:
-    """Also Degraded ones where a policy takes these last."""
-    last = {State.DEGRADED} if placement.degraded is Degraded.ALLOW else set()
-    return _refused(placement) | last
+def _refused_units(placement: Placement, number: int) -> set[str]:
+    """The same of a label about units, for a pod that asks for so many. One unit is the least risk
+    beside a bad one; nobody knows here how many there are."""
+    refused, risk = {UnitsState.UNHEALTHY}, placement.risk_bound
+    if placement.degraded is Degraded.REFUSE:
+        refused.add(UnitsState.DEGRADED)
+    if risk <= STRICT_RISK or (number > 1 and risk < 1):
+        refused.add(UnitsState.PARTLY_UNHEALTHY)
+    if placement.unknown is Unknown.REFUSE:
+        refused.add(UnitsState.UNKNOWN)
+    return {*map(str, refused)}
 
 
-def _is_none_of(label: str, states: set[State]) -> dict[str, Any]:
-    return {"key": label, "operator": "NotIn", "values": sorted(state.lower() for state in states)}
+def _is_none_of(label: str, values: set[str]) -> dict[str, Any]:
+    return {"key": label, "operator": "NotIn", "values": sorted(values)}
 
 
 def path_of(spec: Field) -> str:
@@ -188,7 +229,8 @@ def _mentioned(affinity: Any) -> bool:
 
 
 def _is_ours(expression: Raw) -> bool:
-    return text(expression.get("key")) == HEALTH
+    key = text(expression.get("key"))
+    return key == HEALTH or key.startswith(HEALTH_OF_UNITS)
 
 
 def _change(editing: Editing, field: Field, wanted: Any) -> None:

@@ -122,7 +122,7 @@ def _pod(
         elif codes and context.preserved is None:
             undecided = undecided or "gates"
         if _controller(pod) != DAEMON_SET:
-            _follow_health(injection, spec, resolved)
+            _follow_health(injection, spec, resolved, view)
     if (spec.text("schedulerName") or DEFAULT_SCHEDULER) not in context.schedulers:
         pods.remove_marker(injection)
     elif pods.needs_marker(spec):
@@ -198,8 +198,9 @@ def _workload(
     return _finished(injection, resolved, undecided, warnings, below)
 
 
-def _follow_health(injection: Injection, spec: Field, resolved: Resolved) -> None:
-    wanted = affinity.wanted(spec, resolved.policy.placement, resolved.mode.mode)
+def _follow_health(injection: Injection, spec: Field, resolved: Resolved, view: View) -> None:
+    by_class = {each.extended_resource_name for each in view.classes.values()}
+    wanted = affinity.wanted(spec, resolved.policy.placement, resolved.mode.mode, by_class)
     affinity.inject_affinity(injection, spec, wanted)
 
 
@@ -221,7 +222,7 @@ def _follow_health_in_templates(
             annotations = template.strings("metadata", "annotations")
             resolved, _ = _resolve(request, annotations, True, view, context)
             if resolved.named:
-                _follow_health(injection, template.at("spec"), resolved)
+                _follow_health(injection, template.at("spec"), resolved, view)
             else:
                 affinity.inject_affinity(injection, template.at("spec"), affinity.NOTHING)
 

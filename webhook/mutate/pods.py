@@ -5,10 +5,12 @@ the scheduler calls the extender for the pod, and zero fits on every node. Pods 
 do not call Fettle get none.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from fettle.api.raw import Raw, integer, text
-from fettle.dra import IMPLICIT_CLASS_PREFIX, MARKER
+from fettle.dra import IMPLICIT_CLASS_PREFIX, MARKER, is_device_resource, units_of
 from fettle.lint import Field
 from fettle.model import JOB_EXIT_CODES, RestartAction, Tolerations
 from webhook.mutate.injection import Injection
@@ -24,15 +26,48 @@ def uses_devices(spec: Field) -> bool:
     return bool(spec.at("resourceClaims").value) or any("/" in name for name in _limits(spec))
 
 
+def uses_claims(spec: Field) -> bool:
+    """Whether it has claims, or the scheduler makes one for an extended resource by a DeviceClass's
+    name."""
+    by_class = any(name.startswith(IMPLICIT_CLASS_PREFIX) for name in _limits(spec))
+    return bool(spec.at("resourceClaims").value) or by_class
+
+
+def units_asked(spec: Field) -> dict[str, int]:
+    """How many units of each resource of a device plugin a pod asks for: those of its containers,
+    or of one init container if that asks for more."""
+    asked: Counter[str] = Counter()
+    for container in spec.each("containers"):
+        asked.update(_units(container))
+    for container in spec.each("initContainers"):
+        asked |= _units(container)
+    return dict(asked)
+
+
+def _units(container: Field) -> Counter[str]:
+    limits = container.raw("resources", "limits")
+    return Counter(
+        {
+            name: units
+            for name, amount in limits.items()
+            if is_device_resource(name)
+            and not name.startswith(IMPLICIT_CLASS_PREFIX)
+            and (units := _units_of(amount)) > 0
+        }
+    )
+
+
+def _units_of(amount: Any) -> int:
+    return units_of(amount) if isinstance(amount, int | str) else 0
+
+
 def needs_marker(spec: Field) -> bool:
     """Whether the scheduler would not call an extender for it without the marker.
 
     So it is for claims, and for an extended resource by a DeviceClass's name: the scheduler makes
     a claim for it, and an extender's managedResources cannot list it.
     """
-    names = _limits(spec)
-    by_class = any(name.startswith(IMPLICIT_CLASS_PREFIX) for name in names)
-    return (bool(spec.at("resourceClaims").value) or by_class) and MARKER not in names
+    return uses_claims(spec) and MARKER not in _limits(spec)
 
 
 def add_marker(injection: Injection) -> None:

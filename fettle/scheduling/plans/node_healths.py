@@ -13,9 +13,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.cluster import NodeView
+from fettle.cluster import NodeView, PluginView
 from fettle.config import NodeMarkSettings
-from fettle.model import LEFT_ALONE, SOUND, Evidence, Family, Health, SourceKind, State
+from fettle.model import (
+    BAD_STATES,
+    LEFT_ALONE,
+    SOUND,
+    Evidence,
+    Family,
+    Health,
+    SourceKind,
+    State,
+    UnitsState,
+)
 from fettle.pacing import pause
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.by_state import accepted_by_state
@@ -55,6 +65,8 @@ class NodeHealth(NamedTuple):
       not Healthy, the worst first. `lowered`: the least score of the others by what tenants could
       cause, which changes no state. `suspected`: how many of these are Degraded by the word of
       tenants; `corroborated`: of several namespaces.
+    - `units`: by extended resource, what its units are together that the node still offers, by what
+      no breaker sets aside.
     - `since_any`, `since_every`: from when it was Unhealthy in part and as a whole, in Unix
       seconds. `acted_on`: these two by what no breaker sets aside.
     """
@@ -69,6 +81,7 @@ class NodeHealth(NamedTuple):
     since_any: float = inf
     since_every: float = inf
     acted_on: tuple[float, float] = (inf, inf)
+    units: Mapping[str, UnitsState] = {}
 
     @property
     def tier(self) -> State:
@@ -140,9 +153,21 @@ def node_health(
             corroborated |= one.health.is_corroborated
     if not total:
         return None
+    units = {
+        resource: offered
+        for resource, plugin in node.plugins.items()
+        if (offered := _offered(plugin, node.health, accepted)) is not None
+    }
     if not bad:
         return NodeHealth(
-            State.HEALTHY, total.total(), frozenset(total), (), lowered, suspected, corroborated
+            State.HEALTHY,
+            total.total(),
+            frozenset(total),
+            (),
+            lowered,
+            suspected,
+            corroborated,
+            units=units,
         )
     bad.sort(key=lambda one: (-_BADNESS[one.health.state], one.health.score, one.pool, one.name))
     since_any, since_every = _unhealthy_since(bad, total)
@@ -161,7 +186,34 @@ def node_health(
         since_any,
         since_every,
         _unhealthy_since(acted_on, total),
+        units,
     )
+
+
+def _offered(
+    plugin: PluginView, of_others: Health, accepted: Mapping[State, Acceptance]
+) -> UnitsState | None:
+    """What the units of a resource are together that may still be given to pods; None if there are
+    none. `of_others`: the health of those that nothing names."""
+    left = [(unit.health, unit.left) for unit in plugin.units if unit.left > 0]
+    others = plugin.allocatable - sum(number for _, number in left)
+    if others > 0:
+        left.append((of_others, others))
+    states = {_refused_state(plugin.resource, health, accepted) for health, _ in left}
+    if len(states) > 1 and UnitsState.UNHEALTHY in states:
+        return UnitsState.PARTLY_UNHEALTHY
+    return max(states, key=[*UnitsState].index, default=None)
+
+
+def _refused_state(
+    resource: str, health: Health, accepted: Mapping[State, Acceptance]
+) -> UnitsState:
+    """A state by what no breaker sets aside for those that refuse it."""
+    if accepted[State.UNHEALTHY].refuses_by(health, resource).state is State.UNHEALTHY:
+        return UnitsState.UNHEALTHY
+    if accepted[State.DEGRADED].refuses_by(health, resource).state in BAD_STATES:
+        return UnitsState.DEGRADED
+    return UnitsState.UNKNOWN if health.state is State.UNKNOWN else UnitsState.HEALTHY
 
 
 def _unhealthy_since(

@@ -107,6 +107,25 @@ def _marks(raw: dict[str, Any]) -> tuple[str, str, bool]:
     return labels.get("fettle.dev/health", ""), "".join(status), cordoned
 
 
+async def test_labels_of_units_come_and_go(api: FakeApi, session: Session) -> None:
+    gpus = {"nvidia.com/gpu": "8"}
+    api.objects["nodes"][A]["status"] |= {"capacity": gpus, "allocatable": gpus}
+
+    def labels() -> dict[str, str]:
+        found: dict[str, str] = api.objects["nodes"][A]["metadata"].get("labels", {})
+        return {key: value for key, value in found.items() if key.startswith("fettle.dev/")}
+
+    both = {"fettle.dev/health": "healthy", "fettle.dev/health.nvidia.com_gpu": "healthy"}
+    fleet = Fleet(api, session)
+    fleet.show()
+    async with fleet.led():
+        await until(lambda: labels() == both)
+    off = Fleet(api, session, mode="observe")
+    off.show()
+    async with off.led():
+        await until(lambda: labels() == {})
+
+
 @pytest.mark.parametrize("answered", [True, False])
 @pytest.mark.parametrize("dies_after", range(WRITES + 1))
 async def test_a_leader_that_dies_between_any_two_writes_leaves_the_rest_to_the_next_one(

@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cluster import NodeMarks, NodeView
+from fettle.cluster import NodeMarks, NodeView, PluginView, UnitView
 from fettle.config import NodeMarkSettings
 from fettle.model import LEFT_ALONE, Health, State
 from fettle.scheduling.plans import NodeHealths, plan_cordons
@@ -122,6 +122,47 @@ def test_a_state_that_is_not_unhealthy_leaves_the_condition_true_or_unknown() ->
     assert (degraded.status, degraded.cause) == ("True", "DevicesDegraded")
     unknown = planned({"n": node("n", b.UNKNOWN, ill())})["n"]
     assert (unknown.tier, unknown.status, unknown.cause) == ("unknown", "Unknown", "DevicesUnknown")
+
+
+GPUS = "fettle.dev/health.nvidia.com_gpu"
+
+
+def test_each_resource_of_a_device_plugin_has_a_label_of_its_own() -> None:
+    dead = UnitView("hca-0", ill(DEAD))
+    plugins = {
+        "nvidia.com/gpu": PluginView("nvidia.com/gpu", 8, 8),
+        "rdma/hca": PluginView("rdma/hca", 2, 2, (dead,)),
+        f"example.com/{'x' * 60}": PluginView("x", 1, 1),  # too long for a label
+    }
+    marks = planned({"n": node("n", plugins=plugins)})["n"]
+    assert marks.tier == "degraded"
+    assert marks.units == (
+        ("fettle.dev/health.nvidia.com_gpu", "healthy"),
+        ("fettle.dev/health.rdma_hca", "partly-unhealthy"),
+    )
+    assert (
+        planned({"n": node("n", plugins=plugins)}, NodeMarkSettings(condition=True))["n"].units
+        == ()
+    )
+
+
+def test_labels_of_units_that_get_worse_are_written_at_once_too() -> None:
+    def marks(*states: tuple[str, str]) -> NodeMarks:
+        return NodeMarks("degraded", "0.0: gone", units=states)
+
+    settings = NodeMarkSettings(label=True)
+    for before, after, at_once in (
+        ("healthy", "partly-unhealthy", True),
+        ("partly-unhealthy", "unhealthy", True),
+        ("unhealthy", "degraded", False),
+        ("unknown", "healthy", False),
+        ("", "healthy", True),
+        ("healthy", "", False),
+    ):
+        there = node("n", ill(), marks=marks(*[(GPUS, before)] * bool(before)))
+        wanted, holds = marks(*[(GPUS, after)] * bool(after)), Holds(settings)
+        assert (due_at(holds, there, wanted, 0) == ["label"]) == at_once
+        assert at_once or due_at(holds, there, wanted, 60) == ["label"]
 
 
 def test_switched_off_everything_of_ours_goes_and_nothing_else() -> None:

@@ -9,17 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.api import core
+from fettle.api import core, resource
+from fettle.api.meta import ObjectMeta
 from fettle.dra import NodeTarget, parse_node_selector
 from fettle.model import ANNOTATION, HEALTH
 from tests.webhook.mutate.test_workloads import KINDS, at, workload
 from tests.webhook.mutations import OWN, cluster, context_of, injected, mutated, updated
-from tests.webhook.reviews import CLAIMS, GPU, Object, job, pod
+from tests.webhook.reviews import CLAIMS, Object, job, pod
 from webhook.mutate.mutation import MutationContext
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-USING: Object = {"containers": [{"name": "main", "image": "train", "resources": GPU}]}
+USING: Object = {"resourceClaims": CLAIMS}
+OF_UNITS = f"{HEALTH}.nvidia.com_gpu"
 
 
 def by(affinity: str = "Required", mode: str | None = None, **placement: Any) -> MutationContext:
@@ -180,6 +182,71 @@ async def test_a_term_that_another_webhook_adds_counts_as_if_it_had_been_there(
 def terms_of(spec: Object) -> list[Object]:
     found: list[Object] = spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     return found
+
+
+# --- by units
+
+
+def using(*limits: Object, init: Object | None = None) -> Object:
+    def containers(each: tuple[Object, ...]) -> list[Object]:
+        return [
+            {"name": f"c{i}", "image": "train", "resources": {"limits": amounts}}
+            for i, amounts in enumerate(each)
+        ]
+
+    return {"containers": containers(limits), "initContainers": containers((init,) if init else ())}
+
+
+ONE, TWO = {"nvidia.com/gpu": "1"}, {"nvidia.com/gpu": "2"}
+BAD, PARTLY = "unhealthy", "partly-unhealthy"
+
+
+@pytest.mark.parametrize(
+    ("placement", "spec", "values"),
+    [
+        # One unit may go beside a bad one; two are given a bad one more often.
+        ({"maxRisk": 0.25}, using(ONE), [BAD]),
+        ({"maxRisk": 0.25}, using(TWO), [PARTLY, BAD]),
+        ({"maxRisk": 0.25}, using(ONE, ONE), [PARTLY, BAD]),
+        ({"maxRisk": 0.25}, using(ONE, init=TWO), [PARTLY, BAD]),
+        ({"maxRisk": 0.25}, using({"nvidia.com/gpu": "1k"}), [PARTLY, BAD]),
+        ({"maxRisk": 0.1}, using(ONE), [PARTLY, BAD]),
+        ({}, using(TWO), [BAD]),  # it takes any risk
+        ({"degraded": "Refuse"}, using(ONE), ["degraded", PARTLY, BAD]),
+        ({"unknown": "Refuse"}, using(ONE), [BAD, "unknown"]),
+    ],
+)
+async def test_units_are_judged_by_their_own_label_and_by_how_many_are_asked_for(
+    placement: Object, spec: Object, values: list[str]
+) -> None:
+    made = await mutated(pod(OWN, **spec), by=by(**placement))
+    (term,) = terms_of(made["spec"])
+    wanted = {"key": OF_UNITS, "operator": "NotIn", "values": values}
+    assert term == {"matchExpressions": [wanted]}
+
+
+async def test_each_resource_has_its_label_and_the_nodes_own_stands_for_the_rest() -> None:
+    long = f"example.com/{'x' * 60}"
+    nic = {"rdma/hca_a": "1"}
+    for spec, keys in (
+        (using({**ONE, **nic}), [OF_UNITS, f"{HEALTH}.rdma_hca_a"]),
+        ({**using(ONE), "resourceClaims": CLAIMS}, [OF_UNITS, HEALTH]),
+        (using({**ONE, long: "1"}), [OF_UNITS, HEALTH]),
+        (using({"deviceclass.resource.kubernetes.io/gpu": "1"}), [HEALTH]),
+        (using({"nvidia.com/gpu": "0", **nic}), [f"{HEALTH}.rdma_hca_a"]),
+    ):
+        made = await mutated(pod(OWN, **spec), by=by())
+        (term,) = terms_of(made["spec"])
+        assert sorted(e["key"] for e in term["matchExpressions"]) == sorted(keys)
+
+
+async def test_units_that_nodes_may_provide_by_dra_are_judged_by_the_whole_node() -> None:
+    gpu = resource.DeviceClass(
+        metadata=ObjectMeta(name="gpu"),
+        spec=resource.DeviceClassSpec(extended_resource_name="nvidia.com/gpu"),
+    )
+    made = await mutated(pod(OWN, **using(ONE)), cluster(classes={"gpu": gpu}), by())
+    assert terms_of(made["spec"]) == [{"matchExpressions": [expression("unhealthy")]}]
 
 
 # --- changed objects

@@ -30,6 +30,7 @@ from tests.fettle.scheduling.clusters import Cluster
 from tests.fettle.scheduling.plans.test_taint_plans import fault, healthy_by
 
 NOW = 10_000.0
+GPU = "nvidia.com/gpu"
 DEAD = fault("gpu", 1.0)
 CORDONS = NodeMarkSettings(
     cordon="AnyDevice", confirm_seconds=60, max_cordoned=10, max_cordoned_share=1.0
@@ -97,6 +98,38 @@ def test_a_node_of_which_all_gpus_are_dead_is_unhealthy_though_its_network_devic
     gpus = PluginView("nvidia.com/gpu", 8, 7, (dead,))
     found = health_of(msgspec.structs.replace(view, pools=(), plugins={"nvidia.com/gpu": gpus}))
     assert (found.state, found.devices, len(found.unhealthy)) == (State.DEGRADED, 8, 1)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "state"),
+    [
+        (PluginView(GPU, 8, 8), "healthy"),
+        (PluginView(GPU, 8, 8, (UnitView("g", ill(DEAD)),)), "partly-unhealthy"),
+        (PluginView(GPU, 8, 8, (UnitView("g", ill(DEAD), count=8),)), "unhealthy"),
+        (PluginView(GPU, 8, 8, (UnitView("g", ill(fault("g", 0.5))),)), "degraded"),
+        (PluginView(GPU, 8, 8, (UnitView("g", b.UNKNOWN),)), "unknown"),
+        # A device that the plugin has withdrawn is given to nobody.
+        (PluginView(GPU, 8, 7, (UnitView("g", ill(DEAD), withdrawn=1),)), "healthy"),
+        (PluginView(GPU, 1, 0, (UnitView("g", ill(DEAD), withdrawn=1),)), None),
+    ],
+)
+def test_what_is_said_of_units_is_about_those_that_a_pod_may_be_given(
+    plugin: PluginView, state: str | None
+) -> None:
+    view = msgspec.structs.replace(node("n", ill(DEAD)), plugins={GPU: plugin})
+    assert health_of(view).units.get(GPU) == state
+
+
+def test_what_is_said_of_units_leaves_out_tenants_and_what_the_breaker_has_set_aside() -> None:
+    """Required affinity refuses by it."""
+    rumour = ill(fault("g", 1.0, witness="a pod"))
+    for dead, aside in (
+        (rumour, frozenset[Cause]()),
+        (ill(DEAD), frozenset({Cause(Source(SourceKind.TAINT, "rule"), named=True)})),
+    ):
+        plugin = PluginView(b.DRIVER, 8, 8, (UnitView("g", dead),))
+        view = msgspec.structs.replace(node("n", ill()), plugins={b.DRIVER: plugin})
+        assert health_of(view, aside=aside).units == {b.DRIVER: "healthy"}
 
 
 def test_what_the_breaker_has_set_aside_is_said_and_not_acted_on() -> None:
