@@ -79,7 +79,7 @@ class NodeMarks(msgspec.Struct, frozen=True, gc=False):
     """What Fettle has written on a Node, or would; "" where there is nothing.
 
     - `tier`: the label. `score`, `reason`: the annotation beside it, where the score is the worst
-      device's. `units`: the labels about units, each with its value.
+      device's. `labels`: those beside it, each with its value.
     - `status`, `cause`, `message`: of the condition.
     - `cordon`: the annotation that says that Fettle cordoned it, and why.
     """
@@ -91,7 +91,7 @@ class NodeMarks(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
     cordon: str = ""
     score: float | None = None
-    units: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def annotation(self) -> str:

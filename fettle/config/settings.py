@@ -466,8 +466,8 @@ class NodeMarkSettings(SettingsSection, frozen=True, kw_only=True):
     `deploy/rbac/optional/node-marks.yaml`; removed when it is switched off."""
 
     label: bool = False
-    """The label `fettle.dev/health` (`healthy`, `degraded`, `unhealthy`, `unknown`), one such as
-    `fettle.dev/health.nvidia.com_gpu` for each resource of a device plugin, and the annotation
+    """The label `fettle.dev/health` (`healthy`, `degraded`, `unhealthy`, `unknown`), those beside
+    it for affinity, such as `fettle.dev/health.nvidia.com_gpu`, and the annotation
     `fettle.dev/health-reason`."""
     condition: bool = False
     """The condition `FettleDevicesSound`, which is False while a device is Unhealthy."""

@@ -62,14 +62,14 @@ def plain_marks(marks: NodeMarks) -> dict[str, Any] | None:
     if marks.tier:
         reason = f" ({marks.annotation})" if marks.annotation else ""
         said.append(f"label {HEALTH}={marks.tier}{reason}")
-    said += [f"label {label}={value}" for label, value in marks.units]
+    said += [f"label {label}={value}" for label, value in marks.labels]
     if marks.status:
         said.append(f"condition {DEVICES_SOUND} {marks.status} {marks.cause}: {marks.message}")
     if marks.cordon:
         said.append(f"annotation {CORDONED}: {marks.cordon}")
     return {
         "label": marks.tier or None,
-        "units": dict(marks.units),
+        "labels": dict(marks.labels),
         "reason": marks.annotation or None,
         "condition": {"status": marks.status, "reason": marks.cause, "message": marks.message}
         if marks.status

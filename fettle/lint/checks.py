@@ -22,7 +22,6 @@ from fettle.lint.wrong_types import WRONG_TYPE, mismatches
 from fettle.model import (
     ANNOTATION,
     ANNOTATIONS,
-    HEALTH,
     HOLD,
     ON_DEVICE_FAILURE_ANNOTATION,
     Affinity,
@@ -304,7 +303,7 @@ def _affinity_without_effect(
     if placement.affinity is not Affinity.NONE and not labels:
         yield WITHOUT_EFFECT.finding(
             there.at("affinity"),
-            f"no Node has the label {HEALTH}, so all match",
+            "no Node is labelled by its health, so all match",
             "set nodeMarks.label (docs/nodes.md), or leave it out",
         )
     required = placement.affinity is Affinity.REQUIRED and placement.degraded is Degraded.REFUSE

@@ -25,8 +25,10 @@ FURTHER_REPAIRED = "fettle.dev/repaired-"
 """Begins the keys of further repairs on the same Node."""
 HEALTH = "fettle.dev/health"
 """A label on Nodes: how healthy their devices are, for those who ask no extender."""
-HEALTH_OF_UNITS = "fettle.dev/health."
-"""Begins the labels beside it, one for each extended resource of a device plugin."""
+HEALTH_OF = "fettle.dev/health."
+"""Begins the labels beside it, which count only what may refuse: one for the whole node, and one
+for each resource of a device plugin."""
+HEALTH_OF_NODE = "fettle.dev/health.node"
 HEALTH_REASON = "fettle.dev/health-reason"
 """Beside that label, where it is not `healthy`: the score, and why."""
 CORDONED = "fettle.dev/cordoned"
@@ -66,7 +68,7 @@ KNOWN = frozenset(
 def units_label(resource: str) -> str | None:
     """The label on Nodes about the units of an extended resource, such as
     `fettle.dev/health.nvidia.com_gpu`. None if that would be too long."""
-    label = HEALTH_OF_UNITS + resource.replace("/", "_", 1)
+    label = HEALTH_OF + resource.replace("/", "_", 1)
     return label if len(label) <= len(OWN_PREFIX) + _LONGEST_LABEL else None
 
 

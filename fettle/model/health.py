@@ -23,15 +23,14 @@ class State(StrEnum):
 BAD_STATES = (State.DEGRADED, State.UNHEALTHY)
 
 
-class UnitsState(StrEnum):
-    """What all units of a resource that a node still offers are together, the best first. The
-    values are those of labels on Nodes."""
+class Tier(StrEnum):
+    """What several devices are together, as labels on Nodes say it; the best first."""
 
     HEALTHY = "healthy"
     UNKNOWN = "unknown"
     """Of some nothing is known, and none is worse."""
     DEGRADED = "degraded"
-    """Some are Degraded, and none is Unhealthy."""
+    """Some are Degraded, or Unhealthy where nothing says `partly-unhealthy`."""
     PARTLY_UNHEALTHY = "partly-unhealthy"
     """Some are Unhealthy, and a pod may be given one of these or another."""
     UNHEALTHY = "unhealthy"

@@ -26,11 +26,12 @@ from fettle.model import (
     CORDONED,
     DEVICES_SOUND,
     HEALTH,
+    HEALTH_OF_NODE,
     HEALTH_REASON,
     LEFT_ALONE,
     NotFound,
     State,
-    UnitsState,
+    Tier,
     units_label,
 )
 from fettle.observing import StewardMetrics
@@ -88,8 +89,8 @@ def wanted_marks(
     for name, health in healths.items():
         marks = UNMARKED
         if settings.label:
-            units = _labels_of_units(health)
-            marks = msgspec.structs.replace(marks, tier=health.tier.lower(), units=units)
+            labels = _labels_of(health)
+            marks = msgspec.structs.replace(marks, tier=health.tier.lower(), labels=labels)
             if health.score < 1:
                 marks = msgspec.structs.replace(
                     marks, score=round(health.score, 1), reason=state_in_words(health)
@@ -112,9 +113,10 @@ def wanted_marks(
     return found
 
 
-def _labels_of_units(health: NodeHealth) -> tuple[tuple[str, str], ...]:
-    labels = ((units_label(resource), state) for resource, state in health.units.items())
-    return tuple(sorted((label, str(state)) for label, state in labels if label is not None))
+def _labels_of(health: NodeHealth) -> tuple[tuple[str, str], ...]:
+    labels = [(units_label(resource), tier) for resource, tier in health.units.items()]
+    labels.append((HEALTH_OF_NODE, health.proven))
+    return tuple(sorted((label, str(tier)) for label, tier in labels if label is not None))
 
 
 def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) -> list[DueMark]:
@@ -128,8 +130,8 @@ def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) ->
         is_left = to_be.cordon == LEFT_ALONE != there.cordon
         if is_left or bool(to_be.cordon) != bool(there.cordon):
             due.append(DueMark(Mark.CORDON, name, to_be))
-        labels = (to_be.tier, to_be.units) == (there.tier, there.units)
-        if not labels or not _reads_alike(to_be, there):
+        are_alike = (to_be.tier, to_be.labels) == (there.tier, there.labels)
+        if not are_alike or not _reads_alike(to_be, there):
             due.append(DueMark(Mark.LABEL, name, to_be))
         if (to_be.status, to_be.cause, to_be.message) != (there.status, there.cause, there.message):
             due.append(DueMark(Mark.CONDITION, name, to_be))
@@ -139,7 +141,7 @@ def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) ->
 def marks_after(there: NodeMarks, due: DueMark) -> NodeMarks:
     """What is on the node once this is written."""
     fields = {
-        Mark.LABEL: ("tier", "units", "score", "reason"),
+        Mark.LABEL: ("tier", "labels", "score", "reason"),
         Mark.CONDITION: ("status", "cause", "message"),
         Mark.CORDON: ("cordon",),
     }[due.mark]
@@ -185,7 +187,7 @@ class Holds:
         match due.mark:
             case Mark.LABEL:
                 is_no_worse = _is_no_worse(to_be.tier, there.tier, _TIERS)
-                return settings.label and is_no_worse and _are_no_worse(to_be.units, there.units)
+                return settings.label and is_no_worse and _are_no_worse(to_be.labels, there.labels)
             case Mark.CONDITION:
                 return settings.condition and _is_no_worse(to_be.cause, there.cause, _CAUSES)
             case Mark.CORDON:
@@ -200,7 +202,7 @@ def _is_no_worse(to_be: str, there: str, order: Sequence[str]) -> bool:
 
 def _are_no_worse(to_be: Iterable[tuple[str, str]], there: Iterable[tuple[str, str]]) -> bool:
     before = dict(there)
-    return all(_is_no_worse(state, before.get(label, ""), [*UnitsState]) for label, state in to_be)
+    return all(_is_no_worse(state, before.get(label, ""), [*Tier]) for label, state in to_be)
 
 
 def _reads_alike(one: NodeMarks, other: NodeMarks) -> bool:
@@ -324,9 +326,9 @@ class NodeMarking:
         return write
 
     async def _write_label(self, due: DueMark, node: NodeView) -> None:
-        gone = {label: None for label, _ in node.marks.units}
+        gone = {label: None for label, _ in node.marks.labels}
         metadata = {
-            "labels": {HEALTH: due.wanted.tier or None, **gone, **dict(due.wanted.units)},
+            "labels": {HEALTH: due.wanted.tier or None, **gone, **dict(due.wanted.labels)},
             "annotations": {HEALTH_REASON: due.wanted.annotation or None},
         }
         with suppress(NotFound):
@@ -418,7 +420,7 @@ class NodeMarking:
 
 def _labels(marks: NodeMarks) -> str:
     """Such as `fettle.dev/health=degraded, fettle.dev/health.nvidia.com_gpu=healthy`."""
-    labels = ((HEALTH, marks.tier), *marks.units) if marks.tier else marks.units
+    labels = ((HEALTH, marks.tier), *marks.labels) if marks.tier else marks.labels
     return ", ".join(f"{label}={value}" for label, value in labels)
 
 

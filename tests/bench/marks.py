@@ -124,7 +124,7 @@ def _node(name: str, marks: NodeMarks) -> Object:
     return {
         "metadata": {
             "name": name,
-            "labels": {HEALTH: marks.tier} if marks.tier else {},
+            "labels": {**({HEALTH: marks.tier} if marks.tier else {}), **dict(marks.labels)},
             "annotations": {key: value for key, value in annotations.items() if value},
         },
         "spec": {"unschedulable": bool(marks.cordon)},

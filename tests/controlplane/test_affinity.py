@@ -25,7 +25,7 @@ from tests.controlplane.test_policies import policy
 HEALTH = "fettle.dev/health"
 OF_GPUS = f"{HEALTH}.nvidia.com_gpu"
 STRICT: Object = {"placement": {"degraded": "Refuse", "affinity": "Required"}}
-NOT_BAD = {"key": HEALTH, "operator": "NotIn", "values": ["degraded", "unhealthy"]}
+NOT_BAD = {"key": f"{HEALTH}.node", "operator": "NotIn", "values": ["degraded", "unhealthy"]}
 GPUS = {"gpus": "gpus"}
 
 

@@ -16,14 +16,14 @@ from fettle.api.raw import Raw, mapping, mappings, text
 from fettle.lint import Field, workload_kinds
 from fettle.model import (
     HEALTH,
-    HEALTH_OF_UNITS,
+    HEALTH_OF,
+    HEALTH_OF_NODE,
     STRICT_RISK,
     Affinity,
     Degraded,
     Mode,
     Placement,
-    State,
-    UnitsState,
+    Tier,
     Unknown,
     units_label,
 )
@@ -70,7 +70,7 @@ def wanted(
 def _expressions(
     spec: Field, placement: Placement, by_class: Collection[str | None]
 ) -> list[dict[str, Any]]:
-    """By the labels about its units; by that about the whole node if the pod uses anything else."""
+    """By the labels about its units, and about the whole node if the pod uses anything else."""
     found, whole = [], pods.uses_claims(spec)
     for resource, number in sorted(pods.units_asked(spec).items()):
         label = None if resource in by_class else units_label(resource)
@@ -79,35 +79,31 @@ def _expressions(
         else:
             found.append(_is_none_of(label, _refused_units(placement, number)))
     if whole:
-        found.append(_is_none_of(HEALTH, _refused_tiers(placement)))
+        found.append(_is_none_of(HEALTH_OF_NODE, _refused(placement)))
     return found
 
 
-def _refused_tiers(placement: Placement) -> set[str]:
-    """The values of the label about the whole node that a policy refuses, before any patience."""
-    refused = {State.UNHEALTHY}
+def _refused(placement: Placement) -> set[Tier]:
+    """What a policy refuses, before any patience."""
+    refused = {Tier.UNHEALTHY}
     if placement.degraded is Degraded.REFUSE:
-        refused.add(State.DEGRADED)
+        refused.add(Tier.DEGRADED)
     if placement.unknown is Unknown.REFUSE:
-        refused.add(State.UNKNOWN)
-    return {state.lower() for state in refused}
+        refused.add(Tier.UNKNOWN)
+    return refused
 
 
-def _refused_units(placement: Placement, number: int) -> set[str]:
-    """The same of a label about units, for a pod that asks for so many. One unit is the least risk
-    beside a bad one; nobody knows here how many there are."""
-    refused, risk = {UnitsState.UNHEALTHY}, placement.risk_bound
-    if placement.degraded is Degraded.REFUSE:
-        refused.add(UnitsState.DEGRADED)
+def _refused_units(placement: Placement, number: int) -> set[Tier]:
+    """The same for a pod that asks for so many units. One unit is the least risk beside a bad one;
+    nobody knows here how many there are."""
+    refused, risk = _refused(placement), placement.risk_bound
     if risk <= STRICT_RISK or (number > 1 and risk < 1):
-        refused.add(UnitsState.PARTLY_UNHEALTHY)
-    if placement.unknown is Unknown.REFUSE:
-        refused.add(UnitsState.UNKNOWN)
-    return {*map(str, refused)}
+        refused.add(Tier.PARTLY_UNHEALTHY)
+    return refused
 
 
-def _is_none_of(label: str, values: set[str]) -> dict[str, Any]:
-    return {"key": label, "operator": "NotIn", "values": sorted(values)}
+def _is_none_of(label: str, refused: set[Tier]) -> dict[str, Any]:
+    return {"key": label, "operator": "NotIn", "values": sorted(map(str, refused))}
 
 
 def path_of(spec: Field) -> str:
@@ -230,7 +226,7 @@ def _mentioned(affinity: Any) -> bool:
 
 def _is_ours(expression: Raw) -> bool:
     key = text(expression.get("key"))
-    return key == HEALTH or key.startswith(HEALTH_OF_UNITS)
+    return key == HEALTH or key.startswith(HEALTH_OF)
 
 
 def _change(editing: Editing, field: Field, wanted: Any) -> None:

@@ -34,7 +34,7 @@ from fettle.model import (
     CORDONED,
     DEVICES_SOUND,
     HEALTH,
-    HEALTH_OF_UNITS,
+    HEALTH_OF,
     HEALTH_REASON,
     UNKNOWN_SCORE,
     DeviceId,
@@ -361,7 +361,7 @@ def _marks(node: core.Node) -> NodeMarks:
         cause=ours.reason if ours is not None else "",
         message=ours.message if ours is not None else "",
         cordon=annotations.get(CORDONED, ""),
-        units=tuple(sorted(one for one in labels.items() if one[0].startswith(HEALTH_OF_UNITS))),
+        labels=tuple(sorted(one for one in labels.items() if one[0].startswith(HEALTH_OF))),
     )
     return UNMARKED if found == UNMARKED else found
 

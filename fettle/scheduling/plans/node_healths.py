@@ -24,7 +24,7 @@ from fettle.model import (
     Health,
     SourceKind,
     State,
-    UnitsState,
+    Tier,
 )
 from fettle.pacing import pause
 from fettle.scheduling.answers import Answers
@@ -43,6 +43,7 @@ _ECHOES = frozenset(
 )
 """Rules of labels by which NVSentinel says what it finds and does about a node. If it does that
 because of our condition, and we believed it for that, neither would ever end."""
+_ORDER = [*Tier]
 _BADNESS = {State.HEALTHY: 0, State.UNKNOWN: 1, State.DEGRADED: 2, State.UNHEALTHY: 3}
 
 
@@ -65,8 +66,8 @@ class NodeHealth(NamedTuple):
       not Healthy, the worst first. `lowered`: the least score of the others by what tenants could
       cause, which changes no state. `suspected`: how many of these are Degraded by the word of
       tenants; `corroborated`: of several namespaces.
-    - `units`: by extended resource, what its units are together that the node still offers, by what
-      no breaker sets aside.
+    - `proven`: its tier by what no breaker sets aside and no tenant could cause. `units`: the same
+      by extended resource, of the units that the node still offers.
     - `since_any`, `since_every`: from when it was Unhealthy in part and as a whole, in Unix
       seconds. `acted_on`: these two by what no breaker sets aside.
     """
@@ -81,7 +82,8 @@ class NodeHealth(NamedTuple):
     since_any: float = inf
     since_every: float = inf
     acted_on: tuple[float, float] = (inf, inf)
-    units: Mapping[str, UnitsState] = {}
+    proven: Tier = Tier.HEALTHY
+    units: Mapping[str, Tier] = {}
 
     @property
     def tier(self) -> State:
@@ -139,6 +141,7 @@ def node_health(
     without devices of its own."""
     total = Counter[str]()
     bad, acted_on, lowered, suspected, corroborated = [], [], 1.0, 0, False
+    tiers = {Tier.HEALTHY}
     for one in _devices(node):
         total[one.pool] += one.number
         if one.health is SOUND:
@@ -147,6 +150,7 @@ def node_health(
         if said.state is not State.HEALTHY:
             bad.append(one._replace(health=said))
             acted_on.append(one._replace(health=_refused(one.pool, said, accepted)))
+            tiers.add(_proven_tier(one.pool, said, accepted))
         elif one.health.tenant_caused:
             lowered = min(lowered, one.health.score)
             suspected += one.number if one.health.suspected else 0
@@ -172,6 +176,10 @@ def node_health(
     bad.sort(key=lambda one: (-_BADNESS[one.health.state], one.health.score, one.pool, one.name))
     since_any, since_every = _unhealthy_since(bad, total)
     worst = bad[0].health.state
+    acted_on_since = _unhealthy_since(acted_on, total)
+    proven = min(_worst(tiers), Tier.DEGRADED, key=_ORDER.index)
+    if acted_on_since[1] < inf:
+        proven = Tier.UNHEALTHY
     state = State.UNHEALTHY if since_every < inf else State.UNKNOWN
     if since_every == inf and worst is not State.UNKNOWN:
         state = State.DEGRADED
@@ -185,35 +193,38 @@ def node_health(
         corroborated,
         since_any,
         since_every,
-        _unhealthy_since(acted_on, total),
+        acted_on_since,
+        proven,
         units,
     )
 
 
 def _offered(
     plugin: PluginView, of_others: Health, accepted: Mapping[State, Acceptance]
-) -> UnitsState | None:
+) -> Tier | None:
     """What the units of a resource are together that may still be given to pods; None if there are
     none. `of_others`: the health of those that nothing names."""
     left = [(unit.health, unit.left) for unit in plugin.units if unit.left > 0]
     others = plugin.allocatable - sum(number for _, number in left)
     if others > 0:
         left.append((of_others, others))
-    states = {_refused_state(plugin.resource, health, accepted) for health, _ in left}
-    if len(states) > 1 and UnitsState.UNHEALTHY in states:
-        return UnitsState.PARTLY_UNHEALTHY
-    return max(states, key=[*UnitsState].index, default=None)
+    tiers = {_proven_tier(plugin.resource, health, accepted) for health, _ in left}
+    if len(tiers) > 1 and Tier.UNHEALTHY in tiers:
+        return Tier.PARTLY_UNHEALTHY
+    return _worst(tiers) if tiers else None
 
 
-def _refused_state(
-    resource: str, health: Health, accepted: Mapping[State, Acceptance]
-) -> UnitsState:
+def _worst(tiers: Iterable[Tier]) -> Tier:
+    return max(tiers, key=_ORDER.index)
+
+
+def _proven_tier(pool: str, health: Health, accepted: Mapping[State, Acceptance]) -> Tier:
     """A state by what no breaker sets aside for those that refuse it."""
-    if accepted[State.UNHEALTHY].refuses_by(health, resource).state is State.UNHEALTHY:
-        return UnitsState.UNHEALTHY
-    if accepted[State.DEGRADED].refuses_by(health, resource).state in BAD_STATES:
-        return UnitsState.DEGRADED
-    return UnitsState.UNKNOWN if health.state is State.UNKNOWN else UnitsState.HEALTHY
+    if accepted[State.UNHEALTHY].refuses_by(health, pool).state is State.UNHEALTHY:
+        return Tier.UNHEALTHY
+    if accepted[State.DEGRADED].refuses_by(health, pool).state in BAD_STATES:
+        return Tier.DEGRADED
+    return Tier.UNKNOWN if health.state is State.UNKNOWN else Tier.HEALTHY
 
 
 def _unhealthy_since(

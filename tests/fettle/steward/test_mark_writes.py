@@ -115,11 +115,14 @@ async def test_labels_of_units_come_and_go(api: FakeApi, session: Session) -> No
         found: dict[str, str] = api.objects["nodes"][A]["metadata"].get("labels", {})
         return {key: value for key, value in found.items() if key.startswith("fettle.dev/")}
 
-    both = {"fettle.dev/health": "healthy", "fettle.dev/health.nvidia.com_gpu": "healthy"}
+    all_of_them = dict.fromkeys(
+        ("fettle.dev/health", "fettle.dev/health.node", "fettle.dev/health.nvidia.com_gpu"),
+        "healthy",
+    )
     fleet = Fleet(api, session)
     fleet.show()
     async with fleet.led():
-        await until(lambda: labels() == both)
+        await until(lambda: labels() == all_of_them)
     off = Fleet(api, session, mode="observe")
     off.show()
     async with off.led():

@@ -35,6 +35,7 @@ ALL = NodeMarkSettings(
     label=True, condition=True, cordon="AnyDevice", confirm_seconds=0, max_cordoned=2
 )
 NOW = 10_000.0
+HEALTHY, PARTLY = ((("fettle.dev/health.node", tier),) for tier in ("healthy", "degraded"))
 
 
 class Planner:
@@ -79,10 +80,12 @@ def said(due: list[DueMark]) -> list[tuple[str, str]]:
 def test_each_node_with_devices_gets_what_is_switched_on_the_bad_ones_first() -> None:
     nodes = {"a": node("a", ill()), "z": node("z", ill(DEAD), ill()), "none": b.node("none")}
     wanted = planned(nodes)
-    assert wanted["a"] == NodeMarks("healthy", "", "True", "DevicesHealthy", "1 devices Healthy")
+    assert wanted["a"] == NodeMarks(
+        "healthy", "", "True", "DevicesHealthy", "1 devices Healthy", labels=HEALTHY
+    )
     why = f"1 Unhealthy of 2 devices: {b.DRIVER} gpu-0: a fault"
     assert wanted["z"] == NodeMarks(
-        "degraded", why, "False", "DevicesUnhealthy", why, why, score=0.0
+        "degraded", why, "False", "DevicesUnhealthy", why, why, score=0.0, labels=PARTLY
     )
     due = due_marks(nodes, wanted)
     assert said(due) == [
@@ -94,16 +97,17 @@ def test_each_node_with_devices_gets_what_is_switched_on_the_bad_ones_first() ->
     ]
     written = write(nodes, due)
     assert due_marks(written, planned(written)) == []
-    assert planned(nodes, NodeMarkSettings(label=True))["z"] == NodeMarks(
-        "degraded", why, score=0.0
-    )
+    label_alone = planned(nodes, NodeMarkSettings(label=True))["z"]
+    assert label_alone == NodeMarks("degraded", why, score=0.0, labels=PARTLY)
 
 
 def test_a_node_that_is_healthy_though_tenants_lower_its_score_says_so_in_each_mark() -> None:
     word = ill(fault("g", 0.2, reporting_namespace="team-a"))
     (marks,) = planned({"n": node("n", word, ill())}).values()
     why = "2 devices Healthy, lowered by what tenants could cause"
-    assert marks == NodeMarks("healthy", why, "True", "DevicesHealthy", why, score=0.8)
+    assert marks == NodeMarks(
+        "healthy", why, "True", "DevicesHealthy", why, score=0.8, labels=HEALTHY
+    )
 
 
 def test_a_node_that_several_namespaces_suspect_is_labelled_degraded_and_its_condition_stays() -> (
@@ -112,9 +116,12 @@ def test_a_node_that_several_namespaces_suspect_is_labelled_degraded_and_its_con
     words = [fault("g", 0.35, reporting_namespace=f"team-{name}") for name in "ab"]
     why = "1 Degraded of 2 devices, by what tenants could cause, which refuses nobody"
     of_one = planned({"n": node("n", ill(words[0]), ill())})["n"]
-    assert of_one == NodeMarks("healthy", why, "True", "DevicesHealthy", why, score=0.7)
+    assert of_one == NodeMarks(
+        "healthy", why, "True", "DevicesHealthy", why, score=0.7, labels=HEALTHY
+    )
     of_both = planned({"n": node("n", ill(*words), ill())})["n"]
     assert (of_both.tier, of_both.status, of_both.cause) == ("degraded", "True", "DevicesHealthy")
+    assert of_both.labels == HEALTHY  # nobody is refused for it
 
 
 def test_a_state_that_is_not_unhealthy_leaves_the_condition_true_or_unknown() -> None:
@@ -136,19 +143,18 @@ def test_each_resource_of_a_device_plugin_has_a_label_of_its_own() -> None:
     }
     marks = planned({"n": node("n", plugins=plugins)})["n"]
     assert marks.tier == "degraded"
-    assert marks.units == (
+    assert marks.labels == (
+        ("fettle.dev/health.node", "degraded"),
         ("fettle.dev/health.nvidia.com_gpu", "healthy"),
         ("fettle.dev/health.rdma_hca", "partly-unhealthy"),
     )
-    assert (
-        planned({"n": node("n", plugins=plugins)}, NodeMarkSettings(condition=True))["n"].units
-        == ()
-    )
+    off = NodeMarkSettings(condition=True)
+    assert planned({"n": node("n", plugins=plugins)}, off)["n"].labels == ()
 
 
 def test_labels_of_units_that_get_worse_are_written_at_once_too() -> None:
     def marks(*states: tuple[str, str]) -> NodeMarks:
-        return NodeMarks("degraded", "0.0: gone", units=states)
+        return NodeMarks("degraded", "0.0: gone", labels=states)
 
     settings = NodeMarkSettings(label=True)
     for before, after, at_once in (

@@ -21,7 +21,7 @@ from webhook.mutate.mutation import MutationContext
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 USING: Object = {"resourceClaims": CLAIMS}
-OF_UNITS = f"{HEALTH}.nvidia.com_gpu"
+OF_NODE, OF_UNITS = f"{HEALTH}.node", f"{HEALTH}.nvidia.com_gpu"
 
 
 def by(affinity: str = "Required", mode: str | None = None, **placement: Any) -> MutationContext:
@@ -30,7 +30,7 @@ def by(affinity: str = "Required", mode: str | None = None, **placement: Any) ->
 
 
 def expression(*values: str) -> Object:
-    return {"key": HEALTH, "operator": "NotIn", "values": [*values]}
+    return {"key": OF_NODE, "operator": "NotIn", "values": [*values]}
 
 
 def required(*values: str) -> Object:
@@ -148,7 +148,12 @@ async def test_pods_that_are_bound_or_of_other_policies_get_none() -> None:
 
 
 async def test_an_author_who_names_the_label_is_left_alone() -> None:
-    for own in (required("unhealthy"), {"nodeAffinity": {PREFERRED: [preferring(HEALTH)]}}):
+    by_hand = {"nodeAffinity": {PREFERRED: [preferring(HEALTH)]}}
+    for own in (
+        required("unhealthy"),
+        by_hand,
+        {"nodeAffinity": {PREFERRED: [preferring(OF_UNITS)]}},
+    ):
         made = await mutated(pod(OWN, **USING, affinity=own), by=STRICT)
         assert made["spec"]["affinity"] == own
 
@@ -230,9 +235,9 @@ async def test_each_resource_has_its_label_and_the_nodes_own_stands_for_the_rest
     nic = {"rdma/hca_a": "1"}
     for spec, keys in (
         (using({**ONE, **nic}), [OF_UNITS, f"{HEALTH}.rdma_hca_a"]),
-        ({**using(ONE), "resourceClaims": CLAIMS}, [OF_UNITS, HEALTH]),
-        (using({**ONE, long: "1"}), [OF_UNITS, HEALTH]),
-        (using({"deviceclass.resource.kubernetes.io/gpu": "1"}), [HEALTH]),
+        ({**using(ONE), "resourceClaims": CLAIMS}, [OF_UNITS, OF_NODE]),
+        (using({**ONE, long: "1"}), [OF_UNITS, OF_NODE]),
+        (using({"deviceclass.resource.kubernetes.io/gpu": "1"}), [OF_NODE]),
         (using({"nvidia.com/gpu": "0", **nic}), [f"{HEALTH}.rdma_hca_a"]),
     ):
         made = await mutated(pod(OWN, **spec), by=by())
@@ -318,17 +323,17 @@ async def test_a_forged_record_puts_nothing_into_a_template() -> None:
 
 # --- any affinity
 
-LABELS = {"zone": ("a", "b"), "disk": ("ssd",), HEALTH: ("healthy", "degraded", "unhealthy")}
+LABELS = {"zone": ("a", "b"), "disk": ("ssd",), OF_NODE: ("healthy", "degraded", "unhealthy")}
 NODES = [
     NodeTarget(name, labels)
     for name in ("n1", "n2")
     for labels in (
         {},
         {"zone": "a"},
-        {"zone": "b", "disk": "ssd", HEALTH: "healthy"},
-        {"zone": "a", HEALTH: "degraded"},
-        {"disk": "ssd", HEALTH: "unhealthy"},
-        {"zone": "a", "disk": "ssd", HEALTH: "unknown"},
+        {"zone": "b", "disk": "ssd", OF_NODE: "healthy"},
+        {"zone": "a", OF_NODE: "degraded"},
+        {"disk": "ssd", OF_NODE: "unhealthy"},
+        {"zone": "a", "disk": "ssd", OF_NODE: "unknown"},
     )
 ]
 
@@ -384,17 +389,17 @@ async def test_of_the_nodes_that_any_affinity_allows_only_refused_ones_are_left_
     before = pod(OWN, **USING, affinity=own)
     made = (await mutated(copy.deepcopy(before), by=STRICT))["spec"]
     allowed = accepted(before["spec"])
-    bad = {i for i in allowed if NODES[i].labels.get(HEALTH) in ("degraded", "unhealthy")}
+    bad = {i for i in allowed if NODES[i].labels.get(OF_NODE) in ("degraded", "unhealthy")}
     assert accepted(made) == allowed - bad
     selector = made["affinity"].get("nodeAffinity", {}).get(REQUIRED, {})
     for term in selector.get("nodeSelectorTerms", []):
-        found = [e for e in term.get("matchExpressions", []) if e["key"] == HEALTH]
+        found = [e for e in term.get("matchExpressions", []) if e["key"] == OF_NODE]
         assert found == ([expression("degraded", "unhealthy")] if term else [])
     preferred = own.get("nodeAffinity", {}).get(PREFERRED)
     assert made["affinity"].get("nodeAffinity", {}).get(PREFERRED) == preferred
 
 
-@given(affinities("zone", "disk", HEALTH), st.sampled_from(["Required", "Preferred"]))
+@given(affinities("zone", "disk", OF_NODE), st.sampled_from(["Required", "Preferred"]))
 async def test_any_affinity_comes_back_when_the_policy_is_switched_off(
     own: Object, affinity: str
 ) -> None:

@@ -120,6 +120,33 @@ def test_what_is_said_of_units_is_about_those_that_a_pod_may_be_given(
     assert health_of(view).units.get(GPU) == state
 
 
+@pytest.mark.parametrize(
+    ("devices", "tier"),
+    [
+        ((ill(), ill()), "healthy"),
+        ((ill(), ill(fault("g", 0.5))), "degraded"),
+        ((ill(), ill(DEAD)), "degraded"),
+        ((ill(DEAD), ill(DEAD)), "unhealthy"),
+        ((ill(), b.UNKNOWN), "unknown"),
+        ((b.UNKNOWN, ill(DEAD)), "degraded"),
+    ],
+)
+def test_what_may_refuse_a_node_is_told_like_its_state(
+    devices: tuple[Health, ...], tier: str
+) -> None:
+    assert health_of(node("n", *devices)).proven == tier
+
+
+def test_no_tenant_and_nothing_that_the_breaker_has_set_aside_may_refuse_a_node() -> None:
+    rumour = ill(fault("g", 0.6, witness="a pod"))
+    rumour = msgspec.structs.replace(rumour, provoked=0.6, suspected=2)
+    suspected = health_of(node("n", rumour, ill()))
+    assert (suspected.tier, suspected.proven) == (State.DEGRADED, "healthy")
+    aside = frozenset({Cause(Source(SourceKind.TAINT, "rule"), named=True)})
+    wrong = health_of(node("n", ill(DEAD), ill(DEAD)), aside=aside)
+    assert (wrong.tier, wrong.proven) == (State.UNHEALTHY, "healthy")
+
+
 def test_what_is_said_of_units_leaves_out_tenants_and_what_the_breaker_has_set_aside() -> None:
     """Required affinity refuses by it."""
     rumour = ill(fault("g", 1.0, witness="a pod"))
