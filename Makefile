@@ -26,7 +26,7 @@ help:
 	@echo "make goodput       what a fleet gets done by who minds its health: simulated, then on a real kube-scheduler (Go)"
 	@echo "make soak          all that can fail or attack, for hours, beside work: ARGS=\"--hours 8\" (needs Go)"
 	@echo "make controlplane  build the real control plane and Helm for tests, once, into a cache folder"
-	@echo "make manifests     the files of deploy/ that the chart renders (needs Go)"
+	@echo "make manifests     the files of deploy/ that the chart or the command line makes (needs Go)"
 
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fettle needs Python 3.11 or later, and $(PYTHON) is %d.%d: make PYTHON=python3.12 ..." % sys.version_info[:2])'
@@ -82,6 +82,8 @@ controlplane: $(READY)
 manifests: $(READY)
 	@$(BIN)/python -m tests.deploy.values_schema
 	@$(BIN)/python -m tests.deploy.rendering
+	@$(BIN)/fettle scheduler-config --mode observe > deploy/scheduler/kube-scheduler-config.yaml
+	@$(BIN)/fettle scheduler-config --mode enforce > deploy/scheduler/kube-scheduler-config-enforce.yaml
 
 sbom: $(READY)
 	@mkdir -p build

@@ -485,6 +485,103 @@ def webhooks(files: tuple[str, ...], kubeconfig: Path | None, settings: Path | N
     setup_files.fit_webhooks(files, kubeconfig, settings)
 
 
+def _extender_url(
+    _context: click.Context, _parameter: click.Parameter, given: str | None
+) -> str | None:
+    from fettle.cli.scheduler_config.entries import read_url
+    from fettle.model import BadInput
+
+    try:
+        return given and read_url(given)
+    except BadInput as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _resources(
+    _context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
+) -> tuple[str, ...]:
+    from fettle.cli.scheduler_config.entries import can_be_listed
+
+    for name in given:
+        if not can_be_listed(name):
+            raise click.BadParameter(
+                f"{name!r}: write an extended resource such as nvidia.com/gpu; claims are asked "
+                "about without"
+            )
+    return tuple(dict.fromkeys(given))
+
+
+@main.command("scheduler-config")
+@click.option(
+    "--in",
+    "file",
+    type=click.Path(path_type=Path),
+    help="The file that kube-scheduler's flag --config names. Without: a new one is printed.",
+)
+@click.option("--write", is_flag=True, help="Write FILE. By default only the difference is shown.")
+@click.option("--remove", is_flag=True, help="Take Fettle's entry out.")
+@click.option(
+    "--mode",
+    type=click.Choice(("observe", "steer", "enforce")),
+    help="Fettle's mode: an entry for enforce is not ignorable. A new entry is for observe.",
+)
+@click.option(
+    "--resource",
+    "resources",
+    multiple=True,
+    metavar="NAME",
+    callback=_resources,
+    help="An extended resource of your cluster. May be repeated. Without: the usual ones.",
+)
+@click.option("--from-nodes", is_flag=True, help="Those that the Nodes of your cluster have.")
+@_OPERATOR
+@click.option(
+    "--url",
+    callback=_extender_url,
+    help="Where the extender is, if not on loopback: https://ADDRESS:8088 (docs/extender-tls.md).",
+)
+@click.option(
+    "--scheduler-kubeconfig",
+    metavar="PATH",
+    help="The kubeconfig of kube-scheduler itself, if not /etc/kubernetes/scheduler.conf.",
+)
+def scheduler_config(
+    file: Path | None,
+    write: bool,
+    remove: bool,
+    mode: str | None,
+    resources: tuple[str, ...],
+    from_nodes: bool,
+    kubeconfig: Path | None,
+    url: str | None,
+    scheduler_kubeconfig: str | None,
+) -> None:
+    """Put Fettle's extender into a KubeSchedulerConfiguration, and show what that changes.
+
+    All else stays as it is, comments too. An entry for Fettle that is there is brought up to date.
+    """
+    from fettle.cli.scheduler_config import running
+    from fettle.cli.scheduler_config.entries import Wanted
+
+    if file is None and (write or remove):
+        raise click.UsageError("--write and --remove need --in FILE; a new one goes to > FILE.")
+    if remove and (mode or resources or from_nodes or kubeconfig or scheduler_kubeconfig):
+        raise click.UsageError("--remove goes with --in, --write and --url only.")
+    if kubeconfig and not from_nodes:
+        raise click.UsageError("--kubeconfig is for --from-nodes.")
+    running.run(
+        running.ConfigOptions(
+            file=file,
+            write=write,
+            remove=remove,
+            wanted=Wanted(mode == "enforce" if mode else None, url, resources or None),
+            scheduler_kubeconfig=scheduler_kubeconfig,
+            from_nodes=from_nodes,
+            kubeconfig=kubeconfig,
+        )
+    )
+
+
 @main.group()
 def certificates() -> None:
     """Print certificates that the programs calling Fettle need."""

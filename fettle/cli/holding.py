@@ -9,16 +9,15 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-import msgspec
 
 from fettle.api import core, kinds, resource
-from fettle.api.kinds import Kind
+from fettle.cli.listing import objects
 from fettle.cli.tables import console, new_table
 from fettle.client import Session
 from fettle.dra import is_device_resource, units_of
@@ -53,7 +52,6 @@ from fettle.records import seconds_of
 from fettle.steward import holding, taint_rules
 from fettle.steward.holding import RawNode
 
-_PAGE = 500
 _FEW = 8
 _REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _OBEYED = {True: "scheduler", False: "Fettle only"}
@@ -271,7 +269,7 @@ async def _node(session: Session, name: str) -> core.Node:
         assert isinstance(found, core.Node)
         return found
     except NotFound:
-        names = [one.metadata.name async for one in _objects(session, kinds.NODE)]
+        names = [one.metadata.name async for one in objects(session, kinds.NODE)]
         raise BadInput(f"there is no node {name}{near(name, names)}") from None
 
 
@@ -323,7 +321,7 @@ def _unit_forms(unit: UnitId) -> tuple[str, ...]:
 async def _devices(session: Session, node: str) -> list[DeviceId]:
     """The node's own devices."""
     found: list[DeviceId] = []
-    async for one in _objects(session, kinds.SLICE, f"spec.nodeName={node}"):
+    async for one in objects(session, kinds.SLICE, f"spec.nodeName={node}"):
         assert isinstance(one, resource.ResourceSlice)
         found += _ids(one)
     return list(dict.fromkeys(found))
@@ -332,35 +330,6 @@ async def _devices(session: Session, node: str) -> list[DeviceId]:
 def _ids(slice_: resource.ResourceSlice) -> list[DeviceId]:
     pool = slice_.spec.pool.name
     return [DeviceId(slice_.spec.driver, pool, d.name) for d in slice_.spec.devices or ()]
-
-
-class _Page(msgspec.Struct):
-    items: list[msgspec.Raw] | None = None
-    metadata: dict[str, Any] = {}
-
-
-async def _objects(
-    session: Session, kind: Kind, fields: str = ""
-) -> AsyncIterator[kinds.WireObject]:
-    """All objects of a kind, in pages; those that cannot be read, and kinds that are not served,
-    are left out."""
-    query: dict[str, str | int] = {"limit": _PAGE}
-    if fields:
-        query["fieldSelector"] = fields
-    for path in kind.paths:
-        try:
-            while True:
-                page = msgspec.json.decode(await session.get(path, query), type=_Page)
-                for raw in page.items or ():
-                    try:
-                        yield kind.decode(raw)
-                    except BadInput:
-                        continue
-                if not (token := page.metadata.get("continue")):
-                    return
-                query["continue"] = token
-        except NotServed:
-            continue
 
 
 # What is held
@@ -383,10 +352,10 @@ async def _list_holds(node: str | None, kubeconfig: Path | None) -> list[_Listed
             await _node(session, node)
         rules = [
             rule
-            async for rule in _objects(session, kinds.TAINT_RULE)
+            async for rule in objects(session, kinds.TAINT_RULE)
             if isinstance(rule, resource.DeviceTaintRule)
         ]
-        async for one in _objects(session, kinds.NODE, f"metadata.name={node}" if node else ""):
+        async for one in objects(session, kinds.NODE, f"metadata.name={node}" if node else ""):
             assert isinstance(one, core.Node)
             name, taints = one.metadata.name, (one.spec.taints if one.spec else None) or ()
             for held in in_force(holds_on_node(one.metadata), now):
@@ -394,7 +363,7 @@ async def _list_holds(node: str | None, kubeconfig: Path | None) -> list[_Listed
                     isinstance(held.subject, NodeId) and is_tainted_as_held(taints)
                 )
                 found.append(_Listed(held, name, f"Node {name}", obeyed))
-        async for one in _objects(session, kinds.SLICE, f"spec.nodeName={node}" if node else ""):
+        async for one in objects(session, kinds.SLICE, f"spec.nodeName={node}" if node else ""):
             assert isinstance(one, resource.ResourceSlice)
             recorded_on = f"ResourceSlice {one.metadata.name}"
             for held in in_force(holds_on_devices(one.metadata, _ids(one)), now):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import copy
 import ssl
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import yaml
 from cryptography import x509
 
 from certs import issuing
+from fettle.cli.scheduler_config.entries import OVER_TLS
 from fettle.config import load_settings
 from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api
@@ -114,12 +116,8 @@ class Remote:
 
 
 def shipped_lines() -> dict[str, Any]:
-    """What the shipped configuration has in a comment for an extender off loopback."""
-    text = (shipped.DEPLOY / "scheduler" / "kube-scheduler-config.yaml").read_text()
-    _, _, end = text.rpartition("    #\n")
-    lines: dict[str, Any] = yaml.safe_load(end.replace("    # ", ""))
-    assert set(lines) == {"urlPrefix", "enableHTTPS", "tlsConfig"}
-    return lines
+    """What `fettle scheduler-config` writes for an extender off loopback."""
+    return copy.deepcopy(OVER_TLS)
 
 
 async def filter_calls(fettle: FettleProcess) -> float:

@@ -15,12 +15,14 @@ from cryptography.hazmat.primitives import serialization
 from certs import issuing
 from certs.issuing import Usage
 from fettle.config import Settings, load_settings
+from tests.fettle.cli.linted import called
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 DOCUMENT = ROOT / "docs" / "extender-tls.md"
 NAMESPACE = "fettle-system"
 SHIPPED = Settings()
+_SCHEDULER = ("scheduler-config", "--url", "https://10.96.0.88:8088")
 
 
 def documents(*parts: str) -> list[Any]:
@@ -72,8 +74,7 @@ def test_a_drain_leaves_one_replica_of_each_deployment() -> None:
 
 
 def test_the_scheduler_calls_the_service_by_a_name_that_is_in_its_certificate() -> None:
-    text = (DEPLOY / "scheduler" / "kube-scheduler-config.yaml").read_text()
-    lines = yaml.safe_load(text.rpartition("    #\n")[2].replace("    # ", ""))
+    (lines,) = yaml.safe_load(called(*_SCHEDULER).stdout)["extenders"]
     (service,) = of_kind(documents("extender", "extender.yaml"), "Service").values()
     assert service["metadata"]["name"] == SHIPPED.extender.service
     assert lines["urlPrefix"].endswith(f":{service['spec']['ports'][0]['port']}")
@@ -81,6 +82,8 @@ def test_the_scheduler_calls_the_service_by_a_name_that_is_in_its_certificate() 
     assert lines["tlsConfig"]["serverName"] in names
     assert lines["enableHTTPS"] is True
     assert "insecure" not in lines["tlsConfig"]
+    (documented,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert yaml.safe_load(documented).items() <= lines.items()
 
 
 def test_the_service_leads_to_the_port_of_pods_that_only_it_selects() -> None:

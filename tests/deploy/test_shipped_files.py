@@ -4,10 +4,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from fettle.config import Settings
 from fettle.dra.extended_resources import MARKER, is_device_resource
+from tests.fettle.cli.linted import called
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -39,6 +41,13 @@ def test_shared_and_divided_gpus_are_sent_too_and_no_resource_is_listed_twice() 
     assert {"nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.10gb"} <= set(divided)
     whole_profile = re.compile(r"nvidia\.com/mig-[1-7]g\.\d+gb")
     assert all(whole_profile.fullmatch(name) for name in divided)
+
+
+@pytest.mark.parametrize(("suffix", "mode"), [("", "observe"), ("-enforce", "enforce")])
+def test_a_schedulers_configuration_is_what_the_command_prints(suffix: str, mode: str) -> None:
+    """`make manifests` writes it."""
+    shipped = DEPLOY / "scheduler" / f"kube-scheduler-config{suffix}.yaml"
+    assert called("scheduler-config", "--mode", mode).stdout == shipped.read_text()
 
 
 def test_the_extender_binds_nothing() -> None:

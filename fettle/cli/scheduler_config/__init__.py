@@ -1,0 +1,1 @@
+"""`fettle scheduler-config`: Fettle's entry in the configuration of a kube-scheduler."""
