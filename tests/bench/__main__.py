@@ -60,6 +60,7 @@ SECTIONS: Mapping[str, Callable[[House], Awaitable[list[figures.Figure]]]] = {
     "churn": churn.measure,
     "claims": claims.measure,
     "throughput": throughput.measure,
+    "unasked": throughput.measure_unasked,
     "saturation": saturation.measure,
     "admission": admission.measure,
     "mutants": mutants.measure,

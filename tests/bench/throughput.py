@@ -80,6 +80,30 @@ async def measure(house: House) -> list[Figure]:
     return figures
 
 
+async def measure_unasked(house: House) -> list[Figure]:
+    """What an extender costs pods without devices, which it is never asked about: with any, the
+    scheduler does not place alike pods by OpportunisticBatching. A scheduler each, in turn."""
+    plane = await house.plane()
+    await plane.create_namespace(NAMESPACE)
+    figures = []
+    for workload in (_SMALL, _FILLING):
+        contest = Contest(house, plane, workload, free_port())
+        extended = shipped.scheduler_configuration(f"http://127.0.0.1:{contest.port}")
+        with_one: list[Round] = []
+        without: list[Round] = []
+        for number in range(ROUNDS):
+            both = [(extended, with_one), (extended | {"extenders": []}, without)]
+            for configuration, rounds in both if number % 2 else reversed(both):
+                rounds += (await _rounds(contest, configuration, {"": _none}, 1))[""]
+        for told, each in (("with an extender", with_one), ("without", without)):
+            rates = ", ".join(f"{r.pods_per_s:.0f}" for r in each)
+            print(f"  {workload.name}, {told}: {rates}", file=sys.stderr)
+        name = f"{PODS} waiting pods, {workload.name}: an extender that is not asked"
+        value, baseline = compared(*([r.pods_per_s for r in each] for each in (with_one, without)))
+        figures.append(Figure(name, value, "pods/s", baseline))
+    return figures
+
+
 async def _compare(contest: Contest) -> list[Figure]:
     workload = contest.workload
     extended = shipped.scheduler_configuration(f"http://127.0.0.1:{contest.port}")
@@ -105,7 +129,10 @@ async def _compare(contest: Contest) -> list[Figure]:
 
 
 async def _rounds(
-    contest: Contest, configuration: Object, contestants: Mapping[str, Contestant]
+    contest: Contest,
+    configuration: Object,
+    contestants: Mapping[str, Contestant],
+    times: int = ROUNDS,
 ) -> dict[str, list[Round]]:
     """Rounds of each contestant in turn, each first as often as last; the first of all, in which
     the scheduler comes to its size, does not count."""
@@ -114,7 +141,7 @@ async def _rounds(
     try:
         in_turn = list(contestants.items())
         await in_turn[-1][1](contest)
-        for _ in range(ROUNDS):
+        for _ in range(times):
             for name, contestant in in_turn:
                 rounds[name].append(await contestant(contest))
             in_turn.reverse()
@@ -191,6 +218,15 @@ async def _make_by_plugin(plane: ControlPlane, name: str) -> None:
     await plane.tester.create(made)
 
 
+async def _make_small(plane: ControlPlane, name: str) -> None:
+    await plane.tester.create(objects.pod(name, namespace=NAMESPACE))
+
+
+async def _make_filling(plane: ControlPlane, name: str) -> None:
+    """Of which a node takes one."""
+    await plane.tester.create(objects.pod(name, namespace=NAMESPACE, cpu="40"))
+
+
 async def _nothing_left(plane: ControlPlane) -> None:
     pass
 
@@ -221,6 +257,8 @@ async def _clear_claims(plane: ControlPlane) -> None:
 
 _TRAINING = {"fettle.dev/policy": "training"}
 _BY_PLUGIN = Workload("device plugin", False, _make_by_plugin, _nothing_left)
+_SMALL = Workload("no devices", False, _make_small, _nothing_left)
+_FILLING = Workload("no devices, one a node", False, _make_filling, _nothing_left)
 _BY_CLAIM = Workload("one-device claims", True, _make_by_claim, _clear_claims)
 
 
