@@ -92,7 +92,7 @@ async def test_an_upgrade_keeps_what_fettle_wrote_and_the_rest_is_changed(
     server-side apply, as Helm 4 does, and by patches of its own, as Helm 3 does."""
     notes = await release.install({}, f"--server-side={applying}")
     assert "kubectl -n fettle-system rollout status deployment/fettle-webhook" in notes
-    assert "deploy/scheduler/kube-scheduler-config.yaml" in notes
+    assert "fettle scheduler-config --in FILE --from-nodes --mode observe --write" in notes
     account = await control_plane.kubeconfig_for_service_account(
         shipped.WEBHOOK_ACCOUNT, charting.NAMESPACE
     )
