@@ -43,7 +43,7 @@ def _counted(view: View) -> dict[str, Any]:
     nodes: Counter[str] = Counter()
     for node in view.nodes.values():
         if node.pools or node.plugins:
-            nodes[node.health.told] += 1
+            nodes[node.health.shown_state] += 1
         pause()
     devices: dict[str, dict[str, int]] = {}
     for (kind, state), number in sorted(count_devices(view).items()):

@@ -534,7 +534,7 @@ def _resources(
     help="An extended resource of your cluster. May be repeated. Without: the usual ones.",
 )
 @click.option("--from-nodes", is_flag=True, help="Those that the Nodes of your cluster have.")
-@_OPERATOR
+@KUBECONFIG
 @click.option(
     "--url",
     callback=_extender_url,

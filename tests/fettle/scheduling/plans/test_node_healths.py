@@ -138,8 +138,8 @@ def test_what_may_refuse_a_node_is_told_like_its_state(
 
 
 def test_no_tenant_and_nothing_that_the_breaker_has_set_aside_may_refuse_a_node() -> None:
-    rumour = ill(fault("g", 0.6, witness="a pod"))
-    rumour = msgspec.structs.replace(rumour, provoked=0.6, suspected=2)
+    rumour = ill(fault("g", 0.6, reporting_namespace="team-a"))
+    rumour = msgspec.structs.replace(rumour, tenant_caused=0.6, suspected=2)
     suspected = health_of(node("n", rumour, ill()))
     assert (suspected.tier, suspected.proven) == (State.DEGRADED, "healthy")
     aside = frozenset({Cause(Source(SourceKind.TAINT, "rule"), named=True)})
@@ -149,7 +149,7 @@ def test_no_tenant_and_nothing_that_the_breaker_has_set_aside_may_refuse_a_node(
 
 def test_what_is_said_of_units_leaves_out_tenants_and_what_the_breaker_has_set_aside() -> None:
     """Required affinity refuses by it."""
-    rumour = ill(fault("g", 1.0, witness="a pod"))
+    rumour = ill(fault("g", 1.0, reporting_namespace="team-a"))
     for dead, aside in (
         (rumour, frozenset[Cause]()),
         (ill(DEAD), frozenset({Cause(Source(SourceKind.TAINT, "rule"), named=True)})),
