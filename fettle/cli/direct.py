@@ -79,11 +79,14 @@ async def _answer(reading: Reading, path: str, query: Mapping[str, str]) -> Any:
         raise NoCluster(f"{error}, or --server URL to ask a running Fettle") from error
     async with session:
         cluster = _Cluster(session, settings)
+        showing = asyncio.create_task(cluster.counting.show())
         try:
             await cluster.read()
             await cluster.learn(path, query)
             reply = await answers_of(cluster.known)[path](query, TRUSTED)
         finally:
+            showing.cancel()
+            await asyncio.wait((showing,))
             await cluster.close()
     unsettled = [_UNSETTLED] if reading.settings is None and cluster.has_fettle else []
     for sentence in (*cluster.unseen, *cluster.absent, *unsettled):
@@ -132,6 +135,7 @@ class _Cluster:
         passing_on = workload_kinds.passing_on(settings.webhook.workloads)
         self._workloads = WorkloadFeed(session, publisher, self._writer.find, passing_on)
         self._folding = asyncio.create_task(self._writer.run())
+        self.counting = _Counting(self._writer)
         self.known = Known(
             answers, pods, settings, CollectorRegistry(), recoveries=inventory, is_steward=False
         )
@@ -152,14 +156,8 @@ class _Cluster:
         """Raises ClusterError, also if nothing at all may be read."""
         with suppress(Forbidden):  # then as the newest version allocates
             self._answers.predict_as(await server_version(self._session))
-        counting = _Counting(self._writer)
-        showing = asyncio.create_task(counting.show())
-        try:
-            unread = await read_once(self._session, counting, _READ)
-            await self._writer.catch_up()
-        finally:
-            showing.cancel()
-            await asyncio.wait((showing,))
+        unread = await read_once(self._session, self.counting, _READ)
+        await self._writer.catch_up()
         denied = [kind for kind, error in unread.items() if isinstance(error, Forbidden)]
         if len(denied) == len(_READ):  # it is not one right that is missing
             raise unread[kinds.NODE]
@@ -229,7 +227,7 @@ class _Counting:
         try:
             while True:
                 told = ", ".join(f"{count} {name}" for name, count in self._read.most_common(3))
-                click.echo(f"\r\x1b[Kreading: {told}", nl=False, err=True)
+                click.echo(f"\r\x1b[Kread so far: {told}", nl=False, err=True)
                 await asyncio.sleep(_SHOWN_EVERY_S)
         finally:
             click.echo("\r\x1b[K", nl=False, err=True)

@@ -311,7 +311,7 @@ async def test_what_takes_long_shows_on_a_terminal_how_far_it_is(
     assert await asyncio.wait_for(process.wait(), 60) == 0
     shown = os.read(terminal, 10_000).decode()
     os.close(terminal)
-    assert "\r\x1b[Kreading: " in shown
+    assert "\r\x1b[Kread so far: " in shown
     assert shown.endswith("\r\x1b[K")  # nothing of it stays
 
 
