@@ -8,8 +8,7 @@ the answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -31,8 +30,6 @@ from fettle.health.score import (
     reporting_namespaces,
     stating_evidence,
 )
-from fettle.health.signals.metrics import MetricSource
-from fettle.health.signals.reports import EvidenceTopic, SignalReport
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.health.states import (
     START,
@@ -51,7 +48,6 @@ from fettle.model import (
     EvidenceKind,
     Health,
     NodeId,
-    ReporterId,
     State,
     Subject,
     UnitId,
@@ -69,12 +65,13 @@ NEVER = math.inf
 
 
 class HealthBook:
-    """All evidence, and the last answer about each subject."""
+    """All evidence (`ledger`), and the last answer about each subject. To forget, adopt and recall
+    concerns both, so it goes through here."""
 
     def __init__(self, settings: HealthSettings, rules: SignalRules) -> None:
         self._settings = settings
         self._rules = rules
-        self._ledger = Ledger(rules, settings.orphan_half_life_seconds)
+        self.ledger = Ledger(rules, settings.orphan_half_life_seconds)
         self._memory: dict[Subject, Remembered] = {}
         self._swept_at = self._looked_at = 0.0
         self._past = Past(
@@ -82,14 +79,6 @@ class HealthBook:
             settings.recurring_seconds,
             rules.signals["repaired"].weight,
         )
-
-    def report(self, report: SignalReport, now: float) -> set[Subject]:
-        """What one object says now. Returns the subjects whose evidence changed."""
-        return self._ledger.report(report, now)
-
-    def vanish(self, reporter: ReporterId, now: float) -> set[Subject]:
-        """The reporter is gone. What it said fades, or is over where its silence means that."""
-        return self._ledger.vanish(reporter, now)
 
     def forget(
         self, subjects: Collection[Subject], now: float, since: float = float("-inf")
@@ -104,83 +93,22 @@ class HealthBook:
         """
         gone = {subject for subject in subjects if subject in self._memory}
         for subject in subjects:
-            if remembered := self._ledger.forget(subject, now, since):
+            if remembered := self.ledger.forget(subject, now, since):
                 gone |= {subject, *remembered}
         if gone:
             for key in [k for k, m in self._memory.items() if not gone.isdisjoint(m.subjects)]:
                 del self._memory[key]
 
-    def named_units(self, node: str) -> list[UnitId]:
-        """The units of which somebody says something now, and gives them more than one name."""
-        units = self._ledger.units(node)
-        return [unit for unit in units if unit.others and self._ledger.stands(unit)]
-
-    # -- metrics
-
-    def polls(self, polls: bool) -> None:
-        """Whether this process asks for metrics itself, from now on. If not, it follows what
-        another stores of them."""
-        self._ledger.polls = polls
-
-    def followed_on(self, node: str) -> list[ReporterId]:
-        """The reporters of metrics and alerts that say something of one node."""
-        return self._ledger.followed_on(node)
-
-    def followed(self) -> Mapping[MetricSource, Set[ReporterId]]:
-        """By rule or alert, the reporters that say something, or did lately."""
-        return self._ledger.followed()
-
-    def unmeasured(self, node: str, named: Set[Subject], now: float) -> set[Subject]:
-        """The one that asks for metrics has stored all that they say on this node: nothing of what
-        is not `named`. Returns the subjects whose evidence changed."""
-        return self._ledger.unmeasured(node, named, now)
-
-    def reported_by(self, reporter: ReporterId) -> set[Subject]:
-        """What a reporter said something of, and no all-clear since."""
-        return self._ledger.reported_by(reporter)
-
-    def reporters_of(self, subject: Subject) -> set[ReporterId]:
-        """Whoever said of it what stands, or what happened."""
-        return self._ledger.reporters_of(subject)
-
-    def standing(self, reporter: ReporterId) -> Mapping[EvidenceTopic, Evidence]:
-        """What a reporter says stands."""
-        return self._ledger.standing(reporter)
-
-    def last_repaired(self, node: str) -> float:
-        """When something was last repaired on a node, in Unix seconds; 0 if nothing was."""
-        return self._ledger.repairs.last_on(NodeId(node))
-
     # -- memory, out and in
 
     def recall(self, key: Subject, now: float) -> StoredSubject | None:
         """All that is known of a key, as it is stored; None if it is sound."""
-        remembered, evidence = self._memory.get(key), tuple(self._ledger.recall(key, now))
-        faults = self._ledger.faults([key], now)
+        remembered, evidence = self._memory.get(key), tuple(self.ledger.recall(key, now))
+        faults = self.ledger.faults([key], now)
         if remembered is None and not evidence and not faults:
             return None
         health = remembered.health if remembered is not None else SOUND
         return memory.stored_subject(key, health, evidence, faults)
-
-    def recall_remediated(self, reporter: ReporterId) -> tuple[str, ...]:
-        """Faults of a reporter that a remediation has dealt with."""
-        return self._ledger.recall_remediated(reporter)
-
-    def adopt_reporter(
-        self, who: ReporterId, uid: str, boot: str, remediated: Iterable[str]
-    ) -> None:
-        """What was known of an object that reports, before it is heard."""
-        self._ledger.adopt_reporter(who, uid, boot, remediated)
-
-    def recall_repairs(self, node: NodeId) -> tuple[datetime | None, datetime | None]:
-        """When a node was last rebooted, and first said to be remediated."""
-        return self._ledger.repairs.recall(node)
-
-    def adopt_repairs(
-        self, node: NodeId, rebooted: datetime | None, remediation: datetime | None
-    ) -> None:
-        """What was known of them, before the node is heard."""
-        self._ledger.repairs.adopt(node, rebooted, remediation)
 
     def adopt(
         self, key: Subject, stored: StoredSubject, observed_at: float, now: float, *, starting: bool
@@ -191,8 +119,8 @@ class HealthBook:
         At a start the state goes on from there, so it is left neither earlier nor later. Later each
         process follows its evidence. What is said from now on are news, all-clears too.
         """
-        changed = self._ledger.adopt(key, stored.evidence, observed_at, now, starting=starting)
-        changed |= self._ledger.adopt_faults(key, memory.faults_of(stored), now)
+        changed = self.ledger.adopt(key, stored.evidence, observed_at, now, starting=starting)
+        changed |= self.ledger.adopt_faults(key, memory.faults_of(stored), now)
         since = unix_s(stored.since, 0.0)
         if starting and key in changed and 0 < since <= now + memory.CLOCKS_APART_S:
             stay = StateSince(stored.state, min(since, now))
@@ -206,14 +134,6 @@ class HealthBook:
             )
         return changed
 
-    def all_read(self, now: float) -> set[Subject]:
-        """All objects have been read once: what was adopted of others is over or fades."""
-        return self._ledger.all_read(now)
-
-    def units(self, node: str) -> set[UnitId]:
-        """Device-plugin units on a node about which something is said, or was lately."""
-        return self._ledger.units(node)
-
     def assess(self, key: Subject, subjects: Iterable[Subject], now: float) -> Health:
         """The health of `key`, from all evidence about `subjects`, given its health before.
 
@@ -225,8 +145,8 @@ class HealthBook:
             remembered.all_clears = dict.fromkeys(subjects, 0)
         if (
             remembered is None
-            and not any(self._ledger.knows(s) for s in subjects)
-            and len(self._ledger.faults(subjects, now)) < 2
+            and not any(self.ledger.knows(s) for s in subjects)
+            and len(self.ledger.faults(subjects, now)) < 2
         ):
             return SOUND
         assessed = self._reassess(remembered, subjects, now)
@@ -239,7 +159,7 @@ class HealthBook:
         self._memory[key] = Remembered(
             subjects=subjects,
             stay=assessed.stay,
-            all_clears={s: self._ledger.all_clears(s) for s in subjects},
+            all_clears={s: self.ledger.all_clears(s) for s in subjects},
             health=health,
             due_at=self._due_at(assessed, health, subjects, now),
             mended_at=assessed.mended_at,
@@ -275,7 +195,7 @@ class HealthBook:
         """When a stay ends in Healthy, if this evidence is over now, and leaves its traces."""
         traces = [
             (trace, self._past_of(trace.evidence.subject, subjects))
-            for trace in self._ledger.foreseen_traces(over, now)
+            for trace in self.ledger.foreseen_traces(over, now)
         ]
         marks = {(one.evidence.subject, one.evidence.source) for one, _ in traces}
 
@@ -350,13 +270,13 @@ class HealthBook:
         ]:
             del self._memory[key]
         followed = {s for remembered in self._memory.values() for s in remembered.subjects}
-        return self._ledger.sweep(now, followed, self._memory)
+        return self.ledger.sweep(now, followed, self._memory)
 
     def _is_spent(self, key: Subject, remembered: Remembered, now: float) -> bool:
         """Whether nothing is said of a unit, and no past evidence holds its state."""
-        if not isinstance(key, UnitId) or self._ledger.knows(key):
+        if not isinstance(key, UnitId) or self.ledger.knows(key):
             return False
-        if len(self._ledger.faults(remembered.subjects, now)) > 1:
+        if len(self.ledger.faults(remembered.subjects, now)) > 1:
             return False
         assessed = self._reassess(remembered, remembered.subjects, now)
         return assessed.stay.state is afresh(assessed.score, assessed.latched, self._settings)
@@ -374,7 +294,7 @@ class HealthBook:
         stay = remembered.stay if remembered is not None else START
         its = frozenset(subjects)
         all_clear = remembered is not None and any(
-            self._ledger.all_clears(s) > count or (s not in its and self._ledger.knows(s))
+            self.ledger.all_clears(s) > count or (s not in its and self.ledger.knows(s))
             for s, count in remembered.all_clears.items()
         )
         is_mended = remembered is not None and mended_at > remembered.mended_at
@@ -390,8 +310,8 @@ class HealthBook:
 
     def _weighed(self, subjects: tuple[Subject, ...], now: float) -> tuple[Weighed, ...]:
         pasts = self._pasts(subjects)
-        found = [w for s, past in pasts for w in self._ledger.weighed(s, now, past)]
-        if faults := self._ledger.faults(subjects, now):
+        found = [w for s, past in pasts for w in self.ledger.weighed(s, now, past)]
+        if faults := self.ledger.faults(subjects, now):
             record = probation.weighed(subjects[0], faults, self._rules.signals["record"])
             found += [record] if record is not None else []
         return ordered(corroborate(found))
@@ -399,13 +319,13 @@ class HealthBook:
     def _due_at(
         self, assessed: Assessment, shown: Health, subjects: tuple[Subject, ...], now: float
     ) -> float:
-        lighter_at = probation.lighter_at(self._ledger.faults(subjects, now))
+        lighter_at = probation.lighter_at(self.ledger.faults(subjects, now))
         due = due_at(assessed, shown, self._fading(subjects, now), self._settings, now)
         return min(due, max(lighter_at, now))
 
     def _fading(self, subjects: tuple[Subject, ...], now: float) -> Iterator[tuple[Fading, Past]]:
         for subject, past in self._pasts(subjects):
-            for one in self._ledger.fading(subject, now):
+            for one in self.ledger.fading(subject, now):
                 yield one, past
 
     def _pasts(self, names: tuple[Subject, ...]) -> Iterator[tuple[Subject, Past]]:
@@ -420,7 +340,7 @@ class HealthBook:
         return self._past_after((subject,) if isinstance(subject, NodeId) else names)
 
     def _past_after(self, about: tuple[Subject, ...]) -> Past:
-        repairs = self._ledger.repairs.of(about)
+        repairs = self.ledger.repairs.of(about)
         return self._past._replace(repairs=repairs) if repairs else self._past
 
 

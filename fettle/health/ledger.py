@@ -78,7 +78,7 @@ class Ledger:
         """By rule or alert, reporters that only the process that asks for metrics hears. The others
         follow it."""
         self.polls = False
-        """Whether this process asks for metrics itself."""
+        """Whether this process asks for metrics itself. If not, it follows what another stores."""
         self._unconfirmed: set[ReporterId] = set()
         """Reporters of what was remembered, which may be gone meanwhile."""
 
@@ -224,7 +224,12 @@ class Ledger:
         return self._all_clears.get(subject, 0)
 
     def units(self, node: str) -> set[UnitId]:
+        """Device-plugin units on a node about which something is said, or was lately."""
         return set(self._units.get(node, ()))
+
+    def named_units(self, node: str) -> list[UnitId]:
+        """The units of which somebody says something now, and gives them more than one name."""
+        return [unit for unit in self.units(node) if unit.others and self.stands(unit)]
 
     def sweep(
         self, now: float, followed: Container[Subject], remembered: Container[Subject]
@@ -380,7 +385,7 @@ class Ledger:
         return [who for known in self._followed.values() for who in known if who.node == node]
 
     def followed(self) -> Mapping[MetricSource, Set[ReporterId]]:
-        """By rule or alert, the reporters of which something stands or has been left."""
+        """By rule or alert, the reporters that say something, or did lately."""
         return self._followed
 
     def reported_by(self, who: ReporterId) -> set[Subject]:

@@ -69,20 +69,20 @@ class Remembering:
         if self._starting:
             self._adopted[stored.metadata.name] = status, subjects
             if status.node_name:
-                self._book.adopt_reporter(
+                self._book.ledger.adopt_reporter(
                     ReporterId(kinds.NODE.name, status.node_name),
                     status.node_uid,
                     status.boot_id,
                     status.remediated,
                 )
-                self._book.adopt_repairs(
+                self._book.ledger.repairs.adopt(
                     NodeId(status.node_name), status.rebooted, status.remediation
                 )
         for one in status.subjects:
             key = one.subject(status.node_name)
             changed |= self._book.adopt(key, one, observed_at, now, starting=self._starting)
         if not self._starting and status.node_name:
-            changed |= self._book.unmeasured(status.node_name, subjects, now)
+            changed |= self._book.ledger.unmeasured(status.node_name, subjects, now)
         return changed
 
     def is_same_node(self, node: core.Node) -> bool | None:
@@ -104,7 +104,7 @@ class Remembering:
         if not self._starting:
             return None
         self._starting = False
-        changed = self._book.all_read(now)
+        changed = self._book.ledger.all_read(now)
         for status, subjects in self._adopted.values():
             node = self._nodes.get(status.node_name)
             is_gone = bool(status.node_name) and (
@@ -137,19 +137,19 @@ class Remembering:
         if before is None and not devices and not any(p.capacity for p in plugin_resources(node)):
             return None
         info = node.status.node_info if node.status is not None else None
-        rebooted, remediation = self._book.recall_repairs(NodeId(name))
+        rebooted, remediation = self._book.ledger.repairs.recall(NodeId(name))
         about = msgspec.structs.replace(
             NOTHING_KNOWN,
             node_name=name,
             node_uid=node.metadata.uid,
             boot_id=info.boot_id if info is not None else "",
-            remediated=self._book.recall_remediated(ReporterId(kinds.NODE.name, name)),
+            remediated=self._book.ledger.recall_remediated(ReporterId(kinds.NODE.name, name)),
             rebooted=rebooted,
             remediation=remediation,
         )
         if before is not None and before.status.node_uid != node.metadata.uid:
             before = None
-        keys: list[Subject] = [NodeId(name), *sorted(self._book.units(name)), *devices]
+        keys: list[Subject] = [NodeId(name), *sorted(self._book.ledger.units(name)), *devices]
         return self._recall(name, about, keys, before, now)
 
     def recall_pools(

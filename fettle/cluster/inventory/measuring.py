@@ -16,7 +16,7 @@ from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.stores import Stores
 from fettle.dra import held_devices
 from fettle.health import HealthBook, SignalReport, gpu_names, metrics
-from fettle.model import DeviceId, Evidence, EvidenceKind, ReporterId, Subject, UnitId
+from fettle.model import DeviceId, Evidence, EvidenceKind, NodeId, ReporterId, Subject, UnitId
 from fettle.pacing import pause
 
 HYSTERESIS = 0.1
@@ -41,7 +41,7 @@ class Measuring:
         alerted: Mapping[str, metrics.MetricQuery],
         evidence: metrics.MetricEvidence,
     ) -> None:
-        self._book = book
+        self._ledger = book.ledger
         self._asked = asked
         self._alerted = alerted
         self._deliver = deliver
@@ -59,7 +59,7 @@ class Measuring:
     def begin(self, *, polls: bool, now: float) -> None:
         """This process asks for metrics and takes alerts from now on, or does no more. What a rule
         said that was taken back is over: it may have been wrong about a whole fleet."""
-        self._book.polls(polls)
+        self._ledger.polls = polls
         if polls:
             self._leave(lambda metric_source: not self._rules_of(metric_source), now)
             self._leave(self._is_taken_back, now, are_over=True)
@@ -80,14 +80,14 @@ class Measuring:
 
     def reporting_alerts(self) -> list[metrics.MetricSource]:
         """The alerts by which something was said that is not over."""
-        return [metric_source for metric_source in self._book.followed() if metric_source.alert]
+        return [metric_source for metric_source in self._ledger.followed() if metric_source.alert]
 
     def latched(self, rule: str) -> bool:
         """Whether something that the rule said is latched."""
         return any(self._latched_by(name) for name in self._reporters(metrics.MetricSource(rule)))
 
     def _latched_by(self, reporter: ReporterId) -> bool:
-        return any(topic.latched for topic in self._book.standing(reporter))
+        return any(topic.latched for topic in self._ledger.standing(reporter))
 
     def measure(self, found: Measured, now: float) -> None:
         asked, metric_source = self._asked.get(found.rule), metrics.MetricSource(found.rule)
@@ -107,7 +107,7 @@ class Measuring:
             pause()
             stays: Set[Subject] = kept.get(reporter, _NOTHING)
             if not found.complete:
-                stays = self._book.reported_by(reporter)
+                stays = self._ledger.reported_by(reporter)
             said = self._with_kept(
                 asked, reporter, said_by.get(reporter, {}), stays, latched_only=found.complete
             )
@@ -115,7 +115,7 @@ class Measuring:
                 continue
             silent = odd.get(reporter, _NOTHING)
             if found.present is not None:
-                silent |= self._book.reported_by(reporter) - present.get(reporter, _NOTHING)
+                silent |= self._ledger.reported_by(reporter) - present.get(reporter, _NOTHING)
             self._deliver(
                 SignalReport(
                     reporter=reporter,
@@ -140,8 +140,8 @@ class Measuring:
         self._located.pop(asked.row.name, None)
         found, _ = self._by_reporter(asked, metric_source, missed, placed, now)
         for reporter, evidence in found.items():
-            known = said_by.get(reporter, {}).keys() | self._book.reported_by(reporter)
-            repaired_at = self._book.last_repaired(reporter.node)
+            known = said_by.get(reporter, {}).keys() | self._ledger.reported_by(reporter)
+            repaired_at = self._ledger.repairs.last_on(NodeId(reporter.node))
             for subject, one in evidence.items():
                 is_latched = one.kind is EvidenceKind.LATCHED
                 if is_latched and subject not in known and repaired_at < now - MISSED_DAY_S:
@@ -201,7 +201,7 @@ class Measuring:
     def ended(self, rule: str, samples: tuple[Sample, ...]) -> frozenset[Subject]:
         """What the rule told of, and tells of no more by these samples."""
         reporters = self._reporters(metrics.MetricSource(rule))
-        reported = {name: set(self._book.reported_by(name)) for name in reporters}
+        reported = {name: set(self._ledger.reported_by(name)) for name in reporters}
         if reported:
             asked = self._asked[rule]
             for sample, (node, subjects) in zip(samples, self._locate(asked, samples), strict=True):
@@ -262,7 +262,7 @@ class Measuring:
         return found
 
     def _reporters(self, metric_source: metrics.MetricSource) -> list[ReporterId]:
-        return list(self._book.followed().get(metric_source, ()))
+        return list(self._ledger.followed().get(metric_source, ()))
 
     def _leave(
         self,
@@ -271,7 +271,7 @@ class Measuring:
         *,
         are_over: bool = False,
     ) -> None:
-        for metric_source in list(filter(concerns, self._book.followed())):
+        for metric_source in list(filter(concerns, self._ledger.followed())):
             settled = frozenset((metric_source.source,)) if are_over else frozenset()
             for name in sorted(self._reporters(metric_source)):
                 pause()
@@ -323,11 +323,11 @@ class Measuring:
 
     def _is_said(self, reporter: ReporterId, said: Mapping[Subject, Evidence]) -> bool:
         """Whether it stands already, and nothing else that the reporter said is left."""
-        standing = self._book.standing(reporter).values()
+        standing = self._ledger.standing(reporter).values()
         return (
             len(standing) == len(said)
             and all(said.get(before.subject) is before for before in standing)
-            and self._book.reported_by(reporter) == said.keys()
+            and self._ledger.reported_by(reporter) == said.keys()
         )
 
     def _with_kept(
@@ -342,7 +342,7 @@ class Measuring:
         """What is said, in the words that stand where it hardly changed; and what stood and is not
         over yet."""
         found = dict(said)
-        for topic, before in self._book.standing(reporter).items():
+        for topic, before in self._ledger.standing(reporter).items():
             now = found.get(before.subject)
             if now is None:
                 if before.subject in stays and (topic.latched or not latched_only):

@@ -287,8 +287,8 @@ class Nodes:
     def _placing(self, name: str, resources: Iterable[PluginView]) -> UnitPlacement:
         return place_units(
             name,
-            self._book.units(name),
-            (self._book.named_units(name), self._named.get(name, ())),
+            self._book.ledger.units(name),
+            (self._book.ledger.named_units(name), self._named.get(name, ())),
             {one.resource for one in resources if one.capacity},
             self._devices.published_by(name),
             self._registered.get(name, ()),

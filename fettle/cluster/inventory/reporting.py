@@ -62,7 +62,7 @@ class Reports:
         self._shown_holds: Mapping[Subject, tuple[Hold, ...]] | None = {}
 
     def deliver(self, report: SignalReport, now: float) -> None:
-        self._nodes.mark_dirty(self._book.report(report, now))
+        self._nodes.mark_dirty(self._book.ledger.report(report, now))
 
     def holds(self) -> Mapping[Subject, tuple[Hold, ...]]:
         """What operators hold now; the same mapping as long as nothing about it changes."""
@@ -105,7 +105,7 @@ class Reports:
         names = {msgspec.structs.replace(one, node="") if one.node else one for one in devices}
         for name in [name for name, named in self._named.items() if named & names]:
             self.of_node(self._stores.nodes[name], now)
-        for reporter in set().union(*map(self._book.reporters_of, names)):
+        for reporter in set().union(*map(self._book.ledger.reporters_of, names)):
             kind, key = reporter.kind, reporter.name
             if (claim := self._stores.claims.get(key)) is not None and kind == kinds.CLAIM.name:
                 self.of_claim(claim, claim, now)
@@ -144,7 +144,7 @@ class Reports:
         self._note_holds(kind, key, ())
         if kind is kinds.NODE:
             self._named.pop(key, None)
-        self._nodes.mark_dirty(self._book.vanish(ReporterId(kind.name, key), now))
+        self._nodes.mark_dirty(self._book.ledger.vanish(ReporterId(kind.name, key), now))
 
     def of_node(self, node: core.Node, now: float) -> None:
         report = self._of_its_own(report_of_node(node, self._rules, now), node.metadata.name)
@@ -172,7 +172,7 @@ class Reports:
     def retract_event(self, kind: Kind, key: str, now: float) -> None:
         """It gives way to later ones, and leaves no trace."""
         who = ReporterId(kind.name, key)
-        said = frozenset(self._book.reported_by(who))
+        said = frozenset(self._book.ledger.reported_by(who))
         self._event_units.forget(said)
         self.deliver(SignalReport(who, (), retracted=said), now)
 
@@ -258,8 +258,10 @@ class Reports:
         """The Node was deleted, and what it said goes with it. What others say of it waits for its
         return."""
         self.vanish(kinds.NODE, name, now)
-        for reporter in self._book.followed_on(name):  # its devices are others, if it comes again
-            self._nodes.mark_dirty(self._book.vanish(reporter, now))
+        for reporter in self._book.ledger.followed_on(
+            name
+        ):  # its devices are others, if it comes again
+            self._nodes.mark_dirty(self._book.ledger.vanish(reporter, now))
         self.node_came(name, now)
 
     def since(self, name: str, now: float) -> float:

@@ -13,7 +13,7 @@ MINUTE, HOUR = 60.0, 3600.0
 
 
 def tell(book: HealthBook, node: core.Node, at: float) -> None:
-    book.report(report_of_node(node, RULES, at), at)
+    book.ledger.report(report_of_node(node, RULES, at), at)
 
 
 def of(book: HealthBook, subject: Subject, at: float) -> Health:

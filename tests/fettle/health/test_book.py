@@ -82,23 +82,23 @@ def test_a_subject_without_evidence_has_the_shared_sound_health(book: HealthBook
 
 def test_a_report_names_the_subjects_whose_evidence_changed(book: HealthBook) -> None:
     both = SignalReport(WHO, (fault(), fault(NODE)))
-    assert book.report(both, NOW) == {DEVICE, NODE}
-    assert book.report(both, NOW + 60) == set()
+    assert book.ledger.report(both, NOW) == {DEVICE, NODE}
+    assert book.ledger.report(both, NOW + 60) == set()
     worse = SignalReport(WHO, (fault(weight=0.6), fault(NODE)))
-    assert book.report(worse, NOW + 120) == {DEVICE}
+    assert book.ledger.report(worse, NOW + 120) == {DEVICE}
 
 
 def test_a_repeated_fault_stands_since_its_first_report(book: HealthBook) -> None:
-    book.report(SignalReport(WHO, (fault(),)), NOW)
+    book.ledger.report(SignalReport(WHO, (fault(),)), NOW)
     first = of(book)
     later = msgspec.structs.replace(fault(), observed_at=NOW + 60)
-    book.report(SignalReport(WHO, (later,)), NOW + 60)
+    book.ledger.report(SignalReport(WHO, (later,)), NOW + 60)
     assert of(book, now=NOW + 60) is first
 
 
 def test_silence_is_no_all_clear_a_level_fault_fades(book: HealthBook) -> None:
-    book.report(SignalReport(WHO, (fault(),)), NOW)
-    book.report(SignalReport(WHO, ()), NOW + 10)
+    book.ledger.report(SignalReport(WHO, (fault(),)), NOW)
+    book.ledger.report(SignalReport(WHO, ()), NOW + 10)
     soon, later = of(book, now=NOW + 10), of(book, now=NOW + 10 + 3600)
     assert soon.score == 0.5
     assert later.score == 0.75
@@ -107,26 +107,26 @@ def test_silence_is_no_all_clear_a_level_fault_fades(book: HealthBook) -> None:
 
 
 def test_a_fault_fades_when_its_reporter_is_deleted(book: HealthBook) -> None:
-    book.report(SignalReport(WHO, (fault(),)), NOW)
-    assert book.vanish(WHO, NOW + 10) == {DEVICE}
+    book.ledger.report(SignalReport(WHO, (fault(),)), NOW)
+    assert book.ledger.vanish(WHO, NOW + 10) == {DEVICE}
     assert of(book, now=NOW + 10).score == 0.5
-    assert book.vanish(WHO, NOW + 20) == set()
-    assert book.vanish(ReporterId("nobody"), NOW) == set()
+    assert book.ledger.vanish(WHO, NOW + 20) == set()
+    assert book.ledger.vanish(ReporterId("nobody"), NOW) == set()
 
 
 def test_latched_evidence_outlives_silence_and_its_reporter(book: HealthBook) -> None:
-    book.report(SignalReport(WHO, (fault(kind=EvidenceKind.LATCHED),)), NOW)
-    book.report(SignalReport(WHO, ()), NOW + 10)
-    book.vanish(WHO, NOW + 20)
+    book.ledger.report(SignalReport(WHO, (fault(kind=EvidenceKind.LATCHED),)), NOW)
+    book.ledger.report(SignalReport(WHO, ()), NOW + 10)
+    book.ledger.vanish(WHO, NOW + 20)
     assert of(book, now=NOW + 1e7).state is State.UNHEALTHY
-    book.report(SignalReport(WHO, (), settled=frozenset({SOURCE})), NOW + 1e7)
+    book.ledger.report(SignalReport(WHO, (), settled=frozenset({SOURCE})), NOW + 1e7)
     assert of(book, now=NOW + 1e7).state is State.HEALTHY
 
 
 def test_a_reboot_clears_what_is_latched_and_not_said_again(book: HealthBook) -> None:
     latched = (fault(kind=EvidenceKind.LATCHED), fault(NODE, kind=EvidenceKind.LATCHED))
-    book.report(SignalReport(OF_NODE, latched, boot="b1", node=NODE), NOW)
-    book.report(SignalReport(OF_NODE, latched[:1], boot="b2", node=NODE), NOW + 300)
+    book.ledger.report(SignalReport(OF_NODE, latched, boot="b1", node=NODE), NOW)
+    book.ledger.report(SignalReport(OF_NODE, latched[:1], boot="b2", node=NODE), NOW + 300)
     assert of(book, DEVICE, NOW + 300).state is State.UNHEALTHY
     assert of(book, NODE, NOW + 300).state is State.HEALTHY
 
@@ -142,59 +142,59 @@ def test_a_reboot_clears_what_is_latched_and_not_said_again(book: HealthBook) ->
 def test_an_all_clear_frees_at_once_but_for_a_light_trace(
     book: HealthBook, clear: SignalReport
 ) -> None:
-    book.report(SignalReport(WHO, (fault(kind=EvidenceKind.LATCHED, weight=1.0),)), NOW)
+    book.ledger.report(SignalReport(WHO, (fault(kind=EvidenceKind.LATCHED, weight=1.0),)), NOW)
     assert of(book).state is State.UNHEALTHY
-    assert book.report(clear, NOW + 5) == {DEVICE}
+    assert book.ledger.report(clear, NOW + 5) == {DEVICE}
     after = of(book, now=NOW + 5)
     assert (after.state, after.score) == (State.HEALTHY, 0.88)
     assert after.evidence[0].evidence.text == "was until recently: hot"
 
 
 def test_an_all_clear_also_settles_what_had_begun_to_fade(book: HealthBook) -> None:
-    book.report(SignalReport(WHO, (fault(),)), NOW)
-    book.report(SignalReport(WHO, ()), NOW + 10)
-    book.report(SignalReport(WHO, (), settled=frozenset({SOURCE})), NOW + 20)
+    book.ledger.report(SignalReport(WHO, (fault(),)), NOW)
+    book.ledger.report(SignalReport(WHO, ()), NOW + 10)
+    book.ledger.report(SignalReport(WHO, (), settled=frozenset({SOURCE})), NOW + 20)
     assert of(book, now=NOW + 20).score == 0.88
 
 
 def test_an_all_clear_also_ends_what_a_vanished_reporter_left(book: HealthBook) -> None:
-    book.report(SignalReport(POD_A, (fault(reporter=POD_A),)), NOW)
-    book.vanish(POD_A, NOW + 10)
-    book.report(SignalReport(POD_B, (), cleared=frozenset({(DEVICE, SOURCE)})), NOW + 20)
+    book.ledger.report(SignalReport(POD_A, (fault(reporter=POD_A),)), NOW)
+    book.ledger.vanish(POD_A, NOW + 10)
+    book.ledger.report(SignalReport(POD_B, (), cleared=frozenset({(DEVICE, SOURCE)})), NOW + 20)
     assert of(book, now=NOW + 20).state is State.HEALTHY
 
 
 def test_one_recovery_reported_by_several_leaves_one_trace(book: HealthBook) -> None:
     pods = [ReporterId("pod", str(i)) for i in range(8)]  # that share one device
     for one in pods:
-        book.report(SignalReport(one, (fault(reporter=one),)), NOW)
+        book.ledger.report(SignalReport(one, (fault(reporter=one),)), NOW)
     for one in pods:
-        book.report(SignalReport(one, (), cleared=frozenset({(DEVICE, SOURCE)})), NOW + 5)
+        book.ledger.report(SignalReport(one, (), cleared=frozenset({(DEVICE, SOURCE)})), NOW + 5)
     assert of(book, now=NOW + 5).score == 0.88
 
 
 def test_an_all_clear_does_not_end_what_another_living_reporter_says(book: HealthBook) -> None:
-    book.report(SignalReport(POD_A, (fault(reporter=POD_A),)), NOW)
-    book.report(SignalReport(POD_B, (), cleared=frozenset({(DEVICE, SOURCE)})), NOW + 20)
+    book.ledger.report(SignalReport(POD_A, (fault(reporter=POD_A),)), NOW)
+    book.ledger.report(SignalReport(POD_B, (), cleared=frozenset({(DEVICE, SOURCE)})), NOW + 20)
     assert of(book, now=NOW + 20).score == 0.5
 
 
 def test_what_stands_again_hides_what_was_fading(book: HealthBook) -> None:
-    book.report(SignalReport(WHO, (fault(),)), NOW)
-    book.report(SignalReport(WHO, ()), NOW + 10)
-    book.report(SignalReport(WHO, (fault(),)), NOW + 20)
+    book.ledger.report(SignalReport(WHO, (fault(),)), NOW)
+    book.ledger.report(SignalReport(WHO, ()), NOW + 10)
+    book.ledger.report(SignalReport(WHO, (fault(),)), NOW + 20)
     assert [w.evidence.kind for w in of(book, now=NOW + 20).evidence] == [EvidenceKind.LEVEL]
 
 
 def test_a_light_fault_leaves_a_lighter_trace_and_a_hold_none(book: HealthBook) -> None:
-    book.report(SignalReport(WHO, (fault(weight=0.1),)), NOW)
-    book.report(SignalReport(WHO, (), absent_is_clear=True), NOW + 5)
+    book.ledger.report(SignalReport(WHO, (fault(weight=0.1),)), NOW)
+    book.ledger.report(SignalReport(WHO, (), absent_is_clear=True), NOW + 5)
     assert of(book, now=NOW + 5).score == 0.975
 
     hold = fault(NODE, 1.0, EvidenceKind.LATCHED, Family.OPERATOR)
-    book.report(SignalReport(ReporterId("h"), (hold,)), NOW)
+    book.ledger.report(SignalReport(ReporterId("h"), (hold,)), NOW)
     assert of(book, NODE).held
-    book.report(SignalReport(ReporterId("h"), (), absent_is_clear=True), NOW + 5)
+    book.ledger.report(SignalReport(ReporterId("h"), (), absent_is_clear=True), NOW + 5)
     assert of(book, NODE, NOW + 5) is SOUND
 
 
@@ -202,10 +202,10 @@ def test_the_all_clear_of_something_mild_does_not_end_the_dwell_of_something_els
     book: HealthBook,
 ) -> None:
     event = fault(weight=0.25, kind=EvidenceKind.DECAYING, source=Source(SourceKind.EVENT, "e"))
-    book.report(SignalReport(ReporterId("pod"), (event,)), NOW)
-    book.report(SignalReport(WHO, (fault(weight=0.1, family=Family.BUS),)), NOW)
+    book.ledger.report(SignalReport(ReporterId("pod"), (event,)), NOW)
+    book.ledger.report(SignalReport(WHO, (fault(weight=0.1, family=Family.BUS),)), NOW)
     assert of(book).state is State.DEGRADED
-    book.report(SignalReport(WHO, (), absent_is_clear=True), NOW + 1900)
+    book.ledger.report(SignalReport(WHO, (), absent_is_clear=True), NOW + 1900)
     assert 0.80 <= of(book, now=NOW + 1900).score < 0.90
     assert of(book, now=NOW + 1900).state is State.DEGRADED
 
@@ -213,23 +213,23 @@ def test_the_all_clear_of_something_mild_does_not_end_the_dwell_of_something_els
 def test_an_event_counts_once_however_often_its_pod_is_listed(book: HealthBook) -> None:
     refused = report_of_pod(refused_pod("a", NOW), RULES, NOW, lambda _: None)
     for _ in range(5):
-        book.report(refused, NOW)
+        book.ledger.report(refused, NOW)
     assert of(book, NODE).score == 0.6
     again = report_of_pod(refused_pod("a", NOW, uid="another"), RULES, NOW, lambda _: None)
-    book.report(again, NOW)  # a pod of the same name, made anew
+    book.ledger.report(again, NOW)  # a pod of the same name, made anew
     assert of(book, NODE).score == 0.2
 
 
 def test_an_event_stays_counted_when_its_pod_is_deleted(book: HealthBook) -> None:
     refused = report_of_pod(refused_pod("a", NOW), RULES, NOW, lambda _: None)
-    book.report(refused, NOW)
-    book.vanish(refused.reporter, NOW)
+    book.ledger.report(refused, NOW)
+    book.ledger.vanish(refused.reporter, NOW)
     assert of(book, NODE).score == 0.6
 
 
 def test_old_events_read_after_a_restart_have_faded(book: HealthBook) -> None:
     refused = report_of_pod(refused_pod("a", NOW - 86_400), RULES, NOW, lambda _: None)
-    book.report(refused, NOW)
+    book.ledger.report(refused, NOW)
     assert of(book, NODE) is SOUND
 
 
@@ -238,14 +238,14 @@ def test_the_fault_that_an_ended_and_deleted_pod_reported_fades(book: HealthBook
 
     def tell(phase: str, at: float) -> None:
         said = report_of_pod(pod(resources=resources, phase=phase), RULES, at, lambda _: None)
-        book.report(said, at)
+        book.ledger.report(said, at)
 
     tell("Running", NOW)
     assert of(book, UNIT).state is State.UNHEALTHY
-    assert book.units("gpu-1") == {UNIT}
+    assert book.ledger.units("gpu-1") == {UNIT}
     tell("Failed", NOW + 60)
     tell("Failed", NOW + 61)
-    book.vanish(ReporterId("Pod", "ml/train-0"), NOW + 62)
+    book.ledger.vanish(ReporterId("Pod", "ml/train-0"), NOW + 62)
     assert of(book, UNIT, NOW + 62).state is State.UNHEALTHY
     later = of(book, UNIT, NOW + 86_400)
     assert later.score > 0.9
@@ -253,70 +253,72 @@ def test_the_fault_that_an_ended_and_deleted_pod_reported_fades(book: HealthBook
 
 def test_units_are_those_of_the_node_with_evidence(book: HealthBook) -> None:
     other = UnitId("gpu-2", "nvidia.com/gpu", "GPU-2")
-    book.report(SignalReport(OF_NODE, (fault(UNIT), fault(NODE))), NOW)
-    book.report(SignalReport(ReporterId("Node", "gpu-2"), (fault(other),)), NOW)
-    assert book.units("gpu-1") == {UNIT}
-    assert book.units("gpu-2") == {other}
-    assert book.units("gpu-3") == set()
+    book.ledger.report(SignalReport(OF_NODE, (fault(UNIT), fault(NODE))), NOW)
+    book.ledger.report(SignalReport(ReporterId("Node", "gpu-2"), (fault(other),)), NOW)
+    assert book.ledger.units("gpu-1") == {UNIT}
+    assert book.ledger.units("gpu-2") == {other}
+    assert book.ledger.units("gpu-3") == set()
 
 
 def test_a_unit_is_let_go_once_nothing_is_left_to_say(book: HealthBook) -> None:
-    book.report(SignalReport(OF_NODE, (fault(UNIT),)), NOW)
+    book.ledger.report(SignalReport(OF_NODE, (fault(UNIT),)), NOW)
     of(book, UNIT)
-    book.report(SignalReport(OF_NODE, (), absent_is_clear=True), NOW + 5)
+    book.ledger.report(SignalReport(OF_NODE, (), absent_is_clear=True), NOW + 5)
     of(book, UNIT, NOW + 5)
-    assert book.units("gpu-1") == {UNIT}  # its trace still shows
+    assert book.ledger.units("gpu-1") == {UNIT}  # its trace still shows
     much_later = NOW + 30 * 86_400
     assert book.changed_by_time(much_later) == {UNIT}
     assert of(book, UNIT, much_later) is SOUND
     book.changed_by_time(much_later + 3600)
-    assert book.units("gpu-1") == set()
+    assert book.ledger.units("gpu-1") == set()
 
 
 def test_a_unit_is_not_let_go_before_its_dwell_is_over() -> None:
     settings = HealthSettings(orphan_half_life_seconds=10.0, min_dwell_seconds=7200.0)
     book = HealthBook(settings, RULES)
-    book.report(SignalReport(ReporterId("pod"), (fault(UNIT, 0.9),)), NOW)
+    book.ledger.report(SignalReport(ReporterId("pod"), (fault(UNIT, 0.9),)), NOW)
     of(book, UNIT)
-    book.vanish(ReporterId("pod"), NOW)
+    book.ledger.vanish(ReporterId("pod"), NOW)
     for after in (3600, 4800):
         book.changed_by_time(NOW + after)
-        assert book.units("gpu-1") == {UNIT}
+        assert book.ledger.units("gpu-1") == {UNIT}
         assert of(book, UNIT, NOW + after).state is State.UNHEALTHY
 
 
 def test_a_unit_is_let_go_though_the_rest_of_its_node_is_still_ill(book: HealthBook) -> None:
     """Its own past holds it in no state that it would not be in without it."""
-    book.report(SignalReport(ReporterId("pod"), (fault(UNIT, 0.9),), absent_is_clear=True), NOW)
-    book.report(SignalReport(OF_NODE, (fault(NODE, 0.9, family=Family.NODE),)), NOW)
+    book.ledger.report(
+        SignalReport(ReporterId("pod"), (fault(UNIT, 0.9),), absent_is_clear=True), NOW
+    )
+    book.ledger.report(SignalReport(OF_NODE, (fault(NODE, 0.9, family=Family.NODE),)), NOW)
     about = (UNIT, NODE)
     assert book.assess(UNIT, about, NOW).state is State.UNHEALTHY
-    book.vanish(ReporterId("pod"), NOW)
+    book.ledger.vanish(ReporterId("pod"), NOW)
     later = NOW + 30 * 86_400
     book.changed_by_time(later)
     assert book.assess(UNIT, about, later).state is State.UNHEALTHY
     assert UNIT in book.changed_by_time(later + 3600)
-    assert book.units("gpu-1") == set()
+    assert book.ledger.units("gpu-1") == set()
     assert of(book, NODE, later + 3600).state is State.UNHEALTHY
 
 
 def test_a_unit_is_let_go_though_the_device_that_it_was_is_still_ill(book: HealthBook) -> None:
-    book.report(SignalReport(ReporterId("pod"), (fault(UNIT),), absent_is_clear=True), NOW)
-    book.report(SignalReport(ReporterId("driver"), (fault(DEVICE, 0.9),)), NOW)
+    book.ledger.report(SignalReport(ReporterId("pod"), (fault(UNIT),), absent_is_clear=True), NOW)
+    book.ledger.report(SignalReport(ReporterId("driver"), (fault(DEVICE, 0.9),)), NOW)
     of(book, UNIT)
     book.assess(DEVICE, (DEVICE, UNIT), NOW)
-    book.vanish(ReporterId("pod"), NOW)
+    book.ledger.vanish(ReporterId("pod"), NOW)
     later = NOW + 30 * 86_400
     for at in (later, later + 3600):
         let_go = book.changed_by_time(at)
         of(book, UNIT, at)
         assert book.assess(DEVICE, (DEVICE, UNIT), at).state is State.UNHEALTHY
     assert UNIT in let_go
-    assert book.units("gpu-1") == set()
+    assert book.ledger.units("gpu-1") == set()
 
 
 def test_a_device_inherits_what_is_said_of_its_node_and_its_other_names(book: HealthBook) -> None:
-    book.report(
+    book.ledger.report(
         SignalReport(OF_NODE, (fault(UNIT, 0.5), fault(NODE, 0.4, family=Family.NODE))),
         NOW,
     )
@@ -324,7 +326,7 @@ def test_a_device_inherits_what_is_said_of_its_node_and_its_other_names(book: He
 
 
 def test_health_changes_only_when_it_matters(book: HealthBook) -> None:
-    book.report(
+    book.ledger.report(
         SignalReport(ReporterId("pod"), (fault(weight=0.4, kind=EvidenceKind.DECAYING),)), NOW
     )
     first = of(book)
@@ -339,9 +341,9 @@ def test_health_changes_only_when_it_matters(book: HealthBook) -> None:
 def test_the_end_of_a_dwell_is_a_change(book: HealthBook) -> None:
     settings = HealthSettings(orphan_half_life_seconds=10.0)
     book = HealthBook(settings, RULES)
-    book.report(SignalReport(WHO, (fault(weight=0.9),)), NOW)
+    book.ledger.report(SignalReport(WHO, (fault(weight=0.9),)), NOW)
     assert of(book).state is State.UNHEALTHY
-    book.vanish(WHO, NOW + 1)
+    book.ledger.vanish(WHO, NOW + 1)
     assert of(book, now=NOW + 200).state is State.UNHEALTHY
     assert of(book, now=NOW + 200).score == 1.0  # all has faded, the dwell has not ended
     assert book.changed_by_time(NOW + 599) == set()
@@ -350,15 +352,19 @@ def test_the_end_of_a_dwell_is_a_change(book: HealthBook) -> None:
 
 
 def test_a_ready_that_is_unknown_after_false_still_counts_as_failed(book: HealthBook) -> None:
-    book.report(report_of_node(node(condition("Ready", "False", "x")), RULES, NOW), NOW)
-    book.report(report_of_node(node(condition("Ready", "Unknown", "x")), RULES, NOW + 60), NOW + 60)
+    book.ledger.report(report_of_node(node(condition("Ready", "False", "x")), RULES, NOW), NOW)
+    book.ledger.report(
+        report_of_node(node(condition("Ready", "Unknown", "x")), RULES, NOW + 60), NOW + 60
+    )
     silent = of(book, NODE, NOW + 60)
     assert silent.state is State.UNHEALTHY
     assert {w.evidence.kind for w in silent.evidence} == {
         EvidenceKind.DECAYING,
         EvidenceKind.UNKNOWN,
     }
-    book.report(report_of_node(node(condition("Ready", "True", "x")), RULES, NOW + 90), NOW + 90)
+    book.ledger.report(
+        report_of_node(node(condition("Ready", "True", "x")), RULES, NOW + 90), NOW + 90
+    )
     assert of(book, NODE, NOW + 90).score == 0.88  # one outage, one trace
     assert of(book, NODE, NOW + 90).state is State.HEALTHY
 
@@ -367,25 +373,27 @@ def test_the_end_of_unknown_evidence_leaves_one_trace_however_many_reported_it(
     book: HealthBook,
 ) -> None:
     for reporter in map(ReporterId, "abc"):
-        book.report(SignalReport(reporter, (fault(UNIT, 0.25, kind=EvidenceKind.UNKNOWN),)), NOW)
+        book.ledger.report(
+            SignalReport(reporter, (fault(UNIT, 0.25, kind=EvidenceKind.UNKNOWN),)), NOW
+        )
     of(book, UNIT)
     for reporter in map(ReporterId, "abc"):
-        book.report(SignalReport(reporter, (), absent_is_clear=True), NOW + 60)
+        book.ledger.report(SignalReport(reporter, (), absent_is_clear=True), NOW + 60)
     assert of(book, UNIT, NOW + 60).score == 0.9375
 
 
 def test_a_node_that_is_forgotten_takes_its_units_with_it(book: HealthBook) -> None:
-    book.report(
+    book.ledger.report(
         SignalReport(OF_NODE, (fault(UNIT), fault(NODE, kind=EvidenceKind.LATCHED))),
         NOW,
     )
     of(book, UNIT)
     of(book, NODE)
-    book.vanish(OF_NODE, NOW)
+    book.ledger.vanish(OF_NODE, NOW)
     book.forget({NODE}, NOW)
     assert of(book, UNIT) is SOUND
     assert of(book, NODE) is SOUND
-    assert book.units("gpu-1") == set()
+    assert book.ledger.units("gpu-1") == set()
     assert book.changed_by_time(NOW + 1e6) == set()
 
 
@@ -399,15 +407,15 @@ def test_what_a_living_reporter_says_counts_again_when_the_subject_returns(
         reporter=POD_A,
         source=Source(SourceKind.EVENT, "e"),
     )
-    book.report(SignalReport(POD_A, (event,)), NOW)
-    book.report(
+    book.ledger.report(SignalReport(POD_A, (event,)), NOW)
+    book.ledger.report(
         SignalReport(
             POD_B,
             (msgspec.structs.replace(event, reporter=POD_B),),
         ),
         NOW,
     )
-    book.report(
+    book.ledger.report(
         SignalReport(
             ReporterId("pod", "c"),
             (fault(UNIT, 0.5, family=Family.BUS, reporter=ReporterId("pod", "c")),),
@@ -415,44 +423,44 @@ def test_what_a_living_reporter_says_counts_again_when_the_subject_returns(
         NOW,
     )
     assert of(book, UNIT).score == 0.1
-    book.vanish(POD_B, NOW)
+    book.ledger.vanish(POD_B, NOW)
     assert of(book, UNIT).score == 0.1  # bad news outlives its messenger,
     book.forget({NODE}, NOW)
     assert of(book, UNIT).score == 0.3  # but not what it was about as well
-    assert book.units("gpu-1") == {UNIT}
-    book.vanish(POD_A, NOW)
-    book.vanish(ReporterId("pod", "c"), NOW)
+    assert book.ledger.units("gpu-1") == {UNIT}
+    book.ledger.vanish(POD_A, NOW)
+    book.ledger.vanish(ReporterId("pod", "c"), NOW)
     book.forget({NODE}, NOW)
     assert of(book, UNIT) is SOUND
-    assert book.units("gpu-1") == set()
+    assert book.ledger.units("gpu-1") == set()
 
 
 def test_latched_evidence_about_a_device_that_is_gone_goes_with_its_reporter(
     book: HealthBook,
 ) -> None:
-    book.report(SignalReport(ReporterId("claim"), (fault(kind=EvidenceKind.LATCHED),)), NOW)
+    book.ledger.report(SignalReport(ReporterId("claim"), (fault(kind=EvidenceKind.LATCHED),)), NOW)
     of(book)
     book.forget({DEVICE}, NOW)
     book.changed_by_time(NOW + 3600)
     assert of(book, now=NOW + 3600).state is State.UNHEALTHY  # its messenger is still there
     book.forget({DEVICE}, NOW + 3600)
-    book.vanish(ReporterId("claim"), NOW + 3600)
+    book.ledger.vanish(ReporterId("claim"), NOW + 3600)
     book.changed_by_time(NOW + 7200)
     assert of(book, now=NOW + 7200) is SOUND
 
 
 def test_what_fades_of_a_unit_that_is_gone_is_let_go(book: HealthBook) -> None:
-    book.report(SignalReport(ReporterId("pod"), (fault(UNIT),)), NOW)
+    book.ledger.report(SignalReport(ReporterId("pod"), (fault(UNIT),)), NOW)
     book.forget({NODE}, NOW)
-    book.vanish(ReporterId("pod"), NOW)
+    book.ledger.vanish(ReporterId("pod"), NOW)
     book.changed_by_time(NOW + 86_400)
-    assert book.units("gpu-1") == set()
+    assert book.ledger.units("gpu-1") == set()
     assert of(book, UNIT, NOW) is SOUND  # not even what it would weigh if it had not faded
 
 
 def test_a_device_is_judged_afresh_once_its_node_is_another(book: HealthBook) -> None:
-    book.report(SignalReport(OF_NODE, (fault(NODE, 0.9),)), NOW)
+    book.ledger.report(SignalReport(OF_NODE, (fault(NODE, 0.9),)), NOW)
     assert book.assess(DEVICE, (DEVICE, NODE), NOW).state is State.UNHEALTHY
-    book.vanish(OF_NODE, NOW)
+    book.ledger.vanish(OF_NODE, NOW)
     book.forget({NODE}, NOW)
     assert book.assess(DEVICE, (DEVICE, NODE), NOW) is SOUND

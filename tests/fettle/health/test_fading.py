@@ -276,12 +276,12 @@ def test_a_restart_changes_nothing_in_what_is_left(
     raw = msgspec.json.encode(lived.recall(GPU, at))
     fresh = a_book()
     report = report_of_node(there, RULES, at)
-    fresh.adopt_reporter(report.reporter, report.uid, report.boot, ())
-    fresh.adopt_repairs(NODE, *lived.recall_repairs(NODE))
+    fresh.ledger.adopt_reporter(report.reporter, report.uid, report.boot, ())
+    fresh.ledger.repairs.adopt(NODE, *lived.ledger.repairs.recall(NODE))
     fresh.adopt(GPU, msgspec.json.decode(raw, type=StoredSubject), at, at, starting=True)
     for each in (lived, fresh):
         tell(each, there, at + 1)
-    fresh.all_read(at + 1)
+    fresh.ledger.all_read(at + 1)
     for now in (at + 1, at + 1 + quiet_s):
         one, other = of(lived, GPU, now), of(fresh, GPU, now)
         assert abs(one.score - other.score) < UNSHOWN

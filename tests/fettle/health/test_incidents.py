@@ -23,7 +23,7 @@ from tests.fettle.health.signals.test_nvsentinel import THERMAL
 
 
 def test_a_gpu_falls_off_the_bus_and_its_neighbour_stays_sound(book: HealthBook) -> None:
-    book.report(report_of_slice(slice_(taint("gpu.nvidia.com/xid", "79")), RULES, NOW), NOW)
+    book.ledger.report(report_of_slice(slice_(taint("gpu.nvidia.com/xid", "79")), RULES, NOW), NOW)
     lost = of(book, DEVICE, NOW)
     assert (lost.state, lost.score) == (State.UNHEALTHY, 0.0)
     assert "XID 79: GPU has fallen off the bus" in lost.evidence[0].evidence.text
@@ -31,7 +31,7 @@ def test_a_gpu_falls_off_the_bus_and_its_neighbour_stays_sound(book: HealthBook)
     assert of(book, DEVICE, NOW + 30 * 24 * HOUR).state is State.UNHEALTHY
 
     at = NOW + 30 * 24 * HOUR + MINUTE
-    book.report(report_of_slice(slice_(), RULES, at), at)
+    book.ledger.report(report_of_slice(slice_(), RULES, at), at)
     assert of(book, DEVICE, at).state is State.HEALTHY
 
 
@@ -40,7 +40,7 @@ def test_a_gpu_that_throttles_is_degraded_until_it_cools(book: HealthBook) -> No
     gpu = UnitId("gpu-1", "nvidia.com/gpu", uuid, others)
     hot = condition("GpuThermalWatch", "True", "GpuThermalWatchIsNotHealthy", THERMAL)
     tell(book, node(hot), NOW)
-    assert book.units("gpu-1") == {gpu}
+    assert book.ledger.units("gpu-1") == {gpu}
     assert (of(book, gpu, NOW).state, of(book, gpu, NOW).score) == (State.DEGRADED, 0.5)
 
     cool = condition("GpuThermalWatch", "False", "GpuThermalWatchIsHealthy", "No Health Failures")
@@ -99,7 +99,7 @@ def test_what_is_latched_and_no_longer_reported_says_so_until_it_is_reported_aga
         assert told(NOW + minute * MINUTE) == (unsaid, since)
     tell(book, node(xid), NOW + 3 * MINUTE)
     assert told(NOW + 3 * MINUTE) == (text, since)
-    book.vanish(ReporterId("Node", "gpu-1"), NOW + 4 * MINUTE)
+    book.ledger.vanish(ReporterId("Node", "gpu-1"), NOW + 4 * MINUTE)
     assert told(NOW + 4 * MINUTE) == (unsaid, since)
 
 
@@ -267,9 +267,9 @@ def test_an_operator_holds_a_node_and_lets_it_go(book: HealthBook) -> None:
 
 def test_a_taint_rule_takes_devices_out_until_it_is_deleted(book: HealthBook) -> None:
     rule = taint_rule({"device": "gpu-0"}, taint("example.org/recall", effect="NoExecute"))
-    book.report(report_of_taint_rule(rule, [DEVICE], RULES, NOW), NOW)
+    book.ledger.report(report_of_taint_rule(rule, [DEVICE], RULES, NOW), NOW)
     assert of(book, DEVICE, NOW).state is State.UNHEALTHY
-    assert book.vanish(ReporterId("DeviceTaintRule", "rule"), NOW + MINUTE) == {DEVICE}
+    assert book.ledger.vanish(ReporterId("DeviceTaintRule", "rule"), NOW + MINUTE) == {DEVICE}
     assert of(book, DEVICE, NOW + MINUTE).state is State.HEALTHY
 
 
@@ -280,9 +280,9 @@ def test_a_reservation_that_comes_and_goes_leaves_a_device_sound(
     rule = taint_rule({"device": "gpu-0"}, taint("example.com/reserve", "x", effect))
     for minute in range(5):
         at = NOW + minute * MINUTE
-        book.report(report_of_taint_rule(rule, [DEVICE], RULES, at), at)
+        book.ledger.report(report_of_taint_rule(rule, [DEVICE], RULES, at), at)
         assert of(book, DEVICE, at).score < 1.0
-        book.vanish(ReporterId("DeviceTaintRule", "rule"), at + 1)
+        book.ledger.vanish(ReporterId("DeviceTaintRule", "rule"), at + 1)
         assert of(book, DEVICE, at + 1) is SOUND
 
 
@@ -292,8 +292,8 @@ def test_a_taint_of_the_driver_that_comes_and_goes_is_remembered(
 ) -> None:
     for minute in range(2):
         at = NOW + minute * MINUTE
-        book.report(report_of_slice(slice_(taint(key, "74")), RULES, at), at)
-        book.report(report_of_slice(slice_(), RULES, at + 1), at + 1)
+        book.ledger.report(report_of_slice(slice_(taint(key, "74")), RULES, at), at)
+        book.ledger.report(report_of_slice(slice_(), RULES, at + 1), at + 1)
     assert "was until recently" in of(book, DEVICE, at + 1).evidence[0].evidence.text
 
 
@@ -302,21 +302,21 @@ def test_a_driver_that_asks_the_gpu_tells_a_crash_that_needs_a_reset_from_one_th
 ) -> None:
     """As drivers after v0.5.0 do (dra-driver-nvidia-gpu#1441), whatever the XID."""
     xid = "gpu.nvidia.com/xid"
-    book.report(report_of_slice(slice_(taint(xid, "119", "None")), RULES, NOW), NOW)
+    book.ledger.report(report_of_slice(slice_(taint(xid, "119", "None")), RULES, NOW), NOW)
     assert (of(book, DEVICE, NOW).state, of(book, DEVICE, NOW).score) == (State.HEALTHY, 0.88)
     at = NOW + MINUTE
-    book.report(report_of_slice(slice_(taint(xid, "31")), RULES, at), at)
+    book.ledger.report(report_of_slice(slice_(taint(xid, "31")), RULES, at), at)
     assert (of(book, DEVICE, at).state, of(book, DEVICE, at).score) == (State.UNHEALTHY, 0.25)
     at += HOUR
-    book.report(report_of_slice(slice_(), RULES, at), at)
+    book.ledger.report(report_of_slice(slice_(), RULES, at), at)
     assert of(book, DEVICE, at).state is State.HEALTHY
 
 
 def test_a_rule_whose_key_is_known_as_a_fault_is_remembered(book: HealthBook) -> None:
     fault = taint("gaudi.intel.com/unhealthy", "CriticalError", "NoExecute")
     rule = taint_rule({"device": "gpu-0"}, fault)
-    book.report(report_of_taint_rule(rule, [DEVICE], RULES, NOW), NOW)
-    book.vanish(ReporterId("DeviceTaintRule", "rule"), NOW + 1)
+    book.ledger.report(report_of_taint_rule(rule, [DEVICE], RULES, NOW), NOW)
+    book.ledger.vanish(ReporterId("DeviceTaintRule", "rule"), NOW + 1)
     assert "was until recently" in of(book, DEVICE, NOW + 1).evidence[0].evidence.text
 
 
@@ -324,12 +324,12 @@ def test_a_reservation_does_not_hide_that_the_driver_s_taint_came_and_went(
     book: HealthBook,
 ) -> None:
     odd = taint("example.com/odd", "x", "NoSchedule")
-    book.report(
+    book.ledger.report(
         report_of_taint_rule(taint_rule({"device": "gpu-0"}, odd), [DEVICE], RULES, NOW), NOW
     )
-    book.report(report_of_slice(slice_(odd), RULES, NOW), NOW)
-    book.report(report_of_slice(slice_(), RULES, NOW + 1), NOW + 1)
-    book.vanish(ReporterId("DeviceTaintRule", "rule"), NOW + 2)
+    book.ledger.report(report_of_slice(slice_(odd), RULES, NOW), NOW)
+    book.ledger.report(report_of_slice(slice_(), RULES, NOW + 1), NOW + 1)
+    book.ledger.vanish(ReporterId("DeviceTaintRule", "rule"), NOW + 2)
     assert "was until recently" in of(book, DEVICE, NOW + 2).evidence[0].evidence.text
 
 
@@ -418,10 +418,10 @@ def test_power_smoothing_that_is_back_frees_the_gpu_in_whatever_order_it_is_told
 ) -> None:
     """A driver has one taint per key, and a monitor may take the first entry back or not."""
     xid = "gpu.nvidia.com/xid"
-    book.report(report_of_slice(slice_(taint(xid, "163")), RULES, NOW), NOW)
+    book.ledger.report(report_of_slice(slice_(taint(xid, "163")), RULES, NOW), NOW)
     assert of(book, DEVICE, NOW).state is State.UNHEALTHY
     at = NOW + MINUTE
-    book.report(report_of_slice(slice_(taint(xid, "162", "None")), RULES, at), at)
+    book.ledger.report(report_of_slice(slice_(taint(xid, "162", "None")), RULES, at), at)
     assert of(book, DEVICE, at).state is State.HEALTHY
 
     gpu = UnitId("gpu-1", "nvidia.com/gpu", UUID)

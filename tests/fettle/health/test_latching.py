@@ -41,7 +41,7 @@ GONE = [xid for xid in LATCHED if RULES.xid_classes[RULES.xids[xid].class_].gone
 
 
 def publish(book: HealthBook, at: float, *taints: dict[str, Any]) -> Health:
-    book.report(report_of_slice(slice_(*taints), RULES, at), at)
+    book.ledger.report(report_of_slice(slice_(*taints), RULES, at), at)
     return of(book, DEVICE, at)
 
 
@@ -126,7 +126,7 @@ def test_a_fault_that_is_said_again_is_one_and_reads_as_said(book: HealthBook) -
 def test_an_administrator_who_lowers_a_reservation_is_believed(book: HealthBook) -> None:
     for effect in ("NoExecute", "None"):
         reserved = taint_rule({"device": "gpu-0"}, taint("example.com/reserve", "x", effect))
-        book.report(report_of_taint_rule(reserved, [DEVICE], RULES, NOW), NOW)
+        book.ledger.report(report_of_taint_rule(reserved, [DEVICE], RULES, NOW), NOW)
     assert of(book, DEVICE, NOW).score == 0.85
 
 
@@ -142,7 +142,9 @@ def test_a_lighter_fault_for_good_does_not_displace_the_heavier_one(book: Health
             said=text,
             observed_at=NOW,
         )
-        book.report(report_of_slice(slice_(), RULES, NOW)._replace(evidence=(evidence,)), NOW)
+        book.ledger.report(
+            report_of_slice(slice_(), RULES, NOW)._replace(evidence=(evidence,)), NOW
+        )
         return of(book, DEVICE, NOW)
 
     say(0.9, "heavy")
@@ -269,9 +271,9 @@ def test_a_node_that_replaces_a_remediated_one_is_judged_by_what_it_says_first(
     book: HealthBook,
 ) -> None:
     faulty(book, NOW, labels=SUCCEEDED)
-    book.vanish(ReporterId("Node", "gpu-1"), NOW + 1)
+    book.ledger.vanish(ReporterId("Node", "gpu-1"), NOW + 1)
     book.forget({NODE}, NOW + 1)
     assert faulty(book, NOW + 2, xid(48), labels=SUCCEEDED).state is State.DEGRADED
-    book.vanish(ReporterId("Node", "gpu-1"), NOW + 3)
+    book.ledger.vanish(ReporterId("Node", "gpu-1"), NOW + 3)
     book.forget({NODE}, NOW + 3)
     assert of(book, GPU, NOW + 3) is SOUND

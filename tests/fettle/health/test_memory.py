@@ -80,19 +80,19 @@ def restarted(
     fresh = HealthBook(HealthSettings(), RULES)
     node = alive.get(NODE)
     if node is not None:
-        fresh.adopt_reporter(NODE, node.uid, node.boot, ())
+        fresh.ledger.adopt_reporter(NODE, node.uid, node.boot, ())
     for key, raw in kept.items():
         fresh.adopt(key, KEPT.decode(raw), observed_at, now, starting=True)
     for report in alive.values():
-        fresh.report(report, now)
-    fresh.all_read(now)
+        fresh.ledger.report(report, now)
+    fresh.ledger.all_read(now)
     return fresh
 
 
 def hear_again(lived: HealthBook, alive: Mapping[ReporterId, SignalReport], now: float) -> None:
     """A restart is like a watch that lists again: all-clears are said once more."""
     for report in alive.values():
-        lived.report(report, now)
+        lived.ledger.report(report, now)
 
 
 def alike(one: Health, other: Health) -> None:
@@ -123,9 +123,9 @@ def test_a_process_that_was_restarted_shows_what_one_that_was_not_shows(
             alive[who] = report
         for each in books:
             if report is None:
-                each.vanish(who, now)
+                each.ledger.vanish(who, now)
             else:
-                each.report(report, now)
+                each.ledger.report(report, now)
         if again is not None:
             alike(assess(lived, now), assess(again, now))
         assess(lived, now)
@@ -163,7 +163,7 @@ def test_what_is_adopted_is_recalled_and_adopting_it_once_more_changes_nothing(
     lived, now = book(), T0
     for at, who, report in history:
         now = at
-        lived.vanish(who, now) if report is None else lived.report(report, now)
+        lived.ledger.vanish(who, now) if report is None else lived.ledger.report(report, now)
         assess(lived, now)
     kept = stored(lived, now)
     fresh = HealthBook(HealthSettings(), RULES)
@@ -178,7 +178,9 @@ def test_what_a_replica_saw_change_later_than_the_writer_is_its_own_to_tell() ->
     fault = about_the_bus(EvidenceKind.DECAYING, 0.5)
     replica = told([SignalReport(PODS[0], (fault,))])
     kept = stored(replica, T0)[KEY]
-    replica.report(SignalReport(PODS[1], (), cleared=frozenset({(KEY, SOURCES[0])})), T0 + 60)
+    replica.ledger.report(
+        SignalReport(PODS[1], (), cleared=frozenset({(KEY, SOURCES[0])})), T0 + 60
+    )
     cleared = assess(replica, T0 + 60)
     replica.adopt(KEY, KEPT.decode(kept), T0 + 30, T0 + 61, starting=False)
     alike(assess(replica, T0 + 61), cleared)
@@ -193,7 +195,7 @@ def test_a_replica_takes_the_writers_word_for_what_it_could_not_see() -> None:
     kept = stored(writer, T0)[KEY]
     replica.adopt(KEY, KEPT.decode(kept), T0 + 30, T0 + 31, starting=False)
     alike(assess(replica, T0 + 31), assess(writer, T0 + 31))
-    replica.report(SignalReport(PODS[0], (word,), uid="1"), T0 + 40)
+    replica.ledger.report(SignalReport(PODS[0], (word,), uid="1"), T0 + 40)
     alike(assess(replica, T0 + 41), assess(writer, T0 + 41))
 
 
@@ -222,7 +224,7 @@ def test_evidence_that_cannot_be_is_left_out(changes: dict[str, object]) -> None
         raw = msgspec.json.encode({"state": "Healthy", "score": 1.0, "evidence": [one]})
         fresh = book()
         fresh.adopt(SUBJECTS[1], KEPT.decode(raw), T0, T0, starting=True)
-        fresh.all_read(T0)
+        fresh.ledger.all_read(T0)
         assert (assess(fresh).score == 1.0) is is_left
 
 

@@ -137,7 +137,7 @@ def test_it_never_makes_a_state_worse_and_holds_none() -> None:
         for each in (book, without):
             over = fail(each, NOW + day * DAY)
             said = report_of_node(node(condition("Warm", "True", at=over)), with_record, over + 1)
-            each.report(said, over + 1)
+            each.ledger.report(said, over + 1)
         for later in (1, HOUR, 3 * HOUR, 9 * HOUR, 40 * HOUR):
             for each in (book, without):
                 each.changed_by_time(over + later)
@@ -150,7 +150,7 @@ def test_it_never_makes_a_state_worse_and_holds_none() -> None:
     slow = condition("GpuSmWatch", "True", "x", MESSAGE.format("X"), at=at)
     for each in (book, without):
         for there in (node(slow, condition("Warm", "True", at=over)), node()):
-            each.report(report_of_node(there, with_record, at), at)
+            each.ledger.report(report_of_node(there, with_record, at), at)
             of(each, GPU, at)
     states = []
     for minute in range(0, 12 * 60, 5):
@@ -174,11 +174,11 @@ def test_a_restart_keeps_the_record() -> None:
     assert len(raw) < 900
     fresh = a_book()
     there = report_of_node(node(), RULES, now)
-    fresh.adopt_reporter(there.reporter, there.uid, there.boot, ())
+    fresh.ledger.adopt_reporter(there.reporter, there.uid, there.boot, ())
     fresh.adopt(GPU, msgspec.json.decode(raw, type=StoredSubject), now, now, starting=True)
-    fresh.report(there, now)
-    fresh.all_read(now)
-    assert GPU in fresh.units("gpu-1")
+    fresh.ledger.report(there, now)
+    fresh.ledger.all_read(now)
+    assert GPU in fresh.ledger.units("gpu-1")
     assert of(fresh, GPU, now).score == before.score == 0.94
     assert record_in(of(fresh, GPU, now)) == record_in(before)
 

@@ -90,7 +90,7 @@ def book() -> HealthBook:
 def told(said: Iterable[SignalReport], now: float = T0) -> HealthBook:
     filled = book()
     for report in said:
-        filled.report(report, now)
+        filled.ledger.report(report, now)
     return filled
 
 
@@ -158,14 +158,14 @@ def test_what_tenants_could_bring_about_alone_never_makes_unhealthy(
             )
             for e in report.evidence
         )
-        filled.report(report._replace(evidence=tenant_caused), T0)
+        filled.ledger.report(report._replace(evidence=tenant_caused), T0)
     for wait in [0.0, *later]:
         now += wait
         health = assess(filled, now)
         assert (health.state, health.proven) == (State.HEALTHY, 1.0)
         assert health.score >= 0.4
     for report in said:
-        filled.report(SignalReport(report.reporter, (), absent_is_clear=True), now)
+        filled.ledger.report(SignalReport(report.reporter, (), absent_is_clear=True), now)
     assert assess(filled, now).state is State.HEALTHY
 
 
@@ -195,13 +195,13 @@ def test_what_tenants_could_bring_about_moves_no_state_and_nothing_that_is_prove
             )
             for e in report.evidence
         )
-        beside.report(SignalReport(who(i, "tenant"), tenant_caused), now)
+        beside.ledger.report(SignalReport(who(i, "tenant"), tenant_caused), now)
     alike()
     for wait in later:
         now += wait
         alike()
     for i in range(len(words)):
-        beside.report(SignalReport(who(i, "tenant"), (), absent_is_clear=True), now)
+        beside.ledger.report(SignalReport(who(i, "tenant"), (), absent_is_clear=True), now)
         alike()
 
 
@@ -219,10 +219,10 @@ def test_for_a_returned_subject_only_what_living_reporters_say_counts(
 
     lived = told(said)
     for report in left:
-        lived.report(report._replace(reporter=gone(report)), T0)
+        lived.ledger.report(report._replace(reporter=gone(report)), T0)
     assess(lived)
     for report in left:
-        lived.vanish(gone(report), T0)
+        lived.ledger.vanish(gone(report), T0)
     for subject in SUBJECTS:
         lived.forget({subject}, T0)
     one, other = assess(lived), assess(told(said))
@@ -247,7 +247,7 @@ def test_repeated_reports_change_nothing_and_return_the_same_health(
 ) -> None:
     filled = told(said)
     first = assess(filled)
-    assert [filled.report(report, T0 + 1) for report in said] == [set()] * len(said)
+    assert [filled.ledger.report(report, T0 + 1) for report in said] == [set()] * len(said)
     assert assess(filled, T0) is first
 
 
@@ -260,7 +260,7 @@ def test_time_alone_never_clears_what_is_latched(
     for wait in later:
         now += 100 * wait
         filled.changed_by_time(now)
-        filled.vanish(ReporterId("latch"), now)
+        filled.ledger.vanish(ReporterId("latch"), now)
         assert assess(filled, now).state is State.UNHEALTHY
 
 
@@ -299,7 +299,7 @@ def test_without_an_all_clear_a_state_is_not_left_for_a_better_one_within_its_dw
         now += wait
         if event is not None:
             fresh = msgspec.structs.replace(event, observed_at=now)
-            filled.report(SignalReport(who(i, "pod"), (fresh,)), now)
+            filled.ledger.report(SignalReport(who(i, "pod"), (fresh,)), now)
         health = assess(filled, now)
         if SEVERITY[health.state] < SEVERITY[state]:
             assert now - entered >= DWELL_S
@@ -314,7 +314,7 @@ def test_an_explicit_all_clear_frees_at_once(said: list[SignalReport], stood: fl
     assess(filled, T0 + stood)
     now = T0 + stood + 1
     for report in said:
-        filled.report(SignalReport(report.reporter, (), absent_is_clear=True), now)
+        filled.ledger.report(SignalReport(report.reporter, (), absent_is_clear=True), now)
     health = assess(filled, now)
     assert all(w.evidence.kind is EvidenceKind.DECAYING for w in health.evidence)
     # a light trace of a fault, and one of having known nothing about the same thing
@@ -343,7 +343,7 @@ def test_changed_by_time_names_exactly_the_keys_whose_health_time_has_changed(
         elif after is not before:  # a hair's breadth after the last look
             assert abs(after.score - before.score) < 0.011
             assert after.state is before.state
-        filled.vanish(who(gone), now)
+        filled.ledger.vanish(who(gone), now)
         before = assess(filled, now)
 
 
@@ -354,7 +354,7 @@ def test_without_reporters_everything_but_latched_evidence_fades_to_sound(
     filled = told(said)
     assess(filled)
     for report in said:
-        filled.vanish(report.reporter, T0 + wait)
+        filled.ledger.vanish(report.reporter, T0 + wait)
     now = T0 + wait
     for _ in range(4):  # a state may be left step by step
         now += 60 * 86_400.0
@@ -389,7 +389,7 @@ def test_what_is_no_longer_said_is_as_if_never_said_once_it_has_faded(
         found = heaviest(_of(who(number), part))
         report = SignalReport(who(number), found, absent_is_clear=absent_is_clear)
         latest[number] = report
-        lived.report(report, now)
+        lived.ledger.report(report, now)
         assess(lived, now)
     for _ in range(4):
         now += 60 * 86_400.0
@@ -411,8 +411,8 @@ def test_nothing_is_left_of_a_subject_that_is_gone_with_all_its_reporters(
     filled = told(said)
     assess(filled)
     for report in said:
-        filled.vanish(report.reporter, T0)
+        filled.ledger.vanish(report.reporter, T0)
     for subject in SUBJECTS:
         filled.forget({subject}, T0)
     assert assess(filled) is SOUND
-    assert filled.units("gpu-1") == set()
+    assert filled.ledger.units("gpu-1") == set()

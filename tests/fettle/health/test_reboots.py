@@ -128,7 +128,7 @@ def test_a_reboot_mends_what_a_monitor_says_that_writes_changes_only(
         ill = condition(
             "GpuAllWatch", "True", "GpuAllWatchIsNotHealthy", entry, renewed_at=NOW, at=NOW
         )
-        book.report(report_of_node(node(ill, boot=boot), RULES, at), at)
+        book.ledger.report(report_of_node(node(ill, boot=boot), RULES, at), at)
         assert (gpu(book, at).state is State.UNHEALTHY) is (boot == "1")
 
 
@@ -150,5 +150,5 @@ def test_a_fault_of_the_memory_outlives_the_reboot(book: HealthBook) -> None:
     for boot, at in (("1", NOW), ("2", REBOOTED)):
         ill = condition("GpuMemWatch", "True", "x", entry, renewed_at=NOW, at=NOW)
         said = report_of_node(node(ill, boot=boot), RULES, at)
-        book.report(said, at)
+        book.ledger.report(said, at)
     assert gpu(book, REBOOTED).state in (State.UNHEALTHY, State.DEGRADED)

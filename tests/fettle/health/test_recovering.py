@@ -53,7 +53,7 @@ def test_with_nothing_new_it_is_healthy_again_at_that_time_and_not_a_minute_befo
     assess(book)
     for wait in later:
         now += wait
-        book.vanish(who(gone), now)
+        book.ledger.vanish(who(gone), now)
         book.changed_by_time(now)
         assess(book, now)
     recovery = book.recovery(KEY, now)
@@ -104,7 +104,7 @@ def test_once_what_is_awaited_is_over_it_is_healthy_when_it_was_said_to_be_at_th
         left = tuple(e for e in report.evidence if e not in over)
         if any((e.subject, e.source) in sources for e in left):
             return  # what the same source says next displaces what is latched, and ends it not
-        book.report(report._replace(evidence=left, absent_is_clear=True), now)
+        book.ledger.report(report._replace(evidence=left, absent_is_clear=True), now)
     assess(book, now)
     if recovery.at - now > 2 * MINUTE:
         assert watched(book, now, recovery.at - MINUTE) is not State.HEALTHY
@@ -171,7 +171,9 @@ def test_a_fault_that_kept_coming_back_is_waited_for_though_its_score_is_well() 
     for i in range(3):
         for status, after in (("True", 0.0), ("False", MINUTE)):
             at = NOW + 2 * i * HOUR + after
-            book.report(report_of_node(node(condition("Flaps", status, at=at)), rules, at), at)
+            book.ledger.report(
+                report_of_node(node(condition("Flaps", status, at=at)), rules, at), at
+            )
             health = of(book, NODE, at)
     assert health.state is State.DEGRADED
     recovery = book.recovery(NODE, at)
@@ -195,7 +197,7 @@ def test_the_dwell_and_the_hysteresis_are_counted_in() -> None:
         observed_at=NOW,
         half_life_s=60.0,
     )
-    book.report(SignalReport(ReporterId("x"), (event,)), NOW)
+    book.ledger.report(SignalReport(ReporterId("x"), (event,)), NOW)
     assert assess(book, NOW).state is State.DEGRADED
     settings = HealthSettings()
     # 0.90 would be reached in little more than a minute; the dwell is longer

@@ -114,7 +114,7 @@ def test_a_stale_fault_that_is_seen_again_is_no_change() -> None:
     at = NOW + 20 * MINUTE
     book = restarted(seen(at, deadlock()), at)
     again = report_of_node(seen(at + 10, deadlock()), RULES, at + 10)
-    assert book.report(again, at + 10) == set()
+    assert book.ledger.report(again, at + 10) == set()
 
 
 def test_a_monitor_that_comes_back_clears_what_it_left_before_the_restart() -> None:
@@ -158,7 +158,7 @@ def test_a_silence_that_a_node_reports_late_is_neither_a_change_nor_longer() -> 
     book = restarted(seen(at, deadlock()), at)
     for second in range(10, 300, 10):
         again = report_of_node(seen(at, deadlock()), RULES, at + second)
-        assert book.report(again, at + second) == set()
+        assert book.ledger.report(again, at + second) == set()
     health = of(book, NODE, at + HOUR - 5 * MINUTE)
     assert health.score == pytest.approx(1 - 0.75 / 2, abs=0.01)
 
@@ -180,4 +180,4 @@ def test_a_silence_goes_on_while_the_kubelet_is_silent_too() -> None:
 def test_a_silence_first_seen_after_all_has_faded_is_a_change() -> None:
     book = restarted(seen(NOW, deadlock()), NOW)
     late = NOW + 24 * HOUR
-    assert book.report(report_of_node(seen(late, deadlock()), RULES, late), late) == {NODE}
+    assert book.ledger.report(report_of_node(seen(late, deadlock()), RULES, late), late) == {NODE}

@@ -144,7 +144,7 @@ def test_health_says_what_keeps_its_state_until_nothing_does(book: HealthBook) -
         observed_at=T0,
         half_life_s=30.0,
     )
-    book.report(SignalReport(ReporterId("r"), (fault,)), T0)
+    book.ledger.report(SignalReport(ReporterId("r"), (fault,)), T0)
 
     def at(now: float) -> Health:
         book.changed_by_time(now)

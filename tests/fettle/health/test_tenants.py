@@ -28,7 +28,7 @@ def test_a_node_swallows_pods(book: HealthBook) -> None:
 
     def refuse(name: str, at: float) -> Health:
         said = report_of_pod(refused_pod(name, at), RULES, at, lambda _: None)
-        book.report(said, at)
+        book.ledger.report(said, at)
         return of(book, NODE, at)
 
     first = refuse("train-0", NOW)
@@ -53,7 +53,7 @@ def test_a_node_that_swallowed_pods_is_tried_again_after_a_reboot(book: HealthBo
 
     def refuse(names: str, at: float) -> Health:
         for name in names:
-            book.report(report_of_pod(refused_pod(name, at), RULES, at, lambda _: None), at)
+            book.ledger.report(report_of_pod(refused_pod(name, at), RULES, at, lambda _: None), at)
         return of(book, NODE, at)
 
     assert refuse("abcdefgh", NOW).state is State.UNHEALTHY
@@ -76,7 +76,7 @@ def test_a_node_that_swallowed_pods_is_tried_again_once_its_repair_is_stated(
 
     def refuse(names: str, at: float) -> Health:
         for name in names:
-            book.report(report_of_pod(refused_pod(name, at), RULES, at, lambda _: None), at)
+            book.ledger.report(report_of_pod(refused_pod(name, at), RULES, at, lambda _: None), at)
         return of(book, NODE, at)
 
     tell(book, node(ready), NOW)
@@ -97,13 +97,13 @@ def test_pods_that_had_run_and_are_refused_as_their_node_restarts_weigh_little(
     for name in "abcdefgh":
         refused = refused_pod(name, NOW, message=NONE_AVAILABLE)
         ran = pod(name, namespace="ml", phase="Running")
-        book.report(report_of_pod(refused, RULES, NOW, lambda _: None, ran), NOW)
+        book.ledger.report(report_of_pod(refused, RULES, NOW, lambda _: None, ran), NOW)
     after = of(book, NODE, NOW)
     assert (after.state, after.score) == (State.HEALTHY, 0.9)
     assert "which had run there" in after.evidence[0].evidence.text
     lost = refused_pod("i", NOW)  # by its message, a GPU is lost
     ran = pod("i", namespace="ml", phase="Running")
-    book.report(report_of_pod(lost, RULES, NOW, lambda _: None, ran), NOW)
+    book.ledger.report(report_of_pod(lost, RULES, NOW, lambda _: None, ran), NOW)
     assert of(book, NODE, NOW).state is State.DEGRADED
 
 
@@ -112,7 +112,7 @@ def test_three_refusals_within_the_hour_are_enough_however_they_are_spread(
 ) -> None:
     for i, at in enumerate((NOW, NOW + 30 * MINUTE, NOW + 60 * MINUTE)):
         said = report_of_pod(refused_pod(f"p{i}", at), RULES, at, lambda _: None)
-        book.report(said, at)
+        book.ledger.report(said, at)
     assert of(book, NODE, NOW + 60 * MINUTE).state is State.UNHEALTHY
 
 
@@ -127,7 +127,7 @@ def refuse(
 ) -> Health:
     refused = refused_pod(name, at, namespace=namespace, message=message)
     said = report_of_pod(refused, RULES, at, lambda _: None, before)
-    book.report(said, at)
+    book.ledger.report(said, at)
     return of(book, NODE, at)
 
 
@@ -188,13 +188,13 @@ def test_evidence_of_tenants_holds_no_state_and_ends_no_dwell(book: HealthBook) 
     nic = DeviceId("dra.net", "gpu-1", "eth1")
     tell(book, node(condition("FrequentKubeletRestart", "True")), NOW)
     assert of(book, nic, NOW).state is State.DEGRADED
-    book.vanish(ReporterId("Node", "gpu-1"), NOW)
+    book.ledger.vanish(ReporterId("Node", "gpu-1"), NOW)
     at = NOW + 9 * MINUTE
     for ready in ("False", "True"):
         said = claim(
             ("r", nic.driver, nic.pool, nic.device), conditions=[condition("Ready", ready)]
         )
-        book.report(report_of_claim(said, RULES, at), at)
+        book.ledger.report(report_of_claim(said, RULES, at), at)
         assert of(book, nic, at).state is State.DEGRADED
     settled = NOW + 12 * HOUR
     refuse(book, "p", settled, namespace="mallory")
@@ -207,17 +207,19 @@ def test_a_claim_that_never_gets_ready_lowers_its_devices_score_until_another_do
     nic = DeviceId("dra.net", "gpu-1", "eth1")
     held = ("nic", "dra.net", "gpu-1", "eth1")
     bad = condition("Ready", "False", "AttachFailed", "no carrier", at=NOW)
-    book.report(report_of_claim(claim(held, name="first", conditions=[bad]), RULES, NOW), NOW)
+    book.ledger.report(
+        report_of_claim(claim(held, name="first", conditions=[bad]), RULES, NOW), NOW
+    )
     assert (of(book, nic, NOW).state, of(book, nic, NOW).score) == (State.HEALTHY, 0.65)
     assert "no carrier" in of(book, nic, NOW).evidence[0].evidence.text
 
-    book.vanish(
+    book.ledger.vanish(
         ReporterId("ResourceClaim", "ml/first"), NOW + MINUTE
     )  # its job gave up; the device is the same
     assert of(book, nic, NOW + MINUTE).score == 0.65
 
     good = claim(held, name="second", conditions=[condition("Ready", "True")])
-    book.report(report_of_claim(good, RULES, NOW + 2 * MINUTE), NOW + 2 * MINUTE)
+    book.ledger.report(report_of_claim(good, RULES, NOW + 2 * MINUTE), NOW + 2 * MINUTE)
     assert of(book, nic, NOW + 2 * MINUTE).score > 0.9
 
 
@@ -233,7 +235,7 @@ def test_a_tenants_broken_claims_never_take_a_device_from_the_others(book: Healt
             name="c",
             conditions=[bad if i % 2 == 0 else good],
         )
-        book.report(report_of_claim(said, RULES, at), at)
+        book.ledger.report(report_of_claim(said, RULES, at), at)
         assert of(book, nic, at).score >= 0.65
         assert of(book, nic, at).state is State.HEALTHY
 
@@ -259,28 +261,28 @@ def test_failed_starts_and_refusals_together_are_bounded_and_refuse_nothing(
     """Whoever may create pods can have both, as often as they like, in all their namespaces."""
     for number in range(20):
         for name in "abc":
-            book.report(failing(f"ns-{number}", name), NOW)
+            book.ledger.report(failing(f"ns-{number}", name), NOW)
             refused = refused_pod(name, NOW, message=NONE_AVAILABLE, namespace=f"ns-{number}")
-            book.report(report_of_pod(refused, RULES, NOW, lambda _: None), NOW)
+            book.ledger.report(report_of_pod(refused, RULES, NOW, lambda _: None), NOW)
         health = of(book, NODE, NOW)
         assert health.score == (0.65 if number == 0 else 0.4225 if number == 1 else 0.4)
         assert (health.state, health.proven) == (State.HEALTHY, 1.0)
 
 
 def test_what_was_said_in_error_goes_without_a_trace(book: HealthBook) -> None:
-    book.report(failing("ml"), NOW)
+    book.ledger.report(failing("ml"), NOW)
     assert of(book, NODE, NOW).score == 0.65
     wrong = failing("ml")._replace(evidence=(), retracted=frozenset({NODE}))
-    assert book.report(wrong, NOW + MINUTE) == {NODE}
+    assert book.ledger.report(wrong, NOW + MINUTE) == {NODE}
     assert not of(book, NODE, NOW + MINUTE).evidence
-    book.report(failing("ml"), NOW + MINUTE)  # it fails again after all
+    book.ledger.report(failing("ml"), NOW + MINUTE)  # it fails again after all
     assert of(book, NODE, NOW + MINUTE).score == 0.65
 
 
 def test_a_reboot_ends_what_failed_starts_left(book: HealthBook) -> None:
     tell(book, node(), NOW)
-    book.report(failing("ml"), NOW)
-    book.vanish(failing("ml").reporter, NOW)
+    book.ledger.report(failing("ml"), NOW)
+    book.ledger.vanish(failing("ml").reporter, NOW)
     assert of(book, NODE, NOW).score == 0.65
     tell(book, node(boot="boot-2"), NOW + MINUTE)
     assert of(book, NODE, NOW + MINUTE).score > 0.9
@@ -291,7 +293,7 @@ def test_a_score_that_is_not_that_of_a_degraded_device_is_told_as_healthy(
 ) -> None:
     fresh = refuse(book, "p", NOW, namespace="mallory")
     assert (fresh.score, fresh.shown_state) == (0.65, State.DEGRADED)
-    book.vanish(ReporterId("Pod", "mallory/p"), NOW)
+    book.ledger.vanish(ReporterId("Pod", "mallory/p"), NOW)
     book.changed_by_time(NOW + 24 * HOUR)
     faded = of(book, NODE, NOW + 24 * HOUR)
     assert faded.score > 0.7
@@ -314,7 +316,9 @@ def test_a_refusal_in_words_that_nobody_knows_is_one_namespaces_word_until_a_sec
     for name in "ab":
         refused = refused_pod(name, NOW + 60, namespace="other", message=IN_OTHER_WORDS)
         before = waiting_pod(name, namespace="other")
-        book.report(report_of_pod(refused, RULES, NOW + 60, lambda _: None, before), NOW + 60)
+        book.ledger.report(
+            report_of_pod(refused, RULES, NOW + 60, lambda _: None, before), NOW + 60
+        )
     both = of(book, NODE, NOW + 60)
     assert both.state is State.UNHEALTHY
     assert both.score == both.proven < 0.1

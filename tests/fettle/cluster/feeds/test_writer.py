@@ -30,6 +30,7 @@ from fettle.cluster.feeds import writer
 from fettle.cluster.feeds.writer import Follow, Writer
 from fettle.config import HealthSettings
 from fettle.health import HealthBook, SignalReport, load_rules
+from fettle.health.ledger import Ledger
 from fettle.model import State, Subject
 from fettle.pacing import pausing as slicing
 from tests.fettle import building as b
@@ -352,7 +353,7 @@ async def test_a_view_follows_when_time_alone_has_faded_evidence(writing: Writin
     assert before < 0.8 < after
 
 
-class Defective(HealthBook):
+class Defective(Ledger):
     """Fails on claims, as a bug of ours would."""
 
     def report(self, report: SignalReport, now: float) -> set[Subject]:
@@ -362,7 +363,9 @@ class Defective(HealthBook):
 
 
 async def test_an_object_that_cannot_be_applied_makes_the_pool_that_it_is_about_unclear() -> None:
-    writing = Writing(Defective(HealthSettings(), RULES))
+    book = HealthBook(HealthSettings(), RULES)
+    book.ledger = Defective(RULES, HealthSettings().orphan_half_life_seconds)
+    writing = Writing(book)
     writer = asyncio.create_task(writing.writer.run())
     device = {"driver": b.DRIVER, "pool": "n", "device": "gpu-0"}
     result = {"request": "r", **device}

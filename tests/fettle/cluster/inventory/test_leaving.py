@@ -153,7 +153,7 @@ def test_pods_that_say_nothing_of_their_devices_are_no_reporters() -> None:
     before = held_by(book)
     for number in range(100):
         said = report_of_pod(b.pod(b.gpu_pod(name=f"p{number}")), RULES, 0.0, lambda _: None)
-        book.report(said, 0.0)
+        book.ledger.report(said, 0.0)
     assert held_by(book) == before
 
 

@@ -20,7 +20,7 @@ RULES = load_rules("rules.yaml", ROWS)
 def told(*values: dict[str, str]) -> HealthBook:
     book = HealthBook(HealthSettings(), RULES)
     for at, annotations in enumerate(values):
-        book.report(report_of_node(node(annotations=annotations), RULES, NOW + at), NOW + at)
+        book.ledger.report(report_of_node(node(annotations=annotations), RULES, NOW + at), NOW + at)
     return book
 
 
