@@ -24,13 +24,13 @@ from fettle.model import (
     ANNOTATIONS,
     HOLD,
     ON_DEVICE_FAILURE_ANNOTATION,
-    Affinity,
     BadInput,
     Degraded,
     OnDeviceFailure,
     Placement,
     Policies,
     Policy,
+    PolicyAffinity,
     Requirement,
     Resolved,
     RestartAction,
@@ -300,13 +300,15 @@ def _affinity_without_effect(
     manifest: Manifest, placement: Placement, *, labels: bool
 ) -> Iterator[Finding]:
     there = manifest.root.at("spec", "placement")
-    if placement.affinity is not Affinity.NONE and not labels:
+    if placement.affinity is not PolicyAffinity.NONE and not labels:
         yield WITHOUT_EFFECT.finding(
             there.at("affinity"),
             "no Node is labelled by its health, so all match",
             "set nodeMarks.label (docs/nodes.md), or leave it out",
         )
-    required = placement.affinity is Affinity.REQUIRED and placement.degraded is Degraded.REFUSE
+    required = (
+        placement.affinity is PolicyAffinity.REQUIRED and placement.degraded is Degraded.REFUSE
+    )
     if required and placement.ends:
         yield WITHOUT_EFFECT.finding(
             there.at("patience" if placement.patience is not None else "gangPatience"),

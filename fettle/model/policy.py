@@ -60,7 +60,7 @@ class PreviousNode(StrEnum):
     PREFER = "Prefer"
 
 
-class Affinity(StrEnum):
+class PolicyAffinity(StrEnum):
     """Whether pods and pod templates get node affinity for nodes whose devices are acceptable."""
 
     REQUIRED = "Required"
@@ -169,7 +169,7 @@ class Placement(Section, frozen=True, kw_only=True):
     gang_patience: str | None = None
     gang_degraded: GangDegraded | None = None
     previous_node: PreviousNode = PreviousNode.ALLOW
-    affinity: Affinity = Affinity.NONE
+    affinity: PolicyAffinity = PolicyAffinity.NONE
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_score <= 1:

@@ -19,10 +19,10 @@ from fettle.model import (
     HEALTH_OF,
     HEALTH_OF_NODE,
     STRICT_RISK,
-    Affinity,
     Degraded,
     Mode,
     Placement,
+    PolicyAffinity,
     Tier,
     Unknown,
     units_label,
@@ -58,9 +58,9 @@ def wanted(
     about units do not know.
     """
     # What is bound already is beyond any scheduler: its kubelet would only refuse it.
-    if placement.affinity is Affinity.NONE or spec.text("nodeName"):
+    if placement.affinity is PolicyAffinity.NONE or spec.text("nodeName"):
         return NOTHING
-    if placement.affinity is Affinity.REQUIRED and mode is not Mode.STEER:
+    if placement.affinity is PolicyAffinity.REQUIRED and mode is not Mode.STEER:
         return HealthAffinity(required=_expressions(spec, placement, by_class))
     if placement.degraded is Degraded.ALLOW:  # it takes these last
         placement = msgspec.structs.replace(placement, degraded=Degraded.REFUSE)
