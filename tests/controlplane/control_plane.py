@@ -218,6 +218,13 @@ class ControlPlane:
         await self.stop_scheduler()
         await self.start_scheduler(configuration)
 
+    async def scheduler_metrics(self) -> str:
+        """As an administrator sees them."""
+        connector = aiohttp.TCPConnector(ssl=self._tls_of("tester"))
+        url = f"https://127.0.0.1:{self.ports.scheduler}/metrics"
+        async with aiohttp.ClientSession(connector=connector) as session, session.get(url) as reply:
+            return await reply.text()
+
     def process(self, component: str) -> Process:
         """The running etcd, kube-apiserver, kube-controller-manager or kube-scheduler."""
         return self._processes[component]

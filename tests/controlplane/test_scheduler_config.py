@@ -3,6 +3,7 @@ it refuses would not do there either."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,30 @@ def test_kube_scheduler_starts_with_nothing_that_is_refused_or_does_not_as_it_sa
     file.write_text(text.replace(HEAD, HEAD + connection) if name in ACCEPTED else text)
     said, _ = loaded(controlplane_binary, file)
     assert bool(said) is (name not in ACCEPTED), said
+
+
+@pytest.mark.parametrize("spread", [True, False])
+async def test_an_extender_ends_batching_where_no_default_constraints_have_ended_it_before(
+    control_plane: ControlPlane, api: Api, spread: bool
+) -> None:
+    """OpportunisticBatching, by the scheduler's own count of pods that it placed so."""
+    for number in range(24):
+        await create_node(api, objects.node(f"n{number}"))
+    args = {"defaultingType": "List", "defaultConstraints": []}
+    plugins = [] if spread else [{"name": "PodTopologySpread", "args": args}]
+    entry = {"urlPrefix": "http://127.0.0.1:1", "managedResources": [{"name": "example.com/npu"}]}
+    batched = {}
+    for extenders in ((), (entry,)):
+        await control_plane.start_scheduler(
+            objects.scheduler_configuration(*extenders, profiles=[{"pluginConfig": plugins}])
+        )
+        names = [f"plain-{len(extenders)}-{number}" for number in range(10)]
+        await asyncio.gather(*(api.create(objects.pod(name, cpu="40")) for name in names))
+        for name in names:
+            await waiting.bound(api, name)
+        batched[len(extenders)] = 'result="hint_used"' in await control_plane.scheduler_metrics()
+        await control_plane.stop_scheduler()
+    assert batched == {0: not spread, 1: False}
 
 
 async def test_from_an_unconfigured_scheduler_to_the_first_refused_node(

@@ -125,10 +125,11 @@ def _notes(value: dict[str, Any], wanted: Wanted) -> Iterator[str]:
             f"Its profiles are {', '.join(names)}. Tell Fettle's webhook and extender, in their "
             f"settings: `scheduler: {{names: [{', '.join(names)}]}}`."
         )
-    if not value.get("extenders"):
+    if not value.get("extenders") and "PodTopologySpread" in str(value.get("profiles")):
         yield (
-            "With an extender, whichever it is, kube-scheduler places no pods by "
-            "OpportunisticBatching: docs/install-scheduler.md says what that costs."
+            "A profile configures PodTopologySpread. If this leaves it without default "
+            "constraints, kube-scheduler places pods by OpportunisticBatching now, and no longer "
+            "with an extender: docs/install-scheduler.md says what that costs."
         )
 
 

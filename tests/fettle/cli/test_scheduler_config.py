@@ -277,15 +277,19 @@ def test_an_entry_without_resources_gets_the_usual_ones(tmp_path: Path) -> None:
     assert resources(entry) == resources(entries(merged(HEAD, tmp_path))[0])
 
 
-def test_it_says_what_else_the_profiles_need_and_what_the_first_extender_costs(
-    tmp_path: Path,
-) -> None:
+def test_it_says_what_else_the_profiles_need(tmp_path: Path) -> None:
     ran = command("--in", written(USABLE["three profiles"], tmp_path))
     assert "`scheduler: {names: [default-scheduler, bin-packing, no-scoring]}`" in ran.stderr
-    assert "OpportunisticBatching" in ran.stderr
-    ran = command("--in", written(USABLE["another extender at the end"], tmp_path))
+    ran = command("--in", written(USABLE["one profile"], tmp_path))
     assert "names" not in ran.stderr
-    assert "OpportunisticBatching" not in ran.stderr
+
+
+def test_it_says_what_the_first_extender_costs_those_who_may_have_it(tmp_path: Path) -> None:
+    unspread = "profiles: [{pluginConfig: [{name: PodTopologySpread, args: {}}]}]\n"
+    ran = command("--in", written(HEAD + unspread, tmp_path))
+    assert "OpportunisticBatching" in ran.stderr
+    for text in (HEAD, f"{HEAD}extenders:\n{OTHER}{unspread}"):
+        assert "OpportunisticBatching" not in command("--in", written(text, tmp_path)).stderr
 
 
 def test_without_a_file_a_whole_new_configuration_is_printed() -> None:
