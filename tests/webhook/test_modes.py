@@ -15,6 +15,7 @@ from fettle.cluster import View
 from fettle.config import LintSettings
 from fettle.model.annotations import ANNOTATION
 from tests.fettle.lint.builders import claim, exactly, knowing
+from tests.fettle.records.test_recorder import recorder as remembering
 from tests.webhook.conftest import PATIENCE_S, Serve
 from tests.webhook.mutate.test_claims import OWN, knowing_worker, owned
 from tests.webhook.mutate.test_claims import claim as whole_claim
@@ -282,6 +283,22 @@ async def test_a_policy_that_only_observes_is_not_injected(serve: Serve) -> None
     policies = {"training": policy_of({"mode": "observe"}, name="training")}
     served = await serve(msgspec.structs.replace(knowing(), policies=policies))
     assert "patch" not in await served.ask("/mutate", pod(TRAINING, resourceClaims=CLAIMS))
+
+
+async def test_affinity_that_would_be_written_is_recorded_and_in_steer_nothing_is_required(
+    serve: Serve,
+) -> None:
+    required = {"own": policy_of({"placement": {"affinity": "Required"}})}
+    recorder = remembering(None)
+    for mode, written in (("observe", ""), ("steer", "preferred"), ("enforce", "required")):
+        known = msgspec.structs.replace(labelled(mode), policies=required)
+        served = await serve(known, recorder=recorder)
+        answer = await served.ask("/mutate", pod(OWN, resourceClaims=CLAIMS))
+        values = {one["path"]: one["value"] for one in patch_of(answer)}
+        made = values.get("/spec/affinity", {}).get("nodeAffinity", {})
+        assert [*made] == [f"{written}DuringSchedulingIgnoredDuringExecution"] * bool(written)
+    told = [(str(one.mode), "add /spec/affinity" in one.why) for one in recorder.all()]
+    assert sorted(told) == [("enforce", True), ("observe", True), ("steer", True)]
 
 
 async def test_a_label_that_is_no_mode_warns(serve: Serve) -> None:

@@ -213,9 +213,10 @@ def _follow_health_in_templates(
 ) -> None:
     """Node affinity in pod templates, by the policy that their pods will have."""
     old = request.old_object or {}
+    before = record_of(old).values
     for *path, _ in workload.annotated:
         for template in fields_matching(injection.document, path):
-            stays = affinity.kept(template, field_at(old, template.path), record_of(old).values)
+            stays = affinity.kept(template, field_at(old, template.path), before)
             if stays is not None:
                 affinity.inject_affinity(injection, template.at("spec"), stays)
                 continue

@@ -47,11 +47,12 @@ def carried_over(new: Object, old: Object, kind: tuple[str, str], workload: Work
 def _workload_carried_over(new: Object, old: Object, workload: Workload) -> Editing:
     """Each recorded value that the old object still has and the new one lacks."""
     editing = Editing(new)
-    for path, value in record_of(old).values.items():
+    values = record_of(old).values
+    for path, value in values.items():
         if _OURS.fullmatch(path):
             _carry(editing, old, path, value)
     for *template, _ in workload.annotated:
-        carry_affinity(editing, old, record_of(old).values, tuple(template))
+        carry_affinity(editing, old, values, tuple(template))
     carry_jobset_patch(editing, old)
     return _with_record(editing, old)
 
