@@ -120,7 +120,7 @@ class _Fleet(StormyFleet):
 
 def _node(name: str, marks: NodeMarks) -> Object:
     said = {"status": marks.status, "reason": marks.cause, "message": marks.message}
-    annotations = {HEALTH_REASON: marks.reason, CORDONED: marks.cordon}
+    annotations = {HEALTH_REASON: marks.annotation, CORDONED: marks.cordon}
     return {
         "metadata": {
             "name": name,
