@@ -4,7 +4,8 @@ import json
 import signal
 import subprocess
 import sys
-from contextlib import chdir
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -54,23 +55,30 @@ items:
 GOOD = CLAIM.replace("40", "4")
 
 
-def called(*arguments: str, stdin: str = "", cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """`fettle` in this process, which takes a tenth of the time that one of its own does."""
+@contextmanager
+def logging_restored() -> Iterator[None]:
+    """Commands configure logging for their process, which here has other tests to run."""
     configuration = structlog.get_config()
+    configured = logs.configure
 
     def configure(level: str = "info") -> None:
         """Loggers that remember it would keep it for the next test."""
         configured(level)
         structlog.configure(cache_logger_on_first_use=False)
 
-    configured = logs.configure
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        with chdir(cwd), patch.object(logs, "configure", configure):
-            ended = CliRunner().invoke(main, arguments, input=stdin, prog_name="fettle")
+        with patch.object(logs, "configure", configure):
+            yield
     finally:
         structlog.configure(**configuration)
         signal.signal(signal.SIGTERM, handler)
+
+
+def called(*arguments: str, stdin: str = "", cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """`fettle` in this process, which takes a tenth of the time that one of its own does."""
+    with logging_restored(), chdir(cwd):
+        ended = CliRunner().invoke(main, arguments, input=stdin, prog_name="fettle")
     if ended.exception is not None and not isinstance(ended.exception, SystemExit):
         raise ended.exception
     return subprocess.CompletedProcess(arguments, ended.exit_code, ended.stdout, ended.stderr)

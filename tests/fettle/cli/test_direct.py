@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import structlog
 import yaml
 from click.testing import CliRunner, Result
 
@@ -26,7 +25,7 @@ from fettle.config import ExtenderSettings, Settings
 from fettle.model import FettleError, Mode
 from fettle.serve.serving import Runtime
 from tests.controlplane import objects
-from tests.fettle.cli.linted import LIST
+from tests.fettle.cli.linted import LIST, logging_restored
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.inventory.test_measuring import HEAT, Replica, sample
 from tests.fettle.serve.runtimes import serve_options
@@ -39,10 +38,9 @@ OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u-j", "co
 @pytest.fixture
 async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
     monkeypatch.delenv("FETTLE_SERVER", raising=False)
-    configuration = structlog.get_config()
-    async with fake_api() as api:
-        yield api
-    structlog.configure(**configuration)
+    with logging_restored():
+        async with fake_api() as api:
+            yield api
 
 
 class Reader:
