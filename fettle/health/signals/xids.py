@@ -34,7 +34,7 @@ _WORD = r"xid(?:(?<![a-z]xid)|(?<=nvidiaxid)|(?<=gpuxid)|(?-i:(?<=[a-rt-z]X[Ii][
 """`NvidiaXID`, and not `SXid` or `taxid`."""
 _SIGNS = r"""[\s:=_#\-"'(\[<\\]{0,6}"""
 _NUMBER = r"0*+(?P<{}>[1-9][0-9]{{0,2}})(?![0-9]|\.[0-9]|:[0-9a-f]{{2}}(?![a-z])|:[0-9a-f]$)"
-_IS_COUNT = r"\s{0,2}(?:times|occurrences|gpus\b|devices\b|%|of\s[0-9])"
+_IS_COUNT = r"[ \t]{0,2}(?:times|occurrences|gpus\b|devices\b|%|of\s[0-9])"
 _LISTED = r"[1-9][0-9]{0,2}"
 _JOINT = r"(?>\W{0,2}[,/&]\W{0,2}(?:and\s)?|\sand\s)"
 """Atomic: `%,,` is one joint, not two ways to read one, of which each would double the work."""

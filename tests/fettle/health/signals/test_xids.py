@@ -1,7 +1,7 @@
 """The forms in which the driver and monitors write XIDs, and what only looks like one."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fettle.health.signals.xids import ANY_FORM, mentions
@@ -153,6 +153,7 @@ def test_no_text_is_too_odd_to_be_read(reason: str, message: str, form: str) -> 
 
 
 @given(st.lists(MENTIONS, max_size=4), SEPARATORS, st.text() | MENTIONS)
+@example(["XID 1"], "\n", "%")
 def test_further_text_never_hides_an_xid(told: list[str], separator: str, more: str) -> None:
     message = separator.join(told)
     before, after = codes(message), codes(f"{message}{separator}{more}")
