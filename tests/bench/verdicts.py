@@ -35,7 +35,7 @@ from tests.bench.figures import Figure
 from tests.bench.houses import House
 from tests.controlplane.objects import DRIVER, GPU
 
-ROUNDS = 7
+ROUNDS = 31
 SHAPES = 40
 RACKS = 100
 SELECTOR = f'device.driver == "{DRIVER}"'
