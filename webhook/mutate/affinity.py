@@ -245,18 +245,27 @@ def _change(editing: Editing, field: Field, wanted: Any) -> None:
 # --- changed templates
 
 
-def kept(new: Field, old: Field | None, values: Mapping[str, Any]) -> HealthAffinity | None:
-    """What stays in a template whose author changes nothing else of it; None if they do.
+def keep_affinity(
+    injection: Injection, new: Field, old: Field | None, values: Mapping[str, Any]
+) -> bool:
+    """Give a template whose author changes nothing else of it the affinity that it had; False if
+    they do.
 
     A template that changed would replace all pods that were made of it. `values` are those recorded
     on the old object.
     """
     if old is None:
-        return None
-    before = recorded(values, old.at("spec"))
+        return False
+    spec, stored = new.at("spec"), old.at("spec")
+    before = recorded(values, stored)
     if _bare(new.value, before) != _bare(old.value, before):
-        return None
-    return before if is_in(old.at("spec"), before) else NOTHING
+        return False
+    _change(injection.editing, spec.at("affinity"), stored.at("affinity").value)
+    if is_in(stored, before):
+        injection.note(path_of(spec), msgspec.to_builtins(before))
+    else:
+        injection.forget(path_of(spec))
+    return True
 
 
 def _bare(template: Any, ours: HealthAffinity) -> Any:
@@ -278,5 +287,10 @@ def carry_affinity(
     """Put back what an object that may not change has had, by the record on it."""
     for spec in fields_matching(editing.document, (*template, "spec")):
         stored = field_at(old, spec.path)
-        if stored is not None and is_in(stored, ours := recorded(values, spec)):
+        if stored is None or not is_in(stored, ours := recorded(values, spec)):
+            continue
+        new, before = spec.at("affinity"), stored.at("affinity").value
+        if without(new.value, ours) == without(before, ours):
+            _change(editing, new, before)
+        else:
             put(editing, spec, ours, ours)

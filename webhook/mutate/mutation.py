@@ -213,12 +213,11 @@ def _follow_health_in_templates(
 ) -> None:
     """Node affinity in pod templates, by the policy that their pods will have."""
     old = request.old_object or {}
-    before = record_of(old).values
+    values = record_of(old).values
     for *path, _ in workload.annotated:
         for template in fields_matching(injection.document, path):
-            stays = affinity.kept(template, field_at(old, template.path), before)
-            if stays is not None:
-                affinity.inject_affinity(injection, template.at("spec"), stays)
+            before = field_at(old, template.path)
+            if affinity.keep_affinity(injection, template, before, values):
                 continue
             annotations = template.strings("metadata", "annotations")
             resolved, _ = _resolve(request, annotations, True, view, context)

@@ -270,6 +270,32 @@ async def test_a_changed_policy_alone_changes_no_template() -> None:
     assert template(await updated(scaled, plain, by=STRICT)) == template(plain)
 
 
+def others() -> list[Object]:
+    """Affinities with something behind ours, added while Fettle was not asked."""
+    ours = OURS["nodeAffinity"][REQUIRED]["nodeSelectorTerms"][0]["matchExpressions"]
+    in_term = {"nodeSelectorTerms": [{"matchExpressions": [*ours, ZONE]}]}
+    in_zone_too = {"nodeSelectorTerms": [{"matchExpressions": ours}, {"matchExpressions": [ZONE]}]}
+    return [{"nodeAffinity": {REQUIRED: one}} for one in (in_term, in_zone_too)]
+
+
+@pytest.mark.parametrize("stored", others())
+async def test_a_template_that_nobody_touches_stays_as_it_is_whatever_stands_behind_ours(
+    stored: Object,
+) -> None:
+    """Another order would replace all pods of the Deployment, and a Job may not change at all."""
+    for own, edited in (
+        (deployment(), {"replicas": 3}),
+        (job(OWN, template=USING), {"parallelism": 3}),
+    ):
+        made = await mutated(own, by=STRICT)
+        template(made)["spec"]["affinity"] = stored
+        newer = copy.deepcopy(made)
+        newer["spec"] |= edited
+        again = await updated(newer, made, by=STRICT)
+        assert template(again) == template(made)
+        assert injected(again) == injected(made)
+
+
 async def test_a_template_that_its_author_changes_follows_the_policy_of_now() -> None:
     made = await mutated(deployment(affinity=in_zone()), by=STRICT)
     newer = copy.deepcopy(made)
