@@ -20,6 +20,7 @@ except ImportError:  # PyYAML without libyaml
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 _WIDE = 10**9
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 class Commented(dict[str, Any]):
@@ -63,10 +64,11 @@ def _check_json(content: bytes) -> None:
 def rewritten(text: str, wanted: Any) -> str:
     """The document with the fewest changes after which it says what is `wanted`; raises
     SnapshotError if it is written in a way that cannot be changed so."""
-    edits = _Edits(text)
+    said = text.removeprefix(_BYTE_ORDER_MARK)  # which PyYAML does not count
+    edits = _Edits(said)
     try:
-        edits.change(_node_of(text), value_of(text), wanted)
-        result = edits.applied()
+        edits.change(_node_of(said), value_of(said), wanted)
+        result = text[: len(text) - len(said)] + edits.applied()
         if value_of(result) == wanted:
             return result
     except (SnapshotError, ValueError, IndexError):

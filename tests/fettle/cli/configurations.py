@@ -68,6 +68,8 @@ parallelism: 4
         '  "extenders": [\n    {"urlPrefix": "http://127.0.0.1:9999", "filterVerb": "f"}\n  ]\n}\n'
     ),
     "tabs where they may be": f"{HEAD}parallelism: 4\t# as many\n",
+    "a byte order mark of Windows": f"\ufeff# ours\n{HEAD}extenders:\n{OTHER}parallelism: 4\n",
+    "a byte order mark alone": f"\ufeff{HEAD}",
     "line breaks of Windows": COMMENTED.replace("\n", "\r\n"),
     "no line break at the end": f"{HEAD}extenders:\n{OTHER}profiles:\n- schedulerName: a".rstrip(),
     "an anchor that is not in the way": f"""\
