@@ -23,6 +23,7 @@ _NEEDED = ("weight", "httpTimeout")
 _UNSERVED = "bindVerb"
 _LIST, _MARKER_COMMENT = "managedResources:\n", "  # The webhook puts this marker"
 _RESOURCE = re.compile(r"[a-z0-9.-]{1,253}/[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_AN_ADDRESS = "write an address with a port, such as https://10.96.0.88:8088"
 _FILES = "/etc/kubernetes/fettle"
 OVER_TLS: Entry = {
     "enableHTTPS": True,
@@ -72,8 +73,11 @@ def read_url(given: str) -> str:
         host, port = url.hostname, url.port
     except ValueError:
         host = port = None
-    if not host or not port or url.scheme not in ("http", "https") or url.query or url.username:
-        raise BadInput(f"{given!r}: write an address with a port, such as https://10.96.0.88:8088")
+    is_one_word = given.isprintable() and " " not in given
+    if not is_one_word or not host or not port:
+        raise BadInput(f"{given!r}: {_AN_ADDRESS}")
+    if url.scheme not in ("http", "https") or url.query or url.username:
+        raise BadInput(f"{given!r}: {_AN_ADDRESS}")
     if url.scheme == "http" and not _is_loopback(host):
         raise BadInput(f"{given!r}: Fettle answers over plain HTTP on loopback only: write https")
     return given.rstrip("/")
@@ -101,12 +105,14 @@ def new_entry(wanted: Wanted, taken: Collection[str]) -> Commented:
 
 
 def updated(entry: Entry, wanted: Wanted, taken: Collection[str]) -> Entry:
-    """An entry that is there already, made to fit. Its weight, its timeout, its files and all
-    resources in its list stay."""
+    """An entry that is there already, made to fit. Its weight (if kube-scheduler takes it), its
+    timeout, its files and all resources in its list stay."""
     shipped = new_entry(wanted, taken)
     made = _fitted(entry, wanted) | {key: shipped[key] for key in _OURS}
     for key in _NEEDED:
         made.setdefault(key, shipped[key])
+    if not isinstance(made["weight"], int) or made["weight"] < 1:
+        made["weight"] = shipped["weight"]
     made.pop(_UNSERVED, None)
     listed = [_ignored(one) for one in entry.get("managedResources") or ()]
     here = set(names(entry))

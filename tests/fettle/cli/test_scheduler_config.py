@@ -178,6 +178,8 @@ def test_an_address_off_loopback_comes_with_certificates_and_goes_with_them(tmp_
         ("https://10.96.0.88", "write an address with a port"),
         ("10.96.0.88:8088", "write an address with a port"),
         ("https://[::1:8088", "write an address with a port"),
+        ("https://fettle extender:8088", "write an address with a port"),
+        ("https://fettle\x1b[31m:8088", "write an address with a port"),
     ],
 )
 def test_an_address_at_which_fettle_never_answers_is_refused(url: str, said: str) -> None:
@@ -268,6 +270,16 @@ def test_an_entry_that_is_there_is_put_right_and_not_doubled(style: str, tmp_pat
         "managedResources": [MARKER, {"name": "nvidia.com/gpu"}],
     }
     assert all(comment in after for comment in ("# here", "# why not", "# ours"))
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", "", "'5'"])
+def test_a_weight_that_kube_scheduler_does_not_start_with_becomes_the_shipped_one(
+    weight: str, tmp_path: Path
+) -> None:
+    """An entry that does not prioritize yet may have any: kube-scheduler looks at none."""
+    ours = f"- urlPrefix: http://127.0.0.1:8088\n  filterVerb: filter\n  weight: {weight}\n"
+    (entry,) = entries(merged(f"{HEAD}extenders:\n{ours}", tmp_path))
+    assert (entry["prioritizeVerb"], entry["weight"]) == ("prioritize", 5)
 
 
 def test_an_entry_without_resources_gets_the_usual_ones(tmp_path: Path) -> None:
