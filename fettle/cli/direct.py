@@ -158,11 +158,11 @@ class _Cluster:
             self._answers.predict_as(await server_version(self._session))
         unread = await read_once(self._session, self.counting, _READ)
         await self._writer.catch_up()
-        denied = [kind for kind, error in unread.items() if isinstance(error, Forbidden)]
+        denied = [kind for kind in _READ if isinstance(unread.get(kind), Forbidden)]
         if len(denied) == len(_READ):  # it is not one right that is missing
             raise unread[kinds.NODE]
         self.unseen += _unseen(denied)
-        self.absent += _absent([kind for kind in unread if kind not in denied])
+        self.absent += _absent([kind for kind in _READ if kind in unread and kind not in denied])
 
     async def learn(self, path: str, query: Mapping[str, str]) -> None:
         """What a server finds out in the background, as far as this question needs it: what the

@@ -127,8 +127,9 @@ def print_pods(data: dict[str, Any], *, at_risk: bool) -> None:
     for problem in data["problems"]:
         out.print(f"[yellow]{escape(problem)}[/]")
     if not data["pods"]:
-        out.print("no pod is on what its policy refuses" if at_risk else "no pod with devices runs")
+        out.print(_no_pods(at_risk=at_risk, may_be_hidden=bool(data.get("unseen"))))
         return
+    started = None if "cluster" in data else data["startedAt"]
     table = new_table(
         "POD", "OWNER", "POLICY", "NODE", "STATUS", "BOUND", "USE", "REFUSED SINCE", "WHY"
     )
@@ -139,7 +140,7 @@ def print_pods(data: dict[str, Any], *, at_risk: bool) -> None:
             pod["policy"],
             pod["node"],
             pod["phase"],
-            _bound(pod["boundAt"], data["startedAt"]),
+            _bound(pod["boundAt"], started),
             pod["use"] or "–",
             shown_time(pod["since"]),
             _why(pod),
@@ -148,6 +149,12 @@ def print_pods(data: dict[str, Any], *, at_risk: bool) -> None:
     out.print(table)
     if (left := data["total"] - len(data["pods"])) > 0:
         out.print(f"… {left} more")
+
+
+def _no_pods(*, at_risk: bool, may_be_hidden: bool) -> str:
+    if at_risk:
+        return f"no pod is {'seen ' if may_be_hidden else ''}on what its policy refuses"
+    return f"no pod with devices {'is seen' if may_be_hidden else 'runs'}"
 
 
 def _why(pod: dict[str, Any]) -> str:
@@ -159,9 +166,10 @@ def _why(pod: dict[str, Any]) -> str:
     return f"{pod['worst']}{f' (+{more} more)' if more else ''}"
 
 
-def _bound(at: float | None, started: float) -> str:
-    """When a pod was bound, and how long before Fettle started, if that is short."""
-    if at is None or not 0 <= (before := started - at) < LATELY_S:
+def _bound(at: float | None, started: float | None) -> str:
+    """When a pod was bound, and how long before Fettle started, if that is short. `started`: None
+    if no Fettle was asked."""
+    if at is None or started is None or not 0 <= (before := started - at) < LATELY_S:
         return shown_time(at)
     return f"{shown_time(at)}, {before:.0f} s before Fettle started"
 
@@ -386,8 +394,7 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
     if table.row_count:
         out.print(table)
     elif not problems:
-        sound = "no evidence concerns any device: all are sound"
-        out.print(sound if data.get("nodesWithDevices", 1) else "no node has devices")
+        out.print(_no_devices(data))
     print_holds(out, data.get("holds", ()))
     _print_taints(out, data.get("taints", ()))
     for text in sorted({one["text"] for node in data["nodes"] for one in node["disputed"]}):
@@ -401,6 +408,16 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
         )
         for line in _first([_unknown_signal(one) for one in unknown], MOST_LISTED):
             out.print(f"  {escape(line)}")
+
+
+def _no_devices(data: dict[str, Any]) -> str:
+    """Why none is listed."""
+    may_be_hidden = bool(data.get("unseen"))
+    if not data.get("nodesWithDevices", 1):
+        return "no node with devices is seen" if may_be_hidden else "no node has devices"
+    if may_be_hidden:
+        return "no evidence is seen about any device"
+    return "no evidence concerns any device: all are sound"
 
 
 _OBEYED = {

@@ -209,6 +209,36 @@ async def test_pods_at_risk_that_may_be_hidden_are_not_denied(api: FakeApi, read
     assert "default/p" in ended.stdout
 
 
+@pytest.mark.parametrize(
+    ("command", "plural", "said", "otherwise"),
+    [
+        ("devices", "nodes", "no node with devices is seen", "no node has devices"),
+        ("devices", "events", "no evidence is seen about any device", "no evidence concerns any"),
+        ("pods", "pods", "no pod with devices is seen", "no pod with devices runs"),
+        ("pods --at-risk", "pods", "no pod is seen on what its policy refuses", "no pod is on"),
+    ],
+)
+async def test_nothing_is_denied_that_may_be_hidden(
+    api: FakeApi, reader: Reader, command: str, plural: str, said: str, otherwise: str
+) -> None:
+    if plural != "nodes":
+        api.put("nodes", objects.node("n", 8))
+    assert otherwise in (await reader.run(*command.split())).stdout
+    api.forbidden = {("list", plural)}
+    assert said in (await reader.run(*command.split())).stdout
+
+
+async def test_when_a_pod_was_bound_is_not_compared_with_when_the_command_began(
+    api: FakeApi, reader: Reader
+) -> None:
+    """Of a server it says for how long nobody could ask it."""
+    api.put("nodes", objects.node("n", 8))
+    put_pod(api, "p", "n")
+    shown = (await reader.run("pods")).stdout
+    assert "default/p" in shown
+    assert "before Fettle started" not in shown
+
+
 async def test_what_a_cluster_does_not_serve_is_said_once_for_each_group(
     api: FakeApi, reader: Reader
 ) -> None:
