@@ -34,14 +34,17 @@ def uses_claims(spec: Field) -> bool:
 
 
 def units_asked(spec: Field) -> dict[str, int]:
-    """How many units of each resource of a device plugin a pod asks for: those of its containers,
-    or of one init container if that asks for more."""
-    asked: Counter[str] = Counter()
-    for container in spec.each("containers"):
-        asked.update(_units(container))
+    """How many units of each resource of a device plugin a pod asks for: those of its containers
+    and sidecars, or of one init container, with the sidecars before it, if that is more."""
+    running, peak = Counter[str](), Counter[str]()
     for container in spec.each("initContainers"):
-        asked |= _units(container)
-    return dict(asked)
+        units = running + _units(container)
+        peak |= units
+        if container.text("restartPolicy") == "Always":
+            running = units
+    for container in spec.each("containers"):
+        running.update(_units(container))
+    return dict(running | peak)
 
 
 def _units(container: Field) -> Counter[str]:

@@ -230,6 +230,17 @@ async def test_units_are_judged_by_their_own_label_and_by_how_many_are_asked_for
     assert term == {"matchExpressions": [wanted]}
 
 
+async def test_a_sidecar_goes_on_beside_what_comes_after_it() -> None:
+    side = {**using(ONE)["containers"][0], "name": "side", "restartPolicy": "Always"}
+    with_container = {**using(ONE), "initContainers": [side]}
+    with_init_container = using({}, init=ONE)
+    with_init_container["initContainers"].insert(0, side)
+    for spec in (with_container, with_init_container):
+        made = await mutated(pod(OWN, **spec), by=by(maxRisk=0.25))
+        (term,) = terms_of(made["spec"])
+        assert term["matchExpressions"][0]["values"] == [PARTLY, BAD]
+
+
 async def test_each_resource_has_its_label_and_the_nodes_own_stands_for_the_rest() -> None:
     long = f"example.com/{'x' * 60}"
     nic = {"rdma/hca_a": "1"}
