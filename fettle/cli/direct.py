@@ -123,6 +123,7 @@ class _Cluster:
             answers.profile.features,
             on_failed_start=pods.refusals.does_not_start,
             prometheus=_STORED,
+            health=settings.health,
             alerts=True,
         )
         self._writer = Writer(

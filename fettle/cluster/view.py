@@ -75,6 +75,26 @@ class PluginView(msgspec.Struct, frozen=True, gc=False):
         return sum(unit.withdrawn for unit in self.units) <= self.withdrawn
 
 
+class Shortage(msgspec.Struct, frozen=True, gc=False):
+    """A node has fewer devices than expected: units of a resource that are offered, or devices of a
+    DRA driver; `name` is either's.
+
+    - `source` says who expects them. `since`, `lost_at`: when this was first seen, and from when on
+      they count as lost, in Unix seconds.
+    """
+
+    name: str
+    expected: int
+    found: int
+    source: str
+    since: float
+    lost_at: float
+
+    @property
+    def number(self) -> int:
+        return self.expected - self.found
+
+
 class NodeMarks(msgspec.Struct, frozen=True, gc=False):
     """What Fettle has written on a Node, or would; "" where there is nothing.
 
@@ -113,6 +133,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
       differ from what they seem.
     - `taints`: the node's own. `kubelet`: its version.
     - `unknown_signals`: what the Node says that no rule names.
+    - `missing`: what it has fewer of than expected. No verdict depends on it.
     - `unschedulable`: it is cordoned, whoever did it. `marks`: what Fettle has written on it, which
       says nothing about its health.
     """
@@ -128,6 +149,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     taints: tuple[core.Taint, ...] = ()
     kubelet: str = ""
     unknown_signals: tuple[UnknownSignal, ...] = ()
+    missing: tuple[Shortage, ...] = ()
     unschedulable: bool = False
     marks: NodeMarks = UNMARKED
 

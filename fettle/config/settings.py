@@ -65,6 +65,24 @@ def _check_name(setting: str, name: str, longest: int = _LONGEST_NAME) -> None:
         )
 
 
+class ExpectedDevicesSettings(SettingsSection, frozen=True, kw_only=True):
+    """How many devices the nodes with a label have."""
+
+    label: str
+    """A label of Nodes and its value, such as `node.kubernetes.io/instance-type=p5.48xlarge`."""
+    devices: dict[str, int]
+    """By resource (`nvidia.com/gpu: 8`), units; by DRA driver (`gpu.nvidia.com: 8`), devices."""
+
+    def __post_init__(self) -> None:
+        key, equals, _ = self.label.partition("=")
+        _check("health.expectedDevices", bool(key and equals), "label must be KEY=VALUE")
+        _check(
+            "health.expectedDevices",
+            all(0 <= number < 1_000_000 for number in self.devices.values()),
+            "devices must be 0 to 999999",
+        )
+
+
 class HealthSettings(SettingsSection, frozen=True, kw_only=True):
     """Thresholds between the states of a device or node. Scores are 0 to 1."""
 
@@ -87,6 +105,12 @@ class HealthSettings(SettingsSection, frozen=True, kw_only=True):
     recurring_seconds: float = 7200.0
     """A fault that was over for the third time leaves its device in the state that it is in until
     it has been quiet for as long as it usually took to come back, at most this."""
+    missing_after_seconds: float = 600.0
+    """A node that has had fewer devices than expected for so long has lost some. This changes no
+    score. Plugins and drivers that restart, and nodes that start, need minutes."""
+    expected_devices: tuple[ExpectedDevicesSettings, ...] = ()
+    """How many devices nodes have, where nobody else says so, or says so wrongly. The annotation
+    `fettle.dev/expected-devices` of a Node comes first, then the first row that fits it."""
     rules_file: str | None = None
     """A YAML file with rows for the rule tables in `fettle/health/signals/rules/`. A row replaces
     the shipped row of the same name; a new name adds a row."""
@@ -121,6 +145,11 @@ class HealthSettings(SettingsSection, frozen=True, kw_only=True):
             "health",
             0 <= self.recurring_seconds < inf,
             "recurringSeconds must be finite, and 0 or more",
+        )
+        _check(
+            "health",
+            0 < self.missing_after_seconds < inf,
+            "missingAfterSeconds must be finite, and more than 0",
         )
 
 

@@ -12,6 +12,7 @@ from fettle.health.signals import gpu_names, metrics
 from fettle.health.signals.claims import has_device_status, report_of_claim
 from fettle.health.signals.compute_domains import report_of_compute_domain
 from fettle.health.signals.events import report_of_event
+from fettle.health.signals.expectations import expected_on_node, to_count
 from fettle.health.signals.holds import (
     HOLD_SOURCE,
     describe_hold,
@@ -74,6 +75,7 @@ __all__ = [
     "describe_hold",
     "devices_given",
     "devices_meant",
+    "expected_on_node",
     "failed_start",
     "gpu_names",
     "has_device_status",
@@ -102,5 +104,6 @@ __all__ = [
     "source_of",
     "start_evidence",
     "starts_of",
+    "to_count",
     "written",
 ]

@@ -23,6 +23,9 @@ REPAIRED = "fettle.dev/repaired"
 (`fettle/health/signals/repairs.py`)."""
 FURTHER_REPAIRED = "fettle.dev/repaired-"
 """Begins the keys of further repairs on the same Node."""
+EXPECTED_DEVICES = "fettle.dev/expected-devices"
+"""On a Node: an operator says how many devices it has
+(`fettle/health/signals/expectations.py`)."""
 HEALTH = "fettle.dev/health"
 """A label on Nodes: how healthy their devices are, for those who ask no extender."""
 HEALTH_OF = "fettle.dev/health."
@@ -56,6 +59,7 @@ KNOWN = frozenset(
         INJECTED,
         HOLD,
         REPAIRED,
+        EXPECTED_DEVICES,
         JOB_EXIT_CODES,
         WOKEN_AT,
         PURPOSE,

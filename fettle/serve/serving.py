@@ -326,6 +326,7 @@ class Runtime:
             answers.profile.features,
             on_failed_start=refusals.does_not_start,
             prometheus=self._settings.prometheus,
+            health=self._settings.health,
             alerts=bool(self._settings.alertmanager.listen),
         )
 

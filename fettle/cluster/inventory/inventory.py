@@ -29,6 +29,7 @@ from fettle.cluster.inventory.devices import Devices, SliceChange
 from fettle.cluster.inventory.gathered_pools import pool_of
 from fettle.cluster.inventory.kept_events import NodeEvents
 from fettle.cluster.inventory.measuring import Measuring
+from fettle.cluster.inventory.missing_devices import MissingDevices
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.reporting import Reports
@@ -36,7 +37,7 @@ from fettle.cluster.inventory.starts import OnFailure, Starts
 from fettle.cluster.inventory.stores import Stores, is_same_object
 from fettle.cluster.inventory.units import node_and_held_units
 from fettle.cluster.view import View
-from fettle.config import PrometheusSettings
+from fettle.config import HealthSettings, PrometheusSettings
 from fettle.dra import (
     CURRENT,
     Features,
@@ -74,19 +75,21 @@ class Inventory:
         features: Features = CURRENT.features,
         on_failed_start: OnFailure = lambda *_: None,
         prometheus: PrometheusSettings | None = None,
+        health: HealthSettings | None = None,
         *,
         alerts: bool = False,
     ) -> None:
         """`features`: the feature gates of the scheduler, as far as they are set.
         `on_failed_start` is called before a view shows it, and each second while it lasts.
-        `prometheus`: without a URL, metrics are not asked for. `alerts`: whether Alertmanager's
-        are taken."""
+        `prometheus`: without a URL, metrics are not asked for. `health`: when devices are missing.
+        `alerts`: whether Alertmanager's are taken."""
         prometheus = prometheus or PrometheusSettings()
         self._book = book
         self._stores = Stores()
         self._devices = Devices(features)
         self._quarantine = Quarantine()
-        self._nodes = Nodes(self._stores, self._devices, book, self._quarantine)
+        missing = MissingDevices(health or HealthSettings())
+        self._nodes = Nodes(self._stores, self._devices, book, self._quarantine, missing)
         self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
         self._remembering = Remembering(book, self._devices, self._stores.nodes)
         self._starts = Starts(
@@ -117,6 +120,7 @@ class Inventory:
             part("ends of holds", self._end_holds),
             part("waits for starts", self._starts.age),
             part("fading", self._fade),
+            part("peers", lambda _: self._nodes.mark_peers_dirty()),
         ]
         self._refreshing = [
             part("changed rules", self._read_rules),

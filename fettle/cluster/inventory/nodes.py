@@ -14,6 +14,13 @@ from fettle.api import core
 from fettle.cluster.inventory.devices import Devices, Holdings, Visibility
 from fettle.cluster.inventory.fingerprints import mark_unclear, with_fingerprints
 from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
+from fettle.cluster.inventory.missing_devices import (
+    Has,
+    MissingDevices,
+    hardware,
+    unclear_drivers,
+    units_held,
+)
 from fettle.cluster.inventory.namesakes import Known
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.stores import LayeredDict, Stores
@@ -27,7 +34,7 @@ from fettle.cluster.inventory.units import (
     unit_healths,
     worded,
 )
-from fettle.cluster.view import UNMARKED, NodeMarks, NodeView, PluginView
+from fettle.cluster.view import UNMARKED, NodeMarks, NodeView, PluginView, Shortage
 from fettle.dra import CounterId, DeviceView, NodeTarget, PoolView, PublishedDevice
 from fettle.health import HealthBook
 from fettle.model import (
@@ -150,7 +157,12 @@ class Nodes:
     """
 
     def __init__(
-        self, stores: Stores, devices: Devices, book: HealthBook, quarantine: Quarantine
+        self,
+        stores: Stores,
+        devices: Devices,
+        book: HealthBook,
+        quarantine: Quarantine,
+        missing: MissingDevices,
     ) -> None:
         self._stores = stores
         self._devices = devices
@@ -161,6 +173,7 @@ class Nodes:
         self._registered: dict[str, frozenset[UnitId]] = {}
         self._unknown_signals: dict[str, tuple[UnknownSignal, ...]] = {}
         self._peers = Peers()
+        self._missing = missing
         self.records: LayeredDict[NodeView] = LayeredDict()
         self._pods_on: dict[str, set[str]] = defaultdict(set)
         self.dirty: set[str] = set()
@@ -183,6 +196,10 @@ class Nodes:
                 self.mark_seen_dirty(PoolId(subject.driver, subject.pool))
             else:
                 self.dirty.add(subject.node)
+
+    def mark_peers_dirty(self) -> None:
+        """Of these nodes other devices are to be expected than before, by what their peers have."""
+        self.dirty |= self._missing.concerned() & self.records.keys()
 
     def mark_all_dirty(self) -> None:
         """Something changed that every node may see, of any pool."""
@@ -243,6 +260,7 @@ class Nodes:
         node = self._stores.nodes.get(name)
         if node is None:
             self._devices.forget_node(name)
+            self._missing.forget(name)
             self._unknown_signals.pop(name, None)
             if self.records.pop(name, None) is not None:
                 self.changed.add(name)
@@ -282,7 +300,32 @@ class Nodes:
             unknown_signals=self._unknown_signals.get(name, ()),
             unschedulable=node.spec is not None and node.spec.unschedulable,
             marks=_marks(node),
+            missing=self._missing_of(node, resources, pools, here, now),
         )
+
+    def _missing_of(
+        self,
+        node: core.Node,
+        resources: tuple[PluginView, ...],
+        pools: tuple[PoolView, ...],
+        pods: Iterable[core.Pod],
+        now: float,
+    ) -> tuple[Shortage, ...]:
+        name = node.metadata.name
+        if name in self.partial or node.cut:
+            return ()  # nor is it known what it has
+        parts = {
+            part
+            for pool in pools
+            for part in self._devices.wholes_in(PoolId(pool.driver, pool.name), name)
+        }
+        has = Has(
+            resources,
+            hardware(self._devices.published_by(name), parts),
+            unclear_drivers(pools),
+            units_held(pods),
+        )
+        return self._missing.look(node, has, now)
 
     def _placing(self, name: str, resources: Iterable[PluginView]) -> UnitPlacement:
         return place_units(

@@ -8,7 +8,8 @@ of one instance type or machine are built alike, so most of them tell how many t
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from typing import NamedTuple
 
 from fettle.health import gpu_names
 
@@ -115,25 +116,38 @@ def _to_number(text: str) -> int:
 KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.machine")
 """Labels that say of what kind a node is. The first one that a node has counts."""
 
-_NodeKind = tuple[str, str]
-"""A label and its value."""
 _NOTHING_MISSING: Mapping[str, int] = {}
 
 
-class Peers:
-    """The capacities of all nodes, by kind."""
+class Usual(NamedTuple):
+    """The number that more than half of the nodes of a kind have, and how many have it."""
 
-    def __init__(self) -> None:
-        self._of: dict[str, tuple[_NodeKind, Mapping[str, int]]] = {}
-        self._names: dict[_NodeKind, set[str]] = defaultdict(set)
-        self._counts: dict[tuple[_NodeKind, str], Counter[int]] = defaultdict(Counter)
+    number: int
+    nodes: int
+
+
+def machine(labels: Mapping[str, str]) -> Hashable | None:
+    """The label that says of what kind a node is, and its value; None without one."""
+    key = next((key for key in KIND_LABELS if key in labels), None)
+    return (key, labels[key]) if key is not None else None
+
+
+class Peers:
+    """The capacities of all nodes, by the kind that `kind_of` finds in their labels; a node without
+    a kind has no peers."""
+
+    def __init__(self, kind_of: Callable[[Mapping[str, str]], Hashable | None] = machine) -> None:
+        self._kind_of = kind_of
+        self._of: dict[str, tuple[Hashable, Mapping[str, int]]] = {}
+        self._names: dict[Hashable, set[str]] = defaultdict(set)
+        self._counts: dict[Hashable, dict[str, Counter[int]]] = {}
 
     def put(self, name: str, labels: Mapping[str, str], capacities: Mapping[str, int]) -> set[str]:
         """A node as it is now, without capacities if it is gone. Returns the nodes whose expected
         capacities changed."""
         before = self._of.pop(name, None)
-        key = next((key for key in KIND_LABELS if key in labels), None)
-        after = ((key, labels[key]), capacities) if key is not None and capacities else None
+        kind = self._kind_of(labels)
+        after = (kind, capacities) if kind is not None and capacities else None
         if before == after:
             if after is not None:
                 self._of[name] = after
@@ -165,28 +179,37 @@ class Peers:
         short = {resource: self._usual(kind, resource) - n for resource, n in capacities.items()}
         return {resource: number for resource, number in short.items() if number > 0}
 
-    def _usual(self, kind: _NodeKind, resource: str) -> int:
-        """The number that more than half of the nodes have; 0: there is none.
+    def usual(self, labels: Mapping[str, str]) -> Mapping[str, Usual]:
+        """By resource, what most nodes have that are of the kind of these labels."""
+        by_resource = self._counts.get(self._kind_of(labels), {})
+        found = {resource: _most(counts) for resource, counts in by_resource.items()}
+        return {resource: usual for resource, usual in found.items() if usual is not None}
 
-        A kubelet writes its own capacity and type: no node may decide about another one.
-        """
-        counts = self._counts.get((kind, resource))
-        if not counts:
-            return 0
-        [(number, nodes)] = counts.most_common(1)
-        return number if 2 * nodes > counts.total() else 0
+    def _usual(self, kind: Hashable, resource: str) -> int:
+        """The number that more than half of the nodes have; 0: there is none."""
+        usual = _most(self._counts.get(kind, {}).get(resource, Counter()))
+        return usual.number if usual is not None else 0
 
-    def _count(
-        self, name: str, kind: _NodeKind, capacities: Mapping[str, int], change: int
-    ) -> None:
+    def _count(self, name: str, kind: Hashable, capacities: Mapping[str, int], change: int) -> None:
         names = self._names[kind]
         (names.add if change > 0 else names.discard)(name)
         if not names:
             del self._names[kind]
+        by_resource = self._counts.setdefault(kind, {})
         for resource, number in capacities.items():
-            counts = self._counts[kind, resource]
+            counts = by_resource.setdefault(resource, Counter())
             counts[number] += change
             if not counts[number]:
                 del counts[number]
             if not counts:
-                del self._counts[kind, resource]
+                del by_resource[resource]
+        if not by_resource:
+            del self._counts[kind]
+
+
+def _most(counts: Counter[int]) -> Usual | None:
+    """A kubelet writes its own capacity and type: no node may decide about another one."""
+    if not counts:
+        return None
+    [(number, nodes)] = counts.most_common(1)
+    return Usual(number, nodes) if 2 * nodes > counts.total() else None

@@ -13,6 +13,7 @@ from fettle.api import core
 from fettle.api.meta import Condition, ObjectMeta, rfc3339_at, unix_s
 from fettle.dra import is_device_resource, units_of
 from fettle.health.signals import gpu_names, hami, nvsentinel, patterns, xids
+from fettle.health.signals.expectations import EXPECTED_SOURCE, unread_expectations
 from fettle.health.signals.holds import (
     HOLD_SOURCE,
     evidence_of_holds,
@@ -108,11 +109,14 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
     holds = in_force(holds_on_node(node.metadata), now)
     held = evidence_of_holds(holds, node_reporter(name), now)
     repairs, unread = repairs_on_node(node.metadata, now)
+    unread += unread_expectations(node.metadata, now)
     info = node.status.node_info if node.status is not None else None
     return SignalReport(
         reporter=node_reporter(name),
         evidence=heaviest((*(e for part in parts for e in part.evidence), *held, *unread)),
-        settled=frozenset((HOLD_SOURCE, REPAIRED_SOURCE)).union(*(part.settled for part in parts)),
+        settled=frozenset((HOLD_SOURCE, REPAIRED_SOURCE, EXPECTED_SOURCE)).union(
+            *(part.settled for part in parts)
+        ),
         uid=node.metadata.uid,
         boot=info.boot_id if info is not None else "",
         ended_by_repair=frozenset((NodeId(name), source) for source in refusals_on(node)),

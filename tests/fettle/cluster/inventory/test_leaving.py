@@ -112,9 +112,10 @@ def test_nothing_is_left_of_units_that_were_ill_on_a_node_that_still_is(fleet: F
             fleet.look()
 
     for resource in (b.RESOURCE, "nvidia.com/gpu"):  # the one its plugin's, the other nobody's
-        falls_ill_and_goes(resource, "GPU-0")
+        for number in range(2):  # the first one shares its times with the node
+            falls_ill_and_goes(resource, f"GPU-{number}")
         before = held_by(fleet)
-        for number in range(1, 9):
+        for number in range(2, 10):
             falls_ill_and_goes(resource, f"GPU-{number}")
         assert held_by(fleet) <= before
 

@@ -1,0 +1,267 @@
+"""How many devices a node should have, and who says so: one function for each source, the best
+first. Pure.
+
+An operator's word decides. Of all others the most counts: what a GPU Feature Discovery or a device
+plugin counts after a restart has forgotten the GPU that was lost before.
+"""
+
+import re
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from typing import NamedTuple
+
+from fettle.cluster.inventory.unit_counts import GPU, KIND_LABELS, Usual, plain_resource
+from fettle.health import to_count
+
+GPU_DRIVER = "gpu.nvidia.com"
+FEW_PEERS = 3
+"""Where at least so many peers have what a node has, it was meant to have less than before."""
+
+
+class Expected(NamedTuple):
+    """How many, and who says so, such as `label nvidia.com/gpu.count`."""
+
+    number: int
+    source: str
+
+
+class DeviceCounts(NamedTuple):
+    """What is known of one node.
+
+    - `capacities`: units by resource, also those of which it has none now. `devices`: of each
+      driver, the hardware that its slices show.
+    - `annotation`, `row`: an operator's word. `most`: the most since its boot. `usual`: what most
+      of its peers have. Each by resource or driver.
+    """
+
+    labels: Mapping[str, str] = {}
+    capacities: Mapping[str, int] = {}
+    devices: Mapping[str, int] = {}
+    annotation: Mapping[str, int] = {}
+    row: Mapping[str, int] = {}
+    most: Mapping[str, int] = {}
+    usual: Mapping[str, Usual] = {}
+
+    @property
+    def all(self) -> Mapping[str, int]:
+        return {**self.capacities, **self.devices}
+
+
+def expected_devices(node: DeviceCounts) -> Mapping[str, Expected]:
+    """By resource or driver."""
+    found: dict[str, Expected] = {}
+    for source in _SOURCES:
+        for name, expected in source(node):
+            if name not in found or expected.number > found[name].number:
+                found[name] = expected
+    if _is_given_otherwise(node, found):
+        found = {name: one for name, one in found.items() if not _is_nvidia_unit(name)}
+    return {**found, **dict(_operators(node))}
+
+
+def _operators(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
+    """The annotation comes after the row, since it counts more."""
+    for name, count in node.row.items():
+        yield name, Expected(count, "health.expectedDevices")
+    for name, count in node.annotation.items():
+        yield name, Expected(count, "annotation fettle.dev/expected-devices")
+
+
+# --- labels
+
+_COUNT = f"{GPU}.count"
+"""GPU Feature Discovery (NVIDIA/k8s-device-plugin, internal/lm/resource.go, mig-strategy.go): GPUs,
+also those in MIG mode; with the strategy "single", their MIG devices; 0 if that is not possible."""
+_SENTINEL = "nvsentinel.dgxc.nvidia.com/gpu.count.expected"
+"""NVSentinel's labeler (labeler.expectedDeviceCounts): by default, the most of that count among
+nodes with the same labels."""
+_MIG_COUNT = re.compile(r"nvidia\.com/mig-\d.*\.count")
+_MIG_STRATEGY, _MIG_CONFIG = "nvidia.com/mig.strategy", "nvidia.com/mig.config"
+_MIG_OFF = "all-disabled"
+_DEPLOY_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
+"""NVIDIA/gpu-operator: `true`, `false`, or `paused-for-…`."""
+_KARPENTER_COUNT = "karpenter.k8s.aws/instance-gpu-count"
+_KARPENTER_MAKER = "karpenter.k8s.aws/instance-gpu-manufacturer"
+"""Karpenter's provider for AWS, of the instance type."""
+_PRESENT = (
+    ("nvidia.com/gpu.present", "true", GPU),  # NVIDIA/gpu-operator
+    ("cloud.google.com/gke-accelerator", "nvidia", GPU),  # GKE
+    ("k8s.amazonaws.com/accelerator", "nvidia", GPU),  # EKS, for Cluster Autoscaler
+    ("kubernetes.azure.com/accelerator", "nvidia", GPU),  # AKS
+    (_KARPENTER_MAKER, "nvidia", GPU),
+    ("feature.node.kubernetes.io/amd-gpu", "true", "amd.com/gpu"),  # ROCm/gpu-operator
+    (_KARPENTER_MAKER, "amd", "amd.com/gpu"),
+)
+"""A label, how its value begins, and the resource of which such a node has some."""
+
+
+def _by_gfd(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
+    yield from _by_label(node, _COUNT)
+    for key in filter(_MIG_COUNT.fullmatch, node.labels):
+        resource = key.removesuffix(".count")
+        if count := to_count(node.labels[key]):
+            units = count * _replicas(node.labels, resource)
+            yield _name_of(resource, node.capacities), Expected(units, f"label {key}")
+
+
+def _by_nvsentinel(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
+    yield from _by_label(node, _SENTINEL)
+
+
+def _by_label(node: DeviceCounts, key: str) -> Iterator[tuple[str, Expected]]:
+    """Units and devices by a label that counts as `nvidia.com/gpu.count` does."""
+    count, source = to_count(node.labels.get(key, "")), f"label {key}"
+    if not count:
+        return
+    if GPU_DRIVER in node.devices and not _counts_mig_devices(node.labels):
+        yield GPU_DRIVER, Expected(count, source)
+    if not _is_divided(node):
+        units = count * _replicas(node.labels, GPU)
+        yield _name_of(GPU, node.capacities), Expected(units, source)
+
+
+def _by_instance(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
+    """What the type of the instance has: how many, or at least some."""
+    labels = node.labels
+    count = to_count(labels.get(_KARPENTER_COUNT, ""))
+    if count and labels.get(_KARPENTER_MAKER) == "nvidia" and not _is_divided(node):
+        source = f"label {_KARPENTER_COUNT}"
+        yield _name_of(GPU, node.capacities), Expected(count, source)
+        if GPU_DRIVER in node.devices:
+            yield GPU_DRIVER, Expected(count, source)
+    for key, value, resource in _PRESENT:
+        if labels.get(key, "").startswith(value) and not _has_any(node, resource):
+            yield _name_of(resource, node.capacities), Expected(1, f"label {key}")
+
+
+def _is_divided(node: DeviceCounts) -> bool:
+    """Whether some GPUs may be in MIG mode, so that not every GPU is a unit of `nvidia.com/gpu`:
+    nothing says how many."""
+    labels = node.labels
+    return (
+        any(one.startswith("nvidia.com/mig-") and n for one, n in node.capacities.items())
+        or any(_MIG_COUNT.fullmatch(key) for key in labels)
+        or (labels.get(_MIG_STRATEGY) == "mixed" and labels.get(_MIG_CONFIG, _MIG_OFF) != _MIG_OFF)
+        or (labels.get(_MIG_STRATEGY) == "mixed" and labels.get(f"{GPU}.replicas") == "0")
+    )
+
+
+def _counts_mig_devices(labels: Mapping[str, str]) -> bool:
+    return labels.get(_MIG_STRATEGY) == "single" and "-MIG-" in labels.get(f"{GPU}.product", "")
+
+
+def _replicas(labels: Mapping[str, str], resource: str) -> int:
+    """How many units each is, by time slicing or MPS; the label is 0 or 1 where it is one."""
+    return max(1, to_count(labels.get(f"{resource}.replicas", "")) or 1)
+
+
+def _name_of(resource: str, capacities: Mapping[str, int]) -> str:
+    """As the node's plugin calls it, which may have renamed what is shared."""
+    names = [one for one in capacities if plain_resource(one) == resource]
+    return max(names, key=lambda one: (capacities[one], one == resource), default=resource)
+
+
+def _has_any(node: DeviceCounts, resource: str) -> bool:
+    """Whether there is anything of the vendor, such as a GPU that is passed through to VMs."""
+    vendor = resource.partition("/")[0]
+    return any(n and vendor in one.partition("/")[0] for one, n in node.all.items())
+
+
+def _is_nvidia_unit(name: str) -> bool:
+    return plain_resource(name) == GPU or name.startswith("nvidia.com/mig-")
+
+
+_OTHER_PLUGIN = re.compile(r"gpu|cuda", re.IGNORECASE)
+"""Occurs in resources such as `volcano.sh/vgpu-number`, `aliyun.com/gpu-mem`."""
+
+
+def _is_given_otherwise(node: DeviceCounts, found: Collection[str]) -> bool:
+    """Whether its NVIDIA GPUs are given out by a DRA driver, by another plugin, or by design not at
+    all."""
+    there = [one for one, n in node.capacities.items() if n]
+    if any(map(_is_nvidia_unit, there)):
+        return False
+    return (
+        GPU_DRIVER in node.devices
+        or GPU_DRIVER in found
+        or any(map(_OTHER_PLUGIN.search, there))
+        or node.labels.get(_DEPLOY_PLUGIN) == "false"
+    )
+
+
+# --- what was seen
+
+
+def _by_memory(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
+    """If most peers have what it has now, it was changed, as they were."""
+    for name, count in node.most.items():
+        usual = node.usual.get(name, Usual(0, 0))
+        if usual.nodes < FEW_PEERS or usual.number != node.all.get(name, 0):
+            yield name, Expected(count, MEMORY)
+
+
+MEMORY, PEERS = "the most since its boot", "what most nodes of its type and pool have"
+SEEN = (MEMORY, PEERS)
+
+
+def _by_peers(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
+    for name, usual in node.usual.items():
+        yield name, Expected(usual.number, PEERS)
+
+
+_SOURCES: tuple[Callable[[DeviceCounts], Iterator[tuple[str, Expected]]], ...] = (
+    _by_gfd,
+    _by_nvsentinel,
+    _by_instance,
+    _by_memory,
+    _by_peers,
+)
+
+# --- when labels tell that the number of devices is about to change
+
+_MIG_STATE = "nvidia.com/mig.config.state"
+_UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
+_UPGRADE_RESTS = ("", "upgrade-required", "upgrade-done", "upgrade-failed")
+"""NVIDIA/k8s-operator-libs, pkg/upgrade/consts.go: in all other states it is under way."""
+
+
+def changing(labels: Mapping[str, str]) -> bool:
+    """Whether MIG devices are made, or the driver is replaced: what is missing then is no loss."""
+    state = labels.get(_MIG_STATE)
+    asked = labels.get(_MIG_CONFIG, _MIG_OFF) != _MIG_OFF
+    return (
+        (state is None and asked)
+        or state not in (None, "success")
+        or labels.get(_UPGRADE, "") not in _UPGRADE_RESTS
+        or labels.get(_DEPLOY_PLUGIN, "").startswith("paused")
+    )
+
+
+_LAYOUT = (
+    "nvidia.com/gpu.replicas",
+    "nvidia.com/gpu.sharing-strategy",
+    _MIG_STRATEGY,
+    _MIG_CONFIG,
+    "nvidia.com/device-plugin.config",
+    "nvidia.com/gpu.workload.config",
+    "dcm.amd.com/gpu-config-profile",
+)
+"""Labels that say how GPUs are shared, divided or passed through."""
+_POOLS = (
+    "karpenter.sh/nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
+)
+
+
+def layout(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """How its devices are shared and divided, as far as labels say so."""
+    return {key: labels[key] for key in _LAYOUT if key in labels}
+
+
+def type_and_pool(labels: Mapping[str, str]) -> Hashable | None:
+    """What nodes that should have the same devices have in common; None: nothing is known."""
+    type_ = next((labels[key] for key in KIND_LABELS if key in labels), None)
+    if type_ is None:
+        return None
+    return (type_, *(labels.get(key) for key in (*_POOLS, *_LAYOUT)))

@@ -1,0 +1,175 @@
+"""Which nodes have fewer devices than expected, and since when: for whoever repairs them. What is
+there is as good as it was, so no score and no verdict depends on this.
+
+What a node had is remembered for as long as it runs with the same labels about how its devices are
+shared and divided. Nothing is missing while these change.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
+
+import msgspec
+
+from fettle.api import core
+from fettle.cluster.inventory.expected_devices import (
+    SEEN,
+    DeviceCounts,
+    changing,
+    expected_devices,
+    layout,
+    type_and_pool,
+)
+from fettle.cluster.inventory.unit_counts import Peers
+from fettle.cluster.view import PluginView, Shortage
+from fettle.config import HealthSettings
+from fettle.dra import PoolView, PublishedDevice, device_units
+from fettle.health import expected_on_node, gpu_names
+from fettle.model import DeviceId
+
+_ACCELERATOR = re.compile(r"/(v?gpu|mig-|neuron|gaudi|tpu|npu|ascend)", re.IGNORECASE)
+"""Plugins of such resources count what is in use. Others, such as SR-IOV's, may leave it out after
+a restart."""
+
+
+class Has(msgspec.Struct, frozen=True, gc=False):
+    """What one node has now. `devices`: by driver. `unclear`: drivers whose pools are not whole.
+    `held`: the units that its pods asked for."""
+
+    plugins: Collection[PluginView] = ()
+    devices: Mapping[str, int] = {}
+    unclear: Collection[str] = ()
+    held: Mapping[str, int] = {}
+
+    @property
+    def found(self) -> Mapping[str, int]:
+        """What can be given out, or is."""
+        units = {one.resource: min(one.capacity, one.allocatable) for one in self.plugins}
+        return {**units, **self.devices}
+
+    @property
+    def counted(self) -> Mapping[str, int]:
+        """What its plugins and drivers know of, also what they have withdrawn."""
+        return {**{one.resource: one.capacity for one in self.plugins}, **self.devices}
+
+
+class _Past(msgspec.Struct):
+    """What is remembered of a node since `began`, of one boot and layout: the `most` it had, and
+    since when it has had too few."""
+
+    boot: str
+    layout: dict[str, str]
+    began: float
+    most: dict[str, int] = {}
+    since: dict[str, float] = {}
+
+
+class MissingDevices:
+    """Of all nodes."""
+
+    def __init__(self, settings: HealthSettings) -> None:
+        self._after_s = settings.missing_after_seconds
+        self._rows = [(one.label.partition("="), one.devices) for one in settings.expected_devices]
+        self._peers = Peers(type_and_pool)
+        self._past: dict[str, _Past] = {}
+        self._concerned: set[str] = set()
+
+    def concerned(self) -> set[str]:
+        """The nodes of whose peers something else is to be expected since this was last asked."""
+        concerned, self._concerned = self._concerned, set()
+        return concerned
+
+    def forget(self, name: str) -> None:
+        self._past.pop(name, None)
+        self._concerned |= self._peers.put(name, {}, {})
+
+    def look(self, node: core.Node, has: Has, now: float) -> tuple[Shortage, ...]:
+        """What the node lacks now."""
+        name, labels = node.metadata.name, node.metadata.labels or {}
+        self._concerned |= self._peers.put(name, labels, has.counted)
+        if changing(labels):
+            self._past.pop(name, None)
+            return ()
+        past = self._recall(node, now)
+        self._remember_most(past, has, now)
+        found = has.found
+        missing = []
+        for what, (count, source) in sorted(self._expected(node, has, past).items()):
+            there = found.get(what, 0)
+            if there >= count or what in has.unclear:
+                continue
+            if source in SEEN and _may_be_in_use(what, count - there, has.held):
+                continue
+            since = min(past.since.get(what, now), now)
+            missing.append(Shortage(what, count, there, source, since, since + self._after_s))
+        past.since = {one.name: one.since for one in missing}
+        return tuple(missing)
+
+    def _recall(self, node: core.Node, now: float) -> _Past:
+        """A label that goes says nothing: whoever wrote it may have lost the devices, too."""
+        info = node.status.node_info if node.status is not None else None
+        boot = info.boot_id if info is not None else ""
+        told = layout(node.metadata.labels or {})
+        past = self._past.get(node.metadata.name)
+        if past is not None and past.boot == boot and {**past.layout, **told} == past.layout:
+            return past
+        made = self._past[node.metadata.name] = _Past(boot, dict(told), now)
+        return made
+
+    def _remember_most(self, past: _Past, has: Has, now: float) -> None:
+        """A plugin follows its new configuration only after a while: until then nothing is the
+        most."""
+        began = past.began = min(past.began, now)
+        before = past.most if now - began >= self._after_s else {}
+        past.most = {
+            what: max(before.get(what, 0), has.counted.get(what, 0))
+            for what in {**before, **has.counted}
+        }
+
+    def _expected(self, node: core.Node, has: Has, past: _Past) -> Mapping[str, tuple[int, str]]:
+        labels = node.metadata.labels or {}
+        fitting = (devices for (key, _, value), devices in self._rows if labels.get(key) == value)
+        known = {what: 0 for what in past.most if "/" not in what}
+        return expected_devices(
+            DeviceCounts(
+                labels=labels,
+                capacities={one.resource: one.capacity for one in has.plugins},
+                devices={**known, **has.devices},
+                annotation=expected_on_node(node.metadata) or {},
+                row=next(fitting, {}),
+                most=past.most,
+                usual=self._peers.usual(labels),
+            )
+        )
+
+
+def _may_be_in_use(what: str, lacking: int, held: Mapping[str, int]) -> bool:
+    return _ACCELERATOR.search(what) is None and held.get(what, 0) >= lacking
+
+
+def hardware(devices: Iterable[PublishedDevice], parts: Collection[DeviceId]) -> Mapping[str, int]:
+    """By driver, how many pieces of hardware its devices are. `parts`: of what is published, too.
+
+    MIG devices are as many as the GPUs that they are made of: dividing one loses nothing.
+    """
+    found: dict[str, set[str]] = {}
+    for published in devices:
+        names = filter(gpu_names.is_own, gpu_names.of_hardware(published.device))
+        name = next(chain(names, (published.id.device,)))
+        if published.id not in parts:
+            found.setdefault(published.id.driver, set()).add(name)
+    return {driver: len(names) for driver, names in found.items()}
+
+
+def units_held(pods: Iterable[core.Pod]) -> Mapping[str, int]:
+    """By resource, the units that pods on a node asked for."""
+    held: Counter[str] = Counter()
+    for pod in pods:
+        held.update(dict(device_units(pod)) if not pod.terminal else {})
+    return held
+
+
+def unclear_drivers(pools: Iterable[PoolView]) -> Collection[str]:
+    """Drivers of which not all slices are there, or can be read."""
+    return {one.driver for one in pools if one.incomplete or one.invalid or one.unclear}

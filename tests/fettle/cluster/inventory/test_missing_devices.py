@@ -1,0 +1,301 @@
+"""Nodes that have fewer devices than expected: for how long they have, and when that is no loss."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fettle.api import core, kinds
+from fettle.api.meta import ObjectMeta
+from fettle.cluster.inventory.missing_devices import Has, MissingDevices
+from fettle.cluster.view import PluginView, Shortage
+from fettle.config import HealthSettings
+from fettle.config.settings import ExpectedDevicesSettings
+from tests.fettle import building as b
+from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
+from tests.fettle.cluster.inventory.test_expected_devices import GFD, MIXED
+from tests.fettle.cluster.inventory.test_units import held_of
+
+GPU = b.RESOURCE
+NVIDIA = "nvidia.com/gpu"
+AFTER_S = 600.0
+TYPE = "node.kubernetes.io/instance-type"
+
+
+def put(fleet: Fleet, **more: Any) -> tuple[Shortage, ...]:
+    """What node `n` misses once it is so; `boot` is its boot ID."""
+    boot = more.pop("boot", "boot-1")
+    raw = node(**more, status={"nodeInfo": {"bootID": boot}})
+    fleet.put(kinds.NODE, raw)
+    return fleet.look().nodes[raw["metadata"]["name"]].missing
+
+
+def told(missing: tuple[Shortage, ...]) -> list[tuple[str, int, int, str]]:
+    return [(one.name, one.found, one.expected, one.source) for one in missing]
+
+
+@pytest.fixture
+def old(fleet: Fleet) -> Fleet:
+    """A node that has had eight GPUs for longer than a plugin needs to start."""
+    put(fleet)
+    fleet.now += AFTER_S
+    put(fleet, annotations={"x": "y"})
+    return fleet
+
+
+def test_a_plugin_that_restarted_without_a_lost_gpu_has_had_more_since_the_boot(old: Fleet) -> None:
+    [one] = put(old, gpus=7)
+    assert told((one,)) == [(GPU, 7, 8, "the most since its boot")]
+    assert one.lost_at == old.now + AFTER_S
+
+
+def test_units_that_a_plugin_has_withdrawn_are_missing(fleet: Fleet) -> None:
+    assert told(put(fleet, allocatable=0)) == [(GPU, 0, 8, "the most since its boot")]
+    assert not put(fleet, allocatable=8)
+
+
+def test_what_is_missing_changes_neither_health_nor_what_can_be_allocated(old: Fleet) -> None:
+    old.put(kinds.NODE, node("sound", gpus=7))
+    put(old, gpus=7)
+    at = old.view.nodes
+    assert at["n"].missing
+    assert (at["n"].health, at["n"].plugins) == (at["sound"].health, at["sound"].plugins)
+
+
+def test_a_plugin_that_restarts_is_back_before_anything_is_lost(old: Fleet) -> None:
+    before = put(old, allocatable=0)
+    old.now += 60
+    assert put(old, allocatable=0, labels={"x": "y"})[0].since == before[0].since
+    assert not put(old)
+    old.now += 60
+    assert put(old, allocatable=0)[0].since == old.now
+
+
+def test_after_a_reboot_the_node_starts_anew(old: Fleet) -> None:
+    assert put(old, gpus=7)
+    assert not put(old, gpus=7, boot="boot-2")
+
+
+def test_labels_say_how_many_before_any_was_seen(fleet: Fleet) -> None:
+    raw = {"metadata": {"name": "n", "labels": GFD}, "status": {}}
+    fleet.put(kinds.NODE, raw)
+    [one] = fleet.look().nodes["n"].missing
+    assert told((one,)) == [(NVIDIA, 0, 8, "label nvidia.com/gpu.count")]
+    assert one.lost_at == fleet.now + AFTER_S
+
+
+def test_while_mig_devices_are_made_nothing_is_missing_and_afterwards_others_are_expected(
+    old: Fleet,
+) -> None:
+    pending = {**MIXED, "nvidia.com/mig.config.state": "pending"}
+    assert not put(old, gpus=0, labels=pending)
+    old.now += 2 * AFTER_S
+    amounts = {"nvidia.com/mig-1g.10gb": "56"}
+    status = {"capacity": amounts, "allocatable": amounts}
+    raw = {"metadata": {"name": "n", "labels": MIXED}, "status": status}
+    old.put(kinds.NODE, raw)
+    assert not old.look().nodes["n"].missing
+
+
+def test_a_plugin_may_follow_its_new_configuration_later_than_labels(old: Fleet) -> None:
+    by_four = {"nvidia.com/device-plugin.config": "by-four"}
+    put(old, gpus=32, labels=by_four)
+    old.now += AFTER_S
+    put(old, gpus=32, labels={**by_four, "x": "y"})
+    whole = {"nvidia.com/device-plugin.config": "whole"}
+    put(old, gpus=32, labels=whole)
+    old.now += 60
+    assert not put(old, gpus=8, labels=whole)
+
+
+def test_labels_that_go_with_the_gpus_take_no_memory_with_them(fleet: Fleet) -> None:
+    labels = {"nvidia.com/gpu.replicas": "1"}
+    put(fleet, labels=labels)
+    fleet.now += AFTER_S
+    put(fleet, labels={**labels, "x": "y"})
+    assert told(put(fleet, gpus=0)) == [(GPU, 0, 8, "the most since its boot")]
+
+
+def test_peers_of_one_type_and_pool_show_what_is_missing(fleet: Fleet) -> None:
+    for name, gpus in (("n", 7), ("a", 8), ("b", 8), ("c", 8)):
+        put(fleet, name=name, gpus=gpus, labels={TYPE: "p5", "karpenter.sh/nodepool": "x"})
+    put(fleet, name="other", gpus=4, labels={TYPE: "p5", "karpenter.sh/nodepool": "y"})
+    fleet.look()
+    expected = [(GPU, 7, 8, "what most nodes of its type and pool have")]
+    assert told(fleet.view.nodes["n"].missing) == expected
+    assert not fleet.view.nodes["other"].missing
+
+
+def test_a_device_that_its_driver_no_longer_publishes_is_missing(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, {"metadata": {"name": "n"}})
+    fleet.put(kinds.SLICE, slice_(devices=8))
+    fleet.look()
+    fleet.now += AFTER_S
+    fleet.put(kinds.SLICE, slice_(devices=8, generation=2))
+    assert not fleet.look().nodes["n"].missing
+    fleet.put(kinds.SLICE, slice_(devices=7, generation=3))
+    missing = fleet.look().nodes["n"].missing
+    assert told(missing) == [(b.DRIVER, 7, 8, "the most since its boot")]
+    fleet.inventory.remove(kinds.SLICE, "n-slice", fleet.now)
+    assert told(fleet.look().nodes["n"].missing)[0][1] == 0
+
+
+def test_a_pool_that_is_not_whole_says_nothing_of_its_devices(fleet: Fleet) -> None:
+    fleet.put(
+        kinds.NODE, node(gpus=0, annotations={"fettle.dev/expected-devices": f"{b.DRIVER}=8"})
+    )
+    half = slice_(devices=4)
+    half["spec"]["pool"]["resourceSliceCount"] = 2
+    fleet.put(kinds.SLICE, half)
+    assert not fleet.look().nodes["n"].missing
+
+
+def test_a_gpu_that_is_divided_is_still_there(fleet: Fleet) -> None:
+    fleet.put(
+        kinds.NODE, node(gpus=0, annotations={"fettle.dev/expected-devices": f"{b.DRIVER}=2"})
+    )
+    raw = slice_(devices=0)
+    parts = [
+        {
+            "name": f"gpu-1-mig-{i}",
+            "attributes": {"type": {"string": "mig"}, "parentUUID": {"string": "GPU-1"}},
+        }
+        for i in range(7)
+    ]
+    whole = {"type": {"string": "gpu"}, "uuid": {"string": "GPU-0"}}
+    raw["spec"]["devices"] = [{"name": "gpu-0", "attributes": whole}, *parts]
+    fleet.put(kinds.SLICE, raw)
+    assert not fleet.look().nodes["n"].missing
+    raw["spec"]["devices"] = raw["spec"]["devices"][1:]
+    fleet.put(kinds.SLICE, raw)
+    assert told(fleet.look().nodes["n"].missing)[0][1:3] == (1, 2)
+
+
+def test_a_plugin_that_counts_only_what_is_not_in_use_has_lost_nothing() -> None:
+    """As SR-IOV's does after a restart (k8snetworkplumbingwg/sriov-network-device-plugin#565)."""
+    known, now = MissingDevices(HealthSettings()), 0.0
+    n = core.Node(metadata=ObjectMeta(name="n"))
+    known.look(n, has("intel.com/sriov", 8, 8), now)
+    known.look(n, has("intel.com/sriov", 8, 8), now + AFTER_S)
+    assert not known.look(n, has("intel.com/sriov", 2, 2, held=6), now + AFTER_S)
+    assert known.look(n, has("intel.com/sriov", 2, 2, held=5), now + AFTER_S)
+    # plugins of GPUs count them all
+    known.look(n, has(GPU, 8, 8), now)
+    known.look(n, has(GPU, 8, 8), now + AFTER_S)
+    assert known.look(n, has(GPU, 7, 7, held=7), now + AFTER_S)
+
+
+def test_pods_on_the_node_are_counted_for_that(fleet: Fleet) -> None:
+    resource = "intel.com/sriov"
+
+    def has_functions(number: int) -> dict[str, Any]:
+        amounts = {resource: str(number)}
+        return {"metadata": {"name": "n"}, "status": {"capacity": amounts, "allocatable": amounts}}
+
+    fleet.put(kinds.NODE, has_functions(8))
+    fleet.look()
+    fleet.now += AFTER_S
+    fleet.put(kinds.NODE, has_functions(9))
+    fleet.look()
+    pod = held_of(resource, "holder", {})
+    pod["spec"]["containers"] = [{"name": "c", "resources": {"requests": {resource: "6"}}}]
+    fleet.put(kinds.POD, pod)
+    fleet.put(kinds.NODE, has_functions(3))
+    assert not fleet.look().nodes["n"].missing
+    fleet.put(kinds.NODE, has_functions(2))
+    assert fleet.look().nodes["n"].missing
+
+
+def test_a_row_of_the_settings_says_how_many_by_a_label() -> None:
+    rows = (
+        ExpectedDevicesSettings(label=f"{TYPE}=p5", devices={GPU: 8}),
+        ExpectedDevicesSettings(label="a=b", devices={GPU: 9}),
+    )
+    fleet = Fleet(health=HealthSettings(missing_after_seconds=60, expected_devices=rows))
+    [one] = put(fleet, gpus=7, labels={TYPE: "p5", "a": "b"})
+    assert (one.expected, one.source) == (8, "health.expectedDevices")
+    assert one.lost_at == fleet.now + 60
+    assert not put(fleet, gpus=7, labels={TYPE: "p4"})
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "8",
+        "nvidia.com/gpu",
+        "nvidia.com/gpu=",
+        "nvidia.com/gpu=eight",
+        "nvidia.com/gpu=-1",
+        "nvidia.com/gpu=1" + 30 * "0",
+        "nvidia.com/gpu=٨",
+        "nvidia.com/gpu=8,nvidia.com/gpu=7",
+        "nvidia.com/gpu=8,",
+        '{"nvidia.com/gpu": 8}',
+        "x" * 200_000,
+        "a.b/c=1," * 20_000,
+    ],
+)
+def test_an_annotation_that_cannot_be_read_counts_for_nothing_and_that_is_said(
+    fleet: Fleet, written: str
+) -> None:
+    assert not put(fleet, gpus=7, annotations={"fettle.dev/expected-devices": written})
+    [said] = fleet.view.nodes["n"].health.evidence
+    assert said.weight == 0.0
+    assert "counts for nothing: write a number for each resource" in said.evidence.said
+    assert len(said.evidence.said) <= 240
+    put(fleet, gpus=7, annotations={"fettle.dev/expected-devices": " example.com/gpu = 8 , a.b=2"})
+    assert not fleet.view.nodes["n"].health.evidence
+    found = [one[:3] for one in told(fleet.view.nodes["n"].missing)]
+    assert found == [("a.b", 0, 2), (GPU, 7, 8)]
+
+
+def test_of_a_node_that_cannot_be_read_whole_nothing_is_missing(fleet: Fleet) -> None:
+    bad = node(gpus=7, annotations={"fettle.dev/expected-devices": f"{GPU}=8"})
+    bad["status"]["conditions"] = "none"
+    fleet.take(kinds.NODE, bad)
+    assert not fleet.look().nodes["n"].missing
+
+
+def has(resource: str, capacity: int, allocatable: int, held: int = 0) -> Has:
+    return Has((PluginView(resource, capacity, allocatable),), held={resource: held})
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 9),
+        st.integers(0, 9),
+        st.integers(-5000, 5000),
+        st.sampled_from(("a", "b")),
+        st.dictionaries(
+            st.sampled_from([*GFD, "fettle.dev/x"]), st.sampled_from(["8", "1", "", "failed"])
+        ),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS, st.integers(0, 9))
+def test_nothing_is_missing_where_there_is_what_is_expected_whatever_the_clock_does(
+    steps: list[tuple[int, int, float, str, dict[str, str]]], word: int
+) -> None:
+    known, now = MissingDevices(HealthSettings()), 0.0
+    annotations = {"fettle.dev/expected-devices": f"{GPU}={word}"}
+    for capacity, allocatable, by, boot, labels in steps:
+        now += by
+        n = msgspec.convert(
+            {
+                "metadata": {"name": "n", "labels": labels, "annotations": annotations},
+                "status": {"nodeInfo": {"bootID": boot}},
+            },
+            core.Node,
+        )
+        for one in known.look(n, has(GPU, capacity, allocatable), now):
+            assert one.found < one.expected
+            if one.name == GPU:
+                assert one.found == min(capacity, allocatable)
+                assert one.expected == word
+            assert one.since <= now
+            assert one.lost_at - one.since == AFTER_S
