@@ -7,7 +7,14 @@ from typing import Any
 import click
 
 from fettle.cli.calling import fetch
-from fettle.cli.printing import MOST_NAMED, device_table, has_news, lowered, print_holds
+from fettle.cli.printing import (
+    MOST_NAMED,
+    device_table,
+    has_news,
+    lowered,
+    print_holds,
+    print_missing,
+)
 from fettle.cli.tables import console, new_table, shown_time
 
 _AGES = {
@@ -57,6 +64,7 @@ def print_node(data: dict[str, Any]) -> None:
         out.print(f"pods with devices here: {escape(_named(data['usedBy']))}")
     for one in data["resources"]:
         out.print(escape(f"{one['resource']}: {one['allocatable']} of {one['capacity']} offered"))
+    print_missing(out, [data])
     if marks := data.get("marks"):
         out.print(escape(f"Fettle has written on it: {marks['text']}"))
     for one in data["disputed"]:

@@ -393,8 +393,9 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
         out.print(f"[bold red]{escape(one['text'])}[/]")
     if table.row_count:
         out.print(table)
-    elif not problems:
+    elif not problems and not _missing(data["nodes"]):
         out.print(_no_devices(data))
+    print_missing(out, data["nodes"])
     print_holds(out, data.get("holds", ()))
     _print_taints(out, data.get("taints", ()))
     for text in sorted({one["text"] for node in data["nodes"] for one in node["disputed"]}):
@@ -418,6 +419,27 @@ def _no_devices(data: dict[str, Any]) -> str:
     if may_be_hidden:
         return "no evidence is seen about any device"
     return "no evidence concerns any device: all are sound"
+
+
+def print_missing(out: Any, nodes: Sequence[dict[str, Any]]) -> None:
+    """The devices that nodes should have and have not, what was missing first at the top."""
+    from rich.markup import escape
+
+    missing = sorted(_missing(nodes), key=lambda each: each[1]["since"])
+    if missing:
+        out.print("missing devices, which no pod can be given:")
+    lines = [
+        f"{node['node']}: {one['text']}; since {shown_time(one['since'])}, lost from "
+        f"{shown_time(one['lostAt'])} on"
+        for node, one in missing
+    ]
+    for line in _first(lines, MOST_LISTED):
+        out.print(f"  {escape(line)}")
+
+
+def _missing(nodes: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each node with each thing that it lacks; a server of before says nothing of that."""
+    return [(node, one) for node in nodes for one in node.get("missing", ())]
 
 
 _OBEYED = {

@@ -11,6 +11,7 @@ from typing import Any
 
 from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.dra import DeviceView, PoolView
+from fettle.explain.missing import plain_missing
 from fettle.explain.pods import is_noteworthy, plain_health, plain_unit
 from fettle.explain.users import Users, plain_users
 from fettle.explain.wording import plain_reason, why_withheld
@@ -26,15 +27,15 @@ MOST_STATUSES = 5
 def list_nodes(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
     """Every node with its resources and its own devices.
 
-    With `only_unsound`, only those with evidence, or that are not Healthy. `withheld` says why a
-    device cannot be allocated now; it is None if the device's pool is whole. Network devices belong
-    to no node; see `list_network_devices`.
+    With `only_unsound`, only those with evidence, that are not Healthy, or that lack devices.
+    `withheld` says why a device cannot be allocated now; it is None if the device's pool is whole.
+    Network devices belong to no node; see `list_network_devices`.
     """
     listed, users = [], Users(view)
     for _, node in sorted(view.nodes.items()):
         if not only_unsound or _is_unsound(node):
             one = plain_node(node, users, only_unsound=only_unsound)
-            if one["devices"] or one["resources"] or is_noteworthy(node.health):
+            if one["devices"] or one["resources"] or node.missing or is_noteworthy(node.health):
                 listed.append(one)
         pause()
     return listed
@@ -167,6 +168,7 @@ def plain_node(node: NodeView, users: Users, *, only_unsound: bool = False) -> d
             plain_device(device, users, withheld)
             for device, withheld in _published(node, local=True, only_unsound=only_unsound)
         ],
+        "missing": plain_missing(node),
         "disputed": [
             plain_reason(reasons.PoolDisputed(pool.ref, pool.rivals))
             for pool in node.pools
@@ -196,6 +198,6 @@ def withheld_from(node: NodeView, device: DeviceView) -> Reason | None:
 def _is_unsound(node: NodeView) -> bool:
     if is_noteworthy(node.health) or any(plugin.units for plugin in node.plugins.values()):
         return True
-    if any(node.name in pool.rivals for pool in node.pools):
+    if node.missing or any(node.name in pool.rivals for pool in node.pools):
         return True
     return any(_published(node, local=True, only_unsound=True))

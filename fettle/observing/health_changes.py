@@ -184,3 +184,17 @@ def count_devices(view: View) -> Counter[tuple[str, State]]:
     for id_, state in network.items():
         counts[id_.driver, state] += 1
     return counts
+
+
+def count_lost(view: View, now: float) -> Counter[str]:
+    """How many devices nodes have lost, by driver or resource; 0 where they lack none. Amounts are
+    left out."""
+    lost: Counter[str] = Counter()
+    for node in view.nodes.values():
+        lost.update(dict.fromkeys(node.plugins, 0))
+        lost.update({pool.driver: 0 for pool in node.pools})
+        for one in node.missing:
+            if now >= one.lost_at and one.expected <= MOST_UNITS:
+                lost[one.name] += one.number
+        pause()
+    return lost

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from fettle.cluster import Publisher
 from fettle.model import State
-from fettle.observing.health_changes import count_devices
+from fettle.observing.health_changes import count_devices, count_lost
 from fettle.pacing import KeptParts
 from fettle.scheduling import Alarm
 
@@ -445,8 +445,10 @@ def count_restarts(registry: CollectorRegistry, number: int) -> None:
 class ViewMetrics(Collector):
     """The newest view, counted at each scrape."""
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: Publisher, clock: Callable[[], float] = time.time) -> None:
+        """`clock` is in Unix seconds, as times in the view."""
         self._publisher = publisher
+        self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
         view, ages = self._publisher.view, self._ages()
@@ -478,6 +480,7 @@ class ViewMetrics(Collector):
             cut.add_metric([source.name], source.cut)
         yield cut
         yield self._states()
+        yield self._missing()
 
     def _ages(self) -> dict[str, float]:
         now, sources = time.monotonic(), self._publisher.sources.values()
@@ -494,6 +497,18 @@ class ViewMetrics(Collector):
             for state in State:
                 devices.add_metric([kind, state], counts[kind, state])
         return devices
+
+    def _missing(self) -> Metric:
+        lost = count_lost(self._publisher.view, self._clock())
+        missing = GaugeMetricFamily(
+            "fettle_devices_missing",
+            "Devices that nodes have had fewer than expected for health.missingAfterSeconds, by "
+            "kind.",
+            labels=["kind"],
+        )
+        for kind, number in sorted(lost.items()):
+            missing.add_metric([kind], number)
+        return missing
 
 
 class SelectorMetrics(Collector):

@@ -113,7 +113,16 @@ def put_pod(api: FakeApi, name: str, node: str, **more: Any) -> None:
 def timeless(told: Any) -> Any:
     """Without what depends on when it was asked, and on how many views there were."""
     if isinstance(told, dict):
-        left = {"at", "since", "observedAt", "ageSeconds", "confirmedAt", "startedAt", "generation"}
+        left = {
+            "at",
+            "since",
+            "observedAt",
+            "ageSeconds",
+            "lostAt",
+            "confirmedAt",
+            "startedAt",
+            "generation",
+        }
         return {name: timeless(one) for name, one in told.items() if name not in left}
     return [timeless(one) for one in told] if isinstance(told, list) else told
 

@@ -1,11 +1,12 @@
 import time
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from structlog.testing import capture_logs
 
-from fettle.cluster import Publisher, SourceStatus
+from fettle.cluster import Publisher, Shortage, SourceStatus
 from fettle.model import Source, SourceKind
 from fettle.observing.metrics import (
     BreakerMetrics,
@@ -169,3 +170,21 @@ def test_no_series_has_the_creation_time_of_a_counter() -> None:
     registry = make_registry()
     ExtenderMetrics(registry)
     assert "_created" not in generate_latest(registry).decode()
+
+
+def test_lost_devices_are_counted_once_they_have_been_missing_for_long_and_never_by_node() -> None:
+    publisher, now = Publisher(), 1000.0
+    lost = Shortage(b.RESOURCE, 8, 5, "its peers", since=0.0, lost_at=600.0)
+    recent = Shortage(b.DRIVER, 8, 7, "its peers", since=900.0, lost_at=1500.0)
+    amount = Shortage("a/memory", 80_000, 0, "its peers", since=0.0, lost_at=600.0)
+    lacking = msgspec.structs.replace(b.node("n1", gpus=5), missing=(lost, recent, amount))
+    publisher.publish(b.view(lacking, b.node("n2", gpus=8)), frozenset({"n1", "n2"}))
+    registry = CollectorRegistry()
+    registry.register(ViewMetrics(publisher, lambda: now))
+    text = generate_latest(registry).decode()
+    assert f'fettle_devices_missing{{kind="{b.RESOURCE}"}} 3.0' in text
+    assert f'fettle_devices_missing{{kind="{b.DRIVER}"' not in text
+    assert "a/memory" not in text
+    assert "n1" not in text
+    now = 1500.0
+    assert f'fettle_devices_missing{{kind="{b.DRIVER}"}} 1.0' in generate_latest(registry).decode()
