@@ -7,8 +7,9 @@ shared and divided. Nothing is missing while these change.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
+from operator import is_
 
 import msgspec
 
@@ -16,6 +17,7 @@ from fettle.api import core
 from fettle.cluster.inventory.expected_devices import (
     SEEN,
     DeviceCounts,
+    Expected,
     changing,
     expected_devices,
     layout,
@@ -34,13 +36,11 @@ a restart."""
 
 
 class Has(msgspec.Struct, frozen=True, gc=False):
-    """What one node has now. `devices`: by driver. `unclear`: drivers whose pools are not whole.
-    `held`: the units that its pods asked for."""
+    """What one node has now. `devices`: by driver. `unclear`: drivers whose pools are not whole."""
 
     plugins: Collection[PluginView] = ()
     devices: Mapping[str, int] = {}
     unclear: Collection[str] = ()
-    held: Mapping[str, int] = {}
 
     @property
     def found(self) -> Mapping[str, int]:
@@ -74,19 +74,41 @@ class MissingDevices:
         self._peers = Peers(type_and_pool)
         self._past: dict[str, _Past] = {}
         self._concerned: set[str] = set()
+        self._sound: dict[str, tuple[core.Node, Has]] = {}
+        """What nodes were and had when they lacked nothing: most records are made again for what
+        pods and claims do."""
+        self._hardware: dict[str, tuple[list[PublishedDevice], Mapping[str, int]]] = {}
 
     def concerned(self) -> set[str]:
         """The nodes of whose peers something else is to be expected since this was last asked."""
         concerned, self._concerned = self._concerned, set()
+        for name in concerned:
+            self._sound.pop(name, None)
         return concerned
 
     def forget(self, name: str) -> None:
-        self._past.pop(name, None)
+        for known in (self._past, self._sound, self._hardware):
+            known.pop(name, None)
         self._concerned |= self._peers.put(name, {}, {})
 
-    def look(self, node: core.Node, has: Has, now: float) -> tuple[Shortage, ...]:
-        """What the node lacks now."""
+    def hardware_on(
+        self, name: str, devices: list[PublishedDevice], parts: Callable[[], Collection[DeviceId]]
+    ) -> Mapping[str, int]:
+        """As `hardware`, counted again only if slices of the node have changed."""
+        known = self._hardware.get(name)
+        if known is None or len(known[0]) != len(devices) or not all(map(is_, known[0], devices)):
+            known = self._hardware[name] = devices, hardware(devices, parts())
+        return known[1]
+
+    def look(
+        self, node: core.Node, has: Has, pods: Iterable[core.Pod], now: float
+    ) -> tuple[Shortage, ...]:
+        """What the node lacks now. `pods` are those on it."""
         name, labels = node.metadata.name, node.metadata.labels or {}
+        sound = self._sound.pop(name, None)
+        if sound is not None and sound[0] is node and sound[1] == has:
+            self._sound[name] = sound
+            return ()
         self._concerned |= self._peers.put(name, labels, has.counted)
         if changing(labels):
             self._past.pop(name, None)
@@ -94,12 +116,19 @@ class MissingDevices:
         past = self._recall(node, now)
         self._remember_most(past, has, now)
         found = has.found
-        missing = []
-        for what, (count, source) in sorted(self._expected(node, has, past).items()):
+        lacking = {
+            what: expected
+            for what, expected in self._expected(node, has, past).items()
+            if found.get(what, 0) < expected.number and what not in has.unclear
+        }
+        if not lacking:
+            past.since = {}
+            self._sound[name] = node, has
+            return ()
+        missing, held = [], units_held(pods)
+        for what, (count, source) in sorted(lacking.items()):
             there = found.get(what, 0)
-            if there >= count or what in has.unclear:
-                continue
-            if source in SEEN and _may_be_in_use(what, count - there, has.held):
+            if source in SEEN and _may_be_in_use(what, count - there, held):
                 continue
             since = min(past.since.get(what, now), now)
             missing.append(Shortage(what, count, there, source, since, since + self._after_s))
@@ -127,7 +156,7 @@ class MissingDevices:
             for what in {**before, **has.counted}
         }
 
-    def _expected(self, node: core.Node, has: Has, past: _Past) -> Mapping[str, tuple[int, str]]:
+    def _expected(self, node: core.Node, has: Has, past: _Past) -> Mapping[str, Expected]:
         labels = node.metadata.labels or {}
         fitting = (devices for (key, _, value), devices in self._rows if labels.get(key) == value)
         known = {what: 0 for what in past.most if "/" not in what}

@@ -17,9 +17,7 @@ from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
 from fettle.cluster.inventory.missing_devices import (
     Has,
     MissingDevices,
-    hardware,
     unclear_drivers,
-    units_held,
 )
 from fettle.cluster.inventory.namesakes import Known
 from fettle.cluster.inventory.quarantine import Quarantine
@@ -314,18 +312,15 @@ class Nodes:
         name = node.metadata.name
         if name in self.partial or node.cut:
             return ()  # nor is it known what it has
-        parts = {
-            part
-            for pool in pools
-            for part in self._devices.wholes_in(PoolId(pool.driver, pool.name), name)
-        }
-        has = Has(
-            resources,
-            hardware(self._devices.published_by(name), parts),
-            unclear_drivers(pools),
-            units_held(pods),
-        )
-        return self._missing.look(node, has, now)
+
+        def parts() -> Collection[DeviceId]:
+            seen = (self._devices.wholes_in(PoolId(one.driver, one.name), name) for one in pools)
+            return {part for wholes in seen for part in wholes}
+
+        devices = [*self._devices.published_by(name)]
+        hardware = self._missing.hardware_on(name, devices, parts) if devices else {}
+        has = Has(resources, hardware, unclear_drivers(pools))
+        return self._missing.look(node, has, pods, now)
 
     def _placing(self, name: str, resources: Iterable[PluginView]) -> UnitPlacement:
         return place_units(

@@ -173,18 +173,32 @@ def test_a_gpu_that_is_divided_is_still_there(fleet: Fleet) -> None:
     assert told(fleet.look().nodes["n"].missing)[0][1:3] == (1, 2)
 
 
-def test_a_plugin_that_counts_only_what_is_not_in_use_has_lost_nothing() -> None:
+@pytest.mark.parametrize(
+    ("resource", "held", "is_lost"),
+    [
+        ("intel.com/sriov", 6, False),
+        ("intel.com/sriov", 5, True),
+        (GPU, 6, True),  # plugins of GPUs count them all
+    ],
+)
+def test_a_plugin_that_counts_only_what_is_not_in_use_has_lost_nothing(
+    resource: str, held: int, is_lost: bool
+) -> None:
     """As SR-IOV's does after a restart (k8snetworkplumbingwg/sriov-network-device-plugin#565)."""
     known, now = MissingDevices(HealthSettings()), 0.0
     n = core.Node(metadata=ObjectMeta(name="n"))
-    known.look(n, has("intel.com/sriov", 8, 8), now)
-    known.look(n, has("intel.com/sriov", 8, 8), now + AFTER_S)
-    assert not known.look(n, has("intel.com/sriov", 2, 2, held=6), now + AFTER_S)
-    assert known.look(n, has("intel.com/sriov", 2, 2, held=5), now + AFTER_S)
-    # plugins of GPUs count them all
-    known.look(n, has(GPU, 8, 8), now)
-    known.look(n, has(GPU, 8, 8), now + AFTER_S)
-    assert known.look(n, has(GPU, 7, 7, held=7), now + AFTER_S)
+    known.look(n, has(resource, 8, 8), (), now)
+    known.look(n, has(resource, 9, 9), (), now + AFTER_S)
+    known.look(n, has(resource, 8, 8), (), now + AFTER_S)
+    pod = msgspec.convert(holding(resource, held + 1), core.Pod)
+    assert bool(known.look(n, has(resource, 2, 2), (pod,), now + AFTER_S)) == is_lost
+
+
+def holding(resource: str, units: int) -> dict[str, Any]:
+    pod = held_of(resource, "holder", {})
+    requests = {"requests": {resource: str(units)}}
+    pod["spec"]["containers"] = [{"name": "c", "resources": requests}]
+    return pod
 
 
 def test_pods_on_the_node_are_counted_for_that(fleet: Fleet) -> None:
@@ -199,9 +213,7 @@ def test_pods_on_the_node_are_counted_for_that(fleet: Fleet) -> None:
     fleet.now += AFTER_S
     fleet.put(kinds.NODE, has_functions(9))
     fleet.look()
-    pod = held_of(resource, "holder", {})
-    pod["spec"]["containers"] = [{"name": "c", "resources": {"requests": {resource: "6"}}}]
-    fleet.put(kinds.POD, pod)
+    fleet.put(kinds.POD, holding(resource, 6))
     fleet.put(kinds.NODE, has_functions(3))
     assert not fleet.look().nodes["n"].missing
     fleet.put(kinds.NODE, has_functions(2))
@@ -258,8 +270,8 @@ def test_of_a_node_that_cannot_be_read_whole_nothing_is_missing(fleet: Fleet) ->
     assert not fleet.look().nodes["n"].missing
 
 
-def has(resource: str, capacity: int, allocatable: int, held: int = 0) -> Has:
-    return Has((PluginView(resource, capacity, allocatable),), held={resource: held})
+def has(resource: str, capacity: int, allocatable: int) -> Has:
+    return Has((PluginView(resource, capacity, allocatable),))
 
 
 STEPS = st.lists(
@@ -292,7 +304,7 @@ def test_nothing_is_missing_where_there_is_what_is_expected_whatever_the_clock_d
             },
             core.Node,
         )
-        for one in known.look(n, has(GPU, capacity, allocatable), now):
+        for one in known.look(n, has(GPU, capacity, allocatable), (), now):
             assert one.found < one.expected
             if one.name == GPU:
                 assert one.found == min(capacity, allocatable)
