@@ -88,6 +88,18 @@ def stamp_templates(injection: Injection, workload: Workload) -> None:
                 _stamp(injection, metadata.at("annotations", key), own.get(key))
 
 
+def stamps_change(new: Raw, old: Raw, workload: Workload) -> bool:
+    """Whether the author changes a template, or what is copied to it. Else nothing is copied, not
+    even what an earlier change lacks: a template that changed would replace all running pods."""
+    return any(
+        [field.value for field in fields_matching(new, template)]
+        != [field.value for field in fields_matching(old, template)]
+        for *template, _ in workload.annotated
+    ) or any(
+        _own_annotations(new).get(key) != _own_annotations(old).get(key) for key in ANNOTATIONS
+    )
+
+
 def _stamp(injection: Injection, field: Field, wanted: str | None) -> None:
     ours = not field.exists or field.value == injection.before.values.get(field.path)
     if not ours or field.value == wanted:

@@ -25,6 +25,7 @@ from webhook.mutate.annotations import (
     hand_on_to_jobset,
     merged_annotations,
     stamp_templates,
+    stamps_change,
     template_annotations,
     unknown_annotations,
 )
@@ -177,7 +178,8 @@ def _workload(
     resolved, undecided = _resolve(request, annotations, uses, view, context)
     named = resolved.policy.name if resolved.named else None
     injection = Injection(object, named, request.old_object)
-    stamp_templates(injection, workload)
+    if request.old_object is None or stamps_change(object, request.old_object, workload):
+        stamp_templates(injection, workload)
     if (kind := request.kind.kind) == "TrainJob":
         hand_on_to_jobset(injection)
     if resolved.named:

@@ -259,6 +259,22 @@ async def test_a_workload_that_names_a_policy_later_is_stamped_then() -> None:
     assert done["spec"]["template"]["metadata"]["annotations"] == TRAINING
 
 
+@pytest.mark.parametrize("kind", ["apps/Deployment", "apps/StatefulSet", "apps/DaemonSet"])
+async def test_a_workload_that_nothing_was_stamped_on_starts_no_rollout_by_itself(
+    kind: str,
+) -> None:
+    """It was made in mode `observe`, or while the webhook was away. Whatever is changed of it once
+    Fettle enforces, its pods run on until somebody changes their template."""
+    old = workload(kind, {"template": T, "replicas": 2})
+    new = copy.deepcopy(old)
+    new["spec"]["replicas"] = 3
+    new["metadata"]["annotations"]["changed-by"] = "somebody"
+    assert (await mutation(new, operation="UPDATE", oldObject=old)).patch == ()
+    new["spec"]["template"]["spec"]["containers"][0]["image"] = "newer"
+    done = await updated(new, old)
+    assert done["spec"]["template"]["metadata"]["annotations"] == TRAINING
+
+
 async def test_a_forged_record_restores_only_fields_that_fettle_injects() -> None:
     """As when an author wants to keep what an administrator takes away."""
     kind = "kubeflow.org/PyTorchJob"
