@@ -160,14 +160,17 @@ def run_checks(
     engines: "Engines | None",
     levels: Validation,
     thresholds: HealthSettings,
+    *,
+    labels: bool = True,
 ) -> Iterator[Finding]:
     """The findings of all checks, with the severities that `levels` set.
 
     `known` are the policies of the settings, `installed` those of the cluster. `engines` have
     compiled the expressions; without them, expressions are not checked. `thresholds` define from
-    which score on a device is degraded.
+    which score on a device is degraded. `labels`: whether the steward labels Nodes, as far as is
+    known.
     """
-    for finding in _found(manifest, known, installed, engines, thresholds):
+    for finding in _found(manifest, known, installed, engines, thresholds, labels=labels):
         level = levels.rules.get(finding.rule)
         if level is None:
             yield finding
@@ -181,12 +184,14 @@ def _found(
     installed: Mapping[str, Policy],
     engines: "Engines | None",
     thresholds: HealthSettings,
+    *,
+    labels: bool,
 ) -> Iterator[Finding]:
     yield from mismatches(manifest)
     yield from ignored_references(manifest, known, installed)
     yield from unknown_annotations(manifest)
     yield from invalid_policy(manifest)
-    yield from ineffective_settings(manifest, engines, thresholds)
+    yield from ineffective_settings(manifest, engines, thresholds, labels=labels)
     yield from evicted_for_good(manifest, known, installed)
     if engines is None:
         return

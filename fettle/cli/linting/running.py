@@ -111,7 +111,13 @@ async def _lint(
         for document, manifest in zip(documents, manifests, strict=True):
             levels = levels_for(manifest, view, policies, wide)
             checking = run_checks(
-                manifest, policies, view.policies, known.engines, levels, settings.health
+                manifest,
+                policies,
+                view.policies,
+                known.engines,
+                levels,
+                settings.health,
+                labels=options.settings is None or settings.node_marks.label,
             )
             try:
                 async with asyncio.timeout(DEADLINE_S):

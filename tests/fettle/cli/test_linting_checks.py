@@ -121,6 +121,17 @@ def test_a_policy_that_refuses_what_it_prefers_is_found_by_the_settings_threshol
     assert findings("-", "--settings", str(settings), stdin=policy) == []
 
 
+def test_an_affinity_on_labels_that_the_settings_switch_off_is_found(tmp_path: Path) -> None:
+    policy = POLICY.partition("    requires:")[0] + "    affinity: Required\n"
+    assert findings("-", stdin=policy) == [], "nothing is known of the settings"
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("mode: enforce\n")
+    (found,) = findings("-", "--settings", str(settings), stdin=policy)
+    assert (found["rule"], found["path"]) == ("FTL111", "spec.placement.affinity")
+    settings.write_text("nodeMarks: {label: true}\n")
+    assert findings("-", "--settings", str(settings), stdin=policy) == []
+
+
 def test_sarif_lists_every_check() -> None:
     ran = fettle("-", "--output", "sarif", stdin=f"{POLICY}---\n{QUOTED}")
     (run,) = json.loads(ran.stdout)["runs"]
