@@ -61,7 +61,12 @@ def run(options: ConfigOptions) -> None:
         if options.write:
             _write(path, after)
     for note in notes:
-        click.echo(note, err=True)
+        click.echo(_harmless(note), err=True)
+
+
+def _harmless(note: str) -> str:
+    """Without what would steer a terminal, as names in a configuration may."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in note)
 
 
 def _read(path: Path) -> str:

@@ -296,6 +296,15 @@ def test_it_says_what_else_the_profiles_need(tmp_path: Path) -> None:
     assert "names" not in ran.stderr
 
 
+def test_names_of_profiles_and_addresses_do_nothing_to_a_terminal(tmp_path: Path) -> None:
+    others = '- urlPrefix: "http://a\\e[2J"\n  managedResources: [{name: nvidia.com/gpu}]\n'
+    names = 'profiles:\n- schedulerName: "x\\e]0;y\\a"\n'
+    ran = command("--in", written(f"{HEAD}extenders:\n{others}{names}", tmp_path))
+    assert "nvidia.com/gpu is left out: the extender at http://a" in ran.stderr
+    assert "Its profiles are x" in ran.stderr
+    assert ran.stderr.replace("\n", "").isprintable()
+
+
 def test_it_says_what_the_first_extender_costs_those_who_may_have_it(tmp_path: Path) -> None:
     unspread = "profiles: [{pluginConfig: [{name: PodTopologySpread, args: {}}]}]\n"
     ran = command("--in", written(HEAD + unspread, tmp_path))
