@@ -21,7 +21,7 @@ from fettle.cli.sources import Reading
 from fettle.cluster import EMPTY, Publisher, View
 from fettle.config import Settings
 from fettle.lint import Evaluator, Manifest, compile_expressions, has_expressions
-from fettle.model import BadInput, ClusterError, Forbidden, SnapshotError
+from fettle.model import BadInput, ClusterError, Forbidden, NotServed, SnapshotError
 
 if TYPE_CHECKING:
     from fettle.scheduling import Engines
@@ -199,13 +199,20 @@ async def _of_cluster(reading: Reading, settings: Settings, evaluator: Evaluator
     return _known_of(publisher.view, unread, evaluator)
 
 
+def _why_unread(kind: Kind, error: ClusterError) -> str:
+    return f"the cluster does not serve {kind.name}" if isinstance(error, NotServed) else str(error)
+
+
 def _known_of(
     view: View, unread: Mapping[Kind, ClusterError], evaluator: Evaluator
 ) -> KnownObjects:
     denied = [kind for kind, error in unread.items() if isinstance(error, Forbidden)]
     served = {name: is_ for name, is_ in view.served.items() if name not in map(_name, denied)}
     without = [*denied, *(kind for kind in unread if kind in kinds.ON_DEMAND)]
-    notes = [f"{unread[kind]}; rules that need it are skipped" for kind in dict.fromkeys(without)]
+    notes = [
+        f"{_why_unread(kind, unread[kind])}; rules that need it are skipped"
+        for kind in dict.fromkeys(without)
+    ]
     if view.quarantined:
         notes += islice(view.quarantined.values(), _MAX_NAMED)
         if (more := len(view.quarantined) - _MAX_NAMED) > 0:
