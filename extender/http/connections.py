@@ -28,6 +28,9 @@ LINGER_S = 0.5
 """How long idle connections are kept when we stop. A request may be on its way on each of them, and
 a POST that meets a closed connection is lost. So requests that come meanwhile are still answered,
 with `Connection: close`; after that, connections that stayed idle are closed."""
+REFUSED_PAUSE_S = 0.1
+"""How long nothing is read of a connection after a reply that is an error: kube-scheduler gives up
+the pod, and who asks for what is not served asks a thousand times a second."""
 MOST_AHEAD = 16
 """How many requests of one connection may wait for earlier ones. Each waits until others had their
 turn, and kube-scheduler sends none ahead."""
@@ -146,6 +149,8 @@ class SchedulerConnection(asyncio.Protocol):
         self._had_turn = False
         """Whether it was answered since other connections could be."""
         self._writable = True
+        self._rests = False
+        """Whether nothing is read of it after an error."""
         self._answering: asyncio.Task[None] | None = None
         self._refusal: HTTPReply | None = None
         self._discarding = False
@@ -258,9 +263,13 @@ class SchedulerConnection(asyncio.Protocol):
 
     # -- answering
 
+    def _has_rested(self) -> None:
+        self._rests = False
+        self._go_on()
+
     def _go_on(self) -> None:
         """After others had their turn: answer the next request, or read on."""
-        if self._closing or self._answering is not None or not self._writable:
+        if self._closing or self._rests or self._answering is not None or not self._writable:
             return
         if self._requests:
             self._next()
@@ -323,10 +332,14 @@ class SchedulerConnection(asyncio.Protocol):
         head, body = _head(answer, keep=keep), b"" if head_only else answer.body
         # From Python 3.12 on, asyncio never stops trying to send an empty part.
         self._transport.writelines((head, body) if body else (head,))
-        if keep:
-            self._expect_within(IDLE_S)
-        else:
+        if not keep:
             self._transport.close()
+            return
+        self._expect_within(IDLE_S)
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            self._rests = True
+            self._transport.pause_reading()
+            self._loop.call_later(REFUSED_PAUSE_S, self._has_rested)
 
     def _write_refusal(self, answer: HTTPReply) -> None:
         """Close once the client has seen it, or has had the time to."""

@@ -70,18 +70,22 @@ def _counts(view: View) -> list[str]:
 
 class Exposition:
     """The text of `/metrics`. Everybody may ask for it, as often as they like, so one is made at a
-    time, in time slices, for all who wait for one. It is made of what is counted once it is asked
-    for."""
+    time, in time slices, for all who wait for one, and they are answered one after the other. It is
+    made of what is counted once it is asked for."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = _Paused(registry)
         self._making = asyncio.Lock()
         self._next: asyncio.Task[bytes] | None = None
+        self._answering = asyncio.Lock()
 
     async def text(self) -> bytes:
         if self._next is None:
             self._next = asyncio.create_task(self._make())
-        return await asyncio.shield(self._next)
+        text = await asyncio.shield(self._next)
+        async with self._answering:
+            await asyncio.sleep(0)
+        return text
 
     async def _make(self) -> bytes:
         async with self._making:

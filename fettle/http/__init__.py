@@ -10,7 +10,7 @@ from fettle.http.accepting import (
     Limits,
     MakeProtocol,
 )
-from fettle.http.app_connections import AppConnections
+from fettle.http.app_connections import AppConnections, Turns, unserved
 
 __all__ = [
     "MAX_HEAD_BYTES",
@@ -22,4 +22,6 @@ __all__ = [
     "Callers",
     "Limits",
     "MakeProtocol",
+    "Turns",
+    "unserved",
 ]

@@ -18,8 +18,6 @@ from aiohttp.typedefs import Handler, Middleware
 
 from fettle.http.accepting import MAX_HEAD_BYTES, RECEIVE_S, Accepted, Caller, Callers
 
-READ_AT_ONCE = 2
-"""How many requests are read before others have a turn."""
 AHEAD_BYTES = 64 * 1024
 """How much of later requests is read of a connection while one is answered."""
 _HEAD_ENDS = b"\r\n\r\n"
@@ -27,36 +25,35 @@ _LATE = f"the request did not arrive within {RECEIVE_S:g} s"
 
 
 class Turns:
-    """Who is read next, of those who have sent something to one listener. Each address has its turn
-    in a circle, however many connections it has.
+    """Who is read next, of those who have sent something to an application. Each address has its
+    turn in a circle, however many connections it has.
 
     To read a request and begin to answer it takes a fraction of a millisecond, and an event loop
     does it for all who have sent one before anybody else has a turn: of a thousand connections, or
-    for a scheduler in the same process. So a few are read in each turn of the loop.
+    for a scheduler in the same process. So one is read in each turn of the loop.
     """
 
     def __init__(self) -> None:
-        self._taken = 0
+        self._is_taken = False
         self._waiting: dict[str, deque[Callable[[], None]]] = {}
 
     def take(self, source: str, read: Callable[[], None]) -> None:
         """Call `read` now, or once the turn of this address has come."""
-        if not self._taken:
-            asyncio.get_running_loop().call_soon(self._next)
-        if self._taken < READ_AT_ONCE:
-            self._taken += 1
-            read()
-        else:
+        if self._is_taken:
             self._waiting.setdefault(source, deque()).append(read)
+        else:
+            self._is_taken = True
+            asyncio.get_running_loop().call_soon(self._next)
+            read()
 
     def _next(self) -> None:
-        self._taken = 0
-        while self._waiting and self._taken < READ_AT_ONCE:
+        self._is_taken = False
+        if self._waiting:
             source = next(iter(self._waiting))
             reads = self._waiting.pop(source)
-            self.take(source, reads.popleft())
-            if reads:
+            if len(reads) > 1:
                 self._waiting[source] = reads
+            self.take(source, reads.popleft())
 
 
 class _Server(Protocol):
@@ -70,14 +67,14 @@ class AppConnections:
 
     def __init__(self, callers: Callers | None = None) -> None:
         self.server: _Server | None = None
+        self.turns = Turns()
         self._callers = callers
         self._by_protocol: dict[object, _AppConnection] = {}
-        self._turns = Turns()
 
     def __call__(self, accepted: Accepted) -> asyncio.Protocol:
         assert self.server is not None
         inner = cast("asyncio.Protocol", self.server())
-        return _AppConnection(inner, accepted, self._by_protocol, self._turns, self._callers)
+        return _AppConnection(inner, accepted, self._by_protocol, self.turns, self._callers)
 
     @property
     def middleware(self) -> Middleware:
@@ -95,7 +92,8 @@ class AppConnections:
                 if why:
                     return _problem(403, why)
                 connection.is_whole()
-                response = _unserved(request) or await handler(request)
+                is_found = request.match_info.http_exception is None
+                response = await (handler if is_found else unserved)(request)
                 is_served = response.status < HTTPStatus.BAD_REQUEST
                 if why is not None:
                     response.force_close()
@@ -130,21 +128,19 @@ async def _read(request: web.Request) -> web.Response | None:
     return None
 
 
-def _unserved(request: web.Request) -> web.Response | None:
-    """The reply to a request for what is not served. To raise it, as aiohttp does, leaves a ring of
-    frames and bodies, and the garbage collector stops the loop to find them: for 40 ms if somebody
-    asks without a pause."""
-    error = request.match_info.http_exception
-    if error is None:
-        return None
-    routes = request.app.router.routes()
-    served = {
-        f"{one.method} {one.resource.canonical}" for one in routes if one.resource is not None
-    }
-    sentence = f"only these are served here: {', '.join(sorted(served))}"
-    response = _problem(error.status, sentence, ends=False)
-    if "Allow" in error.headers:
-        response.headers["Allow"] = error.headers["Allow"]
+async def unserved(request: web.Request) -> web.Response:
+    """The reply to a request for what is not served, as the handler of all other paths. Where
+    aiohttp finds no handler, it leaves a ring of objects, and the garbage collector stops the loop
+    to find them: for 40 ms if somebody asks without a pause."""
+    routes = [one for one in request.app.router.routes() if one.handler is not unserved]
+    served = {(one.method, one.resource.canonical) for one in routes if one.resource is not None}
+    methods = sorted(method for method, path in served if path == request.path)
+    listed = ", ".join(sorted(f"{method} {path}" for method, path in served))
+    response = _problem(
+        405 if methods else 404, f"only these are served here: {listed}", ends=False
+    )
+    if methods:
+        response.headers["Allow"] = ",".join(methods)
     return response
 
 

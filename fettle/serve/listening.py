@@ -20,7 +20,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from certs import CertificateWarnings, ListenerTLS
 from extender import LINGER_S, SchedulerConnections
 from fettle.config import ListenAddress, SocketPath
-from fettle.http import Acceptor, AppConnections, Callers, Limits, MakeProtocol
+from fettle.http import Acceptor, AppConnections, Callers, Limits, MakeProtocol, Turns, unserved
 from fettle.model import AuthorityError, ClusterError, SettingsError
 from fettle.observing import CertificateMetrics
 from fettle.serve.readiness import Readiness
@@ -62,6 +62,8 @@ class Listener(ABC):
         self.url_ends = ""
         """What its URL ends with, where it is told."""
         self.limits = Limits()
+        self.turns = Turns()
+        """All listeners of a process have the same."""
         self._acceptor: Acceptor | None = None
 
     async def start(self, given: Sequence[socket.socket] = ()) -> None:
@@ -152,6 +154,7 @@ class AppListener(Listener):
         app.on_response_prepare.append(self._close_if_last)
         self._connections = AppConnections(callers)
         app.middlewares.insert(0, self._connections.middleware)
+        app.router.add_route("*", "/{path:.*}", unserved)
         # aiohttp waits twice for so long: for a handler to end, and again once it is cancelled.
         self._runner = web.AppRunner(
             app,
@@ -164,7 +167,7 @@ class AppListener(Listener):
 
     async def _open(self, given: Sequence[socket.socket]) -> None:
         await self._runner.setup()
-        self._connections.server = self._runner.server
+        self._connections.server, self._connections.turns = self._runner.server, self.turns
         await self._listen(self._connections, given)
 
     async def stop(self) -> None:
@@ -260,10 +263,12 @@ class Listeners:
         self._readiness = readiness
         self._metrics = metrics
         self._listeners: list[Listener] = []
+        self._turns = Turns()
 
     async def open(self, listener: Listener, tls: ListenerTLS) -> None:
         """Raises SettingsError if the address cannot be used."""
         self._listeners.append(listener)  # before it is open: it may have to stop meanwhile
+        listener.turns = self._turns
         await listener.start(self._succession.listening(listener.name))
         if listener.shares_port:
             self._succession.opened(listener.name, [each.fileno() for each in listener.sockets])

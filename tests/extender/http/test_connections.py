@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -108,6 +109,26 @@ async def test_a_connection_is_kept_for_the_next_request(server: Server) -> None
     for body in (b"one", b"two"):
         await client.send(post(b"/echo", body))
         assert await client.answer() == (200, body)
+
+
+async def test_who_asks_for_what_is_not_served_waits_before_it_is_read_again(
+    server: Server,
+) -> None:
+    client = await server.connect()
+    began = time.monotonic()
+    for body in (b"one", b"two", b"three"):
+        await client.send(post(b"/no", body))
+        assert (await client.answer())[0] == 404
+    assert time.monotonic() - began >= 2 * connections.REFUSED_PAUSE_S
+    await client.send(post(b"/echo", b"four"))
+    assert await client.answer() == (200, b"four")
+
+
+async def test_requests_ahead_of_an_error_are_answered_after_the_pause(server: Server) -> None:
+    client = await server.connect()
+    await client.send(post(b"/no", b"one") + post(b"/echo", b"two") + post(b"/no", b"three"))
+    answers = [await client.answer() for _ in range(3)]
+    assert [status for status, _ in answers] == [404, 200, 404]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,17 @@ async def test_hundreds_who_ask_for_metrics_at_once_get_one_text() -> None:
     assert set(map(len, texts)) == {len(texts[0])}
 
 
+async def test_of_hundreds_who_wait_for_metrics_one_is_answered_in_each_turn() -> None:
+    exposition = Exposition(CollectorRegistry())
+    asked = [asyncio.create_task(exposition.text()) for _ in range(300)]
+    most = before = 0
+    while before < 300:
+        await asyncio.sleep(0)
+        done = sum(one.done() for one in asked)
+        most, before = max(most, done - before), done
+    assert most <= 2
+
+
 async def test_metrics_have_what_was_counted_before_somebody_asked() -> None:
     registry, slow = CollectorRegistry(), _Slow()
     counter = Counter("asked", "Asked.", registry=registry)
