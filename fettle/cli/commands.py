@@ -257,9 +257,9 @@ def policy(name: str, namespace: str, server: str, output: str) -> None:
 @_OUTPUT
 def devices(everything: bool, server: str, output: str) -> None:
     """Devices that are not Healthy or that there is evidence about, the worst first, with why."""
-    from fettle.cli import printing
+    from fettle.cli import device_tables
 
-    printing.list_devices(server, output, everything=everything)
+    device_tables.list_devices(server, output, everything=everything)
 
 
 @main.command()

@@ -7,14 +7,8 @@ from typing import Any
 import click
 
 from fettle.cli.calling import fetch
-from fettle.cli.printing import (
-    MOST_NAMED,
-    device_table,
-    has_news,
-    lowered,
-    print_holds,
-    print_missing,
-)
+from fettle.cli.device_tables import device_table, print_missing
+from fettle.cli.printing import MOST_NAMED, has_news, lowered, print_holds
 from fettle.cli.tables import console, new_table, shown_time
 
 _AGES = {

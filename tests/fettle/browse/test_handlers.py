@@ -15,7 +15,7 @@ from fettle.browse.access import Viewer
 from fettle.browse.pods import MOST_PODS
 from fettle.browse.reviews import NotShown
 from fettle.cel import SelectorEngine
-from fettle.cli import printing
+from fettle.cli import device_tables
 from fettle.cluster import Publisher, SourceStatus
 from fettle.config import Settings
 from fettle.config.settings import SchedulerSettings, SourceSettings
@@ -184,7 +184,7 @@ async def test_answers_before_fettle_is_ready_say_that_they_may_be_incomplete(
     why = "Fettle is not ready: Node is not synced: connection refused"
     _, devices = await asked_early("/devices", {})
     assert devices["problems"] == [why]
-    printing.print_devices(devices, everything=False)
+    device_tables.print_devices(devices, everything=False)
     assert capsys.readouterr().out.split() == [
         "mode:",
         "enforce",
@@ -227,9 +227,9 @@ async def test_devices_say_that_all_are_sound_once_the_cluster_is_known(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     nothing: dict[str, Any] = {"problems": [], "nodes": [], "network": [], "quarantined": {}}
-    printing.print_devices({**nothing, "nodesWithDevices": 1}, everything=False)
+    device_tables.print_devices({**nothing, "nodesWithDevices": 1}, everything=False)
     assert capsys.readouterr().out == "no evidence concerns any device: all are sound\n"
-    printing.print_devices({**nothing, "nodesWithDevices": 0}, everything=False)
+    device_tables.print_devices({**nothing, "nodesWithDevices": 0}, everything=False)
     assert capsys.readouterr().out == "no node has devices\n"
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fettle.cli import printing
+from fettle.cli import device_tables, printing
 from fettle.cli.printing import FEW
 from fettle.model import State
 
@@ -39,7 +39,7 @@ def device_rows(
 ) -> list[list[str]]:
     listed = [{"node": n, "resources": [], "devices": [], **told} for n, told in nodes.items()]
     used = [{"device": name, **told} for name, told in network.items()]
-    table = printing.device_table({"nodes": listed, "network": used}, everything=everything)
+    table = device_tables.device_table({"nodes": listed, "network": used}, everything=everything)
     return [list(row) for row in zip(*(column.cells for column in table.columns), strict=True)]
 
 
@@ -61,7 +61,7 @@ def test_a_node_of_very_many_bad_devices_hides_no_other() -> None:
     rows = device_rows(
         {"evil": health(1.0) | {"devices": many}, "n1": health(0.2, State.UNHEALTHY, "XID 79")}
     )
-    assert len(rows) == printing.MOST_ROWS + 2
+    assert len(rows) == device_tables.MOST_ROWS + 2
     assert ["n1", "(node)", "0.20", "Unhealthy", "XID 79"] in rows
     assert rows[-1][-1] == "4032 more: `fettle explain node evil` lists them"
     assert len(device_rows({"evil": health(1.0) | {"devices": many}}, everything=True)) == 4096
@@ -137,7 +137,7 @@ def test_taints_are_listed_and_those_that_are_missing_are_counted_with_the_reaso
         for there, why in (("NoSchedule", None), ("None", "due"), (None, off), (None, off))
     ]
     data = {"nodes": [], "network": [], "quarantined": {}, "taints": taints}
-    printing.print_devices(data, everything=True)
+    device_tables.print_devices(data, everything=True)
     said = " ".join(capsys.readouterr().out.split())
     assert "d/n/a: k:NoSchedule d/n/a: k:None (NoSchedule: due)" in said
     assert f"2 more would be tainted: {off}" in said

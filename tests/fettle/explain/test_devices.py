@@ -7,8 +7,8 @@ import pytest
 
 from fettle.api import kinds
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.cli import printing
-from fettle.cli.printing import MOST_LISTED, print_devices
+from fettle.cli.device_tables import device_table, print_devices
+from fettle.cli.printing import MOST_LISTED
 from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.dra import Alternative, Claim, Request
 from fettle.dra.allocator.shortfall import explain_shortfall
@@ -310,7 +310,7 @@ def test_a_network_device_is_listed_only_for_the_nodes_that_can_use_it(fleet: Fl
 def test_the_printed_table_says_first_why_a_device_cannot_be_allocated(fleet: Fleet) -> None:
     own(fleet, slice_("s", BAD, GOOD, count=2))
     data = {"nodes": list_nodes(fleet.view), "network": list_network_devices(fleet.view)}
-    table = printing.device_table(data, everything=True)
+    table = device_table(data, everything=True)
     devices, why = (list(column.cells) for column in (table.columns[1], table.columns[-1]))
     said = dict(zip(devices, why, strict=True))
     assert said[f"{b.DRIVER}/n/bad"] == (

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from fettle.api import core, kinds, resource
-from fettle.cli.printing import MOST_LISTED, print_devices
+from fettle.cli.device_tables import print_devices
+from fettle.cli.printing import MOST_LISTED
 from fettle.cluster import EMPTY, View
 from fettle.explain import list_holds
 from fettle.model import DeviceId, Hold, NodeId, Subject, UnitId

@@ -7,7 +7,8 @@ import pytest
 
 from fettle.api import kinds
 from fettle.cli import explaining
-from fettle.cli.printing import MOST_LISTED, print_devices
+from fettle.cli.device_tables import print_devices
+from fettle.cli.printing import MOST_LISTED
 from fettle.explain.devices import list_network_devices, list_nodes
 from fettle.explain.recoveries import explain_node
 from tests.fettle.cluster.inventory.fleets import Fleet, node

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from fettle.api import resource
-from fettle.cli.printing import print_devices
+from fettle.cli.device_tables import print_devices
 from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.explain.devices import list_network_devices, list_nodes
 from fettle.explain.users import Users
