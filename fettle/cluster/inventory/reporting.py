@@ -186,10 +186,13 @@ class Reports:
             report = _about(report_of_slice(slice_.raw, self._rules, now), known.get)
             self._note_holds(kinds.SLICE, slice_.raw.metadata.name, report.holds)
             # What it said before a slice of others named these was of a device of its own.
+            said = self._book.ledger.reported_by(report.reporter)
             others = {
-                one.id
-                for one in slice_.devices
-                if one.id not in known and slice_.node not in self._devices.publishers(one.id)
+                one
+                for one in said
+                if isinstance(one, DeviceId)
+                and (publishers := self._devices.publishers(one))
+                and slice_.node not in publishers
             }
             self.deliver(report._replace(retracted=report.retracted | others), now)
 

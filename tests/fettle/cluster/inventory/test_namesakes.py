@@ -202,6 +202,36 @@ def put(fleet: Fleet, kind: Kind, raw: Any) -> None:
         fleet.put(kind, raw)
 
 
+AT_FIRST = published("0", "evil", "rack", devices=[{"name": "gpu-0", "taints": [XID]}])
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["before", "beside"])
+@pytest.mark.parametrize(
+    "later",
+    [
+        published("0", "evil", "n1", devices=[]),
+        published("0", "evil", "evil"),
+        published("0", "evil", "rack", devices=[]),
+        published("0", "evil", "rack", devices=[{"name": "gpu-9"}]),
+        "0",
+    ],
+    ids=["another's", "its own", "empty", "another device", "gone"],
+)
+def test_a_device_inherits_no_fault_of_a_slice_that_had_its_name(
+    later: dict[str, Any] | str, beside: bool
+) -> None:
+    without, fleet = Fleet(), Fleet()
+    for kind, raw in honest():
+        without.put(kind, raw)
+    without.look()
+    first, last = (kinds.SLICE, AT_FIRST), (kinds.SLICE, later)
+    for kind, one in [first, *honest(), last] if beside else [first, last, *honest()]:
+        put(fleet, kind, one)
+    fleet.look()
+    for name in ("n1", "n2"):
+        assert seen(fleet.view.nodes[name]) == seen(without.view.nodes[name])
+
+
 @given(st.data(), st.lists(ROGUE, max_size=6))
 def test_nothing_that_one_node_writes_changes_anything_of_another(
     data: st.DataObject, rogue: list[tuple[Kind, Any]]
