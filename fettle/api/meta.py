@@ -73,7 +73,8 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
 
 class Condition(Wire, frozen=True, kw_only=True):
     type: str
-    status: str = "Unknown"
+    status: str = msgspec.field(default_factory=lambda: "Unknown")
+    """Required by the API, so written always: a plain default would be left out."""
     reason: str = ""
     message: str = ""
     last_transition_time: datetime | None = None
