@@ -29,7 +29,7 @@ from fettle.cluster.inventory.devices import Devices, SliceChange
 from fettle.cluster.inventory.gathered_pools import pool_of
 from fettle.cluster.inventory.kept_events import NodeEvents
 from fettle.cluster.inventory.measuring import Measuring
-from fettle.cluster.inventory.missing_devices import MissingDevices
+from fettle.cluster.inventory.missing_devices import MissingDevices, may_lack_others
 from fettle.cluster.inventory.nodes import Nodes
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.reporting import Reports
@@ -412,6 +412,8 @@ class Inventory:
         elif remembered is False or (old is not None and _replaced(old, new)):
             self._reports.node_left(name, now)
         self._nodes.note_capacities(name, new)
+        if old is None or may_lack_others(old, new):
+            self._nodes.mark_devices_dirty((name,))
         self._reports.of_node(new, now)
 
     def _salvage(self, bad: Bad, now: float) -> None:
@@ -592,6 +594,7 @@ class Inventory:
 
     def _apply(self, effect: SliceChange, now: float) -> None:
         self._nodes.mark_pool_dirty(effect.pool, effect.nodes)
+        self._nodes.mark_devices_dirty(effect.nodes)
         # A device that comes is another one than what had its name before, but for what is
         # remembered of it over our own start.
         self._book.forget(effect.gone | self._remembering.not_adopted(effect.come), now)
@@ -602,12 +605,14 @@ class Inventory:
         """Mark as dirty what an object in quarantine concerns: its node ("" if none) and the pools
         that are unclear because of it."""
         if node:
-            self._nodes.dirty.add(node)
+            self._nodes.mark_devices_dirty((node,))
         for pools in doubted:
             if pools.anywhere:
                 self._nodes.mark_all_dirty()
+                self._nodes.mark_devices_dirty(None)
             for pool in self._devices.existing_pools(pools):
                 self._nodes.mark_seen_dirty(pool)
+                self._nodes.mark_devices_dirty(self._devices.nodes_of(pool))
 
     def _mark_selected_dirty(self, rule: resource.DeviceTaintRule) -> None:
         for pool in self._devices.selected_pools(rule):

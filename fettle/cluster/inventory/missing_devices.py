@@ -7,9 +7,8 @@ shared and divided. Nothing is missing while these change.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
-from operator import is_
 
 import msgspec
 
@@ -28,11 +27,34 @@ from fettle.cluster.view import PluginView, Shortage
 from fettle.config import HealthSettings
 from fettle.dra import PoolView, PublishedDevice, device_units
 from fettle.health import expected_on_node, gpu_names
-from fettle.model import DeviceId
+from fettle.model import EXPECTED_DEVICES, DeviceId
 
 _ACCELERATOR = re.compile(r"/(v?gpu|mig-|neuron|gaudi|tpu|npu|ascend)", re.IGNORECASE)
 """Plugins of such resources count what is in use. Others, such as SR-IOV's, may leave it out after
 a restart."""
+
+
+def may_lack_others(old: core.Node, new: core.Node) -> bool:
+    """Whether anything differs that says what a node has or should have. Most changes of Nodes are
+    heartbeats."""
+    return _facts(old) != _facts(new)
+
+
+def _facts(node: core.Node) -> tuple[object, ...]:
+    status, metadata = node.status or core.NodeStatus(), node.metadata
+    return (
+        node.cut,
+        metadata.labels,
+        (metadata.annotations or {}).get(EXPECTED_DEVICES),
+        status.capacity,
+        status.allocatable,
+        boot_of(node),
+    )
+
+
+def boot_of(node: core.Node) -> str:
+    info = node.status.node_info if node.status is not None else None
+    return info.boot_id if info is not None else ""
 
 
 class Has(msgspec.Struct, frozen=True, gc=False):
@@ -74,41 +96,37 @@ class MissingDevices:
         self._peers = Peers(type_and_pool)
         self._past: dict[str, _Past] = {}
         self._concerned: set[str] = set()
-        self._sound: dict[str, tuple[core.Node, Has]] = {}
-        """What nodes were and had when they lacked nothing: most records are made again for what
-        pods and claims do."""
-        self._hardware: dict[str, tuple[list[PublishedDevice], Mapping[str, int]]] = {}
+        self._lacking: dict[str, tuple[Shortage, ...]] = {}
+        """By node that has too few devices: what of these is missing, and not in use."""
+
+    def of(self, name: str) -> tuple[Shortage, ...]:
+        """What a node lacked when it was last looked at."""
+        return self._lacking.get(name, ())
+
+    def lacks(self, name: str) -> bool:
+        """Whether a node has too few devices, also if others may be in use."""
+        return name in self._lacking
 
     def concerned(self) -> set[str]:
         """The nodes of whose peers something else is to be expected since this was last asked."""
         concerned, self._concerned = self._concerned, set()
-        for name in concerned:
-            self._sound.pop(name, None)
         return concerned
 
-    def forget(self, name: str) -> None:
-        for known in (self._past, self._sound, self._hardware):
-            known.pop(name, None)
-        self._concerned |= self._peers.put(name, {}, {})
+    def pass_over(self, name: str) -> None:
+        """Nothing can be said of what a node lacks."""
+        self._lacking.pop(name, None)
 
-    def hardware_on(
-        self, name: str, devices: list[PublishedDevice], parts: Callable[[], Collection[DeviceId]]
-    ) -> Mapping[str, int]:
-        """As `hardware`, counted again only if slices of the node have changed."""
-        known = self._hardware.get(name)
-        if known is None or len(known[0]) != len(devices) or not all(map(is_, known[0], devices)):
-            known = self._hardware[name] = devices, hardware(devices, parts())
-        return known[1]
+    def forget(self, name: str) -> None:
+        self._past.pop(name, None)
+        self.pass_over(name)
+        self._concerned |= self._peers.put(name, {}, {})
 
     def look(
         self, node: core.Node, has: Has, pods: Iterable[core.Pod], now: float
     ) -> tuple[Shortage, ...]:
         """What the node lacks now. `pods` are those on it."""
         name, labels = node.metadata.name, node.metadata.labels or {}
-        sound = self._sound.pop(name, None)
-        if sound is not None and sound[0] is node and sound[1] == has:
-            self._sound[name] = sound
-            return ()
+        self.pass_over(name)
         self._concerned |= self._peers.put(name, labels, has.counted)
         if changing(labels):
             self._past.pop(name, None)
@@ -123,7 +141,6 @@ class MissingDevices:
         }
         if not lacking:
             past.since = {}
-            self._sound[name] = node, has
             return ()
         missing, held = [], units_held(pods)
         for what, (count, source) in sorted(lacking.items()):
@@ -133,12 +150,12 @@ class MissingDevices:
             since = min(past.since.get(what, now), now)
             missing.append(Shortage(what, count, there, source, since, since + self._after_s))
         past.since = {one.name: one.since for one in missing}
-        return tuple(missing)
+        self._lacking[name] = tuple(missing)
+        return self._lacking[name]
 
     def _recall(self, node: core.Node, now: float) -> _Past:
         """A label that goes says nothing: whoever wrote it may have lost the devices, too."""
-        info = node.status.node_info if node.status is not None else None
-        boot = info.boot_id if info is not None else ""
+        boot = boot_of(node)
         told = layout(node.metadata.labels or {})
         past = self._past.get(node.metadata.name)
         if past is not None and past.boot == boot and {**past.layout, **told} == past.layout:

@@ -17,6 +17,7 @@ from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
 from fettle.cluster.inventory.missing_devices import (
     Has,
     MissingDevices,
+    hardware,
     unclear_drivers,
 )
 from fettle.cluster.inventory.namesakes import Known
@@ -32,7 +33,7 @@ from fettle.cluster.inventory.units import (
     unit_healths,
     worded,
 )
-from fettle.cluster.view import UNMARKED, NodeMarks, NodeView, PluginView, Shortage
+from fettle.cluster.view import UNMARKED, NodeMarks, NodeView, PluginView
 from fettle.dra import CounterId, DeviceView, NodeTarget, PoolView, PublishedDevice
 from fettle.health import HealthBook
 from fettle.model import (
@@ -175,6 +176,9 @@ class Nodes:
         self.records: LayeredDict[NodeView] = LayeredDict()
         self._pods_on: dict[str, set[str]] = defaultdict(set)
         self.dirty: set[str] = set()
+        self._unlooked: set[str] = set()
+        """Those of them that may lack other devices than before: most records are made again for
+        what pods, claims and health do, which changes nothing there."""
         self.changed: set[str] = set()
         self.partial: set[str] = set()
 
@@ -195,9 +199,15 @@ class Nodes:
             else:
                 self.dirty.add(subject.node)
 
+    def mark_devices_dirty(self, nodes: Iterable[str] | None) -> None:
+        """These nodes may have, or should have, other devices than before; None: all nodes."""
+        names = nodes if nodes is not None else tuple(self._stores.nodes)
+        self.dirty.update(names)
+        self._unlooked.update(names)
+
     def mark_peers_dirty(self) -> None:
         """Of these nodes other devices are to be expected than before, by what their peers have."""
-        self.dirty |= self._missing.concerned() & self.records.keys()
+        self.mark_devices_dirty(self._missing.concerned() & self.records.keys())
 
     def mark_all_dirty(self) -> None:
         """Something changed that every node may see, of any pool."""
@@ -239,12 +249,19 @@ class Nodes:
     def pod_came(self, node: str, key: str) -> None:
         """A pod names this node, which need not exist."""
         self._pods_on[node].add(key)
+        self._look_at_use(node)
 
     def pod_left(self, node: str, key: str) -> None:
         pods = self._pods_on[node]
         pods.discard(key)
         if not pods:
             del self._pods_on[node]
+        self._look_at_use(node)
+
+    def _look_at_use(self, node: str) -> None:
+        """What a node seems to lack may be in use."""
+        if self._missing.lacks(node):
+            self.mark_devices_dirty((node,))
 
     def pods_on(self, node: str) -> Collection[str]:
         """The keys of the pods that name this node."""
@@ -259,6 +276,7 @@ class Nodes:
         if node is None:
             self._devices.forget_node(name)
             self._missing.forget(name)
+            self._unlooked.discard(name)
             self._unknown_signals.pop(name, None)
             if self.records.pop(name, None) is not None:
                 self.changed.add(name)
@@ -284,6 +302,8 @@ class Nodes:
         pods: Mapping[str, core.Pod] = self._stores.pods
         here = [pods[key] for key in self._pods_on.get(name, ()) if key in pods]
         known = NodeFacts(healths, health, here, labels, self._peers.missing(name))
+        if name in self._unlooked:
+            self._look_for_missing(node, resources, pools, here, now)
         return NodeView(
             name=name,
             labels=labels,
@@ -298,29 +318,27 @@ class Nodes:
             unknown_signals=self._unknown_signals.get(name, ()),
             unschedulable=node.spec is not None and node.spec.unschedulable,
             marks=_marks(node),
-            missing=self._missing_of(node, resources, pools, here, now),
+            missing=self._missing.of(name),
         )
 
-    def _missing_of(
+    def _look_for_missing(
         self,
         node: core.Node,
         resources: tuple[PluginView, ...],
         pools: tuple[PoolView, ...],
         pods: Iterable[core.Pod],
         now: float,
-    ) -> tuple[Shortage, ...]:
+    ) -> None:
         name = node.metadata.name
         if name in self.partial or node.cut:
-            return ()  # nor is it known what it has
-
-        def parts() -> Collection[DeviceId]:
+            self._missing.pass_over(name)  # nor is it known what it has
+        else:
             seen = (self._devices.wholes_in(PoolId(one.driver, one.name), name) for one in pools)
-            return {part for wholes in seen for part in wholes}
-
-        devices = [*self._devices.published_by(name)]
-        hardware = self._missing.hardware_on(name, devices, parts) if devices else {}
-        has = Has(resources, hardware, unclear_drivers(pools))
-        return self._missing.look(node, has, pods, now)
+            parts = {part for wholes in seen for part in wholes}
+            devices = hardware(self._devices.published_by(name), parts)
+            has = Has(resources, devices, unclear_drivers(pools))
+            self._missing.look(node, has, pods, now)
+        self._unlooked.discard(name)
 
     def _placing(self, name: str, resources: Iterable[PluginView]) -> UnitPlacement:
         return place_units(

@@ -216,8 +216,10 @@ def test_pods_on_the_node_are_counted_for_that(fleet: Fleet) -> None:
     fleet.put(kinds.POD, holding(resource, 6))
     fleet.put(kinds.NODE, has_functions(3))
     assert not fleet.look().nodes["n"].missing
-    fleet.put(kinds.NODE, has_functions(2))
-    assert fleet.look().nodes["n"].missing
+    fleet.inventory.remove(kinds.POD, "default/holder", fleet.now)
+    assert told(fleet.look().nodes["n"].missing)[0][1:3] == (3, 9)
+    fleet.put(kinds.POD, holding(resource, 6))
+    assert not fleet.look().nodes["n"].missing
 
 
 def test_a_row_of_the_settings_says_how_many_by_a_label() -> None:
@@ -268,6 +270,14 @@ def test_of_a_node_that_cannot_be_read_whole_nothing_is_missing(fleet: Fleet) ->
     bad["status"]["conditions"] = "none"
     fleet.take(kinds.NODE, bad)
     assert not fleet.look().nodes["n"].missing
+
+
+def test_once_a_node_can_be_read_whole_again_what_it_lacks_is_known_again(fleet: Fleet) -> None:
+    lacking = node(gpus=7, annotations={"fettle.dev/expected-devices": f"{GPU}=8"})
+    unread = {**lacking, "status": {**lacking["status"], "conditions": "none"}}
+    for raw, is_known in ((unread, False), (lacking, True), (unread, True), (lacking, True)):
+        fleet.take(kinds.NODE, raw)
+        assert bool(fleet.look().nodes["n"].missing) == is_known
 
 
 def has(resource: str, capacity: int, allocatable: int) -> Has:
