@@ -30,6 +30,8 @@ LONGEST_HALF_LIFE_S = 28 * 86_400.0
 LARGEST_SUM = 1000.0
 Seconds = Annotated[float, msgspec.Meta(gt=0.0, le=LONGEST_HALF_LIFE_S)]
 SumOfWeights = Annotated[float, msgspec.Meta(ge=0.0, le=LARGEST_SUM)]
+MOST_COUNTED = 999_999
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNTED)]
 NODE_HEALTH = "Healthy"
 """The condition of every DeviceHealth."""
 
@@ -158,10 +160,42 @@ class StoredPool(Wire, frozen=True, kw_only=True):
     name: str
 
 
+class StoredLabel(Wire, frozen=True, kw_only=True):
+    key: str
+    value: str = ""
+
+
+class StoredCount(Wire, frozen=True, kw_only=True):
+    """So many units of a resource, or devices of a DRA driver."""
+
+    name: str
+    number: Count
+
+
+class StoredMost(Wire, frozen=True, kw_only=True):
+    """The most devices that a node has had since it runs with this boot ID and these labels about
+    how its devices are shared and divided."""
+
+    since: datetime
+    labels: tuple[StoredLabel, ...] = ()
+    counts: tuple[StoredCount, ...] = ()
+
+
+class StoredShortage(Wire, frozen=True, kw_only=True):
+    """A node has fewer devices than expected; `source` says who expects them."""
+
+    name: str
+    expected: Count
+    found: Count = 0
+    source: str = ""
+    since: datetime
+
+
 class DeviceHealthStatus(Wire, frozen=True, kw_only=True):
     """All of it, as of `observed_time`. What is not among `subjects` is sound. `rebooted` and
     `remediation`: when the node was last seen to have another boot ID, and when its monitor was
-    first seen to say that its remediation had succeeded."""
+    first seen to say that its remediation had succeeded. `missing`: what the node has fewer of than
+    expected, which changes no state and no score."""
 
     node_name: str = ""
     node_uid: str = msgspec.field(default="", name="nodeUID")
@@ -178,6 +212,8 @@ class DeviceHealthStatus(Wire, frozen=True, kw_only=True):
     remediated: tuple[str, ...] = ()
     rebooted: datetime | None = None
     remediation: datetime | None = None
+    most_devices: StoredMost | None = None
+    missing: tuple[StoredShortage, ...] = ()
     checksum: str = ""
 
     @property

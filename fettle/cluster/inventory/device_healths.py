@@ -25,6 +25,7 @@ from fettle.api.device_healths import (
 )
 from fettle.api.meta import Condition, ObjectMeta, unix_s
 from fettle.cluster.inventory.devices import Devices
+from fettle.cluster.inventory.missing_devices import MissingDevices, boot_of
 from fettle.cluster.inventory.units import plugin_resources
 from fettle.health import CLOCKS_APART_S, HealthBook
 from fettle.model import DeviceId, NodeId, PoolRef, ReporterId, State, Subject, utc
@@ -43,9 +44,16 @@ _WORST_FIRST = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN, State.HEALTHY)
 class Remembering:
     """Adopts what is stored, and says what to store."""
 
-    def __init__(self, book: HealthBook, devices: Devices, nodes: Mapping[str, core.Node]) -> None:
+    def __init__(
+        self,
+        book: HealthBook,
+        devices: Devices,
+        nodes: Mapping[str, core.Node],
+        missing: MissingDevices,
+    ) -> None:
         self._book = book
         self._devices = devices
+        self._missing = missing
         self._nodes = nodes
         self._starting = True
         self._adopted: dict[str, tuple[DeviceHealthStatus, set[Subject]]] = {}
@@ -78,6 +86,7 @@ class Remembering:
                 self._book.ledger.repairs.adopt(
                     NodeId(status.node_name), status.rebooted, status.remediation
                 )
+                self._missing.adopt(status.node_name, status)
         for one in status.subjects:
             key = one.subject(status.node_name)
             changed |= self._book.adopt(key, one, observed_at, now, starting=self._starting)
@@ -134,18 +143,21 @@ class Remembering:
             for published in self._devices.published_by(name)
             if self._devices.known_as(published.id, name) == published.id
         ]
-        if before is None and not devices and not any(p.capacity for p in plugin_resources(node)):
+        most, missing = self._missing.recall(name)
+        has_devices = bool(devices) or any(p.capacity for p in plugin_resources(node))
+        if before is None and not has_devices and not missing:
             return None
-        info = node.status.node_info if node.status is not None else None
         rebooted, remediation = self._book.ledger.repairs.recall(NodeId(name))
         about = msgspec.structs.replace(
             NOTHING_KNOWN,
             node_name=name,
             node_uid=node.metadata.uid,
-            boot_id=info.boot_id if info is not None else "",
+            boot_id=boot_of(node),
             remediated=self._book.ledger.recall_remediated(ReporterId(kinds.NODE.name, name)),
             rebooted=rebooted,
             remediation=remediation,
+            most_devices=most,
+            missing=missing,
         )
         if before is not None and before.status.node_uid != node.metadata.uid:
             before = None

@@ -91,7 +91,7 @@ class Inventory:
         missing = MissingDevices(health or HealthSettings())
         self._nodes = Nodes(self._stores, self._devices, book, self._quarantine, missing)
         self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
-        self._remembering = Remembering(book, self._devices, self._stores.nodes)
+        self._remembering = Remembering(book, self._devices, self._stores.nodes, missing)
         self._starts = Starts(
             rules,
             self._stores.pods,
@@ -411,6 +411,7 @@ class Inventory:
             self._reports.node_came(name, now)
         elif remembered is False or (old is not None and _replaced(old, new)):
             self._reports.node_left(name, now)
+            self._nodes.forget_devices(name)
         self._nodes.note_capacities(name, new)
         if old is None or may_lack_others(old, new):
             self._nodes.mark_devices_dirty((name,))

@@ -13,6 +13,14 @@ from itertools import chain
 import msgspec
 
 from fettle.api import core
+from fettle.api.device_healths import (
+    MOST_COUNTED,
+    DeviceHealthStatus,
+    StoredCount,
+    StoredLabel,
+    StoredMost,
+    StoredShortage,
+)
 from fettle.cluster.inventory.expected_devices import (
     SEEN,
     DeviceCounts,
@@ -27,11 +35,15 @@ from fettle.cluster.view import PluginView, Shortage
 from fettle.config import HealthSettings
 from fettle.dra import PoolView, PublishedDevice, device_units
 from fettle.health import expected_on_node, gpu_names
-from fettle.model import EXPECTED_DEVICES, DeviceId
+from fettle.model import EXPECTED_DEVICES, DeviceId, utc
 
 _ACCELERATOR = re.compile(r"/(v?gpu|mig-|neuron|gaudi|tpu|npu|ascend)", re.IGNORECASE)
 """Plugins of such resources count what is in use. Others, such as SR-IOV's, may leave it out after
 a restart."""
+
+
+MOST_STORED = 64
+"""Resources and drivers of a node of which it is stored how many it had, and what it lacks."""
 
 
 def may_lack_others(old: core.Node, new: core.Node) -> bool:
@@ -111,6 +123,43 @@ class MissingDevices:
         """The nodes of whose peers something else is to be expected since this was last asked."""
         concerned, self._concerned = self._concerned, set()
         return concerned
+
+    def adopt(self, name: str, status: DeviceHealthStatus) -> None:
+        """Take over what is stored of a node, before it was looked at. A time to come counts as
+        now."""
+        if (most := status.most_devices) is not None:
+            self._past[name] = _Past(
+                status.boot_id,
+                {one.key: one.value for one in most.labels},
+                most.since.timestamp(),
+                {one.name: one.number for one in most.counts},
+                {one.name: one.since.timestamp() for one in status.missing},
+            )
+
+    def recall(self, name: str) -> tuple[StoredMost | None, tuple[StoredShortage, ...]]:
+        """What is to be stored of a node."""
+        past = self._past.get(name)
+        if past is None or not (past.most or past.since):
+            return None, ()
+        most = StoredMost(
+            since=utc(past.began),
+            labels=tuple(StoredLabel(key=k, value=v) for k, v in sorted(past.layout.items())),
+            counts=tuple(
+                StoredCount(name=what, number=min(number, MOST_COUNTED))
+                for what, number in sorted(past.most.items())[:MOST_STORED]
+            ),
+        )
+        missing = (
+            StoredShortage(
+                name=one.name,
+                expected=min(one.expected, MOST_COUNTED),
+                found=min(one.found, MOST_COUNTED),
+                source=one.source,
+                since=utc(one.since),
+            )
+            for one in self.of(name)[:MOST_STORED]
+        )
+        return most, tuple(missing)
 
     def pass_over(self, name: str) -> None:
         """Nothing can be said of what a node lacks."""

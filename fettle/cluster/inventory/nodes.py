@@ -205,6 +205,11 @@ class Nodes:
         self.dirty.update(names)
         self._unlooked.update(names)
 
+    def forget_devices(self, name: str) -> None:
+        """It is another Node now: forget what that of before had."""
+        self._missing.forget(name)
+        self.mark_devices_dirty((name,))
+
     def mark_peers_dirty(self) -> None:
         """Of these nodes other devices are to be expected than before, by what their peers have."""
         self.mark_devices_dirty(self._missing.concerned() & self.records.keys())

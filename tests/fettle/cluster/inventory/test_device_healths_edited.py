@@ -12,6 +12,7 @@ from fettle.api.device_healths import DeviceHealthStatus
 from fettle.cluster.inventory.device_healths import LARGEST_BYTES
 from fettle.explain import explain_node
 from fettle.model import State
+from tests.fettle import building as b
 from tests.fettle.cluster.inventory import saying
 from tests.fettle.cluster.inventory.fleets import Fleet, node
 from tests.fettle.cluster.inventory.test_device_healths import uid
@@ -84,6 +85,19 @@ subjects = st.builds(
         },
     ),
 )
+counts = st.sampled_from([0, 1, 8, 999_999])
+names = st.sampled_from([b.RESOURCE, b.DRIVER, "", "a/b"])
+most = st.fixed_dictionaries(
+    {"since": moments},
+    optional={
+        "labels": st.lists(st.fixed_dictionaries({"key": texts}, optional={"value": texts})),
+        "counts": st.lists(st.fixed_dictionaries({"name": names, "number": counts})),
+    },
+)
+missing = st.fixed_dictionaries(
+    {"name": names, "expected": counts, "since": moments},
+    optional={"found": counts, "source": texts},
+)
 statuses = st.fixed_dictionaries(
     {
         "state": states,
@@ -91,7 +105,14 @@ statuses = st.fixed_dictionaries(
         "subjects": st.lists(subjects, max_size=4),
         "observedTime": st.sampled_from(["1970-01-12T13:46:30Z", "1970-01-12T13:46:40Z"]),
     },
-    optional={"rebooted": moments, "remediation": moments, "remediated": st.lists(texts)},
+    optional={
+        "bootID": st.just("boot-1"),
+        "rebooted": moments,
+        "remediation": moments,
+        "remediated": st.lists(texts),
+        "mostDevices": most,
+        "missing": st.lists(missing, max_size=3),
+    },
 )
 
 
@@ -114,13 +135,16 @@ def test_a_forged_memory_stays_in_bounds_and_can_be_stored_and_explained(
         fleet.put(kinds.NODE, uid(node()))
         fleet.look()
     fleet.inventory.put(kinds.DEVICE_HEALTH, signed(status), fleet.now)
-    fleet.put(kinds.NODE, uid(node()))
+    fleet.put(kinds.NODE, uid(node(status={"nodeInfo": {"bootID": "boot-1"}})))
     fleet.put(kinds.POD, saying.refused())
     for step in (0.0, *steps):
         fleet.now += step
         health = fleet.look().nodes["n"].health
         assert 0.0 <= health.score <= health.proven <= 1.0
         assert all(0.0 <= w.weight <= 1.0 for w in health.evidence)
+        for one in fleet.view.nodes["n"].missing:
+            assert one.found < one.expected <= 999_999
+            assert one.since <= fleet.now
         explained = explain_node("n", fleet.view, fleet.inventory, fleet.now)
         assert len(msgspec.json.encode(explained)) < LARGEST_BYTES
         stored = fleet.inventory.recall("n", None, fleet.now)

@@ -9,18 +9,22 @@ from hypothesis import strategies as st
 
 from fettle.api import core, kinds
 from fettle.api.meta import ObjectMeta
+from fettle.cluster.inventory.device_healths import LARGEST_BYTES
 from fettle.cluster.inventory.missing_devices import Has, MissingDevices
 from fettle.cluster.view import PluginView, Shortage
 from fettle.config import HealthSettings
 from fettle.config.settings import ExpectedDevicesSettings
+from fettle.steward.device_healths import is_as_good
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
+from tests.fettle.cluster.inventory.test_device_healths import started, stored, uid
 from tests.fettle.cluster.inventory.test_expected_devices import GFD, MIXED
 from tests.fettle.cluster.inventory.test_units import held_of
 
 GPU = b.RESOURCE
 NVIDIA = "nvidia.com/gpu"
 AFTER_S = 600.0
+GFD_CONFIG = "nvidia.com/device-plugin.config"
 TYPE = "node.kubernetes.io/instance-type"
 
 
@@ -278,6 +282,87 @@ def test_once_a_node_can_be_read_whole_again_what_it_lacks_is_known_again(fleet:
     for raw, is_known in ((unread, False), (lacking, True), (unread, True), (lacking, True)):
         fleet.take(kinds.NODE, raw)
         assert bool(fleet.look().nodes["n"].missing) == is_known
+
+
+# -- what is stored
+
+
+def restarted(fleet: Fleet, raw: dict[str, Any]) -> Fleet:
+    """A process that starts a minute later with what this one stored of the node, and finds it like
+    this."""
+    return started(stored(fleet), (kinds.NODE, raw), after_s=fleet.now + 60.0 - Fleet().now)
+
+
+def booted(gpus: int, boot: str = "boot-1", **more: Any) -> dict[str, Any]:
+    return uid(node(gpus=gpus, status={"nodeInfo": {"bootID": boot}}), **more)
+
+
+def test_a_restart_of_fettle_forgets_neither_what_a_node_had_nor_since_when_it_lacks_that(
+    old: Fleet,
+) -> None:
+    old.put(kinds.NODE, booted(7))
+    [before] = old.look().nodes["n"].missing
+    [after] = restarted(old, booted(7)).view.nodes["n"].missing
+    assert after == before
+    assert told((after,)) == [(GPU, 7, 8, "the most since its boot")]
+
+
+def test_what_is_lost_while_fettle_is_away_is_missing_when_it_starts(old: Fleet) -> None:
+    old.put(kinds.NODE, booted(8))
+    old.look()
+    again = restarted(old, booted(7))
+    assert told(again.view.nodes["n"].missing) == [(GPU, 7, 8, "the most since its boot")]
+    assert again.view.nodes["n"].missing[0].since == again.now
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        booted(7, boot="boot-2"),
+        booted(7, uid="2"),  # another Node of the name
+        {**booted(7), "metadata": {"name": "n", "uid": "1", "labels": {GFD_CONFIG: "other"}}},
+    ],
+)
+def test_what_was_stored_of_another_boot_node_or_layout_counts_for_nothing(
+    old: Fleet, found: dict[str, Any]
+) -> None:
+    old.put(kinds.NODE, booted(8))
+    old.look()
+    assert not restarted(old, found).view.nodes["n"].missing
+
+
+def test_what_is_stored_says_what_is_missing_and_who_expects_it(old: Fleet) -> None:
+    old.put(kinds.NODE, booted(7))
+    old.look()
+    status = stored(old).status
+    assert status.most_devices is not None
+    assert [(one.name, one.number) for one in status.most_devices.counts] == [(GPU, 8)]
+    [one] = status.missing
+    assert (one.name, one.found, one.expected) == (GPU, 7, 8)
+    assert (one.source, one.since.timestamp()) == ("the most since its boot", old.now)
+    assert (status.state, status.score) == ("Healthy", 1.0)
+    again = restarted(old, booted(7))
+    assert is_as_good(stored(old), again.inventory.recall("n", stored(old), again.now))
+
+
+def test_a_node_that_never_had_a_device_is_stored_once_it_lacks_one(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, {"metadata": {"name": "n", "uid": "1"}})
+    fleet.look()
+    assert fleet.inventory.recall("n", None, fleet.now) is None
+    fleet.put(kinds.NODE, {"metadata": {"name": "n", "uid": "1", "labels": GFD}})
+    fleet.look()
+    assert stored(fleet).status.missing[0].found == 0
+
+
+def test_a_node_of_ever_more_resources_is_stored_within_the_bound(fleet: Fleet) -> None:
+    amounts = {f"{'x' * 250}.io/{i:063}": str(10**12) for i in range(2000)}
+    status = {"capacity": amounts, "allocatable": dict.fromkeys(amounts, "0")}
+    fleet.put(kinds.NODE, {"metadata": {"name": "n", "uid": "1"}, "status": status})
+    fleet.look()
+    health = stored(fleet)
+    assert health.status.most_devices is not None
+    assert len(health.status.most_devices.counts) == len(health.status.missing) == 64
+    assert len(msgspec.json.encode(health)) < LARGEST_BYTES
 
 
 def has(resource: str, capacity: int, allocatable: int) -> Has:
