@@ -499,7 +499,7 @@ class NodeMarkSettings(SettingsSection, frozen=True, kw_only=True):
     it for affinity, such as `fettle.dev/health.nvidia.com_gpu`, and the annotation
     `fettle.dev/health-reason`."""
     condition: bool = False
-    """The condition `FettleDevicesSound`, which is False while a device is Unhealthy."""
+    """The condition `FettleDevicesSound`, which is False while a device is Unhealthy or lost."""
     cordon: Literal["AnyDevice", "EveryDevice"] | None = None
     """Cordon nodes with a device that is Unhealthy (`AnyDevice`), or only those of which every
     device of a driver or resource is (`EveryDevice`)."""

@@ -9,7 +9,7 @@ from fettle.explain.former import with_former
 from fettle.explain.holds import is_held_by_rule, list_holds
 from fettle.explain.modes import describe_modes
 from fettle.explain.nearest import nearest_devices
-from fettle.explain.node_healths import CAUSES, state_in_words, worst_state
+from fettle.explain.node_healths import CAUSES, LOST, state_in_words, worst_state
 from fettle.explain.placed import plain_placed
 from fettle.explain.pods import (
     JSON_VERSION,
@@ -27,6 +27,7 @@ from fettle.explain.wording import LOWERED, SUSPECTED, plain_reason, text, texts
 __all__ = [
     "CAUSES",
     "JSON_VERSION",
+    "LOST",
     "LOWERED",
     "SUSPECTED",
     "WITHHELD",

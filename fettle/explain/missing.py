@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fettle.cluster import NodeView
+from fettle.cluster import NodeView, Shortage
 
 
 def plain_missing(node: NodeView) -> list[dict[str, Any]]:
@@ -15,7 +15,11 @@ def plain_missing(node: NodeView) -> list[dict[str, Any]]:
             "source": one.source,
             "since": one.since,
             "lostAt": one.lost_at,
-            "text": f"{one.found} of {one.expected} {one.name}, expected by {one.source}",
+            "text": missing_in_words(one),
         }
         for one in node.missing
     ]
+
+
+def missing_in_words(one: Shortage) -> str:
+    return f"{one.found} of {one.expected} {one.name}, expected by {one.source}"

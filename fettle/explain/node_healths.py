@@ -1,9 +1,11 @@
 """What is written on Nodes about the health of their devices, in words. Pure."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from fettle.cluster import UNMARKED, NodeMarks
+from fettle.cluster import UNMARKED, NodeMarks, Shortage
+from fettle.explain.missing import missing_in_words
 from fettle.explain.wording import LOWERED, SUSPECTED
 from fettle.model import CORDONED, DEVICES_SOUND, HEALTH, SOUND, State
 from fettle.scheduling.plans import NodeHealth, UnsoundDevice
@@ -13,8 +15,17 @@ MOST_NAMED = 3
 _LONGEST_FAULT = 200
 
 
-def state_in_words(found: NodeHealth) -> str:
-    """Such as `1 of 8 devices Unhealthy: nvidia.com/gpu GPU-1a2b: XID 79`."""
+def state_in_words(found: NodeHealth, lost: Sequence[Shortage] = ()) -> str:
+    """Such as `1 of 8 devices Unhealthy: nvidia.com/gpu GPU-1a2b: XID 79`, and what is lost."""
+    if not lost:
+        return _states(found)
+    gone = "; ".join(map(missing_in_words, lost[:MOST_NAMED]))
+    if (more := len(lost) - MOST_NAMED) > 0:
+        gone = f"{gone}; and {more} more"
+    return f"missing: {gone}" + (f"; {_states(found)}" if found.devices else "")
+
+
+def _states(found: NodeHealth) -> str:
     number: Counter[State] = Counter()
     for one in found.bad:
         number[one.health.state] += one.number
@@ -48,6 +59,8 @@ CAUSES = {
     State.HEALTHY: "DevicesHealthy",
 }
 """The reasons of the condition by the worst state of a device, an interface."""
+LOST = "DevicesMissing"
+"""The reason where none is Unhealthy, and some are lost."""
 
 
 def worst_state(found: NodeHealth) -> State:

@@ -32,6 +32,8 @@ HEALTH_OF = "fettle.dev/health."
 """Begins the labels beside it, which count only what may refuse: one for the whole node, and one
 for each resource of a device plugin."""
 HEALTH_OF_NODE = "fettle.dev/health.node"
+LOST_DEVICES = "fettle.dev/health.missing"
+"""`true` on a node that has lost devices. It is no state of those that are there."""
 HEALTH_REASON = "fettle.dev/health-reason"
 """Beside that label, where it is not `healthy`: the score, and why."""
 CORDONED = "fettle.dev/cordoned"

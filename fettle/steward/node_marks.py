@@ -19,9 +19,9 @@ import structlog
 from fettle.api import kinds
 from fettle.api.meta import rfc3339_at
 from fettle.client import Session
-from fettle.cluster import UNMARKED, NodeMarks, NodeView, View
+from fettle.cluster import UNMARKED, NodeMarks, NodeView, Shortage, View
 from fettle.config import NodeMarkSettings, Settings
-from fettle.explain import CAUSES, state_in_words, worst_state
+from fettle.explain import CAUSES, LOST, state_in_words, worst_state
 from fettle.model import (
     CORDONED,
     DEVICES_SOUND,
@@ -29,6 +29,7 @@ from fettle.model import (
     HEALTH_OF_NODE,
     HEALTH_REASON,
     LEFT_ALONE,
+    LOST_DEVICES,
     NotFound,
     State,
     Tier,
@@ -38,7 +39,15 @@ from fettle.observing import StewardMetrics
 from fettle.pacing import pause, run_within
 from fettle.records import Act, Recorder
 from fettle.scheduling import Answers
-from fettle.scheduling.plans import Cordons, NodeHealth, NodeHealths, plan_cordons
+from fettle.scheduling.plans import (
+    NOTHING_LOST,
+    Cordons,
+    Lost,
+    NodeHealth,
+    NodeHealths,
+    lost_devices,
+    plan_cordons,
+)
 from fettle.steward.holding import RawNode, change_node, metadata_of
 from fettle.steward.paced_writes import PacedWrites, Write
 
@@ -49,6 +58,7 @@ NOTICEABLE = 0.1
 GONE_S = 600.0
 """A node without devices keeps its marks so long: its driver may be starting."""
 _CAUSES = [*CAUSES.values()][::-1]
+_CAUSES.insert(-1, LOST)
 _TIERS = [state.lower() for state in CAUSES][::-1]
 """The better ones first."""
 _STATUS = {State.UNHEALTHY: "False", State.UNKNOWN: "Unknown"}
@@ -83,29 +93,37 @@ def wanted_marks(
     healths: Mapping[str, NodeHealth],
     of_hardware: Mapping[str, NodeHealth],
     cordons: Cordons,
+    lost: Lost = NOTHING_LOST,
 ) -> dict[str, NodeMarks]:
-    """What is to be on each node with devices."""
+    """What is to be on each node that has devices, or has lost some."""
     found = {}
     for name, health in healths.items():
-        marks = UNMARKED
+        marks, gone = UNMARKED, lost.acted_on(name)
+        if not health.devices and name not in lost.nodes:
+            continue
         if settings.label:
-            labels = _labels_of(health)
-            marks = msgspec.structs.replace(marks, tier=health.tier.lower(), labels=labels)
-            if health.score < 1:
-                marks = msgspec.structs.replace(
-                    marks, score=round(health.score, 1), reason=state_in_words(health)
-                )
+            none_left = any(not one.found for one in gone)
+            tier = State.UNHEALTHY if none_left else health.tier
+            if health.devices or gone:
+                labels = _labels_of(health, gone)
+                marks = msgspec.structs.replace(marks, tier=tier.lower(), labels=labels)
+            if health.score < 1 or gone:
+                score = round(health.score, 1) if health.devices else None
+                reason = state_in_words(health, gone)
+                marks = msgspec.structs.replace(marks, score=score, reason=reason)
         if settings.condition:
             hardware = of_hardware[name]
             worst = worst_state(hardware)
-            marks = msgspec.structs.replace(
-                marks,
-                status=_STATUS.get(worst, "True"),
-                cause=CAUSES[worst],
-                message=state_in_words(hardware),
-            )
+            status, cause = _STATUS.get(worst, "True"), CAUSES[worst]
+            if gone and worst is not State.UNHEALTHY:
+                status, cause = _STATUS[State.UNHEALTHY], LOST
+            if hardware.devices or gone:
+                marks = msgspec.structs.replace(
+                    marks, status=status, cause=cause, message=state_in_words(hardware, gone)
+                )
         if name in cordons.nodes:
-            marks = msgspec.structs.replace(marks, cordon=state_in_words(cordons.nodes[name]))
+            why = state_in_words(cordons.nodes[name], lost.nodes.get(name, ()))
+            marks = msgspec.structs.replace(marks, cordon=why)
         elif name in cordons.left:
             marks = msgspec.structs.replace(marks, cordon=LEFT_ALONE)
         found[name] = marks
@@ -113,10 +131,13 @@ def wanted_marks(
     return found
 
 
-def _labels_of(health: NodeHealth) -> tuple[tuple[str, str], ...]:
-    labels = [(units_label(resource), tier) for resource, tier in health.units.items()]
-    labels.append((HEALTH_OF_NODE, health.proven))
-    return tuple(sorted((label, str(tier)) for label, tier in labels if label is not None))
+def _labels_of(health: NodeHealth, lost: Sequence[Shortage]) -> tuple[tuple[str, str], ...]:
+    labels = [(units_label(resource), str(tier)) for resource, tier in health.units.items()]
+    if health.devices:
+        labels.append((HEALTH_OF_NODE, str(health.proven)))
+    if lost:
+        labels.append((LOST_DEVICES, "true"))
+    return tuple(sorted((label, value) for label, value in labels if label is not None))
 
 
 def due_marks(nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]) -> list[DueMark]:
@@ -273,7 +294,7 @@ class NodeMarking:
         planned = await run_within(None, partial(self._plan, view))
         if planned is None:
             return
-        wanted, cordons = planned
+        wanted, cordons, lost = planned
         writes = self._settings.writes(self._settings.mode)
         due, next_at = await run_within(None, lambda: self._due_now(view.nodes, wanted))
         if writes:
@@ -285,9 +306,9 @@ class NodeMarking:
             await writing.do(
                 self._write(one, view.nodes[one.node]) for one in due if one.mark is mark
             )
-        self._note([*self._describe(wanted, cordons, writes=writes)])
+        self._note([*self._describe(wanted, cordons, lost, writes=writes)])
         self._settled_at = -1 if due else view.basis
-        self._due = min(cordons.due, next_at)
+        self._due = min(cordons.due, lost.due, next_at)
 
     def _due_now(
         self, nodes: Mapping[str, NodeView], wanted: Mapping[str, NodeMarks]
@@ -299,16 +320,18 @@ class NodeMarking:
         nodes = {**nodes, **would}
         return self._holds.ripe(due_marks(nodes, wanted), nodes, wanted, self._clock())
 
-    def _plan(self, view: View) -> tuple[Mapping[str, NodeMarks], Cordons] | None:
+    def _plan(self, view: View) -> tuple[Mapping[str, NodeMarks], Cordons, Lost] | None:
         settings = self._settings.node_marks
         if not settings.is_on:
-            return {}, Cordons({})
+            return {}, Cordons({}), NOTHING_LOST
         healths = self._healths.look(view.nodes)
         of_hardware = self._of_hardware.look(view.nodes)
         if healths is None or of_hardware is None:
             return None
-        cordons = plan_cordons(view.nodes, of_hardware, settings, self._clock())
-        return wanted_marks(settings, healths, of_hardware, cordons), cordons
+        now = self._clock()
+        lost = lost_devices(healths, self._settings.breaker, now)
+        cordons = plan_cordons(view.nodes, of_hardware, settings, now, lost)
+        return wanted_marks(settings, healths, of_hardware, cordons, lost), cordons, lost
 
     # --- writing
 
@@ -399,7 +422,7 @@ class NodeMarking:
         self._would = would
 
     def _describe(
-        self, wanted: Mapping[str, NodeMarks], cordons: Cordons, *, writes: bool
+        self, wanted: Mapping[str, NodeMarks], cordons: Cordons, lost: Lost, *, writes: bool
     ) -> Iterator[str]:
         if wanted and not writes:
             why = "with steward.dryRun" if self._settings.steward.dry_run else ""
@@ -408,6 +431,12 @@ class NodeMarking:
             yield (
                 f"{cordons.over} more nodes are bad enough to be cordoned than "
                 "nodeMarks.maxCordoned and maxCordonedShare allow"
+            )
+
+        for pool, (lacking, nodes) in sorted(lost.set_aside.items()):
+            yield (
+                f"{lacking} of {nodes} nodes lack {pool}, more than breaker.maxExcludedShare: no "
+                "condition and no label says so, and none is cordoned for it"
             )
 
     def _note(self, found: list[str]) -> None:

@@ -6,11 +6,14 @@ Stands between health and what the steward writes.
 
 from fettle.scheduling.plans.node_fit import node_fit
 from fettle.scheduling.plans.node_healths import (
+    NOTHING_LOST,
     Cordons,
+    Lost,
     NodeHealth,
     NodeHealths,
     UnsoundDevice,
     devices_by_state,
+    lost_devices,
     node_health,
     plan_cordons,
 )
@@ -25,7 +28,9 @@ from fettle.scheduling.plans.taint_plans import (
 )
 
 __all__ = [
+    "NOTHING_LOST",
     "Cordons",
+    "Lost",
     "NodeHealth",
     "NodeHealths",
     "PlannedTaint",
@@ -34,6 +39,7 @@ __all__ = [
     "as_if_on",
     "devices_by_state",
     "is_assessed",
+    "lost_devices",
     "node_fit",
     "node_health",
     "plan_cordons",

@@ -1,5 +1,5 @@
 """How healthy nodes are as a whole, for those who place pods by nodes alone; and which nodes are to
-be cordoned. Pure.
+be cordoned, also for devices that they have lost. Pure.
 
 Stands between health and what the steward writes. As with taints, only states count. What the
 breaker has set aside counts, too, but begins no cordon.
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.cluster import NodeView, PluginView
-from fettle.config import NodeMarkSettings
+from fettle.cluster import NodeView, PluginView, Shortage
+from fettle.config import BreakerSettings, NodeMarkSettings
 from fettle.model import (
     BAD_STATES,
     LEFT_ALONE,
@@ -28,6 +28,7 @@ from fettle.model import (
 )
 from fettle.pacing import pause
 from fettle.scheduling.answers import Answers
+from fettle.scheduling.breaker import FEWEST
 from fettle.scheduling.by_state import accepted_by_state
 from fettle.scheduling.judge.acceptance import Acceptance, SetAside
 
@@ -68,6 +69,8 @@ class NodeHealth(NamedTuple):
       tenants; `corroborated`: of several namespaces.
     - `proven`: its tier by what no breaker sets aside and no tenant could cause. `units`: the same
       by extended resource, of the units that the node still offers.
+    - `missing`: what it has fewer of than expected. That is no state of what is there; `pools` has
+      its names, too.
     - `since_any`, `since_every`: from when it was Unhealthy in part and as a whole, in Unix
       seconds. `acted_on`: these two by what no breaker sets aside.
     """
@@ -84,6 +87,7 @@ class NodeHealth(NamedTuple):
     acted_on: tuple[float, float] = (inf, inf)
     proven: Tier = Tier.HEALTHY
     units: Mapping[str, Tier] = {}
+    missing: tuple[Shortage, ...] = ()
 
     @property
     def tier(self) -> State:
@@ -138,7 +142,7 @@ def node_health(
     node: NodeView, accepted: Mapping[State, Acceptance], *, of_hardware: bool = False
 ) -> NodeHealth | None:
     """`accepted` knows, for each state, what is set aside for those that refuse it. None for a node
-    without devices of its own."""
+    that has no devices of its own, and should have none."""
     total = Counter[str]()
     bad, acted_on, lowered, suspected, corroborated = [], [], 1.0, 0, False
     tiers = {Tier.HEALTHY}
@@ -155,8 +159,9 @@ def node_health(
             lowered = min(lowered, one.health.score)
             suspected += one.number if one.health.suspected else 0
             corroborated |= one.health.is_corroborated
-    if not total:
+    if not total and not node.missing:
         return None
+    pools = frozenset((*total, *(one.name for one in node.missing)))
     units = {
         resource: offered
         for resource, plugin in node.plugins.items()
@@ -166,12 +171,13 @@ def node_health(
         return NodeHealth(
             State.HEALTHY,
             total.total(),
-            frozenset(total),
+            pools,
             (),
             lowered,
             suspected,
             corroborated,
             units=units,
+            missing=node.missing,
         )
     bad.sort(key=lambda one: (-_BADNESS[one.health.state], one.health.score, one.pool, one.name))
     since_any, since_every = _unhealthy_since(bad, total)
@@ -186,7 +192,7 @@ def node_health(
     return NodeHealth(
         state,
         total.total(),
-        frozenset(total),
+        pools,
         tuple(bad),
         lowered,
         suspected,
@@ -196,6 +202,7 @@ def node_health(
         acted_on_since,
         proven,
         units,
+        node.missing,
     )
 
 
@@ -281,6 +288,50 @@ def _is_no_fault(evidence: Evidence) -> bool:
     return evidence.family is Family.OPERATOR or is_echo
 
 
+# Lost devices
+
+
+class Lost(NamedTuple):
+    """The devices that nodes have lost.
+
+    - `nodes`: all of them, by node. `set_aside`: by driver or resource of which too many nodes lack
+      devices, how many do, and how many nodes there are. `due`: when more will be lost, in Unix
+      seconds.
+    """
+
+    nodes: Mapping[str, tuple[Shortage, ...]] = {}
+    set_aside: Mapping[str, tuple[int, int]] = {}
+    due: float = inf
+
+    def acted_on(self, name: str) -> tuple[Shortage, ...]:
+        """Those by which something may be begun at a node."""
+        return tuple(one for one in self.nodes.get(name, ()) if one.name not in self.set_aside)
+
+
+NOTHING_LOST = Lost()
+
+
+def lost_devices(healths: Mapping[str, NodeHealth], settings: BreakerSettings, now: float) -> Lost:
+    """What is lost by now. Where several nodes of a pool lack devices, and more than the breaker's
+    share of them, it is likelier that too many are expected: who repairs nodes by that would take
+    down all of them."""
+    lost, of_pool, lacking, due = {}, Counter[str](), Counter[str](), inf
+    for name, health in healths.items():
+        of_pool.update(health.pools)
+        if health.missing:
+            due = min(due, *(one.lost_at for one in health.missing if one.lost_at > now), inf)
+            if found := tuple(one for one in health.missing if one.lost_at <= now):
+                lost[name] = found
+                lacking.update({one.name for one in found})
+        pause()
+    set_aside = {
+        pool: (number, of_pool[pool])
+        for pool, number in lacking.items()
+        if number >= FEWEST and number > settings.max_excluded_share * of_pool[pool]
+    }
+    return Lost(lost, set_aside, due)
+
+
 # Cordons
 
 
@@ -299,6 +350,7 @@ def plan_cordons(
     healths: Mapping[str, NodeHealth],
     settings: NodeMarkSettings,
     now: float,
+    lost: Lost = NOTHING_LOST,
 ) -> Cordons:
     """Those that we have cordoned stay so while they are bad, within the budget; others come after
     them, those first that have been bad for longest. A node that somebody else has cordoned, or
@@ -315,8 +367,10 @@ def plan_cordons(
     for name, health in healths.items():
         node = nodes[name]
         of_pool.update(health.pools)
-        since = health.since_every if every else health.since_any
-        is_bad, may_be_new = since < inf, health.acted_on[every] < inf
+        gone, acted_on = lost.nodes.get(name, ()), lost.acted_on(name)
+        since = min(health.since_every if every else health.since_any, _lost_since(gone, every))
+        is_bad = since < inf
+        may_be_new = min(health.acted_on[every], _lost_since(acted_on, every)) < inf
         is_left = node.marks.cordon == LEFT_ALONE
         if node.marks.cordon and is_bad and node.unschedulable and not is_left:
             ours.append((since, name))
@@ -340,6 +394,11 @@ def plan_cordons(
     granted += [name for _, name in sorted(new) if budget.grants(healths[name].pools)]
     over = len(ours) + len(new) - len(granted)
     return Cordons({name: healths[name] for name in granted}, over, due, frozenset(left))
+
+
+def _lost_since(lost: Iterable[Shortage], every: bool) -> float:
+    """From when on a device was lost, or every one of a driver or resource, in Unix seconds."""
+    return min((one.lost_at for one in lost if not every or not one.found), default=inf)
 
 
 class _Budget:

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.cluster import NodeMarks, NodeView, PluginView, UnitView
-from fettle.config import NodeMarkSettings
-from fettle.model import LEFT_ALONE, Health, State
-from fettle.scheduling.plans import NodeHealths, plan_cordons
+from fettle.config import BreakerSettings, NodeMarkSettings
+from fettle.model import LEFT_ALONE, SOUND, Health, State
+from fettle.scheduling.plans import NodeHealths, lost_devices, plan_cordons
 from fettle.steward.node_marks import (
     DueMark,
     Holds,
@@ -28,6 +28,7 @@ from fettle.steward.node_marks import (
 )
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
+from tests.fettle.scheduling.plans.test_lost_devices import lacking
 from tests.fettle.scheduling.plans.test_node_healths import DEAD, ill, node
 from tests.fettle.scheduling.plans.test_taint_plans import fault
 
@@ -52,8 +53,9 @@ class Planner:
         healths, of_hardware = self._healths.look(nodes), self._of_hardware.look(nodes)
         assert healths is not None
         assert of_hardware is not None
-        cordons = plan_cordons(nodes, of_hardware, self._settings, NOW)
-        return wanted_marks(self._settings, healths, of_hardware, cordons)
+        lost = lost_devices(healths, BreakerSettings(), NOW)
+        cordons = plan_cordons(nodes, of_hardware, self._settings, NOW, lost)
+        return wanted_marks(self._settings, healths, of_hardware, cordons, lost)
 
 
 def planned(nodes: dict[str, NodeView], settings: NodeMarkSettings = ALL) -> dict[str, NodeMarks]:
@@ -99,6 +101,55 @@ def test_each_node_with_devices_gets_what_is_switched_on_the_bad_ones_first() ->
     assert due_marks(written, planned(written)) == []
     label_alone = planned(nodes, NodeMarkSettings(label=True))["z"]
     assert label_alone == NodeMarks("degraded", why, score=0.0, labels=PARTLY)
+
+
+MISSING = ("fettle.dev/health.missing", "true")
+
+
+def test_a_node_that_lost_a_device_says_so_beside_how_healthy_the_others_are() -> None:
+    nodes = {"n": lacking("n"), "new": lacking("new", lost_at=NOW + 1)}
+    gone = f"missing: 1 of 2 {b.DRIVER}, expected by somebody"
+    why = f"{gone}; 1 devices Healthy"
+    wanted = planned(nodes)
+    labels = (MISSING, *HEALTHY)
+    assert wanted["n"] == NodeMarks(
+        "healthy", why, "False", "DevicesMissing", why, why, score=1.0, labels=labels
+    )
+    sound = NodeMarks("healthy", "", "True", "DevicesHealthy", "1 devices Healthy", labels=HEALTHY)
+    assert wanted["new"] == sound
+    written = write(nodes, due_marks(nodes, wanted))
+    assert due_marks(written, planned(written)) == []
+    # It is back: the marks go, once that has lasted.
+    back = {**written, "n": node("n", SOUND, SOUND, marks=written["n"].marks, unschedulable=True)}
+    due = due_marks(back, wanted := planned(back))
+    holds = Holds(ALL)
+    assert holds.ripe(due, back, wanted, NOW)[0] == []
+    ripe, _ = holds.ripe(due, back, wanted, NOW + ALL.hold_seconds)
+    assert said(ripe) == [("n", "cordon"), ("n", "label"), ("n", "condition")]
+    assert not [one for one in due_marks(write(back, ripe), wanted) if one.node == "n"]
+
+
+def test_of_a_node_that_lost_all_its_devices_a_pod_can_use_none() -> None:
+    gone = f"missing: 0 of 2 {b.DRIVER}, expected by somebody"
+    nodes = {"n": lacking("n", found=0), "new": lacking("new", found=0, lost_at=NOW + 1)}
+    assert planned(nodes) == {
+        "n": NodeMarks("unhealthy", gone, "False", "DevicesMissing", gone, gone, labels=(MISSING,))
+    }
+
+
+def test_what_is_unhealthy_is_the_reason_though_others_are_lost() -> None:
+    gone = lacking("n").missing
+    marks = planned({"n": node("n", ill(DEAD), missing=gone)})["n"]
+    assert (marks.status, marks.cause) == ("False", "DevicesUnhealthy")
+    assert marks.message.startswith(
+        f"missing: 1 of 2 {b.DRIVER}, expected by somebody; 1 Unhealthy"
+    )
+
+
+def test_where_too_many_nodes_lack_devices_no_mark_says_so() -> None:
+    marks = planned({f"n{i}": lacking(f"n{i}") for i in range(3)})
+    assert {one.status for one in marks.values()} == {"True"}
+    assert not any(one.cordon or MISSING in one.labels for one in marks.values())
 
 
 def test_a_node_that_is_healthy_though_tenants_lower_its_score_says_so_in_each_mark() -> None:
