@@ -1,5 +1,5 @@
-"""What a Node says: its conditions, its labels, devices that plugins have withdrawn, and an
-operator's hold.
+"""What a Node says: its conditions, devices that plugins have withdrawn, an operator's hold, and
+what its labels and annotations say (`node_labels.py`).
 
 Polarity and weights come from the rules. NVSentinel's conditions are read down to the device.
 """
@@ -10,9 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from fettle.api import core
-from fettle.api.meta import Condition, ObjectMeta, rfc3339_at, unix_s
+from fettle.api.meta import Condition, unix_s
 from fettle.dra import is_device_resource, units_of
-from fettle.health.signals import gpu_names, hami, nvsentinel, patterns, xids
+from fettle.health.signals import hami, nvsentinel, patterns, xids
 from fettle.health.signals.expectations import EXPECTED_SOURCE, unread_expectations
 from fettle.health.signals.holds import (
     HOLD_SOURCE,
@@ -20,10 +20,28 @@ from fettle.health.signals.holds import (
     holds_on_node,
     in_force,
 )
+from fettle.health.signals.node_labels import (
+    ANNOTATIONS,
+    LABELS,
+    MOST_UNKNOWN_SIGNALS,
+    is_remediated,
+    of_annotations,
+    of_cordons,
+    of_labels,
+    unknown_keys,
+)
 from fettle.health.signals.pods import refusals_on
 from fettle.health.signals.repairs import REPAIRED_SOURCE, repairs_on_node
-from fettle.health.signals.reports import Fault, SignalReport, heaviest, node_reporter, one_line
-from fettle.health.signals.rule_rows import AnnotationRow, ConditionRow, LabelRow, rule_of
+from fettle.health.signals.reports import (
+    Fault,
+    NodeReport,
+    SignalReport,
+    heaviest,
+    is_part,
+    node_reporter,
+    one_line,
+)
+from fettle.health.signals.rule_rows import ConditionRow, rule_of
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import (
     OWN_CONDITIONS,
@@ -45,12 +63,7 @@ from fettle.pacing import pause
 GAP_SOURCE = Source(SourceKind.ALLOCATABLE)
 _CUT = Source(SourceKind.CUT)
 _CONDITIONS = "status.conditions"
-_LABELS, _ANNOTATIONS = "metadata.labels", "metadata.annotations"
 _AMOUNTS = ("status.capacity", "status.allocatable")
-_CORDONED = Source(SourceKind.ANNOTATION, hami.CORDON)
-MOST_UNKNOWN_SIGNALS = 16
-"""So many labels, so many annotations, and so many XIDs and reasons of one Node are listed at
-most."""
 _MOST_TOLD = 16
 """So many XIDs of one subject are told beside another one."""
 MISSED_HEARTBEATS = 3
@@ -82,27 +95,14 @@ _DCGM = "DCGM_FR_"
 """Begins the names of DCGM's error codes."""
 
 
-class NodeReport(NamedTuple):
-    """One part of a Node's report: evidence, the sources that it settles, stale faults, remediated
-    faults (None without a remediation), conditions that no rule names, and when faulty ones were
-    renewed."""
-
-    evidence: tuple[Evidence, ...]
-    settled: frozenset[Source]
-    stale: tuple[Evidence, ...] = ()
-    remediated: tuple[Fault, ...] | None = None
-    unknown_signals: tuple[UnknownSignal, ...] = ()
-    renewed: Mapping[Source, float] = {}
-
-
 def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalReport:
     """Conditions, labels, withdrawn devices, and the operator's holds."""
     parts = (
         _of_conditions(node, rules, now),
-        _of_labels(node, rules, now),
-        _of_annotations(node, rules, now),
+        of_labels(node, rules, now),
+        of_annotations(node, rules, now),
         _of_gaps(node, rules, now),
-        _of_cordons(node, now),
+        of_cordons(node, now),
         _of_cuts(node, now),
     )
     name = node.metadata.name
@@ -122,7 +122,7 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         ended_by_repair=frozenset((NodeId(name), source) for source in refusals_on(node)),
         stale=heaviest(e for part in parts for e in part.stale),
         remediated=parts[0].remediated,
-        unknown_signals=(*parts[0].unknown_signals, *_unknown_signals(node.metadata, rules)),
+        unknown_signals=(*parts[0].unknown_signals, *unknown_keys(node.metadata, rules)),
         holds=holds,
         node=NodeId(name),
         renewed=parts[0].renewed,
@@ -203,7 +203,7 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
             if not (_is_cut(condition, row) if message is None else message.cut_off):
                 settled.add(_source(condition))
     unknown += (reader.silence(renewed_at, those) for renewed_at, those in _together(silent))
-    remediated = tuple(f for f in reported if f.identity) if _is_remediated(node, rules) else None
+    remediated = tuple(f for f in reported if f.identity) if is_remediated(node, rules) else None
     evidence = (e for identity, e in reported if remediated is None or not identity)
     everything = (*unknown, *evidence)
     unknown_signals += reader.unknown_signals
@@ -584,110 +584,10 @@ class _ConditionReader:
         )
 
 
-def _of_labels(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
-    """What health tools say in labels. Each look at a Node settles all label sources,
-    or of labels that were cut those that it saw."""
-    labels = node.metadata.labels or {}
-    found = [*_labels(node, rules)]
-    evidence = tuple(
-        _label_evidence(node, row, match, rules, now)
-        for row, match in found
-        if not row.remediated and row.counts(labels, labels[match[0]], now)
-    )
-    seen = (row for row, _ in found) if _is_part(node, _LABELS) else rules.labels.values()
-    return NodeReport(evidence, frozenset(map(_label_source, seen)))
-
-
-def _labels(node: core.Node, rules: SignalRules) -> Iterator[tuple[LabelRow, patterns.Match]]:
-    labels = node.metadata.labels or {}
-    for key in _each(labels):
-        value = labels[key]
-        if (match := rules.label(key, value)) is not None and not key.startswith(OWN_PREFIX):
-            yield match
-
-
-def _each(keys: Iterable[str]) -> Iterator[str]:
-    """A Node may have thousands of labels or annotations."""
-    for key in keys:
-        pause()
-        yield key
-
-
-def _is_remediated(node: core.Node, rules: SignalRules) -> bool:
-    return any(row.remediated for row, _ in _labels(node, rules))
-
-
-def _label_source(row: LabelRow) -> Source:
-    return Source(SourceKind.LABEL, row.name)
-
-
-def _label_evidence(
-    node: core.Node, row: LabelRow, found: patterns.Match, rules: SignalRules, now: float
-) -> Evidence:
-    name = node.metadata.name
-    unit = UnitId(name, row.resource, gpu_names.index(found[1])) if row.resource else None
-    return Evidence(
-        subject=unit or NodeId(name),
-        family=row.family,
-        kind=row.kind,
-        weight=row.weight,
-        source=_label_source(row),
-        reporter=node_reporter(name),
-        said=one_line(_label_text(row, found[0], node.metadata.labels or {})),
-        observed_at=now,
-        half_life_s=rules.half_life_s(row.family),
-    )
-
-
-def _of_annotations(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
-    """What annotations say, of the node or of units that they name. Each look at a Node settles
-    all of them."""
-    if not rules.annotations:
-        return NodeReport((), frozenset())
-    annotations = node.metadata.annotations or {}
-    found = tuple(
-        evidence
-        for key in _each(annotations)
-        if not key.startswith(OWN_PREFIX)
-        and (row := rules.annotation(key, annotations[key])) is not None
-        for evidence in _annotation_evidence(
-            node.metadata.name, key, annotations[key], row, rules, now
-        )
-    )
-    settled = (
-        {one.source for one in found}
-        if _is_part(node, _ANNOTATIONS)
-        else {Source(SourceKind.ANNOTATION, name) for name in rules.annotations}
-    )
-    return NodeReport(found, frozenset(settled))
-
-
-def _annotation_evidence(
-    name: str, key: str, value: str, row: AnnotationRow, rules: SignalRules, now: float
-) -> Iterator[Evidence]:
-    units = [found[1] for found in patterns.find_each(row.units, value)] if row.units else []
-    named = map(gpu_names.normal, units)
-    subjects = (
-        (UnitId(name, row.resource, unit) for unit in named) if row.units else (NodeId(name),)
-    )
-    for subject in subjects:
-        yield Evidence(
-            subject=subject,
-            family=row.family,
-            kind=row.kind,
-            weight=row.weight,
-            source=Source(SourceKind.ANNOTATION, row.name),
-            reporter=node_reporter(name),
-            said=one_line(f"annotation {key}={value}"),
-            observed_at=now,
-            half_life_s=rules.half_life_s(row.family),
-        )
-
-
 def _of_gaps(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
     """Units that device plugins have withdrawn: mild evidence about the node, by their share."""
     status = node.status
-    if status is None or status.capacity is None or _is_part(node, *_AMOUNTS):
+    if status is None or status.capacity is None or is_part(node, *_AMOUNTS):
         return NodeReport((), frozenset())
     allocatable = status.allocatable or {}
     gaps = []
@@ -718,56 +618,10 @@ def _gap_evidence(
     )
 
 
-def _label_text(row: LabelRow, key: str, labels: Mapping[str, str]) -> str:
-    at = row.due_at(labels[key])
-    than = f", less than {row.below}={labels.get(row.below)}" if row.below else ""
-    return f"label {key}={labels[key]}{than}" + (f": {rfc3339_at(at)}" if at is not None else "")
-
-
-def _unknown_signals(metadata: ObjectMeta, rules: SignalRules) -> Iterator[UnknownSignal]:
-    """Labels and annotations of known vendors that no rule names, or whose value no rule knows;
-    the first of each. An annotation's value may be long, and different on each node."""
-    labels, annotations = metadata.labels or {}, metadata.annotations or {}
-    unread = [
-        key for key in _each(labels) if rules.is_unknown(key) or rules.is_unread(key, labels[key])
-    ]
-    for key in sorted(unread)[:MOST_UNKNOWN_SIGNALS]:
-        yield UnknownSignal(f"label {one_line(key)}", one_line(labels[key]))
-    for key in sorted(filter(rules.is_unknown, _each(annotations)))[:MOST_UNKNOWN_SIGNALS]:
-        yield UnknownSignal(f"annotation {one_line(key)}", "set")
-    if not hami.cordoned(annotations)[1]:
-        yield UnknownSignal(f"annotation {hami.CORDON}", "names more than UUIDs of NVIDIA GPUs")
-
-
-def _of_cordons(node: core.Node, now: float) -> NodeReport:
-    """GPUs that an operator takes out of use for HAMi, by their UUIDs."""
-    name, (uuids, _) = node.metadata.name, hami.cordoned(node.metadata.annotations or {})
-    evidence = tuple(
-        Evidence(
-            subject=UnitId(name, nvsentinel.RESOURCE, uuid),
-            family=Family.OPERATOR,
-            kind=EvidenceKind.LATCHED,
-            weight=1.0,
-            source=_CORDONED,
-            reporter=node_reporter(name),
-            said=f"cordoned for HAMi (annotation {hami.CORDON})",
-            observed_at=now,
-        )
-        for uuid in uuids
-    )
-    is_seen = hami.CORDON in (node.metadata.annotations or {}) or not _is_part(node, _ANNOTATIONS)
-    return NodeReport(evidence, frozenset((_CORDONED,) if is_seen else ()))
-
-
-def _is_part(node: core.Node, *fields: str) -> bool:
-    """Whether not all entries of one of these lists and mappings were read."""
-    return any(cut.startswith(tuple(f"{field}:" for field in fields)) for cut in node.cut)
-
-
 def _of_cuts(node: core.Node, now: float) -> NodeReport:
     """Entries that were not read may tell of a fault."""
     settled = frozenset((_CUT,))
-    if not _is_part(node, _CONDITIONS, _LABELS, _ANNOTATIONS, *_AMOUNTS):
+    if not is_part(node, _CONDITIONS, LABELS, ANNOTATIONS, *_AMOUNTS):
         return NodeReport((), settled)
     unknown = Evidence(
         subject=NodeId(node.metadata.name),

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.api import kinds
+from fettle.api import core, kinds
 from fettle.model import (
     Evidence,
     EvidenceKind,
@@ -105,6 +105,24 @@ class SignalReport(NamedTuple):
         remediated = (fault.evidence for fault in self.remediated or ())
         said = (one.subject for one in (*self.evidence, *self.stale, *remediated))
         return self.named.union(subject for subject in said if isinstance(subject, UnitId))
+
+
+class NodeReport(NamedTuple):
+    """One part of a Node's report: evidence, the sources that it settles, stale faults, remediated
+    faults (None without a remediation), conditions that no rule names, and when faulty ones were
+    renewed."""
+
+    evidence: tuple[Evidence, ...]
+    settled: frozenset[Source]
+    stale: tuple[Evidence, ...] = ()
+    remediated: tuple[Fault, ...] | None = None
+    unknown_signals: tuple[UnknownSignal, ...] = ()
+    renewed: Mapping[Source, float] = {}
+
+
+def is_part(node: core.Node, *fields: str) -> bool:
+    """Whether not all entries of one of these lists and mappings were read."""
+    return any(cut.startswith(tuple(f"{field}:" for field in fields)) for cut in node.cut)
 
 
 def node_reporter(node: str) -> ReporterId:

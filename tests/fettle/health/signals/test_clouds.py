@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from fettle.api import kinds
-from fettle.health.signals.nodes import MOST_UNKNOWN_SIGNALS, report_of_node
+from fettle.health.signals.node_labels import MOST_UNKNOWN_SIGNALS
+from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.rule_files import load_rules
 from fettle.model import SOUND, EvidenceKind, Family, Source, SourceKind, UnitId
 from tests.fettle.cluster.inventory.fleets import Fleet
