@@ -231,6 +231,7 @@ def explain_pod(
             "patience": placement.patience,
             "gangPatience": placement.gang_patience,
             "gangDegraded": placement.gang_degraded,
+            "expectedRuntime": placement.expected_runtime,
             "previousNode": str(placement.previous_node),
             "warnings": list(resolved.warnings),
         },

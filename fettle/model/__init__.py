@@ -54,6 +54,7 @@ from fettle.model.errors import (
     WorkerError,
 )
 from fettle.model.evidence import (
+    NO_FAULTS,
     OF_DOMAINS,
     Evidence,
     EvidenceKind,
@@ -138,6 +139,7 @@ __all__ = [
     "LEFT_ALONE",
     "LOST_DEVICES",
     "NOTHING_INHERITED",
+    "NO_FAULTS",
     "OF_DOMAINS",
     "ON_DEVICE_FAILURE_ANNOTATION",
     "OWN_CONDITIONS",

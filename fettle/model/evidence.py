@@ -31,7 +31,13 @@ class Family(StrEnum):
     ADMISSION = "admission"
     STRAGGLER = "straggler"
     NODE = "node"
+    MAINTENANCE = "maintenance"
     OPERATOR = "operator"
+
+
+NO_FAULTS = frozenset((Family.MAINTENANCE, Family.OPERATOR))
+"""What is planned, and what an operator says. It decides where pods go, and is no fault to act
+on."""
 
 
 class EvidenceKind(StrEnum):
@@ -159,6 +165,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
       unknown. It does not count for pods that request resources of other domains.
     - `planned`: an administrator's choice, or a monitor's own trouble, rather than a fault. It
       leaves no trace once it is over.
+    - `begins_in_s`: of planned work that has not begun, in how many seconds it does at the
+      earliest; None of all else.
     - `unlisted`: the XID that no rule names, or what stands where an XID should; "" if there is
       none.
     - `began_at`: of the trace of a fault that is over, when the fault began. `repaired`: how it was
@@ -181,6 +189,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     taints: tuple[TaintRef, ...] = ()
     domain: str = ""
     planned: bool = False
+    begins_in_s: float | None = None
     began_at: float = 0.0
     rule: Source | None = None
     standing: Standing = Standing.REPORTED

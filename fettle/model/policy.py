@@ -155,8 +155,10 @@ class Placement(Section, frozen=True, kw_only=True):
 
     `gang_degraded` (None: as `degraded`): Degraded devices are refused to a pod of a gang as long
     as no other member is on one. `previous_node`: whether a pod that comes back prefers the node
-    where it ran, and avoids the one where it failed. `affinity`: what is written into pods and pod
-    templates for those who ask no extender.
+    where it ran, and avoids the one where it failed. `expected_runtime` is how long a pod runs, a
+    duration as `patience` (None: nobody says): nodes whose planned maintenance begins before that
+    are its last choice, and what begins later counts for nothing. `affinity`: what is written into
+    pods and pod templates for those who ask no extender.
     """
 
     min_score: float = 0.3
@@ -169,6 +171,7 @@ class Placement(Section, frozen=True, kw_only=True):
     gang_patience: str | None = None
     gang_degraded: GangDegraded | None = None
     previous_node: PreviousNode = PreviousNode.ALLOW
+    expected_runtime: str | None = None
     affinity: PolicyAffinity = PolicyAffinity.NONE
 
     def __post_init__(self) -> None:
@@ -178,6 +181,8 @@ class Placement(Section, frozen=True, kw_only=True):
             raise ValueError(f"maxRisk must be between 0 and 1, not {self.max_risk}")
         if self.gang_degraded is not None and self.degraded is Degraded.PREFER:
             raise ValueError("gangDegraded: Refuse contradicts degraded: Prefer")
+        if self.expected_runtime is not None:
+            field_checks.seconds("expectedRuntime", self.expected_runtime)
         for field, value in (("patience", self.patience), ("gangPatience", self.gang_patience)):
             if value is not None:
                 field_checks.seconds(field, value)
@@ -201,6 +206,12 @@ class Placement(Section, frozen=True, kw_only=True):
         if self.max_risk is not None:
             return self.max_risk
         return STRICT_RISK if self.degraded is Degraded.REFUSE else 1.0
+
+    @property
+    def runs_s(self) -> int | None:
+        """For how many seconds a pod is expected to run; None if nobody says."""
+        given = self.expected_runtime
+        return None if given is None else field_checks.seconds("expectedRuntime", given)
 
     @property
     def ends(self) -> bool:

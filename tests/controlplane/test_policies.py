@@ -39,6 +39,7 @@ REFUSED: list[tuple[Object, str]] = [
     ),
     ({"placement": {"degraded": "Refuse", "patience": "5 min"}}, "spec.placement.patience"),
     ({"placement": {"degraded": "Refuse", "gangPatience": ""}}, "spec.placement.gangPatience"),
+    ({"placement": {"expectedRuntime": "3 days"}}, "spec.placement.expectedRuntime"),
     ({"placement": {"patience": "5m"}}, "patience and gangPatience need degraded: Refuse"),
     ({"placement": {"gangDegraded": "Allow"}}, "spec.placement.gangDegraded"),
     (

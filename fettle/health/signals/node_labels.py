@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from fettle.api import core
 from fettle.api.meta import ObjectMeta, rfc3339_at
 from fettle.health.signals import gpu_names, hami, nvsentinel, patterns
-from fettle.health.signals.reports import NodeReport, is_part, node_reporter, one_line
+from fettle.health.signals.reports import (
+    NodeReport,
+    in_steps,
+    is_part,
+    node_reporter,
+    one_line,
+)
 from fettle.health.signals.rule_rows import AnnotationRow, LabelRow
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import (
@@ -70,18 +76,20 @@ def _label_source(row: LabelRow) -> Source:
 def _label_evidence(
     node: core.Node, row: LabelRow, found: patterns.Match, rules: SignalRules, now: float
 ) -> Evidence:
-    name = node.metadata.name
+    name, value = node.metadata.name, (node.metadata.labels or {})[found[0]]
     unit = UnitId(name, row.resource, gpu_names.index(found[1])) if row.resource else None
     return Evidence(
         subject=unit or NodeId(name),
         family=row.family,
         kind=row.kind,
-        weight=row.weight,
+        weight=row.weighs(value, now),
         source=_label_source(row),
         reporter=node_reporter(name),
         said=one_line(_label_text(row, found[0], node.metadata.labels or {})),
         observed_at=now,
         half_life_s=rules.half_life_s(row.family),
+        planned=row.family is Family.MAINTENANCE,
+        begins_in_s=in_steps(row.begins(value, now)),
     )
 
 
@@ -127,6 +135,7 @@ def _annotation_evidence(
             said=one_line(f"annotation {key}={value}"),
             observed_at=now,
             half_life_s=rules.half_life_s(row.family),
+            planned=row.family is Family.MAINTENANCE,
         )
 
 

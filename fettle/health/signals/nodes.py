@@ -37,6 +37,7 @@ from fettle.health.signals.reports import (
     NodeReport,
     SignalReport,
     heaviest,
+    in_steps,
     is_part,
     node_reporter,
     one_line,
@@ -146,7 +147,7 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
     status = node.status
     conditions = []
     unknown_signals = []
-    settled: set[Source] = set()
+    settled = _no_longer_planned(node, rules)
     for condition in (status.conditions if status is not None else None) or ():
         pause()
         if condition.type.startswith((OWN_PREFIX, OWN_CONDITIONS)):
@@ -215,6 +216,15 @@ def _of_conditions(node: core.Node, rules: SignalRules, now: float) -> NodeRepor
         tuple(unknown_signals),
         renewed,
     )
+
+
+def _no_longer_planned(node: core.Node, rules: SignalRules) -> set[Source]:
+    """Planned work is over once its condition is removed."""
+    conditions = (node.status.conditions if node.status is not None else None) or ()
+    if is_part(node, _CONDITIONS):
+        return set()
+    gone = rules.maintenance.difference(condition.type for condition in conditions)
+    return {Source(SourceKind.CONDITION, type_) for type_ in gone}
 
 
 def _is_faulty(condition: Condition, row: ConditionRow) -> bool:
@@ -547,6 +557,9 @@ class _ConditionReader:
             evidence = self._evidence(
                 condition, one.subject, one.family, one.kind, one.weight, one.text(others), rule
             )
+            if one.family is Family.MAINTENANCE:
+                begins_in_s = in_steps(row.begins_in_s)
+                evidence = msgspec.structs.replace(evidence, planned=True, begins_in_s=begins_in_s)
             yield Fault(one.identity, evidence)
 
     def _without_ended(self, findings: Iterable[_Finding]) -> list[_Finding]:

@@ -153,6 +153,15 @@ def _rank(one: Evidence) -> tuple[float, bool, str]:
     return one.weight, one.kind is EvidenceKind.LATCHED, one.said
 
 
+STEP_S = 600.0
+"""In such steps it comes nearer when planned work begins: with each, verdicts on its node are made
+again."""
+
+
+def in_steps(begins_in_s: float | None) -> float | None:
+    return None if begins_in_s is None else begins_in_s // STEP_S * STEP_S
+
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, characters that change the direction of text, and halves of surrogate
 pairs."""

@@ -75,6 +75,7 @@ _SHIPPED = (
     "vendors.yaml",
     "devices.yaml",
     "labels.yaml",
+    "maintenance.yaml",
     "refusals.yaml",
     "starts.yaml",
     "events.yaml",

@@ -158,6 +158,8 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
     - `unknown_counts`: status Unknown means that nothing reliable is known about the node.
     - `heartbeat_s`: the producer renews the condition at least this often. After three times as
       long without a renewal, nothing reliable is known about the node, and a fault fades.
+    - `begins_in_s`: it is about planned work that has not begun, and nothing says when it does: in
+      so many seconds, as far as pods go by it. Only in family `maintenance`.
     """
 
     type: str
@@ -176,8 +178,10 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
     listed: bool = False
     unknown_counts: bool = False
     heartbeat_s: Seconds | None = None
+    begins_in_s: Annotated[float, msgspec.Meta(ge=0.0)] | None = None
 
     def __post_init__(self) -> None:
+        _check_planned(self.family, self.begins_in_s)
         if self.format not in ("", "nvsentinel"):
             raise ValueError(f'format must be "nvsentinel" or unset, not {self.format!r}')
         _check_foreign("type", self.type)
@@ -431,6 +435,8 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
     - `value`: a pattern. Values that match `unless` do not count.
     - `due_within_s`: the value is a time, in Unix seconds or by ISO 8601, and counts when it is no
       further away, before or after.
+    - `begins_in_s`: as for conditions. With `due_within_s` the value is when it begins: before
+      that the row weighs nothing, and counts only by a policy's `expectedRuntime`.
     - `below`: the key of another label. The value counts if it is a smaller number than that.
     - `remediated`: not a fault, but NVSentinel's statement that what it found has been dealt with.
     - `sound`: patterns of values that say that nothing is wrong. If a row of the key has it, also
@@ -446,6 +452,7 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
     remediated: bool = False
     unless: str = ""
     due_within_s: Seconds | None = None
+    begins_in_s: Annotated[float, msgspec.Meta(ge=0.0)] | None = None
     below: str = ""
     sound: tuple[str, ...] | None = None
 
@@ -478,10 +485,28 @@ class LabelRow(RuleRow, frozen=True, kw_only=True):
         if self.below:
             other = labels.get(self.below, "")
             return xids.is_code(other) and int(value) < int(other)
+        if (at := self.due_at(value)) is None:
+            return True
+        is_over = now - at > (self.due_within_s or 0.0)
+        return not is_over and (self.is_planned or self.weighs(value, now) > 0)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether it is about work that is planned and has not begun."""
+        return self.begins_in_s is not None
+
+    def weighs(self, value: str, now: float) -> float:
+        """The weight of a value that counts: nothing while what it says is not due."""
         at = self.due_at(value)
-        return at is None or abs(at - now) <= (self.due_within_s or 0.0)
+        return self.weight if at is None or at - now <= (self.due_within_s or 0.0) else 0.0
+
+    def begins(self, value: str, now: float) -> float | None:
+        """In how many seconds planned work begins by this value; None if it is none."""
+        at = self.due_at(value)
+        return self.begins_in_s if at is None or not self.is_planned else max(0.0, at - now)
 
     def __post_init__(self) -> None:
+        _check_planned(self.family, self.begins_in_s)
         _check_foreign("key", self.key.removeprefix("^").replace("\\", ""))
         _check_pattern("key", self.key, groups=1 if self.resource else 0)
 
@@ -688,6 +713,11 @@ def _check_foreign(field: str, pattern: str) -> None:
             f"{field}: names that begin with {own} are Fettle's own and never evidence, so "
             f"this row would never count; use a name in a domain of your own"
         )
+
+
+def _check_planned(family: Family, begins_in_s: float | None) -> None:
+    if begins_in_s is not None and family is not Family.MAINTENANCE:
+        raise ValueError(f"begins_in_s: only family maintenance is planned work, not {family}")
 
 
 def _check_xid(form: str) -> None:

@@ -116,6 +116,10 @@ class SignalRules:
         for at, row in enumerate(conditions.values()):
             same = self._patterns if row.is_pattern else self._by_type.setdefault(row.type, [])
             same.append((at, row))
+        self.maintenance = frozenset(
+            row.type for row in conditions.values() if row.family is Family.MAINTENANCE
+        )
+        """The types of conditions about planned work: without the condition nothing is planned."""
         self._some_label = patterns.any_of(row.key for row in labels.values())
         self._some_annotation = patterns.any_of(row.key for row in annotations.values())
         """Match what any row does: most keys are none's."""

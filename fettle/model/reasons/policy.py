@@ -69,6 +69,30 @@ class NodeScoreTooLow(NodeRefusal, frozen=True, gc=False):
     complaint = Complaint.SCORE_TOO_LOW
 
 
+class Maintenance(Reason, frozen=True, gc=False):
+    """Work on the node makes it the last choice: `what` is told of it. It begins in `begins_in_s`
+    seconds, before a pod of the policy ends, which runs for `runs_s`; None: it is under way."""
+
+    what: str
+    begins_in_s: float | None = None
+    runs_s: int = 0
+
+    def __str__(self) -> str:
+        if self.begins_in_s is None:
+            return f"the last choice: maintenance is under way: {self.what}"
+        return (
+            f"the last choice: maintenance begins in {_span(self.begins_in_s)}, before a pod that "
+            f"runs for {_span(self.runs_s)} would end: {self.what}"
+        )
+
+
+def _span(seconds: float) -> str:
+    hours, minutes = divmod(int(seconds) // 60, 60)
+    if not hours:
+        return f"{minutes} min"
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
 class KubeletRefusedWorkload(Reason, frozen=True, gc=False):
     """The node's kubelet refused a pod of the same workload `at` that time, in Unix seconds.
 

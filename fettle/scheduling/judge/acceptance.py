@@ -7,6 +7,7 @@ left.
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -14,9 +15,10 @@ import msgspec
 from fettle.api.resource import DeviceToleration
 from fettle.cluster import NodeView, PluginView
 from fettle.config import HealthSettings
-from fettle.dra import domain_of, tolerates
+from fettle.dra import DeviceView, PoolView, domain_of, tolerates
 from fettle.health import START, assess, source_of
 from fettle.model import (
+    NO_FAULTS,
     SOUND,
     Degraded,
     DeviceId,
@@ -27,10 +29,12 @@ from fettle.model import (
     NodeId,
     Placement,
     Source,
+    Standing,
     State,
     TaintRef,
     Unknown,
     Weighed,
+    reasons,
 )
 from fettle.model.reasons import Complaint, DeviceRefusal, NodeRefusal
 from fettle.scheduling.demand import Demand
@@ -231,7 +235,7 @@ def onsets(health: Health) -> Mapping[Cause, float]:
 
 
 def _is_fault_of_device(evidence: Evidence) -> bool:
-    return not isinstance(evidence.subject, NodeId) and evidence.family is not Family.OPERATOR
+    return not isinstance(evidence.subject, NodeId) and evidence.family not in NO_FAULTS
 
 
 # Evidence of tolerated taints
@@ -305,9 +309,47 @@ def without_domains(
     """The node without the evidence about device plugins of these domains."""
     if not domains:
         return node
+    return _without(node, lambda evidence: evidence.domain in domains, thresholds)
+
+
+# Planned work
+
+
+def without_planned(
+    node: NodeView, acceptance: Acceptance
+) -> tuple[NodeView, reasons.Maintenance | None]:
+    """Why the node is the last choice for the work that is planned or under way there, if it is. If
+    the policy says how long its pods run, what has not begun counts for nothing besides."""
+    runs_s = acceptance.placement.runs_s
+    works = [w.evidence for w in node.health.evidence if _is_work(w)]
+    begun = next((e for e in works if e.begins_in_s is None), None)
+    planned = [(e.begins_in_s, e) for e in works if e.begins_in_s is not None]
+    if planned and runs_s is not None:
+        node = _without(node, lambda e: e.begins_in_s is not None, acceptance.thresholds)
+    if begun is not None:
+        return node, reasons.Maintenance(begun.text)
+    if not planned or runs_s is None:
+        return node, None
+    begins_in_s, first = min(planned, key=itemgetter(0))
+    if begins_in_s >= runs_s:
+        return node, None
+    return node, reasons.Maintenance(first.text, begins_in_s, runs_s)
+
+
+def _is_work(weighed: Weighed) -> bool:
+    """Whether it is about work on the node that somebody plans or does."""
+    evidence = weighed.evidence
+    is_told = evidence.family is Family.MAINTENANCE and evidence.standing is Standing.REPORTED
+    return is_told and (weighed.weight > 0 or evidence.begins_in_s is not None)
+
+
+def _without(
+    node: NodeView, is_left_out: Callable[[Evidence], bool], thresholds: HealthSettings
+) -> NodeView:
+    """The node, its units and its devices without some evidence."""
 
     def health(whole: Health) -> Health:
-        left = tuple(w for w in whole.evidence if w.evidence.domain not in domains)
+        left = tuple(w for w in whole.evidence if not is_left_out(w.evidence))
         return whole if len(left) == len(whole.evidence) else _judged_afresh(left, thresholds)
 
     def plugin(whole: PluginView) -> PluginView:
@@ -316,5 +358,20 @@ def without_domains(
         )
         return msgspec.structs.replace(whole, units=units)
 
-    plugins = {name: plugin(each) for name, each in node.plugins.items()}
-    return msgspec.structs.replace(node, health=health(node.health), plugins=plugins)
+    def device(whole: DeviceView) -> DeviceView:
+        left = health(whole.health)
+        return whole if left is whole.health else msgspec.structs.replace(whole, health=left)
+
+    def pool(whole: PoolView) -> PoolView:
+        return msgspec.structs.replace(
+            whole,
+            devices=tuple(map(device, whole.devices)),
+            withheld=tuple(map(device, whole.withheld)),
+        )
+
+    return msgspec.structs.replace(
+        node,
+        health=health(node.health),
+        plugins={name: plugin(each) for name, each in node.plugins.items()},
+        pools=tuple(map(pool, node.pools)),
+    )

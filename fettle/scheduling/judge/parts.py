@@ -46,7 +46,8 @@ class Part(msgspec.Struct, gc=False):
     for what the policy requires; no breaker overrules them. `rejected` are reasons why the
     scheduler itself does not place the pod here, so no refusal is needed. `leftover` is why the
     pod's devices here are of no use to whole-node pods. `risk` is the chance (0..1) that the pod is
-    given something here that its policy does not accept. `may_be_bad`: it may be given a unit here
+    given something here that its policy does not accept. `last_choice`: why other nodes come first,
+    though the policy accepts this one. `may_be_bad`: it may be given a unit here
     that is Degraded or Unhealthy, be that accepted or not.
     """
 
@@ -60,6 +61,7 @@ class Part(msgspec.Struct, gc=False):
     devices: list[Choice] = []
     notes: list[Reason] = []
     leftover: Reason | None = None
+    last_choice: reasons.Maintenance | None = None
     risk: float = 0.0
     may_be_bad: bool = False
 

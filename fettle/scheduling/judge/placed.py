@@ -22,6 +22,7 @@ from fettle.scheduling.judge.acceptance import (
     complaint,
     unrelated_domains,
     without_domains,
+    without_planned,
 )
 from fettle.scheduling.judge.claims import bound_part
 from fettle.scheduling.judge.parts import Part, node_part
@@ -196,6 +197,7 @@ def judge_placed(
     the node's resources, `bound_at` is when the pod was bound.
     """
     node = without_domains(unrelated_domains(demand, node), node, acceptance.thresholds)
+    node, _ = without_planned(node, acceptance)
     parts: list[Part] = []
     held: list[HeldUnit] = []
     for units in demand.units:

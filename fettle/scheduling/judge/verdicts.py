@@ -14,7 +14,12 @@ from fettle.dra import Claim, Request, in_order
 from fettle.model import BAD_STATES, Aggregate, reasons
 from fettle.model.reasons import Reason
 from fettle.scheduling.demand import EXTENDED_RESOURCES, Demand
-from fettle.scheduling.judge.acceptance import Acceptance, unrelated_domains, without_domains
+from fettle.scheduling.judge.acceptance import (
+    Acceptance,
+    unrelated_domains,
+    without_domains,
+    without_planned,
+)
 from fettle.scheduling.judge.claims import (
     Allocator,
     bound_part,
@@ -26,8 +31,10 @@ from fettle.scheduling.judge.scores import LEFTOVER_BONUS, host_score
 from fettle.scheduling.judge.units import too_few, units_part
 
 LAST_SCORE = 2
-"""Nodes that are allowed for a breaker alone, or since the pod's patience is over, score no higher,
-and all others that fit do."""
+"""Nodes that are allowed for a breaker alone, or since the pod's patience is over, or whose planned
+maintenance begins before the pod would end, score no higher, and all others that fit do."""
+UNDER_WAY_SCORE = 0
+"""Of nodes where maintenance is under way: a pod there is soon deleted."""
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -106,6 +113,7 @@ def _judged(
 ) -> Verdict:
     others = unrelated_domains(demand, node)
     node = without_domains(others, node, acceptance.thresholds)
+    node, maintenance = without_planned(node, acceptance)
     parts: list[Part] = []
     backing: list[Request] = []
     for units in demand.units:
@@ -133,6 +141,7 @@ def _judged(
     of_node = node_part(node, acceptance, pools, only_admin_access=demand.only_admin_access)
     if others:
         of_node.notes = [reasons.OtherKubeletRefusals(tuple(others))]
+    of_node.last_choice = maintenance
     parts.insert(0, of_node)
     if node.quarantined:
         for part in parts:  # what is missing may be in the object that cannot be read
@@ -168,9 +177,14 @@ def combine(
     leftovers = [] if last else [p.leftover for p in parts if p.leftover is not None]
     if leftovers:
         score += LEFTOVER_BONUS
-    if overruled or any(health.is_corroborated for health in counted):
+    last_choices = [p.last_choice for p in parts if p.last_choice is not None]
+    if any(each.begins_in_s is None for each in last_choices):
+        score = UNDER_WAY_SCORE
+    elif overruled or last_choices or any(health.is_corroborated for health in counted):
         score = min(score, LAST_SCORE)
-    elif (acceptance.set_aside or acceptance.patience_over) and not last:
+    elif (acceptance.set_aside or acceptance.patience_over or placement.expected_runtime) and (
+        not last
+    ):
         score = max(score, LAST_SCORE + 1)
     return Verdict(
         fits=not refusals,
@@ -181,7 +195,7 @@ def combine(
         rejected=rejected,
         overruled=overruled,
         devices=devices,
-        notes=(*(note for p in parts for note in p.notes), *leftovers),
+        notes=(*(note for p in parts for note in p.notes), *leftovers, *last_choices),
         may_be_bad=any(p.may_be_bad for p in parts)
         or any(health.shown_state in BAD_STATES for health in counted),
         near_refusal=near_refusal and not refusals,

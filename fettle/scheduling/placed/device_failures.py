@@ -1,7 +1,7 @@
 """Which pods certainly are on a device, unit or node that has failed. Pure, but for who asks.
 
-Failed is what is Unhealthy by proof (decision 0010), by causes that no operator stated. What a
-policy refuses besides that, such as a Degraded device, is no failure.
+Failed is what is Unhealthy by proof (decision 0010), by causes that nobody stated or planned.
+What a policy refuses besides that, such as a Degraded device, is no failure.
 Stands between the pods at risk and what the steward does about them.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from fettle.api import core
 from fettle.cluster import View
 from fettle.dra import device_units
-from fettle.model import Family, Health, State, reasons
+from fettle.model import NO_FAULTS, Health, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause, run_within
 from fettle.scheduling.answers import Answers
@@ -124,8 +124,8 @@ def _about(why: Reason, placed: PlacedPod) -> tuple[Health, tuple[str, ...]] | N
 
 
 def _fault(health: Health, accepted: Acceptance) -> Health:
-    """What of a health is no operator's word."""
-    return accepted.without(health, lambda evidence: evidence.family is Family.OPERATOR)
+    """What of a health is neither an operator's word nor planned."""
+    return accepted.without(health, lambda evidence: evidence.family in NO_FAULTS)
 
 
 def devices_held(pods: Iterable[core.Pod], view: View) -> Counter[str]:

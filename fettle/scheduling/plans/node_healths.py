@@ -18,9 +18,9 @@ from fettle.config import BreakerSettings, NodeMarkSettings
 from fettle.model import (
     BAD_STATES,
     LEFT_ALONE,
+    NO_FAULTS,
     SOUND,
     Evidence,
-    Family,
     Health,
     SourceKind,
     State,
@@ -107,8 +107,8 @@ class NodeHealth(NamedTuple):
 
 class NodeHealths:
     """The healths of all nodes with devices, kept up to date: what Fettle says of them, whatever is
-    set aside. `of_hardware`: without what operators and remediation say, which are no faults to act
-    on."""
+    set aside. `of_hardware`: without what operators and remediation say and what is planned, which
+    are no faults to act on."""
 
     def __init__(self, answers: Answers, *, of_hardware: bool = False) -> None:
         self._answers = answers
@@ -270,8 +270,8 @@ def _devices(node: NodeView) -> Iterator[UnsoundDevice]:
 
 
 def _without_words(health: Health, accepted: Mapping[State, Acceptance]) -> Health:
-    """Without what operators and remediation say; it is not known since when, but surely no longer
-    than by all."""
+    """Without what operators and remediation say and what is planned; it is not known since when,
+    but surely no longer than by all."""
     left = accepted[State.UNHEALTHY].without(health, _is_no_fault)
     return msgspec.structs.replace(left, since=health.since)
 
@@ -285,7 +285,7 @@ def _refused(pool: str, health: Health, accepted: Mapping[State, Acceptance]) ->
 def _is_no_fault(evidence: Evidence) -> bool:
     source = evidence.source
     is_echo = source.kind is SourceKind.LABEL and source.name in _ECHOES
-    return evidence.family is Family.OPERATOR or is_echo
+    return evidence.family in NO_FAULTS or is_echo
 
 
 # Lost devices

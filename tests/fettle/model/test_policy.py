@@ -204,6 +204,7 @@ def test_policies_that_are_equal_hash_alike() -> None:
 @pytest.mark.parametrize(
     ("placement", "says"),
     [
+        ({"expectedRuntime": "3d"}, "expectedRuntime must be a duration in hours, minutes"),
         ({"patience": "5 minutes"}, "patience must be a duration in hours, minutes and seconds"),
         ({"patience": ""}, "such as 90s, 30m or 1h30m, not ''"),
         ({"patience": "30m1h"}, "not '30m1h'"),

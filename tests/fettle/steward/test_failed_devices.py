@@ -194,18 +194,18 @@ async def test_a_mark_goes_when_the_failure_ends_and_stays_on_a_pod_that_is_endi
     assert fleet.marks() == {"ending": "DeviceUnhealthy"}
 
 
-def of_operator(score: float) -> Health:
+def said_only(family: Family, score: float) -> Health:
     said = Evidence(
         subject=NodeId("n"),
-        family=Family.OPERATOR,
+        family=family,
         kind=EvidenceKind.LATCHED,
         weight=1 - score,
-        source=Source(SourceKind.ANNOTATION, "hold"),
+        source=Source(SourceKind.ANNOTATION, "said"),
         reporter=ReporterId("Node", "n"),
-        said="a hold",
+        said="what somebody says",
         observed_at=0.0,
     )
-    return Health(score, State.UNHEALTHY, 0.0, (Weighed(said, 1 - score),), held=True)
+    return Health(score, State.UNHEALTHY, 0.0, (Weighed(said, 1 - score),))
 
 
 def lost(node: NodeView) -> NodeView:
@@ -219,7 +219,8 @@ def lost(node: NodeView) -> NodeView:
         pytest.param(BAD, on(wish="None"), id="its policy wants nothing"),
         pytest.param(b.node(gpus=1, units={"gpu": 0.5}), on(), id="only Degraded"),
         pytest.param(b.node(gpus=8, units={"gpu": 0.1}), on(), id="it may have another unit"),
-        pytest.param(b.node(gpus=1, own=of_operator(0.0)), on(), id="only an operator's word"),
+        pytest.param(b.node(gpus=1, own=said_only(Family.OPERATOR, 0.0)), on(), id="a hold"),
+        pytest.param(b.node(gpus=1, own=said_only(Family.MAINTENANCE, 0.0)), on(), id="planned"),
         pytest.param(lost(BAD), on(), id="Kubernetes itself evicts from there"),
     ],
 )

@@ -55,7 +55,7 @@ from tests.fettle.health.signals.reading import NODE, only, report
         ),
         ("XID74Reg3Bit18Set", "False", "True", "XID74Reg3Bit18SetIsNotHealthy", Family.LINK, 0.75),
         ("MultipleRemediations", "False", "True", "x", Family.DRIVER, 0.75),
-        ("CSPMaintenance", "False", "True", "CSPMaintenanceIsNotHealthy", Family.NODE, 0.5),
+        ("CSPMaintenance", "False", "True", "CSPMaintenanceIsNotHealthy", Family.MAINTENANCE, 0.5),
         ("RepeatedXIDErrorOnSameGPU", "False", "True", "x", Family.DRIVER, 0.75),
         ("SomeNewWatch", "False", "True", "SomeNewWatchIsNotHealthy", Family.DRIVER, 0.5),
         # EKS

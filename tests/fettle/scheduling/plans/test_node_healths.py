@@ -167,7 +167,7 @@ def test_what_the_breaker_has_set_aside_is_said_and_not_acted_on() -> None:
     assert health_of(view).acted_on == (found.since_any, found.since_every)
 
 
-def test_holds_and_what_nvsentinel_does_are_no_faults_of_the_hardware() -> None:
+def test_holds_plans_and_what_nvsentinel_does_are_no_faults_of_the_hardware() -> None:
     """Else it would be quarantined because of our condition, and our condition would stay because
     it is quarantined."""
     echo = fault("g", 0.75, of=NodeId("n"))
@@ -177,7 +177,8 @@ def test_holds_and_what_nvsentinel_does_are_no_faults_of_the_hardware() -> None:
         ),
         0.75,
     )
-    for said in (fault("g", 1.0, family=Family.OPERATOR), echo):
+    plan = fault("g", 0.75, of=NodeId("n"), family=Family.MAINTENANCE)
+    for said in (fault("g", 1.0, family=Family.OPERATOR), plan, echo):
         view = node("n", ill(said))
         assert health_of(view).state is State.UNHEALTHY
         assert health_of(view, of_hardware=True).state is State.HEALTHY
