@@ -195,7 +195,11 @@ def combine(
         rejected=rejected,
         overruled=overruled,
         devices=devices,
-        notes=(*(note for p in parts for note in p.notes), *leftovers, *last_choices),
+        notes=(
+            *(note for p in parts for note in p.notes),
+            *leftovers,
+            *(() if refusals else last_choices),
+        ),
         may_be_bad=any(p.may_be_bad for p in parts)
         or any(health.shown_state in BAD_STATES for health in counted),
         near_refusal=near_refusal and not refusals,
