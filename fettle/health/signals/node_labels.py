@@ -34,6 +34,7 @@ MOST_UNKNOWN_SIGNALS = 16
 """So many labels, so many annotations, and so many XIDs and reasons of one Node are listed at
 most."""
 _CORDONED = Source(SourceKind.ANNOTATION, hami.CORDON)
+_REGISTERED = Source(SourceKind.ANNOTATION, hami.REGISTER)
 
 
 def of_labels(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
@@ -178,3 +179,28 @@ def of_cordons(node: core.Node, now: float) -> NodeReport:
     )
     is_seen = hami.CORDON in (node.metadata.annotations or {}) or not is_part(node, ANNOTATIONS)
     return NodeReport(evidence, frozenset((_CORDONED,) if is_seen else ()))
+
+
+def of_registers(node: core.Node, rules: SignalRules, now: float) -> NodeReport:
+    """GPUs that HAMi's device plugin calls unhealthy. Once it answers no more, it says nothing, and
+    what it said fades."""
+    annotations = node.metadata.annotations or {}
+    name, signal = node.metadata.name, rules.signals["registered-unhealthy"]
+    evidence = tuple(
+        Evidence(
+            subject=UnitId(name, nvsentinel.RESOURCE, uuid),
+            family=signal.family,
+            kind=EvidenceKind.LEVEL,
+            weight=signal.weight,
+            source=_REGISTERED,
+            reporter=node_reporter(name),
+            said=f"HAMi's device plugin calls it unhealthy (annotation {hami.REGISTER})",
+            observed_at=now,
+            half_life_s=rules.half_life_s(signal.family),
+        )
+        for uuid in hami.unhealthy(annotations)
+    )
+    if hami.is_outdated(annotations, now):
+        return NodeReport((), frozenset())
+    is_seen = hami.REGISTER in annotations or not is_part(node, ANNOTATIONS)
+    return NodeReport(evidence, frozenset((_REGISTERED,) if is_seen else ()))

@@ -28,6 +28,7 @@ from fettle.health.signals.node_labels import (
     of_annotations,
     of_cordons,
     of_labels,
+    of_registers,
     unknown_keys,
 )
 from fettle.health.signals.pods import refusals_on
@@ -104,6 +105,7 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
         of_annotations(node, rules, now),
         _of_gaps(node, rules, now),
         of_cordons(node, now),
+        of_registers(node, rules, now),
         _of_cuts(node, now),
     )
     name = node.metadata.name

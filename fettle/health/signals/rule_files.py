@@ -71,6 +71,7 @@ _SHIPPED = (
     "dcgm.yaml",
     "conditions.yaml",
     "clouds.yaml",
+    "oke.yaml",
     "taints.yaml",
     "vendors.yaml",
     "devices.yaml",
