@@ -41,13 +41,20 @@ from fettle.api.changes import (
 from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, mend, suggest_field
 from fettle.api.device_healths import DeviceHealth
 from fettle.api.paths import api_path, group_path
-from fettle.api.policies import DevicePolicy
+from fettle.api.policies import (
+    POLICY_READ,
+    DevicePolicy,
+    PolicyCondition,
+    PolicyStatus,
+    StoredPolicyStatus,
+)
 from fettle.api.salvage import Pools, complete_node, node_and_pools
 from fettle.api.samples import Alert, Alerted, Finding, Measured, Sample, Unmeasured
 from fettle.api.workloads import known_as, workload_of
 
 __all__ = [
     "MAX_JSON_DEPTH",
+    "POLICY_READ",
     "Alert",
     "Alerted",
     "Bad",
@@ -63,10 +70,13 @@ __all__ = [
     "ListStarted",
     "Lost",
     "Measured",
+    "PolicyCondition",
+    "PolicyStatus",
     "Pools",
     "Put",
     "Sample",
     "Sink",
+    "StoredPolicyStatus",
     "Unmeasured",
     "Unserved",
     "admission",

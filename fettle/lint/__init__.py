@@ -20,6 +20,7 @@ from fettle.lint.checks import (
     run_checks,
     suggest_annotation,
     unknown_rules,
+    without_effect,
 )
 from fettle.lint.findings import Check, Finding, Rule, Severity
 from fettle.lint.linter import (
@@ -63,5 +64,6 @@ __all__ = [
     "suggest_annotation",
     "unknown_rules",
     "values_at",
+    "without_effect",
     "workload_kinds",
 ]

@@ -5,7 +5,7 @@ The table of rules holds only claims and workloads that can never work. `fettle 
 of these checks, the webhook only those that the API server cannot make.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -324,21 +324,34 @@ def _affinity_without_effect(
 
 def remarks_on_policies(settings: Settings) -> list[str]:
     """What `ineffective_settings` finds in the policies of the settings, one sentence each."""
-    remarks = []
-    for name, policy in sorted(settings.all_policies().by_name.items()):
-        about = {
-            "apiVersion": kinds.POLICY.api_version,
-            "kind": kinds.POLICY.name,
-            "metadata": {"name": name},
-            "spec": msgspec.to_builtins(policy),
-        }
-        found = ineffective_settings(
-            Manifest(about), None, settings.health, labels=settings.node_marks.label
-        )
-        for one in found:
-            field = one.field.removeprefix("spec.")
-            remarks.append(f"policy {name}: {field}: {one.message}: {one.fix} ({one.rule})")
-    return remarks
+    return [
+        f"policy {name}: {remark}"
+        for name, policy in sorted(settings.all_policies().by_name.items())
+        for remark in _remarks(policy, settings)
+    ]
+
+
+def without_effect(policy: Policy, settings: Settings) -> list[str]:
+    """A sentence for each field of an installed DevicePolicy that does nothing, but for
+    requirements, which only a compiler can tell."""
+    return _remarks(policy, settings, but={COUNTED_EVICTIONS.id})
+
+
+def _remarks(policy: Policy, settings: Settings, but: Set[str] = frozenset()) -> list[str]:
+    about = {
+        "apiVersion": kinds.POLICY.api_version,
+        "kind": kinds.POLICY.name,
+        "metadata": {"name": policy.name},
+        "spec": msgspec.to_builtins(policy),
+    }
+    found = ineffective_settings(
+        Manifest(about), None, settings.health, labels=settings.node_marks.label
+    )
+    return [
+        f"{one.field.removeprefix('spec.')}: {one.message}: {one.fix} ({one.rule})"
+        for one in found
+        if one.rule not in but
+    ]
 
 
 def unknown_rules(policy: Policy) -> list[str]:

@@ -28,6 +28,7 @@ from fettle.steward import (
     Nudge,
     Owners,
     PatienceEnds,
+    PolicyStatuses,
     PreemptibleNodes,
     PreemptorNudge,
     RefusalEvents,
@@ -65,6 +66,7 @@ def make_steward(
         session, answers, pods.at_risk, pods.finished, settings, events, recorder, metrics
     )
     namespace = settings.namespace or session.namespace
+    statuses = PolicyStatuses(session, answers, settings)
     waking = _waking(session, namespace, settings, answers, metrics)
 
     def writes_about(pod: core.Pod) -> bool:
@@ -93,6 +95,7 @@ def make_steward(
             hopeless.keep,
             holds.keep,
             healths.keep,
+            statuses.keep,
             taints.keep,
             marking.keep,
             failed.keep,
@@ -100,6 +103,7 @@ def make_steward(
         notes=[
             *(one.notes for one in waking),
             healths.notes,
+            statuses.notes,
             holds.notes,
             taints.notes,
             marking.notes,

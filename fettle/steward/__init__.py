@@ -20,6 +20,7 @@ from fettle.steward.pod_events import (
     news_of_risks,
     news_of_starts,
 )
+from fettle.steward.policy_statuses import PolicyStatuses
 from fettle.steward.steward import STEWARD, Steward
 from fettle.steward.waking import (
     LET_PREEMPT_NOBODY,
@@ -48,6 +49,7 @@ __all__ = [
     "Nudge",
     "Owners",
     "PatienceEnds",
+    "PolicyStatuses",
     "PreemptibleNodes",
     "PreemptorNudge",
     "RefusalEvents",

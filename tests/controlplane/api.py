@@ -64,6 +64,16 @@ class Api:
         if session is not None:
             await session.close()
 
+    async def table(self, resource: str) -> list[dict[str, Any]]:
+        """What `kubectl get` prints of all, by column."""
+        path = (await self._named(resource)).path(None, None)
+        headers = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+        async with self._open().get(self.server + path, headers=headers) as response:
+            await _raise_for(response, f"GET {path}")
+            table = await response.json()
+        names = [column["name"] for column in table["columnDefinitions"]]
+        return [dict(zip(names, row["cells"], strict=True)) for row in table["rows"]]
+
     # --- one object
 
     async def get(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -237,6 +238,55 @@ async def test_when_the_definition_goes_its_policies_do_and_the_built_in_ones_st
     )
     status, _ = await fettle.browse("/readyz")
     assert status == 200
+
+
+async def test_each_policy_says_whether_it_is_read_and_what_is_wrong_with_it(
+    api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
+    """With the shipped rights, in mode `observe`. That a policy cannot be read takes a definition
+    that is looser than what reads it, as when Fettle is older."""
+    await define_policies(api)
+    loose = await api.get("customresourcedefinitions", "devicepolicies.fettle.dev")
+    (version,) = loose["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    spec["placement"]["properties"]["minScore"]["maximum"] = 2
+    await api.replace(loose)
+    await api.create(policy("right", {}))
+    vain = {"placement": {"requires": [{"expression": "node.stack == 'new'"}]}}
+    await api.create(policy("in-vain", vain))
+    await waiting.wait_until(
+        lambda: api.create(policy("wrong", {"placement": {"minScore": 1.5}})),
+        what="the looser definition is in force",
+    )
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(shipped.settings())
+    fettle = await start_fettle("steward", settings=settings)
+
+    async def read() -> dict[str, str]:
+        return {row["Name"]: row["Read"] for row in await api.table("devicepolicies")}
+
+    wanted = {"right": "AllOfIt", "in-vain": "InPart", "wrong": "Unreadable"}
+    await waiting.wait_until(read, lambda found: found == wanted, what="each has its status")
+    wrong = {row["Name"]: row["Wrong"] for row in await api.table("devicepolicies")}
+    assert "placement.requires[0] is ignored" in wrong["in-vain"]
+    assert "$.spec.placement" in wrong["wrong"]
+    status = (await api.get("devicepolicies", "right"))["status"]
+    assert status["readBy"].startswith("fettle ")
+    versions = {
+        name: (await api.get("devicepolicies", name))["metadata"]["resourceVersion"]
+        for name in wanted
+    }
+
+    await api.patch("devicepolicies", "wrong", {"spec": {"placement": {"minScore": 0.5}}})
+    wanted["wrong"] = "AllOfIt"
+    await waiting.wait_until(read, lambda found: found == wanted, what="it is read")
+    right = await api.get("devicepolicies", "wrong")
+    (condition,) = right["status"]["conditions"]
+    assert condition["observedGeneration"] == right["metadata"]["generation"] == 2
+    for name in ("right", "in-vain"):
+        now = await api.get("devicepolicies", name)
+        assert now["metadata"]["resourceVersion"] == versions[name], "written again"
+    assert "cannot be written" not in (fettle.folder / "fettle.log").read_text()
 
 
 async def test_a_loosened_policy_wakes_the_pods_that_it_kept_waiting(

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 import yaml
 
-from fettle.api import kinds
+from fettle.api import PolicyStatus, kinds
 from fettle.api.device_healths import DeviceHealthStatus
 from fettle.api.meta import Condition, ObjectMeta
 from fettle.model import Sections
+from fettle.steward.policy_statuses import READ_BY
 
 FILE = Path(__file__).parents[2] / "deploy" / "crds" / "devicepolicies.yaml"
 DEFINITION = yaml.safe_load(FILE.read_text())
@@ -66,6 +67,13 @@ def test_types_defaults_and_values_are_the_same(path: str, schema: Any, field: A
     names = {float: "number", int: "integer", bool: "boolean", str: "string"}
     if plain[0] in names:
         assert schema["type"] == names[plain[0]]
+
+
+def test_the_definition_has_the_status_that_is_written() -> None:
+    status = VERSION["schema"]["openAPIV3Schema"]["properties"]["status"]
+    assert [path for path, *_ in fields(status, PolicyStatus, "status")] != []
+    assert len(READ_BY) <= status["properties"]["readBy"]["maxLength"]
+    assert VERSION["subresources"] == {"status": {}}
 
 
 def test_every_rule_of_the_definition_has_a_message() -> None:

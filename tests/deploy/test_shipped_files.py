@@ -134,6 +134,7 @@ WRITTEN_IN_THE_CLUSTER = {
         ("create", "devicehealths"),
         ("patch", "devicehealths"),
         ("delete", "devicehealths"),
+        ("patch", "devicepolicies/status"),
         ("create", "events"),
         ("patch", "events"),
     },
