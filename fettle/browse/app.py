@@ -39,8 +39,8 @@ def answers_of(known: Known) -> Mapping[str, Answer]:
 
 
 def make_browse_app(known: Known, access: Access, *middlewares: Middleware) -> web.Application:
-    """GET what `answers_of` has for whom `access` knows; /livez, /readyz and /metrics for
-    everybody."""
+    """GET what `answers_of` has for whom `access` knows; /livez, /readyz, /setup and /metrics
+    for everybody."""
     probes = Probes(known)
 
     async def readyz(request: web.Request) -> web.StreamResponse:
@@ -56,6 +56,7 @@ def make_browse_app(known: Known, access: Access, *middlewares: Middleware) -> w
         app.router.add_get(path, _for_known(access, answer))
     app.router.add_get("/livez", probes.livez)
     app.router.add_get("/readyz", readyz)
+    app.router.add_get("/setup", probes.setup)
     app.router.add_get("/metrics", probes.metrics)
     return app
 

@@ -1,7 +1,7 @@
 """What a process knows, as handlers show it."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,7 +28,8 @@ class Known(NamedTuple):
     """`recorder` knows what was decided, `recoveries` when something is Healthy again, `hopeless`
     why no pod of a controller will ever run. `extra_problems` are what keeps other parts of the
     process from being ready, and `notes` what else `/readyz?verbose` shows. `is_steward`: the
-    settings of what a steward does are those that count.
+    settings of what a steward does are those that count. `asked`: by role, whether anybody has
+    asked it since the start.
     """
 
     answers: Answers
@@ -41,6 +42,8 @@ class Known(NamedTuple):
     extra_problems: Callable[[], list[str]] = list
     notes: Callable[[], list[str]] = list
     is_steward: bool = True
+    roles: Collection[str] = ()
+    asked: Callable[[], dict[str, bool]] = dict
 
     @property
     def stewardship(self) -> Stewardship:

@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from fettle.browse.known import Known
+from fettle.browse.known import Known, as_json
+from fettle.client import DENIED
 from fettle.cluster import View, readiness
 from fettle.explain import describe_modes, texts
 from fettle.pacing import pause, run_within
@@ -39,6 +40,26 @@ class Probes:
         body = text.encode(errors="backslashreplace")
         return web.Response(
             body=body, content_type="text/plain", charset="utf-8", status=503 if found else 200
+        )
+
+    async def setup(self, _request: web.Request) -> web.Response:
+        """What whoever installs it waits for: the roles, why they are not ready, whether they were
+        asked, and how many sentences about rights that are missing `/readyz?verbose` has. It is
+        answered whoever asks."""
+        known = self._known
+        sources = known.answers.publisher.sources.values()
+        said = [*readiness.report(sources, time.monotonic()), *known.notes()]
+        return as_json(
+            {
+                "roles": sorted(known.roles),
+                # Names of files need not be text.
+                "problems": [
+                    why.encode(errors="backslashreplace").decode()
+                    for why in dict.fromkeys(known.problems())
+                ],
+                "asked": {role: False for role in known.roles if role != "steward"} | known.asked(),
+                "denied": sum(DENIED in text for text in said),
+            }
         )
 
     def _details(self) -> list[str]:

@@ -77,6 +77,15 @@ def call(url: str, body: Any = None, *, token: str = "", seconds: float = SECOND
         raise FettleError(f"{_shown(url)!r} cannot be called: {error}") from error
 
 
+def url_of(server: str, path: str) -> str:
+    """For `call`; `server` has no token."""
+    if server.startswith("unix:"):
+        # Quoted twice: for the URL, whose host is unquoted, and for the host's name.
+        socket_path = urllib.parse.quote(server.removeprefix("unix:"), safe="")
+        server = f"unix://{urllib.parse.quote(socket_path)}"
+    return f"{server.rstrip('/')}{path}"
+
+
 def is_url(text: str) -> bool:
     """Whether this can be the URL of a server; nothing is sent."""
     if any(letter.isspace() or not letter.isprintable() for letter in text):
@@ -103,11 +112,7 @@ def ask(server: str, path: str, query: dict[str, str] | None = None) -> bytes:
     """What a running Fettle answers; raises FettleError with the reason if it does not. If it asks
     who we are, we say so: by its own token, if we were given one, else by ours."""
     base, _, token = server.partition("#")
-    if base.startswith("unix:"):
-        # Quoted twice: for the URL, whose host is unquoted, and for the host's name.
-        socket_path = urllib.parse.quote(base.removeprefix("unix:"), safe="")
-        base = f"unix://{urllib.parse.quote(socket_path)}"
-    url = f"{base.rstrip('/')}{path}"
+    url = url_of(base, path)
     if query:
         url += "?" + urllib.parse.urlencode(query)
     try:

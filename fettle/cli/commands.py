@@ -274,13 +274,46 @@ def rules(prometheus: bool, settings: Path | None) -> None:
 
 
 @main.command()
+@click.option(
+    "--wait",
+    "within",
+    metavar="DURATION",
+    callback=lambda context, parameter, given: _age(context, parameter, given) if given else "",
+    help="Instead, wait at most so long, such as 5m, until Fettle is set up.",
+)
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    type=click.Choice(ROLES),
+    help="With --wait: must be there. May be repeated. By default what is found must be set up.",
+)
+@click.option(
+    "--namespace",
+    "-n",
+    default="fettle-system",
+    show_default=True,
+    help="With --wait: where Fettle's pods are.",
+)
 @_source
 @_OUTPUT
-def status(server: str, output: str) -> None:
-    """How many nodes and devices are in which state, and pods at risk or waiting."""
-    from fettle.cli import printing
+def status(within: str, roles: tuple[str, ...], namespace: str, server: str, output: str) -> None:
+    """How many nodes and devices are in which state, and pods at risk or waiting.
 
-    printing.show_status(server, output)
+    With --wait: exits with 0 once every process is ready and has its rights, the API server asks
+    the webhook, and a scheduler asks the extender; with 1 if that takes too long, and says what is
+    missing. Without --server the pods of Fettle are asked, which only a pod can reach.
+    """
+    from fettle.cli import printing, setup_waiting
+
+    if not within:
+        if roles:
+            raise click.UsageError("--role goes with --wait.")
+        printing.show_status(server, output)
+        return
+    if output == "json":
+        raise click.UsageError("--wait prints no JSON: leave out --output.")
+    sys.exit(setup_waiting.wait(server, within, roles, namespace))
 
 
 @main.command()

@@ -14,11 +14,12 @@ from fettle.client.kubeconfig import Chosen
 from fettle.client.leader_election import LeaseLook, identity, lead
 from fettle.client.prometheus import Answer, Prometheus
 from fettle.client.reflector import Reflector
-from fettle.client.responses import decoded
+from fettle.client.responses import DENIED, decoded
 from fettle.client.session import METADATA_ONLY, Session
 from fettle.client.watch_streams import Streams
 
 __all__ = [
+    "DENIED",
     "METADATA_ONLY",
     "Answer",
     "Chosen",

@@ -13,6 +13,8 @@ _T = TypeVar("_T")
 
 _LONGEST = 400
 
+DENIED = "denied access by RBAC"
+"""In each sentence about a right that is missing."""
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 _FOLLOWING = 'the verbs "list" and "watch"'
 """What it takes to follow a resource; the server names only the verb that it refused."""
@@ -112,7 +114,7 @@ def _grant(server: str, message: str) -> str:
             "kubeconfig's user a token, exec or a client certificate (an API server takes no "
             "username and password)"
         )
-    denied = f"{server} denied access by RBAC:"
+    denied = f"{server} {DENIED}:"
     if verb.startswith("impersonate"):  # also such as "impersonate-on:user-info:list"
         return (
             f"{denied} {user} may not impersonate whom the kubeconfig's user names with `as`; "

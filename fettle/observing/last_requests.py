@@ -16,6 +16,10 @@ class LastRequests:
         self._never = never
         self.at: dict[str, float] = {}
 
+    @property
+    def was_called(self) -> bool:
+        return bool(self.at)
+
     def note(self, now: float | None = None) -> str:
         """For `/readyz?verbose`."""
         if not self.at:

@@ -23,6 +23,8 @@ class Readiness:
         self.opening = "it is starting"
         self.problems: list[Callable[[], str]] = [lambda: self.opening, self._no_view]
         self.notes: list[Callable[[], list[str]]] = []
+        self.asked: dict[str, Callable[[], bool]] = {}
+        """By role: whether anybody has asked it."""
         self._problem_now = ""
         self._problem_until = 0.0
 
@@ -32,6 +34,9 @@ class Readiness:
 
     def current_notes(self) -> list[str]:
         return [note for notes in self.notes for note in notes()]
+
+    def who_is_asked(self) -> dict[str, bool]:
+        return {role: is_asked() for role, is_asked in self.asked.items()}
 
     def all_problems(self) -> list[str]:
         """Why the process is not ready, whatever the reason; empty if it is."""

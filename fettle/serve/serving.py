@@ -456,6 +456,8 @@ class Runtime:
             extra_problems=self._readiness.current_problems,
             notes=self._readiness.current_notes,
             is_steward="steward" in self._options.roles,
+            roles=self._options.roles,
+            asked=self._readiness.who_is_asked,
         )
         ReadyMetrics(self._registry, known.is_ready)
         access, url_ends = by_review(Reviews(lambda: self._session)), ""
@@ -497,6 +499,7 @@ class Runtime:
             lambda pod: answers.mode_of(pod) is Mode.OBSERVE,
         )
         self._readiness.notes.append(misconfiguration.notes)
+        self._readiness.asked["extender"] = lambda: misconfiguration.last.was_called
         self._registry.register(OverlookedMetrics(misconfiguration.unasked.found))
         return _Callers(metrics, misconfiguration)
 
@@ -563,6 +566,7 @@ class Runtime:
         self, source: _Source, engine: SelectorEngine, recorder: Recorder, *, to_strangers: bool
     ) -> web.Application:
         settings, last = self._settings, last_reviews()
+        self._readiness.asked["webhook"] = lambda: last.was_called
         self._readiness.notes.append(lambda: [last.note(), *([_ANYBODY] if to_strangers else [])])
         return make_webhook(
             self._publisher,

@@ -4,6 +4,7 @@ installs, upgrades and uninstalls it."""
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import pytest
 
 from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.accounts import Account
-from tests.controlplane.api import Api, Object
+from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.containers import Container
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_cert_manager
+from tests.controlplane.fettle_process import REPOSITORY, FettleProcess
 from tests.controlplane.fleet import create_node
 from tests.controlplane.installed import CONFIGURATIONS, until_trusted
 from tests.controlplane.kubelet import Kubelet
@@ -146,6 +148,88 @@ async def test_from_an_empty_cluster_to_the_first_refused_node(
     await api.create(objects.pod("meanwhile", gpus=1))
     await waiting.refused(api, "meanwhile", saying="fettle:")
     assert all(container.written() == [] for container in containers)
+
+
+async def show_pod(api: Api, fettle: FettleProcess, role: str) -> None:
+    """As if this process ran in a pod of the role's Deployment."""
+    metadata = {"name": f"fettle-{role}-0", "namespace": charting.NAMESPACE}
+    labels = {"app.kubernetes.io/part-of": "fettle", "app.kubernetes.io/name": f"fettle-{role}"}
+    container = {
+        "name": "fettle",
+        "image": "fettle",
+        "ports": [{"name": "browse", "containerPort": fettle.browse_port}],
+    }
+    spec = {"serviceAccountName": f"fettle-{role}", "containers": [container]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "labels": labels}}
+    await api.create({**pod, "spec": spec})
+    status = {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
+    await api.patch_status("pods", metadata["name"], status, charting.NAMESPACE)
+
+
+async def test_helm_test_says_what_is_missing_and_passes_once_it_is_set_up(
+    control_plane: ControlPlane,
+    api: Api,
+    release: Release,
+    start_fettle: StartFettle,
+) -> None:
+    await release.install({"extender": {"type": "None"}})
+    processes = {}
+    for role in ("webhook", "steward"):
+        account = await control_plane.kubeconfig_for_service_account(
+            f"fettle-{role}", charting.NAMESPACE
+        )
+        processes[role] = await start_fettle(role, kubeconfig=account, settings=None)
+        await show_pod(api, processes[role], role)
+    testing = asyncio.create_task(release.helm("test", "--timeout", f"{INSTALL_S}s"))
+    pod = await waiting.wait_until(
+        lambda: api.get("pods", "fettle-check", charting.NAMESPACE), what="the check is there"
+    )
+    checks = await control_plane.kubeconfig_for_service_account("fettle-check", charting.NAMESPACE)
+    (container,) = pod["spec"]["containers"]
+    command = (sys.executable, "-m", *container["command"], *container["args"])
+    checking = await asyncio.create_subprocess_exec(
+        *command, "--kubeconfig", str(checks), stderr=asyncio.subprocess.PIPE, cwd=REPOSITORY
+    )
+    assert checking.stderr is not None
+    async with asyncio.timeout(60):
+        said = (await checking.stderr.readline()).decode()
+        while "the API server has not asked the webhook yet" not in said:
+            said = (await checking.stderr.readline()).decode()
+    for resource in CONFIGURATIONS:  # here no Service leads to the webhook
+        await api.delete(resource, "fettle")
+    port = processes["webhook"].webhook_port
+    await shipped.apply(api, shipped.webhook_configurations(port))
+    await until_trusted(api)
+    async with asyncio.timeout(60):
+        assert await checking.wait() == 0
+    assert await api.list("devicepolicies") == []
+    await api.patch_status("pods", "fettle-check", {"phase": "Succeeded"}, charting.NAMESPACE)
+    assert "Succeeded" in await testing
+    assert await api.find("clusterroles", "fettle-check") is None
+
+
+async def test_the_check_may_try_policies_and_create_none(
+    control_plane: ControlPlane, api: Api, release: Release
+) -> None:
+    await release.install({"extender": {"type": "None"}})
+    testing = asyncio.create_task(release.helm("test", "--timeout", "60s"))
+    await waiting.wait_until(
+        lambda: api.get("pods", "fettle-check", charting.NAMESPACE), what="the check is there"
+    )
+    check = await control_plane.api_as_service_account("fettle-check", charting.NAMESPACE)
+    policy = {
+        "apiVersion": "fettle.dev/v1alpha1",
+        "kind": "DevicePolicy",
+        "metadata": {"name": "theirs"},
+        "spec": {},
+    }
+    async with check:
+        await check.create(policy, dry_run=True)
+        with pytest.raises(ApiError, match="fettle-creates"):
+            await check.create(policy)
+    await api.patch_status("pods", "fettle-check", {"phase": "Failed"}, charting.NAMESPACE)
+    with pytest.raises(charting.HelmFailed):
+        await testing
 
 
 async def test_whoever_uninstalls_it_is_left_with_the_definitions_and_what_they_hold(

@@ -19,6 +19,8 @@ ALERTS = "metrics/fettle-alerts.yaml"
 """A copy: the chart reads its own."""
 OPTIONAL = "rbac/optional/"
 CERTIFICATES = "certificates/"
+HOOKS = "tests/"
+"""For Helm alone."""
 PLAIN: Mapping[str, Any] = {
     "extender": {"type": "Deployment"},
     "namespace": {"create": True},
@@ -47,6 +49,7 @@ def renderings() -> dict[str, str]:
     plain = by_template(charting.rendered(PLAIN))
     optional = by_template(charting.rendered({**PLAIN, **ALL_RIGHTS}))
     signed = by_template(charting.rendered({**PLAIN, **SIGNED}))
+    plain = {path: found for path, found in plain.items() if not path.startswith(HOOKS)}
     found = plain | _under(OPTIONAL, optional) | _under(CERTIFICATES, signed)
     files = {path: _in_order(DEPLOY / path, documents) for path, documents in found.items()}
     return {**files, ALERTS: (charting.CHART / "files" / "alerts.yaml").read_text()}

@@ -59,6 +59,9 @@ def may_call(name: str, number: int, caller: dict[str, str] | None) -> bool:
 
 
 def is_peer(peer: Any, caller: dict[str, str] | None) -> bool:
+    if peer.keys() == {"podSelector"}:  # pods of the same namespace
+        assert peer["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "fettle-check"}}
+        return False
     assert peer.keys() == {"namespaceSelector"}
     return caller is not None and selects(peer["namespaceSelector"], caller)
 

@@ -53,3 +53,10 @@ nodeSelector: {{ toYaml . | nindent 2 }}
 tolerations: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
+
+{{/* The annotations of what a hook of this kind needs: there before its pod, and gone after it. */}}
+{{- define "fettle.hook" -}}
+helm.sh/hook: {{ . }}
+helm.sh/hook-weight: "-1"
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
