@@ -317,6 +317,34 @@ def status(within: str, roles: tuple[str, ...], namespace: str, server: str, out
 
 
 @main.command()
+@click.option(
+    "--within",
+    metavar="DURATION",
+    default="4m",
+    show_default=True,
+    callback=lambda context, parameter, given: _age(context, parameter, given),
+    help="How long to wait for the steward.",
+)
+@click.option(
+    "--namespace",
+    "-n",
+    default="fettle-system",
+    show_default=True,
+    help="Where the ConfigMap of the steward's settings is.",
+)
+@KUBECONFIG
+def withdraw(within: str, namespace: str, kubeconfig: Path | None) -> None:
+    """Take back what Fettle wrote about nodes, devices and pods, before it is uninstalled.
+
+    Its webhook configurations are deleted. Its settings become `mode: observe` and `steward:
+    {dryRun: true}`, and the steward then takes back its marks. Exits with 1 if some are left.
+    """
+    from fettle.cli import withdrawing
+
+    sys.exit(withdrawing.withdraw(within, namespace, kubeconfig))
+
+
+@main.command()
 @click.argument("where", metavar="NODE[/DEVICE]")
 @click.option("--reason", required=True, help="Why, for whoever finds the hold.")
 @click.option(

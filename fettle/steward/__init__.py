@@ -8,7 +8,7 @@ from fettle.steward import holding, taint_rules
 from fettle.steward.allowed_nodes import AllowedNodes, PreemptibleNodes
 from fettle.steward.device_healths import HealthRecords
 from fettle.steward.failed_devices import FailedDevices
-from fettle.steward.health_taints import HealthTaints, TaintNews
+from fettle.steward.health_taints import HEALTH_RULES, HealthTaints, TaintNews
 from fettle.steward.holding import HoldTaints
 from fettle.steward.hopeless import HopelessOwners
 from fettle.steward.hopeless_writes import HopelessPods, JobSuspension, Owners
@@ -33,6 +33,7 @@ from fettle.steward.waking import (
 )
 
 __all__ = [
+    "HEALTH_RULES",
     "LET_PREEMPT_NOBODY",
     "PREEMPTOR_WOKEN_FOR_S",
     "STEWARD",

@@ -65,7 +65,8 @@ MOST_POLICIES = 5
 """How many policies are tried, of those that give a fallback."""
 _TAINT = TaintRef(DEGRADED_TAINT, "", "NoSchedule")
 _ROLE_PATH = api_path("rbac.authorization.k8s.io/v1", "clusterroles", name=ROLE)
-_PREFIX = "fettle-health-"
+HEALTH_RULES = "fettle-health-"
+"""Begins the names of its DeviceTaintRules."""
 
 _LOG = structlog.get_logger(__name__)
 
@@ -83,7 +84,7 @@ def due_writes(view: View, wanted: Mapping[DeviceId, PlannedTaint]) -> DueWrites
     rules = view.taint_rules
     named = {}
     for device, planned in wanted.items():
-        named[rule_name(_PREFIX, device)] = planned
+        named[rule_name(HEALTH_RULES, device)] = planned
         pause()
     unwanted = [n for n, rule in rules.items() if is_our_rule(rule) and n not in named]
     return DueWrites(
@@ -411,12 +412,12 @@ class HealthTaints:
 
     async def _tell_removed(self, device: DeviceId) -> None:
         del self._would[device]
-        name = rule_name(_PREFIX, device)
+        name = rule_name(HEALTH_RULES, device)
         self._news.removes(name, device, "its reason is over", written=False)
 
     async def _tell_set(self, planned: PlannedTaint, *, changes: bool) -> None:
         self._would[planned.device] = planned
-        name = rule_name(_PREFIX, planned.device)
+        name = rule_name(HEALTH_RULES, planned.device)
         self._news.sets(name, planned, changes=changes, written=False)
 
     def _describe(self, plan: TaintPlan, in_vain: str, held_back: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from tests.controlplane.containers import Container
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_cert_manager
 from tests.controlplane.fettle_process import REPOSITORY, FettleProcess
-from tests.controlplane.fleet import create_node
+from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.installed import CONFIGURATIONS, until_trusted
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.processes import free_port
@@ -60,6 +60,38 @@ class Release:
 
     async def upgrade(self, given: Mapping[str, Any]) -> str:
         return await self.helm("upgrade", str(charting.CHART), given=given)
+
+
+async def run_hook(plane: ControlPlane, api: Api, name: str, settings: Path | None = None) -> str:
+    """Do what the pod of a hook does, and say that it has ended so: what it printed. Meanwhile the
+    steward's `settings` are those of the ConfigMap, as by a kubelet."""
+    (pod,) = await waiting.wait_until(
+        lambda: pods_of(api, name), what=f"the pod of {name} is there", timeout_s=60
+    )
+    kubeconfig = await plane.kubeconfig_for_service_account(name, charting.NAMESPACE)
+    (container,) = pod["spec"]["containers"]
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", *container["command"], *container["args"]),
+        *("--kubeconfig", str(kubeconfig)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=REPOSITORY,
+    )
+    ending = asyncio.create_task(running.communicate())
+    async with asyncio.timeout(INSTALL_S):
+        while not ending.done():
+            if settings is not None:
+                stored = await api.get("configmaps", "fettle", charting.NAMESPACE)
+                settings.write_text(stored["data"]["settings.yaml"])
+            await asyncio.wait([ending], timeout=0.5)
+    said = (await ending)[0].decode()
+    phase = "Succeeded" if running.returncode == 0 else "Failed"
+    await api.patch_status("pods", pod["metadata"]["name"], {"phase": phase}, charting.NAMESPACE)
+    return said
+
+
+async def pods_of(api: Api, name: str) -> list[Object]:
+    return await api.list("pods", charting.NAMESPACE, labels=f"app.kubernetes.io/name={name}")
 
 
 @pytest.fixture
@@ -232,9 +264,52 @@ async def test_the_check_may_try_policies_and_create_none(
         await testing
 
 
-async def test_whoever_uninstalls_it_is_left_with_the_definitions_and_what_they_hold(
-    api: Api, release: Release
+async def test_before_it_is_uninstalled_the_steward_takes_back_what_it_wrote(
+    control_plane: ControlPlane,
+    api: Api,
+    release: Release,
+    start_fettle: StartFettle,
+    tmp_path: Path,
 ) -> None:
+    await control_plane.start_controller_manager()
+    taints = {0: [objects.taint("gpu.nvidia.com/xid", "None", "79")]}
+    await create_dra_node(api, "ill", objects.gpu_devices(8, taints=taints))
+    marks = {"label": True, "condition": True, "holdSeconds": 0}
+    health = {"unhealthy": "NoSchedule", "confirmSeconds": 0}
+    settings = {"mode": "enforce", "nodeMarks": marks, "deviceTaints": health}
+    await release.install({"settings": settings, "extender": {"type": "None"}})
+    account = await control_plane.kubeconfig_for_service_account(
+        shipped.STEWARD_ACCOUNT, charting.NAMESPACE
+    )
+    stored = await api.get("configmaps", "fettle", charting.NAMESPACE)
+    file = tmp_path / "settings.yaml"
+    file.write_text(stored["data"]["settings.yaml"])
+    await start_fettle("steward", kubeconfig=account, settings=file)
+    await waiting.wait_until(
+        lambda: marked(api), lambda found: len(found) == 3, what="the node is marked in three ways"
+    )
+
+    uninstalling = asyncio.create_task(release.helm("uninstall"))
+    said = await run_hook(control_plane, api, "fettle-withdraw", file)
+    assert "MutatingWebhookConfiguration fettle is deleted" in said
+    assert "the steward is told to take back its marks" in said
+    assert await marked(api) == set()
+    assert 'release "fettle" uninstalled' in await uninstalling
+    assert await api.find("clusterroles", "fettle-withdraw") is None
+
+
+async def marked(api: Api) -> set[str]:
+    """How the node `ill` is marked, and its device."""
+    node = await api.get("nodes", "ill")
+    found = {key for key in node["metadata"]["labels"] if key == "fettle.dev/health"}
+    found |= {c["type"] for c in node["status"]["conditions"] if c["type"].startswith("Fettle")}
+    return found | {"rule" for _ in await api.list("devicetaintrules")}
+
+
+async def test_whoever_uninstalls_it_is_left_with_the_definitions_and_what_they_hold(
+    control_plane: ControlPlane, api: Api, release: Release
+) -> None:
+    await control_plane.start_controller_manager()
     await release.install({"rights": {"holdTaints": True, "wakePreemptors": True}})
     policy = {
         "apiVersion": "fettle.dev/v1alpha1",
@@ -243,10 +318,15 @@ async def test_whoever_uninstalls_it_is_left_with_the_definitions_and_what_they_
         "spec": {},
     }
     await api.create(policy)
-    await release.helm("uninstall")
+    uninstalling = asyncio.create_task(release.helm("uninstall"))
+    await run_hook(control_plane, api, "fettle-withdraw")
+    await uninstalling
     left = {one for one in await traces(api) if not one.startswith("APIService")}
     assert left == {
         "Namespace fettle-system",
+        # As in each namespace, by the controller manager.
+        "ConfigMap fettle-system/kube-root-ca.crt",
+        "ServiceAccount fettle-system/default",
         "CustomResourceDefinition devicehealths.fettle.dev",
         "CustomResourceDefinition devicepolicies.fettle.dev",
         "DevicePolicy of-a-user",

@@ -19,7 +19,7 @@ ALERTS = "metrics/fettle-alerts.yaml"
 """A copy: the chart reads its own."""
 OPTIONAL = "rbac/optional/"
 CERTIFICATES = "certificates/"
-HOOKS = "tests/"
+HOOKS = ("tests/", "hooks/")
 """For Helm alone."""
 PLAIN: Mapping[str, Any] = {
     "extender": {"type": "Deployment"},

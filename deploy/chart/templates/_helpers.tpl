@@ -60,3 +60,36 @@ helm.sh/hook: {{ . }}
 helm.sh/hook-weight: "-1"
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
+
+{{/* The pod of a hook, from (dict "root" $ "account" "fettle-check" "args" (list "status")). */}}
+{{- define "fettle.oneOff" -}}
+{{- $placed := index .root.Values (first (fromJsonArray (include "fettle.deployed" .root))) -}}
+restartPolicy: Never
+serviceAccountName: {{ .account }}
+{{- with include "fettle.placement" (merge (pick .root.Values "imagePullSecrets") $placed) | trim }}
+{{ . }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  seccompProfile:
+    type: RuntimeDefault
+containers:
+  - name: fettle
+    image: {{ include "fettle.image" .root }}
+    {{- with .root.Values.image.pullPolicy }}
+    imagePullPolicy: {{ . }}
+    {{- end }}
+    command: [fettle]
+    args: {{- toYaml .args | nindent 6 }}
+    env:
+      # Not the one process that the image names.
+      - {name: FETTLE_SERVER, value: ""}
+    resources:
+      requests: {cpu: 100m, memory: 128Mi}
+      limits: {memory: 512Mi}
+    securityContext:
+      allowPrivilegeEscalation: false
+      readOnlyRootFilesystem: true
+      capabilities: {drop: [ALL]}
+{{- end -}}
