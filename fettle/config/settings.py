@@ -537,7 +537,8 @@ class DeviceFailureSettings(SettingsSection, frozen=True, kw_only=True):
 
     allow: Literal["Mark", "Evict"] | None = None
     """How far it may go. `Mark`: pods get the condition `fettle.dev/DeviceFailed`. `Evict`: pods
-    whose policy says `Evict` are also evicted, within PodDisruptionBudgets."""
+    whose policy says `Evict` are also evicted, within PodDisruptionBudgets, and those that do not
+    start within their policy's `failure.startDeadline`."""
     confirm_seconds: float = 120.0
     """How long a pod must have been on a failed device before it is evicted. It is marked at
     once."""

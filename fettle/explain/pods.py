@@ -413,8 +413,11 @@ def explain_policy(
 
 def _note(field: str, value: object, resolved: Resolved, stewardship: Stewardship) -> str | None:
     """What to know about a value of a policy."""
-    wanted = field == "failure.onDeviceFailure" and value != OnDeviceFailure.NONE
-    if not wanted:
+    if field == "failure.startDeadline" and value is not None:
+        if stewardship.allowed == OnDeviceFailure.MARK:
+            return "has no effect: the setting deviceFailures.allow is Mark"
+        value = OnDeviceFailure.EVICT
+    elif field != "failure.onDeviceFailure" or value == OnDeviceFailure.NONE:
         return None
     if stewardship.is_steward:
         return _prevented(value, resolved, stewardship)

@@ -84,7 +84,8 @@ COUNTED_EVICTIONS = Check(
     "FTL107",
     "eviction-counts",
     Severity.WARN,
-    "A DevicePolicy with `onDeviceFailure: Evict` and without `ignoreDisruptions`.",
+    "A DevicePolicy with `onDeviceFailure: Evict`, or a `startDeadline`, and without "
+    "`ignoreDisruptions`.",
     "Each pod that Fettle evicts counts against the backoffLimit of its Job; the webhook warns "
     "when the policy is written, and never refuses it.",
 )
@@ -262,9 +263,10 @@ def ineffective_settings(
             rules.at(name), f"unknown rule {name}", f"{fix}docs/rules.md lists them"
         )
     failure = policy.failure
-    if failure.on_device_failure is OnDeviceFailure.EVICT and not failure.ignore_disruptions:
+    evicts = failure.on_device_failure is OnDeviceFailure.EVICT
+    if (evicts or failure.start_deadline is not None) and not failure.ignore_disruptions:
         yield COUNTED_EVICTIONS.finding(
-            manifest.root.at("spec", "failure", "onDeviceFailure"),
+            manifest.root.at("spec", "failure", "onDeviceFailure" if evicts else "startDeadline"),
             "each eviction counts against the backoffLimit of a Job",
             "write ignoreDisruptions: true",
         )

@@ -332,6 +332,9 @@ class Failure(Section, frozen=True, kw_only=True):
     - `backoff_limit_per_index`: for Jobs whose completions are Indexed.
     - `on_device_failure`: what the steward does about a pod whose device has failed, as far as the
       setting `deviceFailures` allows it.
+    - `start_deadline`: how long a pod may have failed to start on its node, by what is said of its
+      devices there, before it is evicted, as far as `deviceFailures` allows it; a duration such as
+      `10m`. None: it stays there.
     - `suspend_hopeless_jobs`: a Job is suspended if no node or device will ever suit its pods.
     """
 
@@ -342,9 +345,12 @@ class Failure(Section, frozen=True, kw_only=True):
     restart_action: RestartAction = RestartAction.RESTART
     job_set: JobSetFailure | None = None
     on_device_failure: OnDeviceFailure = OnDeviceFailure.MARK
+    start_deadline: str | None = None
     suspend_hopeless_jobs: bool = False
 
     def __post_init__(self) -> None:
+        if self.start_deadline is not None:
+            field_checks.seconds("startDeadline", self.start_deadline)
         field_checks.between(
             "backoffLimitPerIndex", self.backoff_limit_per_index, 0, field_checks.MAX_INT32
         )
@@ -356,6 +362,12 @@ class Failure(Section, frozen=True, kw_only=True):
                 f"exit code {min(both)} is in failJobOnExitCodes and in "
                 "restartContainerOnExitCodes: a restarted container does not fail its pod"
             )
+
+    @property
+    def start_deadline_s(self) -> int | None:
+        """The same in seconds."""
+        given = self.start_deadline
+        return None if given is None else field_checks.seconds("startDeadline", given)
 
 
 class Validation(Section, frozen=True, kw_only=True):

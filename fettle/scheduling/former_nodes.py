@@ -55,7 +55,7 @@ class FormerNodes:
         """An object as it is now, before a view shows it."""
         if not isinstance(new, core.Pod) or not new.node_name or not uses_devices(new):
             return
-        if is_refused(new) or not (place := _place_of(new)):
+        if is_refused(new) or not (place := place_of(new)):
             return
         nodes = self._stays.setdefault(place, {})
         metadata, now = new.metadata, self._clock()
@@ -76,7 +76,7 @@ class FormerNodes:
     def of(self, pod: core.Pod, view: View) -> Mapping[str, FormerStay]:
         """By node: the last stay there of a pod in whose place this one comes, the last one last;
         not of pods that are still there."""
-        nodes = self._stays.get(_place_of(pod)) if self._stays else None
+        nodes = self._stays.get(place_of(pod)) if self._stays else None
         if not nodes:
             return _NONE
         since = self._clock() - KEEP_S
@@ -87,7 +87,7 @@ class FormerNodes:
         }
 
 
-def _place_of(pod: core.Pod) -> str:
+def place_of(pod: core.Pod) -> str:
     """What a pod has in common with the one that comes after it; "" if none does."""
     if (workload := workload_of(pod)) is None:
         return ""

@@ -63,7 +63,15 @@ def make_steward(
     marking = NodeMarking(session, answers, settings, metrics, recorder)
     suspension = JobSuspension(session, answers, settings, recorder)
     failed = FailedDevices(
-        session, answers, pods.at_risk, pods.finished, settings, events, recorder, metrics
+        session,
+        answers,
+        pods.at_risk,
+        pods.finished,
+        pods.freed,
+        settings,
+        events,
+        recorder,
+        metrics,
     )
     namespace = settings.namespace or session.namespace
     statuses = PolicyStatuses(session, answers, settings)

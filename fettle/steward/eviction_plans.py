@@ -18,7 +18,7 @@ from fettle.cluster import EMPTY, View, changed_keys
 from fettle.config import DeviceFailureSettings
 from fettle.model import DEVICE_FAILED, OnDeviceFailure
 from fettle.pacing import Backoff, pause
-from fettle.scheduling.placed import DeviceFailure, devices_held, worst_first
+from fettle.scheduling.placed import DeviceFailure, StartFailure, devices_held, worst_first
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 60.0
 """Pauses between tries to evict one pod that is not to be evicted now."""
@@ -30,6 +30,8 @@ SEEN_WITHIN_S = 30.0
 """A write that no view shows after so long is tried again."""
 MARKED, EVICTED, WAITS = "DeviceFailed", "EvictedFromFailedDevice", "EvictionWaits"
 """What can be told of a pod: reasons of Events, an interface."""
+OF_STARTS = {MARKED: "NotStarted", EVICTED: "EvictedNotStarted"}
+"""How the same is told of a pod that does not start."""
 OURS = "fettle: "
 """How the messages of our conditions begin. Others may set the condition too."""
 
@@ -38,12 +40,14 @@ class MarkReason(StrEnum):
     """What is done about a marked pod: the condition's reason, an interface."""
 
     MARKED = "DeviceUnhealthy"
+    NOT_STARTED = "PodDoesNotStart"
     OVER_BUDGET = "EvictionAwaitsDisruptionBudget"
     DENIED = "EvictionDenied"
     NOWHERE_BETTER = "NoBetterNodeForReplacement"
     NO_OTHER_NODE = "NoOtherNodeForReplacement"
     CLAIM_SHARED = "ClaimIsShared"
     NO_REPLACEMENT = "NothingReplacesThePod"
+    FREED_BEFORE = "ReplacementDoesNotStartEither"
 
 
 def condition_of(pod: core.Pod) -> Condition | None:
@@ -57,10 +61,12 @@ def is_ours(condition: Condition) -> bool:
 
 
 class FailureStep(NamedTuple):
-    """What is to become of a pod in the end: it is marked, and evicted if `evicts`."""
+    """What is to become of a pod in the end: it is marked, and evicted if `evicts`, from `due_at`
+    on, in Unix seconds."""
 
-    failure: DeviceFailure
+    failure: DeviceFailure | StartFailure
     evicts: bool
+    due_at: float
 
     @property
     def pod(self) -> core.Pod:
@@ -69,6 +75,30 @@ class FailureStep(NamedTuple):
     @property
     def uid(self) -> str:
         return self.pod.metadata.uid
+
+    @property
+    def marked_as(self) -> MarkReason:
+        """The reason of its mark, while nothing keeps it from being evicted."""
+        is_device = isinstance(self.failure, DeviceFailure)
+        return MarkReason.MARKED if is_device else MarkReason.NOT_STARTED
+
+    @property
+    def lasts(self) -> bool:
+        """Whether what is wrong is so now."""
+        return not isinstance(self.failure, DeviceFailure) or self.failure.lasts
+
+    def told_as(self, what: str) -> str:
+        """The reason of the Event that tells this of it."""
+        return what if isinstance(self.failure, DeviceFailure) else OF_STARTS.get(what, what)
+
+
+def steps_for_starts(failures: Iterable[StartFailure], now: float) -> Iterator[FailureStep]:
+    """Those whose deadline is over at `now`, in Unix seconds. They are marked only to be evicted:
+    a pod that is slow to start has not failed."""
+    for failure in failures:
+        if failure.due_at <= now and failure.pod.metadata.deletion_timestamp is None:
+            yield FailureStep(failure, True, failure.due_at)
+        pause()
 
 
 def steps_for(
@@ -79,7 +109,8 @@ def steps_for(
         pod, wish = failure.pod, failure.placed.policy.failure.on_device_failure
         if wish is not OnDeviceFailure.NONE and pod.metadata.deletion_timestamp is None:
             evicts = wish is OnDeviceFailure.EVICT and settings.allow == "Evict"
-            yield FailureStep(failure, evicts and not (pod.terminal or failure.set_aside))
+            evicts = evicts and not (pod.terminal or failure.set_aside)
+            yield FailureStep(failure, evicts, failure.began_at + settings.confirm_seconds)
         pause()
 
 
@@ -230,7 +261,7 @@ class PendingEvictions:
     def mark_of(self, step: FailureStep) -> tuple[MarkReason, str]:
         """The reason that its mark is to have, and why it is not evicted."""
         waiting = self._waiting.get(step.uid)
-        return (waiting.reason, waiting.why) if waiting is not None else (MarkReason.MARKED, "")
+        return (waiting.reason, waiting.why) if waiting is not None else (step.marked_as, "")
 
     def _needs_mark(self, step: FailureStep) -> bool:
         pause()
@@ -247,8 +278,7 @@ class PendingEvictions:
     def _is_due(self, step: FailureStep, now: float, monotonic: float) -> bool:
         """Whether it is time to try to evict the pod."""
         pause()
-        confirmed_at = step.failure.began_at + self._settings.confirm_seconds
-        if not step.failure.lasts or now < confirmed_at:
+        if not step.lasts or now < step.due_at:
             return False
         waiting = self._waiting.get(step.uid)
         if waiting is not None and monotonic < waiting.retry_at:

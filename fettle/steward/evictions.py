@@ -12,9 +12,9 @@ from typing import Any
 
 import structlog
 
-from fettle.api import core, kinds
+from fettle.api import core, kinds, known_as
 from fettle.api.meta import rfc3339_at
-from fettle.client import Event, EventRecorder, Session
+from fettle.client import Event, EventRecorder, Regarding, Session
 from fettle.cluster import View
 from fettle.config import DeviceFailureSettings
 from fettle.dra import claim_name, entries_with_claims
@@ -34,7 +34,13 @@ from fettle.observing import StewardMetrics
 from fettle.pacing import pause, run_within
 from fettle.records import Act, Recorder
 from fettle.scheduling import Answers, devices_counted, resolve_policy
-from fettle.scheduling.placed import Departure, DeviceFailure, devices_held
+from fettle.scheduling.placed import (
+    Departure,
+    DeviceFailure,
+    FreedPlaces,
+    StartFailure,
+    devices_held,
+)
 from fettle.scheduling.plans import node_fit
 from fettle.steward.allowed_nodes import AllowedNodes
 from fettle.steward.eviction_plans import (
@@ -50,7 +56,7 @@ from fettle.steward.eviction_plans import (
     condition_of,
 )
 from fettle.steward.paced_writes import PacedWrites, Write
-from fettle.steward.pod_events import about_pod, once_name
+from fettle.steward.pod_events import DOES_NOT_START, about_pod, event_name, once_name
 
 MARKS_PER_S, TRIES_PER_S = 10.0, 5.0
 """How many pods are marked a second, and how many evictions tried, at most."""
@@ -68,6 +74,8 @@ _WHY: Mapping[MarkReason, str] = {
     MarkReason.CLAIM_SHARED: "other pods use the same claim, so its replacement would be given the "
     "same device",
     MarkReason.NO_REPLACEMENT: "no controller would replace it on another node",
+    MarkReason.FREED_BEFORE: "the pod before it was evicted because it did not start, and this one "
+    "does not start either",
 }
 
 _LOG = structlog.get_logger(__name__)
@@ -83,19 +91,37 @@ class FailureNews:
 
     def wrote(self, step: FailureStep, what: str, reason: MarkReason, words: str) -> None:
         """By an Event on the pod, and what was written also in the records."""
-        pod = step.pod
+        pod, what = step.pod, step.told_as(what)
         name = once_name(pod, f"{what} {reason}")
         self._events.record(Event(about_pod(pod), what, "Evict", words, type="Warning", name=name))
         _LOG.warning("failed device", what=what, pod=pod.metadata.key, reason=words)
         if what != WAITS:
             self._record(pod, step.failure.placed.policy, what, words, written=True)
+        if reason is MarkReason.FREED_BEFORE:
+            self._tell_controller(pod, words)
 
     def would(self, step: FailureStep, what: str, words: str) -> None:
-        self._record(step.pod, step.failure.placed.policy, what, words, written=False)
+        policy = step.failure.placed.policy
+        self._record(step.pod, policy, step.told_as(what), words, written=False)
+
+    def _tell_controller(self, pod: core.Pod, words: str) -> None:
+        if (owner := pod.metadata.controller) is None:
+            return
+        about = Regarding(
+            owner.api_version, owner.kind, owner.name, pod.metadata.namespace, owner.uid
+        )
+        note = f"pod {pod.metadata.name} {words}"
+        name = event_name(owner.name, owner.uid, f"{DOES_NOT_START} {pod.metadata.uid}")
+        self._events.record(
+            Event(about, DOES_NOT_START, "Observe", note, type="Warning", name=name)
+        )
 
     def unmarked(self, pod: core.Pod) -> None:
         policy = resolve_policy(pod, self._answers.view, self._answers.policies).policy
-        why = "it is on no failed device any more, or its policy or mode asks for no mark"
+        why = (
+            "it is on no failed device any more, or has started, or its policy or mode asks for no "
+            "mark"
+        )
         self._record(pod, policy, UNMARKED, why, written=True)
         _LOG.info("a pod is no longer marked", pod=pod.metadata.key)
 
@@ -126,6 +152,7 @@ class Evictions:
         answers: Answers,
         settings: DeviceFailureSettings,
         marked: MarkedPods,
+        freed: FreedPlaces,
         news: FailureNews,
         metrics: StewardMetrics,
         clock: Callable[[], float],
@@ -142,7 +169,7 @@ class Evictions:
         self._writes = writes
         self._per_s = settings.evictions_per_second
         self._next_at = -inf
-        self._replacements = Replacements(answers)
+        self._replacements = Replacements(answers, freed)
         self.pending = PendingEvictions(settings, partial(devices_counted, answers), writes=writes)
         self._marking = PacedWrites(
             "failed devices: pods cannot be marked, and so not evicted",
@@ -182,7 +209,7 @@ class Evictions:
         await _write_mark(self._session, step.pod, reason, words, self._clock())
         self._metrics.wrote_pod("marked")
         self.pending.marked(step, reason, self._now())
-        if reason is MarkReason.MARKED:
+        if reason is step.marked_as:
             self._tell(step, MARKED, words)
 
     async def _unmark(self, pod: core.Pod) -> None:
@@ -213,9 +240,14 @@ class Evictions:
         if (reason := await self._replacements.why_in_vain(step.failure)) is not None:
             self._wait(step, reason, _WHY[reason])
             return
+        as_it_is = isinstance(step.failure, StartFailure)
         try:
-            await _create_eviction(self._session, step.pod, dry_run=not self._writes)
+            await _create_eviction(
+                self._session, step.pod, dry_run=not self._writes, as_it_is=as_it_is
+            )
             self.unasked = ""
+        except Conflict:  # it has changed: it may have started
+            return
         except BudgetSpent as error:
             self._wait(step, MarkReason.OVER_BUDGET, str(error))
             return
@@ -253,7 +285,7 @@ class Evictions:
             self._news.would(step, what, words)
 
 
-def _words(failure: DeviceFailure) -> str:
+def _words(failure: DeviceFailure | StartFailure) -> str:
     return f"on node {failure.pod.node_name}: {text(failure.why)}"
 
 
@@ -268,11 +300,12 @@ def _stays(reason: MarkReason, why: str) -> str:
 class Replacements:
     """Whether the replacement of a pod would be better off than the pod."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: Answers, freed: FreedPlaces) -> None:
         self._answers = answers
+        self._freed = freed
         self._allowed_nodes = AllowedNodes(answers)
 
-    async def why_in_vain(self, failure: DeviceFailure) -> MarkReason | None:
+    async def why_in_vain(self, failure: DeviceFailure | StartFailure) -> MarkReason | None:
         """Why nothing would be gained by an eviction; None if something would."""
         pod, view = failure.pod, self._answers.view
         controller = pod.metadata.controller
@@ -280,19 +313,25 @@ class Replacements:
             return MarkReason.NO_REPLACEMENT
         if _shares_claims(pod, view):  # its replacement would be given the same device
             return MarkReason.CLAIM_SHARED
+        if isinstance(failure, StartFailure) and self._freed.is_freed(pod):
+            return MarkReason.FREED_BEFORE
         departure = await run_within(None, lambda: Departure(self._answers, view, pod))
         demand = departure.demand()
         fitting = await run_within(None, lambda: _fitting(pod, view))
+        does_not_start = isinstance(failure, StartFailure)
         if pod.node_name in fitting:
             # Judged as it will be by then: a device that would be given again does not count.
-            if demand is not None and await departure.frees_a_place(demand):
+            if demand is not None and not does_not_start and await departure.frees_a_place(demand):
                 return None
             fitting.discard(pod.node_name)
         if not fitting:
             return MarkReason.NO_OTHER_NODE
-        if failure.is_dead:  # it is no loss, and whoever waits for the pod waits in vain
+        if isinstance(failure, DeviceFailure) and failure.is_dead:
+            # It is no loss, and whoever waits for the pod waits in vain.
             found = demand is None or await departure.has_devices_elsewhere(demand, fitting)
             return None if found else MarkReason.NO_OTHER_NODE
+        if does_not_start:
+            fitting -= await run_within(None, lambda: {*_starting_nothing(pod, view)})
         allowed = await self._allowed_nodes.find(departure.copy, view, Mode.ENFORCE, demand)
         return None if fitting & allowed else MarkReason.NOWHERE_BETTER
 
@@ -305,6 +344,16 @@ def _fitting(pod: core.Pod, view: View) -> set[str]:
             found.add(name)
         pause()
     return found
+
+
+def _starting_nothing(pod: core.Pod, view: View) -> Iterator[str]:
+    """Nodes on which it would not start either: its own workload does not there, or others do not
+    that are not to blame. While a driver fails everywhere, nobody is evicted for it."""
+    workload = known_as(pod).uid
+    for start in view.failed_starts.values():
+        if start.workload.uid == workload or (start.message and not start.blamed):
+            yield start.node
+        pause()
 
 
 def _shares_claims(pod: core.Pod, view: View) -> bool:
@@ -343,17 +392,24 @@ async def _patch(session: Session, pod: core.Pod, condition: Mapping[str, Any]) 
         await session.patch(_path(pod, "status"), body, strategic=True)
 
 
-async def _create_eviction(session: Session, pod: core.Pod, *, dry_run: bool = False) -> None:
-    """Raises ClusterError: BudgetSpent if a PodDisruptionBudget allows it to nobody now. In a dry
-    run nothing is written, and PodDisruptionBudgets and admission are asked all the same."""
+async def _create_eviction(
+    session: Session, pod: core.Pod, *, dry_run: bool, as_it_is: bool
+) -> None:
+    """Raises ClusterError: BudgetSpent if a PodDisruptionBudget allows it to nobody now; with
+    `as_it_is` Conflict if the pod has changed. In a dry run nothing is written, and
+    PodDisruptionBudgets and admission are asked all the same."""
     metadata = pod.metadata
+    preconditions = {"uid": metadata.uid}
+    if as_it_is:
+        preconditions["resourceVersion"] = metadata.resource_version
     eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": metadata.name, "namespace": metadata.namespace},
-        "deleteOptions": {"preconditions": {"uid": metadata.uid}},
+        "deleteOptions": {"preconditions": preconditions},
     }
-    with suppress(NotFound, Conflict):  # that pod is gone
+    gone = (NotFound,) if as_it_is else (NotFound, Conflict)
+    with suppress(*gone):
         await session.create(_path(pod, "eviction"), eviction, dry_run=dry_run)
 
 

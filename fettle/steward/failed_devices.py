@@ -1,6 +1,7 @@
 """Acts on pods whose device has failed, as their policy's `failure.onDeviceFailure` says: marks
-them with a condition, and evicts them. The mark goes when the failure ends; it always comes before
-the eviction.
+them with a condition, and evicts them; and evicts those that do not start on their node within the
+policy's `failure.startDeadline`. The mark goes when the failure ends; it always comes before the
+eviction.
 
 All that must outlast this process is on the pods: who leads next finds the condition, evicts what
 is marked, and writes nothing twice. It needs the setting `deviceFailures` and the rights in
@@ -8,7 +9,7 @@ is marked, and writes nothing twice. It needs the setting `deviceFailures` and t
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -20,8 +21,23 @@ from fettle.observing import StewardMetrics
 from fettle.pacing import run_within
 from fettle.records import Recorder
 from fettle.scheduling import Answers
-from fettle.scheduling.placed import AtRisk, DeviceFailure, Failures, FinishedPods, find_failures
-from fettle.steward.eviction_plans import DueEvictions, FailureStep, MarkedPods, steps_for
+from fettle.scheduling.placed import (
+    AtRisk,
+    DeviceFailure,
+    Failures,
+    FinishedPods,
+    FreedPlaces,
+    StartFailure,
+    find_failures,
+    find_start_failures,
+)
+from fettle.steward.eviction_plans import (
+    DueEvictions,
+    FailureStep,
+    MarkedPods,
+    steps_for,
+    steps_for_starts,
+)
 from fettle.steward.evictions import EVICTIONS, Evictions, FailureNews
 
 LOOK_S = 0.25
@@ -51,6 +67,7 @@ class FailedDevices:
         answers: Answers,
         at_risk: AtRisk,
         finished: FinishedPods,
+        freed: FreedPlaces,
         settings: Settings,
         events: EventRecorder,
         recorder: Recorder,
@@ -71,6 +88,7 @@ class FailedDevices:
             answers,
             settings.device_failures,
             self._marked,
+            freed,
             FailureNews(answers, events, recorder),
             metrics,
             clock,
@@ -97,23 +115,27 @@ class FailedDevices:
     async def _look(self) -> bool:
         """Write what is due; whether time alone may make more due."""
         failures: Failures | None = Failures()
-        if self._settings.device_failures.allow is not None:
-            ended = self._finished.failed_since(self._clock() - LATE_S)
+        starts: Sequence[StartFailure] = ()
+        now, allow = self._clock(), self._settings.device_failures.allow
+        if allow is not None:
+            ended = self._finished.failed_since(now - LATE_S)
             failures = await find_failures(self._answers, self._at_risk, ended)
+        if allow == "Evict":
+            starts = await find_start_failures(self._answers, self._at_risk, now)
         if failures is None:
             return True
         view = self._answers.view
-        unmarked, real, dry = await run_within(None, lambda: self._plan(failures, view))
+        unmarked, real, dry = await run_within(None, lambda: self._plan(failures, starts, view))
         all_marked = await self._real.mark(real, unmarked)
         await self._dry.mark(dry)
         await self._real.evict(real, view)
         await self._dry.evict(dry, view)
         self._notes = [*self._amiss(real.over_share + dry.over_share)]
-        return real.waits or dry.waits or not all_marked
+        return real.waits or dry.waits or bool(starts) or not all_marked
 
-    def _plan(self, failures: Failures, view: View) -> _Due:
+    def _plan(self, failures: Failures, starts: Sequence[StartFailure], view: View) -> _Due:
         self._marked.look(view)
-        real, dry = self._steps(failures.running.values())
+        real, dry = self._steps(failures.running.values(), starts)
         unmarked = [*self._marked.but({step.failure.placed.key for step in real})]
         for steps, ended in zip((real, dry), self._steps(failures.ended), strict=True):
             steps += ended
@@ -124,12 +146,16 @@ class FailedDevices:
         return _Due(unmarked, due, self._dry.pending.due(dry, ending, view, now, monotonic))
 
     def _steps(
-        self, failures: Iterable[DeviceFailure]
+        self, failures: Iterable[DeviceFailure], starts: Iterable[StartFailure] = ()
     ) -> tuple[list[FailureStep], list[FailureStep]]:
         """What is to become of pods: of those about which may be written, and of the others."""
         real: list[FailureStep] = []
         dry: list[FailureStep] = []
-        for step in steps_for(failures, self._settings.device_failures):
+        steps = {one.uid: one for one in steps_for(failures, self._settings.device_failures)}
+        for start in steps_for_starts(starts, self._clock()):
+            if start.uid not in steps or not steps[start.uid].evicts:
+                steps[start.uid] = start
+        for step in steps.values():
             writes = self._settings.writes(self._answers.mode_of(step.pod))
             (real if writes else dry).append(step)
         return real, dry

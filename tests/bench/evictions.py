@@ -19,7 +19,7 @@ from fettle.client import EventRecorder, Session
 from fettle.config import Settings
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
-from fettle.scheduling.placed import AtRisk, FinishedPods, PodClaims
+from fettle.scheduling.placed import AtRisk, FinishedPods, FreedPlaces, PodClaims
 from fettle.steward import STEWARD, FailedDevices
 from tests.bench import fleets, inventories
 from tests.bench.figures import Figure
@@ -116,6 +116,7 @@ class _Fleet(StormyFleet):
             self.answers,
             AtRisk(self.answers, now=lambda: self._at),
             FinishedPods(PodClaims(self.answers.publisher)),
+            FreedPlaces(lambda: self._at),
             SETTINGS,
             EventRecorder(session, STEWARD, "one"),
             Recorder(self.answers, log, Journal(None, 0), decided),

@@ -190,6 +190,8 @@ class Kubelet:
             with contextlib.suppress(*_EVERYDAY):
                 if pod["status"]["phase"] == "Running":
                     await self._set(name, namespace, _ended(pod, 143, "Error"), uid)
+                elif pod["status"].get("startTime"):  # what never ran ends as Failed, too
+                    await self._set(name, namespace, {"phase": "Failed"}, uid)
                 await self._api.delete("pods", name, namespace, grace_s=0, uid=uid)
         finally:
             del self._stopping[uid]

@@ -81,6 +81,17 @@ class PodStuck(Reason, frozen=True, gc=False):
         return f"stuck in {self.stuck_in} since {moment(self.since)}: {self.cause}"
 
 
+class PodDoesNotStart(Reason, frozen=True, gc=False):
+    """Devices keep the pod from starting on its node, since `since` in Unix seconds; `message` is
+    what the kubelet or the driver says of them."""
+
+    message: str
+    since: float
+
+    def __str__(self) -> str:
+        return f"not started since {moment(self.since)}: {self.message}"
+
+
 class CrashAtFault(Reason, frozen=True, gc=False):
     """A container ended within a minute of the fault of a device that the pod held, or (not
     `certain`) may have held.

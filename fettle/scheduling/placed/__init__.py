@@ -13,6 +13,11 @@ from fettle.scheduling.placed.device_failures import (
 )
 from fettle.scheduling.placed.finished import FinishedPod, FinishedPods, PodClaims
 from fettle.scheduling.placed.followed_pods import FollowedPods, RecentPods
+from fettle.scheduling.placed.start_failures import (
+    FreedPlaces,
+    StartFailure,
+    find_start_failures,
+)
 from fettle.scheduling.placed.stuck_pods import stuck
 
 __all__ = [
@@ -26,11 +31,14 @@ __all__ = [
     "FinishedPod",
     "FinishedPods",
     "FollowedPods",
+    "FreedPlaces",
     "PlacedPod",
     "PodClaims",
     "RecentPods",
+    "StartFailure",
     "devices_held",
     "find_failures",
+    "find_start_failures",
     "is_certain",
     "stuck",
     "was_taken",

@@ -15,6 +15,7 @@ from fettle.scheduling.placed.at_risk import AtRisk
 from fettle.scheduling.placed.comebacks import Comebacks
 from fettle.scheduling.placed.crashes import Crashes
 from fettle.scheduling.placed.finished import FinishedPods, PodClaims
+from fettle.scheduling.placed.start_failures import FreedPlaces
 
 REMEMBERED_PODS = 2000
 
@@ -35,6 +36,7 @@ class FollowedPods(NamedTuple):
     comebacks: Comebacks
     refusals: OwnerRefusals
     former: FormerNodes
+    freed: FreedPlaces
     leanings: Leanings
 
     @classmethod
@@ -51,6 +53,7 @@ class FollowedPods(NamedTuple):
             comebacks=Comebacks(),
             refusals=refusals,
             former=former,
+            freed=FreedPlaces(),
             leanings=Leanings(answers, refusals, former),
         )
 
@@ -58,4 +61,4 @@ class FollowedPods(NamedTuple):
     def on_put(self) -> list[Callable[[WireObject], None]]:
         """What takes in objects as they arrive."""
         taking_in = (self.finished, self.refusals, self.former, self.crashes, self.comebacks)
-        return [one.put for one in taking_in]
+        return [*(one.put for one in taking_in), self.freed.put]

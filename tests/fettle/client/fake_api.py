@@ -362,6 +362,10 @@ class FakeApi:
             if key in things:
                 return _status(409, "AlreadyExists", f'{target.plural} "{key}" already exists')
             if target.plural == "evictions":
+                wanted = body["deleteOptions"]["preconditions"].get("resourceVersion")
+                pod = self.objects.get("pods", {}).get(key)
+                if wanted and pod and wanted != pod["metadata"]["resourceVersion"]:
+                    return _status(409, "Conflict", "the object has been modified")
                 self._end_pod(key)
             return web.json_response(self.put(target.plural, body), status=201)
         key = f"{target.namespace}/{target.name}" if target.namespace else target.name

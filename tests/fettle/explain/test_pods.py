@@ -471,6 +471,23 @@ def test_a_policy_says_what_the_settings_leave_of_what_it_asks_for(
     assert _noted(Resolved(policy, ""), allowed) == note
 
 
+@pytest.mark.parametrize(
+    ("allowed", "note"),
+    [
+        (None, "has no effect: the setting deviceFailures.allow is not set"),
+        ("Mark", "has no effect: the setting deviceFailures.allow is Mark"),
+        ("Evict", None),
+    ],
+)
+def test_a_policy_says_what_the_settings_leave_of_its_start_deadline(
+    allowed: str | None, note: str | None
+) -> None:
+    failure = msgspec.structs.replace(INFERENCE.failure, start_deadline="10m")
+    resolved = Resolved(msgspec.structs.replace(INFERENCE, failure=failure), "")
+    values = explain_policy(resolved, (), Stewardship(allowed))["values"]
+    assert [v["note"] for v in values if v["field"] == "failure.startDeadline"] == [note]
+
+
 def _noted(
     resolved: Resolved,
     allowed: str | None,

@@ -34,7 +34,7 @@ from fettle.model import (
 )
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
-from fettle.scheduling.placed import FinishedPods, PodClaims
+from fettle.scheduling.placed import FinishedPods, FreedPlaces, PodClaims
 from fettle.steward import STEWARD, FailedDevices, eviction_plans, paced_writes
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
@@ -77,6 +77,7 @@ class Fleet(Watched):
         self.api = api
         self.session = session
         self.finished = FinishedPods(PodClaims(self.publisher))
+        self.freed = FreedPlaces(lambda: self.now)
         self.told: list[tuple[str, str]] = []
         self.steward = self.led()
 
@@ -86,6 +87,7 @@ class Fleet(Watched):
             **{"allow": "Evict", "confirm_seconds": 60.0, "evictions_per_second": 100.0, **how}
         )
         steward = StewardSettings(dry_run=dry_run)
+        self.events = EventRecorder(self.session, STEWARD, "one")
         settings = Settings(mode=mode, device_failures=failures, steward=steward)
         self.answers.policies = settings.all_policies()
         self.log = DecisionLog(100, 2**20)
@@ -95,8 +97,9 @@ class Fleet(Watched):
             self.answers,
             self.at_risk,
             self.finished,
+            self.freed,
             settings,
-            EventRecorder(self.session, STEWARD, "one"),
+            self.events,
             Recorder(self.answers, self.log, Journal(None, 2**20), metrics),
             StewardMetrics(CollectorRegistry()),
             clock=lambda: self.now,

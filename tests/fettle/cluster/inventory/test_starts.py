@@ -534,3 +534,13 @@ def test_units_that_the_kubelet_names_are_devices_too(fleet: Fleet) -> None:
     (found,) = fleet.look().nodes["n"].plugins[b.RESOURCE].units
     assert found.unit == "GPU-1"
     assert found.health.score == 0.65
+
+
+def test_an_event_of_another_namespace_says_nothing_of_a_pod(fleet: Fleet) -> None:
+    fleet.put(kinds.POD, waiting("p", fleet.now - 30.0))
+    forged = event("p", GONE)
+    forged["metadata"]["namespace"] = "theirs"
+    fleet.put(kinds.EVENT, forged)
+    assert not fleet.look().failed_starts
+    fleet.put(kinds.EVENT, event("p", GONE))
+    assert fleet.look().failed_starts["ml/p"].message
