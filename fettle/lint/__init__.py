@@ -11,7 +11,9 @@ from fettle.lint import workload_kinds
 from fettle.lint.checks import (
     ANNOTATION_IGNORED,
     CHECKS,
+    COMPLETENESS,
     INVALID_RULES,
+    at_levels,
     compile_expressions,
     has_expressions,
     ineffective_settings,
@@ -23,6 +25,7 @@ from fettle.lint.checks import (
     without_effect,
 )
 from fettle.lint.findings import Check, Finding, Rule, Severity
+from fettle.lint.identities import REPEATED_KEY, SAME_OBJECT, looks_like_object
 from fettle.lint.linter import (
     DEFAULT_LEVELS,
     Linter,
@@ -39,9 +42,12 @@ __all__ = [
     "ABSENCES",
     "ANNOTATION_IGNORED",
     "CHECKS",
+    "COMPLETENESS",
     "DEFAULT_LEVELS",
     "INVALID_RULES",
+    "REPEATED_KEY",
     "RULES",
+    "SAME_OBJECT",
     "Check",
     "Evaluator",
     "Field",
@@ -50,6 +56,7 @@ __all__ = [
     "Manifest",
     "Rule",
     "Severity",
+    "at_levels",
     "below",
     "check_settings",
     "compile_expressions",
@@ -58,6 +65,7 @@ __all__ = [
     "ineffective_settings",
     "levels_for",
     "listed",
+    "looks_like_object",
     "policy_requirements",
     "remarks_on_policies",
     "run_checks",

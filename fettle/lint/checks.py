@@ -15,10 +15,11 @@ from fettle.api.resource import Device
 from fettle.config import HealthSettings, Settings
 from fettle.lint import workload_kinds
 from fettle.lint.findings import Check, Finding, Severity
+from fettle.lint.identities import IDENTITY, mistakes_in_identity
 from fettle.lint.manifests import Field, Manifest, expressions, objects_at
 from fettle.lint.names import nearest
 from fettle.lint.rules import RULES
-from fettle.lint.wrong_types import WRONG_TYPE, mismatches
+from fettle.lint.structure import MISSING, STRUCTURE, UNION, mistakes_in_structure
 from fettle.model import (
     ANNOTATION,
     ANNOTATIONS,
@@ -135,14 +136,17 @@ CHECKS = (
     INVALID_EXPRESSION,
     UNKNOWN_RULE,
     IGNORED_REQUIREMENT,
-    WRONG_TYPE,
     COUNTED_EVICTIONS,
     PREFERS_IN_VAIN,
     UNKNOWN_ANNOTATION,
     INVALID_RULES,
     WITHOUT_EFFECT,
     EVICTED_FOR_GOOD,
+    *STRUCTURE,
+    *IDENTITY,
 )
+COMPLETENESS = frozenset({MISSING.id, UNION.id})
+"""Checks that a part of an object may fail though the whole is sound."""
 IDS = frozenset({*(rule.id for rule in RULES), *(check.id for check in CHECKS)})
 """Ids of rules and checks, which policies and the settings can name."""
 
@@ -171,7 +175,13 @@ def run_checks(
     which score on a device is degraded. `labels`: whether the steward labels Nodes, as far as is
     known.
     """
-    for finding in _found(manifest, known, installed, engines, thresholds, labels=labels):
+    found = _found(manifest, known, installed, engines, thresholds, labels=labels)
+    yield from at_levels(found, levels)
+
+
+def at_levels(found: Iterable[Finding], levels: Validation) -> Iterator[Finding]:
+    """The findings of checks with the severities that `levels` set."""
+    for finding in found:
         level = levels.rules.get(finding.rule)
         if level is None:
             yield finding
@@ -188,7 +198,8 @@ def _found(
     *,
     labels: bool,
 ) -> Iterator[Finding]:
-    yield from mismatches(manifest)
+    yield from mistakes_in_identity(manifest)
+    yield from mistakes_in_structure(manifest)
     yield from ignored_references(manifest, known, installed)
     yield from unknown_annotations(manifest)
     yield from invalid_policy(manifest)

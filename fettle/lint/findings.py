@@ -113,7 +113,13 @@ class Check(NamedTuple):
     mistake: str
     today: str
 
-    def finding(self, field: Field, message: str, fix: str = "") -> Finding:
+    def finding(
+        self, field: Field, message: str, fix: str = "", severity: Severity | None = None
+    ) -> Finding:
         return Finding(
-            rule=self.id, severity=self.severity, field=field.path, message=message, fix=fix
+            rule=self.id,
+            severity=severity or self.severity,
+            field=field.path,
+            message=message,
+            fix=fix,
         )

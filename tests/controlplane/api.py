@@ -97,11 +97,18 @@ class Api:
             raise
 
     async def create(
-        self, manifest: Object, namespace: str | None = None, *, dry_run: bool = False
+        self,
+        manifest: Object,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+        strict: bool = False,
     ) -> Object:
+        """`strict`: unknown fields are refused, as kubectl has it."""
         found = await self._of(manifest)
         path = found.path(None, namespace or _namespace(manifest))
-        return await self.request("POST", path, body=manifest, params=_dry(dry_run))
+        params = _dry(dry_run) | ({"fieldValidation": "Strict"} if strict else {})
+        return await self.request("POST", path, body=manifest, params=params)
 
     async def replace(self, manifest: Object, *, subresource: str | None = None) -> Object:
         found = await self._of(manifest)

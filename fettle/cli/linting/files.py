@@ -17,7 +17,7 @@ import yaml
 
 from fettle.cluster.feeds import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.health import is_rules_file
-from fettle.lint import below
+from fettle.lint import below, looks_like_object
 from fettle.model import SnapshotError
 
 try:
@@ -27,6 +27,8 @@ except ImportError:  # PyYAML built without libyaml
 
 LARGEST_BYTES = 16 * 1024 * 1024
 STDIN = "-"
+_STDIN_NAME = "<stdin>"
+_KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _SHOWN = 60
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -42,6 +44,12 @@ class Document(NamedTuple):
     @property
     def content(self) -> str:
         return self.text.decode(errors="replace")
+
+    @property
+    def may_be_patch(self) -> bool:
+        """Whether a kustomization beside it may merge it into another object, or complete it."""
+        folder = Path(self.file).parent
+        return self.file != _STDIN_NAME and any((folder / n).is_file() for n in _KUSTOMIZATIONS)
 
 
 class ReadManifests(NamedTuple):
@@ -108,7 +116,7 @@ def _files(names: Iterable[str]) -> Iterator[str]:
 
 def _read_file(name: str, into: ReadManifests, *, named: bool) -> None:
     """Raises SnapshotError with file, line and reason. `named`: it must hold objects only."""
-    file = "<stdin>" if name == STDIN else name
+    file = _STDIN_NAME if name == STDIN else name
     try:
         text = _text(name)
         found = _objects(text)
@@ -120,7 +128,7 @@ def _read_file(name: str, into: ReadManifests, *, named: bool) -> None:
         if not_object := _why_no_object(each.value):
             place = f"{file}: {each.where}: {not_object}"
             into.notes.append(f"skipped, since it is not a Kubernetes object: {place}")
-        elif isinstance(each.value.get("kind"), str):
+        elif isinstance(each.value.get("kind"), str) or looks_like_object(each.value):
             into.documents.append(Document(file, each.where, text, each.value))
         elif is_rules_file(each.value, certainly=not named):
             into.rules.append(Document(file, each.where, text, each.value))
@@ -184,23 +192,42 @@ def _parsed(text: bytes) -> list[LocatedObject]:
 
 _WHERE = re.compile(r"line (\d+)((?:, item \d+)*)")
 _ITEM = re.compile(r"item (\d+)")
+_MERGE = "<<"
 
 
 def line_of(document: Document, path: str) -> int:
     """The line of the field; if it is absent, that of the nearest field above it."""
-    match = _WHERE.fullmatch(document.where)
-    if match is None:
-        return 1
-    start = int(match[1])
     lines = _lines(document.text)
-    root = lines.roots.get(start)
-    if root is None:
-        return start
-    items = "".join(f".items[{int(item) - 1}]" for item in _ITEM.findall(match[2]))
-    whole = f"{root}{items}.{path}"
+    root = _root(document, lines)
+    if not root:
+        return _first_line(document)
+    whole = f"{root}.{path}"
     while whole != root and whole not in lines.of:
         whole = _above(whole)
-    return lines.of.get(whole, start)
+    return lines.of.get(whole, _first_line(document))
+
+
+def repeated_keys(document: Document) -> list[tuple[str, int]]:
+    """The path of each key that its object has already, and the line where it stands again."""
+    lines = _lines(document.text)
+    root = _root(document, lines)
+    return [
+        (path.removeprefix(f"{root}."), line)
+        for path, line in lines.repeated
+        if root and path.startswith(f"{root}.")
+    ]
+
+
+def _first_line(document: Document) -> int:
+    match = _WHERE.fullmatch(document.where)
+    return int(match[1]) if match else 1
+
+
+def _root(document: Document, lines: "_Lines") -> str:
+    """The path of the object in its file; "" if it is not found."""
+    root = lines.roots.get(_first_line(document), "")
+    items = "".join(f".items[{int(item) - 1}]" for item in _ITEM.findall(document.where))
+    return f"{root}{items}" if root else ""
 
 
 def _above(path: str) -> str:
@@ -211,16 +238,18 @@ def _above(path: str) -> str:
 class _Lines(NamedTuple):
     """`of`: line by path, which begins with the number of the document (`#0.spec`).
 
-    `roots`: by line, the path of the first mapping that begins on it.
+    `roots`: by line, the path of the first mapping that begins on it. `repeated`: the path and line
+    of each key that its mapping has already.
     """
 
     of: dict[str, int]
     roots: dict[int, str]
+    repeated: list[tuple[str, int]]
 
 
 @lru_cache(maxsize=2)
 def _lines(text: bytes) -> _Lines:
-    lines = _Lines({}, {})
+    lines = _Lines({}, {}, [])
     stack: list[_Level] = []
     documents = 0
     try:
@@ -232,7 +261,7 @@ def _lines(text: bytes) -> _Lines:
                 stack.pop()
             elif isinstance(event, yaml.NodeEvent):
                 line = event.start_mark.line + 1 if event.start_mark else 0
-                path = stack[-1].take(event, line, lines.of)
+                path = stack[-1].take(event, line, lines)
                 if path is not None and isinstance(event, yaml.CollectionStartEvent):
                     is_list = isinstance(event, yaml.SequenceStartEvent)
                     stack.append(_Level(path, is_list=is_list))
@@ -251,8 +280,9 @@ class _Level:
         self._is_list = is_list
         self._index = 0
         self._key: str | None = None
+        self._keys: set[str] = set()
 
-    def take(self, event: yaml.NodeEvent, line: int, lines: dict[str, int]) -> str | None:
+    def take(self, event: yaml.NodeEvent, line: int, lines: _Lines) -> str | None:
         """Note the line of a key or value; returns the path of a value, None for a key."""
         if self._is_list is None:  # the document itself
             path = self._path
@@ -261,9 +291,13 @@ class _Level:
             self._index += 1
         elif self._key is None:
             self._key = event.value if isinstance(event, yaml.ScalarEvent) else ""
-            lines[below(self._path, self._key)] = line
+            key = below(self._path, self._key)
+            if self._key in self._keys and self._key != _MERGE:
+                lines.repeated.append((key, line))
+            self._keys.add(self._key)
+            lines.of[key] = line
             return None
         else:
             path, self._key = below(self._path, self._key), None
-        lines.setdefault(path, line)
+        lines.of.setdefault(path, line)
         return path

@@ -11,15 +11,18 @@ import click
 
 from fettle.cli.linting import known_objects, reports
 from fettle.cli.linting.files import Document, line_of, read
+from fettle.cli.linting.inputs import for_patches, mistakes_in_files
 from fettle.cli.linting.reports import LintReport
 from fettle.cli.sources import Reading
 from fettle.config import Settings, load_settings
 from fettle.health import rows_replaced, rule_mistakes
 from fettle.lint import (
     INVALID_RULES,
+    Finding,
     Linter,
     Manifest,
     Severity,
+    at_levels,
     check_settings,
     configured_drivers,
     levels_for,
@@ -108,7 +111,8 @@ async def _lint(
         wide = Validation(strict=options.strict or wide.strict, rules=wide.rules)
         found: list[LintReport] = []
         unchecked: list[str] = []
-        for document, manifest in zip(documents, manifests, strict=True):
+        in_files = mistakes_in_files(documents, manifests)
+        for document, manifest, beside in zip(documents, manifests, in_files, strict=True):
             levels = levels_for(manifest, view, policies, wide)
             checking = run_checks(
                 manifest,
@@ -124,7 +128,9 @@ async def _lint(
                     findings = await linter.lint(
                         manifest, view, levels, complete=known.complete, unknown=known.unknown
                     )
-                    findings += await run_within(None, partial(list, checking))
+                    findings += at_levels(beside, levels)
+                    more: list[Finding] = await run_within(None, partial(list, checking))
+                    findings += for_patches(more) if document.may_be_patch else more
             except TimeoutError:
                 who = f"{manifest.kind} {manifest.name}"
                 unchecked.append(f"{document.file}: {who} was not checked within {DEADLINE_S:g} s")

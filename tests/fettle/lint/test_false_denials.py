@@ -9,7 +9,7 @@ from fettle.cluster.feeds import objects_of_yaml
 from fettle.lint.drivers import Drivers
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.manifests import Manifest
-from fettle.lint.wrong_types import mismatches
+from fettle.lint.structure import mistakes_in_structure
 from fettle.model import Validation
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
@@ -22,7 +22,8 @@ SAMPLES = sorted((Path(__file__).parents[3] / "deploy" / "samples").glob("*.yaml
 
 
 def corpus() -> Iterator[Object]:
-    """Claims, templates and classes with each valid configuration; the samples; workloads."""
+    """Claims, templates and classes with each valid configuration; the samples; workloads, which
+    have only what the webhook reads, and fields of the future."""
     for driver, kind, parameters in VALID:
         config = {"apiVersion": VERSIONS[driver], "kind": kind, **parameters}
         yield claim(exactly(), config=[opaque(driver, config)])
@@ -35,7 +36,7 @@ def corpus() -> Iterator[Object]:
 
 async def denials(object: Object, levels: Validation) -> list[Finding]:
     found = await lint(object, FLEET, levels=levels, drivers=Drivers(features=ALL_ON))
-    found += mismatches(Manifest(object))
+    found += [] if object in SOUND else mistakes_in_structure(Manifest(object))
     return [finding for finding in found if finding.severity is Severity.DENY]
 
 

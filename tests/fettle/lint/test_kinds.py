@@ -10,7 +10,7 @@ from fettle.lint import workload_kinds
 from fettle.lint.checks import ignored_references
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.manifests import Manifest
-from fettle.lint.wrong_types import mismatches
+from fettle.lint.structure import mistakes_in_structure
 from fettle.model import Policies, Validation
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
@@ -105,7 +105,9 @@ def test_every_pod_template_of_every_kind_is_checked(
     where = ".".join(path).replace(".*", "[0]")
     (pod,) = manifest.pods
     assert pod.field.path == f"{where}.spec"
-    assert f"{where}.spec.containers[0].name" in [found.field for found in mismatches(manifest)]
+    assert f"{where}.spec.containers[0].name" in [
+        found.field for found in mistakes_in_structure(manifest)
+    ]
     named = [found.field for found in ignored_references(manifest, Policies(), {})]
     assert named == [f"{where}.metadata.annotations[fettle.dev/policy]"]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.lint.manifests import Manifest
-from fettle.lint.wrong_types import mismatches
+from fettle.lint.structure import WRONG_TYPE, mistakes_in_structure
 from tests.controlplane import objects as api
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.tables.case import claim, exactly, template
@@ -18,7 +18,8 @@ OBJECTS = st.sampled_from(sorted((case.object for case in CASES), key=str))
 
 
 def wrong(object: Object) -> list[tuple[str, str, str]]:
-    return [(f.field, f.message, f.fix) for f in mismatches(Manifest(object))]
+    found = mistakes_in_structure(Manifest(object))
+    return [(f.field, f.message, f.fix) for f in found if f.rule == WRONG_TYPE.id]
 
 
 def job(**spec: Any) -> Object:

@@ -1,0 +1,334 @@
+"""What the API server refuses for an object's structure: fields that it does not have, values of
+wrong types or that are not allowed, what is missing, and unions.
+
+Checks whole objects of Kubernetes' own kinds, and pods and Jobs in those of others. A value that is
+absent or null is never wrong, and neither is a mark that is replaced before the API server sees it,
+such as `__NUM_NODES__`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import NamedTuple
+
+from fettle.lint import workload_kinds
+from fettle.lint.findings import Check, Finding, Severity
+from fettle.lint.manifests import Field, Manifest, values_at
+from fettle.lint.names import nearest
+from fettle.lint.shapes import Place, kubernetes, place
+
+WRONG_TYPE = Check(
+    "FTL106",
+    "wrong-type",
+    Severity.DENY,
+    "A value of the wrong type, such as a quoted number.",
+    "The API server cannot decode the object and refuses it.",
+)
+UNKNOWN_FIELD = Check(
+    "FTL201",
+    "unknown-field",
+    Severity.DENY,
+    "A field that Kubernetes does not have, such as a misspelt one.",
+    "kubectl has the API server refuse it; other clients have it dropped without a word.",
+)
+NOT_ALLOWED = Check(
+    "FTL202",
+    "value-not-allowed",
+    Severity.DENY,
+    "A value that is none of those that the field may have, also by its case.",
+    "The API server refuses the object.",
+)
+MISSING = Check(
+    "FTL203",
+    "missing-field",
+    Severity.DENY,
+    "An object without a field that it must have.",
+    "The API server refuses the object.",
+)
+UNION = Check(
+    "FTL204",
+    "one-of",
+    Severity.DENY,
+    "Two of several fields that exclude each other, or none where one is needed.",
+    "The API server refuses the object.",
+)
+SOME_VERSIONS = Check(
+    "FTL205",
+    "not-in-all-versions",
+    Severity.WARN,
+    "A field that not every version of Kubernetes from the oldest that is supported has.",
+    "Versions without it refuse it from kubectl, and drop it from other clients.",
+)
+STRUCTURE = (WRONG_TYPE, UNKNOWN_FIELD, NOT_ALLOWED, MISSING, UNION, SOME_VERSIONS)
+
+_WHOLE_NUMBER, _TEXT, _OBJECT, _LIST = "a whole number", "text", "an object", "a list"
+_QUANTITY_WORD = "a quantity"
+_WORDS: Mapping[str, str] = {
+    "string": _TEXT,
+    "boolean": "true or false",
+    "integer": _WHOLE_NUMBER,
+    "number": "a number",
+    "quantity": _QUANTITY_WORD,
+    "int-or-string": "a whole number or text",
+}
+_INT64 = range(-(2**63), 2**63)
+_MOST_DIGITS = 19
+_SHOWN = 40
+_MOST_ALLOWED = 8
+_ALIKE = 0.75
+"""How much a name that means another one has in common with it; the field is wrong anyway."""
+_LEVELS = 3
+"""How far below a misplaced field may belong: from a Deployment's spec to that of its pods."""
+_PLACEHOLDER = re.compile(r"__\w+__|\$\w+|\$\{[^{}]+\}|\{\{[^{}]+\}\}|<[^<>]+>|@\w+@")
+_QUANTITY = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
+_AMOUNT = re.compile(r"([\d.]{1,20}) ?([a-zA-Z]{1,3})")
+_UNITS = {unit.lower(): unit for unit in ("Ki", "Mi", "Gi", "Ti", "Pi", "k", "M", "G", "T")}
+_LEADER_WORKERS = "leaderworkerset.x-k8s.io"
+_METADATA, _POD, _JOB = "meta.v1.ObjectMeta", "core.v1.PodSpec", "batch.v1.JobSpec"
+
+
+class _Union(NamedTuple):
+    """Fields of a type of which one may be set; `needed`: one must be."""
+
+    fields: tuple[str, ...]
+    needed: bool = True
+
+
+_HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
+_ALL_BUT = {
+    "core.v1.Volume": ("name",),
+    "core.v1.VolumeProjection": (),
+    "core.v1.EnvVarSource": (),
+    "core.v1.EnvFromSource": ("prefix",),
+    **dict.fromkeys((f"resource.{v}.DeviceAttribute" for v in ("v1", "v1beta1", "v1beta2")), ()),
+}
+"""Types of which one field may be set, besides these."""
+_UNIONS: Mapping[str, _Union] = {
+    "core.v1.Probe": _Union(_HANDLERS),
+    "core.v1.LifecycleHandler": _Union(_HANDLERS),
+    "core.v1.EnvVar": _Union(("value", "valueFrom"), needed=False),
+    "core.v1.PodResourceClaim": _Union(("resourceClaimName", "resourceClaimTemplateName")),
+    "batch.v1.PodFailurePolicyRule": _Union(("onExitCodes", "onPodConditions")),
+    "resource.v1beta1.DeviceRequest": _Union(("deviceClassName", "firstAvailable")),
+    "resource.v1beta2.DeviceRequest": _Union(("exactly", "firstAvailable")),
+    "resource.v1.DeviceRequest": _Union(("exactly", "firstAvailable")),
+}
+_WITHOUT_SOURCE = frozenset({"core.v1.Volume"})
+"""An empty one means an empty directory."""
+
+
+# --- an object
+
+
+def mistakes_in_structure(manifest: Manifest) -> Iterator[Finding]:
+    if whole := kubernetes().type_of(manifest.api_version, manifest.kind):
+        yield from _of_type(manifest.root, whole)
+        return
+    for finding in _of_type(manifest.root.at("metadata"), _METADATA):
+        if finding.rule == WRONG_TYPE.id:  # it may be no object of Kubernetes
+            yield finding
+    if manifest.group == _LEADER_WORKERS:
+        yield from _checked(manifest.root.at("spec", "replicas"), "integer")
+    jobs = manifest.paths(workload_kinds.JOB_SPECS)
+    for paths, type in ((jobs, _JOB), (() if jobs else manifest.pod_specs, _POD)):
+        for path in paths:
+            for beside in values_at(manifest.root, path[:-1]):
+                yield from _checked(beside.at("metadata"), _METADATA)
+                yield from _checked(beside.at("spec"), type)
+
+
+def _checked(field: Field, type: str) -> Iterator[Finding]:
+    """What is wrong with a value at and below a field."""
+    value = field.value
+    if value is None or (isinstance(value, str) and _PLACEHOLDER.fullmatch(value)):
+        return
+    if type.startswith("[]"):
+        if not isinstance(value, list):
+            yield _wrong_type(field, _LIST)
+            return
+        for entry in field.entries():
+            yield from _checked(entry, type[2:])
+    elif type.startswith("{}"):
+        if not isinstance(value, dict):
+            yield _wrong_type(field, _OBJECT)
+            return
+        for _, member in field.members():
+            yield from _checked(member, type[2:])
+    elif type.startswith("="):
+        yield from _allowed(field, type[1:].split("|"))
+    elif type in kubernetes().types:
+        yield from _of_type(field, type)
+    elif not _fits(value, type):
+        yield _wrong_type(field, _WORDS[type])
+
+
+def _allowed(field: Field, allowed: list[str]) -> Iterator[Finding]:
+    value = field.value
+    if not isinstance(value, str):
+        yield _wrong_type(field, _TEXT)
+    elif value and value not in allowed:  # no text counts as absent
+        near = nearest(value, allowed)
+        said = ", ".join(allowed) if len(allowed) <= _MOST_ALLOWED else "those of Kubernetes"
+        meant = f"; did you mean {near}?" if near else ""
+        yield NOT_ALLOWED.finding(
+            field,
+            f"must be one of {said}, and is {_shown(value)}{meant}",
+            f"write {near}" if near else "",
+        )
+
+
+def _of_type(field: Field, type: str) -> Iterator[Finding]:
+    value = field.value
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        yield _wrong_type(field, _OBJECT)
+        return
+    fields = kubernetes().types[type]
+    for name, member in field.members():
+        if name not in fields:
+            yield _unknown(member, name, type)
+            continue
+        there = place(fields[name])
+        if member.exists and (there.since or there.until):
+            yield _of_some_versions(member, there)
+        yield from _checked(member, there.type)
+    for name, text in fields.items():
+        if place(text).required and value.get(name) is None:
+            yield MISSING.finding(field.at(name), "is required", f"write {name}")
+    yield from _union(field, type, fields)
+
+
+def _unknown(member: Field, name: str, type: str) -> Finding:
+    fields = kubernetes().types[type]
+    what = type.rpartition(".")[2]
+    if near := nearest(name, fields) or next(iter(get_close_matches(name, fields, 1, _ALIKE)), ""):
+        message = f"{what} has no such field; did you mean {near}?"
+        return UNKNOWN_FIELD.finding(member, message, f"write {near}")
+    message = f"{what} has no such field in Kubernetes {kubernetes().span}"
+    at = _place_below(name, type)
+    return UNKNOWN_FIELD.finding(member, message, f"write it under {at}" if at else "leave it out")
+
+
+@cache
+def _place_below(name: str, type: str) -> str:
+    """The path to the nearest object below this type that has such a field; "" if none has."""
+    types = kubernetes().types
+    level = [("", type)]
+    for _ in range(_LEVELS):
+        level = [
+            (f"{path}.{field}", below)
+            for path, above in level
+            for field, text in types[above].items()
+            if (below := place(text).type) in types and field != "metadata"
+        ]
+        for path, below in level:
+            if name in types[below]:
+                return path[1:]
+    return ""
+
+
+def _of_some_versions(member: Field, there: Place) -> Finding:
+    first = f" from {there.since}" if there.since else ""
+    last = f" up to {there.until}" if there.until else ""
+    return SOME_VERSIONS.finding(member, f"only Kubernetes{first}{last} has it")
+
+
+def _union(field: Field, type: str, fields: Mapping[str, str]) -> Iterator[Finding]:
+    union = _UNIONS.get(type)
+    if type in _ALL_BUT:
+        names = tuple(name for name in fields if name not in _ALL_BUT[type])
+        union = _Union(names, needed=type not in _WITHOUT_SOURCE)
+    if union is None:
+        return
+    there = [name for name in union.fields if field.value.get(name) not in (None, [], "")]
+    if len(there) > 1:
+        yield UNION.finding(
+            field.at(there[1]),
+            f"{' and '.join(there)} exclude each other",
+            "leave all but one of them out",
+        )
+    elif not there and union.needed and field.value.keys() <= fields.keys():
+        one = [name for name in union.fields if name in fields]
+        named = f"one of {', '.join(one)}" if len(one) <= _MOST_ALLOWED else "one of its sources"
+        yield UNION.finding(field, f"needs {named}")
+
+
+# --- a value
+
+
+def _wrong_type(field: Field, word: str) -> Finding:
+    shown = _shown(field.value)
+    return WRONG_TYPE.finding(field, f"must be {word}, and is {shown}", _fix(word, field.value))
+
+
+def _fits(value: object, type: str) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    match type:
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            return _is_whole(value)
+        case "number":
+            return number
+        case "quantity":
+            return number or (isinstance(value, str) and _QUANTITY.fullmatch(value) is not None)
+        case "int-or-string":
+            return isinstance(value, str) or _is_whole(value)
+    return True
+
+
+def _is_whole(value: object) -> bool:
+    if isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, int) and not isinstance(value, bool) and value in _INT64
+
+
+def _is_number(text: str) -> bool:
+    """Whether the API server would accept it without quotes."""
+    digits = text.removeprefix("-")
+    short = digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    return short and int(text) in _INT64
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and value not in _INT64:
+        return "one larger than 64 bits"
+    said = f'"{value}"' if isinstance(value, str) else str(value)
+    return said if len(said) <= _SHOWN else f"{said[:_SHOWN]}…"
+
+
+def _fix(word: str, value: object) -> str:
+    """Most often, quotes are missing or should not be there."""
+    if word == _QUANTITY_WORD:
+        return _meant_quantity(value)
+    if word == _TEXT and isinstance(value, bool | int | float):
+        return f'write "{_shown(value)}", in quotes'
+    if word == _TEXT or not isinstance(value, str):
+        return ""
+    if word == _WHOLE_NUMBER and _is_number(value.strip()):
+        return f"write {value.strip()}, without quotes"
+    if word == "true or false" and value.strip().lower() in ("true", "false"):
+        return f"write {value.strip().lower()}, without quotes"
+    return ""
+
+
+def _meant_quantity(value: object) -> str:
+    """64G of 64GB, 8Gi of 8gi."""
+    match = _AMOUNT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return ""
+    unit = match[2].lower()
+    for meant in (unit, unit.removesuffix("b")):
+        if meant in _UNITS:
+            return f"write {match[1]}{_UNITS[meant]}"
+    return ""

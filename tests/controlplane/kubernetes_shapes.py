@@ -1,0 +1,252 @@
+"""Makes `fettle/lint/shapes/kubernetes.json`, what Kubernetes' objects may hold, from OpenAPI.
+
+`python -m tests.controlplane.kubernetes_shapes` starts the API server of this suite for the newest
+version. Of older ones it reads the files beside their source, which Go fetches as modules; these
+have no lists of allowed values, which so are those of the newest version.
+
+A type is an object of fields, each a text: `[]` or `{}` (a list or an object of), then the name of
+a type, a scalar, or `=A|B` for one of these values; `!` if it is required; ` since 1.36` or
+` until 1.35` if not all versions have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane import building
+from tests.controlplane.control_plane import ControlPlane
+
+TARGET = Path(__file__).parents[2] / "fettle" / "lint" / "shapes" / "kubernetes.json"
+OLDER = ("v1.34.4", "v1.35.4", "v1.36.3")
+READ: Mapping[str, tuple[str, ...]] = {
+    "v1": ("Pod", "PodTemplate", "ReplicationController"),
+    "apps/v1": ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"),
+    "batch/v1": ("Job", "CronJob"),
+    "resource.k8s.io/v1": (
+        *("ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "ResourceSlice"),
+        "DeviceTaintRule",
+    ),
+}
+"""Kinds of which all fields are kept, by the newest version of their group; of others the name."""
+_ALSO_ALLOWED: Mapping[tuple[str, str], str] = {
+    ("core.v1.Container", "restartPolicy"): "=Always|Never|OnFailure",
+    ("core.v1.ContainerResizePolicy", "restartPolicy"): "=NotRequired|RestartContainer",
+    ("core.v1.ContainerRestartRule", "action"): "=Restart|RestartAllContainers",
+    ("core.v1.ContainerRestartRuleOnExitCodes", "operator"): "=In|NotIn",
+    ("core.v1.PodOS", "name"): "=linux|windows",
+    ("meta.v1.LabelSelectorRequirement", "operator"): "=DoesNotExist|Exists|In|NotIn",
+}
+"""What validation allows and OpenAPI does not list."""
+_ZERO_WILL_DO = {
+    ("core.v1.EvictionResponder", "priority"),
+    ("core.v1.HTTPHeader", "value"),
+    ("core.v1.ISCSIVolumeSource", "lun"),
+    ("core.v1.SleepAction", "seconds"),
+    ("core.v1.Sysctl", "value"),
+}
+"""What OpenAPI requires though validation takes an absent one for zero, or for no text."""
+_SCALARS = {"string", "boolean", "integer", "number"}
+_ANY = "any"
+_NO_OBJECTS = {"DeleteOptions", "WatchEvent", "APIResourceList", "APIGroup", "APIVersions"}
+_PREFIX = "#/components/schemas/"
+
+Schemas = dict[str, Any]
+"""Definitions by their full name."""
+Types = dict[str, dict[str, str]]
+
+
+async def newest() -> dict[str, Schemas]:
+    """By group and version, what the API server of the suite tells."""
+    binary = building.binary()
+    assert binary is not None, building.GO_ABSENT
+    with tempfile.TemporaryDirectory() as folder:
+        plane = ControlPlane(binary, Path(folder))
+        try:
+            await plane.start_etcd()
+            await plane.start_api_server("--runtime-config=api/all=true")
+            return await served(plane)
+        finally:
+            await plane.stop()
+
+
+async def served(plane: ControlPlane) -> dict[str, Schemas]:
+    index = await plane.tester.request("GET", "/openapi/v3")
+    found = {}
+    for path in index["paths"]:
+        if version := _version_of(path):
+            document = await plane.tester.request("GET", f"/openapi/v3/{path}")
+            found[version] = document["components"]["schemas"]
+    return found
+
+
+def older(version: str) -> dict[str, Schemas]:
+    """The same from the files beside the source of this version."""
+    module = f"k8s.io/kubernetes@{version}"
+    said = subprocess.run(
+        ["go", "mod", "download", "-json", module], capture_output=True, check=True, cwd="/"
+    )
+    folder = Path(json.loads(said.stdout)["Dir"]) / "api" / "openapi-spec" / "v3"
+    found = {}
+    for file in sorted(folder.glob("*_openapi.json")):
+        path = file.name.removesuffix("_openapi.json").replace("__", "/")
+        if known := _version_of(path):
+            found[known] = json.loads(file.read_bytes())["components"]["schemas"]
+    return found
+
+
+def _version_of(path: str) -> str:
+    """`apps/v1` of `apis/apps/v1`, `v1` of `api/v1`; "" of what has no objects."""
+    if path == "api/v1":
+        return "v1"
+    group = path.removeprefix("apis/")
+    return group if path.startswith("apis/") and "/" in group else ""
+
+
+# --- one version
+
+
+def kinds_of(documents: Mapping[str, Schemas]) -> dict[str, dict[str, str]]:
+    """By group and version: kind → the name of its type."""
+    found: dict[str, dict[str, str]] = {}
+    for schemas in documents.values():
+        for name, schema in schemas.items():
+            for of in schema.get("x-kubernetes-group-version-kind", ()):
+                of_version = f"{of['group']}/{of['version']}" if of["group"] else of["version"]
+                kind = of["kind"]
+                if kind not in _NO_OBJECTS and not kind.endswith("List"):
+                    found.setdefault(of_version, {})[kind] = short(name)
+    return found
+
+
+def short(name: str) -> str:
+    """`core.v1.PodSpec` of `io.k8s.api.core.v1.PodSpec`."""
+    return name.removeprefix("io.k8s.api.").removeprefix("io.k8s.apimachinery.pkg.apis.")
+
+
+def types_of(documents: Mapping[str, Schemas]) -> Types:
+    """All types that the kinds that are read are made of."""
+    groups = {version.partition("/")[0]: kinds for version, kinds in READ.items()}
+    types: Types = {}
+    for version, kinds in kinds_of(documents).items():
+        wanted = groups.get(version.partition("/")[0], ())
+        schemas = {short(name): schema for name, schema in documents[version].items()}
+        for kind, name in kinds.items():
+            if kind in wanted:
+                _collect(name, schemas, types)
+    return types
+
+
+def _collect(name: str, schemas: Schemas, types: Types) -> None:
+    if name in types:
+        return
+    schema = schemas[name]
+    types[name] = fields = {}
+    for field, about in schema.get("properties", {}).items():
+        if field == "status" and "x-kubernetes-group-version-kind" in schema:
+            fields[field] = _ANY  # others write it, and a new object's is dropped
+            continue
+        required = field in schema.get("required", ()) and (name, field) not in _ZERO_WILL_DO
+        said = _ALSO_ALLOWED.get((name, field)) or _type(about, schemas, types)
+        fields[field] = said + ("!" if required else "")
+
+
+def _type(about: Schemas, schemas: Schemas, types: Types) -> str:
+    if "allOf" in about:
+        about = {**about, **about["allOf"][0]}
+    if "$ref" in about:
+        return _referred(short(about["$ref"].removeprefix(_PREFIX)), schemas, types)
+    if allowed := about.get("enum"):
+        return "=" + "|".join(sorted(allowed))
+    if about.get("type") == "array":
+        return "[]" + _type(about["items"], schemas, types)
+    if about.get("type") == "object":
+        if isinstance(more := about.get("additionalProperties"), dict):
+            return "{}" + _type(more, schemas, types)
+        return _ANY
+    return str(about["type"]) if about.get("type") in _SCALARS else _ANY
+
+
+def _referred(name: str, schemas: Schemas, types: Types) -> str:
+    schema = schemas[name]
+    if name.endswith(".Quantity"):
+        return "quantity"
+    if name.endswith(".IntOrString"):
+        return "int-or-string"
+    if "properties" in schema:
+        _collect(name, schemas, types)
+        return name
+    return _type(schema, schemas, types)
+
+
+# --- all versions
+
+
+def merged(by_version: Mapping[str, Types]) -> Types:
+    """By version such as `1.34`, the oldest first."""
+    names = sorted({name for types in by_version.values() for name in types})
+    return {
+        name: _merged_type(
+            {version: types[name] for version, types in by_version.items() if name in types}
+        )
+        for name in names
+    }
+
+
+def _merged_type(having: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    fields = sorted({field for types in having.values() for field in types})
+    return {field: _merged_field(field, having) for field in fields}
+
+
+def _merged_field(field: str, having: Mapping[str, Mapping[str, str]]) -> str:
+    versions = list(having)
+    said = {version: fields[field] for version, fields in having.items() if field in fields}
+    *_, latest = said.values()
+    text = latest.removesuffix("!")
+    text += "!" if all(one.endswith("!") for one in said.values()) else ""
+    first, last = next(iter(said)), list(said)[-1]
+    text += f" since {first}" if first != versions[0] else ""
+    return text + (f" until {last}" if last != versions[-1] else "")
+
+
+def made(by_version: Mapping[str, Mapping[str, Schemas]]) -> dict[str, Any]:
+    types = merged({version: types_of(documents) for version, documents in by_version.items()})
+    kinds = {version: kinds_of(documents) for version, documents in by_version.items()}
+    served = sorted({group for named in kinds.values() for group in named})
+    return {
+        "versions": list(by_version),
+        "kinds": {
+            group: _merged_type(
+                {
+                    version: {
+                        kind: name if name in types else _ANY
+                        for kind, name in named.get(group, {}).items()
+                    }
+                    for version, named in kinds.items()
+                }
+            )
+            for group in served
+        },
+        "types": types,
+    }
+
+
+def minor(version: str) -> str:
+    """`1.34` of `v1.34.4`."""
+    return ".".join(version.removeprefix("v").split(".")[:2])
+
+
+def write(versions: Iterable[str] = OLDER) -> None:
+    by_version = {minor(version): older(version) for version in versions}
+    by_version[minor(building.NEWEST)] = asyncio.run(newest())
+    text = json.dumps(made(by_version), indent=0, sort_keys=False)
+    TARGET.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

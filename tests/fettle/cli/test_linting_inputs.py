@@ -1,0 +1,97 @@
+"""What `fettle lint` says of files as such: keys and objects that stand twice, objects that do not
+say what they are, and patches of kustomize."""
+
+from pathlib import Path
+
+from tests.fettle.cli.linted import fettle, findings
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  containers:
+  - name: main
+    image: x
+    env: []
+"""
+
+
+def told(text: str) -> list[tuple[str, str, int, str]]:
+    found = findings("-", stdin=text)
+    return [(f["rule"], f["severity"], f["line"], f["path"]) for f in found]
+
+
+def test_a_sound_object_is_not_reported() -> None:
+    assert told(POD) == []
+
+
+def test_a_key_that_stands_twice_is_denied_at_its_line() -> None:
+    assert told(f"{POD}    image: y\n") == [("FTL207", "Deny", 9, "spec.containers[0].image")]
+    json = '{"apiVersion": "example.com/v1", "kind": "A", "kind": "A", "metadata": {"name": "b"}}'
+    assert told(json) == [("FTL207", "Deny", 1, "kind")]
+
+
+def test_a_key_that_stands_twice_is_said_of_its_own_object_only() -> None:
+    other = POD.replace("name: a", "name: b")
+    ((rule, _, line, _),) = told(f"{other}---\n{POD}    image: y\n---\n{other.replace('b', 'd')}")
+    assert (rule, line) == ("FTL207", 18)
+
+
+def test_merge_keys_and_equal_keys_of_several_objects_are_no_repetition() -> None:
+    merged = "x: &x {a: b}\ny: &y {c: d}\nz:\n  <<: *x\n  <<: *y\n"
+    assert told(f"apiVersion: example.com/v1\nkind: Thing\nmetadata: {{name: a}}\n{merged}") == []
+
+
+def test_one_object_twice_in_a_file_is_denied_and_in_a_folder_warned_of(tmp_path: Path) -> None:
+    assert told(f"{POD}---\n{POD}") == [("FTL208", "Deny", 12, "metadata.name")]
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(POD)
+    (one,) = findings(str(tmp_path))
+    assert (one["rule"], one["severity"], Path(one["file"]).name) == ("FTL208", "Warn", "b.yaml")
+
+
+def test_objects_that_may_not_meet_are_not_called_the_same(tmp_path: Path) -> None:
+    namespaces = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"
+    assert told(f"{namespaces}---\n{namespaces}") == []
+    assert told(f"{POD}---\n{POD.replace('{name: a}', '{name: a, namespace: b}')}") == []
+    generated = POD.replace("{name: a}", "{generateName: a}")
+    assert told(f"{generated}---\n{generated}") == []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.yaml").write_text(POD)
+    assert findings(str(tmp_path)) == []
+
+
+def test_an_object_that_does_not_say_what_it_is_is_denied() -> None:
+    assert told(POD.replace("kind:", "Kind:")) == [("FTL206", "Deny", 2, "Kind")]
+    assert told(POD.replace("apiVersion:", "apiversion:")) == [("FTL206", "Deny", 1, "apiversion")]
+    assert told(POD.replace("kind: Pod\n", "")) == [("FTL206", "Deny", 1, "kind")]
+    assert told(POD.replace("kind: Pod", "kind: [Pod]")) == [("FTL206", "Deny", 2, "kind")]
+    assert told(POD.replace("apiVersion: v1", "apiVersion: 1")) == [
+        ("FTL206", "Deny", 1, "apiVersion")
+    ]
+
+
+def test_files_of_other_programs_are_not_taken_for_objects(tmp_path: Path) -> None:
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: a\n")
+    (tmp_path / "values.yaml").write_text("kind: {a: b}\nspec: {}\n")
+    (tmp_path / "kustomization.yaml").write_text("resources: [a.yaml]\n")
+    (tmp_path / "other.yaml").write_text(
+        "apiVersion: eksctl.io/v1alpha5\nkind: ClusterConfig\nmetadata: {name: a, region: b}\n"
+    )
+    ran = fettle(str(tmp_path))
+    assert (ran.returncode, ran.stdout) == (0, "")
+
+
+def test_what_is_missing_beside_a_kustomization_is_only_a_warning(tmp_path: Path) -> None:
+    patch = (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n"
+        "spec: {template: {spec: {containers: [{name: b, $patch: delete}]}}}\n"
+    )
+    (tmp_path / "patch.yaml").write_text(patch)
+    assert {f["severity"] for f in findings(str(tmp_path))} == {"Deny"}
+    (tmp_path / "kustomization.yaml").write_text("patches: [{path: patch.yaml}]\n")
+    (one,) = findings(str(tmp_path))
+    assert (one["rule"], one["severity"]) == ("FTL203", "Warn")
+    assert "unless a kustomization adds it" in one["message"]
