@@ -1,6 +1,7 @@
 """How the fleet is, in a few numbers."""
 
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from typing import Any
 
 from aiohttp import web
@@ -19,13 +20,13 @@ class StatusHandlers:
 
     async def status(self, _query: Query, viewer: Viewer) -> web.Response:
         """How many nodes with devices there are by state, how many devices by driver or resource
-        and state, and how many pods with devices have a node, are at risk there, or wait for one.
-        """
+        and state, how many are missing, and how many pods with devices have a node, are at risk
+        there, or wait for one."""
         await viewer.require(DEVICES)
         await viewer.require(PODS)
         answers = self._known.answers
         at_risk = await self._known.pods.at_risk.current()
-        counted = await run_within(None, lambda: _counted(answers.view))
+        counted = await run_within(None, lambda: _counted(answers.view, time.time()))
         counted["pods"]["atRisk"] = sum(placed.at_risk for placed in at_risk.values())
         return as_json(
             {
@@ -39,9 +40,13 @@ class StatusHandlers:
         )
 
 
-def _counted(view: View) -> dict[str, Any]:
+def _counted(view: View, now: float) -> dict[str, Any]:
     nodes: Counter[str] = Counter()
+    missing: dict[str, Counter[str]] = defaultdict(Counter)
     for node in view.nodes.values():
+        for one in node.missing:
+            lost = one.number if one.lost_at <= now else 0
+            missing[one.name].update(devices=one.number, lost=lost, nodes=1)
         if node.pools or node.plugins:
             nodes[node.health.shown_state] += 1
         pause()
@@ -54,4 +59,10 @@ def _counted(view: View) -> dict[str, Any]:
         placed += bool(pod.node_name)
         pause()
     pods = {"placed": placed, "waiting": len(view.pods) - placed}
-    return {"nodes": nodes, "devices": devices, "pods": pods, "quarantined": len(view.quarantined)}
+    return {
+        "nodes": nodes,
+        "devices": devices,
+        "missing": dict(sorted(missing.items())),
+        "pods": pods,
+        "quarantined": len(view.quarantined),
+    }

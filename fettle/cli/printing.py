@@ -218,6 +218,11 @@ def show_status(server: str, output: str) -> None:
     out.print(f"nodes with devices: {_counts(data['nodes'])}")
     for kind, counts in data["devices"].items():
         out.print(escape(f"{kind}: {_counts(counts)}"))
+    for name, counts in data.get("missing", {}).items():
+        said = (
+            f"{counts['devices']} {name} missing on {counts['nodes']} nodes, {counts['lost']} lost"
+        )
+        out.print(f"[yellow]{escape(said)} (`fettle devices` names the nodes)[/]")
     pods = data["pods"]
     out.print(
         f"pods with devices: {pods['placed']} have a node, {pods['atRisk']} of them at risk; "

@@ -73,6 +73,10 @@ CASES = {
         {'fettle_breaker_open{policy="p", pool="gpu", rule="r"}': "0x50 1x4"},
         26,
     ),
+    "FettleDevicesMissing": Case(
+        {'fettle_devices_missing{kind="gpu"}': "2x60"},
+        {'fettle_devices_missing{kind="gpu"}': "0x20 1x3 0x40"},
+    ),
     "FettlePodsAtRisk": Case(
         {'fettle_pods_at_risk{policy="p", use="certain"}': "3x200"},
         {'fettle_pods_at_risk{policy="p", use="possible"}': "3x200"},

@@ -150,8 +150,9 @@ async def test_what_is_told_is_what_a_server_of_the_same_objects_tells(
 
 async def test_the_status_of_the_fleet_is_a_few_lines(api: FakeApi, reader: Reader) -> None:
     api.put("nodes", objects.node("bad", 8, conditions=[BROKEN]))
-    for name in ("a", "b"):
-        api.put("nodes", objects.node(name, 4))
+    for name, expected in (("a", 6), ("b", 4)):
+        annotations = {"fettle.dev/expected-devices": f"nvidia.com/gpu={expected}"}
+        api.put("nodes", objects.node(name, 4, annotations=annotations))
     api.put("nodes", objects.node("plain"))
     put_pod(api, "runs", "a")
     put_pod(api, "at-risk", "bad")
@@ -161,6 +162,7 @@ async def test_the_status_of_the_fleet_is_a_few_lines(api: FakeApi, reader: Read
         "mode: observe (setting mode)",
         "nodes with devices: 3, of these 1 Unhealthy",
         "nvidia.com/gpu: 16, of these 8 Unhealthy",
+        "2 nvidia.com/gpu missing on 1 nodes, 0 lost (`fettle devices` names the nodes)",
         "pods with devices: 2 have a node, 1 of them at risk; 1 wait for one",
     ]
 
