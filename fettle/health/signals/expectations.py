@@ -6,16 +6,8 @@ driver.
 from collections.abc import Mapping
 
 from fettle.api.meta import ObjectMeta
-from fettle.health.signals.reports import node_reporter, one_line
-from fettle.model import (
-    EXPECTED_DEVICES,
-    Evidence,
-    EvidenceKind,
-    Family,
-    NodeId,
-    Source,
-    SourceKind,
-)
+from fettle.health.signals.reports import unread_annotation
+from fettle.model import EXPECTED_DEVICES, Evidence, Source, SourceKind
 
 EXPECTED_SOURCE = Source(SourceKind.ANNOTATION, EXPECTED_DEVICES)
 MOST_EXPECTED = 64
@@ -56,18 +48,8 @@ def unread_expectations(metadata: ObjectMeta, now: float) -> tuple[Evidence, ...
     if expected_on_node(metadata) is not None:
         return ()
     written = (metadata.annotations or {})[EXPECTED_DEVICES]
-    unread = Evidence(
-        subject=NodeId(metadata.name),
-        family=Family.OPERATOR,
-        kind=EvidenceKind.LEVEL,
-        weight=0.0,
-        source=EXPECTED_SOURCE,
-        reporter=node_reporter(metadata.name),
-        said=one_line(
-            f"{EXPECTED_DEVICES}={written[:_SHOWN]!r} counts for nothing: write a number for "
-            "each resource or driver, such as nvidia.com/gpu=8"
-        ),
-        observed_at=now,
-        planned=True,
+    said = (
+        f"{EXPECTED_DEVICES}={written[:_SHOWN]!r} counts for nothing: write a number for each "
+        "resource or driver, such as nvidia.com/gpu=8"
     )
-    return (unread,)
+    return (unread_annotation(metadata.name, EXPECTED_SOURCE, said, now),)

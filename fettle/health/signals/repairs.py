@@ -20,14 +20,13 @@ from fettle.health.signals.reports import (
     TEXT_LIMIT,
     SignalReport,
     StatedRepair,
-    node_reporter,
     one_line,
+    unread_annotation,
 )
 from fettle.model import (
     FURTHER_REPAIRED,
     REPAIRED,
     Evidence,
-    EvidenceKind,
     Family,
     NodeId,
     Source,
@@ -76,21 +75,12 @@ def _annotations(metadata: ObjectMeta) -> Iterator[tuple[str, str]]:
 
 
 def _unread(key: str, value: str, node: NodeId, now: float) -> Evidence:
-    return Evidence(
-        subject=node,
-        family=Family.OPERATOR,
-        kind=EvidenceKind.LEVEL,
-        weight=0.0,
-        source=REPAIRED_SOURCE,
-        reporter=node_reporter(node.node),
-        said=one_line(
-            f"{key}={value[:TEXT_LIMIT]!r} counts as no repair: write a time that is past, such as "
-            f'{rfc3339_at(now)}, or {{"at": TIME, "device": DEVICE}} with a device as `fettle '
-            "devices` prints it"
-        ),
-        observed_at=now,
-        planned=True,
+    said = (
+        f"{key}={value[:TEXT_LIMIT]!r} counts as no repair: write a time that is past, such as "
+        f'{rfc3339_at(now)}, or {{"at": TIME, "device": DEVICE}} with a device as `fettle devices` '
+        "prints it"
     )
+    return unread_annotation(node.node, REPAIRED_SOURCE, said, now)
 
 
 # What was mended on nodes, and when

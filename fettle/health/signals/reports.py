@@ -130,6 +130,22 @@ def node_reporter(node: str) -> ReporterId:
     return ReporterId(kinds.NODE.name, node)
 
 
+def unread_annotation(node: str, source: Source, said: str, now: float) -> Evidence:
+    """Evidence without weight that says how to write what an operator meant by an annotation of a
+    Node."""
+    return Evidence(
+        subject=NodeId(node),
+        family=Family.OPERATOR,
+        kind=EvidenceKind.LEVEL,
+        weight=0.0,
+        source=source,
+        reporter=node_reporter(node),
+        said=one_line(said),
+        observed_at=now,
+        planned=True,
+    )
+
+
 def heaviest(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """The heaviest evidence for each subject, source and family.
 
