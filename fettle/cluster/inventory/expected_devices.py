@@ -85,6 +85,7 @@ _KARPENTER_MAKER = "karpenter.k8s.aws/instance-gpu-manufacturer"
 _PRESENT = (
     ("nvidia.com/gpu.present", "true", GPU),  # NVIDIA/gpu-operator
     ("cloud.google.com/gke-accelerator", "nvidia", GPU),  # GKE
+    ("cloud.google.com/gke-tpu-accelerator", "tpu", "google.com/tpu"),  # GKE
     ("k8s.amazonaws.com/accelerator", "nvidia", GPU),  # EKS, for Cluster Autoscaler
     ("kubernetes.azure.com/accelerator", "nvidia", GPU),  # AKS
     (_KARPENTER_MAKER, "nvidia", GPU),

@@ -52,6 +52,7 @@ KARPENTER = {
     "karpenter.k8s.aws/instance-gpu-manufacturer": "nvidia",
 }
 GKE = {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}
+TPU = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice"}
 LABEL, MEMORY = "label nvidia.com/gpu.count", "the most since its boot"
 PEERS = "what most nodes of its type and pool have"
 
@@ -103,6 +104,9 @@ PEERS = "what most nodes of its type and pool have"
         ({"labels": GKE}, {GPU: (1, "label cloud.google.com/gke-accelerator")}),
         ({"labels": GKE, "capacities": {GPU: 1}}, {}),
         ({"labels": {"nvidia.com/gpu.present": "false"}}, {}),
+        ({"labels": TPU}, {"google.com/tpu": (1, f"label {next(iter(TPU))}")}),
+        ({"labels": TPU, "capacities": {"google.com/tpu": 4}}, {}),
+        ({"labels": TPU, "devices": {"tpu.google.com": 4}}, {}),
         # GPUs that somebody else gives out
         ({"labels": GKE, "capacities": {"nvidia.com/GA102GL_A10": 2}}, {}),
         ({"labels": GFD, "capacities": {"volcano.sh/vgpu-number": 80}}, {}),

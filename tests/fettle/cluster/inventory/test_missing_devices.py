@@ -132,6 +132,17 @@ def test_peers_of_one_type_and_pool_show_what_is_missing(fleet: Fleet) -> None:
     assert not fleet.view.nodes["other"].missing
 
 
+def test_a_node_whose_dra_driver_has_never_started_lacks_what_its_peers_have(fleet: Fleet) -> None:
+    labels = {TYPE: "p5"}
+    fleet.put(kinds.NODE, {"metadata": {"name": "unstarted", "labels": labels}})
+    for name in ("a", "b"):
+        fleet.put(kinds.NODE, {"metadata": {"name": name, "labels": labels}})
+        fleet.put(kinds.SLICE, slice_(name, devices=8))
+    fleet.look()
+    missing = fleet.look().nodes["unstarted"].missing
+    assert told(missing) == [(b.DRIVER, 0, 8, "what most nodes of its type and pool have")]
+
+
 def test_a_device_that_its_driver_no_longer_publishes_is_missing(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, {"metadata": {"name": "n"}})
     fleet.put(kinds.SLICE, slice_(devices=8))
