@@ -1,7 +1,7 @@
 """How the fleet is, in a few numbers."""
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import Any
 
 from aiohttp import web
@@ -10,7 +10,7 @@ from fettle.browse.access import DEVICES, PODS, Viewer
 from fettle.browse.known import Known, Query, as_json
 from fettle.cluster import View
 from fettle.explain import JSON_VERSION, describe_modes, plain_reason
-from fettle.observing import count_devices
+from fettle.observing import count_devices, count_missing
 from fettle.pacing import pause, run_within
 
 
@@ -42,11 +42,7 @@ class StatusHandlers:
 
 def _counted(view: View, now: float) -> dict[str, Any]:
     nodes: Counter[str] = Counter()
-    missing: dict[str, Counter[str]] = defaultdict(Counter)
     for node in view.nodes.values():
-        for one in node.missing:
-            lost = one.number if one.lost_at <= now else 0
-            missing[one.name].update(devices=one.number, lost=lost, nodes=1)
         if node.pools or node.plugins:
             nodes[node.health.shown_state] += 1
         pause()
@@ -62,7 +58,7 @@ def _counted(view: View, now: float) -> dict[str, Any]:
     return {
         "nodes": nodes,
         "devices": devices,
-        "missing": dict(sorted(missing.items())),
+        "missing": {name: one._asdict() for name, one in sorted(count_missing(view, now).items())},
         "pods": pods,
         "quarantined": len(view.quarantined),
     }

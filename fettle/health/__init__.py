@@ -12,7 +12,7 @@ from fettle.health.signals import gpu_names, metrics
 from fettle.health.signals.claims import has_device_status, report_of_claim
 from fettle.health.signals.compute_domains import report_of_compute_domain
 from fettle.health.signals.events import report_of_event
-from fettle.health.signals.expectations import expected_on_node, to_count
+from fettle.health.signals.expectations import expected_on_node, is_device_name, to_count
 from fettle.health.signals.holds import (
     HOLD_SOURCE,
     describe_hold,
@@ -83,6 +83,7 @@ __all__ = [
     "holds_on_devices",
     "holds_on_node",
     "in_force",
+    "is_device_name",
     "is_device_refusal",
     "is_past",
     "is_rules_file",

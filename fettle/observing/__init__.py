@@ -1,7 +1,7 @@
 """What operators see of Fettle: metrics, logs, and when it was last called."""
 
 from fettle.observing import logs
-from fettle.observing.health_changes import count_devices, log_health_changes
+from fettle.observing.health_changes import count_devices, count_missing, log_health_changes
 from fettle.observing.last_requests import LastRequests
 from fettle.observing.metrics import (
     AlertMetrics,
@@ -43,6 +43,7 @@ __all__ = [
     "StewardMetrics",
     "ViewMetrics",
     "count_devices",
+    "count_missing",
     "count_restarts",
     "log_health_changes",
     "logs",

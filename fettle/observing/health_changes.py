@@ -193,8 +193,29 @@ def count_lost(view: View, now: float) -> Counter[str]:
     for node in view.nodes.values():
         lost.update(dict.fromkeys(node.plugins, 0))
         lost.update({pool.driver: 0 for pool in node.pools})
-        for one in node.missing:
-            if now >= one.lost_at and one.expected <= MOST_UNITS:
-                lost[one.name] += one.number
         pause()
+    missing = count_missing(view, now)
+    lost.update({name: one.lost for name, one in missing.items() if one.lost})
     return lost
+
+
+class Missing(NamedTuple):
+    """How many devices are missing, how many of them are lost, and on how many nodes."""
+
+    devices: int = 0
+    lost: int = 0
+    nodes: int = 0
+
+
+def count_missing(view: View, now: float) -> dict[str, Missing]:
+    """By driver or resource of which nodes have fewer than expected. Amounts are left out."""
+    found: dict[str, Missing] = {}
+    for node in view.nodes.values():
+        for one in node.missing:
+            if one.expected <= MOST_UNITS:
+                so_far, lost = found.get(one.name, Missing()), now >= one.lost_at
+                found[one.name] = Missing(
+                    so_far.devices + one.number, so_far.lost + lost * one.number, so_far.nodes + 1
+                )
+        pause()
+    return found

@@ -34,7 +34,7 @@ from fettle.cluster.inventory.unit_counts import Peers
 from fettle.cluster.view import PluginView, Shortage
 from fettle.config import HealthSettings
 from fettle.dra import PoolView, PublishedDevice, device_units
-from fettle.health import expected_on_node, gpu_names
+from fettle.health import expected_on_node, gpu_names, is_device_name
 from fettle.model import EXPECTED_DEVICES, DeviceId, utc
 
 _ACCELERATOR = re.compile(r"/(v?gpu|mig-|neuron|gaudi|tpu|npu|ascend)", re.IGNORECASE)
@@ -132,7 +132,7 @@ class MissingDevices:
                 status.boot_id,
                 {one.key: one.value for one in most.labels},
                 most.since.timestamp(),
-                {one.name: one.number for one in most.counts},
+                {one.name: one.number for one in most.counts if is_device_name(one.name)},
                 {one.name: one.since.timestamp() for one in status.missing},
             )
 

@@ -3,6 +3,7 @@ of a Node, such as `nvidia.com/gpu=8, gpu.nvidia.com=8`: units of a resource, de
 driver.
 """
 
+import re
 from collections.abc import Mapping
 
 from fettle.api.meta import ObjectMeta
@@ -11,6 +12,7 @@ from fettle.model import EXPECTED_DEVICES, Evidence, Source, SourceKind
 
 EXPECTED_SOURCE = Source(SourceKind.ANNOTATION, EXPECTED_DEVICES)
 MOST_EXPECTED = 64
+_NAME = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(/[A-Za-z0-9._-]+)?", re.ASCII)
 _LONGEST_NAME = 317
 """Characters of a resource, by the API server."""
 _SHOWN = 64
@@ -27,7 +29,7 @@ def expected_on_node(metadata: ObjectMeta) -> Mapping[str, int] | None:
     found: dict[str, int] = {}
     for entry in written.split(",", MOST_EXPECTED):
         name, _, number = (part.strip() for part in entry.partition("="))
-        if not _is_name(name) or (count := to_count(number)) is None or name in found:
+        if not is_device_name(name) or (count := to_count(number)) is None or name in found:
             return None
         found[name] = count
     return found
@@ -39,8 +41,9 @@ def to_count(number: str) -> int | None:
     return int(number) if is_number else None
 
 
-def _is_name(name: str) -> bool:
-    return "." in name and len(name) <= _LONGEST_NAME and name.isascii() and " " not in name
+def is_device_name(name: str) -> bool:
+    """Whether a resource or driver may be called so. People read it in a terminal."""
+    return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
 
 
 def unread_expectations(metadata: ObjectMeta, now: float) -> tuple[Evidence, ...]:

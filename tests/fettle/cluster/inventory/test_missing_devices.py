@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fettle.api import core, kinds
+from fettle.api.device_healths import StoredCount
 from fettle.api.meta import ObjectMeta
 from fettle.cluster.inventory.device_healths import LARGEST_BYTES
 from fettle.cluster.inventory.missing_devices import Has, MissingDevices
@@ -263,6 +264,10 @@ def test_a_row_of_the_settings_says_how_many_by_a_label() -> None:
         "nvidia.com/gpu=8,",
         '{"nvidia.com/gpu": 8}',
         "x" * 200_000,
+        "a.b/\x1b[31mred=1",
+        "a.b/\u202e=1",
+        "a.b/c\nd=1",
+        "a.b/[red]=1",
         "a.b/c=1," * 20_000,
     ],
 )
@@ -340,6 +345,21 @@ def test_what_was_stored_of_another_boot_node_or_layout_counts_for_nothing(
     old.put(kinds.NODE, booted(8))
     old.look()
     assert not restarted(old, found).view.nodes["n"].missing
+
+
+def test_a_name_that_no_device_has_is_not_taken_from_what_is_stored(old: Fleet) -> None:
+    old.put(kinds.NODE, booted(8))
+    old.look()
+    status = stored(old).status
+    assert status.most_devices is not None
+    bad = (StoredCount(name="\x1b[31mred.example.com/gpu", number=9),)
+    most = msgspec.structs.replace(status.most_devices, counts=bad)
+    forged = msgspec.structs.replace(status, most_devices=most)
+    forged = msgspec.structs.replace(forged, checksum=forged.true_checksum)
+    health = msgspec.structs.replace(stored(old), status=forged)
+    after_s = old.now + 60.0 - Fleet().now
+    again = started(health, (kinds.NODE, booted(8)), after_s=after_s)
+    assert not again.view.nodes["n"].missing
 
 
 def test_what_is_stored_says_what_is_missing_and_who_expects_it(old: Fleet) -> None:
