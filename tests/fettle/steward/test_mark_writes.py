@@ -19,6 +19,7 @@ from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.steward import NodeMarking, node_marks, paced_writes
 from tests.bench import fleets, inventories, storms
+from tests.controlplane.objects import DRIVER
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.scheduling.clusters import kept
 from tests.waiting import until
@@ -127,6 +128,26 @@ async def test_labels_of_units_come_and_go(api: FakeApi, session: Session) -> No
     off.show()
     async with off.led():
         await until(lambda: labels() == {})
+
+
+@pytest.mark.parametrize("lacking", [(A,), (A, B, C)])
+async def test_where_many_nodes_lack_devices_that_is_said_and_none_is_marked_for_it(
+    api: FakeApi, session: Session, lacking: tuple[str, ...]
+) -> None:
+    for name in lacking:
+        metadata = api.objects["nodes"][name]["metadata"]
+        metadata["annotations"] = {"fettle.dev/expected-devices": f"{DRIVER}=9"}
+    fleet = Fleet(api, session)
+    fleet.show()
+    fleet.show()
+    note = f"3 of 3 nodes lack {DRIVER}, more than breaker.maxExcludedShare"
+    async with fleet.led() as marking:
+        if len(lacking) == 1:
+            await fleet.until(**{A: ("healthy", "False", True), B: HEALTHY, C: HEALTHY})
+        else:
+            await until(lambda: note in str(marking.notes()))
+            await fleet.until(**dict.fromkeys((A, B, C), HEALTHY))
+        assert (note in str(marking.notes())) == (len(lacking) > 1)
 
 
 @pytest.mark.parametrize("answered", [True, False])
