@@ -164,8 +164,11 @@ class Session:
         call = _Call("PATCH", path, body=body, content_type=f"application/{form}+json")
         return await self._call(call, timeout_s)
 
-    async def delete(self, path: str, *, timeout_s: float = 10.0) -> bytes:
-        return await self._call(_Call("DELETE", path), timeout_s)
+    async def delete(
+        self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float = 10.0
+    ) -> bytes:
+        """`body`: DeleteOptions."""
+        return await self._call(_Call("DELETE", path, body=body), timeout_s)
 
     async def stream(
         self,

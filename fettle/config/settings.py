@@ -547,9 +547,19 @@ class DeviceFailureSettings(SettingsSection, frozen=True, kw_only=True):
     max_share: float = 0.05
     """The largest share (0 to 1) of the devices of one driver, or units of one resource, whose pods
     may be ending by eviction at one time. One pod always may."""
+    force_delete_seconds: float | None = None
+    """After so long without a sign of life of its node, a pod that is to end there is deleted by
+    force, if its policy says `onLostNode: ForceDelete`: 300 or more. Its processes may still run.
+    Needs `deploy/rbac/optional/pod-force-deletes.yaml`. Off until set."""
 
     def __post_init__(self) -> None:
         where = "deviceFailures"
+        forces = self.force_delete_seconds
+        _check(
+            where,
+            forces is None or 300 <= forces < inf,
+            "forceDeleteSeconds must be finite, and 300 or more",
+        )
         _check(
             where, 0 <= self.confirm_seconds < inf, "confirmSeconds must be finite, and 0 or more"
         )

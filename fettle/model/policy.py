@@ -81,6 +81,13 @@ class OnDeviceFailure(StrEnum):
     NONE = "None"
 
 
+class OnLostNode(StrEnum):
+    """What becomes of a pod that does not end because its node is lost."""
+
+    FORCE_DELETE = "ForceDelete"
+    NONE = "None"
+
+
 class RestartAction(StrEnum):
     """What starts anew in a pod after an exit code, as in a container's restartPolicyRules."""
 
@@ -335,6 +342,8 @@ class Failure(Section, frozen=True, kw_only=True):
     - `start_deadline`: how long a pod may have failed to start on its node, by what is said of its
       devices there, before it is evicted, as far as `deviceFailures` allows it; a duration such as
       `10m`. None: it stays there.
+    - `on_lost_node`: what the steward does about a pod that ends for ever on a node that is lost
+      since the setting `deviceFailures.forceDeleteSeconds`.
     - `suspend_hopeless_jobs`: a Job is suspended if no node or device will ever suit its pods.
     """
 
@@ -346,6 +355,7 @@ class Failure(Section, frozen=True, kw_only=True):
     job_set: JobSetFailure | None = None
     on_device_failure: OnDeviceFailure = OnDeviceFailure.MARK
     start_deadline: str | None = None
+    on_lost_node: OnLostNode = OnLostNode.NONE
     suspend_hopeless_jobs: bool = False
 
     def __post_init__(self) -> None:

@@ -24,6 +24,7 @@ from fettle.steward import (
     HopelessOwners,
     HopelessPods,
     JobSuspension,
+    LostNodes,
     NodeMarking,
     Nudge,
     Owners,
@@ -73,6 +74,7 @@ def make_steward(
         recorder,
         metrics,
     )
+    lost = LostNodes(session, answers, settings, events, recorder)
     namespace = settings.namespace or session.namespace
     statuses = PolicyStatuses(session, answers, settings)
     waking = _waking(session, namespace, settings, answers, metrics)
@@ -107,6 +109,7 @@ def make_steward(
             taints.keep,
             marking.keep,
             failed.keep,
+            lost.keep,
         ],
         notes=[
             *(one.notes for one in waking),
@@ -117,6 +120,7 @@ def make_steward(
             marking.notes,
             suspension.notes,
             failed.notes,
+            lost.notes,
         ],
     )
 

@@ -12,6 +12,7 @@ from fettle.steward.health_taints import HEALTH_RULES, HealthTaints, TaintNews
 from fettle.steward.holding import HoldTaints
 from fettle.steward.hopeless import HopelessOwners
 from fettle.steward.hopeless_writes import HopelessPods, JobSuspension, Owners
+from fettle.steward.lost_nodes import LostNodes
 from fettle.steward.node_marks import NodeMarking
 from fettle.steward.pod_events import (
     EventsOnPods,
@@ -46,6 +47,7 @@ __all__ = [
     "HopelessOwners",
     "HopelessPods",
     "JobSuspension",
+    "LostNodes",
     "NodeMarking",
     "Nudge",
     "Owners",

@@ -30,7 +30,7 @@ ALL_RIGHTS: Mapping[str, Any] = {
     "settings": {
         "deviceTaints": {},
         "nodeMarks": {},
-        "deviceFailures": {"allow": "Evict"},
+        "deviceFailures": {"allow": "Evict", "forceDeleteSeconds": 900},
         "lint": {"watch": ["ResourceQuota", "ComputeDomain"]},
     },
     "rights": {

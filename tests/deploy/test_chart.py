@@ -79,6 +79,7 @@ def test_each_object_is_there_once_in_a_namespace_that_it_may_be_in(values: Any)
         None,
         charting.NAMESPACE,
         "kube-system",
+        "kube-node-lease",
         "fettle-dry-run",
     }
 
@@ -168,6 +169,9 @@ RIGHTS = {
     "fettle-node-marks": {"settings": {"nodeMarks": {"label": True}}},
     "fettle-pod-conditions": {"settings": {"deviceFailures": {"allow": "Mark"}}},
     "fettle-pod-evictions": {"settings": {"deviceFailures": {"allow": "Evict"}}},
+    "fettle-pod-force-deletes": {
+        "settings": {"deviceFailures": {"allow": "Mark", "forceDeleteSeconds": 900}}
+    },
     "fettle-lint": {"settings": {"lint": {"watch": ["ResourceQuota"]}}},
     "fettle-hold-taints": {"rights": {"holdTaints": True}},
     "fettle-suspend-jobs": {"rights": {"suspendJobs": True}},
@@ -183,7 +187,8 @@ def optional_roles(values: Any) -> set[str]:
 
 @pytest.mark.parametrize(("role", "values"), RIGHTS.items(), ids=RIGHTS)
 def test_one_value_switches_on_what_is_done_and_the_right_to_do_it(role: str, values: Any) -> None:
-    beside = {"fettle-pod-conditions"} if role == "fettle-pod-evictions" else set()
+    ends_pods = role in ("fettle-pod-evictions", "fettle-pod-force-deletes")
+    beside = {"fettle-pod-conditions"} if ends_pods else set()
     assert optional_roles(values) == {role} | beside
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from fettle.config import Settings, load_settings
-from fettle.model import Mode
+from fettle.model import Mode, OnLostNode
 from tests.controlplane import shipped
 from tests.deploy.test_shipped_files import DEPLOY, roles, written
 
@@ -20,6 +20,13 @@ IS_OFF: dict[str, Callable[[Settings], bool]] = {
     "webhook.events": lambda s: not s.webhook.events,
     "deviceTaints": lambda s: s.device_taints.unhealthy is s.device_taints.degraded is None,
     "deviceFailures": lambda s: s.device_failures.allow is None,
+    "forceDeleteSeconds": lambda s: s.device_failures.force_delete_seconds is None,
+    "onLostNode": lambda s: (
+        not any(
+            policy.failure.on_lost_node is not OnLostNode.NONE
+            for policy in s.all_policies().by_name.values()
+        )
+    ),
     "nodeMarks": lambda s: not s.node_marks.is_on,
     "suspendHopelessJobs": lambda s: (
         not any(

@@ -379,6 +379,9 @@ class FakeApi:
                 return _status(409, "Conflict", "the object has been modified")
             found = self.put(target.plural, body)
         if verb == "delete":
+            uid = ((body or {}).get("preconditions") or {}).get("uid")
+            if uid and uid != found["metadata"].get("uid"):
+                return _status(409, "Conflict", "the UID in the precondition is another one")
             found = self.remove(target.plural, key)
         if verb == "patch":
             sent = body.get("metadata", {}).get("resourceVersion")
