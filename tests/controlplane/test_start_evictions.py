@@ -28,6 +28,7 @@ from tests.controlplane.test_device_failures import (
     marked,
     running,
     settings,
+    spends_no_retry,
 )
 from tests.controlplane.test_failed_starts import GONE, NO_CUDA
 from tests.controlplane.test_policies import policy
@@ -155,6 +156,23 @@ async def test_a_rank_of_a_gang_that_starts_nowhere_is_freed_once_and_its_job_is
     assert "failed" not in (await api.get("jobs", "gang"))["status"]
     _, metrics = await fettle.browse("/metrics")
     assert 'pod_writes_total{what="evicted"} 1.0' in str(metrics)
+
+
+async def test_the_pod_of_a_job_with_parallelism_one_runs_elsewhere_and_spends_no_retry(
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    tmp_path: Path,
+) -> None:
+    kubelet.prepare_nothing_on("hole", GONE)
+    await prepare(control_plane, api, start_fettle, tmp_path)
+    await api.create(objects.job("train", backoff_limit=0, job_annotations=NAMED, **OF_POD))
+    second = await running(api, "job-name=train")
+    assert waiting.node_of(second) == "good"
+    await spends_no_retry(api, "train")
+    found = await api.list("events.events.k8s.io", "default")
+    assert [one["reason"] for one in found].count("EvictedNotStarted") == 1
 
 
 async def test_a_workload_that_starts_on_no_node_is_freed_once_and_then_told(

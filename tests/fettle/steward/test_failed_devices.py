@@ -166,6 +166,18 @@ async def test_a_pod_is_marked_at_once_and_evicted_when_the_failure_is_confirmed
     ]
 
 
+async def test_a_pod_that_crashes_again_and_again_on_a_failed_device_is_evicted(
+    fleet: Fleet,
+) -> None:
+    pod = on()
+    ended = {"exitCode": 139, "reason": "Error", "finishedAt": "2026-01-01T00:00:50Z"}
+    loops = {"waiting": {"reason": "CrashLoopBackOff"}}
+    container = {"name": "main", "state": loops, "lastState": {"terminated": ended}}
+    pod["status"]["containerStatuses"] = [container]
+    await fleet.look(BAD, FREE, pods=(pod,), looks=3)
+    assert fleet.evicted() == ["p"]
+
+
 async def test_a_pod_that_cannot_be_marked_is_not_evicted(fleet: Fleet) -> None:
     fleet.api.forbidden.add(("patch", "pods"))
     await fleet.look(BAD, FREE, pods=(on(),), looks=3)
