@@ -116,7 +116,7 @@ class _Fleet(StormyFleet):
             self.answers,
             AtRisk(self.answers, now=lambda: self._at),
             FinishedPods(PodClaims(self.answers.publisher)),
-            FreedPlaces(lambda: self._at),
+            FreedPlaces(),
             SETTINGS,
             EventRecorder(session, STEWARD, "one"),
             Recorder(self.answers, log, Journal(None, 0), decided),

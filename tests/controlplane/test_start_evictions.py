@@ -171,8 +171,37 @@ async def test_the_pod_of_a_job_with_parallelism_one_runs_elsewhere_and_spends_n
     second = await running(api, "job-name=train")
     assert waiting.node_of(second) == "good"
     await spends_no_retry(api, "train")
-    found = await api.list("events.events.k8s.io", "default")
-    assert [one["reason"] for one in found].count("EvictedNotStarted") == 1
+
+
+async def test_all_pods_of_a_deployment_leave_the_node_each_once(
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    tmp_path: Path,
+) -> None:
+    kubelet.prepare_nothing_on("hole", GONE)
+    fettle = await prepare(control_plane, api, start_fettle, tmp_path)
+    for other in ("good", "spare"):
+        await api.patch("nodes", other, {"spec": {"unschedulable": True}})
+    await api.create(objects.deployment("serve", replicas=3, **OF_POD))
+    first = await waiting.wait_until(
+        lambda: api.list("pods", "default", labels="set=serve"),
+        lambda pods: sum(waiting.node_of(pod) == "hole" for pod in pods) == 3,
+        what="all pods are on the node that prepares nothing",
+    )
+    for other in ("good", "spare"):
+        await api.patch("nodes", other, {"spec": {"unschedulable": None}})
+    await waiting.wait_until(
+        lambda: api.list("pods", "default", labels="set=serve"),
+        lambda pods: [pod["status"]["phase"] for pod in pods] == ["Running"] * 3,
+        what="all run elsewhere",
+        timeout_s=90,
+    )
+    for pod in first:
+        assert len(await told(api, pod["metadata"]["name"], "EvictedNotStarted")) == 1
+    _, metrics = await fettle.browse("/metrics")
+    assert 'pod_writes_total{what="evicted"} 3.0' in str(metrics)
 
 
 async def test_a_workload_that_starts_on_no_node_is_freed_once_and_then_told(

@@ -6,8 +6,8 @@ them. What other pods meet on the node counts never, so nobody's pods decide abo
 (decision 0093). Stands between the failed starts of the view and what the steward does about them.
 """
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from math import inf
 from typing import NamedTuple
 
 from cachetools import TTLCache
@@ -97,38 +97,34 @@ def _ran(container: core.ContainerStatus) -> bool:
 
 class FreedPlaces:
     """The places of workloads whose pod was evicted because it did not start, and in which none has
-    run since. `put` each pod as it arrives; `clock` is in Unix seconds.
+    run since. `put` each pod as it arrives.
 
-    Every replica knows it from the pods; after a restart, only from those that still exist.
+    Every replica knows it from the pods; after a restart, only from those that still exist. Pods
+    are compared by the API server's clock alone.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
-        self._freed: TTLCache[str, tuple[str, float]] = TTLCache(MOST_PLACES, KEEP_S)
-        """By place: the pod's UID, and when it was evicted."""
+    def __init__(self) -> None:
+        self._freed: TTLCache[str, float] = TTLCache(MOST_PLACES, KEEP_S)
+        """By place: when a pod was evicted first, in Unix seconds."""
 
     def put(self, new: WireObject) -> None:
         """An object as it is now, before a view shows it."""
         if not isinstance(new, core.Pod) or not new.node_name or not (place := place_of(new)):
             return
-        if _was_freed(new):
-            self._freed.setdefault(place, (new.metadata.uid, self._clock()))
-        elif (freed := self._freed.get(place)) is not None and ran(new):
-            came_later = unix_s(new.metadata.creation_timestamp, 0.0) >= freed[1] - 1.0
-            if came_later and new.metadata.uid != freed[0]:
-                del self._freed[place]
+        if (evicted_at := _evicted_at(new)) is not None:
+            self._freed.setdefault(place, evicted_at)
+        elif self.is_freed(new) and ran(new):
+            del self._freed[place]
 
     def is_freed(self, pod: core.Pod) -> bool:
-        """Whether another pod in the place of this one was evicted for that."""
-        freed = self._freed.get(place_of(pod))
-        return freed is not None and freed[0] != pod.metadata.uid
+        """Whether it came after a pod that was evicted for that, in its place."""
+        evicted_at = self._freed.get(place_of(pod), inf)
+        return unix_s(pod.metadata.creation_timestamp, 0.0) >= evicted_at
 
 
-def _was_freed(pod: core.Pod) -> bool:
-    mark = pod.condition(DEVICE_FAILED)
-    return (
-        mark is not None
-        and mark.status == "True"
-        and pod.metadata.deletion_timestamp is not None
-        and not ran(pod)
-    )
+def _evicted_at(pod: core.Pod) -> float | None:
+    """When it was evicted with our mark before it ran; None if it was not."""
+    mark, disruption = pod.condition(DEVICE_FAILED), pod.condition("DisruptionTarget")
+    if mark is None or mark.status != "True" or not pod.disruption or ran(pod):
+        return None
+    return unix_s(disruption.last_transition_time if disruption is not None else None, 0.0)

@@ -77,7 +77,7 @@ class Fleet(Watched):
         self.api = api
         self.session = session
         self.finished = FinishedPods(PodClaims(self.publisher))
-        self.freed = FreedPlaces(lambda: self.now)
+        self.freed = FreedPlaces()
         self.told: list[tuple[str, str]] = []
         self.steward = self.led()
 

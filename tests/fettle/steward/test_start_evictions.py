@@ -182,15 +182,29 @@ async def test_a_pod_stays_where_its_replacement_would_not_start_either(fleet: F
     assert (fleet.marks(), fleet.evicted()) == ({"web-0": "NoBetterNodeForReplacement"}, [])
 
 
+EVICTED_AT, LATER = "2026-01-01T00:05:10Z", "2026-01-01T00:05:11Z"
+
+
+def evicted(raw: Raw) -> core.Pod:
+    """As the API server shows it after the eviction."""
+    raw["status"]["conditions"] += [
+        {"type": "fettle.dev/DeviceFailed", "status": "True"},
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "lastTransitionTime": EVICTED_AT,
+        },
+    ]
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:05:40Z"
+    return b.pod(raw)
+
+
 async def test_what_comes_after_a_freed_pod_and_does_not_start_either_stays_and_all_are_told(
     fleet: Fleet,
 ) -> None:
-    first = unstarted()
-    mark = {"type": "fettle.dev/DeviceFailed", "status": "True"}
-    first["status"]["conditions"].append(mark)
-    first["metadata"]["deletionTimestamp"] = "2026-01-01T00:05:10Z"
-    fleet.freed.put(b.pod(first))
-    second = unstarted(node="m", uid="uid-second")
+    fleet.freed.put(evicted(unstarted()))
+    second = unstarted(node="m", uid="uid-second", creationTimestamp=LATER)
     there = b.node("m", gpus=8)
     await fleet.look(HERE, there, FREE, pods=(second,), looks=3, **starts(start(second)))
     assert (fleet.marks(), fleet.evicted()) == ({"web-0": "ReplacementDoesNotStartEither"}, [])
@@ -205,44 +219,51 @@ async def test_what_comes_after_a_freed_pod_and_does_not_start_either_stays_and_
     }
 
 
-def freed_at(now: float, place: Raw, *later: Raw) -> FreedPlaces:
-    freed = FreedPlaces(lambda: now)
-    marked = {"type": "fettle.dev/DeviceFailed", "status": "True"}
-    place["status"]["conditions"].append(marked)
-    place["metadata"]["deletionTimestamp"] = "2026-01-01T00:05:10Z"
-    for raw in (place, *later):
-        freed.put(b.pod(raw))
+def freed_by(*pods: core.Pod) -> FreedPlaces:
+    freed = FreedPlaces()
+    for pod in pods:
+        freed.put(pod)
     return freed
 
 
-def running(name: str = "web-0", created: str = "2026-01-01T00:05:11Z", **meta: Any) -> Raw:
+def running(name: str = "web-0", created: str = LATER, **meta: Any) -> core.Pod:
     pod = unstarted(name, uid=f"uid-{name}-{created}", creationTimestamp=created, **meta)
     pod["status"]["containerStatuses"] = [RAN]
-    return pod
+    return b.pod(pod)
 
 
-def next_pod(raw: Raw | None = None) -> core.Pod:
-    return b.pod(raw or unstarted(uid="uid-next"))
+def next_pod(name: str = "web-0", created: str = LATER, **meta: Any) -> core.Pod:
+    return b.pod(unstarted(name, uid="uid-next", creationTimestamp=created, **meta))
 
 
 def test_a_place_is_free_to_be_freed_again_once_a_pod_that_came_later_has_run() -> None:
-    assert freed_at(DUE_AT, unstarted()).is_freed(next_pod())
-    assert not freed_at(DUE_AT, unstarted(), running()).is_freed(next_pod())
-    other = running("web-1")
-    assert freed_at(DUE_AT, unstarted(), other).is_freed(next_pod())
+    assert freed_by(evicted(unstarted())).is_freed(next_pod())
+    assert freed_by(evicted(unstarted()), running("web-1")).is_freed(next_pod())
+    assert not freed_by(evicted(unstarted()), running()).is_freed(next_pod())
 
 
-def test_pods_of_a_replica_set_that_ran_before_do_not_count_as_replacements() -> None:
-    owner = [{"kind": "ReplicaSet", "name": "web", "uid": "r", "controller": True}]
+def test_of_a_replica_set_only_what_came_after_the_eviction_comes_in_its_place() -> None:
+    owner = [{**OWNER, "kind": "ReplicaSet", "name": "web", "uid": "r"}]
     meta: Raw = {"generateName": "web-", "ownerReferences": owner}
-    after = next_pod(unstarted("web-x", uid="uid-x", **meta))
-    old = running("web-old", created="2026-01-01T00:00:00Z", **meta)
-    assert freed_at(DUE_AT, unstarted("web-a", **meta), old).is_freed(after)
-    new = running("web-new", **meta)
-    assert not freed_at(DUE_AT, unstarted("web-a", **meta), old, new).is_freed(after)
+    early = "2026-01-01T00:00:00Z"
+    freed = freed_by(evicted(unstarted("web-a", **meta)), running("web-b", early, **meta))
+    assert freed.is_freed(next_pod("web-d", **meta))
+    assert not freed.is_freed(next_pod("web-c", early, **meta))
+    freed.put(running("web-e", **meta))
+    assert not freed.is_freed(next_pod("web-d", **meta))
 
 
 def test_the_pods_of_another_namespace_neither_free_a_place_nor_fill_it() -> None:
-    elsewhere = unstarted(namespace="theirs", uid="uid-theirs")
-    assert not freed_at(DUE_AT, elsewhere).is_freed(next_pod())
-    assert freed_at(DUE_AT, unstarted(), running(namespace="theirs")).is_freed(next_pod())
+    elsewhere = evicted(unstarted(namespace="theirs", uid="uid-theirs"))
+    assert not freed_by(elsewhere).is_freed(next_pod())
+    theirs = running(namespace="theirs")
+    assert freed_by(evicted(unstarted()), theirs).is_freed(next_pod())
+
+
+@pytest.mark.parametrize("missing", ["fettle.dev/DeviceFailed", "DisruptionTarget"])
+def test_a_pod_that_somebody_else_ended_frees_no_place(missing: str) -> None:
+    raw = unstarted()
+    evicted(raw)
+    kept = [one for one in raw["status"]["conditions"] if one["type"] != missing]
+    raw["status"]["conditions"] = kept
+    assert not freed_by(b.pod(raw)).is_freed(next_pod())
