@@ -62,8 +62,8 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
     if unknown := data.get("unknownSignals", ()):
         out.print(
-            "what no rule names (conditions, reasons, XIDs, labels and annotations of vendors); a "
-            "row in `health.rulesFile` makes it count:"
+            "what no rule names (conditions, reasons, XIDs, labels and annotations); a row in "
+            "`health.rulesFile` makes it count:"
         )
         for line in first([_unknown_signal(one) for one in unknown], MOST_LISTED):
             out.print(f"  {escape(line)}")

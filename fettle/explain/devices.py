@@ -74,8 +74,8 @@ def list_network_devices(view: View, *, only_unsound: bool = False) -> list[dict
 
 
 def list_unknown_signals(view: View) -> list[dict[str, Any]]:
-    """The conditions of nodes with devices that no rule names, and such labels and annotations of
-    known vendors.
+    """The conditions of nodes with devices that no rule names, and such labels and annotations that
+    may tell of health.
 
     For each status or value: how many nodes have it, and the first of them. Of many values the
     rarest. Which one would mean a fault is not known.

@@ -14,7 +14,7 @@ from fettle.model.subjects import Subject
 
 class UnknownSignal(msgspec.Struct, frozen=True, gc=False):
     """A node condition, a reason or an XID that no rule names, so Fettle does not know what it
-    means; or `label KEY` or `annotation KEY` of a known vendor."""
+    means; or `label KEY` or `annotation KEY` whose key tells of health, or is a known vendor's."""
 
     type: str
     status: str

@@ -147,8 +147,8 @@ def _label_text(row: LabelRow, key: str, labels: Mapping[str, str]) -> str:
 
 
 def unknown_keys(metadata: ObjectMeta, rules: SignalRules) -> Iterator[UnknownSignal]:
-    """Labels and annotations of known vendors that no rule names, or whose value no rule knows;
-    the first of each. An annotation's value may be long, and different on each node."""
+    """Labels and annotations that may tell of health and that no rule names, or whose value no
+    rule knows; the first of each. An annotation's value may be long, and different on each node."""
     labels, annotations = metadata.labels or {}, metadata.annotations or {}
     unread = [
         key for key in _each(labels) if rules.is_unknown(key) or rules.is_unread(key, labels[key])

@@ -30,6 +30,7 @@ from fettle.health.signals.rule_rows import (
     VendorRow,
     XidClassRow,
     XidRow,
+    tells_of_health,
 )
 from fettle.model import OWN_PREFIX, EvidenceKind, Family, Source, SourceKind
 
@@ -103,6 +104,7 @@ class SignalRules:
         self.annotations = annotations
         self.attributes = attributes
         self.vendors = vendors
+        self._described = frozenset(key for row in vendors.values() for key in row.describes)
         self.is_unknown = lru_cache(maxsize=4096)(self._may_tell)
         self.labels = labels
         self.refusals = refusals
@@ -269,8 +271,11 @@ class SignalRules:
 
     def _may_tell(self, key: str) -> bool:
         """Whether a label or annotation of a Node may tell of health, and no row names it."""
-        named = self._labels_by_key(key) or self._annotations_by_key(key)
-        return not named and any(row.may_tell(key) for row in self.vendors.values())
+        if key.startswith(OWN_PREFIX) or self._labels_by_key(key) or self._annotations_by_key(key):
+            return False
+        if tells_of_health(key):
+            return key not in self._described
+        return any(row.may_tell(key) for row in self.vendors.values())
 
     def xid(self, code: str, message: str = "") -> Xid:
         """What an XID means; one without a row is an unknown, mild fault. `message` is what was

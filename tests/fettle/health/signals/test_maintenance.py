@@ -87,7 +87,9 @@ def test_components_that_are_all_paused_are_one_piece_of_evidence() -> None:
     ("annotation", "value"),
     [
         ("weave.works/kured-reboot-in-progress", "2026-09-21T04:58:47Z"),
+        ("kured.dev/kured-reboot-in-progress", "2026-09-21T04:58:47Z"),
         ("machineconfiguration.openshift.io/state", "Working"),
+        ("flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", "true"),
     ],
 )
 def test_reboots_and_updates_of_an_operating_system_are_read_from_annotations(
