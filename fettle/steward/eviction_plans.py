@@ -92,11 +92,10 @@ class FailureStep(NamedTuple):
         return what if isinstance(self.failure, DeviceFailure) else OF_STARTS.get(what, what)
 
 
-def steps_for_starts(failures: Iterable[StartFailure], now: float) -> Iterator[FailureStep]:
-    """Those whose deadline is over at `now`, in Unix seconds. They are marked only to be evicted:
-    a pod that is slow to start has not failed."""
-    for failure in failures:
-        if failure.due_at <= now and failure.pod.metadata.deletion_timestamp is None:
+def steps_for_starts(due: Iterable[StartFailure]) -> Iterator[FailureStep]:
+    """They are marked only to be evicted: a pod that is slow to start has not failed."""
+    for failure in due:
+        if failure.pod.metadata.deletion_timestamp is None:
             yield FailureStep(failure, True, failure.due_at)
         pause()
 

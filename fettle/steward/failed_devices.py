@@ -28,6 +28,7 @@ from fettle.scheduling.placed import (
     FinishedPods,
     FreedPlaces,
     StartFailure,
+    StartFailures,
     find_failures,
     find_start_failures,
 )
@@ -115,7 +116,7 @@ class FailedDevices:
     async def _look(self) -> bool:
         """Write what is due; whether time alone may make more due."""
         failures: Failures | None = Failures()
-        starts: Sequence[StartFailure] = ()
+        starts = StartFailures()
         now, allow = self._clock(), self._settings.device_failures.allow
         if allow is not None:
             ended = self._finished.failed_since(now - LATE_S)
@@ -125,13 +126,13 @@ class FailedDevices:
         if failures is None:
             return True
         view = self._answers.view
-        unmarked, real, dry = await run_within(None, lambda: self._plan(failures, starts, view))
+        unmarked, real, dry = await run_within(None, lambda: self._plan(failures, starts.due, view))
         all_marked = await self._real.mark(real, unmarked)
         await self._dry.mark(dry)
         await self._real.evict(real, view)
         await self._dry.evict(dry, view)
         self._notes = [*self._amiss(real.over_share + dry.over_share)]
-        return real.waits or dry.waits or bool(starts) or not all_marked
+        return real.waits or dry.waits or starts.waits or not all_marked
 
     def _plan(self, failures: Failures, starts: Sequence[StartFailure], view: View) -> _Due:
         self._marked.look(view)
@@ -152,7 +153,7 @@ class FailedDevices:
         real: list[FailureStep] = []
         dry: list[FailureStep] = []
         steps = {one.uid: one for one in steps_for(failures, self._settings.device_failures)}
-        for start in steps_for_starts(starts, self._clock()):
+        for start in steps_for_starts(starts):
             if start.uid not in steps or not steps[start.uid].evicts:
                 steps[start.uid] = start
         for step in steps.values():

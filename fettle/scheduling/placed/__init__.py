@@ -16,6 +16,7 @@ from fettle.scheduling.placed.followed_pods import FollowedPods, RecentPods
 from fettle.scheduling.placed.start_failures import (
     FreedPlaces,
     StartFailure,
+    StartFailures,
     find_start_failures,
 )
 from fettle.scheduling.placed.stuck_pods import stuck
@@ -36,6 +37,7 @@ __all__ = [
     "PodClaims",
     "RecentPods",
     "StartFailure",
+    "StartFailures",
     "devices_held",
     "find_failures",
     "find_start_failures",

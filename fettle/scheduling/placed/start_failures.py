@@ -6,7 +6,7 @@ them. What other pods meet on the node counts never, so nobody's pods decide abo
 (decision 0093). Stands between the failed starts of the view and what the steward does about them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from fettle.api.kinds import WireObject
 from fettle.api.meta import unix_s
 from fettle.cluster import View
 from fettle.model import DEVICE_FAILED
-from fettle.model.reasons import PodDoesNotStart, Reason, StuckIn
+from fettle.model.reasons import PodDoesNotStart, PodStuck, Reason, StuckIn
 from fettle.pacing import pause, run_within
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import resolve_policy
@@ -28,45 +28,47 @@ from fettle.scheduling.waits import bound_at
 
 
 class StartFailure(NamedTuple):
-    """A pod that does not start on its node, and why, since `began_at` in Unix seconds."""
+    """A pod that does not start on its node, and why. From `due_at` on, in Unix seconds, its policy
+    lets it be evicted for that."""
 
     placed: PlacedPod
     why: Reason
-    began_at: float
+    due_at: float
 
     @property
     def pod(self) -> core.Pod:
         return self.placed.pod
 
-    @property
-    def due_at(self) -> float:
-        """When its policy lets it be evicted for that."""
-        return self.began_at + (self.placed.policy.failure.start_deadline_s or 0.0)
+
+class StartFailures(NamedTuple):
+    """Those that are due, and whether time alone makes more due."""
+
+    due: Sequence[StartFailure] = ()
+    waits: bool = False
 
 
-async def find_start_failures(answers: Answers, at_risk: AtRisk, now: float) -> list[StartFailure]:
-    """In the newest view, the pods whose policy has a deadline for it. `now` is in Unix seconds."""
-    view = answers.view
-    said = await run_within(None, lambda: dict(_said(answers, view)))
-    found = [
-        StartFailure(one, said[one.key], max(said[one.key].since, bound_at(one.pod)))
-        for one in await at_risk.placed([view.pods[key] for key in said])
-    ]
-
-    def by_proof() -> Iterator[StartFailure]:
-        for key, placed in at_risk.found.items():
-            pause()
-            if key in said or placed.policy.failure.start_deadline is None or ran(placed.pod):
-                continue
-            why = stuck(placed, now)
-            if why is not None and why.stuck_in is StuckIn.CREATING:
-                yield StartFailure(placed, why, why.since)
-
-    return found + await run_within(None, lambda: [*by_proof()])
+class _Failing(NamedTuple):
+    pod: core.Pod
+    why: PodDoesNotStart | PodStuck
+    due_at: float
 
 
-def _said(answers: Answers, view: View) -> Iterator[tuple[str, PodDoesNotStart]]:
-    """By pod, what is said of its devices, where its workload is not the likely cause."""
+async def find_start_failures(answers: Answers, at_risk: AtRisk, now: float) -> StartFailures:
+    """In the newest view. `now` is in Unix seconds."""
+    view, found = answers.view, await at_risk.current()
+
+    def find() -> list[_Failing]:
+        return [*_by_words(answers, view), *_by_proof(found.values(), now)]
+
+    failing = await run_within(None, find)
+    due = {one.pod.metadata.key: one for one in failing if one.due_at <= now}
+    placed = await at_risk.placed(one.pod for one in due.values())
+    failures = [StartFailure(one, due[one.key].why, due[one.key].due_at) for one in placed]
+    return StartFailures(failures, waits=len(due) < len(failing))
+
+
+def _by_words(answers: Answers, view: View) -> Iterator[_Failing]:
+    """By what is said of their devices, where their workload is not the likely cause."""
     for key, start in view.failed_starts.items():
         pause()
         pod = view.pods.get(key)
@@ -74,9 +76,22 @@ def _said(answers: Answers, view: View) -> Iterator[tuple[str, PodDoesNotStart]]
             continue
         if start.is_over or start.blamed or not start.message:
             continue
-        policy = resolve_policy(pod, view, answers.policies).policy
-        if policy.failure.start_deadline is not None:
-            yield key, PodDoesNotStart(start.message, start.at)
+        deadline_s = resolve_policy(pod, view, answers.policies).policy.failure.start_deadline_s
+        if deadline_s is not None:
+            why = PodDoesNotStart(start.message, start.at)
+            yield _Failing(pod, why, max(start.at, bound_at(pod)) + deadline_s)
+
+
+def _by_proof(found: Iterable[PlacedPod], now: float) -> Iterator[_Failing]:
+    """By a proven fault of what they certainly are on."""
+    for placed in found:
+        pause()
+        deadline_s = placed.policy.failure.start_deadline_s
+        if deadline_s is None or ran(placed.pod):
+            continue
+        why = stuck(placed, now)
+        if why is not None and why.stuck_in is StuckIn.CREATING:
+            yield _Failing(placed.pod, why, why.since + deadline_s)
 
 
 def ran(pod: core.Pod) -> bool:
@@ -109,12 +124,17 @@ class FreedPlaces:
 
     def put(self, new: WireObject) -> None:
         """An object as it is now, before a view shows it."""
-        if not isinstance(new, core.Pod) or not new.node_name or not (place := place_of(new)):
+        if not isinstance(new, core.Pod) or not new.node_name:
             return
-        if (evicted_at := _evicted_at(new)) is not None:
+        evicted_at = _evicted_at(new)
+        if evicted_at is None and not self._freed:
+            return
+        if not (place := place_of(new)):
+            return
+        if evicted_at is not None:
             self._freed.setdefault(place, evicted_at)
         elif self.is_freed(new) and ran(new):
-            del self._freed[place]
+            self._freed.pop(place, None)
 
     def is_freed(self, pod: core.Pod) -> bool:
         """Whether it came after a pod that was evicted for that, in its place."""
