@@ -4,6 +4,7 @@ cluster, or an address of one, is led to the ports of a Fettle on loopback."""
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,7 +14,8 @@ import yaml
 from tests.controlplane.api import Api, Object
 from tests.controlplane.waiting import condition, wait_until
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(os.environ.get("FETTLE_TESTED_DEPLOY", Path(__file__).parents[2] / "deploy"))
+"""`needed_rights` tries a copy in which a right is missing."""
 NAMESPACE = "fettle-system"
 WEBHOOK_ACCOUNT = "fettle-webhook"
 STEWARD_ACCOUNT = "fettle-steward"

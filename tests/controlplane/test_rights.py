@@ -12,8 +12,10 @@ from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.definitions import define_policies
 from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.installed import register_extender, start_registered
+from tests.controlplane.test_browse_access import OURS, make_account
 
 OPTIONAL = shipped.DEPLOY / "rbac" / "optional"
 AUTHORITIES = "authorities.yaml"
@@ -235,6 +237,40 @@ async def test_as_shipped_the_steward_may_change_no_node(api: Api, steward: Api)
     for change in NODE_WRITES.values():
         with pytest.raises(ApiError, match="cannot patch resource"):
             await steward.request("PATCH", "/api/v1/nodes/n", body=change, form="merge")
+
+
+async def test_readers_read_and_whoever_edits_the_cluster_writes_policies(
+    control_plane: ControlPlane, api: Api
+) -> None:
+    await define_policies(api)
+    await shipped.apply_rbac(api)
+    await control_plane.start_controller_manager()  # adds the rights to `view` and `edit`
+    await control_plane.create_namespace(OURS)
+    for role in ("view", "edit"):
+        await make_account(api, role, role, everywhere=True)
+    reader = await control_plane.api_as_service_account("fettle-reader", shipped.NAMESPACE)
+    viewer = await control_plane.api_as_service_account("view", OURS)
+    editor = await control_plane.api_as_service_account("edit", OURS)
+    policy = {
+        "apiVersion": "fettle.dev/v1alpha1",
+        "kind": "DevicePolicy",
+        "metadata": {"name": "own"},
+        "spec": {},
+    }
+    async with reader, viewer, editor:
+        for account in (reader, viewer):
+            for resource in ("devicehealths", "devicepolicies", "pods"):
+                await waiting.wait_until(
+                    lambda account=account, resource=resource: account.list(resource),  # type: ignore[misc]
+                    lambda found: found == [],
+                    what=f"{resource} may be listed",
+                )
+            with pytest.raises(ApiError, match="cannot create resource"):
+                await account.create(policy)
+        await waiting.wait_until(lambda: editor.create(policy), what="policies may be written")
+        await editor.delete("devicepolicies", "own")
+        with pytest.raises(ApiError, match='cannot create resource "devicehealths"'):
+            await editor.create({**policy, "kind": "DeviceHealth", "status": {}})
 
 
 async def test_three_processes_do_their_work_each_with_its_own_account(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.definitions import define_workloads
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_node
 from tests.controlplane.installed import register_extender, start_registered
 from tests.controlplane.test_modes import observing
+from tests.controlplane.test_mutation_workloads import WORKLOADS, workload
 
 TRAINING = {"fettle.dev/policy": "training"}
 READS = "fettle"
@@ -103,3 +106,33 @@ async def test_without_the_right_to_read_a_workload_its_pods_say_so(
     assert "whether Job train names a policy for its pods is not known" in warning
     _, said = await fettle.browse("/readyz", verbose="")
     assert "policies of workloads: 1 cannot be read, such as that of Job train" in said
+
+
+async def test_each_kind_of_workload_is_asked_which_policy_it_names(
+    api: Api, start_fettle: StartFettle
+) -> None:
+    await define_workloads(api)
+    await create_node(api, objects.node("n1", 8))
+    fettle = await start_fettle("extender")
+    kinds = [kind for kind in WORKLOADS if not kind.startswith(("v1/Pod", "resource.k8s.io/"))]
+    for kind in kinds:
+        manifest = workload(kind, copy.deepcopy(WORKLOADS[kind]))
+        manifest["metadata"]["annotations"] = dict(TRAINING)
+        made = await api.create(manifest)
+        owner = {key: made[key] for key in ("apiVersion", "kind")}
+        owner |= {key: made["metadata"][key] for key in ("name", "uid")}
+        pod = objects.pod(made["kind"].lower(), gpus=1)
+        pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        await api.create(pod)
+
+    async def found() -> dict[str, str]:
+        policies = {}
+        for kind in kinds:
+            name = kind.rpartition("/")[2]
+            status, explained = await fettle.browse("/explain", pod=f"default/{name.lower()}")
+            policies[name] = explained["policy"]["name"] if status == 200 else ""
+        return policies
+
+    await waiting.wait_until(
+        found, lambda named: {*named.values()} == {"training"}, what="each workload's policy counts"
+    )

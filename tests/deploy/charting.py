@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
-from tests.controlplane import building
+from tests.controlplane import building, shipped
 
-CHART = Path(__file__).parents[2] / "deploy" / "chart"
+CHART = shipped.DEPLOY / "chart"
 NAMESPACE = "fettle-system"
 MODULE = Path(__file__).parent / "helm"
 SKIPPED = f"tests of the chart SKIPPED: {building.GO_ABSENT}"
