@@ -10,7 +10,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long and not prometheus and not helm"
 WHOLE := -n $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4))) --dist worksteal
 
-.PHONY: help demo demo-cluster quick test retest check format bench goodput soak controlplane manifests sbom audit base lock clean
+.PHONY: help demo demo-cluster quick test retest check format bench goodput soak controlplane manifests release sbom audit base lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make test          all tests; those that need Go or Prometheus say so if skipped"
 	@echo "make retest        tests that failed last time, one after the other"
 	@echo "make check         format, lint, types, layers, the list of modules, licences of what is shipped"
+	@echo "make release       VERSION=0.2.0: that version everywhere; wheel, chart and notes into build/release (needs Go)"
 	@echo "make sbom          what is shipped, as CycloneDX: build/sbom.json"
 	@echo "make audit         known vulnerabilities of what the lock names: asks the package index"
 	@echo "make bench         benchmarks, a table and build/bench.json (needs Go)"
@@ -84,6 +85,9 @@ manifests: $(READY)
 	@$(BIN)/python -m tests.deploy.rendering
 	@$(BIN)/fettle scheduler-config --mode observe > deploy/scheduler/kube-scheduler-config.yaml
 	@$(BIN)/fettle scheduler-config --mode enforce > deploy/scheduler/kube-scheduler-config-enforce.yaml
+
+release: $(READY)
+	@$(BIN)/python -m tests.supply.release $(VERSION)
 
 sbom: $(READY)
 	@mkdir -p build
