@@ -35,6 +35,7 @@ from fettle.lint.linter import (
 )
 from fettle.lint.manifests import Field, Manifest, below, values_at
 from fettle.lint.names import listed
+from fettle.lint.refusals import REFUSALS
 from fettle.lint.rules import ABSENCES, RULES
 from fettle.lint.survey.matching import Evaluator
 
@@ -45,6 +46,7 @@ __all__ = [
     "COMPLETENESS",
     "DEFAULT_LEVELS",
     "INVALID_RULES",
+    "REFUSALS",
     "REPEATED_KEY",
     "RULES",
     "SAME_OBJECT",

@@ -18,6 +18,7 @@ from fettle.lint.findings import Check, Finding, Severity
 from fettle.lint.identities import IDENTITY, mistakes_in_identity
 from fettle.lint.manifests import Field, Manifest, expressions, objects_at
 from fettle.lint.names import nearest
+from fettle.lint.refusals import REFUSALS
 from fettle.lint.rules import RULES
 from fettle.lint.structure import MISSING, STRUCTURE, UNION, mistakes_in_structure
 from fettle.model import (
@@ -145,9 +146,9 @@ CHECKS = (
     *STRUCTURE,
     *IDENTITY,
 )
-COMPLETENESS = frozenset({MISSING.id, UNION.id})
+COMPLETENESS = frozenset({MISSING.id, UNION.id, *(rule.id for rule in REFUSALS)})
 """Checks that a part of an object may fail though the whole is sound."""
-IDS = frozenset({*(rule.id for rule in RULES), *(check.id for check in CHECKS)})
+IDS = frozenset({*(rule.id for rule in (*RULES, *REFUSALS)), *(check.id for check in CHECKS)})
 """Ids of rules and checks, which policies and the settings can name."""
 
 _THRESHOLDS = HealthSettings()
@@ -200,6 +201,8 @@ def _found(
 ) -> Iterator[Finding]:
     yield from mistakes_in_identity(manifest)
     yield from mistakes_in_structure(manifest)
+    for rule in REFUSALS:
+        yield from rule.check(manifest)
     yield from ignored_references(manifest, known, installed)
     yield from unknown_annotations(manifest)
     yield from invalid_policy(manifest)

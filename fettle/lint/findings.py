@@ -93,6 +93,34 @@ class Rule(ABC):
         )
 
 
+COMPLETE_GROUPS = frozenset(
+    ("", "apps", "batch", "resource.k8s.io", "jobset.x-k8s.io", "leaderworkerset.x-k8s.io")
+)
+"""Whose workloads make their pods and Jobs of the templates as they are."""
+
+
+class Refusal(Rule):
+    """A rule about what the API server refuses. Only `fettle lint` has it: the webhook never sees
+    such an object.
+
+    It only warns in workloads of other projects, whose controllers may complete what they make.
+    """
+
+    severity = Severity.DENY
+    today = "The API server refuses the object, or what is made from it."
+
+    @abstractmethod
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        """The mistakes, with the rule's severity."""
+
+    def check(self, manifest: Manifest, cluster: Cluster | None = None) -> Iterator[Finding]:
+        for finding in self.found(manifest):
+            if manifest.group in COMPLETE_GROUPS:
+                yield finding
+            else:
+                yield msgspec.structs.replace(finding, severity=Severity.WARN)
+
+
 def of_request(by_option: Sequence[Sequence[Finding]]) -> Iterator[Finding]:
     """The findings on the options of one request: they deny only if each option has one that does,
     since a claim works if one of its alternatives does."""

@@ -12,8 +12,10 @@ from difflib import get_close_matches
 from functools import cache
 from typing import NamedTuple
 
+import msgspec
+
 from fettle.lint import workload_kinds
-from fettle.lint.findings import Check, Finding, Severity
+from fettle.lint.findings import COMPLETE_GROUPS, Check, Finding, Severity
 from fettle.lint.manifests import Field, Manifest, values_at
 from fettle.lint.names import nearest
 from fettle.lint.shapes import Place, kubernetes, place
@@ -60,7 +62,14 @@ SOME_VERSIONS = Check(
     "A field that not every version of Kubernetes from the oldest that is supported has.",
     "Versions without it refuse it from kubectl, and drop it from other clients.",
 )
-STRUCTURE = (WRONG_TYPE, UNKNOWN_FIELD, NOT_ALLOWED, MISSING, UNION, SOME_VERSIONS)
+OUT_OF_RANGE = Check(
+    "FTL209",
+    "out-of-range",
+    Severity.DENY,
+    "A number that is too small or too large for its field, such as a negative one.",
+    "The API server refuses the object.",
+)
+STRUCTURE = (WRONG_TYPE, UNKNOWN_FIELD, NOT_ALLOWED, MISSING, UNION, SOME_VERSIONS, OUT_OF_RANGE)
 
 _WHOLE_NUMBER, _TEXT, _OBJECT, _LIST = "a whole number", "text", "an object", "a list"
 _QUANTITY_WORD = "a quantity"
@@ -75,6 +84,7 @@ _WORDS: Mapping[str, str] = {
 _INT64 = range(-(2**63), 2**63)
 _MOST_DIGITS = 19
 _SHOWN = 40
+_ABSENT: tuple[object, ...] = (None, "", [])
 _MOST_ALLOWED = 8
 _ALIKE = 0.75
 """How much a name that means another one has in common with it; the field is wrong anyway."""
@@ -95,6 +105,26 @@ class _Union(NamedTuple):
     needed: bool = True
 
 
+_AT_LEAST_ZERO = frozenset(
+    (
+        *("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"),
+        *("parallelism", "completions", "backoffLimit", "backoffLimitPerIndex"),
+        *("maxFailedIndexes", "activeDeadlineSeconds", "ttlSecondsAfterFinished"),
+        *("successfulJobsHistoryLimit", "failedJobsHistoryLimit", "startingDeadlineSeconds"),
+        *("timeoutSeconds", "periodSeconds", "initialDelaySeconds", "successThreshold"),
+        *("failureThreshold", "hostPort"),
+    )
+)
+_RANGES: Mapping[tuple[str, str], range] = {
+    ("core.v1.ContainerPort", "containerPort"): range(1, 2**16),
+    ("core.v1.ContainerPort", "hostPort"): range(2**16),
+    ("core.v1.HTTPGetAction", "port"): range(1, 2**16),
+    ("core.v1.TCPSocketAction", "port"): range(1, 2**16),
+    ("core.v1.GRPCAction", "port"): range(1, 2**16),
+    ("core.v1.PreferredSchedulingTerm", "weight"): range(1, 101),
+    ("core.v1.WeightedPodAffinityTerm", "weight"): range(1, 101),
+    ("core.v1.TopologySpreadConstraint", "maxSkew"): range(1, 2**31),
+}
 _HANDLERS = ("exec", "grpc", "httpGet", "sleep", "tcpSocket")
 _ALL_BUT = {
     "core.v1.Volume": ("name",),
@@ -135,7 +165,15 @@ def mistakes_in_structure(manifest: Manifest) -> Iterator[Finding]:
         for path in paths:
             for beside in values_at(manifest.root, path[:-1]):
                 yield from _checked(beside.at("metadata"), _METADATA)
-                yield from _checked(beside.at("spec"), type)
+                for finding in _checked(beside.at("spec"), type):
+                    yield _in_template(finding, manifest)
+
+
+def _in_template(finding: Finding, manifest: Manifest) -> Finding:
+    """What is missing in the workload of another project its controller may add."""
+    if finding.rule in (MISSING.id, UNION.id) and manifest.group not in COMPLETE_GROUPS:
+        return msgspec.structs.replace(finding, severity=Severity.WARN)
+    return finding
 
 
 def _checked(field: Field, type: str) -> Iterator[Finding]:
@@ -194,8 +232,9 @@ def _of_type(field: Field, type: str) -> Iterator[Finding]:
         if member.exists and (there.since or there.until):
             yield _of_some_versions(member, there)
         yield from _checked(member, there.type)
+        yield from _in_range(member, name, type)
     for name, text in fields.items():
-        if place(text).required and value.get(name) is None:
+        if place(text).required and value.get(name) in _ABSENT:
             yield MISSING.finding(field.at(name), "is required", f"write {name}")
     yield from _union(field, type, fields)
 
@@ -235,6 +274,15 @@ def _of_some_versions(member: Field, there: Place) -> Finding:
     return SOME_VERSIONS.finding(member, f"only Kubernetes{first}{last} has it")
 
 
+def _in_range(member: Field, name: str, type: str) -> Iterator[Finding]:
+    value = member.value
+    allowed = _RANGES.get((type, name), range(2**63) if name in _AT_LEAST_ZERO else _INT64)
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if number and value in _INT64 and value not in allowed:
+        most = f" and at most {allowed[-1]}" if allowed.stop < 2**31 else ""
+        yield OUT_OF_RANGE.finding(member, f"must be at least {allowed.start}{most}")
+
+
 def _union(field: Field, type: str, fields: Mapping[str, str]) -> Iterator[Finding]:
     union = _UNIONS.get(type)
     if type in _ALL_BUT:
@@ -242,7 +290,7 @@ def _union(field: Field, type: str, fields: Mapping[str, str]) -> Iterator[Findi
         union = _Union(names, needed=type not in _WITHOUT_SOURCE)
     if union is None:
         return
-    there = [name for name in union.fields if field.value.get(name) not in (None, [], "")]
+    there = [name for name in union.fields if field.value.get(name) not in _ABSENT]
     if len(there) > 1:
         yield UNION.finding(
             field.at(there[1]),

@@ -35,6 +35,7 @@ READ: Mapping[str, tuple[str, ...]] = {
 }
 """Kinds of which all fields are kept, by the newest version of their group; of others the name."""
 _ALSO_ALLOWED: Mapping[tuple[str, str], str] = {
+    ("batch.v1.PodFailurePolicyOnPodConditionsPattern", "status"): "=False|True|Unknown",
     ("core.v1.Container", "restartPolicy"): "=Always|Never|OnFailure",
     ("core.v1.ContainerResizePolicy", "restartPolicy"): "=NotRequired|RestartContainer",
     ("core.v1.ContainerRestartRule", "action"): "=Restart|RestartAllContainers",
@@ -44,6 +45,7 @@ _ALSO_ALLOWED: Mapping[tuple[str, str], str] = {
 }
 """What validation allows and OpenAPI does not list."""
 _ZERO_WILL_DO = {
+    ("batch.v1.PodFailurePolicy", "rules"),
     ("core.v1.EvictionResponder", "priority"),
     ("core.v1.HTTPHeader", "value"),
     ("core.v1.ISCSIVolumeSource", "lun"),
@@ -51,6 +53,25 @@ _ZERO_WILL_DO = {
     ("core.v1.Sysctl", "value"),
 }
 """What OpenAPI requires though validation takes an absent one for zero, or for no text."""
+_ALSO_REQUIRED = {
+    ("apps.v1.ReplicaSetSpec", "template"),
+    ("batch.v1.JobTemplateSpec", "spec"),
+    ("core.v1.ConfigMapVolumeSource", "name"),
+    ("core.v1.ExecAction", "command"),
+    ("core.v1.PersistentVolumeClaimSpec", "accessModes"),
+    ("core.v1.PersistentVolumeClaimSpec", "resources"),
+    ("core.v1.PodTemplateSpec", "spec"),
+    ("core.v1.ReplicationControllerSpec", "template"),
+    ("core.v1.SecretKeySelector", "name"),
+    *((f"apps.v1.{kind}", "spec") for kind in ("DaemonSet", "Deployment", "ReplicaSet")),
+    ("apps.v1.StatefulSet", "spec"),
+    *((f"batch.v1.{kind}", "spec") for kind in ("CronJob", "Job")),
+    *((f"core.v1.{kind}", "spec") for kind in ("Pod", "ReplicationController")),
+    *((f"resource.{v}.DeviceSelector", "cel") for v in ("v1", "v1beta1", "v1beta2")),
+    *((f"resource.{v}.DeviceClaimConfiguration", "opaque") for v in ("v1", "v1beta1", "v1beta2")),
+    *((f"resource.{v}.DeviceClassConfiguration", "opaque") for v in ("v1", "v1beta1", "v1beta2")),
+}
+"""What validation requires and OpenAPI does not."""
 _SCALARS = {"string", "boolean", "integer", "number"}
 _ANY = "any"
 _NO_OBJECTS = {"DeleteOptions", "WatchEvent", "APIResourceList", "APIGroup", "APIVersions"}
@@ -152,6 +173,7 @@ def _collect(name: str, schemas: Schemas, types: Types) -> None:
             fields[field] = _ANY  # others write it, and a new object's is dropped
             continue
         required = field in schema.get("required", ()) and (name, field) not in _ZERO_WILL_DO
+        required = required or (name, field) in _ALSO_REQUIRED
         said = _ALSO_ALLOWED.get((name, field)) or _type(about, schemas, types)
         fields[field] = said + ("!" if required else "")
 

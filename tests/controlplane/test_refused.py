@@ -3,12 +3,20 @@ that Kubernetes' objects have."""
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
+from fettle.lint import Severity
 from fettle.lint.shapes import kubernetes, place
 from tests.controlplane import kubernetes_shapes
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.control_plane import ControlPlane
 from tests.fettle.lint.builders import Object
-from tests.fettle.lint.test_refused import ROWS
+from tests.fettle.lint.edits import edited
+from tests.fettle.lint.tables.refused import JUDGED
+from tests.fettle.lint.test_refused import checked
+from tests.fettle.lint.test_tables import CASES
 
 NO_PATH = (KeyError, LookupError)
 
@@ -28,7 +36,7 @@ async def test_the_api_server_refuses_what_lint_denies_and_accepts_the_near_miss
     api: Api,
 ) -> None:
     wrong = {}
-    for row in ROWS:
+    for row in JUDGED:
         said = await refusal(api, row.object)
         if bool(said) != bool(row.says):
             wrong[str(row)] = said or "accepted"
@@ -44,3 +52,46 @@ async def test_the_fields_are_those_of_the_api_server(control_plane: ControlPlan
             f: place(text).type for f, text in known.types[name].items() if not place(text).until
         }
         assert now == {f: place(text).type for f, text in fields.items()}, name
+
+
+EDITS = 1500
+NOT_LOOKED_AT = ("metadata.namespace", "expression", "finalizers")
+"""Whether a namespace exists depends on the cluster; expressions are compiled elsewhere."""
+FOUND = 0.9
+"""How much of what the API server refuses lint finds: it does not have all of its validation."""
+
+
+@pytest.mark.parametrize("seed", [1])
+async def test_random_slips_are_denied_only_if_the_api_server_refuses_them_and_most_are_found(
+    api: Api, seed: int
+) -> None:
+    """`python -m pytest … -k slips` with another seed tries others."""
+    chance = random.Random(seed)
+    sound = [o for o in _sound() if not denials(o) and not await refusal(api, o)]
+    assert len(sound) > 100
+    wrongly, missed, refused = {}, {}, 0
+    for _ in range(EDITS):
+        what, made = edited(chance.choice(sound), chance)
+        said = await refusal(api, made)
+        denied = denials(made)
+        if denied and not said:
+            wrongly[what] = denied
+        elif said and not any(part in what for part in NOT_LOOKED_AT):
+            refused += 1
+            if not denied:
+                missed[what] = said[-200:]
+    assert wrongly == {}
+    assert refused > EDITS / 3
+    assert 1 - len(missed) / refused > FOUND, missed
+
+
+def _sound() -> list[Object]:
+    """Objects of the tables, of kinds whose fields are known, without namespaces of their own."""
+    rows = [row.object for row in JUDGED if not row.says]
+    objects = [*rows, *(case.object for case in CASES)]
+    known = kubernetes()
+    return [o for o in objects if known.type_of(o["apiVersion"], o["kind"])]
+
+
+def denials(object: Object) -> list[str]:
+    return [str(found) for found in checked(object) if found.severity is Severity.DENY]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from fettle.lint import CHECKS, RULES, Rule, Severity
+from fettle.lint import CHECKS, REFUSALS, RULES, Rule, Severity
 
 _HEAD = """\
 # Lint rules
@@ -46,6 +46,17 @@ of a rule with ✓ were then seen to fail there as the table says.
 bound without complaint. The rest is based on the source and documentation of these components.
 """
 
+_REFUSED = """\
+## Refused by the API server
+
+`fettle lint` reports these, the webhook never sees such an object. The API server refuses each \
+mistake, and accepts the near misses, in a test on a real Kubernetes 1.37.1; JobSet's own webhook \
+refuses those of FTL235. In workloads of other projects than Kubernetes, JobSet and \
+LeaderWorkerSet they only warn, since a controller may complete what it makes.
+
+| | | mistake |
+|-|-|-|"""
+
 _BESIDE = """\
 ## Reported beside the rules
 
@@ -67,7 +78,9 @@ def document(rules: Iterable[Rule] = RULES) -> str:
         parts.append(f"## {subject}\n")
         parts.append("| rule | | mistake | what Kubernetes does | |\n|-|-|-|-|-|")
         parts += [*(_row(rule) for rule in group), ""]
-    parts.append(_BESIDE)
+    parts.append(_REFUSED)
+    parts += [f"| **{r.id}** {r.name} | {r.severity} | {r.mistake} |" for r in REFUSALS]
+    parts += ["", _BESIDE]
     parts += [
         f"| **{check.id}** {check.name} | {check.severity} | {check.mistake} | {check.today} |"
         for check in CHECKS

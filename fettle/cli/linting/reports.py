@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fettle import __version__
-from fettle.lint import CHECKS, RULES, Check, Rule, Severity
+from fettle.lint import CHECKS, REFUSALS, RULES, Check, Rule, Severity
 
-_ALL: tuple[Rule | Check, ...] = (*RULES, *CHECKS)
+_ALL: tuple[Rule | Check, ...] = (*RULES, *REFUSALS, *CHECKS)
 _NAMES = {rule.id: rule.name for rule in _ALL}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _DOCUMENTATION = "docs/rules.md"

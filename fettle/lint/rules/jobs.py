@@ -1,6 +1,6 @@
 """Rules about failing pods: how Jobs count them, and which containers restart instead.
 
-The API server refuses some mistakes in a Job (`_job_errors`, a port of batch/validation), but not
+The API server refuses some mistakes in a Job (`job_errors`, a port of batch/validation), but not
 inside a JobSet, whose child Jobs then cannot be created.
 """
 
@@ -71,7 +71,7 @@ class InvalidFailurePolicy(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for job in _jobs_of_job_set(manifest):
-            for field, message in _job_errors(job):
+            for field, message in (*job_errors(job), *_union_errors(job)):
                 yield self.finding(field, message)
 
 
@@ -79,8 +79,10 @@ def _jobs_of_job_set(manifest: Manifest) -> tuple[Field, ...]:
     return manifest.jobs if manifest.kind == "JobSet" else ()
 
 
-def _job_errors(job: Field) -> Iterator[tuple[Field, str]]:
-    indexed = job.text("completionMode") in ("", "Indexed")  # JobSet's webhook writes it
+def job_errors(job: Field, *, by_default: str = "Indexed") -> Iterator[tuple[Field, str]]:
+    """What the API refuses in a Job's limits and podFailurePolicy, `by_default` of this mode:
+    JobSet's webhook writes Indexed."""
+    indexed = (job.text("completionMode") or by_default) == "Indexed"
     per_index = job.at("backoffLimitPerIndex")
     if per_index.exists and not indexed:
         yield per_index, "needs completionMode: Indexed"
@@ -89,14 +91,17 @@ def _job_errors(job: Field) -> Iterator[tuple[Field, str]]:
     replacement = job.at("podReplacementPolicy")
     if job.raw("podFailurePolicy") and replacement.value not in (None, "Failed"):
         yield replacement, "must be Failed with a podFailurePolicy"
-    for rule in _failure_rules(job):
+    for rule in failure_rules(job):
         if rule.text("action") == "FailIndex" and not per_index.exists:
             yield rule.at("action"), "FailIndex needs backoffLimitPerIndex"
-        codes, conditions = rule.at("onExitCodes"), rule.at("onPodConditions")
-        if bool(codes.value) == bool(conditions.value):
+        if rule.raw("onExitCodes") and not rule.at("onPodConditions").value:
+            yield from _exit_code_errors(rule.at("onExitCodes"))
+
+
+def _union_errors(job: Field) -> Iterator[tuple[Field, str]]:
+    for rule in failure_rules(job):
+        if bool(rule.at("onExitCodes").value) == bool(rule.at("onPodConditions").value):
             yield rule, "needs exactly one of onExitCodes and onPodConditions"
-        elif codes.value:
-            yield from _exit_code_errors(codes)
 
 
 def _exit_code_errors(codes: Field) -> Iterator[tuple[Field, str]]:
@@ -121,7 +126,7 @@ class ExitCodeBeforeDisruption(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for job in manifest.jobs:
-            rules = _failure_rules(job)
+            rules = failure_rules(job)
             if (failing := _fails_evicted(rules)) is None:
                 continue
             evicted = f"matches exit code {EVICTED} of evicted pods"
@@ -145,7 +150,7 @@ class UnknownPodCondition(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for job in manifest.jobs:
-            for rule in _failure_rules(job):
+            for rule in failure_rules(job):
                 for condition in rule.each("onPodConditions"):
                     name = condition.text("type")
                     if name not in _CONDITIONS and (near := nearest(name, _CONDITIONS)):
@@ -164,7 +169,7 @@ class ImpossibleExitCode(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         for job in manifest.jobs:
-            for rule in _failure_rules(job):
+            for rule in failure_rules(job):
                 for entry in rule.entries("onExitCodes", "values"):
                     code = integer(entry.value)
                     if code is not None and code > 255:
@@ -192,7 +197,7 @@ def _exit_codes(rule: Field) -> _ExitCodes:
     )
 
 
-def _failure_rules(job: Field) -> list[Field]:
+def failure_rules(job: Field) -> list[Field]:
     return list(job.each("podFailurePolicy", "rules"))
 
 

@@ -42,6 +42,7 @@ items:
   spec:
     containers:
     - name: main
+      image: train
       resources:
         claims:
         - {name: gpus, request: gpux}

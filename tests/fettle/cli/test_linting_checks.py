@@ -87,7 +87,8 @@ def test_evictions_that_count_against_a_job_are_found() -> None:
 
 def test_a_pod_that_nobody_makes_anew_and_that_would_be_evicted_is_found(tmp_path: Path) -> None:
     annotation = "metadata: {name: p, annotations: {fettle.dev/on-device-failure: Evict}"
-    pod = f"apiVersion: v1\nkind: Pod\n{annotation}}}\nspec: {{containers: [{{name: c}}]}}\n"
+    spec = "spec: {containers: [{name: c, image: i}]}"
+    pod = f"apiVersion: v1\nkind: Pod\n{annotation}}}\n{spec}\n"
     (found,) = findings("-", stdin=pod)
     assert (found["rule"], found["severity"]) == ("FTL112", "Warn")
     assert "nobody makes it anew" in found["message"]

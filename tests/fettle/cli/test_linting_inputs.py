@@ -87,7 +87,7 @@ def test_files_of_other_programs_are_not_taken_for_objects(tmp_path: Path) -> No
 def test_what_is_missing_beside_a_kustomization_is_only_a_warning(tmp_path: Path) -> None:
     patch = (
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n"
-        "spec: {template: {spec: {containers: [{name: b, $patch: delete}]}}}\n"
+        "spec: {template: {spec: {containers: [{name: b, image: i, $patch: delete}]}}}\n"
     )
     (tmp_path / "patch.yaml").write_text(patch)
     assert {f["severity"] for f in findings(str(tmp_path))} == {"Deny"}

@@ -1,17 +1,21 @@
 """What the API server refuses, by objects that lint must catch and near misses that it must not."""
 
+from typing import Any
+
 import pytest
 
 from fettle.config import HealthSettings
 from fettle.lint.checks import run_checks
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.manifests import Manifest
+from fettle.lint.refusals import REFUSALS
 from fettle.model import Policies, Validation
 from tests.fettle.lint.builders import Object
-from tests.fettle.lint.tables.refused import STRUCTURE, Refused
+from tests.fettle.lint.tables.refused import JUDGED, JUDGED_BY_JOB_SET, Refused
 from tests.fettle.lint.test_tables import CASES
 
-ROWS = [*STRUCTURE]
+VOLUME = {"metadata": {"name": "v"}}
+ROWS = [*JUDGED, *JUDGED_BY_JOB_SET]
 
 
 def checked(object: Object) -> list[Finding]:
@@ -36,3 +40,52 @@ def test_what_it_accepts_and_other_rules_catch_is_sound_in_structure(case: objec
     rules = {row.rule for row in ROWS}
     found = checked(case.object)  # type: ignore[attr-defined]
     assert [f for f in found if f.rule in rules and f.severity is Severity.DENY] == []
+
+
+def test_every_rule_has_a_mistake_and_a_near_miss() -> None:
+    ids = {rule.id for rule in REFUSALS}
+    for caught in (True, False):
+        assert ids - {row.rule for row in ROWS if bool(row.says) is caught} == set()
+
+
+def test_in_workloads_of_others_they_only_warn() -> None:
+    """Their controllers may complete what they make."""
+    spec = {"containers": [{"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}
+    ray = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "r"},
+        "spec": {"headGroupSpec": {"template": {"spec": spec}}},
+    }
+    found = {finding.rule: finding.severity for finding in checked(ray)}
+    assert found == {"FTL221": Severity.WARN, "FTL225": Severity.WARN}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("jobset.x-k8s.io/v1alpha2/JobSet", ("volumeClaimPolicies", [{"templates": [VOLUME]}])),
+        (
+            "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet",
+            ("leaderWorkerTemplate", {"volumeClaimTemplates": [VOLUME]}),
+        ),
+    ],
+)
+def test_volumes_that_a_workload_adds_are_known(kind: str, spec: tuple[str, Any]) -> None:
+    """JobSet's site/static/examples/volume-claim-policy, and LeaderWorkerSet's docs/examples."""
+    api_version, _, name = kind.rpartition("/")
+    box = {"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    template = {"spec": {"containers": [box]}}
+    path, value = spec
+    if name == "JobSet":
+        jobs = [{"name": "a", "template": {"spec": {"template": template}}}]
+        made: Object = {"replicatedJobs": jobs, path: value}
+    else:
+        made = {path: {**value, "workerTemplate": template}}
+    metadata = {"name": "x"}
+    manifest = {"apiVersion": api_version, "kind": name, "metadata": metadata, "spec": made}
+    assert "FTL221" not in {finding.rule for finding in checked(manifest)}
+    made[path] = {**value, "volumeClaimTemplates": []} if name != "JobSet" else []
+    if name != "JobSet":
+        made[path]["workerTemplate"] = template
+    assert "FTL221" in {finding.rule for finding in checked(manifest)}

@@ -254,3 +254,453 @@ STRUCTURE = [
     ),
     Refused("FTL106", "a size", put(POD, (f"{BOX}/resources/limits", {"memory": "64G"}))),
 ]
+
+GPU = "nvidia.com/gpu"
+CODES = {"operator": "In", "values": [1]}
+
+
+def limits(**amounts: Any) -> Object:
+    return put(POD, (f"{BOX}/resources", {"limits": amounts}))
+
+
+def amounts(request: Any, limit: Any, resource: str = GPU) -> Object:
+    resources = {"requests": {resource: request}, "limits": {resource: limit}}
+    return put(POD, (f"{BOX}/resources", resources))
+
+
+def constrained(**constraint: Any) -> Object:
+    return put(CLAIM, ("spec/devices/constraints", [constraint]))
+
+
+def affine(**expression: Any) -> Object:
+    terms = [{"matchExpressions": [{"key": "zone", **expression}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return put(POD, ("spec/affinity", {"nodeAffinity": required}))
+
+
+def tolerating(**toleration: Any) -> Object:
+    return put(POD, ("spec/tolerations", [toleration]))
+
+
+def with_policy(rule: Object, *edits: tuple[str, Any]) -> Object:
+    return put(JOB, ("spec/podFailurePolicy/rules", [rule]), *edits)
+
+
+def on_exit(action: str = "FailJob", **codes: Any) -> Object:
+    return {"action": action, "onExitCodes": {**CODES, **codes}}
+
+
+TWO = put(CLAIM, ("spec/devices/requests", [exactly("a"), exactly("b")]))
+CRON = {
+    "apiVersion": "batch/v1",
+    "kind": "CronJob",
+    "metadata": {"name": "c", "namespace": "default"},
+    "spec": {"schedule": "0 * * * *", "jobTemplate": {"spec": JOB["spec"]}},
+}
+MOUNT = {"name": "v", "mountPath": "/v"}
+VOLUME = {"name": "v", "emptyDir": {}}
+CLAIMS = [{"name": "g", "resourceClaimName": "g"}]
+
+RULES_OF_CLAIMS = [
+    Refused(
+        "FTL210",
+        "two of one name",
+        put(TWO, ("spec/devices/requests/1/name", "a")),
+        "another one already",
+    ),
+    Refused("FTL210", "two names", TWO),
+    Refused(
+        "FTL210",
+        "two alternatives of one name",
+        put(
+            CLAIM,
+            (
+                REQUEST,
+                {
+                    "name": "g",
+                    "firstAvailable": [{"name": "a", "deviceClassName": "c"}] * 2,
+                },
+            ),
+        ),
+        "another one already",
+    ),
+    Refused(
+        "FTL211",
+        "a constraint for another",
+        put(
+            TWO,
+            (
+                "spec/devices/constraints",
+                [{"requests": ["a", "c"], "matchAttribute": "d.example.com/x"}],
+            ),
+        ),
+        "no request 'c', but a, b",
+    ),
+    Refused(
+        "FTL211",
+        "a configuration for another",
+        put(
+            CLAIM,
+            (
+                "spec/devices/config",
+                [{"requests": ["gpux"], "opaque": {"driver": "d", "parameters": {}}}],
+            ),
+        ),
+        "no request 'gpux'",
+    ),
+    Refused(
+        "FTL211",
+        "a configuration for it",
+        put(
+            CLAIM,
+            (
+                "spec/devices/config",
+                [{"requests": ["gpu"], "opaque": {"driver": "d", "parameters": {}}}],
+            ),
+        ),
+    ),
+    Refused(
+        "FTL212",
+        "a count of all",
+        put(CLAIM, (f"{REQUEST}/exactly/allocationMode", "All"), (f"{REQUEST}/exactly/count", 2)),
+        "no meaning",
+    ),
+    Refused("FTL212", "less than none", put(CLAIM, (f"{REQUEST}/exactly/count", -1)), "zero"),
+    Refused("FTL212", "all", put(CLAIM, (f"{REQUEST}/exactly/allocationMode", "All"))),
+    Refused("FTL213", "no domain", constrained(matchAttribute="numa"), "has no domain"),
+    Refused("FTL213", "no attribute", constrained(), "needs one of"),
+    Refused("FTL213", "a domain", constrained(matchAttribute="a.example.com/numa")),
+    Refused(
+        "FTL214",
+        "33 requests",
+        put(CLAIM, ("spec/devices/requests", [exactly(f"r{i}") for i in range(33)])),
+        "at most 32",
+    ),
+    Refused(
+        "FTL214",
+        "32 requests",
+        put(CLAIM, ("spec/devices/requests", [exactly(f"r{i}") for i in range(32)])),
+    ),
+    Refused(
+        "FTL214",
+        "9 alternatives",
+        put(
+            CLAIM,
+            (
+                REQUEST,
+                {
+                    "name": "g",
+                    "firstAvailable": [{"name": f"a{i}", "deviceClassName": "c"} for i in range(9)],
+                },
+            ),
+        ),
+        "at most 8",
+    ),
+    Refused("FTL215", "a large letter", put(CLAIM, (f"{REQUEST}/name", "GPUs")), "small letters"),
+    Refused(
+        "FTL215",
+        "a class with an underscore",
+        put(CLAIM, (f"{REQUEST}/exactly/deviceClassName", "gpu_big")),
+        "small letters",
+    ),
+    Refused("FTL215", "a hyphen", put(CLAIM, (f"{REQUEST}/name", "gpu-0"))),
+    Refused(
+        "FTL216",
+        "a value that does not count",
+        put(
+            CLAIM,
+            (f"{REQUEST}/exactly/tolerations", [{"key": "a", "value": "b", "operator": "Exists"}]),
+        ),
+        "takes no value",
+    ),
+    Refused(
+        "FTL216",
+        "a value",
+        put(CLAIM, (f"{REQUEST}/exactly/tolerations", [{"key": "a", "value": "b"}])),
+    ),
+]
+RULES_OF_PODS = [
+    Refused(
+        "FTL220",
+        "two containers of one name",
+        put(POD, ("spec/containers", [POD["spec"]["containers"][0]] * 2)),
+        "another one already",
+    ),
+    Refused(
+        "FTL220",
+        "an init container of that name",
+        put(POD, ("spec/initContainers", POD["spec"]["containers"])),
+        "another one already",
+    ),
+    Refused(
+        "FTL220", "two volumes of one name", put(POD, ("spec/volumes", [VOLUME] * 2)), "already"
+    ),
+    Refused(
+        "FTL220",
+        "two mounts at one path",
+        put(POD, ("spec/volumes", [VOLUME]), (f"{BOX}/volumeMounts", [MOUNT] * 2)),
+        "already",
+    ),
+    Refused(
+        "FTL220",
+        "a volume at two paths",
+        put(
+            POD,
+            ("spec/volumes", [VOLUME]),
+            (f"{BOX}/volumeMounts", [MOUNT, {**MOUNT, "mountPath": "/w"}]),
+        ),
+    ),
+    Refused(
+        "FTL220",
+        "two variables of one name",
+        put(POD, (f"{BOX}/env", [{"name": "A"}] * 2)),
+    ),
+    Refused(
+        "FTL221",
+        "a claim that the pod lacks",
+        put(
+            POD,
+            ("spec/resourceClaims", CLAIMS),
+            (f"{BOX}/resources/claims", [{"name": "gpu"}]),
+        ),
+        "no 'gpu', but g",
+    ),
+    Refused(
+        "FTL221",
+        "a volume that it lacks",
+        put(POD, (f"{BOX}/volumeMounts", [MOUNT])),
+        "volumes have no 'v'",
+    ),
+    Refused(
+        "FTL221",
+        "a claim that it has",
+        put(POD, ("spec/resourceClaims", CLAIMS), (f"{BOX}/resources/claims", [{"name": "g"}])),
+    ),
+    Refused("FTL222", "half a device", limits(**{GPU: "500m"}), "must be a whole number"),
+    Refused("FTL222", "half a device as a number", limits(**{GPU: 0.5}), "must be a whole number"),
+    Refused("FTL222", "two devices", limits(**{GPU: "2"})),
+    Refused("FTL222", "half a processor", limits(cpu=0.5)),
+    Refused("FTL222", "no domain", limits(gpu=1), "names no domain"),
+    Refused("FTL222", "large letters", limits(CPU=1), "names no domain"),
+    Refused("FTL222", "less than none", limits(**{GPU: -1}), "less than 0"),
+    Refused(
+        "FTL222",
+        "a request without a limit",
+        put(POD, (f"{BOX}/resources", {"requests": {GPU: 1}})),
+        "needs a limit",
+    ),
+    Refused("FTL222", "another limit", amounts(1, 2), "must equal the limit"),
+    Refused("FTL222", "the same limit in other words", amounts(1000, "1k")),
+    Refused("FTL222", "more than the limit", amounts("2Gi", "1Gi", "memory"), "more than"),
+    Refused("FTL222", "less than the limit", amounts("1Gi", "2Gi", "memory")),
+    Refused("FTL223", "In nothing", affine(operator="In"), "In needs values"),
+    Refused(
+        "FTL223", "Exists with values", affine(operator="Exists", values=["a"]), "takes no values"
+    ),
+    Refused("FTL223", "Gt of two", affine(operator="Gt", values=["1", "2"]), "exactly one"),
+    Refused("FTL223", "Gt of one", affine(operator="Gt", values=["1"])),
+    Refused("FTL223", "In one", affine(operator="In", values=["a"])),
+    Refused(
+        "FTL223",
+        "a value of what exists",
+        tolerating(key="a", operator="Exists", value="b"),
+        "takes no value",
+    ),
+    Refused("FTL223", "no key", tolerating(operator="Equal", value="b"), "needs a key"),
+    Refused(
+        "FTL223",
+        "seconds of NoSchedule",
+        tolerating(key="a", effect="NoSchedule", tolerationSeconds=1),
+        "needs effect: NoExecute",
+    ),
+    Refused("FTL223", "everything", tolerating(operator="Exists")),
+    Refused(
+        "FTL224", "a name with an underscore", put(POD, (f"{BOX}/name", "my_box")), "small letters"
+    ),
+    Refused("FTL224", "a name with a hyphen", put(POD, (f"{BOX}/name", "my-box"))),
+    Refused("FTL225", "no image", put(POD, (f"{BOX}/image", GONE)), "is required"),
+    Refused(
+        "FTL225",
+        "no image in a template",
+        put(DEPLOYMENT, ("spec/template/spec/containers/0/image", GONE)),
+        "is required",
+    ),
+    Refused("FTL225", "an image", POD),
+]
+RULES_OF_JOBS = [
+    Refused(
+        "FTL230",
+        "restarts",
+        with_policy(on_exit(), (f"{IN_JOB}/restartPolicy", "OnFailure")),
+        "needs Never",
+    ),
+    Refused("FTL230", "exit code 0", with_policy(on_exit(values=[0])), "cannot contain 0"),
+    Refused("FTL230", "not exit code 0", with_policy(on_exit(operator="NotIn", values=[0]))),
+    Refused("FTL230", "descending", with_policy(on_exit(values=[2, 1])), "ascending"),
+    Refused(
+        "FTL230",
+        "FailIndex without indexes",
+        with_policy(on_exit("FailIndex")),
+        "needs backoffLimitPerIndex",
+    ),
+    Refused(
+        "FTL230",
+        "FailIndex with indexes",
+        with_policy(
+            on_exit("FailIndex"),
+            ("spec/backoffLimitPerIndex", 1),
+            ("spec/completionMode", "Indexed"),
+        ),
+    ),
+    Refused(
+        "FTL230",
+        "a limit per index without indexes",
+        put(JOB, ("spec/backoffLimitPerIndex", 1)),
+        "needs completionMode: Indexed",
+    ),
+    Refused(
+        "FTL231",
+        "a container that is not there",
+        with_policy(on_exit(containerName="mian")),
+        "no container 'mian'",
+    ),
+    Refused("FTL231", "one that is", with_policy(on_exit(containerName="main"))),
+    Refused(
+        "FTL232", "always", put(JOB, (f"{IN_JOB}/restartPolicy", "Always")), "OnFailure or Never"
+    ),
+    Refused("FTL232", "not said", put(JOB, (f"{IN_JOB}/restartPolicy", GONE)), "OnFailure or"),
+    Refused("FTL232", "on failure", put(JOB, (f"{IN_JOB}/restartPolicy", "OnFailure"))),
+    Refused(
+        "FTL232",
+        "in a CronJob",
+        put(CRON, ("spec/jobTemplate/spec/template/spec/restartPolicy", "Always")),
+        "OnFailure or Never",
+    ),
+    Refused(
+        "FTL233",
+        "without completions",
+        put(JOB, ("spec/completionMode", "Indexed"), ("spec/completions", GONE)),
+        "is required",
+    ),
+    Refused("FTL233", "with completions", put(JOB, ("spec/completionMode", "Indexed"))),
+    Refused(
+        "FTL233",
+        "success of indexes",
+        put(JOB, ("spec/successPolicy", {"rules": [{"succeededCount": 1}]})),
+        "needs completionMode: Indexed",
+    ),
+    Refused("FTL234", "four fields", put(CRON, ("spec/schedule", "0 * * *")), "has 4 fields"),
+    Refused("FTL234", "a word", put(CRON, ("spec/schedule", "@hourly"))),
+    Refused("FTL234", "a time zone", put(CRON, ("spec/schedule", "TZ=UTC 0 * * * *")), "zone"),
+    Refused("FTL234", "five fields", CRON),
+]
+RULES_OF_OBJECTS = [
+    Refused("FTL240", "no name", put(POD, ("metadata/name", GONE)), "is required"),
+    Refused(
+        "FTL240",
+        "a name that is made",
+        put(POD, ("metadata/name", GONE), ("metadata/generateName", "p-")),
+    ),
+    Refused("FTL240", "a large letter", put(POD, ("metadata/name", "Pod")), "small letters"),
+    Refused("FTL240", "a dot", put(POD, ("metadata/name", "p.q"))),
+    Refused(
+        "FTL241",
+        "a value with a space",
+        put(POD, ("metadata/labels", {"a": "b c"})),
+        "the value 'b c'",
+    ),
+    Refused(
+        "FTL241", "two slashes", put(POD, ("metadata/labels", {"a/b/c": "d"})), "the key 'a/b/c'"
+    ),
+    Refused("FTL241", "no value", put(POD, ("metadata/labels", {"a.example.com/b": ""}))),
+    Refused(
+        "FTL241",
+        "a selector of nodes",
+        put(POD, ("spec/nodeSelector", {"a": "NVIDIA H100"})),
+        "the value",
+    ),
+    Refused("FTL241", "any annotation", put(POD, ("metadata/annotations", {"a": "b c"}))),
+    Refused(
+        "FTL250",
+        "other labels",
+        put(DEPLOYMENT, ("spec/selector/matchLabels", {"app": "x"})),
+        "selects 'x'",
+    ),
+    Refused(
+        "FTL250",
+        "no labels",
+        put(DEPLOYMENT, ("spec/template/metadata", {})),
+        "do not have it",
+    ),
+    Refused("FTL250", "nothing", put(DEPLOYMENT, ("spec/selector", {})), "must select something"),
+    Refused(
+        "FTL250",
+        "more labels than selected",
+        put(DEPLOYMENT, ("spec/template/metadata/labels/more", "x")),
+    ),
+    Refused(
+        "FTL251",
+        "never",
+        put(DEPLOYMENT, ("spec/template/spec/restartPolicy", "Never")),
+        "must be Always",
+    ),
+    Refused("FTL251", "not said", put(DEPLOYMENT, ("spec/template/spec/restartPolicy", GONE))),
+    Refused(
+        "FTL252",
+        "both strategies",
+        put(DEPLOYMENT, ("spec/strategy", {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}})),
+        "may not be there",
+    ),
+    Refused(
+        "FTL252",
+        "no way to roll",
+        put(DEPLOYMENT, ("spec/strategy", {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}})),
+        "both be 0",
+    ),
+    Refused("FTL252", "one strategy", put(DEPLOYMENT, ("spec/strategy", {"type": "Recreate"}))),
+    Refused("FTL209", "less than none", put(DEPLOYMENT, ("spec/replicas", -1)), "at least 0"),
+    Refused("FTL209", "none", put(DEPLOYMENT, ("spec/replicas", 0))),
+    Refused(
+        "FTL209",
+        "a port that there is not",
+        put(POD, (f"{BOX}/ports", [{"containerPort": 70000}])),
+        "at most 65535",
+    ),
+]
+"""What the API server judges."""
+
+
+def job_set(*names: str, **spec: Any) -> Object:
+    entries = [{"name": name, "template": {"spec": JOB["spec"]}} for name in names]
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "js", "namespace": "default"},
+        "spec": {"replicatedJobs": entries, **spec},
+    }
+
+
+def failing(*targets: str) -> Object:
+    return {"rules": [{"action": "FailJobSet", "targetReplicatedJobs": list(targets)}]}
+
+
+JUDGED_BY_JOB_SET = [
+    Refused("FTL235", "two of one name", job_set("a", "a"), "another one already"),
+    Refused("FTL235", "two names", job_set("a", "b")),
+    Refused(
+        "FTL235",
+        "a policy for another",
+        job_set("a", "b", failurePolicy=failing("a", "c")),
+        "no replicated job 'c'",
+    ),
+    Refused("FTL235", "a policy for one", job_set("a", "b", failurePolicy=failing("a"))),
+    Refused(
+        "FTL235",
+        "success of another",
+        job_set("a", successPolicy={"operator": "All", "targetReplicatedJobs": ["b"]}),
+        "no replicated job 'b'",
+    ),
+]
+"""What only JobSet's own webhook judges, which the suite on the control plane does not run:
+kubernetes-sigs/jobset, pkg/webhooks/jobset_webhook.go."""
+JUDGED = [*STRUCTURE, *RULES_OF_CLAIMS, *RULES_OF_PODS, *RULES_OF_JOBS, *RULES_OF_OBJECTS]

@@ -26,6 +26,11 @@ def job(*rules: Object, deadline: int | None = 600) -> Object:
     return made
 
 
+def indexed(made: Object) -> Object:
+    more = {"completionMode": "Indexed", "backoffLimitPerIndex": 1}
+    return {**made, "spec": {**made["spec"], **more}}
+
+
 def injected(made: Object, *places: str) -> Object:
     record = json.dumps({"policy": "own", "values": {place: {} for place in places}})
     metadata = {**made["metadata"], "annotations": {"fettle.dev/injected": record}}
@@ -308,7 +313,9 @@ CASES = [
     Case("FTL048", "disruptions count first", job({**IGNORE, "action": "Count"}, on_codes(1, 143))),
     Case("FTL048", "another code", job(on_codes(42), IGNORE)),
     Case(
-        "FTL048", "an index fails first", job(on_codes(143, action="FailIndex"), on_codes(1, 143))
+        "FTL048",
+        "an index fails first",
+        indexed(job(on_codes(143, action="FailIndex"), on_codes(1, 143))),
     ),
     Case("FTL048", "it counts first", job(on_codes(143, action="Count"), on_codes(1, 143))),
     Case(

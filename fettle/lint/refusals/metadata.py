@@ -1,0 +1,64 @@
+"""Rules about names and labels that the API server refuses."""
+
+from collections.abc import Iterator
+
+from fettle.lint.findings import Finding, Refusal
+from fettle.lint.manifests import Field, Manifest, values_at
+from fettle.lint.refusals.wording import (
+    why_no_label,
+    why_no_qualified_name,
+    why_no_subdomain,
+    why_no_value,
+)
+from fettle.lint.shapes import kubernetes
+
+_LONGEST_CRON_JOB = 52
+_LABEL_NAMES = ("ReplicationController",)
+
+
+class WrongObjectName(Refusal):
+    """An object without a name, or whose name, namespace or prefix of a name is none."""
+
+    id = "FTL240"
+    name = "wrong-object-name"
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        if not kubernetes().type_of(manifest.api_version, manifest.kind):
+            return
+        metadata = manifest.root.at("metadata")
+        name = metadata.at("name")
+        if not name.value and not metadata.text("generateName"):
+            yield self.finding(name, "is required, or generateName")
+        if isinstance(name.value, str) and name.value and (why := why_no_subdomain(name.value)):
+            yield self.finding(name, f"{name.value!r} {why}")
+        elif manifest.kind == "CronJob" and len(metadata.text("name")) > _LONGEST_CRON_JOB:
+            message = f"is longer than {_LONGEST_CRON_JOB} characters, as its Jobs' names get more"
+            yield self.finding(name, message)
+        if (said := metadata.text("namespace")) and (why := why_no_label(said)):
+            yield self.finding(metadata.at("namespace"), f"{said!r} {why}")
+
+
+class WrongLabel(Refusal):
+    """A label, annotation or selector whose key or value is none."""
+
+    id = "FTL241"
+    name = "wrong-label"
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        metadata = {"metadata": manifest.root.at("metadata")}
+        for path in manifest.pod_specs:
+            metadata |= {f.path: f for f in values_at(manifest.root, (*path[:-1], "metadata"))}
+        for field in metadata.values():
+            yield from self._keys(field.at("annotations"))
+        selectors = [manifest.root.at("spec", "selector", "matchLabels")]
+        selectors += (pod.field.at("nodeSelector") for pod in manifest.pods)
+        for labels in (*(field.at("labels") for field in metadata.values()), *selectors):
+            yield from self._keys(labels)
+            for _, member in labels.members():
+                if isinstance(member.value, str) and (why := why_no_value(member.value)):
+                    yield self.finding(member, f"the value {member.value!r} {why}")
+
+    def _keys(self, field: Field) -> Iterator[Finding]:
+        for name, member in field.members():
+            if why := why_no_qualified_name(name):
+                yield self.finding(member, f"the key {name!r} {why}")
