@@ -102,8 +102,8 @@ class Serving:
                         return
                 await asyncio.sleep(0.05)
 
-    async def ask(self) -> Told:
-        return Told(await self._get("/devices"), await self._get(f"/explain?pod={PROBE}"))
+    async def ask(self, probe: str = PROBE) -> Told:
+        return Told(await self._get("/devices"), await self._get(f"/explain?pod={probe}"))
 
     async def until(self, seen: Callable[[Told], bool]) -> Told:
         async with asyncio.timeout(20):
@@ -242,6 +242,25 @@ async def test_neurons_condition_is_bad_if_it_is_true(tmp_path: Path) -> None:
     assert told.score("n3") == 1.0
 
 
+async def test_a_driver_upgrade_keeps_pods_away_once_it_is_under_way(tmp_path: Path) -> None:
+    told = await told_of("driver-upgrade-states", tmp_path)
+    assert [told.score(node) for node in ("u1", "u5")] == [1.0, 1.0]
+    assert [told.fits(f"u{n}") for n in range(1, 6)] == [True, False, False, False, True]
+    assert "gpu-driver-upgrade-state=pod-deletion-required" in told.words("u2")
+    assert "upgrade-failed" in told.words("u4")
+
+
+async def test_what_okes_checks_and_tests_say_counts(tmp_path: Path) -> None:
+    async with serving("oke-npd", tmp_path) as served:
+        told = await served.ask("ml/probe8")
+    assert not any(told.fits(node) for node in ("o1", "o2", "o3", "o8"))
+    assert told.score("o3") == 0.5
+    assert (told.states("o4"), told.score("o4"), told.fits("o4")) == ({"Unknown"}, 0.75, True)
+    assert told.score("o5") == told.score("o7") == 1.0
+    assert told.score("o6") < told.score("o7")
+    assert "79" in told.words("o8")
+
+
 async def test_a_reboot_ends_an_xid_whose_monitor_does_not_come_back(tmp_path: Path) -> None:
     case = "npd-xid-before-reboot-live"
     async with serving(case, tmp_path) as served:
@@ -316,9 +335,7 @@ def test_a_manifest_that_is_right_is_not_denied() -> None:
 
 LATER = (
     "devicetaintrule-empty-selector",
-    "driver-upgrade-states",
     "lint-v1-without-exactly",
-    "oke-npd",
 )
 """What is not yet right."""
 
