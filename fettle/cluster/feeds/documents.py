@@ -259,7 +259,10 @@ def _plain(text: str) -> Any:
 
 @lru_cache(maxsize=16384)
 def _resolved(text: str) -> Any:
-    """The value of text without quotes: null, a bool, a number, else itself."""
+    """The value of text without quotes: null, a bool, a number, else itself. What has a colon is
+    text, as for Kubernetes: YAML 1.1 reads 22:22 as a number to the base of 60."""
+    if ":" in text:
+        return text
     tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
     make = _MAKE.get(str(tag))
     try:

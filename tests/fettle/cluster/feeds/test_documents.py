@@ -165,7 +165,7 @@ def test_plain_values_mean_what_they_mean_to_pyyaml(text: str) -> None:
     assert values(f"a: {text}") == [{"a": yaml.safe_load(text)}]
 
 
-@pytest.mark.parametrize("text", ["0b_", "-0b_", "0x_"])
+@pytest.mark.parametrize("text", ["0b_", "-0b_", "0x_", "22:22", "1:30:45.5"])
 def test_text_that_only_looks_like_a_number_is_text(text: str) -> None:
     assert values(f"a: {text}") == [{"a": text}]
 
