@@ -488,6 +488,11 @@ def report(since: str, servers: tuple[str, ...], output: str) -> None:
     help="undecided: also where what the cluster has leaves a rule open.",
 )
 @click.option("--skip-others", is_flag=True, help="Skip documents without a kind, as in folders.")
+@click.option(
+    "--crds",
+    type=click.Path(path_type=Path),
+    help="A folder or file of CustomResourceDefinitions, whose objects are checked by them.",
+)
 def lint(
     files: tuple[str, ...],
     snapshot: Path | None,
@@ -501,6 +506,7 @@ def lint(
     output: str,
     fail_on: str,
     skip_others: bool,
+    crds: Path | None,
 ) -> None:
     """Find claims and workloads that can never work, in files, folders or standard input (-).
 
@@ -516,7 +522,7 @@ def lint(
     if asked is not None and snapshot is not None:
         raise click.UsageError("--snapshot and the flags for a cluster are mutually exclusive.")
     options = running.LintOptions(
-        files, snapshot, asked, settings, namespace, strict, output, fail_on, skip_others
+        files, snapshot, asked, settings, namespace, strict, output, fail_on, skip_others, crds
     )
     logs.configure("error")
     try:

@@ -37,6 +37,7 @@ from fettle.lint.manifests import Field, Manifest, below, values_at
 from fettle.lint.names import listed
 from fettle.lint.refusals import REFUSALS
 from fettle.lint.rules import ABSENCES, RULES
+from fettle.lint.shapes.customs import Customs, customs_with
 from fettle.lint.survey.matching import Evaluator
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "RULES",
     "SAME_OBJECT",
     "Check",
+    "Customs",
     "Evaluator",
     "Field",
     "Finding",
@@ -63,6 +65,7 @@ __all__ = [
     "check_settings",
     "compile_expressions",
     "configured_drivers",
+    "customs_with",
     "has_expressions",
     "ineffective_settings",
     "levels_for",

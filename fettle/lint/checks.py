@@ -20,7 +20,14 @@ from fettle.lint.manifests import Field, Manifest, expressions, objects_at
 from fettle.lint.names import nearest
 from fettle.lint.refusals import REFUSALS
 from fettle.lint.rules import RULES
-from fettle.lint.structure import MISSING, STRUCTURE, UNION, mistakes_in_structure
+from fettle.lint.shapes.customs import Customs
+from fettle.lint.structure import (
+    MISSING,
+    STRUCTURE,
+    UNION,
+    UNKNOWN_FIELD,
+    mistakes_in_structure,
+)
 from fettle.model import (
     ANNOTATION,
     ANNOTATIONS,
@@ -168,15 +175,16 @@ def run_checks(
     thresholds: HealthSettings,
     *,
     labels: bool = True,
+    customs: Customs | None = None,
 ) -> Iterator[Finding]:
     """The findings of all checks, with the severities that `levels` set.
 
     `known` are the policies of the settings, `installed` those of the cluster. `engines` have
     compiled the expressions; without them, expressions are not checked. `thresholds` define from
     which score on a device is degraded. `labels`: whether the steward labels Nodes, as far as is
-    known.
+    known. `customs`: the fields of custom resources, None for the shipped ones.
     """
-    found = _found(manifest, known, installed, engines, thresholds, labels=labels)
+    found = _found(manifest, known, installed, engines, thresholds, labels=labels, customs=customs)
     yield from at_levels(found, levels)
 
 
@@ -198,9 +206,13 @@ def _found(
     thresholds: HealthSettings,
     *,
     labels: bool,
+    customs: Customs | None,
 ) -> Iterator[Finding]:
-    yield from mistakes_in_identity(manifest)
-    yield from mistakes_in_structure(manifest)
+    yield from mistakes_in_identity(manifest, customs)
+    is_policy = manifest.kind == kinds.POLICY.name
+    for finding in mistakes_in_structure(manifest, customs):
+        if not is_policy or finding.rule == UNKNOWN_FIELD.id:  # values: FTL102
+            yield finding
     for rule in REFUSALS:
         yield from rule.check(manifest)
     yield from ignored_references(manifest, known, installed)

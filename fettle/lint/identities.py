@@ -5,13 +5,14 @@ does not have it, and a misspelt one. Kinds of groups that Kubernetes does not h
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fettle.lint.findings import Check, Finding, Severity
 from fettle.lint.manifests import Field, Manifest
 from fettle.lint.names import nearest
 from fettle.lint.shapes import kubernetes, place
+from fettle.lint.shapes.customs import Customs, shipped_customs
 
 UNKNOWN_KIND = Check(
     "FTL206",
@@ -52,7 +53,8 @@ def looks_like_object(value: Mapping[Any, Any]) -> bool:
     return bool(named) and isinstance(value.get("metadata"), dict)
 
 
-def mistakes_in_identity(manifest: Manifest) -> Iterator[Finding]:
+def mistakes_in_identity(manifest: Manifest, customs: Customs | None = None) -> Iterator[Finding]:
+    """`customs`: the kinds of custom resources; None means the shipped ones."""
     missing = [key for key in _KEYS if not isinstance(manifest.object.get(key), str)]
     for key in missing:
         yield _missing(manifest, key)
@@ -67,7 +69,22 @@ def mistakes_in_identity(manifest: Manifest) -> Iterator[Finding]:
             yield _warning(manifest, f"only Kubernetes from {since} serves {manifest.kind} in it")
     elif group in {_group(version) for version in kinds}:
         yield from _unknown_version(manifest)
-    elif near := _meant_group(manifest):
+    elif manifest.api_version not in (
+        known := (shipped_customs() if customs is None else customs).kinds
+    ):
+        yield from _unknown_group(manifest)
+    elif near := _misspelt_kind(manifest.kind, known[manifest.api_version]):
+        message = f"{manifest.api_version} has no kind {manifest.kind}; did you mean {near}?"
+        yield UNKNOWN_KIND.finding(manifest.root.at("kind"), message, f"write kind: {near}")
+
+
+def _misspelt_kind(kind: str, kinds: Iterable[str]) -> str:
+    return "" if kind in kinds else nearest(kind, kinds)
+
+
+def _unknown_group(manifest: Manifest) -> Iterator[Finding]:
+    group = manifest.group
+    if near := _meant_group(manifest):
         yield UNKNOWN_KIND.finding(
             manifest.root.at("apiVersion"),
             f"Kubernetes has no group {group}; did you mean {near}?",

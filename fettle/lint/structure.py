@@ -9,7 +9,6 @@ such as `__NUM_NODES__`.
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +18,7 @@ from fettle.lint.findings import COMPLETE_GROUPS, Check, Finding, Severity
 from fettle.lint.manifests import Field, Manifest, values_at
 from fettle.lint.names import nearest
 from fettle.lint.shapes import Place, kubernetes, place
+from fettle.lint.shapes.customs import ANY_FIELD, Customs, shipped_customs
 
 WRONG_TYPE = Check(
     "FTL106",
@@ -94,6 +94,7 @@ _PLACEHOLDER = re.compile(r"__\w+__|\$\w+|\$\{[^{}]+\}|\{\{[^{}]+\}\}|<[^<>]+>|@
 _QUANTITY = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 _AMOUNT = re.compile(r"([\d.]{1,20}) ?([a-zA-Z]{1,3})")
 _UNITS = {unit.lower(): unit for unit in ("Ki", "Mi", "Gi", "Ti", "Pi", "k", "M", "G", "T")}
+_NONE = Customs()
 _LEADER_WORKERS = "leaderworkerset.x-k8s.io"
 _METADATA, _POD, _JOB = "meta.v1.ObjectMeta", "core.v1.PodSpec", "batch.v1.JobSpec"
 
@@ -151,13 +152,19 @@ _WITHOUT_SOURCE = frozenset({"core.v1.Volume"})
 # --- an object
 
 
-def mistakes_in_structure(manifest: Manifest) -> Iterator[Finding]:
+def mistakes_in_structure(manifest: Manifest, customs: Customs | None = None) -> Iterator[Finding]:
+    """`customs`: the fields of custom resources; None means the shipped ones."""
     if whole := kubernetes().type_of(manifest.api_version, manifest.kind):
         yield from _of_type(manifest.root, whole)
         return
-    for finding in _of_type(manifest.root.at("metadata"), _METADATA):
-        if finding.rule == WRONG_TYPE.id:  # it may be no object of Kubernetes
-            yield finding
+    known = shipped_customs() if customs is None else customs
+    if whole := known.type_of(manifest.api_version, manifest.kind):
+        for finding in _of_type(manifest.root, whole, known):
+            yield _of_custom(finding, known.source_of(whole))
+    else:
+        for finding in _of_type(manifest.root.at("metadata"), _METADATA):
+            if finding.rule == WRONG_TYPE.id:  # it may be no object of Kubernetes
+                yield finding
     if manifest.group == _LEADER_WORKERS:
         yield from _checked(manifest.root.at("spec", "replicas"), "integer")
     jobs = manifest.paths(workload_kinds.JOB_SPECS)
@@ -169,6 +176,15 @@ def mistakes_in_structure(manifest: Manifest) -> Iterator[Finding]:
                     yield _in_template(finding, manifest)
 
 
+def _of_custom(finding: Finding, source: str) -> Finding:
+    """A webhook may add what is missing before the schema is applied; another release of the
+    `source` may allow more."""
+    later = bool(source) and finding.rule == NOT_ALLOWED.id and not finding.fix
+    if finding.rule == MISSING.id or later:
+        return msgspec.structs.replace(finding, severity=Severity.WARN)
+    return finding
+
+
 def _in_template(finding: Finding, manifest: Manifest) -> Finding:
     """What is missing in the workload of another project its controller may add."""
     if finding.rule in (MISSING.id, UNION.id) and manifest.group not in COMPLETE_GROUPS:
@@ -176,7 +192,7 @@ def _in_template(finding: Finding, manifest: Manifest) -> Finding:
     return finding
 
 
-def _checked(field: Field, type: str) -> Iterator[Finding]:
+def _checked(field: Field, type: str, customs: Customs = _NONE) -> Iterator[Finding]:
     """What is wrong with a value at and below a field."""
     value = field.value
     if value is None or (isinstance(value, str) and _PLACEHOLDER.fullmatch(value)):
@@ -186,17 +202,17 @@ def _checked(field: Field, type: str) -> Iterator[Finding]:
             yield _wrong_type(field, _LIST)
             return
         for entry in field.entries():
-            yield from _checked(entry, type[2:])
+            yield from _checked(entry, type[2:], customs)
     elif type.startswith("{}"):
         if not isinstance(value, dict):
             yield _wrong_type(field, _OBJECT)
             return
         for _, member in field.members():
-            yield from _checked(member, type[2:])
+            yield from _checked(member, type[2:], customs)
     elif type.startswith("="):
         yield from _allowed(field, type[1:].split("|"))
-    elif type in kubernetes().types:
-        yield from _of_type(field, type)
+    elif _fields(type, customs) is not None:
+        yield from _of_type(field, type, customs)
     elif not _fits(value, type):
         yield _wrong_type(field, _WORDS[type])
 
@@ -216,22 +232,23 @@ def _allowed(field: Field, allowed: list[str]) -> Iterator[Finding]:
         )
 
 
-def _of_type(field: Field, type: str) -> Iterator[Finding]:
+def _of_type(field: Field, type: str, customs: Customs = _NONE) -> Iterator[Finding]:
     value = field.value
     if value is None:
         return
     if not isinstance(value, dict):
         yield _wrong_type(field, _OBJECT)
         return
-    fields = kubernetes().types[type]
+    fields = _fields(type, customs) or {}
     for name, member in field.members():
         if name not in fields:
-            yield _unknown(member, name, type)
+            if ANY_FIELD not in fields:
+                yield _unknown(member, name, type, customs)
             continue
         there = place(fields[name])
         if member.exists and (there.since or there.until):
             yield _of_some_versions(member, there)
-        yield from _checked(member, there.type)
+        yield from _checked(member, there.type, customs)
         yield from _in_range(member, name, type)
     for name, text in fields.items():
         if place(text).required and value.get(name) in _ABSENT:
@@ -239,31 +256,37 @@ def _of_type(field: Field, type: str) -> Iterator[Finding]:
     yield from _union(field, type, fields)
 
 
-def _unknown(member: Field, name: str, type: str) -> Finding:
-    fields = kubernetes().types[type]
+def _fields(type: str, customs: Customs) -> Mapping[str, str] | None:
+    return kubernetes().types.get(type) or customs.types.get(type)
+
+
+def _unknown(member: Field, name: str, type: str, customs: Customs) -> Finding:
+    fields = _fields(type, customs) or {}
     what = type.rpartition(".")[2]
     if near := nearest(name, fields) or next(iter(get_close_matches(name, fields, 1, _ALIKE)), ""):
         message = f"{what} has no such field; did you mean {near}?"
         return UNKNOWN_FIELD.finding(member, message, f"write {near}")
-    message = f"{what} has no such field in Kubernetes {kubernetes().span}"
-    at = _place_below(name, type)
-    return UNKNOWN_FIELD.finding(member, message, f"write it under {at}" if at else "leave it out")
+    at = _place_below(name, type, customs)
+    fix = f"write it under {at}" if at else "leave it out"
+    if source := customs.source_of(type):
+        message = f"{what} has no such field in {source}; another release may have it"
+        return UNKNOWN_FIELD.finding(member, message, fix, severity=Severity.WARN)
+    where = f" in Kubernetes {kubernetes().span}" if type in kubernetes().types else ""
+    return UNKNOWN_FIELD.finding(member, f"{what} has no such field{where}", fix)
 
 
-@cache
-def _place_below(name: str, type: str) -> str:
+def _place_below(name: str, type: str, customs: Customs) -> str:
     """The path to the nearest object below this type that has such a field; "" if none has."""
-    types = kubernetes().types
     level = [("", type)]
     for _ in range(_LEVELS):
         level = [
-            (f"{path}.{field}", below)
+            (f"{path}.{field}", place(text).type)
             for path, above in level
-            for field, text in types[above].items()
-            if (below := place(text).type) in types and field != "metadata"
+            for field, text in (_fields(above, customs) or {}).items()
+            if field != "metadata"
         ]
         for path, below in level:
-            if name in types[below]:
+            if name in (_fields(below, customs) or {}):
                 return path[1:]
     return ""
 

@@ -45,11 +45,11 @@ async def define_policies(api: Api) -> None:
 
 async def define_workloads(api: Api) -> None:
     """Theirs, established; skips the test where they cannot be had."""
-    await shipped.apply(api, _workloads())
+    await shipped.apply(api, workload_definitions())
 
 
 @functools.cache
-def _workloads() -> list[Object]:
+def workload_definitions() -> list[Object]:
     return _of_modules(_WORKLOADS)
 
 

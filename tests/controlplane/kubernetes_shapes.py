@@ -13,16 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.controlplane import building
+import msgspec
+
+from fettle.lint.shapes.customs import Customs, customs_of
+from tests.controlplane import building, shipped
 from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.definitions import MODULES, workload_definitions
 
 TARGET = Path(__file__).parents[2] / "fettle" / "lint" / "shapes" / "kubernetes.json"
+CUSTOMS = TARGET.with_name("customs.json")
+_JOB_SET = "jobset.x-k8s.io"
 OLDER = ("v1.34.4", "v1.35.4", "v1.36.3")
 READ: Mapping[str, tuple[str, ...]] = {
     "v1": ("Pod", "PodTemplate", "ReplicationController"),
@@ -270,5 +277,25 @@ def write(versions: Iterable[str] = OLDER) -> None:
     TARGET.write_text(text + "\n", encoding="utf-8")
 
 
+def customs() -> Customs:
+    """The fields of our own custom resources and of JobSet's."""
+    ours = customs_of(shipped.manifests(shipped.DEPLOY / "crds"))
+    theirs = customs_of(o for o in workload_definitions() if o["spec"]["group"] == _JOB_SET)
+    versions = re.search(r"sigs.k8s.io/jobset v(\S+)", (MODULES / "go.mod").read_text())
+    assert versions is not None
+    # JobSet's webhook adds what its schema requires, such as the names of rules.
+    types = {
+        name: {field: text.removesuffix("!") for field, text in fields.items()}
+        for name, fields in theirs.types.items()
+    }
+    return Customs(
+        {**ours.kinds, **theirs.kinds},
+        {**ours.types, **types},
+        {_JOB_SET: f"JobSet {versions[1]}"},
+    )
+
+
 if __name__ == "__main__":
     write()
+    text = json.dumps(msgspec.to_builtins(customs()), indent=0)
+    CUSTOMS.write_text(text + "\n", encoding="utf-8")

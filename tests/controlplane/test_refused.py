@@ -9,12 +9,14 @@ import pytest
 
 from fettle.lint import Severity
 from fettle.lint.shapes import kubernetes, place
+from fettle.lint.shapes.customs import shipped_customs
 from tests.controlplane import kubernetes_shapes
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.definitions import define_policies, define_workloads
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.edits import edited
-from tests.fettle.lint.tables.refused import JUDGED
+from tests.fettle.lint.tables.refused import CUSTOM, JUDGED
 from tests.fettle.lint.test_refused import checked
 from tests.fettle.lint.test_tables import CASES
 
@@ -95,3 +97,18 @@ def _sound() -> list[Object]:
 
 def denials(object: Object) -> list[str]:
     return [str(found) for found in checked(object) if found.severity is Severity.DENY]
+
+
+async def test_the_api_server_refuses_what_definitions_of_custom_resources_do(api: Api) -> None:
+    await define_policies(api)
+    await define_workloads(api)
+    wrong = {}
+    for row in CUSTOM:
+        said = await refusal(api, row.object)
+        if bool(said) != bool(row.says):
+            wrong[str(row)] = said or "accepted"
+    assert wrong == {}
+
+
+def test_the_fields_of_custom_resources_are_those_of_their_definitions() -> None:
+    assert shipped_customs() == kubernetes_shapes.customs()

@@ -18,6 +18,7 @@ from fettle.config import Settings, load_settings
 from fettle.health import rows_replaced, rule_mistakes
 from fettle.lint import (
     INVALID_RULES,
+    Customs,
     Finding,
     Linter,
     Manifest,
@@ -25,6 +26,7 @@ from fettle.lint import (
     at_levels,
     check_settings,
     configured_drivers,
+    customs_with,
     levels_for,
     remarks_on_policies,
     run_checks,
@@ -47,7 +49,7 @@ _SURVEY_WAIT_S = 30.0
 
 class LintOptions(NamedTuple):
     """The flags and arguments of `fettle lint`. `reading`: how to read the cluster, if it is to be
-    read."""
+    read. `crds`: where CustomResourceDefinitions are."""
 
     files: tuple[str, ...]
     snapshot: Path | None
@@ -58,6 +60,7 @@ class LintOptions(NamedTuple):
     output: str
     fail_on: str
     skip_others: bool = False
+    crds: Path | None = None
 
 
 def run(options: LintOptions) -> int:
@@ -69,7 +72,10 @@ def run(options: LintOptions) -> int:
     settings = load_settings(options.settings)
     check_settings(settings)
     documents, rules, problems, notes = read(options.files, skip_others=options.skip_others)
-    found, more, unchecked = asyncio.run(_lint(options, settings, documents))
+    defined = read([str(options.crds)]) if options.crds else read([])
+    problems += defined.problems
+    customs = customs_with(each.object for each in (*defined.documents, *documents))
+    found, more, unchecked = asyncio.run(_lint(options, settings, documents, customs))
     found += _of_rules(rules, settings.lint.levels)
     problems += unchecked
     if found or options.output != "text":
@@ -93,7 +99,7 @@ def _remarks(options: LintOptions, settings: Settings) -> list[str]:
 
 
 async def _lint(
-    options: LintOptions, settings: Settings, documents: Sequence[Document]
+    options: LintOptions, settings: Settings, documents: Sequence[Document], customs: Customs
 ) -> tuple[list[LintReport], tuple[str, ...], list[str]]:
     """The findings, notes about what is known of the cluster, and problems with objects."""
     templates = workload_kinds.with_settings(settings.webhook.workloads)
@@ -121,6 +127,7 @@ async def _lint(
                 known.engines,
                 levels,
                 settings.health,
+                customs=customs,
                 labels=options.settings is None or settings.node_marks.label,
             )
             try:

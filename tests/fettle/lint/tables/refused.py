@@ -704,3 +704,33 @@ JUDGED_BY_JOB_SET = [
 """What only JobSet's own webhook judges, which the suite on the control plane does not run:
 kubernetes-sigs/jobset, pkg/webhooks/jobset_webhook.go."""
 JUDGED = [*STRUCTURE, *RULES_OF_CLAIMS, *RULES_OF_PODS, *RULES_OF_JOBS, *RULES_OF_OBJECTS]
+
+
+def policy(**spec: Any) -> Object:
+    return {
+        "apiVersion": "fettle.dev/v1alpha1",
+        "kind": "DevicePolicy",
+        "metadata": {"name": "p"},
+        "spec": spec,
+    }
+
+
+CUSTOM = [
+    Refused("FTL201", "a weaker policy", policy(placement={"minscore": 0.9}), "mean minScore?"),
+    Refused("FTL201", "a policy", policy(placement={"minScore": 0.9})),
+    Refused("FTL201", "an unknown part", policy(tolerances={}), "mean tolerations?"),
+    Refused("FTL201", "a misspelt target", job_set("a", sucessPolicy={}), "mean successPolicy?"),
+    Refused("FTL201", "a JobSet", job_set("a", successPolicy={"operator": "All"})),
+    Refused(
+        "FTL202",
+        "an action in small letters",
+        job_set("a", failurePolicy={"rules": [{"name": "r", "action": "failjobset"}]}),
+        "mean FailJobSet?",
+    ),
+    Refused(
+        "FTL202",
+        "an action",
+        job_set("a", failurePolicy={"rules": [{"name": "r", "action": "FailJobSet"}]}),
+    ),
+]
+"""What definitions of custom resources judge."""

@@ -1,0 +1,146 @@
+"""Which fields custom resources have, by their CustomResourceDefinitions: those of Fettle and of
+JobSet, which are shipped, and those that a user names.
+
+Of a schema, types, names, required fields and lists of values are read. Ranges, patterns and
+`x-kubernetes-validations` are not: what they say is undecided. Pods and Jobs within are checked by
+the fields that Kubernetes has.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fettle.api.raw import Raw, mapping, text
+from fettle.lint import workload_kinds
+
+ANY_FIELD = "*"
+"""Among the fields of a type: it may have others, too."""
+_FILE = Path(__file__).with_name("customs.json")
+_ANY = "any"
+_SCALARS = {"string", "boolean", "integer", "number"}
+_DEEPEST = 40
+_HOLD = (workload_kinds.JOB_TEMPLATES, workload_kinds.POD_TEMPLATES, workload_kinds.CLAIM_SPECS)
+"""Where objects have parts of Kubernetes' own."""
+
+
+class Customs(msgspec.Struct, frozen=True):
+    """`kinds` and `types` as in `shapes.Kubernetes`. `sources`: by group, the release that it is
+    from, if a cluster may have another one."""
+
+    kinds: Mapping[str, Mapping[str, str]] = {}
+    types: Mapping[str, Mapping[str, str]] = {}
+    sources: Mapping[str, str] = {}
+
+    def type_of(self, api_version: str, kind: str) -> str:
+        return self.kinds.get(api_version, {}).get(kind, "")
+
+    def source_of(self, type: str) -> str:
+        return self.sources.get(type.partition("/")[0], "")
+
+
+@cache
+def shipped_customs() -> Customs:
+    return msgspec.json.decode(_FILE.read_bytes(), type=Customs)
+
+
+def customs_with(objects: Iterable[Raw]) -> Customs:
+    """The shipped ones, and those that CustomResourceDefinitions among these objects define, which
+    replace those of their group and version."""
+    definitions = [one for one in objects if one.get("kind") == "CustomResourceDefinition"]
+    shipped = shipped_customs()
+    if not definitions:
+        return shipped
+    more = customs_of(definitions)
+    groups = {version.partition("/")[0] for version in more.kinds}
+    return Customs(
+        {**shipped.kinds, **more.kinds},
+        {**shipped.types, **more.types},
+        {group: said for group, said in shipped.sources.items() if group not in groups},
+    )
+
+
+def customs_of(definitions: Iterable[Raw]) -> Customs:
+    """What these CustomResourceDefinitions say; what cannot be read in them may hold anything."""
+    kinds: dict[str, dict[str, str]] = {}
+    types: dict[str, dict[str, str]] = {}
+    for definition in definitions:
+        spec = mapping(definition.get("spec"))
+        group, kind = text(spec.get("group")), text(mapping(spec.get("names")).get("kind"))
+        for version in _objects(spec.get("versions")):
+            schema = mapping(mapping(version.get("schema")).get("openAPIV3Schema"))
+            api_version = f"{group}/{text(version.get('name'))}"
+            if version.get("served") is False or not schema or not kind:
+                continue
+            reading = _Reading(types, f"{api_version}.{kind}", group, kind)
+            kinds.setdefault(api_version, {})[kind] = reading.root(schema)
+    return Customs(kinds, types)
+
+
+class _Reading:
+    """Reads the schema of one version of one kind into the table of types."""
+
+    def __init__(self, types: dict[str, dict[str, str]], name: str, group: str, kind: str) -> None:
+        self._types = types
+        self._name = name
+        self._elsewhere = {path for table in _HOLD for path in table.get((group, kind), ())}
+
+    def root(self, schema: Raw) -> str:
+        fields = self._fields(schema, ())
+        fields |= {"apiVersion": "string!", "kind": "string!", "metadata": "meta.v1.ObjectMeta"}
+        if "status" in fields:
+            fields["status"] = _ANY
+        self._types[self._name] = fields
+        return self._name
+
+    def _type(self, schema: Raw, path: workload_kinds.Path) -> str:
+        if path in self._elsewhere or len(path) > _DEEPEST:
+            return _ANY
+        if schema.get("x-kubernetes-int-or-string"):
+            return "int-or-string"
+        if schema.get("x-kubernetes-embedded-resource"):
+            return _ANY
+        match schema.get("type"):
+            case "array":
+                return "[]" + self._type(mapping(schema.get("items")), (*path, "*"))
+            case "object":
+                return self._object(schema, path)
+            case "string" if values := _values(schema):
+                return "=" + "|".join(values)
+            case str(scalar) if scalar in _SCALARS:
+                return scalar
+        return _ANY
+
+    def _object(self, schema: Raw, path: workload_kinds.Path) -> str:
+        if schema.get("properties"):
+            name = ".".join((self._name, *(part for part in path if part != "*")))
+            self._types[name] = self._fields(schema, path)
+            return name
+        if isinstance(more := schema.get("additionalProperties"), dict):
+            return "{}" + self._type(more, (*path, "*"))
+        return _ANY
+
+    def _fields(self, schema: Raw, path: workload_kinds.Path) -> dict[str, str]:
+        required = schema.get("required")
+        names = required if isinstance(required, list) else []
+        fields = {}
+        for name, about in mapping(schema.get("properties")).items():
+            mark = "!" if name in names and "default" not in mapping(about) else ""
+            fields[str(name)] = self._type(mapping(about), (*path, str(name))) + mark
+        if schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("additionalProperties"):
+            fields[ANY_FIELD] = _ANY
+        return fields
+
+
+def _values(schema: Raw) -> list[str]:
+    """The values that a text may have; none if any, or if they cannot be written as one text."""
+    found = schema.get("enum")
+    values = found if isinstance(found, list) else []
+    plain = all(isinstance(one, str) and not set(one) & set("|! ") for one in values)
+    return [str(one) for one in values] if plain and not schema.get("nullable") else []
+
+
+def _objects(value: Any) -> Iterator[Raw]:
+    return (one for one in value if isinstance(one, dict)) if isinstance(value, list) else iter(())
