@@ -199,7 +199,7 @@ def count_lost(view: View, now: float) -> Counter[str]:
     return lost
 
 
-class Missing(NamedTuple):
+class MissingCount(NamedTuple):
     """How many devices are missing, how many of them are lost, and on how many nodes."""
 
     devices: int = 0
@@ -207,14 +207,14 @@ class Missing(NamedTuple):
     nodes: int = 0
 
 
-def count_missing(view: View, now: float) -> dict[str, Missing]:
+def count_missing(view: View, now: float) -> dict[str, MissingCount]:
     """By driver or resource of which nodes have fewer than expected. Amounts are left out."""
-    found: dict[str, Missing] = {}
+    found: dict[str, MissingCount] = {}
     for node in view.nodes.values():
         for one in node.missing:
             if one.expected <= MOST_UNITS:
-                so_far, lost = found.get(one.name, Missing()), now >= one.lost_at
-                found[one.name] = Missing(
+                so_far, lost = found.get(one.name, MissingCount()), now >= one.lost_at
+                found[one.name] = MissingCount(
                     so_far.devices + one.number, so_far.lost + lost * one.number, so_far.nodes + 1
                 )
         pause()

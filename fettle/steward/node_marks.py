@@ -42,7 +42,7 @@ from fettle.scheduling import Answers
 from fettle.scheduling.plans import (
     NOTHING_LOST,
     Cordons,
-    Lost,
+    LostDevices,
     NodeHealth,
     NodeHealths,
     lost_devices,
@@ -93,7 +93,7 @@ def wanted_marks(
     healths: Mapping[str, NodeHealth],
     of_hardware: Mapping[str, NodeHealth],
     cordons: Cordons,
-    lost: Lost = NOTHING_LOST,
+    lost: LostDevices = NOTHING_LOST,
 ) -> dict[str, NodeMarks]:
     """What is to be on each node that has devices, or has lost some."""
     found = {}
@@ -320,7 +320,7 @@ class NodeMarking:
         nodes = {**nodes, **would}
         return self._holds.ripe(due_marks(nodes, wanted), nodes, wanted, self._clock())
 
-    def _plan(self, view: View) -> tuple[Mapping[str, NodeMarks], Cordons, Lost] | None:
+    def _plan(self, view: View) -> tuple[Mapping[str, NodeMarks], Cordons, LostDevices] | None:
         settings = self._settings.node_marks
         if not settings.is_on:
             return {}, Cordons({}), NOTHING_LOST
@@ -422,7 +422,7 @@ class NodeMarking:
         self._would = would
 
     def _describe(
-        self, wanted: Mapping[str, NodeMarks], cordons: Cordons, lost: Lost, *, writes: bool
+        self, wanted: Mapping[str, NodeMarks], cordons: Cordons, lost: LostDevices, *, writes: bool
     ) -> Iterator[str]:
         if wanted and not writes:
             why = "with steward.dryRun" if self._settings.steward.dry_run else ""

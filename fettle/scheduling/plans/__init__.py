@@ -8,7 +8,7 @@ from fettle.scheduling.plans.node_fit import node_fit
 from fettle.scheduling.plans.node_healths import (
     NOTHING_LOST,
     Cordons,
-    Lost,
+    LostDevices,
     NodeHealth,
     NodeHealths,
     UnsoundDevice,
@@ -30,7 +30,7 @@ from fettle.scheduling.plans.taint_plans import (
 __all__ = [
     "NOTHING_LOST",
     "Cordons",
-    "Lost",
+    "LostDevices",
     "NodeHealth",
     "NodeHealths",
     "PlannedTaint",

@@ -291,7 +291,7 @@ def _is_no_fault(evidence: Evidence) -> bool:
 # Lost devices
 
 
-class Lost(NamedTuple):
+class LostDevices(NamedTuple):
     """The devices that nodes have lost.
 
     - `nodes`: all of them, by node. `set_aside`: by driver or resource of which too many nodes lack
@@ -308,10 +308,12 @@ class Lost(NamedTuple):
         return tuple(one for one in self.nodes.get(name, ()) if one.name not in self.set_aside)
 
 
-NOTHING_LOST = Lost()
+NOTHING_LOST = LostDevices()
 
 
-def lost_devices(healths: Mapping[str, NodeHealth], settings: BreakerSettings, now: float) -> Lost:
+def lost_devices(
+    healths: Mapping[str, NodeHealth], settings: BreakerSettings, now: float
+) -> LostDevices:
     """What is lost by now. Where several nodes of a pool lack devices, and more than the breaker's
     share of them, it is likelier that too many are expected: who repairs nodes by that would take
     down all of them."""
@@ -329,7 +331,7 @@ def lost_devices(healths: Mapping[str, NodeHealth], settings: BreakerSettings, n
         for pool, number in lacking.items()
         if number >= FEWEST and number > settings.max_excluded_share * of_pool[pool]
     }
-    return Lost(lost, set_aside, due)
+    return LostDevices(lost, set_aside, due)
 
 
 # Cordons
@@ -350,7 +352,7 @@ def plan_cordons(
     healths: Mapping[str, NodeHealth],
     settings: NodeMarkSettings,
     now: float,
-    lost: Lost = NOTHING_LOST,
+    lost: LostDevices = NOTHING_LOST,
 ) -> Cordons:
     """Those that we have cordoned stay so while they are bad, within the budget; others come after
     them, those first that have been bad for longest. A node that somebody else has cordoned, or

@@ -11,7 +11,7 @@ import pytest
 from fettle.cluster import NodeView, Shortage
 from fettle.config import BreakerSettings, NodeMarkSettings
 from fettle.model import SOUND
-from fettle.scheduling.plans import Lost, lost_devices, plan_cordons
+from fettle.scheduling.plans import LostDevices, lost_devices, plan_cordons
 from tests.fettle import building as b
 from tests.fettle.scheduling.plans.test_node_healths import CORDONS, NOW, OURS, health_of, node
 
@@ -28,7 +28,7 @@ def sound(number: int) -> list[NodeView]:
     return [node(f"sound-{i}", SOUND, SOUND) for i in range(number)]
 
 
-def lost(*nodes: NodeView, share: float = 0.2, now: float = NOW) -> Lost:
+def lost(*nodes: NodeView, share: float = 0.2, now: float = NOW) -> LostDevices:
     healths = {one.name: health_of(one) for one in nodes}
     return lost_devices(healths, BreakerSettings(max_excluded_share=share), now)
 
