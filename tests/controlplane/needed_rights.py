@@ -35,7 +35,7 @@ _HELD_NODE = (
     "::test_pods_wait_for_held_nodes_while_fettle_is_gone_and_go_there_once_released"
 )
 _MARKS = f"{HERE}/test_node_marks.py::test_marks_follow_the_health_of_devices_and_cordons_a_budget"
-_ONE_ASKS = f"{HERE}/test_metrics.py::test_one_replica_asks_and_all_follow_also_once_it_is_killed"
+_SEE_LEADER = f"{HERE}/test_rights.py::test_webhook_and_extender_may_see_whether_a_steward_leads"
 _SEES = (
     f"{HERE}/test_browse_access.py"
     "::test_a_tenant_sees_their_own_namespace_a_reader_devices_and_a_stranger_nothing"
@@ -105,7 +105,7 @@ NEEDED: Mapping[Right, str] = {
     Right("fettle-webhook", "secrets", "get, update"): _CA_BUNDLES,
     Right("fettle-webhook", "leases", "create"): _CREATES,
     Right("fettle-webhook", "leases", "get, update"): _CREATES,
-    Right("fettle-webhook", "leases", "get"): _ONE_ASKS,
+    Right("fettle-webhook", "leases", "get"): _SEE_LEADER,
     Right("fettle-webhook", "resourceclaims", "create"): _CREATES,
     Right("fettle-steward", "devicehealths", "create, patch, delete"): f"{HERE}/test_memory.py"
     "::test_what_somebody_edits_or_deletes_counts_for_nothing_and_is_written_again",
@@ -117,7 +117,7 @@ NEEDED: Mapping[Right, str] = {
     Right("fettle-steward", "leases", "get, update"): _WAKES,
     Right("fettle-steward", "resourceclaims", "create"): _WAKES,
     Right("fettle-steward", "resourceclaims", "patch"): _WAKES,
-    Right("fettle-extender", "leases", "get"): _ONE_ASKS,
+    Right("fettle-extender", "leases", "get"): _SEE_LEADER,
     Right("fettle-extender", "secrets", "get, update"): f"{HERE}/test_extender_tls.py"
     "::test_the_scheduler_is_answered_over_tls_and_steered",
     Right("fettle-reader", "devicehealths, devicepolicies", "get, list, watch"): _READERS,

@@ -273,6 +273,21 @@ async def test_readers_read_and_whoever_edits_the_cluster_writes_policies(
             await editor.create({**policy, "kind": "DeviceHealth", "status": {}})
 
 
+@pytest.mark.parametrize("account", [shipped.WEBHOOK_ACCOUNT, shipped.EXTENDER_ACCOUNT])
+async def test_webhook_and_extender_may_see_whether_a_steward_leads(
+    control_plane: ControlPlane, api: Api, account: str
+) -> None:
+    await shipped.apply_rbac(api)
+    lease = named("fettle-steward", "Lease", "coordination.k8s.io/v1")
+    await api.create(lease)
+    async with await control_plane.api_as_service_account(account, shipped.NAMESPACE) as asking:
+        found = await waiting.wait_until(
+            lambda: asking.get("leases", "fettle-steward", shipped.NAMESPACE),
+            what="the lease may be read",
+        )
+    assert found["metadata"]["name"] == "fettle-steward"
+
+
 async def test_three_processes_do_their_work_each_with_its_own_account(
     control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
 ) -> None:
