@@ -17,7 +17,8 @@ DENIED = "denied access by RBAC"
 """In each sentence about a right that is missing."""
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 _FOLLOWING = 'the verbs "list" and "watch"'
-"""What it takes to follow a resource; the server names only the verb that it refused."""
+"""What it takes to follow a resource; the server names only the verb that it refused. Whoever is
+refused a list may need no more: to follow begins with a watch."""
 _FORBIDDEN = re.compile(
     r'[Uu]ser "(?P<user>[^"]*)" cannot (?P<verb>\S+) '
     r'(?:resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"|path "(?P<path>[^"]*)")'
@@ -124,7 +125,7 @@ def _grant(server: str, message: str) -> str:
         return f'{denied} grant the verb "{verb}" on the path "{found["path"]}" to {user}'
     group = f'the API group "{found["group"]}"' if found["group"] else "the core API group"
     where = f'the namespace "{found["namespace"]}"' if found["namespace"] else "all namespaces"
-    verbs = _FOLLOWING if verb in ("list", "watch") else f'the verb "{verb}"'
+    verbs = _FOLLOWING if verb == "watch" else f'the verb "{verb}"'
     what = f'the resource "{found["resource"]}" of {group} in {where}'
     return f"{denied} grant {verbs} on {what} to {user}; deploy/rbac/ has the roles"
 

@@ -95,7 +95,7 @@ async def test_a_pod_is_its_service_account(control_plane: ControlPlane, in_a_po
         assert session.namespace == shipped.NAMESPACE
         assert session.server == control_plane.server
         assert json.loads(await session.get(NODES))["kind"] == "NodeList"
-        with pytest.raises(Forbidden, match=r'"list" and "watch".*"secrets".*fettle-system:fettle'):
+        with pytest.raises(Forbidden, match=r'verb "list" on.*"secrets".*fettle-system:fettle'):
             await session.get("/api/v1/secrets")
 
 
