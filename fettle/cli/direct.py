@@ -27,7 +27,7 @@ from fettle.cluster.feeds import WorkloadFeed, Writer, read_once
 from fettle.config import PrometheusSettings, Settings, load_settings
 from fettle.health import HealthBook, load_rules
 from fettle.lint import check_settings, workload_kinds
-from fettle.model import FettleError, Forbidden, Mode, NoCluster
+from fettle.model import NO_SETTINGS, FettleError, Forbidden, Mode, NoCluster, Policies
 from fettle.observing import logs
 from fettle.scheduling import Answers
 from fettle.scheduling.placed import FollowedPods
@@ -78,7 +78,7 @@ async def _answer(reading: Reading, path: str, query: Mapping[str, str]) -> Any:
     except NoCluster as error:
         raise NoCluster(f"{error}, or --server URL to ask a running Fettle") from error
     async with session:
-        cluster = _Cluster(session, settings)
+        cluster = _Cluster(session, settings, _policies(reading.settings, settings))
         showing = asyncio.create_task(cluster.counting.show())
         try:
             await cluster.read()
@@ -107,15 +107,21 @@ def _settings(path: Path | None) -> Settings:
     return msgspec.structs.replace(settings, extender=patient, mode=mode)
 
 
+def _policies(path: Path | None, settings: Settings) -> Policies:
+    """Those of the settings, which say who chose the mode."""
+    policies = settings.all_policies()
+    return policies if path else msgspec.structs.replace(policies, mode_origin=NO_SETTINGS)
+
+
 class _Cluster:
     """A cluster as a server has it once it is ready. `unseen` are sentences about what could not be
     read, `absent` about what is not served."""
 
-    def __init__(self, session: Session, settings: Settings) -> None:
+    def __init__(self, session: Session, settings: Settings, policies: Policies) -> None:
         self._session = session
         self._engine = SelectorEngine()
         publisher, rules = Publisher(), load_rules(settings.health.rules_file)
-        self._answers = answers = Answers(publisher, self._engine, settings)
+        self._answers = answers = Answers(publisher, self._engine, settings, policies=policies)
         self._pods = pods = FollowedPods.of(answers)
         inventory = Inventory(
             HealthBook(settings.health, rules),

@@ -11,7 +11,7 @@ MOST_NAMED = 5
 
 def describe_modes(view: View, policies: Policies) -> list[str]:
     """The mode of the settings, then who has another one; wrong labels last."""
-    lines = [f"mode: {policies.mode} (setting mode)"]
+    lines = [f"mode: {policies.mode} ({policies.mode_origin})"]
     by_policy: dict[Mode, list[str]] = defaultdict(list)
     for name in policies.names(view.policies):
         policy, _ = policies.find(name, view.policies)

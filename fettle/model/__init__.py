@@ -79,7 +79,7 @@ from fettle.model.health import (
     proven_evidence,
 )
 from fettle.model.holds import Hold, TaintLike, is_tainted_as_held
-from fettle.model.modes import Mode, labelled_mode, wrong_label
+from fettle.model.modes import NO_SETTINGS, Mode, labelled_mode, wrong_label
 from fettle.model.policy import (
     ASSESSED,
     BUILT_IN,
@@ -141,6 +141,7 @@ __all__ = [
     "LOST_DEVICES",
     "NOTHING_INHERITED",
     "NO_FAULTS",
+    "NO_SETTINGS",
     "OF_DOMAINS",
     "ON_DEVICE_FAILURE_ANNOTATION",
     "OWN_CONDITIONS",

@@ -501,12 +501,13 @@ NOTHING_INHERITED = Inherited()
 
 class Policies(msgspec.Struct, frozen=True):
     """The built-in policies, those of the settings, the name of the default, and the mode where
-    neither a namespace nor a policy sets one. `tells_names`: warnings of an unknown name list the
-    known ones."""
+    neither a namespace nor a policy sets one, and who says so. `tells_names`: warnings of an
+    unknown name list the known ones."""
 
     by_name: Mapping[str, Policy] = msgspec.field(default_factory=lambda: BUILT_IN)
     default: str = INFERENCE.name
     mode: Mode = Mode.ENFORCE
+    mode_origin: str = "setting mode"
     tells_names: bool = True
 
     def find(
@@ -539,7 +540,7 @@ class Policies(msgspec.Struct, frozen=True):
             return ModeOf(mode, f"namespace label {MODE_LABEL}")
         if policy is not None and policy.mode is not None:
             return ModeOf(policy.mode, f"policy {policy.name}")
-        return ModeOf(self.mode, "setting mode")
+        return ModeOf(self.mode, self.mode_origin)
 
     def resolve(
         self,

@@ -18,7 +18,7 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, Publisher, View
 from fettle.config import Settings
 from fettle.dra import describe_allocator, profile_of_version
-from fettle.model import Mode, Placement, Policy, reasons
+from fettle.model import Mode, Placement, Policies, Policy, reasons
 from fettle.pacing import SLICE_S, Superseded, pause, run_within, within, working_s
 from fettle.scheduling.breaker import Alarm, Breaker, Breakers
 from fettle.scheduling.demand import Demand, resolve_policy
@@ -43,13 +43,15 @@ class Answers:
         on_breaker: Callable[[Alarm, bool], None] = lambda *_: None,
         now: Callable[[], float] = time.time,
         working_s: Callable[[], float] = working_s,
+        policies: Policies | None = None,
     ) -> None:
         """`working_s` measures work; `now` is the time of day, in seconds since the Unix epoch.
 
-        `on_breaker` is called as `Breakers` calls `on_change`.
+        `on_breaker` is called as `Breakers` calls `on_change`. `policies` are by default those of
+        the settings.
         """
         self.publisher = publisher
-        self.policies = settings.all_policies()
+        self.policies = policies or settings.all_policies()
         self._gates = settings.scheduler.gates
         self._version = settings.scheduler.version
         self.profile = profile_of_version(self._version, self._gates)

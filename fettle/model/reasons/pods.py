@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from fettle.model.health import Health
-from fettle.model.modes import Mode
+from fettle.model.modes import NO_SETTINGS, Mode
 from fettle.model.policy import DEVICE_FAILED
 from fettle.model.reasons.base import Reason, describe_state, listed, moment
 from fettle.model.subjects import DeviceId
@@ -324,6 +324,8 @@ class NotEnforced(Reason, frozen=True, gc=False):
     origin: str
 
     def __str__(self) -> str:
+        if self.origin == NO_SETTINGS:
+            return f"{NO_SETTINGS}: these are the verdicts of a Fettle with built-in ones"
         does = (
             "changes nothing for this pod and only records these verdicts"
             if self.mode is Mode.OBSERVE

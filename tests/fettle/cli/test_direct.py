@@ -132,6 +132,8 @@ async def test_what_is_told_is_what_a_server_of_the_same_objects_tells(
 ) -> None:
     put_fleet(api)
     api.unserved = {"devicehealths", "devicepolicies"}
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("mode: observe\n")
     questions = {
         "/devices": ("devices", "--all"),
         "/explain?node=hgx-05": ("explain", "node", "hgx-05"),
@@ -143,7 +145,8 @@ async def test_what_is_told_is_what_a_server_of_the_same_objects_tells(
     }
     async with served(tmp_path) as server:
         for path, command in questions.items():
-            told, ours = await asyncio.to_thread(fetch, server, path), await reader.told(*command)
+            told = await asyncio.to_thread(fetch, server, path)
+            ours = await reader.told(*command, "--settings", str(settings))
             assert (ours.pop("cluster"), ours.pop("unseen")) == (api.url, [])
             assert timeless(ours) == timeless(told), path
 
@@ -159,7 +162,7 @@ async def test_the_status_of_the_fleet_is_a_few_lines(api: FakeApi, reader: Read
     put_pod(api, "waits", "")
     assert (await reader.run("status")).stdout.splitlines() == [
         f"read from {api.url}",
-        "mode: observe (setting mode)",
+        "mode: observe (no settings are given)",
         "nodes with devices: 3, of these 1 Unhealthy",
         "nvidia.com/gpu: 16, of these 8 Unhealthy",
         "2 nvidia.com/gpu missing on 1 nodes, 0 lost (`fettle devices` names the nodes)",
@@ -377,6 +380,20 @@ async def test_requirements_of_policies_count_for_pods_that_run(
         "default/on-b",
         "node does not meet the policy: gold only",
     )
+
+
+async def test_without_settings_no_mode_and_no_fettle_are_spoken_of(
+    api: FakeApi, reader: Reader
+) -> None:
+    api.put("nodes", objects.node("a", 4))
+    put_pod(api, "p", "")
+    ended = await reader.run("explain", "pod", "default/p")
+    assert (
+        "no settings are given: these are the verdicts of a Fettle with built-in ones"
+        in " ".join(ended.output.split())
+    )
+    assert "changes nothing" not in ended.output
+    assert "setting mode" not in ended.output
 
 
 async def test_a_pod_that_is_not_there_is_a_sentence(api: FakeApi, reader: Reader) -> None:
