@@ -22,7 +22,7 @@ from fettle.config import Settings, load_settings
 from fettle.health import load_rules
 from fettle.model import SettingsError
 from tests.goodput import cluster, results, tables
-from tests.goodput.packer import CONTENDERS, play
+from tests.goodput.packer import CONTENDERS, WITHOUT_SCHEDULER, play
 from tests.goodput.plan import SETTINGS, Scenario
 from tests.goodput.plots import svg
 
@@ -68,7 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="python -m tests.goodput", usage="%(prog)s [option ...]", description=__doc__
     )
     seeds = "tune with 1 to 100 only, and report others (default: 1 2)"
-    contenders = "(default: all; with --control-plane all but oracle)"
+    contenders = "(default: all; with --control-plane all but frees and oracle)"
     setting = f"named settings (default: {DEFAULT})"
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help=seeds)
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, help=contenders)
@@ -115,9 +115,10 @@ def runs_of(asked: argparse.Namespace) -> Iterator[Run]:
     """Raises ValueError or SettingsError if they are none that can be made."""
     if asked.control_plane and asked.settings:
         raise ValueError("--settings works without --control-plane only: leave out one of them")
-    if asked.control_plane and "oracle" in (asked.contenders or ()):
-        raise ValueError("oracle works without --control-plane only: leave out one of them")
-    able = (one for one in CONTENDERS if one != "oracle" or not asked.control_plane)
+    if asked.control_plane:
+        for one in {*WITHOUT_SCHEDULER} & {*(asked.contenders or ())}:
+            raise ValueError(f"{one} works without --control-plane only: leave out one of them")
+    able = (one for one in CONTENDERS if one not in WITHOUT_SCHEDULER or not asked.control_plane)
     contenders = asked.contenders or [*able]
     settings = load_settings(asked.settings)
     load_rules(settings.health.rules_file)

@@ -143,6 +143,9 @@ class Cluster:
             pod.name, self._set_status(pod, objects.running_status(pod, time.time(), dra=self._dra))
         )
 
+    def pod_stuck(self, pod: Pod) -> None:
+        self._put(pod.name, self._set_status(pod, objects.stuck_status(time.time())))
+
     def pod_ended(self, pod: Pod, phase: str, refusal: str) -> None:
         self._put(pod.name, self._end(pod, phase, refusal))
 

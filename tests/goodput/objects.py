@@ -15,6 +15,11 @@ MARKER = "fettle.dev/claims"
 NAMESPACE = "default"
 KERNEL = ("KernelDeadlock", "DockerHung", "task docker:123 blocked for more than 120 seconds.")
 """As node-problem-detector writes it."""
+NO_DRIVER = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+    "nvidia-container-cli: initialization error: nvml error: driver not loaded"
+)
+"""What a container runtime says of a pod that does not start: nvidia-container-toolkit#230."""
 LOST_TAINT, HOLD_TAINT = "gpu.nvidia.com/gpu-lost", "fettle.dev/hold"
 _ACTIONS = {"79": "RESTART_BM"}
 _SUPPORT = ("thermal", "nvlink")
@@ -239,6 +244,26 @@ def running_status(pod: Pod, at_s: float, *, dra: bool = False) -> Object:
                 "restartCount": 0,
                 "state": {"running": {}},
                 "allocatedResourcesStatus": allocated,
+            }
+        ],
+    }
+
+
+def stuck_status(at_s: float) -> Object:
+    waiting = {"reason": "RunContainerError", "message": NO_DRIVER}
+    return {
+        "phase": "Pending",
+        "conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": rfc3339(at_s)}
+        ],
+        "containerStatuses": [
+            {
+                "name": "c",
+                "image": "x",
+                "imageID": "",
+                "ready": False,
+                "restartCount": 0,
+                "state": {"waiting": waiting},
             }
         ],
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator
+from math import inf
 from typing import Protocol
 
 import msgspec
@@ -32,6 +33,7 @@ KEPT_H = 3 / 1800
 SOON_H = 2.0
 """A pod that is expected to fail within so long is not worth a start."""
 FETTLE_WEIGHT = 5
+START_DEADLINE_S = 600.0
 EPOCH_S = 1_800_000_000.0
 
 
@@ -50,6 +52,9 @@ class Minder(Protocol):
     async def judge(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, int]]:
         """The names that pass, and the score (0..10) of each."""
 
+    def frees(self, pod: Pod) -> bool:
+        """Whether a pod that does not start is evicted now."""
+
 
 class Nobody:
     """The scheduler alone."""
@@ -65,6 +70,9 @@ class Nobody:
 
     async def judge(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, int]]:
         return names, dict.fromkeys(names, 0)
+
+    def frees(self, pod: Pod) -> bool:
+        return False
 
 
 class Cordons(Nobody):
@@ -99,7 +107,7 @@ def _speed(devices: list[Device], count: int) -> float:
 
 def _speed_of(device: Device) -> float:
     kinds = [fault.kind for fault in (*device.node.faults, *device.faults) if fault.is_real]
-    if any(kind.shows.refuses or (kind.fails_h or SOON_H) < SOON_H for kind in kinds):
+    if any(kind.shows.is_of_new_pods or (kind.fails_h or SOON_H) < SOON_H for kind in kinds):
         return 0.0
     return min((kind.speed for kind in kinds), default=1.0)
 
@@ -107,10 +115,19 @@ def _speed_of(device: Device) -> float:
 class Fettle(Nobody):
     """Fettle's own inventory, health and verdicts."""
 
-    def __init__(self, replay: Replay, settings: Settings, clock: Clock, mode: Mode) -> None:
+    def __init__(
+        self,
+        replay: Replay,
+        settings: Settings,
+        clock: Clock,
+        mode: Mode,
+        *,
+        deadline_s: float = inf,
+    ) -> None:
         self._replay = replay
         self._clock = clock
         self._mode = mode
+        self._deadline_s = deadline_s
         rules = load_rules(settings.health.rules_file)
         self._engine = SelectorEngine()
         self._publisher = Publisher()
@@ -121,10 +138,14 @@ class Fettle(Nobody):
             clock=clock.now_s,
             now=clock.now_s,
         )
-        self._inventory = Inventory(HealthBook(settings.health, rules), rules)
         self._former = FormerNodes(clock.now_s)
-        refusals = OwnerRefusals(clock.now_s)
-        self._leanings = Leanings(self.answers, refusals, self._former)
+        self._refusals = OwnerRefusals(clock.now_s)
+        self._inventory = Inventory(
+            HealthBook(settings.health, rules),
+            rules,
+            on_failed_start=self._refusals.does_not_start,
+        )
+        self._leanings = Leanings(self.answers, self._refusals, self._former)
 
     def seen(self, kind: Kind, raw: objects.Object | None, key: str) -> None:
         now = self._clock.now_s()
@@ -146,6 +167,8 @@ class Fettle(Nobody):
         table = await self.answers.judged(demand, names)
         enforces = self._mode is Mode.ENFORCE
         passed = table.narrow(names).passed if enforces else names
+        avoided = self._refusals.nodes_for(decoded) if enforces else {}
+        passed = [name for name in passed if name not in avoided] or passed
         if passed:
             self.answers.note_nodes_given(demand, decoded)
         elif self._replay.counts:
@@ -155,6 +178,12 @@ class Fettle(Nobody):
         leaning = self._leanings.of(decoded, demand).among(passed, table.score_of)
         score = leaning.scores(table)
         return passed, {name: score(name) for name in passed}
+
+    def frees(self, pod: Pod) -> bool:
+        start = self._publisher.view.failed_starts.get(f"{objects.NAMESPACE}/{pod.name}")
+        if start is None or not start.message or start.blamed:
+            return False
+        return self._clock.now_s() - start.at >= self._deadline_s
 
     def look(self) -> None:
         now = self._clock.now_s()
@@ -218,6 +247,8 @@ class Packer:
         self._nodes = {node.name: node for node in replay.nodes}
         self._waiting: dict[str, Pod] = {}
         self._leaving: list[tuple[float, str]] = []
+        self._freed: set[str] = set()
+        """Places whose pod was evicted because it did not start, and in which none has since."""
         if self._dra:
             # Without a selector: a CEL worker answers within wall time, which is not the replay's.
             anything = objects.class_object() | {"spec": {}}
@@ -249,7 +280,11 @@ class Packer:
         self._minder.seen(kinds.POD, created, pod.name)
 
     def pod_started(self, pod: Pod) -> None:
+        self._freed.discard(pod.place)
         self._see(pod, objects.running_status(pod, self._clock.now_s(), dra=self._dra))
+
+    def pod_stuck(self, pod: Pod) -> None:
+        self._see(pod, objects.stuck_status(self._clock.now_s()))
 
     def pod_ended(self, pod: Pod, phase: str, refusal: str) -> None:
         self._waiting.pop(pod.name, None)
@@ -294,6 +329,18 @@ class Packer:
             together = [one for one in pod.job.pods.values() if one.name in self._waiting]
             if not await self._place_all(together):
                 full.add(kind)
+
+    async def free(self) -> None:
+        """Evict pods that do not start, each place once, where another node takes them now."""
+        stuck = [pod for pod in self._replay.pods.values() if pod.state == "stuck"]
+        for pod in stuck:
+            if pod.place in self._freed or not self._minder.frees(pod):
+                continue
+            others = [n for n, room in self._room.items() if room >= pod.gpus]
+            others = [name for name in others if self._nodes[name] is not pod.node]
+            if others and (await self._minder.judge(pod, others))[0]:
+                self._freed.add(pod.place)
+                self._replay.free(pod)
 
     async def _place_all(self, pods: list[Pod]) -> bool:
         """A gang's pods are placed together or not at all, as kube-scheduler does with a PodGroup:
@@ -365,10 +412,23 @@ class Packer:
         return self._nodes[self._ties.choice([name for name in passed if total(name) == best])]
 
 
-CONTENDERS = ("default", "again", "cordon", "observe", "steer", "enforce", "taints", "oracle")
+CONTENDERS = (
+    "default",
+    "again",
+    "cordon",
+    "observe",
+    "steer",
+    "enforce",
+    "frees",
+    "taints",
+    "oracle",
+)
 """`again`: default with other luck, so what differs from default by no more is chance.
-`taints`: Fettle enforces, and whoever runs the fleet takes each reported device away, by a taint
-(a device plugin: by withdrawing it). `oracle`: see there; only without a scheduler."""
+`frees`: Fettle enforces, and evicts pods that do not start. `taints`: Fettle enforces, and whoever
+runs the fleet takes each reported device away, by a taint (a device plugin: by withdrawing it).
+`oracle`: see there."""
+WITHOUT_SCHEDULER = ("frees", "oracle")
+"""Those of the simulation alone."""
 
 
 async def play(
@@ -387,6 +447,7 @@ async def play(
             replay.advance(tick_h)
             minder.look()
             replay.sample(TICK_H)
+            await packer.free()
             tick_h += TICK_H
         else:
             replay.advance(upcoming_h)
@@ -406,7 +467,7 @@ def mode_of(contender: str) -> Mode | None:
     match contender:
         case "default" | "again" | "cordon" | "oracle":
             return None
-        case "taints":
+        case "taints" | "frees":
             return Mode.ENFORCE
     if contender in CONTENDERS:
         return Mode(contender)
@@ -415,7 +476,8 @@ def mode_of(contender: str) -> Mode | None:
 
 def _minder(replay: Replay, contender: str, settings: Settings, clock: Clock) -> Minder:
     if (mode := mode_of(contender)) is not None:
-        return Fettle(replay, settings, clock, mode)
+        deadline_s = START_DEADLINE_S if contender == "frees" else inf
+        return Fettle(replay, settings, clock, mode, deadline_s=deadline_s)
     if contender == "oracle":
         return Oracle(replay)
     return Cordons() if contender == "cordon" else Nobody()

@@ -6,7 +6,7 @@ Times are hours. The figures were chosen before any setting of Fettle was tuned 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 GPUS = 8
@@ -26,7 +26,8 @@ class Shows(NamedTuple):
 
     `condition` is a node condition as NVSentinel writes it, with an error `code`; `withdrawn`: the
     device plugin takes the unit back (DRA: the driver taints the device); `flaps`: the report comes
-    and goes; `refuses`: the kubelet refuses pods, and nothing else shows.
+    and goes; `refuses`: the kubelet refuses pods, and nothing else shows; `starts_nothing`: pods
+    are bound and never start, and only they show it.
     """
 
     condition: str = ""
@@ -34,6 +35,12 @@ class Shows(NamedTuple):
     withdrawn: bool = False
     flaps: bool = False
     refuses: bool = False
+    starts_nothing: bool = False
+
+    @property
+    def is_of_new_pods(self) -> bool:
+        """Whether pods that run there are not concerned."""
+        return self.refuses or self.starts_nothing
 
     @property
     def is_reported(self) -> bool:
@@ -75,6 +82,10 @@ FALSE_SIGNAL = FaultKind(
 """A report about a device that has nothing."""
 
 
+STARTS_NOTHING = FaultKind(0.0, 1.0, None, Shows(starts_nothing=True), 0.0, 24, whole_node=True)
+"""A driver that prepares nothing, until somebody looks."""
+
+
 class JobKind(NamedTuple):
     """`share` of the device-hours of all work; `pods` run together, each with `gpus`."""
 
@@ -106,6 +117,7 @@ class Scenario(NamedTuple):
     - `checkpoint_h`: failed training falls back to its last checkpoint. `restart_h`: how long until
       a failed job's pods are made anew.
     - `false_signals`: share of device time with a report about nothing.
+    - `starts_nothing`: share of node time in which no pod starts on a node.
     - `reboots`: a repair restarts the node, and its pods fail, unless the fault was a light one.
     - `dra`: a DRA driver publishes the devices, instead of a device plugin.
     - `packing`: how kube-scheduler scores what is requested of a node, `MostAllocated` or its
@@ -121,6 +133,7 @@ class Scenario(NamedTuple):
     checkpoint_h: float = 1.0
     restart_h: float = 0.05
     false_signals: float = 0.0
+    starts_nothing: float = 0.0
     reboots: bool = False
     dra: bool = False
     packing: str = "MostAllocated"
@@ -164,6 +177,7 @@ LIMITS: Mapping[str, tuple[float, float]] = {
     "checkpoint_h": (0.001, 10_000),
     "restart_h": (0, 10_000),
     "false_signals": (0, 1),
+    "starts_nothing": (0, 1),
 }
 """The least and the most that fields of `Scenario` may be."""
 STRESS = 12.0
@@ -210,7 +224,8 @@ def make_plan(scenario: Scenario, seed: int) -> Plan:
     """The same for all contenders."""
     rng = random.Random(seed)
     faults = [*_faults(scenario, rng), *_false_signals(scenario, rng)]
-    return Plan(tuple(faults), tuple(sorted(_jobs(scenario, rng), key=lambda job: job.arrives_h)))
+    jobs = sorted(_jobs(scenario, rng), key=lambda job: job.arrives_h)
+    return Plan((*faults, *_starting_nothing(scenario, rng)), tuple(jobs))
 
 
 def with_devices_taken_away(plan: Plan) -> Plan:
@@ -255,6 +270,19 @@ def _false_signals(scenario: Scenario, rng: random.Random) -> list[PlannedFault]
                     planned = PlannedFault("false", FALSE_SIGNAL, node, gpu, max(at, 0.0), until)
                     found.append(planned)
     return found
+
+
+def _starting_nothing(scenario: Scenario, rng: random.Random) -> Iterator[PlannedFault]:
+    if not scenario.starts_nothing:
+        return
+    hourly = scenario.starts_nothing / STARTS_NOTHING.repair_h
+    for node in range(scenario.nodes):
+        at = -BEFORE_H
+        while (at := at + rng.expovariate(hourly)) < scenario.hours:
+            until = at + _duration(STARTS_NOTHING, rng)
+            if until > 0:
+                begins_h = max(at, 0.0)
+                yield PlannedFault("unstarted", STARTS_NOTHING, node, None, begins_h, until)
 
 
 def _duration(kind: FaultKind, rng: random.Random) -> float:

@@ -89,10 +89,15 @@ class Node:
     def refuses(self) -> Fault | None:
         return next((fault for fault in self.faults if fault.kind.shows.refuses), None)
 
+    @property
+    def starts_nothing(self) -> Fault | None:
+        return next((fault for fault in self.faults if fault.kind.shows.starts_nothing), None)
+
 
 @dataclass(eq=False)
 class Pod:
-    """`state`: pending, running, then Succeeded, Failed or killed."""
+    """`state`: pending, running, then Succeeded, Failed or killed; stuck while it has its devices
+    and does not start."""
 
     name: str
     job: Job
@@ -107,6 +112,11 @@ class Pod:
     """The real faults of its devices and node as it began."""
 
     @property
+    def place(self) -> str:
+        """What it has in common with the pod that comes after it."""
+        return self.name.rpartition("-")[0]
+
+    @property
     def gpus(self) -> int:
         return self.job.kind.gpus
 
@@ -118,7 +128,7 @@ class Pod:
         """The real faults that it runs on."""
         assert self.node is not None
         for fault in (*self.node.faults, *(f for device in self.devices for f in device.faults)):
-            if fault.is_real and not fault.kind.shows.refuses:
+            if fault.is_real and not fault.kind.shows.is_of_new_pods:
                 yield fault
 
 
@@ -148,6 +158,9 @@ class World(Protocol):
     def pod_created(self, pod: Pod) -> None: ...
 
     def pod_started(self, pod: Pod) -> None: ...
+
+    def pod_stuck(self, pod: Pod) -> None:
+        """It is bound, and does not start."""
 
     def pod_ended(self, pod: Pod, phase: str, refusal: str) -> None:
         """`phase`: Succeeded, Failed, or "" if somebody deleted it; `refusal` is the kubelet's."""
@@ -283,6 +296,10 @@ class Replay:
     def _end(self, fault: Fault) -> None:
         (fault.device or fault.node).faults.remove(fault)
         self._changed(fault)
+        if fault.kind.shows.starts_nothing and fault.node.starts_nothing is None:
+            for pod in _pods_of(fault.node.devices):
+                if pod.state == "stuck":
+                    self._start(pod)
         if self.scenario.reboots and fault.is_real and fault.name not in ("thermal", "silent"):
             for pod in _pods_of(fault.node.devices):
                 self.fail(pod, "reboot")
@@ -334,9 +351,28 @@ class Replay:
                 )
                 return
             devices = self._draw.sample(free, pod.gpus)
-        pod.devices, pod.state = devices, "running"
+        pod.devices = devices
         for device in devices:
             device.pod = pod
+        if (fault := node.starts_nothing) is not None:
+            pod.state = "stuck"
+            self._count_start(pod, [fault], visible=fault.was_reported)
+            fault.was_reported = True
+            self._world.pod_stuck(pod)
+        else:
+            self._start(pod)
+
+    def free(self, pod: Pod) -> None:
+        """A pod that does not start is evicted, and made anew."""
+        job = pod.job
+        self._release(pod, "")
+        job.attempt += 1
+        again = Pod(f"{pod.place}-{job.attempt}", job, self.now_h, pod.group)
+        self.pods[again.name] = job.pods[again.name] = again
+        self._world.pod_created(again)
+
+    def _start(self, pod: Pod) -> None:
+        pod.state = "running"
         faults = pod.began_on = [*pod.faults()]
         visible = any(f.reported or (f.was_reported and f.kind.shows.flaps) for f in faults)
         self._count_start(pod, faults, visible=visible)
@@ -396,7 +432,7 @@ class Replay:
     def _release(self, pod: Pod, phase: str, refusal: str = "") -> None:
         for device in pod.devices:
             device.pod = None
-        if pod.state == "running":
+        if pod.state in ("running", "stuck"):
             since_h = max(pod.bound_h, self.scenario.warmup_h)
             self.figures.occupied += max(0.0, self._until_h() - since_h) * pod.gpus
         pod.state = phase or "killed"
@@ -509,7 +545,7 @@ class Replay:
         for job in jobs.values():
             self._settle(job)
         for pod in self.pods.values():
-            if pod.state == "running":
+            if pod.state in ("running", "stuck"):
                 since_h = max(pod.bound_h, self.scenario.warmup_h)
                 self.figures.occupied += max(0.0, self.scenario.hours - since_h) * pod.gpus
             elif pod.node is None and pod.created_h < self.scenario.hours:

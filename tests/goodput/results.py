@@ -15,7 +15,7 @@ from tests.goodput.replay import Figures
 
 BACKOFF_LIMIT = 6
 """Failed pods that a Job bears, if it says nothing else (Kubernetes' default)."""
-MINDED_BY_FETTLE = ("observe", "steer", "enforce", "taints")
+MINDED_BY_FETTLE = ("observe", "steer", "enforce", "frees", "taints")
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,6 +48,9 @@ class ByHand:
     def pod_started(self, pod: Pod) -> None:
         self.pods.append((self.replay.now_h, pod.name, "started"))
 
+    def pod_stuck(self, pod: Pod) -> None:
+        self.pods.append((self.replay.now_h, pod.name, "stuck"))
+
     def pod_ended(self, pod: Pod, phase: str, refusal: str) -> None:
         self.pods.append((self.replay.now_h, pod.name, phase or "deleted"))
 
@@ -117,6 +120,36 @@ def test_a_service_that_fails_loses_no_work_and_never_gives_up() -> None:
     assert world.pods[-1] == (5.25, "serve1-0-2", "Succeeded")
     assert (figures.useful, figures.lost, figures.failures) == (5.0, 0.0, 1)
     assert not figures.failures_by_job
+
+
+UNSTARTED = HARMLESS._replace(shows=Shows(starts_nothing=True))
+
+
+def test_a_pod_on_a_node_that_starts_nothing_holds_its_devices_until_that_is_mended() -> None:
+    fails = fault("unstarted", UNSTARTED, 0.0, 3.0, gpu=None)
+    replay = replay_of(fails, job("train8", arrives_h=1.0, work_h=5.0))
+    world = FirstFree(replay)
+    figures = played(replay)
+    assert world.pods == [
+        (1.0, "train8-0-1", "created"),
+        (1.0, "train8-0-1", "stuck"),
+        (3.0, "train8-0-1", "started"),
+        (8.0, "train8-0-1", "Succeeded"),
+    ]
+    assert (figures.useful, figures.occupied, figures.starts_on_bad) == (5.0 * 8, 7.0 * 8, 1)
+
+
+def test_a_pod_that_is_freed_is_made_anew_at_once_and_has_not_failed() -> None:
+    fails = fault("unstarted", UNSTARTED, 0.0, 10.0, gpu=None)
+    replay = replay_of(fails, job("train8", work_h=5.0), nodes=2)
+    world = FirstFree(replay)
+    replay.advance(1.0)
+    (pod,) = replay.pods.values()
+    replay.free(pod)
+    figures = played(replay)
+    assert [what for _, _, what in world.pods[:3]] == ["created", "stuck", "deleted"]
+    assert world.pods[3] == (1.0, "train8-0-2", "created")
+    assert (figures.failures, figures.lost) == (0, 0.0)
 
 
 def bind_gang(replay: Replay, first_h: float, second_h: float) -> None:
