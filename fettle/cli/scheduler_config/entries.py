@@ -48,7 +48,18 @@ class Wanted:
 
 def is_fettles(entry: Entry, url: str | None) -> bool:
     """Whether an entry leads to Fettle, on loopback or at `url`, or lists its marker."""
-    return entry["urlPrefix"].rstrip("/") in (LOOPBACK, url) or MARKER in names(entry)
+    there = entry["urlPrefix"].rstrip("/")
+    return there == url or _is_ours_on_loopback(there) or MARKER in names(entry)
+
+
+def _is_ours_on_loopback(address: str) -> bool:
+    """Whether it is LOOPBACK by any name of this host."""
+    try:
+        found, ours = urlsplit(address), urlsplit(LOOPBACK)
+        is_alike = (found.scheme, found.port, found.path) == (ours.scheme, ours.port, ours.path)
+    except ValueError:
+        return False
+    return is_alike and _is_loopback(found.hostname or "")
 
 
 def names(entry: Entry) -> list[str]:

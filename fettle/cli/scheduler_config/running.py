@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import unified_diff
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from fettle.client import Session
 from fettle.model import BadInput, SnapshotError
 
 LARGEST_BYTES = 1024 * 1024
+MOST_NAMED = 8
+LONGEST_NAMED = 253
+"""Characters. No name of a profile that works is longer."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,10 @@ def _harmless(note: str) -> str:
 
 
 def _read(path: Path) -> str:
+    if path.is_dir():
+        raise SnapshotError(
+            f"{path} is a folder: give the file in it that kube-scheduler's flag --config names"
+        )
     with path.open("rb") as file:
         content = file.read(LARGEST_BYTES + 1)
     if len(content) > LARGEST_BYTES:
@@ -118,17 +126,23 @@ def _notes(value: dict[str, Any], wanted: Wanted) -> Iterator[str]:
             "No Node has an extended resource now, so none is listed besides the marker: Fettle is "
             "asked about pods with claims alone. Name others with --resource."
         )
-    for name, url in merging.taken_by_others(value, wanted).items():
+    taken = merging.taken_by_others(value, wanted)
+    for name, url in islice(taken.items(), MOST_NAMED):
         yield (
-            f"{name} is left out: the extender at {url} lists it, and kube-scheduler allows each "
-            "resource one extender. Fettle is not asked about pods that request nothing else of "
-            "its list."
+            f"{name} is left out: the extender at {_short(url)} lists it, and kube-scheduler "
+            "allows each resource one extender. Fettle is not asked about pods that request "
+            "nothing else of its list."
         )
+    if len(taken) > MOST_NAMED:
+        yield f"So are {len(taken) - MOST_NAMED} more."
     names = merging.scheduler_names(value)
     if names != ["default-scheduler"]:
+        named = ", ".join(map(_short, names[:MOST_NAMED]))
+        left = len(names) - MOST_NAMED
         yield (
-            f"Its profiles are {', '.join(names)}. Tell Fettle's webhook and extender, in their "
-            f"settings: `scheduler: {{names: [{', '.join(names)}]}}`."
+            f"Its profiles are {named}{f' and {left} more' if left > 0 else ''}. Tell Fettle's "
+            "webhook and extender, in their settings: "
+            f"`scheduler: {{names: [{named}{', …' if left > 0 else ''}]}}`."
         )
     if not value.get("extenders") and "PodTopologySpread" in str(value.get("profiles")):
         yield (
@@ -136,6 +150,10 @@ def _notes(value: dict[str, Any], wanted: Wanted) -> Iterator[str]:
             "constraints, kube-scheduler places pods by OpportunisticBatching now, and no longer "
             "with an extender: docs/install-scheduler.md says what that costs."
         )
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= LONGEST_NAMED else f"{word[:LONGEST_NAMED]}…"
 
 
 def _is_there(value: dict[str, Any], wanted: Wanted) -> bool:

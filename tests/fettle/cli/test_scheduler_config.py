@@ -345,3 +345,42 @@ def test_there_is_nothing_to_remove_where_fettle_is_not(tmp_path: Path) -> None:
     ran = command("--in", written(f"{HEAD}extenders:\n{OTHER}", tmp_path), "--remove")
     assert ran.returncode == 1
     assert "it has no entry for Fettle: there is nothing to take out" in ran.stderr
+
+
+def test_a_folder_is_an_error_that_says_which_file_to_name(tmp_path: Path) -> None:
+    ran = command("--in", tmp_path)
+    assert ran.returncode == 1
+    assert ran.stderr == (
+        f"fettle: {tmp_path} is a folder: give the file in it that kube-scheduler's flag --config "
+        "names\n"
+    )
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "LOCALHOST"])
+def test_our_entry_is_known_by_any_name_of_loopback(host: str, tmp_path: Path) -> None:
+    before = f"{HEAD}extenders:\n- urlPrefix: http://{host}:8088/\n  filterVerb: filter\n"
+    (entry,) = entries(merged(before, tmp_path))
+    assert entry["urlPrefix"] == f"http://{host}:8088/"
+    assert "preemptVerb" in entry
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://localhost:8089", "http://localhost:8088/other", "http://[", "https://localhost:8088"],
+)
+def test_what_is_elsewhere_is_not_ours(url: str, tmp_path: Path) -> None:
+    before = f"{HEAD}extenders:\n- urlPrefix: {url!r}\n  filterVerb: filter\n"
+    assert len(entries(merged(before, tmp_path))) == 2
+
+
+def test_of_many_profiles_and_resources_some_are_named(tmp_path: Path) -> None:
+    names = [f"scheduler-{number}-{'x' * 3000}" for number in range(300)]
+    profiles = "".join(f"- schedulerName: {name}\n" for name in names)
+    listed = "".join(f"  - name: example.com/gpu-{number}\n" for number in range(300))
+    other = f"extenders:\n- urlPrefix: http://other:1\n  managedResources:\n{listed}"
+    file = written(f"{HEAD}profiles:\n{profiles}{other}", tmp_path)
+    wanted = [part for n in range(300) for part in ("--resource", f"example.com/gpu-{n}")]
+    ran = command("--in", file, *wanted)
+    assert ran.returncode == 0, ran.stderr
+    assert "and 292 more" in ran.stderr
+    assert len(ran.stderr) < 8000
