@@ -8,7 +8,14 @@ from pathlib import Path
 import click
 
 from fettle import __version__
-from fettle.cli.sources import ACTS_AS, CONTEXT, KUBECONFIG, Reading, reads_cluster
+from fettle.cli.sources import (
+    ACTS_AS,
+    AS_GROUP,
+    CONTEXT,
+    KUBECONFIG,
+    Reading,
+    reads_cluster,
+)
 from fettle.model import FettleError
 
 ROLES = ("extender", "webhook", "steward")
@@ -468,6 +475,7 @@ def report(since: str, servers: tuple[str, ...], output: str) -> None:
 @KUBECONFIG
 @CONTEXT
 @ACTS_AS
+@AS_GROUP
 @click.option("--settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
 @click.option(
     "--namespace", "-n", default="default", show_default=True, help="For objects without one."
@@ -500,6 +508,7 @@ def lint(
     kubeconfig: Path | None,
     context: str,
     acts_as: str,
+    groups: tuple[str, ...],
     settings: Path | None,
     namespace: str,
     strict: bool,
@@ -517,7 +526,7 @@ def lint(
     from fettle.cli.linting import running
     from fettle.observing import logs
 
-    reading = Reading(kubeconfig, context, acts_as)
+    reading = Reading(kubeconfig, context, acts_as, groups=groups)
     asked = reading if cluster or reading != Reading() else None
     if asked is not None and snapshot is not None:
         raise click.UsageError("--snapshot and the flags for a cluster are mutually exclusive.")
@@ -602,6 +611,9 @@ def _resources(
 )
 @click.option("--from-nodes", is_flag=True, help="Those that the Nodes of your cluster have.")
 @KUBECONFIG
+@CONTEXT
+@ACTS_AS
+@AS_GROUP
 @click.option(
     "--url",
     callback=_extender_url,
@@ -620,6 +632,9 @@ def scheduler_config(
     resources: tuple[str, ...],
     from_nodes: bool,
     kubeconfig: Path | None,
+    context: str,
+    acts_as: str,
+    groups: tuple[str, ...],
     url: str | None,
     scheduler_kubeconfig: str | None,
 ) -> None:
@@ -632,10 +647,11 @@ def scheduler_config(
 
     if file is None and (write or remove):
         raise click.UsageError("--write and --remove need --in FILE; a new one goes to > FILE.")
+    reading = Reading(kubeconfig, context, acts_as, groups=groups)
     if remove and (mode or resources or from_nodes or kubeconfig or scheduler_kubeconfig):
         raise click.UsageError("--remove goes with --in, --write and --url only.")
-    if kubeconfig and not from_nodes:
-        raise click.UsageError("--kubeconfig is for --from-nodes.")
+    if reading != Reading() and not from_nodes:
+        raise click.UsageError("--kubeconfig, --context, --as and --as-group are for --from-nodes.")
     running.run(
         running.ConfigOptions(
             file=file,
@@ -644,7 +660,7 @@ def scheduler_config(
             wanted=Wanted(mode == "enforce" if mode else None, url, resources or None),
             scheduler_kubeconfig=scheduler_kubeconfig,
             from_nodes=from_nodes,
-            kubeconfig=kubeconfig,
+            reading=reading,
         )
     )
 

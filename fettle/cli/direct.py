@@ -73,7 +73,7 @@ def fetch(path: str, query: Mapping[str, str] | None = None) -> Any:
 async def _answer(reading: Reading, path: str, query: Mapping[str, str]) -> Any:
     settings = _settings(reading.settings)
     try:
-        chosen = Chosen(reading.context, reading.acts_as)
+        chosen = Chosen(reading.context, reading.acts_as, reading.groups)
         session = await Session.open(reading.kubeconfig, chosen=chosen)
     except NoCluster as error:
         raise NoCluster(f"{error}, or --server URL to ask a running Fettle") from error

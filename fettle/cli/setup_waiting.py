@@ -124,7 +124,7 @@ async def _pods(namespace: str) -> list[_Process]:
     path = api_path(kinds.POD.api_version, kinds.POD.plural, namespace=namespace)
     reading = given()
     try:
-        chosen = Chosen(reading.context, reading.acts_as)
+        chosen = Chosen(reading.context, reading.acts_as, reading.groups)
         session = await Session.open(reading.kubeconfig, chosen=chosen)
     except NoCluster as error:
         raise NoCluster(f"{error}, or --server URL to ask a running Fettle") from error

@@ -62,7 +62,7 @@ async def connect(
     if named := os.environ.get("KUBECONFIG"):
         return await _from_files(named, f"$KUBECONFIG ({named})", chosen)
     if os.environ.get("KUBERNETES_SERVICE_HOST") and not chosen.context:
-        return _in_cluster(account or ACCOUNT, chosen.acts_as)
+        return _in_cluster(account or ACCOUNT, chosen)
     home = Path.home() / ".kube" / "config"
     if home.exists():
         return await _from_files(str(home), str(home), chosen)
@@ -99,12 +99,13 @@ def _paths(named: str) -> list[Path]:
     return [Path(part).expanduser() for part in named.split(os.pathsep) if part]
 
 
-def _in_cluster(account: Path, acts_as: str) -> ClusterConnection:
+def _in_cluster(account: Path, chosen: Chosen) -> ClusterConnection:
     configuration = Configuration()
     try:
         authority = str(account / "ca.crt")
         InClusterConfigLoader(str(account / "token"), authority).load_and_set(configuration)
-        client = _client(configuration, [("Impersonate-User", acts_as)] if acts_as else [])
+        acts_as = [("Impersonate-User", chosen.acts_as)] if chosen.acts_as else []
+        client = _client(configuration, acts_as + [("Impersonate-Group", g) for g in chosen.groups])
     except BROKEN as error:
         raise SettingsError(
             f"the pod's service account in {account} cannot be used ({error}); "

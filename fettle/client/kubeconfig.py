@@ -56,10 +56,11 @@ class KubeConfig(NamedTuple):
 
 class Chosen(NamedTuple):
     """What is chosen as kubectl's flags choose it: another `context` than the current one, and
-    another user to act as than the kubeconfig's (`acts_as`)."""
+    another user to act as than the kubeconfig's (`acts_as`), in which groups."""
 
     context: str = ""
     acts_as: str = ""
+    groups: tuple[str, ...] = ()
 
 
 AS_IT_STANDS = Chosen()
@@ -115,6 +116,8 @@ async def load(paths: str, files: ExitStack, chosen: Chosen = AS_IT_STANDS) -> K
     check_url("proxy-url", cluster.proxy_url, "http://proxy:3128")
     if chosen.acts_as:
         user = msgspec.structs.replace(user, acts_as=chosen.acts_as)
+    if chosen.groups:
+        user = msgspec.structs.replace(user, as_groups=[*chosen.groups])
     headers = _impersonation_headers(user)
     place = {
         "server": cluster.server,

@@ -187,7 +187,7 @@ async def _of_cluster(reading: Reading, settings: Settings, evaluator: Evaluator
     publisher = Publisher()
     watched = [k for k in kinds.read_with(settings.lint.watch) if k is not kinds.DEVICE_HEALTH]
     writer = Writer(_inventory(settings), publisher, watched=watched)
-    chosen = Chosen(reading.context, reading.acts_as)
+    chosen = Chosen(reading.context, reading.acts_as, reading.groups)
     async with await Session.open(reading.kubeconfig, chosen=chosen) as session:
         folding = asyncio.create_task(writer.run())
         try:

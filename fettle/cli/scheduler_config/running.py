@@ -20,7 +20,8 @@ from fettle.cli.listing import objects
 from fettle.cli.scheduler_config import merging
 from fettle.cli.scheduler_config.entries import Wanted, can_be_listed
 from fettle.cli.scheduler_config.yaml_edits import rewritten, value_of
-from fettle.client import Session
+from fettle.cli.sources import Reading
+from fettle.client import Chosen, Session
 from fettle.model import BadInput, SnapshotError
 
 LARGEST_BYTES = 1024 * 1024
@@ -40,7 +41,7 @@ class ConfigOptions:
     wanted: Wanted
     scheduler_kubeconfig: str | None
     from_nodes: bool
-    kubeconfig: Path | None
+    reading: Reading
 
 
 def run(options: ConfigOptions) -> None:
@@ -92,15 +93,16 @@ def _with_nodes(options: ConfigOptions) -> Wanted:
     wanted = options.wanted
     if not options.from_nodes:
         return wanted
-    found = asyncio.run(_resources(options.kubeconfig))
+    found = asyncio.run(_resources(options.reading))
     named = dict.fromkeys((*(wanted.resources or ()), *found))
     return Wanted(wanted.enforces, wanted.url, tuple(named))
 
 
-async def _resources(kubeconfig: Path | None) -> list[str]:
+async def _resources(reading: Reading) -> list[str]:
     """The extended resources of all Nodes, in order of their names."""
     found: set[str] = set()
-    async with await Session.open(kubeconfig) as session:
+    chosen = Chosen(reading.context, reading.acts_as, reading.groups)
+    async with await Session.open(reading.kubeconfig, chosen=chosen) as session:
         async for node in objects(session, kinds.NODE):
             if isinstance(node, core.Node) and node.status:
                 found.update(node.status.capacity or (), node.status.allocatable or ())

@@ -438,6 +438,38 @@ async def test_every_request_is_made_as_somebody_else_if_asked_for(
     assert {asked.headers.get("Impersonate-User") for asked in api.asked} == {"eve"}
 
 
+async def test_whoever_is_impersonated_may_be_in_groups(api: FakeApi, reader: Reader) -> None:
+    api.put("nodes", objects.node("a", 4))
+    groups = ("--as", "eve", "--as-group", "gpu-users", "--as-group", "system:authenticated")
+    for command in (("devices",), ("scheduler-config", "--from-nodes")):
+        api.asked.clear()
+        ended = await reader.run(*command, *groups)
+        assert ended.exit_code == 0, ended.output
+        sent = {
+            (asked.headers.get("Impersonate-User"), asked.headers.get("Impersonate-Group"))
+            for asked in api.asked
+        }
+        assert sent == {("eve", "gpu-users,system:authenticated")}
+
+
+@pytest.mark.parametrize("command", [("devices",), ("scheduler-config", "--from-nodes")])
+async def test_a_group_without_a_user_is_a_usage_error(
+    reader: Reader, command: tuple[str, ...]
+) -> None:
+    ended = await reader.run(*command, "--as-group", "gpu-users")
+    assert ended.exit_code == 2
+    assert "--as-group goes with --as" in ended.output
+
+
+async def test_the_nodes_of_another_context_are_asked_for_resources(reader: Reader) -> None:
+    ended = await reader.run("scheduler-config", "--from-nodes", "--context", "nowhere")
+    assert ended.exit_code == 1
+    assert "nowhere" in ended.output
+    ended = await reader.run("scheduler-config", "--context", "fake")
+    assert ended.exit_code == 2
+    assert "are for --from-nodes" in ended.output
+
+
 async def test_settings_that_are_given_judge(api: FakeApi, reader: Reader, tmp_path: Path) -> None:
     (tmp_path / "settings.yaml").write_text("mode: steer\npolicies: [{name: ours}]\n")
     given = ("--settings", str(tmp_path / "settings.yaml"))
