@@ -9,6 +9,7 @@ import msgspec
 
 from fettle.lint.cluster import Cluster
 from fettle.lint.manifests import Field, Manifest
+from fettle.lint.names import is_mark
 
 
 class Severity(StrEnum):
@@ -103,7 +104,8 @@ class Refusal(Rule):
     """A rule about what the API server refuses. Only `fettle lint` has it: the webhook never sees
     such an object.
 
-    It only warns in workloads of other projects, whose controllers may complete what they make.
+    It only warns of what somebody completes: workloads of other projects, whose controllers do, and
+    objects in whose name or namespace something is put in.
     """
 
     severity = Severity.DENY
@@ -114,8 +116,9 @@ class Refusal(Rule):
         """The mistakes, with the rule's severity."""
 
     def check(self, manifest: Manifest, cluster: Cluster | None = None) -> Iterator[Finding]:
+        marked = is_mark(manifest.name) or is_mark(manifest.namespace)
         for finding in self.found(manifest):
-            if manifest.group in COMPLETE_GROUPS:
+            if manifest.group in COMPLETE_GROUPS and not marked:
                 yield finding
             else:
                 yield msgspec.structs.replace(finding, severity=Severity.WARN)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from fettle.lint.findings import Check, Finding, Severity
 from fettle.lint.manifests import Field, Manifest
 from fettle.lint.names import nearest
@@ -56,8 +58,9 @@ def looks_like_object(value: Mapping[Any, Any]) -> bool:
 def mistakes_in_identity(manifest: Manifest, customs: Customs | None = None) -> Iterator[Finding]:
     """`customs`: the kinds of custom resources; None means the shipped ones."""
     missing = [key for key in _KEYS if not isinstance(manifest.object.get(key), str)]
+    known = (shipped_customs() if customs is None else customs).kinds
     for key in missing:
-        yield _missing(manifest, key)
+        yield _of_known(_missing(manifest, key), manifest, known)
     if missing or not manifest.api_version or not manifest.kind:
         return
     group = manifest.group
@@ -69,9 +72,7 @@ def mistakes_in_identity(manifest: Manifest, customs: Customs | None = None) -> 
             yield _warning(manifest, f"only Kubernetes from {since} serves {manifest.kind} in it")
     elif group in {_group(version) for version in kinds}:
         yield from _unknown_version(manifest)
-    elif manifest.api_version not in (
-        known := (shipped_customs() if customs is None else customs).kinds
-    ):
+    elif manifest.api_version not in known:
         yield from _unknown_group(manifest)
     elif near := _misspelt_kind(manifest.kind, known[manifest.api_version]):
         message = f"{manifest.api_version} has no kind {manifest.kind}; did you mean {near}?"
@@ -91,6 +92,19 @@ def _unknown_group(manifest: Manifest) -> Iterator[Finding]:
             f"write apiVersion: {near}",
             severity=Severity.WARN if "." not in group and _is_draft(manifest) else None,
         )
+
+
+def _of_known(
+    finding: Finding, manifest: Manifest, known: Mapping[str, Mapping[str, str]]
+) -> Finding:
+    """Only a warning if what is there is not known: then it may be the file of another program."""
+    said = manifest.object.get("apiVersion") or manifest.object.get("apiversion")
+    served = kubernetes().kinds
+    by_version = isinstance(said, str) and (said in served or said in known)
+    by_kind = any(manifest.kind in kinds for kinds in (*served.values(), *known.values()))
+    if by_kind or (by_version and not manifest.kind):
+        return finding
+    return msgspec.structs.replace(finding, severity=Severity.WARN)
 
 
 def _missing(manifest: Manifest, key: str) -> Finding:

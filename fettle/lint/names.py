@@ -1,4 +1,4 @@
-"""Which name an author probably meant, and lists of names, for the texts of findings.
+"""Which name an author probably meant, which is none yet, and lists of names for findings.
 
 Only typing errors count: a name that differs by a word or a number means something else, and
 suggesting it would do harm.
@@ -13,6 +13,7 @@ _LONGEST, _MOST = 128, 100  # the comparison is quadratic in length and linear i
 _WORD = re.compile(r"\d+|[A-Z]?[a-z]+|[A-Z]+|[^\W\da-zA-Z_]+")
 _NUMBER = re.compile(r"\d+")
 _SEPARATORS = re.compile(r"[\s._:/-]+")
+_MARKS = frozenset("${}<>@%")
 _LONG_WORD = 5
 _LETTERS_PER_TYPO = 4
 """A word may have one typing error for this many letters, and two at most."""
@@ -100,6 +101,13 @@ def _distance(word: str, meant: str) -> int:
             row.append(least)
         before, last = last, row
     return last[-1]
+
+
+def is_mark(text: str) -> bool:
+    """Whether it stands for what is put in before the API server sees it: `${NAME}`, `NUM_NODES`,
+    `FILLED BY THE OPERATOR`."""
+    shouted = text.replace("_", "").isalnum() or text.replace(" ", "").isalpha()
+    return (shouted and text.isupper()) or "__" in text or not _MARKS.isdisjoint(text)
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:

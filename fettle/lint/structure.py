@@ -3,7 +3,7 @@ wrong types or that are not allowed, what is missing, and unions.
 
 Checks whole objects of Kubernetes' own kinds, and pods and Jobs in those of others. A value that is
 absent or null is never wrong, and neither is a mark that is replaced before the API server sees it,
-such as `__NUM_NODES__`.
+such as `__NUM_NODES__` or `NUM_NODES`.
 """
 
 import re
@@ -90,7 +90,9 @@ _ALIKE = 0.75
 """How much a name that means another one has in common with it; the field is wrong anyway."""
 _LEVELS = 3
 """How far below a misplaced field may belong: from a Deployment's spec to that of its pods."""
-_PLACEHOLDER = re.compile(r"__\w+__|\$\w+|\$\{[^{}]+\}|\{\{[^{}]+\}\}|<[^<>]+>|@\w+@")
+_PLACEHOLDER = re.compile(
+    r"__\w+__|\$\w+|\$\{[^{}]+\}|\{\{[^{}]+\}\}|<[^<>]+>|@\w+@|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"
+)
 _QUANTITY = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 _AMOUNT = re.compile(r"([\d.]{1,20}) ?([a-zA-Z]{1,3})")
 _UNITS = {unit.lower(): unit for unit in ("Ki", "Mi", "Gi", "Ti", "Pi", "k", "M", "G", "T")}
@@ -307,13 +309,14 @@ def _in_range(member: Field, name: str, type: str) -> Iterator[Finding]:
 
 
 def _union(field: Field, type: str, fields: Mapping[str, str]) -> Iterator[Finding]:
-    union = _UNIONS.get(type)
+    union, absent = _UNIONS.get(type), _ABSENT
     if type in _ALL_BUT:
+        absent = (None,)
         names = tuple(name for name in fields if name not in _ALL_BUT[type])
         union = _Union(names, needed=type not in _WITHOUT_SOURCE)
     if union is None:
         return
-    there = [name for name in union.fields if field.value.get(name) not in _ABSENT]
+    there = [name for name in union.fields if field.value.get(name) not in absent]
     if len(there) > 1:
         yield UNION.finding(
             field.at(there[1]),

@@ -41,6 +41,7 @@ READ: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Kinds of which all fields are kept, by the newest version of their group; of others the name."""
+_DRA_VERSIONS = ("v1", "v1beta1", "v1beta2")
 _ALSO_ALLOWED: Mapping[tuple[str, str], str] = {
     ("batch.v1.PodFailurePolicyOnPodConditionsPattern", "status"): "=False|True|Unknown",
     ("core.v1.Container", "restartPolicy"): "=Always|Never|OnFailure",
@@ -58,6 +59,10 @@ _ZERO_WILL_DO = {
     ("core.v1.ISCSIVolumeSource", "lun"),
     ("core.v1.SleepAction", "seconds"),
     ("core.v1.Sysctl", "value"),
+    *((f"resource.{v}.ResourcePool", "generation") for v in _DRA_VERSIONS),
+    *((f"resource.{v}.DeviceCapacity", "value") for v in _DRA_VERSIONS),
+    *((f"resource.{v}.Counter", "value") for v in _DRA_VERSIONS),
+    *((f"resource.{v}.CapacityRequestPolicyRange", "min") for v in _DRA_VERSIONS),
 }
 """What OpenAPI requires though validation takes an absent one for zero, or for no text."""
 _ALSO_REQUIRED = {
@@ -74,9 +79,9 @@ _ALSO_REQUIRED = {
     ("apps.v1.StatefulSet", "spec"),
     *((f"batch.v1.{kind}", "spec") for kind in ("CronJob", "Job")),
     *((f"core.v1.{kind}", "spec") for kind in ("Pod", "ReplicationController")),
-    *((f"resource.{v}.DeviceSelector", "cel") for v in ("v1", "v1beta1", "v1beta2")),
-    *((f"resource.{v}.DeviceClaimConfiguration", "opaque") for v in ("v1", "v1beta1", "v1beta2")),
-    *((f"resource.{v}.DeviceClassConfiguration", "opaque") for v in ("v1", "v1beta1", "v1beta2")),
+    *((f"resource.{v}.DeviceSelector", "cel") for v in _DRA_VERSIONS),
+    *((f"resource.{v}.DeviceClaimConfiguration", "opaque") for v in _DRA_VERSIONS),
+    *((f"resource.{v}.DeviceClassConfiguration", "opaque") for v in _DRA_VERSIONS),
 }
 """What validation requires and OpenAPI does not."""
 _SCALARS = {"string", "boolean", "integer", "number"}

@@ -47,9 +47,13 @@ class Document(NamedTuple):
 
     @property
     def may_be_patch(self) -> bool:
-        """Whether a kustomization beside it may merge it into another object, or complete it."""
-        folder = Path(self.file).parent
-        return self.file != _STDIN_NAME and any((folder / n).is_file() for n in _KUSTOMIZATIONS)
+        """Whether a kustomization beside or above it may merge it into another object, or complete
+        it."""
+        if self.file == _STDIN_NAME:
+            return False
+        folder = Path(self.file).absolute().parent
+        places = (where / name for where in (folder, folder.parent) for name in _KUSTOMIZATIONS)
+        return any(place.is_file() for place in places)
 
 
 class ReadManifests(NamedTuple):

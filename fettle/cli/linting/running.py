@@ -74,7 +74,9 @@ def run(options: LintOptions) -> int:
     documents, rules, problems, notes = read(options.files, skip_others=options.skip_others)
     defined = read([str(options.crds)]) if options.crds else read([])
     problems += defined.problems
-    customs = customs_with(each.object for each in (*defined.documents, *documents))
+    customs = customs_with(
+        (each.object for each in defined.documents), (each.object for each in documents)
+    )
     found, more, unchecked = asyncio.run(_lint(options, settings, documents, customs))
     found += _of_rules(rules, settings.lint.levels)
     problems += unchecked

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from fettle.lint.findings import Finding, Refusal
 from fettle.lint.manifests import Field, Manifest
-from fettle.lint.names import nearest
-from fettle.lint.refusals.wording import is_mark
+from fettle.lint.names import is_mark, nearest
 from fettle.lint.rules.jobs import failure_rules, job_errors
 
 _CRON_FIELDS = 5

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from fettle.dra import UNIT, Unreadable, nano
 from fettle.lint.findings import Finding, Refusal
 from fettle.lint.manifests import Field, Manifest, ManifestPod, values_at
-from fettle.lint.names import nearest
+from fettle.lint.names import is_mark, nearest
 from fettle.lint.refusals.wording import (
-    is_mark,
     operator_errors,
     twice,
     why_no_label,
@@ -112,7 +111,8 @@ class WrongAmount(Refusal):
 
     def _amount(self, field: Field) -> Iterator[Finding]:
         name, amount = str(field.keys[-1]), _nano(field)
-        if "/" not in name and name not in _OWN and not name.startswith(_HUGE):
+        own = name in _OWN or name.startswith(_HUGE)
+        if "/" not in name and not own and not (is_mark(name) and "_" in name):
             message = f"{name!r} is no resource of Kubernetes, and names no domain"
             yield self.finding(field, message, "write DOMAIN/NAME, such as nvidia.com/gpu")
         if amount is not None and amount < 0:

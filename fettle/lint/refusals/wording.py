@@ -4,20 +4,14 @@ import re
 from collections.abc import Iterable, Iterator
 
 from fettle.lint.manifests import Field
+from fettle.lint.names import is_mark
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 _QUALIFIED = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _LONGEST_LABEL, _LONGEST_NAME = 63, 253
-_MARKS = frozenset("${}<>@%")
 _VALUES_NEEDED = ("In", "NotIn")
 _NO_VALUES = ("Exists", "DoesNotExist")
 _COMPARISONS = ("Gt", "Lt")
-
-
-def is_mark(text: str) -> bool:
-    """Whether it stands for what is put in before the API server sees it."""
-    shouted = text.isupper() and text.replace("_", "").isalnum()
-    return shouted or "__" in text or not _MARKS.isdisjoint(text)
 
 
 def why_no_label(name: str) -> str:

@@ -46,20 +46,27 @@ def shipped_customs() -> Customs:
     return msgspec.json.decode(_FILE.read_bytes(), type=Customs)
 
 
-def customs_with(objects: Iterable[Raw]) -> Customs:
-    """The shipped ones, and those that CustomResourceDefinitions among these objects define, which
-    replace those of their group and version."""
-    definitions = [one for one in objects if one.get("kind") == "CustomResourceDefinition"]
+def customs_with(named: Iterable[Raw], found: Iterable[Raw] = ()) -> Customs:
+    """The shipped ones, and those of the CustomResourceDefinitions among objects that the user has
+    `named`, and among those that were `found`, of which a cluster may have another release."""
+    more = customs_of(filter(_is_definition, named))
+    beside = customs_of(filter(_is_definition, found))
     shipped = shipped_customs()
-    if not definitions:
-        return shipped
-    more = customs_of(definitions)
-    groups = {version.partition("/")[0] for version in more.kinds}
+    sources = dict(shipped.sources)
+    sources |= dict.fromkeys(_groups(beside), "the definition among these files")
     return Customs(
-        {**shipped.kinds, **more.kinds},
-        {**shipped.types, **more.types},
-        {group: said for group, said in shipped.sources.items() if group not in groups},
+        {**shipped.kinds, **beside.kinds, **more.kinds},
+        {**shipped.types, **beside.types, **more.types},
+        {group: said for group, said in sources.items() if group not in _groups(more)},
     )
+
+
+def _is_definition(one: Raw) -> bool:
+    return one.get("kind") == "CustomResourceDefinition"
+
+
+def _groups(customs: Customs) -> set[str]:
+    return {version.partition("/")[0] for version in customs.kinds}
 
 
 def customs_of(definitions: Iterable[Raw]) -> Customs:

@@ -95,3 +95,6 @@ def test_what_is_missing_beside_a_kustomization_is_only_a_warning(tmp_path: Path
     (one,) = findings(str(tmp_path))
     assert (one["rule"], one["severity"]) == ("FTL203", "Warn")
     assert "unless a kustomization adds it" in one["message"]
+    (tmp_path / "patches").mkdir()
+    (tmp_path / "patch.yaml").rename(tmp_path / "patches" / "patch.yaml")
+    assert [f["severity"] for f in findings(str(tmp_path))] == ["Warn"]

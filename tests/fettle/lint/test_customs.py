@@ -105,7 +105,6 @@ def test_a_definition_says_which_fields_and_values_there_are() -> None:
 
 
 def test_definitions_are_read_from_a_folder_and_from_the_input(tmp_path: Path) -> None:
-    """A misspelt kind of the group is then known, too."""
     (tmp_path / "gangs.yaml").write_text(yaml.safe_dump(DEFINITION))
     wrong = yaml.safe_dump(gang(size=1, sise=2))
     assert findings("-", stdin=wrong) == []
@@ -116,6 +115,20 @@ def test_definitions_are_read_from_a_folder_and_from_the_input(tmp_path: Path) -
     ):
         (found,) = findings("-", *arguments, stdin=text)
         assert (found["rule"], found["path"]) == ("FTL201", "spec.sise")
+        assert found["severity"] == "Deny"
+
+
+def test_a_definition_among_the_files_may_be_older_than_that_of_the_cluster(tmp_path: Path) -> None:
+    """A sample of vLLM's production stack has fields that a copy of its definition lacks."""
+    (tmp_path / "gangs.yaml").write_text(yaml.safe_dump(DEFINITION))
+    made = yaml.safe_dump(gang(size=1, future=2))
+    both = f"{yaml.safe_dump(DEFINITION)}---\n{made}"
+    assert [f["severity"] for f in findings("-", stdin=both)] == ["Warn"]
+    assert [f["severity"] for f in findings("-", "--crds", str(tmp_path), stdin=made)] == ["Deny"]
+
+
+def test_a_misspelt_kind_of_a_defined_group_is_found(tmp_path: Path) -> None:
+    (tmp_path / "gangs.yaml").write_text(yaml.safe_dump(DEFINITION))
     misspelt = yaml.safe_dump({**gang(size=1), "kind": "Gnag"})
     (found,) = findings("-", "--crds", str(tmp_path), stdin=misspelt)
     assert (found["rule"], found["path"]) == ("FTL206", "kind")

@@ -11,7 +11,7 @@ from fettle.lint.manifests import Manifest
 from fettle.lint.refusals import REFUSALS
 from fettle.model import Policies, Validation
 from tests.fettle.lint.builders import Object
-from tests.fettle.lint.tables.refused import JUDGED, JUDGED_BY_JOB_SET, Refused
+from tests.fettle.lint.tables.refused import JUDGED, JUDGED_BY_JOB_SET, POD, Refused, put
 from tests.fettle.lint.test_tables import CASES
 
 VOLUME = {"metadata": {"name": "v"}}
@@ -89,3 +89,21 @@ def test_volumes_that_a_workload_adds_are_known(kind: str, spec: tuple[str, Any]
     if name != "JobSet":
         made[path]["workerTemplate"] = template
     assert "FTL221" in {finding.rule for finding in checked(manifest)}
+
+
+@pytest.mark.parametrize("name", ["FILLED BY THE OPERATOR", "${NAME}", "NAME_SPACE", "__NS__"])
+def test_what_is_put_in_later_is_no_wrong_name_and_the_rest_only_warns(name: str) -> None:
+    """NVIDIA's gpu-operator, assets/: its operator fills in namespaces and adds volumes."""
+    made = put(
+        POD,
+        ("metadata/namespace", name),
+        ("spec/containers/0/volumeMounts", [{"name": "v", "mountPath": "/v"}]),
+        ("spec/containers/0/resources/limits", {"FILLED_BY_VALIDATOR": 1}),
+    )
+    assert [(f.rule, f.severity) for f in checked(made)] == [("FTL221", Severity.WARN)]
+
+
+def test_the_file_of_another_program_without_apiversion_only_warns() -> None:
+    """NVIDIA's gpu-operator, bundle/tests/scorecard/config.yaml."""
+    other = {"apiversion": "example.com/v1", "kind": "Configuration", "metadata": {"name": "c"}}
+    assert [(f.rule, f.severity) for f in checked(other)] == [("FTL206", Severity.WARN)]

@@ -109,7 +109,9 @@ def test_a_very_long_number_is_reported_in_short() -> None:
     assert message == "must be a whole number, and is one larger than 64 bits"
 
 
-@pytest.mark.parametrize("mark", ["__NUM_NODES__", "${NODES}", "$NODES", "<nodes>", "{{ nodes }}"])
+@pytest.mark.parametrize(
+    "mark", ["__NUM_NODES__", "${NODES}", "$NODES", "<nodes>", "{{ nodes }}", "NUM_NODES"]
+)
 def test_a_mark_that_is_replaced_before_is_not_of_a_wrong_type(mark: str) -> None:
     assert wrong(job(parallelism=mark)) == []
     assert wrong(job(parallelism=f"{mark} of them"))

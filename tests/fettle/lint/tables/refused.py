@@ -667,6 +667,22 @@ RULES_OF_OBJECTS = [
         "at most 65535",
     ),
 ]
+SLICE = api.resource_slice("n", 1, name="s")
+RULES_OF_OBJECTS += [
+    Refused("FTL203", "the first generation", put(SLICE, ("spec/pool/generation", GONE))),
+    Refused("FTL203", "no pool", put(SLICE, ("spec/pool", GONE)), "is required"),
+    Refused(
+        "FTL204",
+        "an empty attribute",
+        put(SLICE, ("spec/devices/0/attributes", {"a": {"string": ""}})),
+    ),
+    Refused(
+        "FTL204",
+        "an attribute without a value",
+        put(SLICE, ("spec/devices/0/attributes", {"a": {}})),
+        "needs one of",
+    ),
+]
 """What the API server judges."""
 
 
