@@ -152,7 +152,6 @@ NEEDED: Mapping[Right, str] = {
     Right("fettle-pod-evictions", "pods/eviction", "create"): f"{HERE}/test_device_failures.py"
     "::test_a_job_whose_device_fails_goes_on_elsewhere_and_spends_no_retry",
     Right("fettle-suspend-jobs", "jobs", "get, patch"): _SUSPENDS,
-    Right("fettle-suspend-jobs", "replicasets", "get"): _SUSPENDS,
     Right("fettle-wake-by-node", "nodes", "patch"): _OF_NODES,
     Right("fettle-wake-by-node", "nodewakeups", "write"): _OF_NODES,
     Right("fettle-dry-run", "resourceclaims", "create"): f"{HERE}/test_health_taints.py"
