@@ -218,7 +218,11 @@ def pod(name: str, namespace: str, server: str, output: str) -> None:
     """A pod's verdicts, node by node, each with its reasons."""
     from fettle.cli import printing
 
-    printing.explain_pod(server, _pod_name(name, namespace), output)
+    if not server and not namespace and name and "/" not in name:
+        name = f"/{name}"  # of the namespace of the kubeconfig's context
+    else:
+        name = _pod_name(name, namespace)
+    printing.explain_pod(server, name, output)
 
 
 @explain.command()

@@ -77,6 +77,8 @@ async def _answer(reading: Reading, path: str, query: Mapping[str, str]) -> Any:
         session = await Session.open(reading.kubeconfig, chosen=chosen)
     except NoCluster as error:
         raise NoCluster(f"{error}, or --server URL to ask a running Fettle") from error
+    if query.get("pod", "").startswith("/"):  # named without its namespace
+        query = {**query, "pod": f"{session.users_namespace}{query['pod']}"}
     async with session:
         cluster = _Cluster(session, settings, _policies(reading.settings, settings))
         showing = asyncio.create_task(cluster.counting.show())

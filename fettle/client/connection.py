@@ -47,6 +47,8 @@ class ClusterConnection(NamedTuple):
     authority: str
     expires_at: float = float("inf")
     user: str = ""
+    users_namespace: str = "default"
+    """Of what people name without one, as kubectl has it."""
 
 
 async def connect(
@@ -92,6 +94,7 @@ async def _from_files(named: str, origin: str, chosen: Chosen) -> ClusterConnect
         "certificate-authority in the kubeconfig",
         found.expires_at,
         found.user,
+        found.namespace or "default",
     )
 
 
@@ -116,7 +119,9 @@ def _in_cluster(account: Path, chosen: Chosen) -> ClusterConnection:
     except (OSError, UnicodeDecodeError):
         namespace = ""
     origin = f"the service account's {authority}"
-    return ClusterConnection(client, namespace or DEFAULT_NAMESPACE, origin)
+    return ClusterConnection(
+        client, namespace or DEFAULT_NAMESPACE, origin, users_namespace=namespace or "default"
+    )
 
 
 def _client(configuration: Any, headers: Sequence[tuple[str, str]] = ()) -> Any:

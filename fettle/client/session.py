@@ -69,6 +69,7 @@ class Session:
         self, connection: ClusterConnection, reconnect: Callable[[], Awaitable[ClusterConnection]]
     ) -> None:
         self.namespace = connection.namespace
+        self.users_namespace = connection.users_namespace
         self.user = connection.user
         self.streams = Streams()
         self._client = connection.client

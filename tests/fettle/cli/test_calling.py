@@ -65,7 +65,8 @@ def test_a_server_that_does_not_speak_http_is_reported() -> None:
 
 @pytest.mark.parametrize("name", ["nope", "a/b/c", "/b", "a/", ""])
 def test_a_pod_without_its_namespace_is_a_usage_error(name: str) -> None:
-    ended = CliRunner().invoke(main, ["explain", "pod", name])
+    """A server knows nobody's context."""
+    ended = CliRunner().invoke(main, ["explain", "pod", name, "--server", "http://127.0.0.1:9"])
     assert ended.exit_code == 2
     assert "write NAMESPACE/NAME, such as default/" in ended.output
     assert "?" not in ended.output

@@ -396,6 +396,20 @@ async def test_without_settings_no_mode_and_no_fettle_are_spoken_of(
     assert "setting mode" not in ended.output
 
 
+async def test_a_pod_without_a_namespace_is_of_that_of_the_context(
+    api: FakeApi, reader: Reader, tmp_path: Path
+) -> None:
+    api.put("nodes", objects.node("a", 4))
+    put_pod(api, "p", "", namespace="ml")
+    assert (await reader.told("explain", "pod", "p", "-n", "ml"))["pod"] == "ml/p"
+    ended = await reader.run("explain", "pod", "p")
+    assert "pod default/p is not known" in ended.output
+    api.kubeconfig(tmp_path, namespace="ml")
+    assert (await reader.told("explain", "pod", "p"))["pod"] == "ml/p"
+    for wrong in ("", "/", "/p", "ml/", "a/b/c"):
+        assert (await reader.run("explain", "pod", wrong)).exit_code == 2, wrong
+
+
 async def test_a_pod_that_is_not_there_is_a_sentence(api: FakeApi, reader: Reader) -> None:
     ended = await reader.run("explain", "pod", "default/p")
     assert ended.exit_code == 1
