@@ -99,7 +99,10 @@ def wait(server: str, within: str, roles: Sequence[str], namespace: str) -> int:
     until = time.monotonic() + seconds_of(within)
     said: list[str] | None = None
     while True:
-        missing = _missing(_servers(server) or asyncio.run(_pods(namespace)), roles)
+        try:
+            missing = _missing(_servers(server) or asyncio.run(_pods(namespace)), roles)
+        except ClusterError as error:  # the API server may be back in time
+            missing = [str(error)]
         if missing != said:
             said = missing
             for sentence in (missing or ["Fettle is set up"])[:MOST_SAID]:

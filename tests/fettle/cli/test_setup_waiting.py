@@ -173,6 +173,16 @@ async def test_pods_on_the_host_network_and_in_other_namespaces_are_not_asked(
     assert HERE in {one.namespace for one in listed}
 
 
+async def test_an_api_server_that_is_away_is_waited_for(api: FakeApi, installed: Installed) -> None:
+    async with installed.process("steward"):
+        await api.stop()
+        waiting = asyncio.create_task(installed.wait(within="60s"))
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        await api.start()
+        assert (await waiting).exit_code == 0
+
+
 async def test_the_api_server_is_given_something_to_ask_the_webhook_about(
     api: FakeApi, installed: Installed
 ) -> None:
