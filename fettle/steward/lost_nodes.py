@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from math import inf
 from typing import Any
 
@@ -72,6 +73,8 @@ class LostNodes:
         )
         self._done: set[str] = set()
         """UIDs of pods of which it is said what was or would be done."""
+        self._failed: dict[str, core.Pod] = {}
+        """By UID: pods that we marked as Failed and have not deleted yet. No view shows them."""
         self._too_many = ""
 
     async def keep(self) -> None:
@@ -106,9 +109,11 @@ class LostNodes:
             if len(lost) > most
             else ""
         )
+        self._failed = {u: pod for u, pod in self._failed.items() if pod.node_name in lost}
         if not lost or self._too_many:
             return
-        for pod in view.pods.values():
+        failed = (pod for pod in self._failed.values() if pod.metadata.key not in view.pods)
+        for pod in chain(view.pods.values(), failed):
             pause()
             ends_at = unix_s(pod.metadata.deletion_timestamp, inf)
             if pod.node_name not in lost or ends_at + after_s > self._clock():
@@ -128,6 +133,7 @@ class LostNodes:
             try:
                 await self._delete(pod, f"fettle: {words}", now)
             except (NotFound, Conflict):  # that pod is gone
+                self._failed.pop(pod.metadata.uid, None)
                 return
         self._done.add(pod.metadata.uid)
         self._tell(pod, policy, words, written=writes)
@@ -153,7 +159,7 @@ class LostNodes:
     async def _delete(self, pod: core.Pod, words: str, now: float) -> None:
         """Raises ClusterError."""
         metadata = pod.metadata
-        if not pod.terminal:
+        if not pod.terminal and metadata.uid not in self._failed:
             status: dict[str, Any] = {"phase": "Failed"}
             if not pod.disruption:
                 status["conditions"] = [
@@ -168,9 +174,11 @@ class LostNodes:
             path = kinds.POD.path_of(metadata.name, metadata.namespace, "status")
             body = {"metadata": {"uid": metadata.uid}, "status": status}
             await self._session.patch(path, body, strategic=True)
+            self._failed[metadata.uid] = pod
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata.uid}}
         path = kinds.POD.path_of(metadata.name, metadata.namespace)
         await self._session.delete(path, options)
+        self._failed.pop(metadata.uid, None)
 
     def _tell(self, pod: core.Pod, policy: Policy, words: str, *, written: bool) -> None:
         controller = pod.metadata.controller

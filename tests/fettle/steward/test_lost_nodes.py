@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fettle.model import Failure, Mode, OnLostNode, Policy
 from fettle.observing import DecisionMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.steward import STEWARD, LostNodes
+from fettle.steward.paced_writes import FIRST_PAUSE_S
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.scheduling.placed.test_at_risk import Watched, placed
@@ -190,6 +192,33 @@ async def test_where_nothing_may_be_written_it_is_recorded_once_what_would_be(lo
     assert await lost.look(ending()) == ["p"]
     await lost.steward.look()
     assert lost.recorded() == [("ForceDeleted", "wouldWrite")]
+
+
+async def test_a_pod_that_was_marked_as_failed_is_deleted_when_that_succeeds(lost: Lost) -> None:
+    """No view shows pods that have failed."""
+    lost.api.forbidden.add(("delete", "pods"))
+    assert await lost.look(ending()) == ["p"]
+    assert not lost.recorded()
+    lost.pods = {}
+    await lost.see(unreachable("n"), policies=POLICIES)
+    lost.api.forbidden.clear()
+    async with asyncio.timeout(20):
+        while lost.api.objects["pods"]:
+            await lost.steward.look()
+            await asyncio.sleep(0.05)
+    assert lost.recorded() == [("ForceDeleted", "wrote")]
+
+
+async def test_a_pod_that_was_marked_as_failed_is_left_to_a_node_that_is_back(lost: Lost) -> None:
+    lost.api.forbidden.add(("delete", "pods"))
+    await lost.look(ending())
+    lost.pods = {}
+    await lost.see(b.node("n", gpus=1), policies=POLICIES)
+    lost.api.forbidden.clear()
+    await asyncio.sleep(FIRST_PAUSE_S + 0.1)
+    lost.api.asked.clear()
+    await lost.steward.look()
+    assert not lost.api.asked
 
 
 async def test_a_later_pod_of_the_same_name_is_not_meant(lost: Lost) -> None:
