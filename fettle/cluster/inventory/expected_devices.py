@@ -9,12 +9,10 @@ import re
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import NamedTuple
 
-from fettle.cluster.inventory.unit_counts import GPU, KIND_LABELS, Usual, plain_resource
+from fettle.cluster.inventory.unit_counts import FEW_PEERS, GPU, KIND_LABELS, Usual, plain_resource
 from fettle.health import to_count
 
 GPU_DRIVER = "gpu.nvidia.com"
-FEW_PEERS = 3
-"""Where at least so many peers have what a node has, it was meant to have less than before."""
 
 
 class Expected(NamedTuple):

@@ -168,7 +168,7 @@ class MissingDevices:
     def forget(self, name: str) -> None:
         self._past.pop(name, None)
         self.pass_over(name)
-        self._concerned |= self._peers.put(name, {}, {})
+        self._concerned |= self._peers.put(name, {}, None)
 
     def look(
         self, node: core.Node, has: Has, pods: Iterable[core.Pod], now: float

@@ -249,7 +249,7 @@ class Nodes:
         found = plugin_resources(node) if node is not None else ()
         labels = (node.metadata.labels or {}) if node is not None else {}
         capacities = {one.resource: one.capacity for one in found if one.capacity}
-        self.dirty |= self._peers.put(name, labels, capacities)
+        self.dirty |= self._peers.put(name, labels, capacities if node is not None else None)
 
     def pod_came(self, node: str, key: str) -> None:
         """A pod names this node, which need not exist."""

@@ -126,6 +126,10 @@ class Usual(NamedTuple):
     nodes: int
 
 
+FEW_PEERS = 3
+"""Where at least so many peers have what a node has, it was meant to have less than before."""
+
+
 def machine(labels: Mapping[str, str]) -> Hashable | None:
     """The label that says of what kind a node is, and its value; None without one."""
     key = next((key for key in KIND_LABELS if key in labels), None)
@@ -142,12 +146,14 @@ class Peers:
         self._names: dict[Hashable, set[str]] = defaultdict(set)
         self._counts: dict[Hashable, dict[str, Counter[int]]] = {}
 
-    def put(self, name: str, labels: Mapping[str, str], capacities: Mapping[str, int]) -> set[str]:
-        """A node as it is now, without capacities if it is gone. Returns the nodes whose expected
+    def put(
+        self, name: str, labels: Mapping[str, str], capacities: Mapping[str, int] | None
+    ) -> set[str]:
+        """A node as it is now, its capacities None if it is gone. Returns the nodes whose expected
         capacities changed."""
         before = self._of.pop(name, None)
         kind = self._kind_of(labels)
-        after = (kind, capacities) if kind is not None and capacities else None
+        after = (kind, capacities) if kind is not None and capacities is not None else None
         if before == after:
             if after is not None:
                 self._of[name] = after
@@ -176,7 +182,9 @@ class Peers:
         if name not in self._of:
             return _NOTHING_MISSING
         kind, capacities = self._of[name]
-        short = {resource: self._usual(kind, resource) - n for resource, n in capacities.items()}
+        short = {
+            resource: self._usual(kind, resource).number - n for resource, n in capacities.items()
+        }
         return {resource: number for resource, number in short.items() if number > 0}
 
     def usual(self, labels: Mapping[str, str]) -> Mapping[str, Usual]:
@@ -185,10 +193,10 @@ class Peers:
         found = {resource: _most(counts) for resource, counts in by_resource.items()}
         return {resource: usual for resource, usual in found.items() if usual is not None}
 
-    def _usual(self, kind: Hashable, resource: str) -> int:
-        """The number that more than half of the nodes have; 0: there is none."""
-        usual = _most(self._counts.get(kind, {}).get(resource, Counter()))
-        return usual.number if usual is not None else 0
+    def _usual(self, kind: Hashable, resource: str) -> Usual:
+        """As far as anybody goes by it: `FEW_PEERS` are as good as more."""
+        usual = _most(self._counts.get(kind, {}).get(resource, Counter())) or Usual(0, 0)
+        return usual._replace(nodes=min(usual.nodes, FEW_PEERS))
 
     def _count(self, name: str, kind: Hashable, capacities: Mapping[str, int], change: int) -> None:
         names = self._names[kind]

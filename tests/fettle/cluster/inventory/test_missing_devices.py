@@ -144,6 +144,29 @@ def test_a_node_whose_dra_driver_has_never_started_lacks_what_its_peers_have(fle
     assert told(missing) == [(b.DRIVER, 0, 8, "what most nodes of its type and pool have")]
 
 
+def test_a_node_without_devices_is_looked_at_again_when_peers_come(fleet: Fleet) -> None:
+    put(fleet, name="unstarted", gpus=0, labels={TYPE: "p5"})
+    fleet.put(kinds.NODE, {"metadata": {"name": "unstarted", "labels": {TYPE: "p5"}}})
+    assert not fleet.look().nodes["unstarted"].missing
+    for name in ("a", "b"):
+        put(fleet, name=name, labels={TYPE: "p5"})
+    fleet.look()
+    assert told(fleet.view.nodes["unstarted"].missing) == [
+        (GPU, 0, 8, "what most nodes of its type and pool have")
+    ]
+
+
+def test_once_three_nodes_have_less_by_another_configuration_none_of_them_lacks_it(
+    fleet: Fleet,
+) -> None:
+    for gpus in (80, 80, 32):
+        for name in ("a", "b", "c"):
+            put(fleet, name=name, gpus=gpus, labels={TYPE: "p5"}, annotations={"x": f"{gpus}"})
+        fleet.now += AFTER_S
+    fleet.look()
+    assert not [one.name for one in fleet.view.nodes.values() if one.missing]
+
+
 def test_a_device_that_its_driver_no_longer_publishes_is_missing(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, {"metadata": {"name": "n"}})
     fleet.put(kinds.SLICE, slice_(devices=8))
