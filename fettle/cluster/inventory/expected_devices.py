@@ -7,6 +7,7 @@ plugin counts after a restart has forgotten the GPU that was lost before.
 
 import re
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from fettle.cluster.inventory.unit_counts import FEW_PEERS, GPU, KIND_LABELS, Usual, plain_resource
@@ -52,7 +53,7 @@ def expected_devices(node: DeviceCounts) -> Mapping[str, Expected]:
             if name not in found or expected.number > found[name].number:
                 found[name] = expected
     if _is_given_otherwise(node, found):
-        found = {name: one for name, one in found.items() if not _is_nvidia_unit(name)}
+        found = {name: one for name, one in found.items() if not is_nvidia_unit(name)}
     return {**found, **dict(_operators(node))}
 
 
@@ -165,7 +166,7 @@ def _has_any(node: DeviceCounts, resource: str) -> bool:
     return any(n and vendor in one.partition("/")[0] for one, n in node.all.items())
 
 
-def _is_nvidia_unit(name: str) -> bool:
+def is_nvidia_unit(name: str) -> bool:
     return plain_resource(name) == GPU or name.startswith("nvidia.com/mig-")
 
 
@@ -177,7 +178,7 @@ def _is_given_otherwise(node: DeviceCounts, found: Collection[str]) -> bool:
     """Whether its NVIDIA GPUs are given out by a DRA driver, by another plugin, or by design not at
     all."""
     there = [one for one, n in node.capacities.items() if n]
-    if any(map(_is_nvidia_unit, there)):
+    if any(map(is_nvidia_unit, there)):
         return False
     return (
         GPU_DRIVER in node.devices
@@ -204,7 +205,18 @@ SEEN = (MEMORY, PEERS)
 
 def _by_peers(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
     for name, usual in node.usual.items():
-        yield name, Expected(usual.number, PEERS)
+        if not (is_nvidia_unit(name) and _is_divided_otherwise(node, usual.nodes)):
+            yield name, Expected(usual.number, PEERS)
+
+
+def _is_divided_otherwise(node: DeviceCounts, peers: int) -> bool:
+    """Whether somebody has divided or shared its GPUs as so many peers' are not: it had more of
+    something than they. Then it has fewer of what they have by that."""
+    for name, count in chain(node.most.items(), node.capacities.items()):
+        usual = node.usual.get(name, Usual(0, 0))
+        if is_nvidia_unit(name) and count > (usual.number if usual.nodes >= peers else 0):
+            return True
+    return False
 
 
 _SOURCES: tuple[Callable[[DeviceCounts], Iterator[tuple[str, Expected]]], ...] = (

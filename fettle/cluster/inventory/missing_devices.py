@@ -27,6 +27,7 @@ from fettle.cluster.inventory.expected_devices import (
     Expected,
     changing,
     expected_devices,
+    is_nvidia_unit,
     layout,
     type_and_pool,
 )
@@ -42,8 +43,9 @@ _ACCELERATOR = re.compile(r"/(v?gpu|mig-|neuron|gaudi|tpu|npu|ascend)", re.IGNOR
 a restart."""
 
 
-MOST_STORED = 64
-"""Resources and drivers of a node of which it is stored how many it had, and what it lacks."""
+MOST_SHOWN = 64
+"""Resources and drivers of a node of which it is shown and stored what it lacks, and stored how
+many it had. Its kubelet may name thousands."""
 
 
 def may_lack_others(old: core.Node, new: core.Node) -> bool:
@@ -146,7 +148,7 @@ class MissingDevices:
             labels=tuple(StoredLabel(key=k, value=v) for k, v in sorted(past.layout.items())),
             counts=tuple(
                 StoredCount(name=what, number=min(number, MOST_COUNTED))
-                for what, number in sorted(past.most.items())[:MOST_STORED]
+                for what, number in sorted(past.most.items())[:MOST_SHOWN]
             ),
         )
         missing = (
@@ -157,7 +159,7 @@ class MissingDevices:
                 source=one.source,
                 since=utc(one.since),
             )
-            for one in self.of(name)[:MOST_STORED]
+            for one in self.of(name)
         )
         return most, tuple(missing)
 
@@ -199,7 +201,7 @@ class MissingDevices:
             since = min(past.since.get(what, now), now)
             missing.append(Shortage(what, count, there, source, since, since + self._after_s))
         past.since = {one.name: one.since for one in missing}
-        self._lacking[name] = tuple(missing)
+        self._lacking[name] = tuple(missing[:MOST_SHOWN])
         return self._lacking[name]
 
     def _recall(self, node: core.Node, now: float) -> _Past:
@@ -214,9 +216,12 @@ class MissingDevices:
 
     def _remember_most(self, past: _Past, has: Has, now: float) -> None:
         """A plugin follows its new configuration only after a while: until then nothing is the
-        most."""
+        most. Where there are more NVIDIA units of some resource than ever, somebody may have
+        divided or shared the GPUs anew, by hand: then there are fewer of others by that."""
         began = past.began = min(past.began, now)
         before = past.most if now - began >= self._after_s else {}
+        if any(is_nvidia_unit(what) and n > before.get(what, 0) for what, n in has.counted.items()):
+            before = {what: n for what, n in before.items() if not is_nvidia_unit(what)}
         past.most = {
             what: max(before.get(what, 0), has.counted.get(what, 0))
             for what in {**before, **has.counted}

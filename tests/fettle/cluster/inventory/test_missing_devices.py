@@ -24,6 +24,7 @@ from tests.fettle.cluster.inventory.test_units import held_of
 
 GPU = b.RESOURCE
 NVIDIA = "nvidia.com/gpu"
+MIG_1G, MIG_3G = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"
 AFTER_S = 600.0
 GFD_CONFIG = "nvidia.com/device-plugin.config"
 TYPE = "node.kubernetes.io/instance-type"
@@ -131,6 +132,38 @@ def test_peers_of_one_type_and_pool_show_what_is_missing(fleet: Fleet) -> None:
     expected = [(GPU, 7, 8, "what most nodes of its type and pool have")]
     assert told(fleet.view.nodes["n"].missing) == expected
     assert not fleet.view.nodes["other"].missing
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({NVIDIA: 8}, {NVIDIA: 0, MIG_3G: 16}),
+        ({MIG_1G: 7, MIG_3G: 2}, {MIG_1G: 0, MIG_3G: 4}),
+        ({NVIDIA: 8}, {NVIDIA: 0, f"{NVIDIA}.shared": 80}),
+    ],
+    ids=["divided", "divided in another way", "shared"],
+)
+def test_gpus_that_somebody_divides_by_hand_are_not_missing(
+    fleet: Fleet, before: dict[str, int], after: dict[str, int]
+) -> None:
+    """No label says so. The peers have what it had."""
+    put_nvidia(fleet, before, "n", "a", "b")
+    fleet.now += AFTER_S
+    put_nvidia(fleet, before, "n", "a", "b", note="later")
+    put_nvidia(fleet, after, "n")
+    assert not fleet.view.nodes["n"].missing
+    put_nvidia(fleet, {**after, max(after): 1}, "n")
+    assert [one.name for one in fleet.view.nodes["n"].missing] == [max(after)]
+
+
+def put_nvidia(fleet: Fleet, units: dict[str, int], *names: str, note: str = "") -> None:
+    """Nodes of one type have these units."""
+    counted = {resource: str(number) for resource, number in units.items()}
+    status = {"capacity": counted, "allocatable": counted, "nodeInfo": {"bootID": "b"}}
+    for name in names:
+        metadata = {"name": name, "labels": {TYPE: "p5", "note": note}}
+        fleet.put(kinds.NODE, {"metadata": metadata, "status": status})
+    fleet.look()
 
 
 def test_a_node_whose_dra_driver_has_never_started_lacks_what_its_peers_have(fleet: Fleet) -> None:
@@ -408,7 +441,7 @@ def test_a_node_that_never_had_a_device_is_stored_once_it_lacks_one(fleet: Fleet
     assert stored(fleet).status.missing[0].found == 0
 
 
-def test_a_node_of_ever_more_resources_is_stored_within_the_bound(fleet: Fleet) -> None:
+def test_a_node_of_ever_more_resources_is_shown_and_stored_within_the_bound(fleet: Fleet) -> None:
     amounts = {f"{'x' * 250}.io/{i:063}": str(10**12) for i in range(2000)}
     status = {"capacity": amounts, "allocatable": dict.fromkeys(amounts, "0")}
     fleet.put(kinds.NODE, {"metadata": {"name": "n", "uid": "1"}, "status": status})
@@ -416,6 +449,7 @@ def test_a_node_of_ever_more_resources_is_stored_within_the_bound(fleet: Fleet) 
     health = stored(fleet)
     assert health.status.most_devices is not None
     assert len(health.status.most_devices.counts) == len(health.status.missing) == 64
+    assert len(fleet.view.nodes["n"].missing) == 64
     assert len(msgspec.json.encode(health)) < LARGEST_BYTES
 
 
