@@ -97,7 +97,18 @@ def _by_proof(found: Iterable[PlacedPod], now: float) -> Iterator[_Failing]:
 def ran(pod: core.Pod) -> bool:
     """Whether one of its containers has run, but for init containers: then it did start."""
     statuses = (pod.status.container_statuses if pod.status is not None else None) or ()
-    return any(map(_ran, statuses))
+    return any(map(_ran, statuses)) or _was_ready(pod)
+
+
+def _was_ready(pod: core.Pod) -> bool:
+    """A container's status tells of its last run alone, and that may be a restart that failed. Both
+    conditions are first set at once, by the kubelet's clock; Ready changes later only if it was
+    True."""
+    ready, initialized = pod.condition("Ready"), pod.condition("Initialized")
+    if ready is None or initialized is None:
+        return False
+    began = unix_s(initialized.last_transition_time, inf)
+    return unix_s(ready.last_transition_time, 0.0) > began
 
 
 def _ran(container: core.ContainerStatus) -> bool:

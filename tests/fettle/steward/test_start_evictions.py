@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from fettle.api import core, known_as
+from fettle.api.meta import rfc3339_at
 from fettle.client import Session
 from fettle.health import FailedStart
 from fettle.model import Failure, Mode, Policy
@@ -117,6 +118,20 @@ async def test_a_pod_of_which_a_container_has_run_did_start(fleet: Fleet, status
     pod["status"]["containerStatuses"].append(status)
     await fleet.look(HERE, FREE, pods=(pod,), looks=3, **starts(start(pod)))
     assert not fleet.evicted()
+
+
+@pytest.mark.parametrize(("ready_s", "did_start"), [(0.0, False), (60.0, True)])
+async def test_a_pod_that_was_ready_did_start_though_its_containers_cannot_start_again(
+    fleet: Fleet, ready_s: float, did_start: bool
+) -> None:
+    """A container's status tells of its last run alone."""
+    pod = unstarted()
+    pod["status"]["conditions"] += [
+        {"type": "Initialized", "status": "True", "lastTransitionTime": rfc3339_at(0.0)},
+        {"type": "Ready", "status": "False", "lastTransitionTime": rfc3339_at(ready_s)},
+    ]
+    await fleet.look(HERE, FREE, pods=(pod,), looks=3, **starts(start(pod)))
+    assert bool(fleet.evicted()) is not did_start
 
 
 async def test_a_pod_that_changed_meanwhile_is_looked_at_again_before_it_is_evicted(
