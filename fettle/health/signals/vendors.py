@@ -8,7 +8,10 @@ from fettle.health.signals.rule_rows import RuleRow
 _TELLS_OF_HEALTH = re.compile(
     "health(?!care)|degrad|(?<!de)fault(?![-_.]?(?:domain|toleran))|quarantin|maintenance|cordon"
     "|drain|broken|remediat|repair|evict|fail(?!ure[-_.]?domain|over)|error|suspect|reboot"
-    "|unavailable|abnormal|anomal|problem|incident|(?<![a-z])(?:bad|xid|sick|lost|rma)(?![a-z])",
+    "|unavailable|abnormal|anomal|problem|incident|defect|impair|damag|corrupt|malfunction|outage"
+    "|unrespons|uncorrect|retire|decommission|(?<![a-z])(?:bad|xid|sick|lost|rma)(?![a-z])"
+    "|(?-i:(?<![A-Za-z])(?:bad|xid|sick|lost|RMA)(?=[A-Z])"  # badGPU
+    "|(?<=[a-z])(?:Bad|Xid|XID|Sick|Lost|Rma|RMA)(?![a-z]))",  # gpuXid
     re.IGNORECASE,
 )
 """Words that no mere description of a device or node has. `default`, or a domain of faults, is not

@@ -36,6 +36,16 @@ def listed(
         "autoscaling.cast.ai/draining",
         "mthreads.com/node-need-reboot",
         "remediation.medik8s.io/exclude-from-remediation",
+        "ops.example.com/badGPU",
+        "ops.example.com/gpuXid",
+        "ops.example.com/RMATicket",
+        "ops.example.com/gpuLost",
+        "ops.example.com/gpu-defect",
+        "ops.example.com/link-impaired",
+        "ops.example.com/gpu-unresponsive",
+        "ops.example.com/retired-pages",
+        "ops.example.com/uncorrectable-ecc",
+        "ops.example.com/planned-outage",
     ],
 )
 def test_whoever_wrote_it_a_key_that_tells_of_health_is_listed(key: str) -> None:
@@ -48,6 +58,9 @@ def test_whoever_wrote_it_a_key_that_tells_of_health_is_listed(key: str) -> None
     [
         # Kubernetes, its add-ons and operators: no statements about health
         "failure-domain.beta.kubernetes.io/zone",
+        "example.com/badge",
+        "example.com/almostFull",
+        "example.com/formation",
         "oci.oraclecloud.com/fault-domain",
         "topology.example.com/fault_domain",
         "node.longhorn.io/create-default-disk",
@@ -61,7 +74,6 @@ def test_whoever_wrote_it_a_key_that_tells_of_health_is_listed(key: str) -> None
         "cluster.x-k8s.io/machine",
         "projectcalico.org/IPv4Address",
         "example.com/healthcare-tenant",
-        "example.com/badge",
         "example.com/mirror",
         # written to every node by who runs them
         "machineconfiguration.openshift.io/desiredDrain",
