@@ -57,6 +57,8 @@ _ZERO_WILL_DO = {
     ("core.v1.EvictionResponder", "priority"),
     ("core.v1.HTTPHeader", "value"),
     ("core.v1.ISCSIVolumeSource", "lun"),
+    ("core.v1.PreferredSchedulingTerm", "preference"),
+    ("core.v1.ScaleIOVolumeSource", "secretRef"),
     ("core.v1.SleepAction", "seconds"),
     ("core.v1.Sysctl", "value"),
     *((f"resource.{v}.ResourcePool", "generation") for v in _DRA_VERSIONS),
@@ -64,7 +66,8 @@ _ZERO_WILL_DO = {
     *((f"resource.{v}.Counter", "value") for v in _DRA_VERSIONS),
     *((f"resource.{v}.CapacityRequestPolicyRange", "min") for v in _DRA_VERSIONS),
 }
-"""What OpenAPI requires though validation takes an absent one for zero, or for no text."""
+"""What OpenAPI requires though validation takes an absent one for zero, for no text or for
+an empty object."""
 _ALSO_REQUIRED = {
     ("apps.v1.ReplicaSetSpec", "template"),
     ("batch.v1.JobTemplateSpec", "spec"),

@@ -51,6 +51,7 @@ TEMPLATE = template(exactly(), name="r")
 IN_JOB = "spec/template/spec"
 DISRUPTED = [{"type": "DisruptionTarget"}]
 FOR_ALL = {"operator": "Exists"}
+SLICE = api.resource_slice("n", 1)
 
 STRUCTURE = [
     Refused(
@@ -253,6 +254,47 @@ STRUCTURE = [
         "must be a quantity",
     ),
     Refused("FTL106", "a size", put(POD, (f"{BOX}/resources/limits", {"memory": "64G"}))),
+    Refused(
+        "FTL203",
+        "zeros that may be left out",
+        put(SLICE, ("spec/pool/generation", GONE), ("spec/devices/0/capacity", {"memory": {}})),
+    ),
+    Refused(
+        "FTL203",
+        "a counter without a value",
+        put(
+            SLICE,
+            ("spec/devices", GONE),
+            ("spec/sharedCounters", [{"name": "s", "counters": {"memory": {}}}]),
+        ),
+    ),
+    Refused(
+        "FTL203",
+        "a preference of nothing",
+        put(
+            POD,
+            (
+                "spec/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution",
+                [{"weight": 1}],
+            ),
+        ),
+    ),
+    Refused(
+        "FTL204",
+        "an attribute without text",
+        put(SLICE, ("spec/devices/0/attributes", {"alias": {"string": ""}})),
+    ),
+    Refused(
+        "FTL204",
+        "an attribute without a value",
+        put(SLICE, ("spec/devices/0/attributes", {"alias": {}})),
+        "needs one of",
+    ),
+    Refused(
+        "FTL204",
+        "a projection of nothing",
+        put(POD, ("spec/volumes", [{"name": "v", "projected": {"sources": [{}]}}])),
+    ),
 ]
 
 GPU = "nvidia.com/gpu"
