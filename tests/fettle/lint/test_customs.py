@@ -10,8 +10,9 @@ from hypothesis import given
 from fettle.cluster.feeds import objects_of_yaml
 from fettle.lint.findings import Severity
 from fettle.lint.manifests import Manifest
-from fettle.lint.shapes.customs import customs_with
+from fettle.lint.shapes.customs import customs_of, customs_with, shipped_customs
 from fettle.lint.structure import mistakes_in_structure
+from tests.controlplane import shipped
 from tests.fettle.cli.linted import fettle, findings
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.tables.refused import CUSTOM, Refused
@@ -145,3 +146,10 @@ def test_no_definition_makes_lint_crash(definition: Any) -> None:
     if isinstance(definition, dict):
         customs = customs_with([definition])
         list(mistakes_in_structure(Manifest(gang(size=1, x=[{}])), customs))
+
+
+def test_the_fields_of_our_own_kinds_are_those_of_our_definitions() -> None:
+    """`python -m tests.controlplane.kubernetes_shapes` writes the file anew."""
+    ours, known = customs_of(shipped.manifests(shipped.DEPLOY / "crds")), shipped_customs()
+    assert {version: known.kinds[version] for version in ours.kinds} == ours.kinds
+    assert {name: known.types.get(name) for name in ours.types} == ours.types
