@@ -29,6 +29,7 @@ LARGEST_BYTES = 16 * 1024 * 1024
 STDIN = "-"
 _STDIN_NAME = "<stdin>"
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+_DIRECTIVES = (b"$patch:", b'"$patch":', b"$retainKeys:", b"$deleteFromPrimitiveList/")
 _SHOWN = 60
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -47,13 +48,19 @@ class Document(NamedTuple):
 
     @property
     def may_be_patch(self) -> bool:
-        """Whether a kustomization beside or above it may merge it into another object, or complete
-        it."""
+        """Whether kustomize may merge it into another object, or complete it: it says how, or a
+        kustomization is beside it or one folder above, or one further up names the file."""
+        if any(directive in self.text for directive in _DIRECTIVES):
+            return True
         if self.file == _STDIN_NAME:
             return False
-        folder = Path(self.file).absolute().parent
-        places = (where / name for where in (folder, folder.parent) for name in _KUSTOMIZATIONS)
-        return any(place.is_file() for place in places)
+        path = Path(self.file).absolute()
+        near = (path.parent, path.parent.parent)
+        return any(
+            folder in near or path.relative_to(folder).as_posix() in said
+            for folder in path.parents
+            if (said := _kustomization(folder)) is not None
+        )
 
 
 class ReadManifests(NamedTuple):
@@ -98,6 +105,15 @@ def read(names: Iterable[str], *, skip_others: bool = False) -> ReadManifests:
             f"helm template {chart} | fettle lint -"
         )
     return into
+
+
+def _kustomization(folder: Path) -> str | None:
+    """What the kustomization in a folder says; None if there is none."""
+    found = next((folder / name for name in _KUSTOMIZATIONS if (folder / name).is_file()), None)
+    try:
+        return found.read_text(errors="replace") if found else None
+    except OSError:
+        return ""  # it is there; what it names is not known
 
 
 def _chart(name: str) -> str:

@@ -87,7 +87,7 @@ def test_files_of_other_programs_are_not_taken_for_objects(tmp_path: Path) -> No
 def test_what_is_missing_beside_a_kustomization_is_only_a_warning(tmp_path: Path) -> None:
     patch = (
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n"
-        "spec: {template: {spec: {containers: [{name: b, image: i, $patch: delete}]}}}\n"
+        "spec: {template: {spec: {containers: [{name: b, image: i}]}}}\n"
     )
     (tmp_path / "patch.yaml").write_text(patch)
     assert {f["severity"] for f in findings(str(tmp_path))} == {"Deny"}
@@ -98,3 +98,21 @@ def test_what_is_missing_beside_a_kustomization_is_only_a_warning(tmp_path: Path
     (tmp_path / "patches").mkdir()
     (tmp_path / "patch.yaml").rename(tmp_path / "patches" / "patch.yaml")
     assert [f["severity"] for f in findings(str(tmp_path))] == ["Warn"]
+
+
+PATCH = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 2}\n"
+
+
+def test_what_a_kustomization_above_names_may_be_a_patch(tmp_path: Path) -> None:
+    patches = tmp_path / "all" / "patches"
+    patches.mkdir(parents=True)
+    (tmp_path / "kustomization.yaml").write_text("patches: [{path: all/patches/more.yaml}]\n")
+    (patches / "more.yaml").write_text(PATCH)
+    (patches / "other.yaml").write_text(PATCH.replace("name: d", "name: e"))
+    denied = {f["file"] for f in findings(str(tmp_path)) if f["severity"] == "Deny"}
+    assert denied == {str(patches / "other.yaml")}
+
+
+def test_what_tells_kustomize_how_to_merge_is_a_patch() -> None:
+    assert {severity for _, severity, _, _ in told(PATCH)} == {"Deny"}
+    assert {severity for _, severity, _, _ in told(f"{PATCH}$patch: delete\n")} == {"Warn"}
