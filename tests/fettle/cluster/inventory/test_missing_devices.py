@@ -156,6 +156,23 @@ def test_gpus_that_somebody_divides_by_hand_are_not_missing(
     assert [one.name for one in fleet.view.nodes["n"].missing] == [max(after)]
 
 
+def test_a_change_of_vgpus_makes_others_and_none_is_missing(fleet: Fleet) -> None:
+    config, state = "nvidia.com/vgpu.config", "nvidia.com/vgpu.config.state"
+    small, large = "nvidia.com/NVIDIA_A10-12Q", "nvidia.com/NVIDIA_A10-24Q"
+    for said in (
+        {config: "A10-12Q", state: "success"},
+        {config: "A10-12Q", state: "success", "x": "y"},
+        {config: "A10-24Q", state: "pending"},
+        {config: "A10-24Q", state: "success"},
+    ):
+        there = {small: 0, large: 4} if "24Q" in said[config] else {small: 8}
+        units = {one: str(number) for one, number in there.items()}
+        status = {"capacity": units, "allocatable": units, "nodeInfo": {"bootID": "b"}}
+        fleet.put(kinds.NODE, {"metadata": {"name": "n", "labels": said}, "status": status})
+        assert not fleet.look().nodes["n"].missing
+        fleet.now += AFTER_S
+
+
 def put_nvidia(fleet: Fleet, units: dict[str, int], *names: str, note: str = "") -> None:
     """Nodes of one type have these units."""
     counted = {resource: str(number) for resource, number in units.items()}
