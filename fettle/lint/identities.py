@@ -57,6 +57,8 @@ def looks_like_object(value: Mapping[Any, Any]) -> bool:
 
 def mistakes_in_identity(manifest: Manifest, customs: Customs | None = None) -> Iterator[Finding]:
     """`customs`: the kinds of custom resources; None means the shipped ones."""
+    if _is_of_another_program(manifest):
+        return
     missing = [key for key in _KEYS if not isinstance(manifest.object.get(key), str)]
     known = (shipped_customs() if customs is None else customs).kinds
     for key in missing:
@@ -77,6 +79,14 @@ def mistakes_in_identity(manifest: Manifest, customs: Customs | None = None) -> 
     elif near := _misspelt_kind(manifest.kind, known[manifest.api_version]):
         message = f"{manifest.api_version} has no kind {manifest.kind}; did you mean {near}?"
         yield UNKNOWN_KIND.finding(manifest.root.at("kind"), message, f"write kind: {near}")
+
+
+def _is_of_another_program(manifest: Manifest) -> bool:
+    """Whether it has a kind, but nothing else of an object; a kustomization needs no more."""
+    known = {name for kinds in kubernetes().kinds.values() for name in kinds}
+    bare = not any(nearest(str(key), ["apiVersion"]) for key in manifest.object)
+    nobody = not isinstance(manifest.object.get("metadata"), dict)
+    return bare and nobody and bool(manifest.kind) and not nearest(manifest.kind, known)
 
 
 def _misspelt_kind(kind: str, kinds: Iterable[str]) -> str:

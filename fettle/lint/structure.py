@@ -166,7 +166,7 @@ def mistakes_in_structure(manifest: Manifest, customs: Customs | None = None) ->
     if whole := known.type_of(manifest.api_version, manifest.kind):
         for finding in _of_type(manifest.root, whole, known):
             yield _of_custom(finding, known.source_of(whole))
-    else:
+    elif manifest.root.raw("metadata"):
         for finding in _of_type(manifest.root.at("metadata"), _METADATA):
             if finding.rule == WRONG_TYPE.id:  # it may be no object of Kubernetes
                 yield finding

@@ -80,6 +80,10 @@ def test_files_of_other_programs_are_not_taken_for_objects(tmp_path: Path) -> No
     (tmp_path / "other.yaml").write_text(
         "apiVersion: eksctl.io/v1alpha5\nkind: ClusterConfig\nmetadata: {name: a, region: b}\n"
     )
+    (tmp_path / "build.yaml").write_text("kind: auto.CI\nspec: {}\n")
+    (tmp_path / "disks.yaml").write_text('apiVersion: a.io/v1\nkind: Disks\nmetadata: "1.0"\n')
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "kustomization.yaml").write_text("kind: Kustomization\nresources: []\n")
     ran = fettle(str(tmp_path))
     assert (ran.returncode, ran.stdout) == (0, "")
 
