@@ -73,6 +73,7 @@ STRUCTURE = (WRONG_TYPE, UNKNOWN_FIELD, NOT_ALLOWED, MISSING, UNION, SOME_VERSIO
 
 _WHOLE_NUMBER, _TEXT, _OBJECT, _LIST = "a whole number", "text", "an object", "a list"
 _QUANTITY_WORD = "a quantity"
+_PORT_WORD = "a whole number or the name of a port"
 _WORDS: Mapping[str, str] = {
     "string": _TEXT,
     "boolean": "true or false",
@@ -207,7 +208,8 @@ def _checked(field: Field, type: str, customs: Customs = _NONE) -> Iterator[Find
             yield _wrong_type(field, _LIST)
             return
         for entry in field.entries():
-            yield from _checked(entry, type[2:], customs)
+            is_empty = entry.value is None and _fields(type[2:], customs) is not None
+            yield from _checked(entry._replace(value={}) if is_empty else entry, type[2:], customs)
     elif type.startswith("{}"):
         if not isinstance(value, dict):
             yield _wrong_type(field, _OBJECT)
@@ -255,6 +257,8 @@ def _of_type(field: Field, type: str, customs: Customs = _NONE) -> Iterator[Find
             yield _of_some_versions(member, there)
         yield from _checked(member, there.type, customs)
         yield from _in_range(member, name, type)
+        if (type, name) in _RANGES and there.type == "int-or-string" and _is_quoted(member.value):
+            yield _wrong_type(member, _PORT_WORD)
     for name, text in fields.items():
         if place(text).required and value.get(name) in _ABSENT:
             yield MISSING.finding(field.at(name), "is required", f"write {name}")
@@ -365,6 +369,10 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value in _INT64
 
 
+def _is_quoted(value: object) -> bool:
+    return isinstance(value, str) and _is_number(value)
+
+
 def _is_number(text: str) -> bool:
     """Whether the API server would accept it without quotes."""
     digits = text.removeprefix("-")
@@ -393,7 +401,7 @@ def _fix(word: str, value: object) -> str:
         return f'write "{_shown(value)}", in quotes'
     if word == _TEXT or not isinstance(value, str):
         return ""
-    if word == _WHOLE_NUMBER and _is_number(value.strip()):
+    if word in (_WHOLE_NUMBER, _PORT_WORD) and _is_number(value.strip()):
         return f"write {value.strip()}, without quotes"
     if word == "true or false" and value.strip().lower() in ("true", "false"):
         return f"write {value.strip().lower()}, without quotes"

@@ -295,6 +295,17 @@ STRUCTURE = [
         "a projection of nothing",
         put(POD, ("spec/volumes", [{"name": "v", "projected": {"sources": [{}]}}])),
     ),
+    Refused("FTL203", "an entry of nothing", put(POD, ("spec/containers", [None])), "is required"),
+    Refused("FTL203", "an argument of nothing", put(POD, (f"{BOX}/args", [None]))),
+    Refused(
+        "FTL106",
+        "a port in quotes",
+        put(POD, (f"{BOX}/livenessProbe", {"httpGet": {"port": "80"}})),
+        "must be a whole number or the name of a port",
+    ),
+    Refused(
+        "FTL106", "a named port", put(POD, (f"{BOX}/livenessProbe", {"httpGet": {"port": "web"}}))
+    ),
 ]
 
 GPU = "nvidia.com/gpu"
