@@ -40,6 +40,7 @@ from fettle.api.changes import (
 )
 from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, mend, suggest_field
 from fettle.api.device_healths import DeviceHealth
+from fettle.api.documents import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.api.paths import api_path, group_path
 from fettle.api.policies import (
     POLICY_READ,
@@ -68,6 +69,7 @@ __all__ = [
     "Inheritance",
     "ListEnded",
     "ListStarted",
+    "LocatedObject",
     "Lost",
     "Measured",
     "PolicyCondition",
@@ -99,6 +101,8 @@ __all__ = [
     "metadata_in_slices",
     "node_and_pools",
     "nvidia",
+    "objects_of_json",
+    "objects_of_yaml",
     "quantities",
     "raw",
     "read_in_slices",

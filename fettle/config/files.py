@@ -1,7 +1,7 @@
 """Reads YAML files of Fettle's own: the settings here, the rule tables in `fettle/health`.
 
 Unknown keys are refused, at any depth, and errors say where the file is wrong.
-`fettle/cluster/feeds/documents.py` reads manifests and snapshots.
+`fettle/api/documents.py` reads manifests and snapshots.
 """
 
 from collections.abc import Iterator

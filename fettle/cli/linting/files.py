@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from fettle.cluster.feeds import LocatedObject, objects_of_json, objects_of_yaml
+from fettle.api import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.health import is_rules_file
 from fettle.lint import below, looks_like_object
 from fettle.model import SnapshotError

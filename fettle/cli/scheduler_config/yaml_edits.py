@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from fettle.cluster.feeds import objects_of_json, objects_of_yaml
+from fettle.api import objects_of_json, objects_of_yaml
 from fettle.model import SnapshotError
 
 try:

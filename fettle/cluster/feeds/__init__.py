@@ -6,7 +6,6 @@ from a cluster differ in nothing but the source.
 
 from fettle.cluster.feeds.alerts import Alerts
 from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness, read_once
-from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.cluster.feeds.prometheus import Poller
 from fettle.cluster.feeds.snapshot import SnapshotFeed, SnapshotFolder
 from fettle.cluster.feeds.workloads import WorkloadFeed
@@ -17,13 +16,10 @@ __all__ = [
     "ClusterFeed",
     "FeedFreshness",
     "Follow",
-    "LocatedObject",
     "Poller",
     "SnapshotFeed",
     "SnapshotFolder",
     "WorkloadFeed",
     "Writer",
-    "objects_of_json",
-    "objects_of_yaml",
     "read_once",
 ]

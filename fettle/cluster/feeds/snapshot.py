@@ -28,17 +28,19 @@ from fettle.api import (
     Gone,
     ListEnded,
     ListStarted,
+    LocatedObject,
     Lost,
     Put,
     Sink,
     bad_object,
     key_of,
     kinds,
+    objects_of_json,
+    objects_of_yaml,
     read_in_slices,
 )
 from fettle.api.annotations import KEPT
 from fettle.api.kinds import BY_NAME, KINDS, NODE, Kind
-from fettle.cluster.feeds.documents import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.model import SnapshotError
 from fettle.pacing import keep
 

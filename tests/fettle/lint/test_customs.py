@@ -7,7 +7,7 @@ import pytest
 import yaml
 from hypothesis import given
 
-from fettle.cluster.feeds import objects_of_yaml
+from fettle.api import objects_of_yaml
 from fettle.lint.findings import Severity
 from fettle.lint.manifests import Manifest
 from fettle.lint.shapes.customs import customs_of, customs_with, shipped_customs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fettle.cluster.feeds import objects_of_yaml
+from fettle.api import objects_of_yaml
 from fettle.lint.drivers import Drivers
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.manifests import Manifest

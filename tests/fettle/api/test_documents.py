@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cluster.feeds.documents import (
+from fettle.api.documents import (
     ALIASED_BYTES,
     DEEPEST,
     LocatedObject,

@@ -14,7 +14,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from fettle.api import decode_lenient, mend
+from fettle.api.decoding import decode_lenient, mend
 from fettle.model import SnapshotError
 
 try:
