@@ -8,7 +8,7 @@ garbage collector does: a Job waits for that, and for nothing else.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Set
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -102,11 +102,11 @@ class LostNodes:
         """Pods that should have ended so long ago, on nodes that cannot be reached, and the policy
         of each."""
         lost = {*_unreachable_nodes(view)}
-        most = max(1.0, len(view.nodes) * self._settings.device_failures.max_share)
+        with_devices = {name for name, node in view.nodes.items() if node.pools or node.plugins}
         self._too_many = (
-            f"lost nodes: {len(lost)} nodes are unreachable at once, more than "
-            "deviceFailures.maxShare, so no pod is deleted by force"
-            if len(lost) > most
+            f"lost nodes: {len(lost)} nodes are unreachable at once, {len(lost & with_devices)} of "
+            "them with devices, more than deviceFailures.maxShare, so no pod is deleted by force"
+            if self._exceeds_share(lost, view.nodes) or self._exceeds_share(lost, with_devices)
             else ""
         )
         self._failed = {u: pod for u, pod in self._failed.items() if pod.node_name in lost}
@@ -121,6 +121,10 @@ class LostNodes:
             policy = resolve_policy(pod, view, self._answers.policies).policy
             if policy.failure.on_lost_node is OnLostNode.FORCE_DELETE:
                 yield pod, policy
+
+    def _exceeds_share(self, lost: Set[str], of: Collection[str]) -> bool:
+        most = max(1.0, len(of) * self._settings.device_failures.max_share)
+        return sum(name in lost for name in of) > most
 
     async def _try(self, pod: core.Pod, policy: Policy, after_s: float) -> None:
         lost_since = await self._lost_since(pod.node_name)

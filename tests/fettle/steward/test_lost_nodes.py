@@ -95,15 +95,15 @@ class Lost(Watched):
         renewed = {"renewTime": rfc3339_at(NOW - lease_s)}
         self.api.put("leases", {"metadata": named, "spec": renewed})
 
-    async def look(self, *pods: Raw, lost: int = 1, others: int = 0) -> list[str]:
+    async def look(self, *pods: Raw, lost: int = 1, others: int = 0, without: int = 0) -> list[str]:
         """The pods that are left after the steward looked."""
         self.api.objects["pods"] = {}
         for pod in pods:
             self.api.put("pods", pod)
         nodes = [unreachable(f"lost-{n}" if n else "n") for n in range(lost)]
-        await self.see(
-            *nodes, *(b.node(f"fine-{n}") for n in range(others)), pods=pods, policies=POLICIES
-        )
+        nodes += [b.node(f"fine-{n}", gpus=1) for n in range(others)]
+        nodes += [b.node(f"cpu-{n}") for n in range(without)]
+        await self.see(*nodes, pods=pods, policies=POLICIES)
         await self.steward.look()
         return [pod["metadata"]["name"] for pod in self.api.objects["pods"].values()]
 
@@ -174,11 +174,17 @@ async def test_where_too_many_nodes_are_lost_at_once_no_pod_is_deleted(lost: Los
     lost.led(max_share=0.05)
     assert await lost.look(ending(), lost=2, others=20) == ["p"]
     assert lost.steward.notes() == [
-        "lost nodes: 2 nodes are unreachable at once, more than deviceFailures.maxShare, so no pod "
-        "is deleted by force"
+        "lost nodes: 2 nodes are unreachable at once, 2 of them with devices, more than "
+        "deviceFailures.maxShare, so no pod is deleted by force"
     ]
     assert await lost.look(ending(), lost=2, others=40) == []
     assert not lost.steward.notes()
+
+
+async def test_nodes_without_devices_do_not_make_a_few_of_those_that_have_some(lost: Lost) -> None:
+    assert await lost.look(ending(), lost=2, others=20, without=200) == ["p"]
+    assert "2 of them with devices" in lost.steward.notes()[0]
+    assert await lost.look(ending(), lost=2, others=40, without=200) == []
 
 
 async def test_without_the_setting_nothing_is_asked(lost: Lost) -> None:
