@@ -31,7 +31,7 @@ from fettle.health.signals.pods import (
     is_device_refusal,
     report_of_pod,
 )
-from fettle.health.signals.reports import SignalReport, one_line
+from fettle.health.signals.reports import SignalReport, node_reporter, one_line
 from fettle.health.signals.rule_checks import is_rules_file, rows_replaced, rule_mistakes
 from fettle.health.signals.rule_files import load_rules
 from fettle.health.signals.rule_tables import (
@@ -91,6 +91,7 @@ __all__ = [
     "load_rules",
     "metrics",
     "name_of_held",
+    "node_reporter",
     "one_line",
     "report_of_claim",
     "report_of_compute_domain",

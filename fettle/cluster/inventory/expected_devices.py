@@ -232,22 +232,16 @@ _SOURCES: tuple[Callable[[DeviceCounts], Iterator[tuple[str, Expected]]], ...] =
 _MIG_STATE = "nvidia.com/mig.config.state"
 _VGPU_STATE = "nvidia.com/vgpu.config.state"
 """NVIDIA/vgpu-device-manager writes it as the MIG manager does."""
-_UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
-_UPGRADE_RESTS = ("", "upgrade-required", "upgrade-done", "upgrade-failed")
-"""NVIDIA/k8s-operator-libs, pkg/upgrade/consts.go: in all other states it is under way."""
 
 
 def changing(labels: Mapping[str, str]) -> bool:
-    """Whether MIG devices or vGPUs are made, or the driver is replaced: what is missing then is no
-    loss."""
+    """Whether MIG devices or vGPUs are made: then others are to be expected than before."""
     state = labels.get(_MIG_STATE)
     asked = labels.get(_MIG_CONFIG, _MIG_OFF) != _MIG_OFF
     return (
         (state is None and asked)
         or state not in (None, "success")
         or labels.get(_VGPU_STATE, "success") != "success"
-        or labels.get(_UPGRADE, "") not in _UPGRADE_RESTS
-        or labels.get(_DEPLOY_PLUGIN, "").startswith("paused")
     )
 
 

@@ -413,9 +413,11 @@ class Inventory:
             self._reports.node_left(name, now)
             self._nodes.forget_devices(name)
         self._nodes.note_capacities(name, new)
-        if old is None or may_lack_others(old, new):
-            self._nodes.mark_devices_dirty((name,))
+        was_under_way = self._nodes.is_worked_on(name)
         self._reports.of_node(new, now)
+        is_changed = was_under_way != self._nodes.is_worked_on(name)
+        if old is None or is_changed or may_lack_others(old, new):
+            self._nodes.mark_devices_dirty((name,))
 
     def _salvage(self, bad: Bad, now: float) -> None:
         """The readable parts of a Node; the rest stays as it was, if it was ever known."""

@@ -35,7 +35,7 @@ from fettle.cluster.inventory.units import (
 )
 from fettle.cluster.view import UNMARKED, NodeMarks, NodeView, PluginView
 from fettle.dra import CounterId, DeviceView, NodeTarget, PoolView, PublishedDevice
-from fettle.health import HealthBook
+from fettle.health import HealthBook, node_reporter
 from fettle.model import (
     CORDONED,
     DEVICES_SOUND,
@@ -44,8 +44,10 @@ from fettle.model import (
     HEALTH_REASON,
     UNKNOWN_SCORE,
     DeviceId,
+    Family,
     Health,
     NodeId,
+    Standing,
     State,
     Subject,
     UnitId,
@@ -210,6 +212,16 @@ class Nodes:
         self._missing.forget(name)
         self.mark_devices_dirty((name,))
 
+    def is_worked_on(self, name: str) -> bool:
+        """Whether the Node says that work on it is under way: its devices may come and go."""
+        said = self._book.ledger.standing(node_reporter(name)).values()
+        return any(
+            one.family is Family.MAINTENANCE
+            and one.standing is Standing.REPORTED
+            and one.begins_in_s is None
+            for one in said
+        )
+
     def mark_peers_dirty(self) -> None:
         """Of these nodes other devices are to be expected than before, by what their peers have."""
         self.mark_devices_dirty(self._missing.concerned() & self.records.keys())
@@ -335,8 +347,9 @@ class Nodes:
         now: float,
     ) -> None:
         name = node.metadata.name
-        if name in self.partial or node.cut:
-            self._missing.pass_over(name)  # nor is it known what it has
+        # Of these nobody knows what they have, or somebody is about to change it.
+        if name in self.partial or node.cut or self.is_worked_on(name):
+            self._missing.pass_over(name)
         else:
             seen = (self._devices.wholes_in(PoolId(one.driver, one.name), name) for one in pools)
             parts = {part for wholes in seen for part in wholes}

@@ -157,15 +157,7 @@ def test_each_source_says_how_many(
         (MIXED | {"nvidia.com/mig.config.state": "failed"}, True),
         ({"nvidia.com/mig.config": "all-1g.10gb"}, True),
         ({"nvidia.com/mig.config": "all-disabled"}, False),
-        ({"nvidia.com/gpu-driver-upgrade-state": "pod-restart-required"}, True),
-        ({"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}, False),
-        ({"nvidia.com/gpu-driver-upgrade-state": "upgrade-done"}, False),
-        ({"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}, False),
-        ({"nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}, True),
-        ({"nvidia.com/gpu.deploy.device-plugin": "true"}, False),
     ],
 )
-def test_while_devices_are_divided_or_the_driver_is_replaced_labels_say_so(
-    labels: dict[str, str], changes: bool
-) -> None:
+def test_while_devices_are_divided_labels_say_so(labels: dict[str, str], changes: bool) -> None:
     assert changing(labels) == changes

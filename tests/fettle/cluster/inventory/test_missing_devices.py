@@ -33,7 +33,8 @@ TYPE = "node.kubernetes.io/instance-type"
 def put(fleet: Fleet, **more: Any) -> tuple[Shortage, ...]:
     """What node `n` misses once it is so; `boot` is its boot ID."""
     boot = more.pop("boot", "boot-1")
-    raw = node(**more, status={"nodeInfo": {"bootID": boot}})
+    status = {"conditions": more.pop("conditions", [])}
+    raw = node(**more, status={"nodeInfo": {"bootID": boot}, **status})
     fleet.put(kinds.NODE, raw)
     return fleet.look().nodes[raw["metadata"]["name"]].missing
 
@@ -154,6 +155,34 @@ def test_gpus_that_somebody_divides_by_hand_are_not_missing(
     assert not fleet.view.nodes["n"].missing
     put_nvidia(fleet, {**after, max(after): 1}, "n")
     assert [one.name for one in fleet.view.nodes["n"].missing] == [max(after)]
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        {"conditions": [{"type": "MaintenanceInProgress", "status": "True"}]},
+        {"annotations": {"weave.works/kured-reboot-in-progress": "2026-11-29T10:00:00Z"}},
+        {"labels": {"nvidia.com/gpu-driver-upgrade-state": "pod-restart-required"}},
+        {"labels": {"nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}},
+    ],
+    ids=["condition", "annotation", "upgrade", "paused"],
+)
+def test_while_somebody_works_on_a_node_nothing_is_missing(
+    old: Fleet, work: dict[str, Any]
+) -> None:
+    assert put(old, gpus=7, **work) == ()
+    old.now += 10 * AFTER_S
+    assert put(old, gpus=7, **work) == ()
+    [one] = put(old, gpus=7)
+    assert (one.found, one.expected, one.since) == (7, 8, old.now)
+
+
+@pytest.mark.parametrize("state", ["upgrade-required", "upgrade-done", "upgrade-failed"])
+def test_what_is_only_planned_or_over_hides_no_loss(old: Fleet, state: str) -> None:
+    planned = [{"type": "MaintenancePlanned", "status": "True"}]
+    labels = {"nvidia.com/gpu-driver-upgrade-state": state}
+    [one] = put(old, gpus=7, conditions=planned, labels=labels)
+    assert one.found == 7
 
 
 def test_a_change_of_vgpus_makes_others_and_none_is_missing(fleet: Fleet) -> None:
