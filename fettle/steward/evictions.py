@@ -32,7 +32,7 @@ from fettle.model import (
 )
 from fettle.observing import StewardMetrics
 from fettle.pacing import pause, run_within
-from fettle.records import Act, Recorder
+from fettle.records import Recorder
 from fettle.scheduling import Answers, devices_counted, resolve_policy
 from fettle.scheduling.placed import (
     Departure,
@@ -56,7 +56,7 @@ from fettle.steward.eviction_plans import (
     condition_of,
 )
 from fettle.steward.paced_writes import PacedWrites, Write
-from fettle.steward.pod_events import DOES_NOT_START, about_pod, event_name, once_name
+from fettle.steward.pod_events import DOES_NOT_START, about_pod, act_on, event_name, once_name
 
 MARKS_PER_S, TRIES_PER_S = 10.0, 5.0
 """How many pods are marked a second, and how many evictions tried, at most."""
@@ -128,17 +128,7 @@ class FailureNews:
     def _record(
         self, pod: core.Pod, policy: Policy, what: str, words: str, *, written: bool
     ) -> None:
-        controller = pod.metadata.controller
-        act = Act(
-            what,
-            words,
-            "Pod",
-            pod.metadata.key,
-            pod.metadata.uid,
-            f"{controller.kind}/{controller.name}" if controller is not None else "",
-            policy.name,
-            self._answers.mode_of(pod),
-        )
+        act = act_on(pod, policy, self._answers.mode_of(pod), what, words)
         self._recorder.acted(act, written=written)
 
 

@@ -25,10 +25,10 @@ from fettle.cluster import View
 from fettle.config import Settings
 from fettle.model import BadInput, Conflict, NotFound, OnLostNode, Policy
 from fettle.pacing import keep, pause, run_within
-from fettle.records import Act, Recorder
+from fettle.records import Recorder
 from fettle.scheduling import Answers, resolve_policy
 from fettle.steward.paced_writes import PacedWrites
-from fettle.steward.pod_events import about_pod, once_name
+from fettle.steward.pod_events import about_pod, act_on, once_name
 
 EVERY_S = 2.0
 DELETED = "ForceDeleted"
@@ -185,17 +185,7 @@ class LostNodes:
         self._failed.pop(metadata.uid, None)
 
     def _tell(self, pod: core.Pod, policy: Policy, words: str, *, written: bool) -> None:
-        controller = pod.metadata.controller
-        act = Act(
-            DELETED,
-            words,
-            "Pod",
-            pod.metadata.key,
-            pod.metadata.uid,
-            f"{controller.kind}/{controller.name}" if controller is not None else "",
-            policy.name,
-            self._answers.mode_of(pod),
-        )
+        act = act_on(pod, policy, self._answers.mode_of(pod), DELETED, words)
         self._recorder.acted(act, written=written)
         if written:
             name = once_name(pod, DELETED)

@@ -17,10 +17,10 @@ from fettle.api import core
 from fettle.client import Event, EventRecorder, Regarding
 from fettle.cluster import EMPTY, Publisher, View
 from fettle.explain import text
-from fettle.model import Mode
+from fettle.model import Mode, Policy
 from fettle.model.reasons import Reason, WorkloadStartsNowhere
 from fettle.pacing import keep, pause, run_within
-from fettle.records import Counted, Summaries
+from fettle.records import Act, Counted, Summaries
 from fettle.scheduling import Answers, Narrowed, OwnerRefusals, Table
 from fettle.scheduling.placed import AtRisk, Crashes, stuck, worst_first
 from fettle.steward.waking import waiting
@@ -141,6 +141,14 @@ def about_pod(pod: core.Pod) -> Regarding:
     """What an Event on a pod is about."""
     metadata = pod.metadata
     return Regarding("v1", "Pod", metadata.name, metadata.namespace, metadata.uid)
+
+
+def act_on(pod: core.Pod, policy: Policy, mode: Mode, what: str, words: str) -> Act:
+    """What the steward did to a pod, for the records: a code, and why in words."""
+    metadata = pod.metadata
+    owner = metadata.controller
+    workload = f"{owner.kind}/{owner.name}" if owner is not None else ""
+    return Act(what, words, "Pod", metadata.key, metadata.uid, workload, policy.name, mode)
 
 
 def once_name(pod: core.Pod, code: str) -> str:
