@@ -61,6 +61,10 @@ _OF_NODES = (
     f"{HERE}/test_rights.py"
     "::test_an_optional_file_lets_the_steward_write_of_nodes_what_it_says_and_no_more"
 )
+_FORCES = (
+    f"{HERE}/test_lost_nodes.py"
+    "::test_a_job_goes_on_once_its_pod_on_a_lost_node_may_be_deleted_by_force"
+)
 _WAKES = f"{HERE}/test_policies.py::test_a_loosened_policy_wakes_the_pods_that_it_kept_waiting"
 
 
@@ -151,6 +155,9 @@ NEEDED: Mapping[Right, str] = {
     "::test_a_mark_goes_when_the_device_heals_and_where_nothing_may_be_written",
     Right("fettle-pod-evictions", "pods/eviction", "create"): f"{HERE}/test_device_failures.py"
     "::test_a_job_whose_device_fails_goes_on_elsewhere_and_spends_no_retry",
+    Right("fettle-pod-force-deletes", "pods", "delete"): _FORCES,
+    Right("fettle-pod-force-deletes", "nodes", "get"): _FORCES,
+    Right("fettle-node-leases", "leases", "get"): _FORCES,
     Right("fettle-suspend-jobs", "jobs", "get, patch"): _SUSPENDS,
     Right("fettle-wake-by-node", "nodes", "patch"): _OF_NODES,
     Right("fettle-wake-by-node", "nodewakeups", "write"): _OF_NODES,

@@ -130,6 +130,7 @@ async def test_what_makes_no_sense_is_refused_with_our_message_and_the_rest_is_f
             "ignoreDisruptions": False,
             "restartAction": "Restart",
             "onDeviceFailure": "Mark",
+            "onLostNode": "None",
             "suspendHopelessJobs": False,
         },
         "validation": {"strict": False},

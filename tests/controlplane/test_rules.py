@@ -196,9 +196,11 @@ async def test_manifests_are_checked_against_a_running_cluster(
     await create_world(api)
     caught = [CAUGHT[rule][0] for rule in ("FTL001", "FTL004", "FTL009", "FTL045")]
     manifests = tmp_path / "manifests.json"
-    manifests.write_text(
-        json.dumps({"apiVersion": "v1", "kind": "List", "items": [case.object for case in caught]})
-    )
+    items = [
+        {**case.object, "metadata": {**case.object["metadata"], "name": f"c{number}"}}
+        for number, case in enumerate(caught)
+    ]
+    manifests.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     kubeconfig = control_plane.kubeconfig_for_user("tester", "system:masters")
     lint = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "fettle", "lint", manifests, "--output", "json"),
