@@ -120,7 +120,7 @@ def _evidence(
     unlisted: str,
 ) -> Evidence:
     bound = rules.signals["tenant-caused"]
-    told = f"Event {event.reason}: {event.message}"
+    told = f"Event {event.reason}: {event.message[: patterns.LONGEST]}"
     return Evidence(
         subject=subject,
         family=family,
