@@ -38,8 +38,9 @@ async def lose(api: Api, kubelet: Kubelet, clock: Clock, node: str) -> None:
     """As the node-lifecycle controller does, half an hour ago."""
     long_ago = rfc3339_at(clock.now() - 1800.0)
     await kubelet.set_node_condition(node, "Ready", "Unknown", since=long_ago)
-    taint = objects.taint("node.kubernetes.io/unreachable", "NoExecute")
-    await api.patch("nodes", node, {"spec": {"taints": [taint]}})
+    key = "node.kubernetes.io/unreachable"
+    taints = [objects.taint(key, effect) for effect in ("NoExecute", "NoSchedule")]
+    await api.patch("nodes", node, {"spec": {"taints": taints}})
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
