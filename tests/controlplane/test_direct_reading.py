@@ -20,7 +20,6 @@ from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.test_browse_access import run
 
 PAGE = REPOSITORY / "docs" / "without-a-server.md"
-BROKEN = objects.node_condition("CperHardwareErrorFatal", "True", "CPERFatal", "memory error")
 LOST = [objects.taint("gpu.nvidia.com/gpu-lost", "None")]
 RBAC = "rbac.authorization.k8s.io"
 READER = "system:serviceaccount:default:reader"
@@ -56,7 +55,8 @@ async def reader(control_plane: ControlPlane, api: Api, kubelet: Kubelet) -> Pat
             "subjects": [{"kind": "ServiceAccount", **account}],
         }
     )
-    await create_node(api, objects.node("bad", 8, conditions=[BROKEN]))
+    broken = objects.node_condition("CperHardwareErrorFatal", "True", "CPERFatal", "memory error")
+    await create_node(api, objects.node("bad", 8, conditions=[broken]))
     lost, sound = objects.device("gpu-0"), objects.device("gpu-1")
     await create_dra_node(api, "dra", [{**lost, "taints": LOST}, sound])
     job = await api.create(objects.job("j", job_annotations={"fettle.dev/policy": "training"}))

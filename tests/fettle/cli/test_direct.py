@@ -31,8 +31,12 @@ from tests.fettle.cluster.inventory.test_measuring import HEAT, Replica, sample
 from tests.fettle.serve.runtimes import serve_options
 
 FLEET = Path(direct.__file__).parent / "demo" / "snapshot"
-BROKEN = objects.node_condition("CperHardwareErrorFatal", "True", "CPERFatal", "memory error")
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u-j", "controller": True}
+
+
+def broken() -> Any:
+    """A condition that a monitor has just renewed."""
+    return objects.node_condition("CperHardwareErrorFatal", "True", "CPERFatal", "memory error")
 
 
 @pytest.fixture
@@ -152,7 +156,7 @@ async def test_what_is_told_is_what_a_server_of_the_same_objects_tells(
 
 
 async def test_the_status_of_the_fleet_is_a_few_lines(api: FakeApi, reader: Reader) -> None:
-    api.put("nodes", objects.node("bad", 8, conditions=[BROKEN]))
+    api.put("nodes", objects.node("bad", 8, conditions=[broken()]))
     for name, expected in (("a", 6), ("b", 4)):
         annotations = {"fettle.dev/expected-devices": f"nvidia.com/gpu={expected}"}
         api.put("nodes", objects.node(name, 4, annotations=annotations))
@@ -180,7 +184,7 @@ async def test_it_is_read_by_lists_alone_and_nothing_is_written(
 
 async def test_a_fleet_of_several_pages_is_read_whole(api: FakeApi, reader: Reader) -> None:
     for i in range(1100):
-        api.put("nodes", objects.node(f"n{i}", 8, conditions=[BROKEN] if i == 1099 else []))
+        api.put("nodes", objects.node(f"n{i}", 8, conditions=[broken()] if i == 1099 else []))
     told = await reader.told("devices")
     assert told["nodesWithDevices"] == 1100
     assert [node["node"] for node in told["nodes"]] == ["n1099"]
@@ -189,7 +193,7 @@ async def test_a_fleet_of_several_pages_is_read_whole(api: FakeApi, reader: Read
 async def test_what_may_not_be_read_is_said_and_the_rest_is_shown(
     api: FakeApi, reader: Reader
 ) -> None:
-    api.put("nodes", objects.node("n", 8, conditions=[BROKEN]))
+    api.put("nodes", objects.node("n", 8, conditions=[broken()]))
     api.forbidden = {("list", "pods"), ("list", "events"), ("list", "resourceclaims")}
     ended = await reader.run("devices")
     assert ended.exit_code == 0
@@ -213,7 +217,7 @@ async def test_who_may_read_nothing_is_told_so_once(api: FakeApi, reader: Reader
 
 
 async def test_pods_at_risk_that_may_be_hidden_are_not_denied(api: FakeApi, reader: Reader) -> None:
-    api.put("nodes", objects.node("n", 8, conditions=[BROKEN]))
+    api.put("nodes", objects.node("n", 8, conditions=[broken()]))
     assert (await reader.run("pods", "--at-risk")).exit_code == 0
     api.forbidden = {("list", "resourceclaims")}
     assert (await reader.run("pods", "--at-risk")).exit_code == 1
@@ -256,7 +260,7 @@ async def test_when_a_pod_was_bound_is_not_compared_with_when_the_command_began(
 async def test_what_a_cluster_does_not_serve_is_said_once_for_each_group(
     api: FakeApi, reader: Reader
 ) -> None:
-    api.put("nodes", objects.node("n", 8, conditions=[BROKEN]))
+    api.put("nodes", objects.node("n", 8, conditions=[broken()]))
     api.unserved = {kind.plural for kind in kinds.KINDS if kind.optional}
     ended = await reader.run("devices")
     assert ended.exit_code == 0
@@ -294,7 +298,7 @@ async def test_a_server_that_gives_no_answer_ends_it_with_one_sentence(
 async def test_a_list_that_is_refused_for_a_moment_is_asked_for_again(
     api: FakeApi, reader: Reader
 ) -> None:
-    api.put("nodes", objects.node("n", 8, conditions=[BROKEN]))
+    api.put("nodes", objects.node("n", 8, conditions=[broken()]))
     api.overloaded = "1"
 
     async def recover() -> None:
