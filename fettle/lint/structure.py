@@ -86,9 +86,6 @@ _INT64 = range(-(2**63), 2**63)
 _MOST_DIGITS = 19
 _SHOWN = 40
 _ABSENT: tuple[object, ...] = (None, "", [])
-_ATTRIBUTE = ".DeviceAttribute"
-_ABSENT_ATTRIBUTE: tuple[object, ...] = (None, [])
-"""An attribute may be no text."""
 _MOST_ALLOWED = 8
 _ALIKE = 0.75
 """How much a name that means another one has in common with it; the field is wrong anyway."""
@@ -316,8 +313,7 @@ def _in_range(member: Field, name: str, type: str) -> Iterator[Finding]:
 
 
 def _union(field: Field, type: str, fields: Mapping[str, str]) -> Iterator[Finding]:
-    union = _UNIONS.get(type)
-    absent = _ABSENT_ATTRIBUTE if type.endswith(_ATTRIBUTE) else _ABSENT
+    union, absent = _UNIONS.get(type), _ABSENT
     if type in _ALL_BUT:
         absent = (None,)
         names = tuple(name for name in fields if name not in _ALL_BUT[type])
