@@ -145,7 +145,7 @@ class HealthBook:
             remembered.all_clears = dict.fromkeys(subjects, 0)
         if (
             remembered is None
-            and not any(self.ledger.knows(s) for s in subjects)
+            and self.ledger.knows_none(subjects)
             and len(self.ledger.faults(subjects, now)) < 2
         ):
             return SOUND

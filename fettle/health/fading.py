@@ -7,7 +7,7 @@ thousand events cost as much as one, in whatever order they arrive.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -264,6 +264,9 @@ class FadingSums:
 
     def __contains__(self, subject: Subject) -> bool:
         return subject in self._sums
+
+    def knows_none(self, subjects: Iterable[Subject]) -> bool:
+        return self._sums.keys().isdisjoint(subjects)
 
     def of(self, subject: Subject, now: float) -> Iterator[tuple[SumKey, Fading]]:
         """The sums that still count."""

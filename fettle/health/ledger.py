@@ -178,6 +178,9 @@ class Ledger:
     def knows(self, subject: Subject) -> bool:
         return subject in self._standing or subject in self._fading
 
+    def knows_none(self, subjects: Collection[Subject]) -> bool:
+        return self._standing.knows_none(subjects) and self._fading.knows_none(subjects)
+
     def stands(self, subject: Subject) -> bool:
         """Whether anybody says something of it now."""
         return subject in self._standing
@@ -194,8 +197,10 @@ class Ledger:
     def faults(self, subjects: Iterable[Subject], now: float) -> tuple[float, ...]:
         """When distinct grave faults of the last 28 days of something with these names were
         over."""
-        times = [at for s in subjects if s in self._faults for at in self._faults[s]]
-        return probation.faults(times, now) if times else ()
+        if self._faults.keys().isdisjoint(subjects):
+            return ()
+        times = [at for s in subjects for at in self._faults.get(s, ())]
+        return probation.faults(times, now)
 
     def foreseen_traces(self, over: Collection[Evidence], now: float) -> list[Fading]:
         """The traces that there will be if this evidence is over, with those that are there."""

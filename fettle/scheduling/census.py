@@ -99,12 +99,12 @@ def _refused(ranking: _Ranking, cause: Cause, placement: Placement) -> float:
 
 def _ranking(condemned: Mapping[_Condemned, float]) -> _Ranking:
     found: dict[Cause, dict[State, Ranked]] = defaultdict(dict)
-    for cause, health in sorted(condemned, key=lambda each: each[1].proven):
+    for (cause, health), number in sorted(condemned.items(), key=lambda each: each[0][1].proven):
         of_state = found[cause]
         if (ranked := of_state.get(health.state)) is None:
             ranked = of_state[health.state] = Ranked([], [0])
         ranked.healths.append(health)
-        ranked.numbers.append(ranked.numbers[-1] + condemned[cause, health])
+        ranked.numbers.append(ranked.numbers[-1] + number)
         pause()
     return {cause: tuple(of_state.values()) for cause, of_state in found.items()}
 

@@ -33,6 +33,7 @@ def fingerprinter_for(
     # What is the same for all nodes is found out here, once.
     allocates_always = bool(demand.claims)
     resources = [(units.resource, bool(units.backing)) for units in demand.units]
+    has_requirements = bool(requirements)
     read = attributes() if allocates_always or any(backed for _, backed in resources) else ()
     compared = tuple(_compared_attributes(demand, read))
     by_pool_name = profile.quirks.counters_by_pool_name
@@ -43,7 +44,7 @@ def fingerprinter_for(
             node.health,
             node.quarantined,
             node.unread,
-            requirements.labels(node),
+            requirements.labels(node) if has_requirements else (),
         ]
         for resource, backed in resources:
             plugin = node.plugins.get(resource)

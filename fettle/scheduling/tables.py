@@ -559,6 +559,8 @@ def fill(
     with the same fingerprints, as new as this one. Abandon this work once the table is brought up
     to date with another view.
     """
+    if len(names) > MANY:
+        nodes = dict(nodes.items())  # a plain dict is the faster one to ask for many names
     for start in range(0, len(names), FINGERPRINT_NODES):
         fingerprinter = table.fingerprinter(outcomes)
         some = names[start : start + FINGERPRINT_NODES]

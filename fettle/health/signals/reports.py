@@ -273,6 +273,9 @@ class EvidenceIndex:
     def __contains__(self, subject: Subject) -> bool:
         return subject in self._by_subject
 
+    def knows_none(self, subjects: Iterable[Subject]) -> bool:
+        return self._by_subject.keys().isdisjoint(subjects)
+
     def of(self, subject: Subject) -> Mapping[tuple[ReporterId, EvidenceTopic], Evidence]:
         """By the reporter and the topic."""
         return self._by_subject.get(subject, {})

@@ -144,6 +144,10 @@ class Requirements:
         engines = (self._engines.devices, self._engines.nodes)
         return min(engine.given_up_until(expressions, since) for engine in engines)
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return self._engines is not None and bool(self._requirements)
+
     def labels(self, node: NodeView) -> Hashable:
         """A fingerprint of the node's labels that the expressions read."""
         if self._engines is None or not self._requirements:
