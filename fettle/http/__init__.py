@@ -1,6 +1,7 @@
 """How listeners take in what strangers send: bounds on connections, bytes and time."""
 
 from fettle.http.accepting import (
+    BACKLOG,
     MAX_HEAD_BYTES,
     RECEIVE_S,
     Accepted,
@@ -9,10 +10,12 @@ from fettle.http.accepting import (
     Callers,
     Limits,
     MakeProtocol,
+    listening_on,
 )
 from fettle.http.app_connections import AppConnections, Turns, unserved
 
 __all__ = [
+    "BACKLOG",
     "MAX_HEAD_BYTES",
     "RECEIVE_S",
     "Accepted",
@@ -23,5 +26,6 @@ __all__ = [
     "Limits",
     "MakeProtocol",
     "Turns",
+    "listening_on",
     "unserved",
 ]

@@ -10,7 +10,7 @@ import os
 import socket
 import ssl
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 from time import monotonic
@@ -100,6 +100,25 @@ Callers = Callable[[ssl.SSLObject], Caller]
 MakeProtocol = Callable[[Accepted], asyncio.BaseProtocol]
 
 
+async def listening_on(
+    host: str | None, port: int, *, shares_port: bool
+) -> Sequence[socket.socket]:
+    """Sockets that listen there; raises OSError if the address cannot be used."""
+    server = await asyncio.get_running_loop().create_server(
+        asyncio.Protocol, host, port, reuse_port=shares_port, start_serving=False
+    )
+    found = [socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets]
+    server.close()
+    try:
+        for each in found:
+            each.listen(BACKLOG)
+    except OSError:
+        for each in found:
+            each.close()
+        raise
+    return found
+
+
 class Acceptor:
     """`make` makes a connection's protocol. `refused` counts connections that were not accepted, or
     closed to make room."""
@@ -116,22 +135,11 @@ class Acceptor:
         self._next_warning_at = 0.0
         self._tasks: set[asyncio.Task[bool]] = set()
 
-    async def open(self, host: str | None, port: int, *, shares_port: bool) -> None:
-        """Listen; raises OSError if the address cannot be used."""
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            asyncio.Protocol, host, port, reuse_port=shares_port, start_serving=False
-        )
-        bound = [socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets]
-        server.close()
-        self.open_on(bound)
-
-    def open_on(self, listening: Iterable[socket.socket]) -> None:
-        """Accept on sockets that are bound. They are closed with this."""
+    def open(self, listening: Iterable[socket.socket]) -> None:
+        """Accept on sockets that listen. They are closed with this."""
         for each in listening:
             self.sockets.append(each)
             each.setblocking(False)
-            each.listen(BACKLOG)
             asyncio.get_running_loop().add_reader(each, self._accept, each)
 
     async def close(self) -> None:

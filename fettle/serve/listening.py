@@ -20,7 +20,17 @@ from aiohttp.http_exceptions import HttpProcessingError
 from certs import CertificateWarnings, ListenerTLS
 from extender import LINGER_S, SchedulerConnections
 from fettle.config import ListenAddress, SocketPath
-from fettle.http import Acceptor, AppConnections, Callers, Limits, MakeProtocol, Turns, unserved
+from fettle.http import (
+    BACKLOG,
+    Acceptor,
+    AppConnections,
+    Callers,
+    Limits,
+    MakeProtocol,
+    Turns,
+    listening_on,
+    unserved,
+)
 from fettle.model import AuthorityError, ClusterError, SettingsError
 from fettle.observing import CertificateMetrics
 from fettle.serve.readiness import Readiness
@@ -80,6 +90,27 @@ class Listener(ABC):
         for url in self._urls():
             _LOG.info("listening", what=self.name, url=url)
 
+    async def start_once_free(self) -> None:
+        """Listen as soon as nobody else does on its address, however many wait for that. Raises
+        SettingsError if the address cannot be used."""
+        while True:
+            try:
+                free = await self._listening()
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    break
+                await asyncio.sleep(FREE_POLL_S)
+            else:
+                return await self.start(free)
+        return await self.start()  # which says why it cannot
+
+    async def _listening(self) -> Sequence[socket.socket]:
+        """New sockets that listen on its address; raises OSError."""
+        if isinstance(self.address, SocketPath):
+            return [_listening_at(self.address.path)]
+        host, port = self.address.bind_host, self.address.port
+        return await listening_on(host, port, shares_port=self.shares_port)
+
     def _urls(self) -> list[str]:
         if isinstance(self.address, SocketPath):
             return [str(self.address)]
@@ -109,13 +140,7 @@ class Listener(ABC):
 
     async def _listen(self, make: MakeProtocol, given: Sequence[socket.socket]) -> None:
         self._acceptor = Acceptor(make, self.context, self.limits)
-        if given:
-            self._acceptor.open_on(given)
-        elif isinstance(self.address, SocketPath):
-            self._acceptor.open_on([_bound_to(self.address.path)])
-        else:
-            host, port = self.address.bind_host, self.address.port
-            await self._acceptor.open(host, port, shares_port=self.shares_port)
+        self._acceptor.open(given or await self._listening())
 
     async def _accept_no_more(self) -> None:
         if self._acceptor is not None:
@@ -221,21 +246,6 @@ def _reason(error: OSError) -> str:
     return os.strerror(error.errno)
 
 
-async def _is_free(address: Address) -> bool:
-    """Whether nobody listens there, or that cannot be told: whoever listens will say why."""
-    if isinstance(address, SocketPath):
-        return not _is_answered(address.path)
-    loop = asyncio.get_running_loop()
-    try:
-        probe = await loop.create_server(
-            asyncio.Protocol, address.bind_host, address.port, start_serving=False
-        )
-    except OSError as error:
-        return error.errno != errno.EADDRINUSE
-    probe.close()
-    return True
-
-
 def _unpaced(listening: socket.socket) -> None:
     """Choose a congestion control without pacing; connections inherit it.
 
@@ -265,11 +275,15 @@ class Listeners:
         self._listeners: list[Listener] = []
         self._turns = Turns()
 
-    async def open(self, listener: Listener, tls: ListenerTLS) -> None:
-        """Raises SettingsError if the address cannot be used."""
+    async def open(self, listener: Listener, tls: ListenerTLS, *, once_free: bool = False) -> None:
+        """Raises SettingsError if the address cannot be used. `once_free`: wait while somebody
+        else listens there."""
         self._listeners.append(listener)  # before it is open: it may have to stop meanwhile
         listener.turns = self._turns
-        await listener.start(self._succession.listening(listener.name))
+        if once_free:
+            await listener.start_once_free()
+        else:
+            await listener.start(self._succession.listening(listener.name))
         if listener.shares_port:
             self._succession.opened(listener.name, [each.fileno() for each in listener.sockets])
         self._readiness.problems.append(tls.problem)
@@ -313,20 +327,14 @@ class Listeners:
         await self.open(make(tls), tls)
         waits_for = ""
 
-    async def open_when_free(self, listener: Listener) -> None:
-        """Open a listener as soon as nobody else listens on its address."""
-        while not await _is_free(listener.address):  # noqa: ASYNC110 (another process's)
-            await asyncio.sleep(FREE_POLL_S)
-        await self.open(listener, ListenerTLS(None))
-
     async def drain(self) -> None:
         """Stop all listeners at once; none may be opened any more."""
         await asyncio.gather(*(listener.stop() for listener in self._listeners))
 
 
-def _bound_to(path: Path) -> socket.socket:
-    """A socket at this path, which only its owner can open, in place of one on which nobody
-    listens. Raises OSError."""
+def _listening_at(path: Path) -> socket.socket:
+    """A socket that listens at this path, which only its owner can open, in place of one on which
+    nobody listens. Raises OSError."""
     if _is_answered(path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
@@ -338,6 +346,7 @@ def _bound_to(path: Path) -> socket.socket:
     try:
         found.bind(str(beside))
         beside.chmod(0o600)
+        found.listen(BACKLOG)
         beside.rename(path)
     except OSError:
         found.close()

@@ -476,10 +476,12 @@ class Runtime:
             listener = AppListener(
                 "browse", address, None, app, shares_port=False, url_ends=url_ends
             )
-            if self._succession.replaces:
-                self._tasks.open("browse", self._listeners.open_when_free(listener))
+            waits = self._succession.replaces  # until its predecessor listens there no more
+            opening = self._listeners.open(listener, ListenerTLS(None), once_free=waits)
+            if waits:
+                self._tasks.open("browse", opening)
             else:
-                await self._listeners.open(listener, ListenerTLS(None))
+                await opening
 
     def _prepare_succession(self) -> None:
         succession = self._succession

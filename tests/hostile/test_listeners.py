@@ -23,7 +23,7 @@ from extender import SchedulerConnections
 from extender.http import connections as extender_connections
 from extender.http.connections import HTTPReply
 from fettle.config import ListenAddress
-from fettle.http import Acceptor, Limits, app_connections
+from fettle.http import Acceptor, Limits, app_connections, listening_on
 from fettle.http.accepting import Accepted
 from fettle.serve.listening import AppListener, ExtenderListener, Listener
 from tests.certs.test_serving import make_leaf, make_root
@@ -256,7 +256,7 @@ async def test_a_connection_that_cannot_begin_is_told_and_does_not_count() -> No
         raise ValueError("no protocol today")
 
     acceptor = Acceptor(make, None, FEW)
-    await acceptor.open("127.0.0.1", 0, shares_port=False)
+    acceptor.open(await listening_on("127.0.0.1", 0, shares_port=False))
     with capture_logs() as logs:
         for _ in range(20):
             caller = Streams(*await asyncio.open_connection(*acceptor.sockets[0].getsockname()))

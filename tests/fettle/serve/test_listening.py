@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -16,7 +17,7 @@ from structlog.testing import capture_logs
 
 from extender import SchedulerConnections
 from extender.http.connections import HTTPReply, SchedulerConnection
-from fettle.config import ListenAddress
+from fettle.config import ListenAddress, SocketPath
 from fettle.http import Accepted, Callers
 from fettle.model import SettingsError
 from fettle.serve import listening
@@ -188,6 +189,29 @@ def test_an_address_that_cannot_be_used_is_told_with_the_flag_that_changes_it(
         f"cannot listen on {address} for the {listener.name} listener: {reason}; "
         f"set another address with --{listener.name}-listen"
     )
+
+
+async def test_of_several_that_wait_for_an_address_one_gets_it_and_the_others_wait_on(
+    tmp_path: Path,
+) -> None:
+    addresses = ListenAddress("127.0.0.1", free_port()), SocketPath(tmp_path / "browse.sock")
+    for address in addresses:
+        predecessor, *waiting = (
+            AppListener("browse", address, None, web.Application(), shares_port=False)
+            for _ in range(4)
+        )
+        await predecessor.start()
+        tasks = {asyncio.create_task(each.start_once_free()): each for each in waiting}
+        await asyncio.sleep(0.1)
+        assert not any(task.done() for task in tasks)
+        await predecessor.stop()
+        while tasks:
+            done, _ = await asyncio.wait(tasks, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0.1)
+            (one,) = [task for task in tasks if task.done()]
+            assert done == {one}
+            await one
+            await tasks.pop(one).stop()
 
 
 async def _serving(app: web.Application) -> AppListener:
