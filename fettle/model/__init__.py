@@ -80,30 +80,33 @@ from fettle.model.health import (
 )
 from fettle.model.holds import Hold, TaintLike, is_tainted_as_held
 from fettle.model.modes import NO_SETTINGS, Mode, labelled_mode, wrong_label
+from fettle.model.policies import (
+    NOTHING_INHERITED,
+    Inherited,
+    Policies,
+    Resolved,
+    why_unreadable,
+)
 from fettle.model.policy import (
     ASSESSED,
     BUILT_IN,
     DEGRADED_TAINT,
     DEVICE_FAILED,
     INFERENCE,
-    NOTHING_INHERITED,
     STRICT_RISK,
     UNHEALTHY_TAINT,
     Aggregate,
     Degraded,
     Failure,
     GangDegraded,
-    Inherited,
     OnDeviceFailure,
     OnLostNode,
     Placement,
-    Policies,
     Policy,
     PolicyAffinity,
     PolicyToleration,
     PreviousNode,
     Requirement,
-    Resolved,
     RestartAction,
     RuleSeverity,
     Sections,
@@ -111,7 +114,6 @@ from fettle.model.policy import (
     Unknown,
     Validation,
     prefers_in_vain,
-    why_unreadable,
 )
 from fettle.model.subjects import SOME_DRIVER, SOME_POOL, DeviceId, NodeId, PoolRef, Subject, UnitId
 from fettle.model.times import utc

@@ -1,6 +1,14 @@
 """What operators see of Fettle: metrics, logs, and when it was last called."""
 
 from fettle.observing import logs
+from fettle.observing.collectors import (
+    OverlookedMetrics,
+    PartMetrics,
+    PolicyMetrics,
+    RiskMetrics,
+    SelectorMetrics,
+    ViewMetrics,
+)
 from fettle.observing.health_changes import count_devices, count_missing, log_health_changes
 from fettle.observing.last_requests import LastRequests
 from fettle.observing.metrics import (
@@ -9,17 +17,11 @@ from fettle.observing.metrics import (
     CertificateMetrics,
     DecisionMetrics,
     ExtenderMetrics,
-    OverlookedMetrics,
-    PartMetrics,
-    PolicyMetrics,
     PredictionMetrics,
     PrometheusMetrics,
     ReadyMetrics,
     ReloadMetrics,
-    RiskMetrics,
-    SelectorMetrics,
     StewardMetrics,
-    ViewMetrics,
     count_restarts,
     make_registry,
 )

@@ -8,13 +8,12 @@ from structlog.testing import capture_logs
 
 from fettle.cluster import Publisher, Shortage, SourceStatus
 from fettle.model import Source, SourceKind
+from fettle.observing.collectors import SelectorMetrics, ViewMetrics
 from fettle.observing.metrics import (
     BreakerMetrics,
     ExtenderMetrics,
     PredictionMetrics,
-    SelectorMetrics,
     StewardMetrics,
-    ViewMetrics,
     make_registry,
 )
 from fettle.scheduling import Alarm, Cause

@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 
 from fettle.api import kinds, policies
 from fettle.model.annotations import ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION
-from fettle.model.policy import (
-    BUILT_IN,
-    Degraded,
-    Inherited,
-    Placement,
-    Policies,
-    Policy,
-    PolicySource,
-    Resolved,
-)
+from fettle.model.policies import Inherited, Policies, PolicySource, Resolved
+from fettle.model.policy import BUILT_IN, Degraded, Placement, Policy
 from fettle.scheduling.demand import demand_of
 from tests.fettle import building as b
 
