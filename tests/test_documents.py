@@ -54,6 +54,7 @@ def test_the_workflow_runs_what_everybody_runs() -> None:
         assert (ROOT / files["go-version-file"]).exists()
 
 
+@pytest.mark.long
 def test_the_readme_shows_what_the_demo_prints() -> None:
     (shown,) = re.findall(r"```\n(NODE .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     demo = subprocess.run(

@@ -25,7 +25,10 @@ from tests.test_documents import ROOT
 
 TOKEN = "of-the-tests"
 FOLDER = Path(os.environ.get("FETTLE_CASES") or ROOT.parent / "shared" / "cases")
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no cases in {FOLDER}")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no cases in {FOLDER}"),
+]
 RECORDED = datetime(2026, 11, 25, 5, tzinfo=UTC)
 """The time that is "now" in the cases."""
 PROBE = "ml/probe"

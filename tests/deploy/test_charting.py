@@ -37,6 +37,7 @@ def run(*command: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_go")
 def test_without_go_the_tests_of_the_chart_are_skipped_and_the_last_lines_say_so() -> None:
     tests = run("pytest", "-p", "no:cacheprovider", ONE_TEST)
@@ -44,6 +45,7 @@ def test_without_go_the_tests_of_the_chart_are_skipped_and_the_last_lines_say_so
     assert charting.SKIPPED in tests.stdout.splitlines()[-3:]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("no_go")
 def test_without_go_they_fail_where_they_are_required() -> None:
     tests = run("pytest", "-p", "no:cacheprovider", ONE_TEST, **{REQUIRED: "1"})

@@ -174,6 +174,7 @@ def test_no_bytes_get_anything_but_bad_input(body: bytes) -> None:
             decode(body)
 
 
+@pytest.mark.long
 @settings(max_examples=50)
 @given(JSON)
 async def test_no_request_is_ever_a_server_error(extender: Extender, value: Any) -> None:

@@ -30,6 +30,8 @@ from tests.goodput.plan import (
 )
 from tests.goodput.replay import Figures, Pod, Replay
 
+pytestmark = pytest.mark.long
+
 SMALL = Scenario(nodes=6, hours=20.0, warmup_h=2.0, load=1.1, rate=3.0, gangs=0.0)
 CALM = SMALL._replace(rate=1e-9)
 BOTH = pytest.mark.parametrize("dra", [False, True], ids=["device plugin", "DRA"])

@@ -137,6 +137,7 @@ async def test_many_entries_with_many_entries_are_read_in_a_moment(
             await assert_in_time(house, place, "entries of entries", raw, DECODED_S)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name) for kind in WATCHED])
 async def test_what_nests_in_any_field_keeps_nobody_waiting(house: House, kind: Kind) -> None:
     """40 KB may nest 300 levels deep in the opaque parameters of a claim."""

@@ -134,6 +134,7 @@ def test_no_function_makes_a_pattern_that_is_not_tried_here(path: Path) -> None:
             assert not made, f"{path.name}:{made[0]} compiles a pattern in a function"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "look", [pytest.param(found, id=name) for name, found in dict(patterns()).items()]
 )

@@ -109,6 +109,7 @@ WAITING = {
 }
 
 
+@pytest.mark.long
 async def test_a_log_that_cannot_be_written_keeps_nobody_from_an_answer(tmp_path: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         async with serving(tmp_path, stderr=full) as served:

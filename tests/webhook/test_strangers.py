@@ -77,6 +77,7 @@ async def test_no_finding_says_what_others_have(case: Case) -> None:
     assert [one for one in secrets(case) if re.search(rf"\b{re.escape(one)}\b", said)] == []
 
 
+@pytest.mark.long
 async def test_findings_for_the_api_server_alone_do() -> None:
     spoken = [case for case in CAUGHT if secrets(case)]
     says = [await told(case, to_strangers=False) for case in spoken]

@@ -87,6 +87,7 @@ async def test_a_message_of_very_many_mistakes_is_cut() -> None:
     assert found.message.endswith(" | and 6 more")
 
 
+@pytest.mark.long
 async def test_of_very_many_mistakes_of_one_kind_some_tens_are_told() -> None:
     claims = [{"name": f"g{i}", "resourceClaimTemplateName": "t"} for i in range(15_000)]
     idle = {"containers": [{"name": "c"}], "resourceClaims": claims}
@@ -97,6 +98,7 @@ async def test_of_very_many_mistakes_of_one_kind_some_tens_are_told() -> None:
     assert pauses.longest_s < 0.1
 
 
+@pytest.mark.long
 async def test_very_many_requests_keep_nobody_waiting_while_the_view_is_not_complete() -> None:
     made = claim(*(exactly(name=f"r{number}") for number in range(20_000)))
     asked = decode(encoded(review(made)))

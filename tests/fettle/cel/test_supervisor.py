@@ -56,6 +56,7 @@ async def test_a_new_expression_is_decided_though_the_worker_is_killed_twice_ove
         assert selectors.outcome(SOUND, DRIVER, GPU) == (OutcomeKind.MATCH, "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["prepare", "judge"])
 async def test_two_deaths_over_the_same_question_do_not_leave_it_undecided(
     where: str, tmp_path: Path
@@ -71,6 +72,7 @@ async def test_two_deaths_over_the_same_question_do_not_leave_it_undecided(
         assert not quick.is_set()  # nor is it taken for costly after that
 
 
+@pytest.mark.long
 async def test_a_worker_that_ends_before_it_is_ready_counts_against_no_expression(
     tmp_path: Path,
 ) -> None:
@@ -90,6 +92,7 @@ async def test_a_worker_that_ends_before_it_is_ready_counts_against_no_expressio
         assert not quick.is_set()  # so it is not taken for costly either
 
 
+@pytest.mark.long
 async def test_a_row_that_ends_the_worker_each_time_is_given_up_and_the_others_are_decided(
     tmp_path: Path,
 ) -> None:
@@ -114,6 +117,7 @@ async def test_a_row_that_ends_the_worker_each_time_is_given_up_and_the_others_a
         await selectors.close()
 
 
+@pytest.mark.long
 async def test_an_expression_that_ends_the_worker_on_several_devices_is_given_up(
     tmp_path: Path,
 ) -> None:
@@ -127,6 +131,7 @@ async def test_an_expression_that_ends_the_worker_on_several_devices_is_given_up
     assert all(outcome is not None and outcome.undecided for outcome in outcomes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("where", "number"),
     [("prepare", signal.SIGKILL), ("prepare", signal.SIGPROF), ("judge", signal.SIGKILL)],

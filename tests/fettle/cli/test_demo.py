@@ -16,6 +16,7 @@ UP = "Ctrl-C ends it."
 Start = Callable[..., subprocess.Popen[str]]
 
 
+@pytest.mark.long
 def test_the_demo_succeeds_fits_a_hundred_columns_and_has_no_colours_in_a_pipe() -> None:
     told = subprocess.run(DEMO, capture_output=True, text=True, timeout=120)
     assert told.returncode == 0, told.stdout + told.stderr

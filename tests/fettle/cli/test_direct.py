@@ -131,6 +131,7 @@ def timeless(told: Any) -> Any:
     return [timeless(one) for one in told] if isinstance(told, list) else told
 
 
+@pytest.mark.long
 async def test_what_is_told_is_what_a_server_of_the_same_objects_tells(
     api: FakeApi, reader: Reader, tmp_path: Path
 ) -> None:
@@ -342,6 +343,7 @@ async def test_workloads_that_do_not_answer_in_time_are_counted(
     assert "the policies that 3 workloads name are not seen" in ended.stderr
 
 
+@pytest.mark.long
 async def test_what_takes_long_shows_on_a_terminal_how_far_it_is(
     api: FakeApi, reader: Reader
 ) -> None:
@@ -512,6 +514,7 @@ async def test_what_a_fettle_stored_of_metrics_counts_as_for_who_does_not_ask_fo
     assert "a Fettle is installed here, and its settings are not seen" in ended.stderr
 
 
+@pytest.mark.long
 async def test_lint_reads_the_cluster_and_does_not_take_what_it_may_not_read_to_be_absent(
     api: FakeApi, reader: Reader, tmp_path: Path
 ) -> None:

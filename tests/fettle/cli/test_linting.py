@@ -129,6 +129,7 @@ def test_files_are_linted_without_what_speaks_to_a_cluster(folder: Path) -> None
     assert ran.stdout.splitlines()[-1] == "1 set()"
 
 
+@pytest.mark.long
 def test_two_hundred_documents_take_little_more_than_one() -> None:
     def cost_s(documents: int) -> float:
         text = "---\n".join(CLAIM.replace("big", f"big-{i}") for i in range(documents))

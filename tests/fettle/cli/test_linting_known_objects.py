@@ -150,6 +150,7 @@ def fleet(folder: Path, *, slices: int = 1) -> None:
     )
 
 
+@pytest.mark.long
 def test_rules_on_inventory_need_a_snapshot(tmp_path: Path) -> None:
     fleet(tmp_path)
     assert findings("-", stdin=H100) == []
@@ -161,6 +162,7 @@ def test_rules_on_inventory_need_a_snapshot(tmp_path: Path) -> None:
     assert strict["severity"] == "Deny"
 
 
+@pytest.mark.long
 def test_undecided_findings_are_reported_and_fail_only_with_fail_on_undecided(
     tmp_path: Path,
 ) -> None:
@@ -313,6 +315,7 @@ def test_a_compute_domain_among_the_files_is_known() -> None:
     assert rules("uid-1", DOMAIN.replace("team", "other")) == ["FTL024"]
 
 
+@pytest.mark.long
 def test_a_snapshot_knows_its_compute_domains_and_quotas(tmp_path: Path) -> None:
     (tmp_path / "domains.yaml").write_text(DOMAIN)
     (tmp_path / "quotas.yaml").write_text(

@@ -153,6 +153,7 @@ async def test_any_yaml_in_the_file_gives_an_error_of_one_line(value: Any) -> No
     assert await refusal(yaml.safe_dump(value, allow_unicode=True))
 
 
+@pytest.mark.long
 @given(st.text() | st.binary() | st.text(st.sampled_from("[]{}:,-&*!<>|'\"#? \n01ax_.~")))
 @example("[" * 5000)
 @example("&a [*a]")

@@ -156,6 +156,7 @@ def test_credentials_that_are_refused_or_missing_are_named(tmp_path: Path) -> No
     assert "No such file" in str(error)
 
 
+@pytest.mark.long
 def test_an_answer_that_does_not_come_ends_at_the_timeout() -> None:
     async def answer(_: web.Request) -> web.Response:
         await asyncio.sleep(30)

@@ -116,6 +116,7 @@ def test_wild_text_is_settings_or_one_sentence(text: str | bytes) -> None:
     refusal(text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -532,6 +532,7 @@ def test_of_very_many_reasons_the_first_are_told_and_how_many_more_there_are() -
     assert summary(value).endswith(" (+999 more)")
 
 
+@pytest.mark.long
 def test_what_is_told_of_very_many_nodes_is_no_more_than_can_be_sent() -> None:
     demand = Demand(INFERENCE, units=tuple(Units(f"a.b/r{i}", 1) for i in range(1000)))
     answer = judge(demand, NODE, Acceptance(INFERENCE.placement), Allocator(lambda *_: MATCH))

@@ -132,6 +132,7 @@ async def test_a_new_selector_is_evaluated_before_those_that_may_be_costly(
         each.cancel()
 
 
+@pytest.mark.long
 async def test_known_outcomes_survive_a_flood_of_other_selectors(
     cluster: Cluster, engine: SelectorEngine, clock: Clock
 ) -> None:

@@ -145,6 +145,7 @@ async def test_nodes_of_a_given_up_selector_are_settled_for_a_while_and_then_jud
     assert [verdict.undecided for verdict in verdicts.values()] == [(), ()]
 
 
+@pytest.mark.long
 async def test_nodes_that_no_request_names_are_judged_again_too(
     cluster: Cluster, clock: Clock, well: Path
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from fettle.cli.calling import ask
@@ -45,6 +46,7 @@ def post(port: int, status: str) -> int:
         return int(reply.status)
 
 
+@pytest.mark.long
 def test_an_alert_makes_its_gpu_degraded_until_it_is_resolved(tmp_path: Path) -> None:
     """One that latches stays; see tests/fettle/cluster/feeds/test_alerts.py."""
     snapshot, port = tmp_path / "snapshot", free_port()

@@ -80,6 +80,7 @@ def until(holds: Callable[[], Any]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_pod_with_a_minimum_score_of_its_own_is_let_through_and_alarms_nobody(
     served: Served, tmp_path: Path
 ) -> None:

@@ -131,6 +131,7 @@ def broken(*_: Any, **__: Any) -> Any:
     raise KeyError("broken")
 
 
+@pytest.mark.long
 async def test_each_part_may_fail_and_goes_on_while_filter_and_admission_are_answered(
     api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +195,7 @@ ENDLESS = {
 """Endless loops that wait and are not kept, and why they need not be."""
 
 
+@pytest.mark.long
 def test_no_loop_goes_on_for_ever_but_by_what_keeps_it() -> None:
     found = {str(file.relative_to(REPOSITORY)) for file in modules() if any(endless_loops(file))}
     unkept = [file for file in found if not file.startswith(tuple(ENDLESS))]

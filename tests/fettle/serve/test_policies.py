@@ -14,6 +14,8 @@ from fettle.cli.commands import main
 from fettle.cli.demo.served import Served
 from tests.fettle.cli.linted import called
 
+pytestmark = pytest.mark.long
+
 STRICT = """
 apiVersion: fettle.dev/v1alpha1
 kind: DevicePolicy

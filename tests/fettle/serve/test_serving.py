@@ -141,6 +141,7 @@ def test_only_the_roles_that_are_named_listen(snapshot: Path) -> None:
     assert not [line for line in lines if "extender" in line]  # which would come before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -166,6 +167,7 @@ def test_what_keeps_it_from_starting_is_one_sentence(arguments: tuple[str, ...],
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.long
 def test_a_port_in_use_is_reported(snapshot: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -179,6 +181,7 @@ def test_a_port_in_use_is_reported(snapshot: Path) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.skipif(SOCKET_CALL is None, reason="only for processors whose calls are known")
 def test_where_the_kernel_has_no_ipv6_all_interfaces_are_those_of_ipv4(snapshot: Path) -> None:
     port = free_port()
@@ -197,6 +200,7 @@ def test_where_the_kernel_has_no_ipv6_all_interfaces_are_those_of_ipv4(snapshot:
     process.communicate(timeout=GRACE_S)
 
 
+@pytest.mark.long
 def test_a_changed_file_turns_verdicts_as_a_change_in_a_cluster_does(
     served: Served, snapshot: Path
 ) -> None:
@@ -209,6 +213,7 @@ def test_a_changed_file_turns_verdicts_as_a_change_in_a_cluster_does(
     assert served.filter(pod, ["hgx-01"]) == {"hgx-01": "fettle: no sound devices (nvidia.com/gpu)"}
 
 
+@pytest.mark.long
 def test_a_file_that_cannot_be_read_costs_nothing_but_itself(
     served: Served, snapshot: Path
 ) -> None:
@@ -228,6 +233,7 @@ def test_a_file_that_cannot_be_read_costs_nothing_but_itself(
     assert "hgx-01" in {n["node"] for n in found["nodes"]}
 
 
+@pytest.mark.long
 def test_input_that_is_not_http_leaves_no_traceback_in_the_log(
     served: Served, tmp_path: Path
 ) -> None:
@@ -239,6 +245,7 @@ def test_input_that_is_not_http_leaves_no_traceback_in_the_log(
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
+@pytest.mark.long
 def test_the_webhook_answers_from_the_same_snapshot(serving: Served) -> None:
     answer = serving.validate(fleet.oversized_claim())
     assert not answer["allowed"]
@@ -294,6 +301,7 @@ def test_a_question_that_has_no_answer_gets_a_sentence(
     assert says in told.stderr
 
 
+@pytest.mark.long
 def test_settings_that_are_probably_mistakes_are_logged_at_start(
     snapshot: Path, tmp_path: Path
 ) -> None:

@@ -289,6 +289,7 @@ def test_a_successor_is_told_of_crashes_too(parent: Parent) -> None:
     parent.until_said("third is told of 1, the last was killed by SIGKILL, as when memory runs out")
 
 
+@pytest.mark.long
 def test_one_that_goes_on_crashing_is_started_again_three_times(parent: Parent) -> None:
     parent.start("ready brief")
     code, errors = parent.ended()
@@ -300,6 +301,7 @@ def test_one_that_goes_on_crashing_is_started_again_three_times(parent: Parent) 
     ]
 
 
+@pytest.mark.long
 def test_crashes_of_processes_that_served_for_long_are_forgotten(parent: Parent) -> None:
     parent.start("ready brief", forgotten_after_s=0)
     soon(lambda: parent.said().count("brief starts") > 8, "it is started again and again")

@@ -17,6 +17,8 @@ from certs.issuing import Pair, Usage
 from fettle.cli.calling import ask
 from tests.controlplane.processes import free_port
 
+pytestmark = pytest.mark.long
+
 
 class Secured:
     """A served extender with TLS, and the material that its callers have."""

@@ -107,6 +107,7 @@ def test_what_was_deleted_before_the_watch_showed_it_is_written_again() -> None:
     assert pending.most_urgent() == ["n"]
 
 
+@pytest.mark.long
 async def test_the_worst_is_written_first_and_the_rest_at_a_bounded_rate(
     api: FakeApi, tmp_path: Path
 ) -> None:
@@ -122,6 +123,7 @@ async def test_the_worst_is_written_first_and_the_rest_at_a_bounded_rate(
         assert time.monotonic() - began_s > (13 - before - 3) / 3
 
 
+@pytest.mark.long
 async def test_a_storm_becomes_one_write_for_each_node_and_rest_none(
     api: FakeApi, tmp_path: Path
 ) -> None:
@@ -138,6 +140,7 @@ async def test_a_storm_becomes_one_write_for_each_node_and_rest_none(
         assert len(writes(api)) - before == 40
 
 
+@pytest.mark.long
 async def test_what_is_malformed_or_deleted_is_written_again_and_what_is_gone_is_deleted(
     api: FakeApi, tmp_path: Path
 ) -> None:
@@ -156,6 +159,7 @@ async def test_what_is_malformed_or_deleted_is_written_again_and_what_is_gone_is
         await until(lambda: not healths(api))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["patch", "watch"])
 async def test_without_a_right_the_steward_goes_on(api: FakeApi, tmp_path: Path, verb: str) -> None:
     api.forbidden |= {(verb, "devicehealths"), ("list", "devicehealths")}

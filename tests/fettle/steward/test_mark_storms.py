@@ -14,6 +14,7 @@ async def test_a_reboot_of_the_whole_fleet_writes_nothing() -> None:
     assert (await marks.weather(storms.reboots, NODES)).total == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("storm", "nodes"),
     [

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -374,10 +375,12 @@ def storm(bad: int, *, seconds: int, rate: int, nodes: int = 5000) -> tuple[int,
     raise AssertionError("it never ends")
 
 
+@pytest.mark.long
 def test_a_storm_that_takes_the_whole_fleet_is_said_within_the_rate_and_cordons_nothing() -> None:
     assert storm(5000, seconds=3, rate=100) == (1200, 0)
 
 
+@pytest.mark.long
 def test_a_storm_below_the_breaker_writes_within_its_rate_and_its_budget() -> None:
     """250 of 5000 nodes are away for two seconds: two cordons, 200 labels and conditions, and as
     many writes to undo them."""

@@ -3,6 +3,8 @@ big fleet are made by `make bench ARGS=taints`."""
 
 from __future__ import annotations
 
+import pytest
+
 from tests.bench import storms, taints
 
 NODES = 100
@@ -19,6 +21,7 @@ async def test_a_device_that_comes_and_goes_has_one_rule_that_outlasts_the_storm
     assert written.left == 0
 
 
+@pytest.mark.long
 async def test_a_fault_that_spreads_over_the_fleet_leaves_no_rule_behind() -> None:
     written = await taints.weather(storms.ever_more_flap, NODES)
     assert 0 < written.devices <= NODES / 2

@@ -517,6 +517,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(STEPS, st.integers(0, 9))
 def test_nothing_is_missing_where_there_is_what_is_expected_whatever_the_clock_does(

@@ -128,6 +128,7 @@ def test_no_query_is_nested_too_deeply(shape: str, length: int) -> None:
         can_have(query, ["UUID"])
 
 
+@pytest.mark.long
 def test_the_parser_is_loaded_only_for_rows_of_ones_own(tmp_path: Path) -> None:
     code = """
 import sys
@@ -141,6 +142,7 @@ assert "promql_parser" not in sys.modules
     subprocess.run([sys.executable, "-c", code, str(rules)], check=True, timeout=60)
 
 
+@pytest.mark.long
 @needs_prometheus
 def test_prometheus_sees_it_the_same_way(tmp_path: Path) -> None:
     def refused(queries: list[str]) -> list[str]:

@@ -366,6 +366,7 @@ def test_whatever_the_file_holds_it_is_rules_or_one_sentence(value: Any) -> None
     assert len(said.splitlines()) <= 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "says"),
     [
