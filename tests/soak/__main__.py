@@ -68,6 +68,7 @@ class Soak:
             asking = Process("asking", command, folder, env={"PYTHONPATH": str(REPOSITORY)})
             stack.callback(asking.kill)
             watch, work = Watch(house, asking, self.violated), Work(house, self.seed)
+            began = time.monotonic()
             self.say("everything runs")
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(watch.run())
@@ -76,7 +77,7 @@ class Soak:
                 working.cancel()
                 await self._mend(house, work, watch)
                 watching.cancel()
-            watch.judge_memory()
+            watch.judge_memory(work.begun / (time.monotonic() - began))
             self._tell(house, watch, work)
 
     async def _act(self, house: House, until: float) -> None:

@@ -28,6 +28,8 @@ WARM_S = 120.0
 JUDGED_S = 240.0
 """Memory is judged over at least so long after the warm-up."""
 FLAT_MB, FLAT_SHARE = 8.0, 0.05
+MB_OF_POD, MOST_PODS = 0.01, 2000
+"""What is kept of a pod that has ended, and of how many: ten minutes end too few to fill that."""
 PARTS = 6
 EXCUSED_S = 1.5
 """A call that breaks so soon before or after an extender is killed is no wonder."""
@@ -115,9 +117,10 @@ def grown_mb(samples: Sequence[Sample]) -> float | None:
     return median(later - one for one, later in pairwise(levels)) * PARTS
 
 
-def not_flat(name: str, samples: Sequence[Sample]) -> list[str]:
-    grown = grown_mb(samples)
-    if grown is None or grown <= max(FLAT_MB, FLAT_SHARE * median(s.mb for s in samples)):
+def not_flat(name: str, samples: Sequence[Sample], pods: int = 0) -> list[str]:
+    """`pods`: how many came and went meanwhile."""
+    grown, kept = grown_mb(samples), MB_OF_POD * min(pods, MOST_PODS)
+    if grown is None or grown <= kept + max(FLAT_MB, FLAT_SHARE * median(s.mb for s in samples)):
         return []
     return [f"{name} grew by {grown:.0f} MB, from {samples[0].mb:.0f} to {samples[-1].mb:.0f} MB"]
 
@@ -312,9 +315,10 @@ class Watch:
                 samples = self.memory.setdefault(key, [])
                 samples.append(Sample(time.monotonic(), replica.fettle.resident_mb()))
 
-    def judge_memory(self) -> None:
+    def judge_memory(self, pods_per_s: float) -> None:
         for name, samples in self.memory.items():
-            for what in not_flat(name, samples):
+            lived_s = samples[-1].at - samples[0].at if samples else 0.0
+            for what in not_flat(name, samples, round(pods_per_s * lived_s)):
                 self._violated("memory is flat", what)
 
     async def _look_at_logs(self) -> None:

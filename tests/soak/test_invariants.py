@@ -96,6 +96,14 @@ def test_memory_that_grows_after_the_warm_up_is_found() -> None:
     assert not_flat("extender-b", grows[:60]) == []
 
 
+def test_what_is_kept_of_pods_that_ended_may_grow_until_that_is_full() -> None:
+    keeps = [Sample(at, 100 + at / 50) for at in range(0, 700, 5)]
+    assert "grew by" in not_flat("extender-b", keeps)[0]
+    assert not_flat("extender-b", keeps, 700) == []
+    leaks = [Sample(at, 100 + at / 50) for at in range(0, 7000, 5)]
+    assert "grew by" in not_flat("extender-b", leaks, 7000)[0]
+
+
 def test_memory_that_only_warms_up_or_took_a_step_is_flat() -> None:
     warms = [Sample(at, 100 + min(at, 100)) for at in range(0, 700, 5)]
     assert not_flat("extender-b", warms) == []
