@@ -64,7 +64,8 @@ def fingerprinter_for(
             seen.append(pool.fingerprint)
             if read:
                 seen += attribute_digests(pool, read)
-        seen += [_pattern_of(name, node) for name in compared]
+        if compared:
+            seen += [_pattern_of(name, node) for name in compared]
         if by_pool_name and len(node.pools) > 1:
             names = [pool.name for pool in node.pools]
             seen += map(names.index, names)

@@ -46,8 +46,9 @@ MANY = 100
 """To look up more names than this, the names of all nodes are collected first."""
 FEW = 32
 """Up to this many changed nodes may wait for a request that names them."""
-FINGERPRINT_NODES = 1000
-"""How many nodes are fingerprinted before one node of each fingerprint is judged."""
+FINGERPRINT_NODES = 2500
+"""How many nodes are fingerprinted before one node of each fingerprint is judged. With fewer, nodes
+of one fingerprint are gone through more often; with more, a newer view makes more work useless."""
 NODES_PER_PAUSE = 16
 """How many nodes are fingerprinted between two pauses: one takes only a few times as long."""
 BATCH = 200
