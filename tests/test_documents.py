@@ -120,7 +120,7 @@ def test_every_metric_is_in_the_table_and_no_other() -> None:
         for file in (ROOT / package).rglob("*.py")
     )
     exported = {name.removesuffix("_total") for name in re.findall(r'"(fettle_[a-z_]+)"', code)}
-    rows = re.findall(r"^\| (`fettle_.*?) \|", (ROOT / "docs/operating.md").read_text(), re.M)
+    rows = re.findall(r"^\| (`fettle_.*?) \|", (ROOT / "docs/monitoring.md").read_text(), re.M)
     told = {
         name.removesuffix("_total")
         for row in rows

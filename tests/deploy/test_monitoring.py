@@ -18,10 +18,10 @@ from tests.deploy.charting import objects
 FILES = charting.CHART / "files"
 DASHBOARD = json.loads((FILES / "dashboard.json").read_text())
 PANELS = DASHBOARD["panels"]
-OPERATING = (rendering.DEPLOY.parent / "docs" / "operating.md").read_text()
+MONITORING = (rendering.DEPLOY.parent / "docs" / "monitoring.md").read_text()
 KNOWN = {
     name
-    for row in re.findall(r"^\| (`fettle_.*?) \|", OPERATING, re.M)
+    for row in re.findall(r"^\| (`fettle_.*?) \|", MONITORING, re.M)
     for name in re.findall(r"`(fettle_[a-z_]+)`", row)
 }
 COLUMNS = 24
