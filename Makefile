@@ -40,7 +40,7 @@ demo: $(READY)
 	@$(BIN)/fettle demo $(ARGS)
 
 demo-cluster: $(READY)
-	@$(BIN)/python -m tests.controlplane.demo
+	@$(BIN)/python -m tests.controlplane.demo $(ARGS)
 
 quick: $(READY)
 	@$(BIN)/python -m pytest $(QUICK) $(ARGS)

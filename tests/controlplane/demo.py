@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fettle.cli.demo.served import ended_by_signals
-from tests.controlplane import building, objects, shipped, waiting
+from tests.controlplane import building, objects, serving_demo, shipped, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import FettleProcess
@@ -145,4 +145,4 @@ async def heal(api: Api) -> bool:
 
 if __name__ == "__main__":
     with ended_by_signals():
-        sys.exit(asyncio.run(main()))
+        sys.exit(asyncio.run(serving_demo.main() if sys.argv[1:] == ["--serve"] else main()))
