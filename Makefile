@@ -10,7 +10,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long and not prometheus and not helm"
 WHOLE := -n $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4))) --dist worksteal
 
-.PHONY: help demo demo-cluster quick test retest check format bench goodput soak controlplane manifests release sbom audit base lock clean
+.PHONY: help demo demo-cluster quick test retest check format bench goodput soak controlplane manifests release sbom audit base lock site clean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "make goodput       what a fleet gets done by who minds its health: simulated, then on a real kube-scheduler (Go)"
 	@echo "make soak          all that can fail or attack, for hours, beside work: ARGS=\"--hours 8\" (needs Go)"
 	@echo "make controlplane  build the real control plane and Helm for tests, once, into a cache folder"
+	@echo "make site          the site of docs/, with every link checked: build/site"
 	@echo "make manifests     the files of deploy/ that the chart or the command line makes (needs Go)"
 
 $(READY): requirements.lock pyproject.toml
@@ -107,10 +108,19 @@ base:
 		digest=$$(docker buildx imagetools inspect "$$tag" --format '{{.Manifest.Digest}}') && \
 		sed -i "s|^ARG BASE=.*|ARG BASE=$$tag@$$digest|" Dockerfile && grep '^ARG BASE=' Dockerfile
 
+# In an environment of its own: nothing else needs the generator.
+site:
+	@test -x build/site-tools/bin/python || $(PYTHON) -m venv build/site-tools
+	@build/site-tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@build/site-tools/bin/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
 lock: $(READY)
 	@$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal \
 		--python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+	echo 'mkdocs>=1.6,<2' | $(BIN)/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal \
+		--python-version 3.11 - -o requirements-docs.lock
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
