@@ -119,3 +119,19 @@ def test_the_definition_of_device_health_has_the_fields_that_are_written() -> No
     assert (definition["spec"]["group"], version["name"]) == (kind.group, kind.version)
     status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
     assert list(memory_fields(status, DeviceHealthStatus, "status")) == []
+
+
+def test_the_samples_show_every_field() -> None:
+    files = (FILE.parents[1] / "samples").glob("*.yaml")
+    objects = [one for file in files for one in yaml.safe_load_all(file.read_text())]
+    shown = {name for one in objects if one["kind"] == "DevicePolicy" for name in names(one)}
+    missing = {path for path, _, _ in fields(SCHEMA, Sections, "spec")} - shown
+    assert not missing - {"spec.placement.requires", "spec.failure.jobSet.rules"}
+
+
+def names(value: Any, path: str = "") -> Iterator[str]:
+    """Paths of all fields of an object, as `fields` names them."""
+    for name, below in value.items() if isinstance(value, dict) else ():
+        yield (here := f"{path}.{name}".removeprefix("."))
+        for one in below if isinstance(below, list) else [below]:
+            yield from names(one, here)
