@@ -22,6 +22,7 @@ _SHOWN = 80
 _LONGEST_DOMAIN, _LONGEST_KEY = 253, 317
 _RULE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?")
 _DURATION = re.compile(r"(?=.)(?:([0-9]{1,5})h)?(?:([0-9]{1,7})m)?(?:([0-9]{1,8})s)?", re.ASCII)
+_SCHEDULER = re.compile(r"\S{1,253}", re.ASCII)
 _REPLICATED_JOB = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -74,6 +75,11 @@ def seconds(field: str, duration: str) -> int:
         )
     hours, minutes, rest = (int(number or 0) for number in found.groups())
     return 3600 * hours + 60 * minutes + rest
+
+
+def scheduler_name(name: str) -> None:
+    if _SCHEDULER.fullmatch(name) is None:
+        raise ValueError(f"scheduler must be a pod's spec.schedulerName, not {shown(name)}")
 
 
 def rule_name(name: str) -> None:

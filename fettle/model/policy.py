@@ -160,7 +160,8 @@ class Placement(Section, frozen=True, kw_only=True):
     where it ran, and avoids the one where it failed. `expected_runtime` is how long a pod runs, a
     duration as `patience` (None: nobody says): nodes whose planned maintenance begins before that
     are its last choice, and what begins later counts for nothing. `affinity`: what is written into
-    pods and pod templates for those who ask no extender.
+    pods and pod templates for those who ask no extender. `scheduler`: who places the pods that
+    would go by the default scheduler (None: nobody else).
     """
 
     min_score: float = 0.3
@@ -175,6 +176,7 @@ class Placement(Section, frozen=True, kw_only=True):
     previous_node: PreviousNode = PreviousNode.ALLOW
     expected_runtime: str | None = None
     affinity: PolicyAffinity = PolicyAffinity.NONE
+    scheduler: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_score <= 1:
@@ -185,6 +187,8 @@ class Placement(Section, frozen=True, kw_only=True):
             raise ValueError("gangDegraded: Refuse contradicts degraded: Prefer")
         if self.expected_runtime is not None:
             field_checks.seconds("expectedRuntime", self.expected_runtime)
+        if self.scheduler is not None:
+            field_checks.scheduler_name(self.scheduler)
         for field, value in (("patience", self.patience), ("gangPatience", self.gang_patience)):
             if value is not None:
                 field_checks.seconds(field, value)

@@ -49,6 +49,7 @@ REFUSED: list[tuple[Object, str]] = [
     ),
     ({"placement": {"previousNode": "Require"}}, "spec.placement.previousNode"),
     ({"placement": {"affinity": "Require"}}, "spec.placement.affinity"),
+    ({"placement": {"scheduler": "two words"}}, "spec.placement.scheduler"),
     ({"placement": {"requires": [{"message": "x"}]}}, "requires[0].expression"),
     ({"placement": {"requires": [{"expression": "has(node.labels.a)"}] * 2}}, "Duplicate value"),
     ({"tolerations": {"notReadySeconds": -1}}, "spec.tolerations.notReadySeconds"),

@@ -27,7 +27,7 @@ from fettle.model import (
     Unknown,
     units_label,
 )
-from webhook.mutate import pods
+from webhook.mutate import pods, schedulers
 from webhook.mutate.injection import Injection
 from webhook.patches import Editing, field_at, fields_matching
 
@@ -248,8 +248,8 @@ def _change(editing: Editing, field: Field, wanted: Any) -> None:
 def keep_affinity(
     injection: Injection, new: Field, old: Field | None, values: Mapping[str, Any]
 ) -> bool:
-    """Give a template whose author changes nothing else of it the affinity that it had; False if
-    they do.
+    """Give a template whose author changes nothing else of it the affinity and the scheduler that
+    it had; False if they do.
 
     A template that changed would replace all pods that were made of it. `values` are those recorded
     on the old object.
@@ -258,9 +258,10 @@ def keep_affinity(
         return False
     spec, stored = new.at("spec"), old.at("spec")
     before = recorded(values, stored)
-    if _bare(new.value, before) != _bare(old.value, before):
+    if _bare(new, before, values) != _bare(old, before, values):
         return False
     _change(injection.editing, spec.at("affinity"), stored.at("affinity").value)
+    schedulers.keep_scheduler(injection, spec, stored, values)
     if is_in(stored, before):
         injection.note(path_of(spec), msgspec.to_builtins(before))
     else:
@@ -268,11 +269,12 @@ def keep_affinity(
     return True
 
 
-def _bare(template: Any, ours: HealthAffinity) -> Any:
-    spec = mapping(template, "spec")
+def _bare(template: Field, ours: HealthAffinity, values: Mapping[str, Any]) -> Any:
+    spec = mapping(template.value, "spec")
     affinity = without(spec.get("affinity"), ours)
     rest = {key: value for key, value in spec.items() if key != "affinity"}
-    return {**mapping(template), "spec": rest, "affinity": affinity}
+    bare = schedulers.bare(rest, template.at("spec").path, values)
+    return {**mapping(template.value), "spec": bare, "affinity": affinity}
 
 
 def is_in(spec: Field, ours: HealthAffinity) -> bool:

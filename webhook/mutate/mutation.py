@@ -16,7 +16,7 @@ from fettle.lint import Field
 from fettle.model import ANNOTATION, Policies, Resolved, RestartAction
 from fettle.pacing import run_within
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields
-from webhook.mutate import affinity, claims, jobs, pods
+from webhook.mutate import affinity, claims, jobs, pods, schedulers
 from webhook.mutate.annotations import (
     WORKLOADS,
     Workload,
@@ -123,7 +123,8 @@ def _pod(
         elif codes and context.preserved is None:
             undecided = undecided or "gates"
         if _controller(pod) != DAEMON_SET:
-            _follow_health(injection, spec, resolved, view)
+            _steer(injection, spec, resolved, view, context)
+    spec = injection.read("spec")
     if (spec.text("schedulerName") or DEFAULT_SCHEDULER) not in context.schedulers:
         pods.remove_marker(injection)
     elif pods.needs_marker(spec):
@@ -193,27 +194,32 @@ def _workload(
         for path in workload.jobs:
             jobs.warn_of_job_templates(injection, failure, path)
     if kind != DAEMON_SET:
-        _follow_health_in_templates(injection, request, workload, view, context)
+        _steer_templates(injection, request, workload, view, context)
     early = () if workload.restamped else _too_early(resolved, kind)
     warnings = (*early, *annotation_warnings(injection.document, kind, workload))
     below = _template_policies(injection, workload, view, context)
     return _finished(injection, resolved, undecided, warnings, below)
 
 
-def _follow_health(injection: Injection, spec: Field, resolved: Resolved, view: View) -> None:
+def _steer(
+    injection: Injection, spec: Field, resolved: Resolved, view: View, context: MutationContext
+) -> None:
+    """Node affinity and the scheduler, as the policy says."""
     by_class = {each.extended_resource_name for each in view.classes.values()}
-    wanted = affinity.wanted(spec, resolved.policy.placement, resolved.mode.mode, by_class)
+    placement = resolved.policy.placement
+    wanted = affinity.wanted(spec, placement, resolved.mode.mode, by_class)
     affinity.inject_affinity(injection, spec, wanted)
+    schedulers.inject_scheduler(injection, spec, placement.scheduler, context.schedulers)
 
 
-def _follow_health_in_templates(
+def _steer_templates(
     injection: Injection,
     request: AdmissionRequest,
     workload: Workload,
     view: View,
     context: MutationContext,
 ) -> None:
-    """Node affinity in pod templates, by the policy that their pods will have."""
+    """Node affinity and the scheduler in templates, by the policy that their pods will have."""
     old = request.old_object or {}
     values = record_of(old).values
     for *path, _ in workload.annotated:
@@ -222,11 +228,13 @@ def _follow_health_in_templates(
             if affinity.keep_affinity(injection, template, before, values):
                 continue
             annotations = template.strings("metadata", "annotations")
-            resolved, _ = _resolve(request, annotations, True, view, context)
+            spec = template.at("spec")
+            resolved, _ = _resolve(request, annotations, pods.uses_devices(spec), view, context)
             if resolved.named:
-                _follow_health(injection, template.at("spec"), resolved, view)
+                _steer(injection, spec, resolved, view, context)
             else:
-                affinity.inject_affinity(injection, template.at("spec"), affinity.NOTHING)
+                affinity.inject_affinity(injection, spec, affinity.NOTHING)
+                schedulers.inject_scheduler(injection, spec, None)
 
 
 def _too_early(resolved: Resolved, kind: str) -> tuple[str, ...]:

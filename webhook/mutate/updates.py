@@ -9,6 +9,7 @@ import re
 from functools import partial
 from typing import Any
 
+from fettle.api.core import DEFAULT_SCHEDULER
 from fettle.api.raw import mapping, strings
 from fettle.lint import Field, workload_kinds
 from fettle.model import ANNOTATIONS as POLICY_ANNOTATIONS
@@ -24,6 +25,7 @@ Object = dict[str, Any]
 
 _OURS = re.compile(
     r"spec\.(podFailurePolicy|podReplacementPolicy|backoffLimit|backoffLimitPerIndex|failurePolicy)"
+    r"|.*\.spec\.schedulerName"
     rf"|.*\.annotations\[({'|'.join(map(re.escape, (*POLICY_ANNOTATIONS, JOB_EXIT_CODES)))})\]"
 )
 """All fields that are ever injected into workloads. An author can forge the record, which must not
@@ -74,8 +76,12 @@ def _carry(editing: Editing, old: Object, path: str, value: Any) -> None:
     field, stored = field_at(editing.document, path), field_at(old, path)
     if field is None or stored is None or not _holds(stored.value, value):
         return
-    if field.value in (None, _DEFAULTS.get(path)) and stored.value != field.value:
+    if field.value in (None, _default(path)) and stored.value != field.value:
         editing.set(field.keys, stored.value)
+
+
+def _default(path: str) -> Any:
+    return DEFAULT_SCHEDULER if path.endswith(".schedulerName") else _DEFAULTS.get(path)
 
 
 def _holds(stored: Any, value: Any) -> bool:
