@@ -197,12 +197,16 @@ class ControlPlane:
         command = [*components.scheduler(self.ports, self._pki, file), *flags]
         await self._run(command, f"https://127.0.0.1:{self.ports.scheduler}/readyz")
 
-    async def start_second_scheduler(self, name: str) -> None:
-        """A stock one beside the other, without extenders, for pods of this `schedulerName`; it
-        runs until the end."""
-        kubeconfig = self.kubeconfig_for_user("system:kube-scheduler")
-        profiles = {"profiles": [{"schedulerName": name}]}
-        made = components.scheduler_configuration(profiles, kubeconfig)
+    async def start_second_scheduler(
+        self, name: str, configuration: Object | None = None, kubeconfig: Path | None = None
+    ) -> None:
+        """One beside the other, for pods of this `schedulerName`; it runs until the end. A stock
+        one without extenders, unless a configuration is given, of which only the connection is
+        overridden."""
+        kubeconfig = kubeconfig or self.kubeconfig_for_user("system:kube-scheduler")
+        given = {"profiles": [{"schedulerName": name}], **(configuration or {})}
+        made = components.scheduler_configuration(given, kubeconfig)
+        made["leaderElection"] = given.get("leaderElection", made["leaderElection"])
         file = self.folder / f"kube-scheduler-{name}-config.json"
         file.write_text(json.dumps(made, indent=1))
         ports = replace(self.ports, scheduler=free_port())

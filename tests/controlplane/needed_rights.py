@@ -36,6 +36,10 @@ _HELD_NODE = (
 )
 _MARKS = f"{HERE}/test_node_marks.py::test_marks_follow_the_health_of_devices_and_cordons_a_budget"
 _SEE_LEADER = f"{HERE}/test_rights.py::test_webhook_and_extender_may_see_whether_a_steward_leads"
+_SECOND = (
+    f"{HERE}/test_second_scheduler.py"
+    "::test_pods_of_a_policy_that_names_it_go_by_a_second_scheduler_and_no_others"
+)
 _SEES = (
     f"{HERE}/test_browse_access.py"
     "::test_a_tenant_sees_their_own_namespace_a_reader_devices_and_a_stranger_nothing"
@@ -124,6 +128,9 @@ NEEDED: Mapping[Right, str] = {
     Right("fettle-extender", "leases", "get"): _SEE_LEADER,
     Right("fettle-extender", "secrets", "get, update"): f"{HERE}/test_extender_tls.py"
     "::test_the_scheduler_is_answered_over_tls_and_steered",
+    Right("fettle-scheduler", "leases", "create"): _SECOND,
+    Right("fettle-scheduler", "leases", "get, update"): _SECOND,
+    Right("fettle-scheduler", "leases", "get"): _SECOND,
     Right("fettle-reader", "devicehealths, devicepolicies", "get, list, watch"): _READERS,
     Right("fettle-reader", "pods", "get, list, watch"): _READERS,
     Right(

@@ -40,6 +40,13 @@ ALL_RIGHTS: Mapping[str, Any] = {
         "suspendJobs": True,
     },
 }
+SECOND: Mapping[str, Any] = {
+    "secondScheduler": {"enabled": True, "image": {"tag": building.NEWEST}}
+}
+SECOND_SCHEDULER = "second-scheduler/"
+ENTRY = DEPLOY.parent / "fettle" / "cli" / "scheduler_config" / "entry.yaml"
+COPY = "chart/files/extender.yaml"
+"""Of the entry, for the chart's second scheduler."""
 SIGNED: Mapping[str, Any] = {"certificates": "cert-manager"}
 _SOURCE = re.compile(r"^---\n# Source: fettle/templates/(.+)\n", re.MULTILINE)
 
@@ -49,10 +56,13 @@ def renderings() -> dict[str, str]:
     plain = by_template(charting.rendered(PLAIN))
     optional = by_template(charting.rendered({**PLAIN, **ALL_RIGHTS}))
     signed = by_template(charting.rendered({**PLAIN, **SIGNED}))
+    second = by_template(charting.rendered({**PLAIN, **SECOND}))
     plain = {path: found for path, found in plain.items() if not path.startswith(HOOKS)}
     found = plain | _under(OPTIONAL, optional) | _under(CERTIFICATES, signed)
+    found |= _under(SECOND_SCHEDULER, second)
     files = {path: _in_order(DEPLOY / path, documents) for path, documents in found.items()}
-    return {**files, ALERTS: (charting.CHART / "files" / "alerts.yaml").read_text()}
+    alerts = (charting.CHART / "files" / "alerts.yaml").read_text()
+    return {**files, ALERTS: alerts, COPY: ENTRY.read_text()}
 
 
 def _under(folder: str, found: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -50,6 +50,8 @@ MATRIX: dict[str, Any] = {
         "volumes": [{"name": "token", "secret": {"secretName": "token"}}],
         "volumeMounts": [{"name": "token", "mountPath": "/etc/fettle/token", "readOnly": True}],
     },
+    "second scheduler": {**NOTHING, "secondScheduler": {"enabled": True, "replicas": 1}},
+    "second scheduler beside all": {**rendering.PLAIN, "secondScheduler": {"enabled": True}},
     "closed network": {
         "networkPolicies": {
             "enabled": True,
@@ -58,6 +60,13 @@ MATRIX: dict[str, Any] = {
         }
     },
 }
+
+
+KUBERNETES_OWN = (
+    "system:kube-scheduler",
+    "system:volume-scheduler",
+    "extension-apiserver-authentication-reader",
+)
 
 
 def named(found: list[dict[str, Any]], kind: str) -> dict[str, Any]:
@@ -90,7 +99,8 @@ def test_whom_a_role_is_bound_to_and_what_a_pod_names_is_rendered_too(values: An
     there = {(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in found}
     for binding in (o for o in found if o["kind"] in ("RoleBinding", "ClusterRoleBinding")):
         role, namespace = binding["roleRef"], binding["metadata"].get("namespace")
-        assert (role["kind"], namespace, role["name"]) in there
+        kind = (role["kind"], namespace if role["kind"] == "Role" else None, role["name"])
+        assert kind in there or role["name"] in KUBERNETES_OWN
         for subject in binding["subjects"]:
             assert ("ServiceAccount", subject["namespace"], subject["name"]) in there
     for workload in (o for o in found if o["kind"] in ("Deployment", "DaemonSet")):
@@ -106,13 +116,13 @@ def test_whom_a_role_is_bound_to_and_what_a_pod_names_is_rendered_too(values: An
 def test_no_pod_gets_more_than_it_needs(values: Any) -> None:
     for workload in (o for o in objects(values) if o["kind"] in ("Deployment", "DaemonSet")):
         pod = workload["spec"]["template"]["spec"]
-        (container,) = pod["containers"]
         assert pod["securityContext"]["runAsNonRoot"] is True
-        assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
         assert pod.get("hostNetwork", False) is (workload["kind"] == "DaemonSet")
 
 
@@ -134,6 +144,25 @@ def test_as_it_is_fettle_observes_beside_the_scheduler() -> None:
         args = daemons["spec"]["template"]["spec"]["containers"][0]["args"]
         assert [a for a in args if "browse" in a and "127.0.0.1" in a]
         assert not [a for a in args if "extender-listen" in a], "it is on loopback by default"
+
+
+def test_a_second_scheduler_asks_the_extender_beside_it_and_is_known_to_the_webhook() -> None:
+    def names(found: list[dict[str, Any]], config_map: str) -> Any:
+        settings = named(found, "ConfigMap")[config_map]["data"]["settings.yaml"]
+        return yaml.safe_load(settings).get("scheduler", {}).get("names")
+
+    alone = {"secondScheduler": {"enabled": True, "managedResources": ["example.com/npu"]}}
+    found = objects({**alone, "extender": {"type": "None"}})
+    assert names(found, "fettle") == names(found, "fettle-scheduler") == ["fettle-scheduler"]
+    both = objects({**alone, "settings": {"mode": "enforce"}})
+    assert names(both, "fettle") == ["default-scheduler", "fettle-scheduler"]
+    own = {"mode": "observe", "scheduler": {"names": ["mine"]}}
+    assert names(objects({**alone, "settings": own}), "fettle") == ["mine"]
+    for made, ignorable in ((found, True), (both, False)):
+        data = named(made, "ConfigMap")["fettle-scheduler"]["data"]
+        (entry,) = yaml.safe_load(data["kube-scheduler-config.yaml"])["extenders"]
+        assert entry["ignorable"] is ignorable
+        assert entry["managedResources"][-1] == {"name": "example.com/npu"}
 
 
 def test_of_the_two_daemons_on_a_host_only_one_is_replaced_at_once() -> None:
@@ -300,4 +329,4 @@ def test_each_template_of_a_file_of_deploy_is_among_them() -> None:
         for file in templates.rglob("*.yaml")
         if (rendering.DEPLOY / file.relative_to(templates)).exists()
     }
-    assert twins == {*rendering.renderings()} - {rendering.ALERTS}
+    assert twins == {*rendering.renderings()} - {rendering.ALERTS, rendering.COPY}

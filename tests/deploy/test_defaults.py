@@ -70,7 +70,8 @@ def shipped_settings() -> dict[str, str]:
         for file in shipped.files()
         for document in yaml.safe_load_all(file.read_text())
         if document and document.get("kind") == "ConfigMap"
-        for content in document["data"].values()
+        for name, content in document["data"].items()
+        if name == "settings.yaml"
     }
     written = re.findall(
         r"echo '(.*)' > settings\.yaml", (DEPLOY / "scheduler" / "static-pod.yaml").read_text()
