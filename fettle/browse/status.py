@@ -9,7 +9,7 @@ from aiohttp import web
 from fettle.browse.access import DEVICES, PODS, Viewer
 from fettle.browse.known import Known, Query, as_json
 from fettle.cluster import View
-from fettle.explain import JSON_VERSION, describe_modes, plain_reason
+from fettle.explain import JSON_VERSION, describe_mechanisms, describe_modes, plain_reason
 from fettle.observing import count_devices, count_missing
 from fettle.pacing import pause, run_within
 
@@ -21,13 +21,18 @@ class StatusHandlers:
     async def status(self, _query: Query, viewer: Viewer) -> web.Response:
         """How many nodes with devices there are by state, how many devices by driver or resource
         and state, how many are missing, and how many pods with devices have a node, are at risk
-        there, or wait for one."""
+        there, or wait for one; and which mechanisms keep pods off bad devices here."""
         await viewer.require(DEVICES)
         await viewer.require(PODS)
         answers = self._known.answers
         at_risk = await self._known.pods.at_risk.current()
         counted = await run_within(None, lambda: _counted(answers.view, time.time()))
         counted["pods"]["atRisk"] = sum(placed.at_risk for placed in at_risk.values())
+        asked, names = self._known.asked().get("extender"), self._known.settings.scheduler.names
+        mechanisms = await run_within(
+            None,
+            lambda: describe_mechanisms(answers.view, answers.policies, names, asked),
+        )
         return as_json(
             {
                 "version": JSON_VERSION,
@@ -35,6 +40,7 @@ class StatusHandlers:
                 "problems": self._known.unready(),
                 "setAside": [*map(plain_reason, answers.set_aside())],
                 "modes": describe_modes(answers.view, answers.policies),
+                "mechanisms": [one._asdict() for one in mechanisms],
                 **counted,
             }
         )

@@ -230,6 +230,8 @@ def show_status(server: str, output: str) -> None:
     )
     if number := data["quarantined"]:
         out.print(f"[yellow]objects that cannot be read: {number} (`fettle devices` names them)[/]")
+    for one in data.get("mechanisms", ()):
+        out.print(escape(f"{one['name']}: {_ACTS[one['acts']]}; {one['text']}"))
 
 
 def _counts(by_state: dict[str, int]) -> str:
@@ -238,6 +240,7 @@ def _counts(by_state: dict[str, int]) -> str:
     return ", of these ".join(filter(None, (str(sum(by_state.values())), ", ".join(bad))))
 
 
+_ACTS = {True: "acts here", False: "does nothing here", None: "not known"}
 MOST_NAMED = 3
 """How many nodes of a joined row are named, and how many pods that use a device."""
 MOST_LISTED = 10

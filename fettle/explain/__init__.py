@@ -7,6 +7,7 @@ from fettle.explain.devices import list_network_devices, list_nodes, list_unknow
 from fettle.explain.finding import find_device, find_node, near, unit_called
 from fettle.explain.former import with_former
 from fettle.explain.holds import is_held_by_rule, list_holds
+from fettle.explain.mechanisms import describe_mechanisms
 from fettle.explain.modes import describe_modes
 from fettle.explain.nearest import nearest_devices
 from fettle.explain.node_healths import CAUSES, LOST, state_in_words, worst_state
@@ -33,6 +34,7 @@ __all__ = [
     "WITHHELD",
     "Recoveries",
     "Stewardship",
+    "describe_mechanisms",
     "describe_modes",
     "explain_device",
     "explain_node",

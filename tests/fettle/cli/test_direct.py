@@ -172,6 +172,13 @@ async def test_the_status_of_the_fleet_is_a_few_lines(api: FakeApi, reader: Read
         "nvidia.com/gpu: 16, of these 8 Unhealthy",
         "2 nvidia.com/gpu missing on 1 nodes, 0 lost (`fettle devices` names the nodes)",
         "pods with devices: 2 have a node, 1 of them at risk; 1 wait for one",
+        "extender: not known; this process answers no scheduler: ask an extender",
+        "second scheduler: does nothing here; no policy asks for it",
+        "affinity: does nothing here; 0 of 3 nodes with devices have Fettle's labels; no policy "
+        "asks for it",
+        "taints: does nothing here; 0 rules taint DRA devices by health, 0 nodes are tainted by "
+        "holds",
+        "cordon: does nothing here; 0 of 0 cordoned nodes with devices are cordoned by Fettle",
     ]
 
 

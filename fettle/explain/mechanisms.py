@@ -1,0 +1,113 @@
+"""Which mechanisms keep pods off bad devices in this cluster, for people: by what is seen of nodes,
+pods, taints and policies, whatever the settings say. docs/managed-clusters.md compares them. Pure.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+from fettle.api.core import DEFAULT_SCHEDULER
+from fettle.cluster import View
+from fettle.model import (
+    ASSESSED,
+    DEGRADED_TAINT,
+    HOLD,
+    UNHEALTHY_TAINT,
+    Placement,
+    Policies,
+    PolicyAffinity,
+)
+from fettle.pacing import pause
+
+MOST_NAMED = 5
+MOST_LETTERS = 63
+_NAMED_BY_NONE = "no policy asks for it"
+
+T = TypeVar("T")
+
+
+class Mechanism(NamedTuple):
+    """`acts`: whether it does so here; None if this process cannot know."""
+
+    name: str
+    acts: bool | None
+    text: str
+
+
+def describe_mechanisms(
+    view: View, policies: Policies, schedulers: Collection[str], asked: bool | None
+) -> list[Mechanism]:
+    """`schedulers`: the names of those that call Fettle. `asked`: whether one has called this
+    process; None if it answers none."""
+    known = (policies.find(name, view.policies)[0] for name in policies.names(view.policies))
+    placements = {policy.name: policy.placement for policy in known if policy is not None}
+    return [
+        _extender(asked),
+        _second_scheduler(view, placements, schedulers),
+        _affinity(view, placements),
+        _taints(view),
+        _cordon(view),
+    ]
+
+
+def _extender(asked: bool | None) -> Mechanism:
+    if asked is None:
+        return Mechanism("extender", None, "this process answers no scheduler: ask an extender")
+    said = "has asked" if asked else "has not asked"
+    return Mechanism("extender", asked, f"a scheduler {said} this process since it started")
+
+
+def _second_scheduler(
+    view: View, placements: dict[str, Placement], schedulers: Collection[str]
+) -> Mechanism:
+    seen = Counter(pod.scheduler_name for pod in _pausing(view.pods.values()))
+    others = sorted({*schedulers} - {DEFAULT_SCHEDULER})
+    using = [f"{seen[name]} pods with devices by {_cut(name)}" for name in others if seen[name]]
+    by = _naming(name for name, one in placements.items() if one.scheduler is not None)
+    return Mechanism("second scheduler", bool(using), "; ".join([*_first(using), by]))
+
+
+def _affinity(view: View, placements: dict[str, Placement]) -> Mechanism:
+    writing = [n for n, one in placements.items() if one.affinity is not PolicyAffinity.NONE]
+    nodes = [node for node in _pausing(view.nodes.values()) if node.pools or node.plugins]
+    labelled = sum(bool(node.marks.tier) for node in nodes)
+    labels = f"{labelled} of {len(nodes)} nodes with devices have Fettle's labels"
+    return Mechanism("affinity", bool(writing and labelled), f"{labels}; {_naming(writing)}")
+
+
+def _taints(view: View) -> Mechanism:
+    ours = (DEGRADED_TAINT, UNHEALTHY_TAINT)
+    rules = [rule.spec.taint for rule in _pausing(view.taint_rules.values())]
+    by_health = sum(one.key in ours and one.value == ASSESSED for one in rules)
+    nodes = _pausing(view.nodes.values())
+    held = sum(any(taint.key == HOLD for taint in node.taints) for node in nodes)
+    text = f"{by_health} rules taint DRA devices by health, {held} nodes are tainted by holds"
+    return Mechanism("taints", bool(by_health or held), text)
+
+
+def _cordon(view: View) -> Mechanism:
+    nodes = _pausing(view.nodes.values())
+    cordoned = [node for node in nodes if node.unschedulable and (node.pools or node.plugins)]
+    ours = sum(bool(node.marks.cordon) for node in cordoned)
+    text = f"{ours} of {len(cordoned)} cordoned nodes with devices are cordoned by Fettle"
+    return Mechanism("cordon", bool(ours), text)
+
+
+def _pausing(values: Iterable[T]) -> Iterator[T]:
+    for value in values:
+        pause()
+        yield value
+
+
+def _naming(names: Iterable[str]) -> str:
+    found = sorted(names)
+    return f"asked for by {', '.join(_first(found))}" if found else _NAMED_BY_NONE
+
+
+def _first(texts: list[str]) -> list[str]:
+    more = [f"{len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else []
+    return [*map(_cut, texts[:MOST_NAMED]), *more]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
