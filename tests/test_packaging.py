@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
+PAGE = REPOSITORY / "fettle" / "browse" / "page"
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,9 @@ def test_it_holds_the_data_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "fettle/health/signals/rules/conditions.yaml" in names
     assert "fettle/cli/demo/snapshot/nodes.yaml" in names
+    page = {f"fettle/browse/{file.relative_to(PAGE.parent)}" for file in PAGE.iterdir()}
+    assert "fettle/browse/page/index.html" in page
+    assert page <= {*names}
     assert not [n for n in names if n.startswith("tests/")]
 
 

@@ -1,5 +1,5 @@
-"""The second listener, for people and machines: explanations, policies, devices, pods, decisions,
-the report, probes and metrics. It reads the newest view and changes nothing."""
+"""The second listener, for people and machines: the page, explanations, policies, devices, pods,
+decisions, the report, probes and metrics. It reads the newest view and changes nothing."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -9,7 +9,10 @@ from aiohttp.typedefs import Handler, Middleware
 from fettle.browse.access import DEVICES, Access, Viewer, refusal
 from fettle.browse.decisions import DecisionHandlers
 from fettle.browse.devices import DeviceHandlers
+from fettle.browse.fleet import FleetHandlers
+from fettle.browse.headline import HeadlineHandlers
 from fettle.browse.known import Known, Query
+from fettle.browse.page_files import page_file, page_files
 from fettle.browse.pods import PodHandlers
 from fettle.browse.policies import PolicyHandlers
 from fettle.browse.probes import Probes
@@ -31,6 +34,8 @@ def answers_of(known: Known) -> Mapping[str, Answer]:
         "/explain": explain,
         "/policy": PolicyHandlers(known).policy,
         "/devices": devices.devices,
+        "/fleet": FleetHandlers(known).fleet,
+        "/headline": HeadlineHandlers(known).headline,
         "/pods": pods.pods,
         "/status": StatusHandlers(known).status,
         "/decisions": decisions.decisions,
@@ -39,8 +44,8 @@ def answers_of(known: Known) -> Mapping[str, Answer]:
 
 
 def make_browse_app(known: Known, access: Access, *middlewares: Middleware) -> web.Application:
-    """GET what `answers_of` has for whom `access` knows; /livez, /readyz, /setup and /metrics
-    for everybody."""
+    """GET what `answers_of` has for whom `access` knows; the page, which has no data, /livez,
+    /readyz, /setup and /metrics for everybody."""
     probes = Probes(known)
 
     async def readyz(request: web.Request) -> web.StreamResponse:
@@ -54,6 +59,8 @@ def make_browse_app(known: Known, access: Access, *middlewares: Middleware) -> w
     app = web.Application(middlewares=middlewares)
     for path, answer in answers_of(known).items():
         app.router.add_get(path, _for_known(access, answer))
+    for path in page_files():
+        app.router.add_get(path, page_file)
     app.router.add_get("/livez", probes.livez)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/setup", probes.setup)

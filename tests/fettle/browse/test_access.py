@@ -37,6 +37,7 @@ REBINDING = "evil.example"
 ANSWERED = (
     *("/explain?pod=ours/p", "/policy?pod=ours/p", "/policy?name=training", "/explain?node=n"),
     *("/devices", "/pods", "/status", "/decisions", "/records"),
+    *("/fleet", "/headline"),
 )
 
 
@@ -279,7 +280,8 @@ async def test_a_tenant_sees_pods_and_decisions_of_their_own_namespaces_alone(
     fettle: Listening,
 ) -> None:
     fettle.let("tenant", "get devicepolicies")
-    for path in ("/pods", "/decisions", "/records", "/policy?name=training", "/policy?pod=ours/p"):
+    named = ("/policy?name=training", "/policy?pod=ours/p")
+    for path in ("/pods", "/decisions", "/records", "/headline", *named):
         status, said = await fettle.get(path, "tenant-token")
         assert status == 200
         assert SECRET not in said

@@ -1,0 +1,242 @@
+"""All nodes and devices in one compact answer, from which the page draws the fleet: `/fleet`.
+
+It is for the page alone and may change with it; `/devices` is for others.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any, NamedTuple
+
+import msgspec
+from aiohttp import web
+from cachetools import LRUCache
+
+from fettle.browse.access import DEVICES, Viewer
+from fettle.browse.known import Known, Query, as_json
+from fettle.cluster import NodeView, PluginView, View
+from fettle.dra import DeviceView, PoolView
+from fettle.explain import JSON_VERSION
+from fettle.model import Health, State
+from fettle.pacing import pause, run_within
+from fettle.scheduling import allocatable_units, count_taken
+
+GROUPS = {
+    "pool": (
+        "karpenter.sh/nodepool",
+        "cloud.google.com/gke-nodepool",
+        "eks.amazonaws.com/nodegroup",
+        "kubernetes.azure.com/agentpool",
+    ),
+    "model": (
+        "nvidia.com/gpu.product",
+        "amd.com/gpu.product-name",
+        "cloud.google.com/gke-accelerator",
+        "node.kubernetes.io/instance-type",
+    ),
+    # https://docs.nvidia.com/topograph/reference/node-labels-and-annotations
+    "rack": (
+        "topology.kubernetes.io/rack",
+        "network.topology.nvidia.com/leaf",
+        "nvidia.com/gpu.clique",
+        "topology.kubernetes.io/zone",
+    ),
+}
+"""By what the page groups nodes: the first of these labels that a node has."""
+MOST_CELLS = 64
+"""Devices of one kind on one node that are drawn; the others are counted."""
+LONGEST_TEXT = 300
+LONGEST_LABEL = 317
+"""A prefix, a slash and a name."""
+MOST_LABELS = 4
+"""For so many labels that somebody groups by the answer is kept."""
+REST = 10.0
+"""For so many times as long as the last one took no other answer is made."""
+OLDEST_S = 10.0
+"""What is missing becomes lost by time alone."""
+_LETTERS = {State.HEALTHY: "H", State.DEGRADED: "D", State.UNHEALTHY: "U", State.UNKNOWN: "K"}
+_WITHDRAWN, _MISSING = "W", "M"
+_HELD = 1
+
+
+class _Made(NamedTuple):
+    """An answer: of which view, from when, and until when there is no other one."""
+
+    generation: int
+    at: float
+    until: float
+    tag: str
+    body: bytes
+
+
+class FleetHandlers:
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._made: LRUCache[str, _Made] = LRUCache(MOST_LABELS)
+        self._making = asyncio.Lock()
+
+    async def fleet(self, query: Query, viewer: Viewer) -> web.Response:
+        """?tag=TAG: only this tag, if the answer that had it is still right. ?label=KEY: grouped by
+        that label of nodes, too."""
+        await viewer.require(DEVICES)
+        made = await self._current(query.get("label", "")[:LONGEST_LABEL])
+        if query.get("tag") == made.tag:
+            return as_json({"version": JSON_VERSION, "tag": made.tag})
+        return web.Response(body=made.body, content_type="application/json")
+
+    async def _current(self, label: str) -> _Made:
+        """One at a time is made, for all who ask."""
+        async with self._making:
+            made, view, now = self._made.get(label), self._known.answers.view, time.monotonic()
+            if made is not None and (
+                now < made.until
+                or (made.generation == view.generation and now < made.at + OLDEST_S)
+            ):
+                return made
+            told = await run_within(None, lambda: compact_fleet(view, time.time(), label))
+            body = msgspec.json.encode(told)
+            tag = hashlib.sha256(body).hexdigest()[:16]
+            head = {"version": JSON_VERSION, "tag": tag, "generation": view.generation}
+            body, after = msgspec.json.encode(head)[:-1] + b"," + body[1:], time.monotonic()
+            until = after + REST * (after - now)
+            made = self._made[label] = _Made(view.generation, now, until, tag, body)
+            return made
+
+
+def compact_fleet(view: View, now: float, label: str = "") -> dict[str, Any]:
+    """- `texts`: what the other parts name by its place.
+    - `nodes`: each a list: name, group values, score, state, since, cause, its text, flags, kinds.
+    - A kind is a resource or a driver on a node, a list: name, DRA pool, names of its devices, a
+      letter for each (small where it is in use), how many more there are, and what is to be said of
+      some: place, score, since, cause, its text, flags.
+    """
+    return _Compact(now, label).fleet(view)
+
+
+class _Compact:
+    def __init__(self, now: float, label: str) -> None:
+        self._now = now
+        self._keys = [*GROUPS.values(), *([(label,)] if label else [])]
+        self._groups = [*GROUPS, *([label] if label else [])]
+        self._texts: dict[str, int] = {"": 0}
+        self._layouts: dict[tuple[str, ...], int] = {}
+
+    def fleet(self, view: View) -> dict[str, Any]:
+        taken = {key: sum(by.values()) for key, by in count_taken(view.pods.values()).items()}
+        nodes, network = [], dict[tuple[str, str], PoolView]()
+        for name, node in sorted(view.nodes.items()):
+            network |= {
+                (pool.driver, pool.name): pool
+                for pool in node.pools
+                if not all(one.published.local for one in pool.devices)
+            }
+            kinds = [*self._kinds(node, taken)]
+            if kinds or node.health.evidence:
+                labels = [self._text(_label(node, keys)) for keys in self._keys]
+                record = [name, labels, *self._health(node.health), kinds]
+                nodes.append(msgspec.Raw(msgspec.json.encode(record)))
+            pause()
+        return {
+            "groups": self._groups,
+            "nodes": nodes,
+            "network": [self._pool(pool, local=False) for _, pool in sorted(network.items())],
+            "texts": [*self._texts],
+            "layouts": [*self._layouts],
+        }
+
+    def _text(self, text: str) -> int:
+        if len(text) > LONGEST_TEXT:
+            text = f"{text[:LONGEST_TEXT]}…"
+        return self._texts.setdefault(text, len(self._texts))
+
+    def _health(self, health: Health) -> list[Any]:
+        """Score, state, since, cause, its text, flags."""
+        worst = health.evidence[0].evidence if health.evidence else None
+        return [
+            round(health.score, 3),
+            _LETTERS[health.shown_state],
+            round(health.since),
+            self._text(str(worst.rule or worst.source) if worst is not None else ""),
+            self._text(worst.text if worst is not None else ""),
+            _HELD if health.held else 0,
+        ]
+
+    def _kinds(self, node: NodeView, taken: dict[tuple[str, str], int]) -> Iterator[list[Any]]:
+        lost = {one.name: one.number for one in node.missing if one.lost_at <= self._now}
+        for plugin in node.plugins.values():
+            if plugin.capacity or plugin.units or plugin.resource in lost:
+                held = taken.get((node.name, plugin.resource), 0)
+                yield self._plugin(node, plugin, held, lost.pop(plugin.resource, 0))
+        for pool in node.pools:
+            if any(one.published.local for one in chain(pool.devices, pool.withheld)):
+                yield self._pool(pool, local=True, lost=lost.pop(pool.driver, 0))
+        for name, number in sorted(lost.items()):
+            yield self._kind(name, "", [("", _MISSING, None)] * min(number, MOST_CELLS), number)
+
+    def _plugin(self, node: NodeView, plugin: PluginView, taken: int, lost: int) -> list[Any]:
+        cells: list[_Cell] = []
+        for unit in plugin.units:
+            letter = _LETTERS[unit.health.shown_state]
+            taken -= unit.allocated
+            cells.append((unit.unit, letter.lower() if unit.allocated else letter, unit.health))
+        rest, letter = allocatable_units(plugin).rest, _LETTERS[node.health.shown_state]
+        gone = max(0, plugin.withdrawn - sum(unit.withdrawn for unit in plugin.units))
+        total = len(cells) + rest + gone + lost
+        health = node.health if node.health.evidence else None
+        used = min(max(0, taken), rest, MOST_CELLS)
+        cells += [("", letter.lower(), health)] * used
+        cells += [("", letter, health)] * (min(rest, MOST_CELLS) - used)
+        cells += [("", _WITHDRAWN, None)] * min(gone, MOST_CELLS)
+        cells += [("", _MISSING, None)] * min(lost, MOST_CELLS)
+        return self._kind(plugin.resource, "", cells, total)
+
+    def _pool(self, pool: PoolView, *, local: bool, lost: int = 0) -> list[Any]:
+        cells = [*map(_device, self._of(pool, local=local))]
+        cells += [("", _MISSING, None)] * min(lost, MOST_CELLS)
+        return self._kind(pool.driver, pool.name, cells, len(cells))
+
+    def _of(self, pool: PoolView, *, local: bool) -> Iterable[DeviceView]:
+        return (
+            one
+            for one in chain(pool.devices, pool.withheld)
+            if bool(one.published.local) == local and (one.here or not local)
+        )
+
+    def _kind(self, name: str, pool: str, cells: "list[_Cell]", total: int) -> list[Any]:
+        shown = cells[:MOST_CELLS]
+        names = tuple(cell[0] for cell in shown)
+        details = [
+            [place, *self._detail(health)]
+            for place, (_, _, health) in enumerate(shown)
+            if health is not None and (health.evidence or health.state is not State.HEALTHY)
+        ]
+        return [
+            self._text(name),
+            self._text(pool),
+            self._layouts.setdefault(names, len(self._layouts)),
+            "".join(letter for _, letter, _ in shown),
+            total - len(shown),
+            details,
+        ]
+
+    def _detail(self, health: Health) -> list[Any]:
+        score, _, *rest = self._health(health)
+        return [score, *rest]
+
+
+_Cell = tuple[str, str, Health | None]
+"""A device's name, its letter, and its health if there may be something to say."""
+
+
+def _device(device: DeviceView) -> _Cell:
+    id_ = device.subject
+    name = f"{id_.device} of node {id_.node}" if id_.node else id_.device
+    letter = _LETTERS[device.health.shown_state]
+    in_use = device.allocated or device.shares > 0
+    return name, letter.lower() if in_use else letter, device.health
+
+
+def _label(node: NodeView, keys: Iterable[str]) -> str:
+    return next((value for key in keys if (value := node.labels.get(key))), "")

@@ -1,0 +1,139 @@
+"""What the page is told: the fleet in one compact answer, the headline, and its own files."""
+
+import msgspec
+import pytest
+
+from fettle.api import kinds
+from fettle.browse.fleet import LONGEST_TEXT, MOST_CELLS, compact_fleet
+from fettle.browse.headline import MOST_WAITING
+from fettle.browse.page_files import page_files
+from fettle.cel import SelectorEngine
+from fettle.cluster import Publisher, View
+from fettle.config import Settings
+from fettle.scheduling import Answers
+from tests.fettle import building as b
+from tests.fettle.browse.showing import known, reply_of, told
+from tests.fettle.cluster.inventory import fleets, saying
+
+
+def letters(view: View, now: float = 0.0) -> dict[str, list[str]]:
+    """Of each kind of devices on each node."""
+    fleet = msgspec.json.decode(msgspec.json.encode(compact_fleet(view, now)))
+    return {name: [kind[3] for kind in kinds_] for name, *_, kinds_ in fleet["nodes"]}
+
+
+def answers(view: View) -> Answers:
+    publisher = Publisher()
+    publisher.publish(view, frozenset())
+    return Answers(publisher, SelectorEngine(), Settings())
+
+
+def test_a_letter_is_a_device_and_a_small_one_is_in_use() -> None:
+    devices = [b.device("a"), b.device("b", 0.1), b.device("c", 0.5, allocated=True)]
+    dra = b.node("dra", pools=(b.pool(*devices, name="dra"),))
+    plugin = b.node("plugin", gpus=4, units={"GPU-1": 0.1}, busy=frozenset({"GPU-1"}))
+    assert letters(b.view(dra, plugin)) == {"dra": ["HUd"], "plugin": ["uHHH"]}
+
+
+def test_units_without_a_name_are_in_use_as_far_as_pods_have_taken_them() -> None:
+    pod = b.pod(b.gpu_pod())
+    raw = b.gpu_pod()
+    raw["spec"]["nodeName"] = "n"
+    pods = {"default/p": b.pod(raw), "default/q": pod}
+    (found,) = letters(b.view(b.node("n", gpus=4), pods=pods)).values()
+    assert found == ["hHHH"]
+
+
+def test_lost_devices_are_missing_and_withdrawn_ones_are_withdrawn() -> None:
+    fleet = fleets.Fleet()
+    annotated = {"annotations": {"fettle.dev/expected-devices": f"{b.RESOURCE}=10"}}
+    fleet.put(kinds.NODE, fleets.node("n", gpus=8, allocatable=6, **annotated))
+    view = fleet.look()
+    assert letters(view, now=fleet.now) == {"n": ["H" * 6 + "WW"]}
+    lost = letters(view, now=fleet.now + 1e7)["n"][0]
+    assert lost.startswith("H" * 6 + "WW")
+    assert "M" in lost
+
+
+def test_what_is_long_or_many_is_cut() -> None:
+    many = b.node("n", pools=(b.pool(*[b.device(f"d{i}") for i in range(500)]),))
+    record = msgspec.json.decode(compact_fleet(b.view(many), 0.0)["nodes"][0])
+    _, _, _, shown, more, _ = record[-1][0]
+    assert (len(shown), more) == (MOST_CELLS, 500 - MOST_CELLS)
+    long = b.node("n", gpus=1, own=b.health(0.1, text="x" * 10_000))
+    assert max(map(len, compact_fleet(b.view(long), 0.0)["texts"])) == LONGEST_TEXT + 1
+
+
+def test_a_device_of_the_network_is_told_once_however_many_nodes_see_it() -> None:
+    shared = b.pool(b.device("nic", local=""), name="fabric")
+    fleet = compact_fleet(b.view(b.node("a", pools=(shared,)), b.node("b", pools=(shared,))), 0.0)
+    assert [kind[3] for kind in fleet["network"]] == ["H"]
+    assert fleet["nodes"] == []
+
+
+def test_nodes_are_grouped_by_the_label_that_somebody_names() -> None:
+    node = msgspec.structs.replace(b.node("n", gpus=1), labels={"row": "7", "other": "x"})
+    fleet = compact_fleet(b.view(node), 0.0, "row")
+    assert fleet["groups"] == ["pool", "model", "rack", "row"]
+    record = msgspec.json.decode(fleet["nodes"][0])
+    assert [fleet["texts"][i] for i in record[1]] == ["", "", "", "7"]
+
+
+async def test_while_nothing_changes_only_the_tag_is_answered() -> None:
+    shown = known(answers(b.view(b.node("n", gpus=8))))
+    _, first = await told(shown, "/fleet")
+    status, second = await told(shown, f"/fleet?tag={first['tag']}")
+    assert status == 200
+    assert second == {"version": 1, "tag": first["tag"]}
+    _, third = await told(shown, "/fleet?tag=another")
+    assert third["nodes"] == first["nodes"]
+
+
+async def test_the_headline_lists_pods_that_wait_the_oldest_first_and_says_how_many() -> None:
+    pods = {}
+    for number in range(MOST_WAITING + 1):
+        raw = b.gpu_pod(name=f"p{number}")
+        minutes, seconds = divmod(MOST_WAITING - number, 60)
+        raw["metadata"]["creationTimestamp"] = f"2026-01-01T00:{minutes:02}:{seconds:02}Z"
+        pods[f"default/p{number}"] = b.pod(raw)
+    _, found = await told(known(answers(b.view(b.node("n", gpus=8), pods=pods))), "/headline")
+    assert found["waitingTotal"] == MOST_WAITING + 1
+    assert found["waiting"][0]["pod"] == f"default/p{MOST_WAITING}"
+    assert len(found["waiting"]) == MOST_WAITING
+    assert found["mode"] == "enforce"
+
+
+async def test_an_ill_device_says_why_and_since_when() -> None:
+    fleet = fleets.Fleet()
+    fleet.put(kinds.NODE, saying.naming("GPU-1a2b", plugin=True))
+    _, found = await told(known(answers(fleet.look())), "/fleet")
+    (node,) = found["nodes"]
+    _, _, _, cells, _, details = node[-1][0]
+    assert cells[0] in "DU"
+    (place, score, _, cause, why, flags) = details[0]
+    assert (place, flags) == (0, 0)
+    assert score < 0.8
+    assert "GpuMemWatch" in found["texts"][cause]
+    assert "GPU-1a2b" in found["texts"][why]
+
+
+# The page's own files
+
+
+@pytest.mark.parametrize("path", sorted(page_files()))
+async def test_the_files_of_the_page_are_for_everybody_under_a_strict_policy(path: str) -> None:
+    reply = await reply_of(known(answers(b.view())), path)
+    policy = reply.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self';")
+    assert "require-trusted-types-for 'script'; trusted-types 'none'" in policy
+    assert "unsafe" not in policy
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", sorted(page_files()))
+def test_the_page_parses_no_text_as_html_and_loads_nothing_from_elsewhere(path: str) -> None:
+    text = page_files()[path].content.decode()
+    for word in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "style="):
+        assert word not in text
+    assert "https://" not in text
+    assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
