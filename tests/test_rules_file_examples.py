@@ -1,5 +1,7 @@
 """docs/rules-file.md: each example does what it says."""
 
+import asyncio
+import json
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,11 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from fettle.api import kinds
+from fettle.api import ObjectHeard, kinds
 from fettle.api.kinds import Kind
+from fettle.cel import ObjectJudge
 from fettle.cli import explaining
 from fettle.explain import explain_device, explain_node
-from fettle.health import load_rules, rule_mistakes
+from fettle.health import SignalRules, load_rules, rule_mistakes
 from tests.fettle.cluster.inventory.fleets import Fleet
 
 PAGE = Path(__file__).parent.parent / "docs/rules-file.md"
@@ -40,6 +43,19 @@ def examples() -> list[Example]:
     return [Example(title, *_BLOCK.findall(text)[:3]) for title, text in sections]
 
 
+async def judged(one: dict[str, Any], rules: SignalRules, now: float) -> ObjectHeard:
+    """What rows say of an object of any kind."""
+    rows, judge = [row for row in rules.objects.values() if row.kind == one["kind"]], ObjectJudge()
+    try:
+        raw = json.dumps(one).encode()
+        outcomes = await judge.judge([row.expressions for row in rows], raw, now)
+    finally:
+        await judge.close()
+    facts = {row.name: found.facts for row, found in zip(rows, outcomes, strict=True)}
+    metadata = one["metadata"]
+    return ObjectHeard(one["kind"], f"{metadata['namespace']}/{metadata['name']}", "u", facts)
+
+
 def explained(example: Example, *, with_rules: bool) -> dict[str, Any]:
     """What is said of the device, or the node, that the example is about."""
     rules = load_rules("rules.yaml", example.rules if with_rules else "")
@@ -49,7 +65,10 @@ def explained(example: Example, *, with_rules: bool) -> dict[str, Any]:
     if all(one["kind"] != "Node" for one in objects):
         objects.append({"kind": "Node", **NODE})
     for one in objects:
-        fleet.put(_KINDS[one["kind"]], {k: v for k, v in one.items() if k != "kind"})
+        if (kind := _KINDS.get(one["kind"])) is not None:
+            fleet.put(kind, {k: v for k, v in one.items() if k != "kind"})
+        else:
+            fleet.inventory.hear(asyncio.run(judged(one, rules, fleet.now)), fleet.now)
     view, name = fleet.look(), example.said.split("  ")[0]
     if name.startswith("node "):
         found = explain_node(name.removeprefix("node "), view, fleet.inventory, fleet.now)
@@ -73,4 +92,4 @@ def test_each_example_says_what_the_page_says(
 def test_every_kind_of_object_that_may_speak_has_an_example() -> None:
     shown = {table for example in examples() for table in yaml.safe_load(example.rules)}
     assert shown >= {"conditions", "labels", "annotations", "taints", "attributes"}
-    assert shown >= {"device_conditions", "refusals", "starts", "events", "xids"}
+    assert shown >= {"device_conditions", "refusals", "starts", "events", "xids", "objects"}

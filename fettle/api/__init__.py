@@ -50,7 +50,16 @@ from fettle.api.policies import (
     StoredPolicyStatus,
 )
 from fettle.api.salvage import Pools, complete_node, node_and_pools
-from fettle.api.samples import Alert, Alerted, Finding, Measured, Sample, Unmeasured
+from fettle.api.samples import (
+    Alert,
+    Alerted,
+    Finding,
+    Measured,
+    ObjectFact,
+    ObjectHeard,
+    Sample,
+    Unmeasured,
+)
 from fettle.api.workloads import known_as, workload_of
 
 __all__ = [
@@ -72,6 +81,8 @@ __all__ = [
     "LocatedObject",
     "Lost",
     "Measured",
+    "ObjectFact",
+    "ObjectHeard",
     "PolicyCondition",
     "PolicyStatus",
     "Pools",

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from fettle.api import kinds
+from fettle.api import core, kinds
 from fettle.api.decoding import decode_lenient, mend
-from fettle.api.kinds import Kind, WireObject
+from fettle.api.kinds import LONGEST_WHOLE, Kind, WireObject
 from fettle.api.meta import ObjectMeta
 from fettle.api.salvage import (
     Pools,
@@ -118,6 +118,8 @@ BATCH_BYTES = 48 * 1024
 
 def read_object(kind: Kind, raw: bytes) -> Put | Bad:
     """The object, or why it cannot be used, under its key as far as that can be read."""
+    if kind.is_kept_whole:
+        return _whole_object(kind, raw)
     trimmed, cut = trim(raw, kind.struct, kind.longest)
     try:
         decoded = kind.decode(trimmed, cut)
@@ -126,6 +128,27 @@ def read_object(kind: Kind, raw: bytes) -> Put | Bad:
     if not decoded.metadata.name:
         return bad_object(kind, trimmed, "it has no metadata.name")
     return Put(kind, decoded, cut)
+
+
+_WHOLE: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_OBJECT_META = msgspec.json.Decoder(ObjectMeta, strict=False)
+
+
+def _whole_object(kind: Kind, raw: bytes) -> Put | Bad:
+    """The object as it is, without its managed fields."""
+    try:
+        fields = _WHOLE.decode(raw)
+        metadata = _WHOLE.decode(fields["metadata"])
+        metadata.pop("managedFields", None)
+        fields["metadata"] = msgspec.Raw(msgspec.json.encode(metadata))
+        read = _OBJECT_META.decode(fields["metadata"])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError) as error:
+        return Bad(kind, key_of(loose_metadata(raw)), f"it cannot be read: {error}")
+    whole = msgspec.json.encode(fields)
+    if len(whole) > LONGEST_WHOLE:
+        reason = f"it has {len(whole)} bytes, and rules read at most {LONGEST_WHOLE}"
+        return Bad(kind, read.key, reason)
+    return Put(kind, core.WatchedObject(metadata=read, raw=whole))
 
 
 async def read_in_slices(kind: Kind, raw: bytes) -> Put | Bad:

@@ -327,6 +327,12 @@ class PartialObjectMetadata(ApiObject, frozen=True, kw_only=True):
     """Any object, if only its metadata was asked for."""
 
 
+class WatchedObject(ApiObject, frozen=True, kw_only=True):
+    """Any object, whole: `raw` is its JSON."""
+
+    raw: bytes = b""
+
+
 class Namespace(ApiObject, frozen=True, kw_only=True):
     pass
 

@@ -20,6 +20,7 @@ from fettle.model import BadInput
 
 WireObject = (
     core.PartialObjectMetadata
+    | core.WatchedObject
     | core.Node
     | core.Pod
     | core.Namespace
@@ -90,8 +91,13 @@ class Kind(NamedTuple):
 
     @property
     def is_probed(self) -> bool:
-        """Whether each object is decoded a second time, to find unknown fields."""
-        return self.name in _PROBES
+        """Whether each object is decoded a second time, to find unknown fields or to be kept."""
+        return self.name in _PROBES or self.is_kept_whole
+
+    @property
+    def is_kept_whole(self) -> bool:
+        """Whether its objects are not read here, but passed on as they are."""
+        return self.struct is core.WatchedObject
 
     def decode(self, raw: bytes | msgspec.Raw, cut: Sequence[str] = ()) -> WireObject:
         """One object from its JSON, of which some was `cut`. Raises BadInput with the field's path
@@ -206,6 +212,16 @@ WEBHOOK_CONFIGURATIONS = tuple(
 
 PARTIAL = Kind("PartialObjectMetadata", "meta.k8s.io", "v1", "", core.PartialObjectMetadata)
 """Any object, if only its metadata was asked for."""
+
+LONGEST_WHOLE = 64 * 1024
+"""Bytes of an object of any kind that is kept whole, without what field managers own."""
+
+
+def any_kind(group: str, version: str, kind: str, plural: str) -> Kind:
+    """A kind whose objects are passed on as they are."""
+    name = f"{kind}.{group}" if group else kind
+    return Kind(name, group, version, plural, core.WatchedObject, optional=True)
+
 
 BY_NAME = {kind.name: kind for kind in (*KINDS, *ON_DEMAND, EVENT)}
 

@@ -1,4 +1,5 @@
-"""What feeds that ask deliver: series that fire, by the rule, and what workloads name."""
+"""What feeds that ask deliver: series that fire, by the rule, what rules say of objects, and what
+workloads name."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -62,4 +63,26 @@ class Unmeasured(NamedTuple):
     alert: str = ""
 
 
-Finding = Measured | Alerted | Unmeasured | Inheritance
+class ObjectFact(msgspec.Struct, frozen=True, array_like=True):
+    """`device` is as a hold names it; "" for the node. `said`: what people read."""
+
+    node: str
+    device: str = ""
+    said: str = ""
+
+
+class ObjectHeard(NamedTuple):
+    """What rows of the table `objects` say of one object now, by their names.
+
+    `unknown`: rows that could not be evaluated. `gone`: it does not exist any more.
+    """
+
+    kind: str
+    key: str
+    uid: str = ""
+    facts: Mapping[str, tuple[ObjectFact, ...]] = {}
+    unknown: tuple[str, ...] = ()
+    gone: bool = False
+
+
+Finding = Measured | Alerted | Unmeasured | ObjectHeard | Inheritance

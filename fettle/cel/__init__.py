@@ -10,6 +10,8 @@ The layout follows cel-go:
 - `library/`: types and values, and the functions on them, a module for each library.
 - `runtime/`: the engine, its memory, and the worker process with its protocol.
 - `misses/`: why the nearest device does not match, in words for people.
+- `objects/`: rules about objects, which are not DRA's: cel-python evaluates them, in a worker of
+  their own.
 
 `language/` and `misses/` run only in the worker process. The serving process never loads them.
 """
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 from fettle.cel.library import semver
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.outcomes import Outcome, OutcomeKind, undecided
+from fettle.cel.runtime.protocol import ExpressionRead, ObjectExpressions, RowOutcome
 from fettle.cel.runtime.rows import (
     AttributeRead,
     Equation,
@@ -30,18 +33,24 @@ from fettle.cel.runtime.rows import (
 )
 
 if TYPE_CHECKING:
+    from fettle.cel.objects.asking import ObjectJudge, read_expressions
     from fettle.cel.runtime.engine import SelectorEngine
 
 __all__ = [
     "AttributeRead",
     "Equation",
+    "ExpressionRead",
     "Field",
+    "ObjectExpressions",
+    "ObjectJudge",
     "Outcome",
     "OutcomeKind",
     "Reads",
     "RowFingerprint",
+    "RowOutcome",
     "SelectorEngine",
     "Value",
+    "read_expressions",
     "rows",
     "semver",
     "split_name",
@@ -55,4 +64,9 @@ def __getattr__(name: str) -> object:
         from fettle.cel.runtime.engine import SelectorEngine
 
         return SelectorEngine
+    if name in ("ObjectJudge", "read_expressions"):
+        from fettle.cel.objects import asking
+
+        found: object = getattr(asking, name)
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -215,6 +215,8 @@ def show_status(server: str, output: str) -> None:
         out.print(f"[yellow]{escape(problem)}[/]")
     for one in data["setAside"]:
         out.print(f"[bold red]{escape(one['text'])}[/]")
+    for note in data.get("unheard", ()):
+        out.print(f"[yellow]{escape(note)}[/]")
     out.print(f"nodes with devices: {_counts(data['nodes'])}")
     for kind, counts in data["devices"].items():
         out.print(escape(f"{kind}: {_counts(counts)}"))

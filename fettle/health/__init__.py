@@ -24,6 +24,8 @@ from fettle.health.signals.holds import (
     written,
 )
 from fettle.health.signals.nodes import report_of_node
+from fettle.health.signals.object_rows import ObjectKind, ObjectRow
+from fettle.health.signals.objects import object_reporter, report_of_object
 from fettle.health.signals.pods import (
     DEVICE_STATUS_SOURCE,
     claims_mentioned,
@@ -33,7 +35,7 @@ from fettle.health.signals.pods import (
 )
 from fettle.health.signals.reports import SignalReport, node_reporter, one_line
 from fettle.health.signals.rule_checks import is_rules_file, rows_replaced, rule_mistakes
-from fettle.health.signals.rule_files import load_rules
+from fettle.health.signals.rule_files import expressions_of, load_rules
 from fettle.health.signals.rule_tables import (
     BY_REBOOT,
     BY_RESOLUTION,
@@ -66,6 +68,8 @@ __all__ = [
     "Awaited",
     "FailedStart",
     "HealthBook",
+    "ObjectKind",
+    "ObjectRow",
     "Recovery",
     "SignalReport",
     "SignalRules",
@@ -76,6 +80,7 @@ __all__ = [
     "devices_given",
     "devices_meant",
     "expected_on_node",
+    "expressions_of",
     "failed_start",
     "gpu_names",
     "has_device_status",
@@ -92,11 +97,13 @@ __all__ = [
     "metrics",
     "name_of_held",
     "node_reporter",
+    "object_reporter",
     "one_line",
     "report_of_claim",
     "report_of_compute_domain",
     "report_of_event",
     "report_of_node",
+    "report_of_object",
     "report_of_pod",
     "report_of_slice",
     "report_of_taint_rule",

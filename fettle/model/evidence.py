@@ -75,6 +75,7 @@ class SourceKind(StrEnum):
     METRIC = "metric"
     MISALIGNMENTS = "kubelet refusals by NUMA nodes"
     NAMED_DEVICES = "named devices"
+    OBJECT = "object rule"
     QUARANTINE = "quarantine"
     READMISSIONS = "kubelet refusals of pods that had run"
     RECORD = "record of 28 days"

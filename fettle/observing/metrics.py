@@ -322,6 +322,21 @@ class AlertMetrics:
             self._alerts.labels(result).inc(number)
 
 
+class ObjectRuleMetrics:
+    """How often rows about objects could not be evaluated: `ObjectFeed` counts here."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._failures = Counter(
+            "fettle_object_rule_failures",
+            "Evaluations of rows about objects that failed, by row.",
+            ["rule"],
+            registry=registry,
+        )
+
+    def failed(self, rule: str) -> None:
+        self._failures.labels(rule).inc()
+
+
 class PrometheusMetrics:
     """How metrics are asked for: `Poller` counts here. All zero where another replica asks."""
 

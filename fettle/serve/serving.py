@@ -32,6 +32,7 @@ from fettle.cluster.feeds import (
     ClusterFeed,
     FeedFreshness,
     Follow,
+    ObjectFeed,
     Poller,
     SnapshotFeed,
     WorkloadFeed,
@@ -54,6 +55,7 @@ from fettle.observing import (
     CertificateMetrics,
     DecisionMetrics,
     ExtenderMetrics,
+    ObjectRuleMetrics,
     OverlookedMetrics,
     PartMetrics,
     PolicyMetrics,
@@ -187,6 +189,7 @@ class Runtime:
         self._resources = AsyncExitStack()
         self._session: Session | None = None
         """With the API server, once there is one."""
+        self._objects: ObjectFeed | None = None
 
     async def open(self) -> None:
         """Start everything; raises FettleError."""
@@ -225,6 +228,8 @@ class Runtime:
         )
         self._resources.push_async_callback(engine.close)
         await engine.start()
+        if source.session is not None and rule_table.objects:
+            self._follow_objects(source.session, rule_table, writer)
         self._keep_answers_current(source, writer, answers)
         self._register_metrics(engine, answers, pods.at_risk)
         self._tasks.keep("predictions", predictions.keep())
@@ -353,6 +358,15 @@ class Runtime:
         self._tasks.keep("workloads of pods", workloads.run())
         return workloads
 
+    def _follow_objects(self, session: Session, rule_table: SignalRules, writer: Writer) -> None:
+        counted = ObjectRuleMetrics(self._registry)
+        self._objects = ObjectFeed(session, rule_table.objects, writer.find, counted)
+        self._readiness.notes.append(self._objects.notes)
+        self._tasks.keep("rules about objects", self._objects.run())
+
+    def _unheard(self) -> list[str]:
+        return self._objects.notes() if self._objects is not None else []
+
     def _make_poller(self, rule_table: SignalRules, writer: Writer, inventory: Inventory) -> Poller:
         poller = Poller(
             self._settings.prometheus,
@@ -455,6 +469,7 @@ class Runtime:
             hopeless=hopeless.why,
             extra_problems=self._readiness.current_problems,
             notes=self._readiness.current_notes,
+            unheard=self._unheard,
             is_steward="steward" in self._options.roles,
             roles=self._options.roles,
             asked=self._readiness.who_is_asked,

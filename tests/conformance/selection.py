@@ -10,7 +10,7 @@ from fettle.api.resource import Device
 from fettle.cel import OutcomeKind, rows
 from fettle.cel.language.compiler import judge, prepare
 from fettle.cel.language.environment import STORED, Environment
-from fettle.cel.runtime.worker import RECURSION_LIMIT
+from fettle.cel.runtime.limits import RECURSION_LIMIT
 from tests.fettle.cel.devices import device as made
 
 

@@ -38,6 +38,12 @@ ALL_RIGHTS: Mapping[str, Any] = {
         "wakePreemptors": True,
         "wakeByNode": True,
         "suspendJobs": True,
+        "objects": [
+            {"apiGroups": ["janitor.dgxc.nvidia.com"], "resources": ["gpuresets"]},
+            {"apiGroups": ["cluster.x-k8s.io"], "resources": ["machines"]},
+            {"apiGroups": ["kmm.sigs.x-k8s.io"], "resources": ["nodemodulesconfigs"]},
+            {"apiGroups": ["resource.nvidia.com"], "resources": ["computedomains"]},
+        ],
     },
 }
 SECOND: Mapping[str, Any] = {

@@ -205,6 +205,9 @@ RIGHTS = {
     "fettle-hold-taints": {"rights": {"holdTaints": True}},
     "fettle-suspend-jobs": {"rights": {"suspendJobs": True}},
     "fettle-wake-by-node": {"rights": {"wakeByNode": True}},
+    "fettle-object-rules": {
+        "rights": {"objects": [{"apiGroups": ["batch"], "resources": ["jobs"]}]}
+    },
 }
 
 

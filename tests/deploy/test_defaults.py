@@ -36,6 +36,7 @@ IS_OFF: dict[str, Callable[[Settings], bool]] = {
     "prometheus.url": lambda s: not s.prometheus.url,
     "alertmanager.listen": lambda s: not s.alertmanager.listen,
     "lint.watch": lambda s: not s.lint.watch,
+    "health.rulesFile": lambda s: not s.health.rules_file,
 }
 """What may switch something on, by the name of its setting or of a policy's field."""
 

@@ -22,6 +22,7 @@ from tests.fettle.serve.runtimes import serve_options
 from tests.fettle.serve.test_waking import node, refused
 from tests.waiting import until
 
+SAMPLE = DEPLOY / "samples" / "rules" / "objects.yaml"
 OPTIONAL = DEPLOY / "rbac" / "optional"
 QUICK = {"steward": {"wakeIntervalSeconds": 0.02}}
 TRIES_AGAIN_WITHIN_S = 1.5
@@ -126,12 +127,20 @@ def hopeless(api: FakeApi) -> None:
     api.put("jobs", {"metadata": {"name": "j", "namespace": "ml", "uid": "j"}, "spec": {}})
 
 
+def with_machines(api: FakeApi) -> None:
+    """Kinds that rows name, and that may not be read."""
+    machine = {"name": "machines", "kind": "Machine"}
+    api.discovered = {"cluster.x-k8s.io/v1beta2": [machine]}
+    api.put("nodes", node("n", gpus=8))
+
+
 CASES = {
     "health-taints.yaml": Case(
         failed, {"deviceTaints": {"unhealthy": "NoSchedule", "confirmSeconds": 0}}
     ),
     "hold-taints.yaml": Case(held),
     "lint.yaml": Case(lambda _: None, {"lint": {"watch": ["ResourceQuota"]}}, "resourcequotas"),
+    "object-rules.yaml": Case(with_machines, {"health": {"rulesFile": str(SAMPLE)}}),
     "node-marks.yaml": Case(failed, {"nodeMarks": {"label": True}}),
     "suspend-jobs.yaml": Case(
         hopeless, {"policies": [{"name": "ending", "failure": {"suspendHopelessJobs": True}}]}

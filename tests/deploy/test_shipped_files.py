@@ -156,6 +156,7 @@ WRITTEN_BY_CHOICE = {
     "fettle-lint": set[tuple[str, str]](),
     "fettle-node-leases": set[tuple[str, str]](),
     "fettle-node-marks": {("patch", "nodes"), ("write", "nodemarks"), ("patch", "nodes/status")},
+    "fettle-object-rules": set[tuple[str, str]](),
     "fettle-pod-conditions": {("patch", "pods/status")},
     "fettle-pod-evictions": {("create", "pods/eviction")},
     "fettle-pod-force-deletes": {("delete", "pods")},

@@ -24,7 +24,7 @@ _SPDX = {
     "python software foundation license": "PSF-2.0",
 }
 """How packages without an SPDX expression name the licences that are allowed."""
-_READ = {"promql-parser": "MIT"}
+_READ = {"cel-python": "Apache-2.0", "promql-parser": "MIT"}
 """Packages that state their licence in a file only, as it was read."""
 _LICENSING = get_spdx_licensing()
 

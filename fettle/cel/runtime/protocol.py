@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from fettle.api import ObjectFact
 from fettle.api.resource import Device
 from fettle.cel.runtime.outcomes import Outcome
 from fettle.cel.runtime.rows import AttributeRead, DeviceRow, Equation, Variable
@@ -68,19 +69,80 @@ class Inspected(msgspec.Struct, frozen=True, tag=True, array_like=True):
     nearest: str
 
 
+class ObjectExpressions(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """What a row of the rules asks of an object, in CEL over `resource` and `now`; "" for nothing.
+
+    `message` is text, in which CEL stands in braces.
+    """
+
+    when: str
+    node: str
+    device: str = ""
+    message: str = ""
+
+
+class CheckExpressions(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Asks whether these expressions over an object can be read."""
+
+    expressions: tuple[str, ...]
+
+
+class ExpressionRead(msgspec.Struct, frozen=True, array_like=True):
+    """What is wrong with an expression ("": nothing), which fields of `resource` it reads, and
+    whether it reads `now`.
+
+    In a path, `*` stands for an entry of a list or mapping.
+    """
+
+    problem: str = ""
+    fields: tuple[tuple[str, ...], ...] = ()
+    reads_now: bool = False
+
+
+class ExpressionsRead(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """One for each expression."""
+
+    found: tuple[ExpressionRead, ...]
+
+
+class JudgeObject(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Asks what each of these rows says of an object, which is JSON. `now` is in Unix seconds."""
+
+    rows: tuple[ObjectExpressions, ...]
+    object: bytes
+    now: float
+
+
+class RowOutcome(msgspec.Struct, frozen=True, array_like=True):
+    """What a row says of an object, or why that is not known; `slow` if it took too long."""
+
+    facts: tuple[ObjectFact, ...] = ()
+    problem: str = ""
+    slow: bool = False
+
+
+class ObjectJudged(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """One outcome for each row."""
+
+    outcomes: tuple[RowOutcome, ...]
+
+
 class Ready(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The worker's first message: it can be asked now."""
 
 
 Request = Parse | EvaluateRequest | Inspect
-Reply = Parsed | EvaluateReply | Inspected | Ready
+ObjectRequest = CheckExpressions | JudgeObject
+"""What the worker for rules about objects is asked."""
+Reply = Parsed | EvaluateReply | Inspected | ExpressionsRead | ObjectJudged | Ready
 
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_object_requests: msgspec.msgpack.Decoder[ObjectRequest] = msgspec.msgpack.Decoder(ObjectRequest)
 _replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 
 
-def frame(message: Request | Reply) -> bytes:
+def frame(message: Request | ObjectRequest | Reply) -> bytes:
     """A message behind its length."""
     body = _encoder.encode(message)
     return len(body).to_bytes(4, "big") + body
@@ -101,7 +163,16 @@ def decode_reply(body: bytes) -> Reply:
 
 def read_request(stream: BinaryIO) -> Request | None:
     """Wait for the next request; None at the end of the stream."""
+    body = _read_frame(stream)
+    return None if body is None else _requests.decode(body)
+
+
+def read_object_request(stream: BinaryIO) -> ObjectRequest | None:
+    """As `read_request`, in the worker for rules about objects."""
+    body = _read_frame(stream)
+    return None if body is None else _object_requests.decode(body)
+
+
+def _read_frame(stream: BinaryIO) -> bytes | None:
     header = stream.read(4)
-    if len(header) < 4:
-        return None
-    return _requests.decode(stream.read(body_length(header)))
+    return stream.read(body_length(header)) if len(header) == 4 else None

@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 import structlog
 
 from fettle.cel.runtime import protocol
-from fettle.cel.runtime.protocol import Ready, Reply, Request
+from fettle.cel.runtime.protocol import ObjectRequest, Ready, Reply, Request
 from fettle.model import WorkerError
 from fettle.pacing import Backoff
 
 _LOG = structlog.get_logger(__name__)
 T = TypeVar("T")
+Question = Request | ObjectRequest
 
 COMMAND = (sys.executable, "-m", "fettle.cel.runtime.worker")
 _PAUSE_S = 0.1
@@ -45,8 +46,15 @@ class WorkerUnready(WorkerError):
 class Worker:
     """At most one process at a time, which answers one question at a time, in order."""
 
-    def __init__(self, command: Sequence[str] = COMMAND, *, wait_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        command: Sequence[str] = COMMAND,
+        *,
+        wait_s: float = 5.0,
+        name: str = "the selectors' worker",
+    ) -> None:
         self._command = tuple(command)
+        self._name = name
         self._wait_s = wait_s
         self._process: Process | None = None
         self._lock = asyncio.Lock()
@@ -69,7 +77,7 @@ class Worker:
         """Start a process unless one runs; raises WorkerError."""
         await self._to_its_end(self._start())
 
-    async def ask(self, question: Request) -> Reply:
+    async def ask(self, question: Question) -> Reply:
         """The worker's reply; raises WorkerDied, WorkerUnready, or another WorkerError if no worker
         can be started.
 
@@ -95,7 +103,7 @@ class Worker:
         async with self._lock:
             await self._running()
 
-    async def _ask(self, question: Request) -> Reply:
+    async def _ask(self, question: Question) -> Reply:
         async with self._lock:
             process = await self._running()
             reply = await self._exchange(process, question, self._wait_s)
@@ -118,7 +126,7 @@ class Worker:
 
     async def _running(self) -> Process:
         if self._closed:
-            raise WorkerError("the selectors' worker is closed")
+            raise WorkerError(f"{self._name} is closed")
         if self._process is not None and self._process.returncode is None:
             return self._process
         if pause_s := self._backoff.pause_s():
@@ -130,7 +138,7 @@ class Worker:
         except OSError as error:
             self._backoff.failed()
             raise WorkerError(
-                f"the selectors' worker cannot be started: {error}; check that "
+                f"{self._name} cannot be started: {error}; check that "
                 f"{self._command[0]} can be run and that processes are allowed"
             ) from error
         self.starts += 1
@@ -144,7 +152,7 @@ class Worker:
         except WorkerDied as death:
             raise WorkerUnready(f"{death}, before it was ready") from death
 
-    async def _exchange(self, process: Process, question: Request | None, wait_s: float) -> Reply:
+    async def _exchange(self, process: Process, question: Question | None, wait_s: float) -> Reply:
         """Send a question, or nothing, and receive one reply; kill the process on any trouble."""
         try:
             async with asyncio.timeout(wait_s):
@@ -160,10 +168,10 @@ class Worker:
         status = await self._kill()
         # The worker lets the kernel send it this signal at its own deadline.
         slow = status == -signal.SIGPROF
-        _LOG.warning("selectors' worker ended, the next question starts another", status=status)
+        _LOG.warning(f"{self._name} ended, the next question starts another", status=status)
         if not slow:
             self._backoff.failed()
-        return WorkerDied(f"the selectors' worker ended with status {status}", slow=slow)
+        return WorkerDied(f"{self._name} ended with status {status}", slow=slow)
 
     async def _kill(self) -> int | None:
         """Kill the process; its exit status. If this is cancelled, `close` can still kill it."""
@@ -180,7 +188,7 @@ class Worker:
         return process.returncode
 
 
-async def _exchange(process: Process, question: Request | None) -> Reply:
+async def _exchange(process: Process, question: Question | None) -> Reply:
     assert process.stdin is not None
     assert process.stdout is not None
     if question is not None:

@@ -6,6 +6,7 @@ from a cluster differ in nothing but the source.
 
 from fettle.cluster.feeds.alerts import Alerts
 from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness, read_once
+from fettle.cluster.feeds.objects import ObjectFeed
 from fettle.cluster.feeds.prometheus import Poller
 from fettle.cluster.feeds.snapshot import SnapshotFeed, SnapshotFolder
 from fettle.cluster.feeds.workloads import WorkloadFeed
@@ -16,6 +17,7 @@ __all__ = [
     "ClusterFeed",
     "FeedFreshness",
     "Follow",
+    "ObjectFeed",
     "Poller",
     "SnapshotFeed",
     "SnapshotFolder",

@@ -27,6 +27,7 @@ from fettle.api import (
     ListStarted,
     Lost,
     Measured,
+    ObjectHeard,
     Put,
     Unmeasured,
     Unserved,
@@ -217,6 +218,8 @@ class Writer:
                 self._unserved(kind, note, now)
             case Inheritance(identity, inherited):
                 self._inventory.inherit(identity, inherited)
+            case ObjectHeard() as heard:
+                self._inventory.hear(heard, now)
             case Measured() as found:
                 self._inventory.measuring.measure(found, now)
             case Alerted(alerts):

@@ -14,6 +14,7 @@ import structlog
 from fettle.api import (
     Bad,
     DeviceHealth,
+    ObjectHeard,
     Pools,
     complete_node,
     core,
@@ -229,6 +230,10 @@ class Inventory:
     def inherit(self, identity: str, inherited: Inherited) -> None:
         """What the pods of this controller inherit."""
         self._stores.inherit(identity, inherited)
+
+    def hear(self, heard: ObjectHeard, now: float) -> None:
+        """What rows of the table `objects` say of an object."""
+        self._reports.of_object(heard, now)
 
     def quarantine(self, bad: Bad, now: float) -> bool:
         """An object cannot be read: its node becomes Unknown, and its pools unclear. Returns

@@ -2,13 +2,14 @@
 changes. Also keeps the holds that objects record.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial
 from typing import TypeVar
 
 import msgspec
 
-from fettle.api import core, kinds, nvidia, resource
+from fettle.api import ObjectHeard, core, kinds, nvidia, resource
 from fettle.api.kinds import Kind
 from fettle.api.meta import unix_s
 from fettle.cluster.inventory.devices import Devices, SliceDevices
@@ -23,10 +24,12 @@ from fettle.health import (
     devices_given,
     has_device_status,
     holds_on_node,
+    object_reporter,
     report_of_claim,
     report_of_compute_domain,
     report_of_event,
     report_of_node,
+    report_of_object,
     report_of_pod,
     report_of_slice,
     report_of_taint_rule,
@@ -59,6 +62,7 @@ class Reports:
         self._named: dict[str, frozenset[DeviceId]] = {}
         """The devices that each Node claims to hold."""
         self._event_units = EventUnits()
+        self._object_units = EventUnits()
         self._shown_holds: Mapping[Subject, tuple[Hold, ...]] | None = {}
 
     def deliver(self, report: SignalReport, now: float) -> None:
@@ -206,6 +210,23 @@ class Reports:
 
     def of_compute_domain(self, domain: nvidia.ComputeDomain, now: float) -> None:
         self.deliver(report_of_compute_domain(domain, self._rules, now), now)
+
+    def of_object(self, heard: ObjectHeard, now: float) -> None:
+        """What rows say of an object, which is not kept. Of a tenant's only so many units of a node
+        count."""
+        who = object_reporter(heard.kind, heard.key)
+        if heard.gone:
+            self._nodes.mark_dirty(self._book.ledger.vanish(who, now))
+            return
+        report = report_of_object(heard, self._rules, now)
+        by_node: defaultdict[str, set[UnitId]] = defaultdict(set)
+        for one in report.evidence:
+            if one.reporting_namespace and isinstance(one.subject, UnitId):
+                by_node[one.subject.node].add(one.subject)
+        named = [self._object_units.named(node, units, now) for node, units in by_node.items()]
+        known = frozenset().union(*named)
+        counted = (e for e in report.evidence if not e.reporting_namespace or _is_of(e, known))
+        self.deliver(report._replace(evidence=tuple(counted)), now)
 
     def of_claim(
         self, old: resource.ResourceClaim | None, new: resource.ResourceClaim, now: float

@@ -186,12 +186,18 @@ _STAND_INS: Mapping[str, Any] = {
     "namespace": ("namespace",),
     "class": UNKNOWN_XID,
     "exporter": "dcgm",
+    "apiVersion": "v1",
+    "when": "true",
+    "node": "''",
+    "evidence": "level",
 }
 _WEIGHS = {"weight", "graded", "xid"}
 """Say what a metric weighs; without any it would be heard and have no effect."""
 _MISSING = {
     "faulty": "say which status means a fault: `faulty: true` if True does, `faulty: false` if "
     "False does",
+    "when": "write CEL over `resource` that is true if the object is a fault",
+    "node": "write CEL over `resource` that gives the name of the node it is about",
     "source": "say where the rule comes from, such as `source: our burn-in job`",
     "family": f"write one of {', '.join(Family)}",
     "weight": "write the share of the score that it takes, 0 to 1; 0 is heard and has no effect",

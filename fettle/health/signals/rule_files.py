@@ -13,8 +13,10 @@ from typing import Any, cast
 import msgspec
 
 from fettle.api import describe_error
+from fettle.cel import ExpressionRead, read_expressions
 from fettle.config import parse_yaml
 from fettle.health.signals import promql
+from fettle.health.signals.object_rows import ObjectRow
 from fettle.health.signals.rule_rows import (
     HOLE,
     ActionRow,
@@ -40,7 +42,7 @@ from fettle.health.signals.rule_rows import (
 )
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.health.signals.vendors import VendorRow
-from fettle.model import SettingsError
+from fettle.model import SettingsError, WorkerError
 
 Tables = Mapping[str, Mapping[str, RuleRow]]
 TABLES: Mapping[str, type[RuleRow]] = {
@@ -64,6 +66,7 @@ TABLES: Mapping[str, type[RuleRow]] = {
     "exporters": ExporterRow,
     "metrics": MetricRow,
     "alerts": AlertRow,
+    "objects": ObjectRow,
 }
 _SHIPPED = (
     "scoring.yaml",
@@ -269,6 +272,32 @@ def across_rows(own: Tables) -> Iterator[tuple[str, str, str]]:
     yield from _unknown_names(tables)
     if own["metrics"] or own["exporters"]:
         yield from _about_nothing(tables)
+    yield from _unread_expressions(own["objects"].values())
+
+
+def expressions_of(rows: Iterable[RuleRow]) -> Mapping[str, ExpressionRead]:
+    """What is known of the expressions of rows about objects. Raises WorkerError."""
+    found = [row for row in rows if isinstance(row, ObjectRow)]
+    return read_expressions([text for row in found for text in row.texts])
+
+
+def _unread_expressions(given: Iterable[RuleRow]) -> Iterator[tuple[str, str, str]]:
+    rows = [row for row in given if isinstance(row, ObjectRow)]
+    versions: dict[tuple[str, str], str] = {}
+    for row in rows:
+        known = versions.setdefault((row.of.group, row.of.kind), row.of.version)
+        if known != row.of.version:
+            why = f"a row above reads another version of {row.kind}, {known}"
+            yield "objects", row.name, f"apiVersion: {why}"
+    try:
+        read = expressions_of(rows)
+    except WorkerError as error:
+        yield from (("objects", row.name, f"when: {error}") for row in rows[:1])
+        return
+    for row in rows:
+        for field, text in row.by_field:
+            if problem := read[text].problem:
+                yield "objects", row.name, f"{field}: {text!r}: {problem}"
 
 
 def _unknown_names(tables: Tables) -> Iterator[tuple[str, str, str]]:

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from fettle.health.signals import patterns, xids
+from fettle.health.signals.object_rows import ObjectRow
 from fettle.health.signals.rule_rows import (
     ActionRow,
     AlertRow,
@@ -89,6 +90,7 @@ class SignalRules:
         exporters: Mapping[str, ExporterRow],
         metrics: Mapping[str, MetricRow],
         alerts: Mapping[str, AlertRow],
+        objects: Mapping[str, ObjectRow],
     ) -> None:
         self.families = families
         self.signals = signals
@@ -112,6 +114,7 @@ class SignalRules:
         self.exporters = exporters
         self.metrics = metrics
         self.alerts = alerts
+        self.objects = objects
         self._by_type: dict[str, list[tuple[int, ConditionRow]]] = {}
         self._patterns: list[tuple[int, ConditionRow]] = []
         for at, row in enumerate(conditions.values()):
@@ -195,6 +198,8 @@ class SignalRules:
                 return name in self.labels
             case SourceKind.METRIC | SourceKind.ALERT:
                 return name in self.metrics or name in self.alerts
+            case SourceKind.OBJECT:
+                return name in self.objects
             case SourceKind.CLAIM_CONDITION:
                 return any(fnmatchcase(name, row.type) for row in self.device_conditions.values())
         return True  # the others are cleared by the silence of their objects

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fettle.cel.runtime.worker import RECURSION_LIMIT
+from fettle.cel.runtime.limits import RECURSION_LIMIT
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-m", "fettle.cel.runtime.worker"]
 
 
 def limited(code: str) -> subprocess.CompletedProcess[bytes]:
-    start = "from fettle.cel.runtime import worker; worker.limit(); "
+    start = "from fettle.cel.runtime import limits; limits.limit(); "
     return subprocess.run([sys.executable, "-c", start + code], capture_output=True, check=False)
 
 
@@ -48,7 +48,7 @@ def test_the_worker_gets_no_memory_beyond_its_bound() -> None:
 
 
 def test_the_kernel_ends_the_worker_at_the_deadline() -> None:
-    done = limited("worker._deadline(0.05)\nwhile True: pass")
+    done = limited("limits.end_after(0.05)\nwhile True: pass")
     assert done.returncode == -signal.SIGPROF
 
 

@@ -1,0 +1,89 @@
+"""Asks the worker what rules about objects say, and what is wrong with their expressions."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from io import BytesIO
+
+from fettle.cel.runtime import protocol
+from fettle.cel.runtime.protocol import (
+    CheckExpressions,
+    ExpressionRead,
+    ExpressionsRead,
+    JudgeObject,
+    ObjectExpressions,
+    ObjectJudged,
+    RowOutcome,
+)
+from fettle.cel.runtime.supervisor import Worker, WorkerDied
+from fettle.model import WorkerError
+
+COMMAND = (sys.executable, "-m", "fettle.cel.objects.worker")
+_CHECKED_WITHIN_S = 60.0
+_MOST_TEXTS = 64
+"""Files' worth of expressions of which it is remembered what they read."""
+
+
+class ObjectJudge:
+    """Judges one object at a time, in a worker that is started when it is first needed."""
+
+    def __init__(self, command: Sequence[str] = COMMAND, *, wait_s: float = 10.0) -> None:
+        self._worker = Worker(command, wait_s=wait_s, name="the worker for rules about objects")
+
+    async def close(self) -> None:
+        await self._worker.close()
+
+    async def judge(
+        self, rows: Sequence[ObjectExpressions], object_: bytes, now: float
+    ) -> tuple[RowOutcome, ...]:
+        """An outcome for each row. Raises WorkerError if no worker can be asked."""
+        try:
+            return await self._ask(rows, object_, now)
+        except WorkerDied as death:
+            if len(rows) == 1:
+                return (RowOutcome(problem=_ended(death), slow=True),)
+        # Only one of them may be to blame.
+        found: list[RowOutcome] = []
+        for row in rows:
+            try:
+                found += await self._ask((row,), object_, now)
+            except WorkerDied as death:
+                found.append(RowOutcome(problem=_ended(death), slow=True))
+        return tuple(found)
+
+    async def _ask(
+        self, rows: Sequence[ObjectExpressions], object_: bytes, now: float
+    ) -> tuple[RowOutcome, ...]:
+        reply = await self._worker.ask(JudgeObject(tuple(rows), object_, now))
+        assert isinstance(reply, ObjectJudged)
+        return reply.outcomes
+
+
+def _ended(death: WorkerDied) -> str:
+    return "it took too long, so its worker was ended" if death.slow else "its worker ended over it"
+
+
+def read_expressions(expressions: Sequence[str]) -> Mapping[str, ExpressionRead]:
+    """What each expression reads, and what is wrong with it: asked of a process with the same
+    bounds. Blocks for half a second. Raises WorkerError if that cannot be told."""
+    return _read(tuple(sorted(set(expressions))))
+
+
+@lru_cache(maxsize=_MOST_TEXTS)
+def _read(expressions: tuple[str, ...]) -> Mapping[str, ExpressionRead]:
+    if not expressions:
+        return {}
+    asked = protocol.frame(CheckExpressions(expressions))
+    try:
+        done = subprocess.run(  # noqa: S603 (our own worker)
+            COMMAND, input=asked, capture_output=True, timeout=_CHECKED_WITHIN_S, check=True
+        )
+        replies = BytesIO(done.stdout)
+        protocol.body_length(header := replies.read(4))
+        replies.read(int.from_bytes(header, "big"))
+        reply = protocol.decode_reply(replies.read(protocol.body_length(replies.read(4))))
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise WorkerError(f"expressions cannot be checked: {error}") from error
+    assert isinstance(reply, ExpressionsRead)
+    return dict(zip(expressions, reply.found, strict=True))

@@ -1,0 +1,88 @@
+"""What any object of the cluster says, by rows with expressions in CEL, which a worker evaluates.
+
+An object in a namespace is the word of that namespace, unless the row trusts it: whoever may write
+such objects there decides what they say. A row that could not be evaluated says nothing new, and
+what it said before fades, as what an object said that is gone.
+"""
+
+from collections.abc import Iterator
+
+from fettle.api import ObjectHeard
+from fettle.health.signals.holds import subject_called
+from fettle.health.signals.object_rows import ObjectRow
+from fettle.health.signals.reports import SignalReport, heaviest, one_line
+from fettle.health.signals.rule_tables import SignalRules
+from fettle.model import Evidence, EvidenceKind, NodeId, ReporterId, Source, SourceKind, Subject
+
+
+def object_reporter(kind: str, key: str) -> ReporterId:
+    return ReporterId(kind, key)
+
+
+def report_of_object(heard: ObjectHeard, rules: SignalRules, now: float) -> SignalReport:
+    """What an object that exists says."""
+    settled = (name for name in rules.objects if name not in heard.unknown)
+    return SignalReport(
+        object_reporter(heard.kind, heard.key),
+        heaviest(_evidence(heard, rules, now)),
+        uid=heard.uid,
+        settled=frozenset(Source(SourceKind.OBJECT, name) for name in settled),
+    )
+
+
+def _evidence(heard: ObjectHeard, rules: SignalRules, now: float) -> Iterator[Evidence]:
+    for name, facts in heard.facts.items():
+        row = rules.objects.get(name)
+        if row is None:
+            continue
+        for fact in facts:
+            subject = subject_called(fact.device, NodeId(fact.node))
+            about = "" if subject is not None else f"device {fact.device!r} cannot be read"
+            said = f"{heard.kind.partition('.')[0]} {heard.key}: {fact.said or name}"
+            told = "; ".join(filter(None, (said, about)))
+            yield _fact(heard, row, rules, subject or NodeId(fact.node), told, now)
+
+
+def _fact(
+    heard: ObjectHeard,
+    row: ObjectRow,
+    rules: SignalRules,
+    subject: Subject,
+    said: str,
+    now: float,
+) -> Evidence:
+    namespace = heard.key.rpartition("/")[0]
+    evidence = Evidence(
+        subject=subject,
+        family=row.family,
+        kind=row.evidence,
+        weight=row.weight,
+        source=Source(SourceKind.OBJECT, row.name),
+        reporter=object_reporter(heard.kind, heard.key),
+        said=one_line(said),
+        observed_at=now,
+        half_life_s=rules.half_life_s(row.family),
+    )
+    if row.trusts(namespace):
+        return evidence
+    return _of_namespace(evidence, namespace, rules)
+
+
+def _of_namespace(evidence: Evidence, namespace: str, rules: SignalRules) -> Evidence:
+    """What a tenant may have caused: it is bounded, and neither latched nor Unknown."""
+    bound = rules.signals["tenant-caused"]
+    is_unknown = evidence.kind is EvidenceKind.UNKNOWN
+    return Evidence(
+        subject=evidence.subject,
+        family=evidence.family,
+        kind=EvidenceKind.LEVEL,
+        weight=0.0 if is_unknown else min(evidence.weight, bound.cap),
+        source=evidence.source,
+        reporter=evidence.reporter,
+        said=evidence.said,
+        observed_at=evidence.observed_at,
+        half_life_s=evidence.half_life_s,
+        cap=bound.cap,
+        reporting_namespace=namespace,
+        together=bound.together,
+    )

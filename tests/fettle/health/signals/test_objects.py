@@ -1,0 +1,123 @@
+"""What objects of any kind say: whose word it is, and how it ends."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from fettle.api import ObjectFact, ObjectHeard, kinds
+from fettle.health import SignalRules, load_rules, report_of_object, rule_mistakes
+from fettle.model import DeviceId, EvidenceKind, NodeId, UnitId
+from tests.fettle.cluster.inventory.fleets import Fleet
+
+ROW = {
+    "name": "r",
+    "apiVersion": "example.com/v1",
+    "kind": "Reset",
+    "when": "resource.failed",
+    "node": "resource.node",
+    "family": "driver",
+    "weight": 0.9,
+    "namespaces": ["trusted"],
+    "source": "our tool",
+}
+KIND = "Reset.example.com"
+
+
+def written(**changes: object) -> str:
+    row = {field: value for field, value in {**ROW, **changes}.items() if value is not None}
+    return yaml.safe_dump({"objects": [row]})
+
+
+def rules_with(**changes: object) -> SignalRules:
+    return load_rules("rules.yaml", written(**changes))
+
+
+def heard(
+    key: str = "a", *, node: str = "n", device: str = "", unknown: tuple[str, ...] = ()
+) -> ObjectHeard:
+    facts = {} if unknown or not node else {"r": (ObjectFact(node, device, "it failed"),)}
+    return ObjectHeard(KIND, key, "uid", facts, unknown)
+
+
+@pytest.mark.parametrize("key", ["a", "trusted/a"])
+def test_what_has_no_namespace_or_a_trusted_one_counts_in_full(key: str) -> None:
+    (one,) = report_of_object(heard(key), rules_with(), 0.0).evidence
+    assert (one.subject, one.weight, one.reporting_namespace) == (NodeId("n"), 0.9, "")
+    assert one.text == f"Reset {key}: it failed"
+
+
+def test_what_is_in_another_namespace_is_its_word_bounded_and_not_latched() -> None:
+    rules = rules_with(evidence="latched")
+    (one,) = report_of_object(heard("tenant/a"), rules, 0.0).evidence
+    bound = rules.signals["tenant-caused"]
+    assert (one.reporting_namespace, one.kind) == ("tenant", EvidenceKind.LEVEL)
+    assert (one.weight, one.cap, one.together) == (bound.cap, bound.cap, bound.together)
+    (one,) = report_of_object(heard("trusted/a"), rules, 0.0).evidence
+    assert (one.weight, one.kind) == (0.9, EvidenceKind.LATCHED)
+
+
+@pytest.mark.parametrize(
+    ("device", "subject"),
+    [
+        ("gpu.example.com/n/gpu-0", DeviceId("gpu.example.com", "n", "gpu-0")),
+        ("nvidia.com/gpu index:3", UnitId("n", "nvidia.com/gpu", "index:3")),
+        ("what?", NodeId("n")),
+    ],
+)
+def test_a_device_is_named_as_in_a_hold(device: str, subject: object) -> None:
+    (one,) = report_of_object(heard(device=device), rules_with(), 0.0).evidence
+    assert one.subject == subject
+    assert ("cannot be read" in one.text) == (device == "what?")
+
+
+def test_a_fault_is_over_when_its_object_says_so_and_fades_if_that_is_not_known_or_gone() -> None:
+    def fleet() -> Fleet:
+        found = Fleet(rules=rules_with())
+        gpus = {"nvidia.com/gpu": "8"}
+        status = {"capacity": gpus, "allocatable": gpus}
+        found.put(kinds.NODE, {"metadata": {"name": "n"}, "status": status})
+        found.inventory.hear(heard(), found.now)
+        return found
+
+    def score(found: Fleet) -> float:
+        return found.look().nodes["n"].health.score
+
+    said = fleet()
+    assert score(said) == pytest.approx(0.1)
+    said.inventory.hear(heard(node=""), said.now)
+    over = score(said)
+    unknown = fleet()
+    unknown.inventory.hear(heard(unknown=("r",)), unknown.now)
+    gone = fleet()
+    gone.inventory.hear(ObjectHeard(KIND, "a", gone=True), gone.now)
+    assert over > 0.7 > 0.2 > score(unknown) == score(gone)
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "problem"),
+    [
+        ({"when": "resource.a =="}, "objects[0]", "cannot be parsed"),
+        ({"when": "resource.?a"}, "objects[0]", "no optionals"),
+        ({"node": "resourse.a"}, "objects[0]", "nothing is called resourse"),
+        ({"node": "resource.a.split('-')[0]"}, "objects[0]", "no function split"),
+        ({"message": "it says {resource.}"}, "objects[0]", "cannot be parsed"),
+        ({"when": None}, "objects[0]", "when is missing"),
+        ({"apiVersion": "example.com"}, "objects[0].apiVersion", "is none"),
+        ({"apiVersion": "fettle.dev/v1alpha1"}, "objects[0].apiVersion", "Fettle writes itself"),
+        ({"kind": "resets"}, "objects[0].kind", "is none"),
+        ({"evidence": "decaying"}, "objects[0].evidence", "level, latched or unknown"),
+        ({"weight": 2}, "objects[0].weight", "<= 1.0"),
+    ],
+    ids=lambda value: str(value)[:30] if isinstance(value, dict) else "",
+)
+def test_mistakes_in_a_row_are_told(changes: dict[str, object], path: str, problem: str) -> None:
+    (found,) = rule_mistakes(written(**changes), "rules.yaml")
+    assert found.path == path
+    assert problem in found.problem
+
+
+def test_two_versions_of_one_kind_are_a_mistake() -> None:
+    rows = [ROW, {**ROW, "name": "s", "apiVersion": "example.com/v2"}]
+    (found,) = rule_mistakes(yaml.safe_dump({"objects": rows}), "rules.yaml")
+    assert "another version" in found.problem
