@@ -327,9 +327,10 @@ class PartialObjectMetadata(ApiObject, frozen=True, kw_only=True):
     """Any object, if only its metadata was asked for."""
 
 
-class WatchedObject(ApiObject, frozen=True, kw_only=True):
+class WatchedObject(Wire, frozen=True, kw_only=True):
     """Any object, whole: `raw` is its JSON."""
 
+    metadata: ObjectMeta = ObjectMeta()
     raw: bytes = b""
 
 

@@ -39,7 +39,7 @@ class StatusHandlers:
                 "generation": answers.view.generation,
                 "problems": self._known.unready(),
                 "setAside": [*map(plain_reason, answers.set_aside())],
-                "unheard": self._known.unheard(),
+                "objectRules": self._known.object_notes(),
                 "modes": describe_modes(answers.view, answers.policies),
                 "mechanisms": [one._asdict() for one in mechanisms],
                 **counted,

@@ -215,7 +215,7 @@ def show_status(server: str, output: str) -> None:
         out.print(f"[yellow]{escape(problem)}[/]")
     for one in data["setAside"]:
         out.print(f"[bold red]{escape(one['text'])}[/]")
-    for note in data.get("unheard", ()):
+    for note in data.get("objectRules", ()):
         out.print(f"[yellow]{escape(note)}[/]")
     out.print(f"nodes with devices: {_counts(data['nodes'])}")
     for kind, counts in data["devices"].items():

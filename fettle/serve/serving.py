@@ -364,7 +364,7 @@ class Runtime:
         self._readiness.notes.append(self._objects.notes)
         self._tasks.keep("rules about objects", self._objects.run())
 
-    def _unheard(self) -> list[str]:
+    def _object_notes(self) -> list[str]:
         return self._objects.notes() if self._objects is not None else []
 
     def _make_poller(self, rule_table: SignalRules, writer: Writer, inventory: Inventory) -> Poller:
@@ -469,7 +469,7 @@ class Runtime:
             hopeless=hopeless.why,
             extra_problems=self._readiness.current_problems,
             notes=self._readiness.current_notes,
-            unheard=self._unheard,
+            object_notes=self._object_notes,
             is_steward="steward" in self._options.roles,
             roles=self._options.roles,
             asked=self._readiness.who_is_asked,

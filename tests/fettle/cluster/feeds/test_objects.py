@@ -90,7 +90,7 @@ def served(api: FakeApi) -> None:
 
 
 async def test_an_object_says_what_its_row_reads_of_it(api: FakeApi, session: Session) -> None:
-    api.put("resets", reset())
+    api.put("resets", reset(metadata={"annotations": {"any": "text"}, "labels": {"a": "b"}}))
     api.put("resets", reset("b", "Done"))
     async with following(session) as found:
         heard = await found.of("a", lambda one: one.facts)

@@ -1,0 +1,136 @@
+"""Rows about objects decide where pods land: each recipe of deploy/samples/rules/objects.yaml, on
+objects that the API server took by the definitions of their projects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane import objects, shipped, waiting
+from tests.controlplane.api import Api, Object
+from tests.controlplane.conftest import StartFettle
+from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.fettle_process import FettleProcess
+from tests.controlplane.fleet import create_node
+from tests.controlplane.installed import register_extender, scores
+
+KINDS = Path(__file__).parent / "object_kinds.yaml"
+SAMPLE = shipped.DEPLOY / "samples" / "rules" / "objects.yaml"
+RIGHT = shipped.DEPLOY / "rbac" / "optional" / "object-rules.yaml"
+STRICT = {"fettle.dev/policy": "training"}
+UUID = "GPU-a1b2c3d4-e5f6-a7b8-c9d0-e1f2a3b4c5d6"
+
+
+def condition(type: str, status: str, reason: str) -> Object:
+    at = "2026-09-21T13:54:24Z"
+    return {
+        "type": type,
+        "status": status,
+        "reason": reason,
+        "message": "as its controller writes it",
+        "lastTransitionTime": at,
+    }
+
+
+def named(api_version: str, kind: str, spec: Object, **metadata: str) -> Object:
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def module(image: str) -> Object:
+    config = {
+        "kernelVersion": "6.8.0-1",
+        "containerImage": image,
+        "insecurePull": False,
+        "modprobe": {},
+    }
+    return {"name": "amdgpu", "namespace": "kmm", "serviceAccountName": "kmm", "config": config}
+
+
+async def create_reset(api: Api, node: str, reason: str) -> None:
+    spec = {"nodeName": node, "selector": {"uuids": [UUID]}}
+    await api.create(named("janitor.dgxc.nvidia.com/v1alpha1", "GPUReset", spec, name=node))
+    status = {
+        "completionTime": "2026-09-21T13:54:24Z",
+        "conditions": [condition("Complete", "True", reason)],
+    }
+    await api.patch_status("gpuresets", node, status)
+
+
+async def create_machine(api: Api, node: str, namespace: str) -> None:
+    spec: dict[str, Any] = {"clusterName": "c", "bootstrap": {}, "infrastructureRef": {}}
+    metadata = {"name": node, "namespace": namespace}
+    await api.create(named("cluster.x-k8s.io/v1beta2", "Machine", spec, **metadata))
+    status = {
+        "nodeRef": {"name": node},
+        "conditions": [condition("HealthCheckSucceeded", "False", "UnhealthyNode")],
+    }
+    await api.patch_status("machines", node, status, namespace)
+
+
+async def create_modules(api: Api, node: str) -> None:
+    """The status has an older image."""
+    spec = {"modules": [module("amdgpu:2")]}
+    await api.create(named("kmm.sigs.x-k8s.io/v1beta1", "NodeModulesConfig", spec, name=node))
+    await api.patch_status("nodemodulesconfigs", node, {"modules": [module("amdgpu:1")]})
+
+
+async def heard_of(fettle: FettleProcess, node: str) -> None:
+    await waiting.wait_until(
+        lambda: fettle.browse("/explain", node=node),
+        lambda answer: "object rule" in str(answer[1]),
+        what=f"what is said of {node} is heard",
+    )
+
+
+@pytest.fixture
+async def watching(api: Api, start_fettle: StartFettle, tmp_path: Path) -> FettleProcess:
+    """Fettle with the recipes, and the right to read their kinds."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(f"mode: enforce\nhealth: {{rulesFile: {SAMPLE}}}\n")
+    await shipped.apply(api, shipped.manifests(KINDS))
+    await shipped.apply_rbac(api)
+    await shipped.apply(api, shipped.manifests(RIGHT))
+    return await start_fettle("extender", settings=settings)
+
+
+async def test_what_objects_say_refuses_their_nodes_until_they_say_something_else(
+    control_plane: ControlPlane, api: Api, watching: FettleProcess
+) -> None:
+    bad = ("reset", "machine", "modules")
+    for name in bad:
+        await create_node(api, objects.node(name, 1, cpu="512"))
+    await create_node(api, objects.node("good", 1, cpu="16"))
+    await create_reset(api, "reset", "ResetJobFailed")
+    await create_machine(api, "machine", "default")
+    await create_modules(api, "modules")
+    for name in bad:
+        await heard_of(watching, name)
+    await register_extender(control_plane, watching)
+    await api.create(objects.pod("p", gpus=1, cpu="4", annotations=STRICT))
+    assert await waiting.bound(api, "p") == "good"
+    verdicts = await scores(watching, "p")
+    assert not any(verdicts[name]["fits"] for name in bad)
+
+    done = {"conditions": [condition("Complete", "True", "GPUResetSucceeded")]}
+    await api.patch_status("gpuresets", "reset", done)
+    await api.patch_status("nodemodulesconfigs", "modules", {"modules": [module("amdgpu:2")]})
+    await waiting.wait_until(
+        lambda: scores(watching, "p"),
+        lambda found: found["modules"]["fits"],
+        what="the module is loaded",
+    )
+    assert not (await scores(watching, "p"))["machine"]["fits"]
+
+
+async def test_what_an_object_in_a_tenants_namespace_says_refuses_nothing(
+    control_plane: ControlPlane, api: Api, watching: FettleProcess
+) -> None:
+    await control_plane.create_namespace("tenant")
+    await create_node(api, objects.node("n", 1))
+    await create_machine(api, "n", "tenant")
+    await heard_of(watching, "n")
+    await register_extender(control_plane, watching)
+    await api.create(objects.pod("p", gpus=1, annotations=STRICT))
+    assert await waiting.bound(api, "p") == "n"
