@@ -17,6 +17,7 @@ from fettle.lint import workload_kinds
 from fettle.lint.findings import COMPLETE_GROUPS, Check, Finding, Severity
 from fettle.lint.manifests import Field, Manifest, values_at
 from fettle.lint.names import nearest
+from fettle.lint.refusals.forms import ALLOWED, LENGTHS, REQUIRED, repeated, wrong_forms
 from fettle.lint.shapes import Place, kubernetes, place
 from fettle.lint.shapes.customs import ANY_FIELD, Customs, shipped_customs
 
@@ -69,7 +70,31 @@ OUT_OF_RANGE = Check(
     "A number that is too small or too large for its field, such as a negative one.",
     "The API server refuses the object.",
 )
-STRUCTURE = (WRONG_TYPE, UNKNOWN_FIELD, NOT_ALLOWED, MISSING, UNION, SOME_VERSIONS, OUT_OF_RANGE)
+WRONG_FORM = Check(
+    "FTL242",
+    "wrong-form",
+    Severity.DENY,
+    "A name, key, path, address, version or mode that does not have the form that its field needs.",
+    "The API server refuses the object.",
+)
+REPEATED = Check(
+    "FTL243",
+    "repeated-entry",
+    Severity.DENY,
+    "An entry of a list that repeats an earlier one, where none may.",
+    "The API server refuses the object.",
+)
+TOO_MANY = Check(
+    "FTL244",
+    "too-many-entries",
+    Severity.DENY,
+    "A list or map with more entries than its field may have.",
+    "The API server refuses the object.",
+)
+STRUCTURE = (
+    *(WRONG_TYPE, UNKNOWN_FIELD, NOT_ALLOWED, MISSING, UNION, SOME_VERSIONS, OUT_OF_RANGE),
+    *(WRONG_FORM, REPEATED, TOO_MANY),
+)
 
 _WHOLE_NUMBER, _TEXT, _OBJECT, _LIST = "a whole number", "text", "an object", "a list"
 _QUANTITY_WORD = "a quantity"
@@ -142,6 +167,8 @@ _UNIONS: Mapping[str, _Union] = {
     "core.v1.Probe": _Union(_HANDLERS),
     "core.v1.LifecycleHandler": _Union(_HANDLERS),
     "core.v1.EnvVar": _Union(("value", "valueFrom"), needed=False),
+    "core.v1.VolumeMount": _Union(("subPath", "subPathExpr"), needed=False),
+    "core.v1.DownwardAPIVolumeFile": _Union(("fieldRef", "resourceFieldRef")),
     "core.v1.PodResourceClaim": _Union(("resourceClaimName", "resourceClaimTemplateName")),
     "batch.v1.PodFailurePolicyRule": _Union(("onExitCodes", "onPodConditions")),
     "resource.v1beta1.DeviceRequest": _Union(("deviceClassName", "firstAvailable")),
@@ -254,11 +281,15 @@ def _of_type(field: Field, type: str, customs: Customs = _NONE) -> Iterator[Find
             yield _of_some_versions(member, there)
         yield from _checked(member, there.type, customs)
         yield from _in_range(member, name, type)
+        yield from _of_form(member, name, type)
         if (type, name) in _RANGES and there.type == "int-or-string" and _is_quoted(member.value):
             yield _wrong_type(member, _PORT_WORD)
     for name, text in fields.items():
         if place(text).required and value.get(name) in _ABSENT:
             yield MISSING.finding(field.at(name), "is required", f"write {name}")
+    needed = REQUIRED.get(type, "")
+    if needed and not place(fields[needed]).required and not value.get(needed):
+        yield MISSING.finding(field.at(needed), "is required", f"write {needed}")
     yield from _union(field, type, fields)
 
 
@@ -310,6 +341,18 @@ def _in_range(member: Field, name: str, type: str) -> Iterator[Finding]:
     if number and value in _INT64 and value not in allowed:
         most = f" and at most {allowed[-1]}" if allowed.stop < 2**31 else ""
         yield OUT_OF_RANGE.finding(member, f"must be at least {allowed.start}{most}")
+
+
+def _of_form(member: Field, name: str, type: str) -> Iterator[Finding]:
+    for field, message in wrong_forms(type, name, member):
+        yield WRONG_FORM.finding(field, message)
+    for field, message in repeated(type, name, member):
+        yield REPEATED.finding(field, message, "leave one of the two out")
+    if allowed := ALLOWED.get((type, name)):
+        yield from _allowed(member, list(allowed)) if member.exists else ()
+    most, value = LENGTHS.get((type, name)), member.value
+    if most is not None and isinstance(value, list | dict) and len(value) > most:
+        yield TOO_MANY.finding(member, f"has {len(value)} entries; at most {most} may be")
 
 
 def _union(field: Field, type: str, fields: Mapping[str, str]) -> Iterator[Finding]:

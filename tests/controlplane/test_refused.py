@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 
+import aiohttp
 import pytest
 
 from fettle.lint import Severity
@@ -17,6 +18,7 @@ from tests.controlplane.definitions import define_policies, define_workloads
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.edits import edited
 from tests.fettle.lint.tables.refused import CUSTOM, JUDGED
+from tests.fettle.lint.tables.refused_details import DETAILS
 from tests.fettle.lint.test_refused import checked
 from tests.fettle.lint.test_tables import CASES
 
@@ -29,6 +31,8 @@ async def refusal(api: Api, object: Object) -> str:
         await api.create(object, dry_run=True, strict=True)
     except ApiError as error:
         return str(error)
+    except aiohttp.ServerDisconnectedError:
+        return "it panics"  # 1.37.1 does, of a successPolicy without completions
     except NO_PATH as error:
         return f"it serves no such kind: {error}"
     return ""
@@ -38,7 +42,7 @@ async def test_the_api_server_refuses_what_lint_denies_and_accepts_the_near_miss
     api: Api,
 ) -> None:
     wrong = {}
-    for row in JUDGED:
+    for row in (*JUDGED, *DETAILS):
         said = await refusal(api, row.object)
         if bool(said) != bool(row.says):
             wrong[str(row)] = said or "accepted"
@@ -59,7 +63,7 @@ async def test_the_fields_are_those_of_the_api_server(control_plane: ControlPlan
 EDITS = 1500
 NOT_LOOKED_AT = ("metadata.namespace", "expression", "finalizers")
 """Whether a namespace exists depends on the cluster; expressions are compiled elsewhere."""
-FOUND = 0.9
+FOUND = 0.95
 """How much of what the API server refuses lint finds: it does not have all of its validation."""
 
 
@@ -89,7 +93,7 @@ async def test_random_slips_are_denied_only_if_the_api_server_refuses_them_and_m
 
 def _sound() -> list[Object]:
     """Objects of the tables, of kinds whose fields are known, without namespaces of their own."""
-    rows = [row.object for row in JUDGED if not row.says]
+    rows = [row.object for row in (*JUDGED, *DETAILS) if not row.says]
     objects = [*rows, *(case.object for case in CASES)]
     known = kubernetes()
     return [o for o in objects if known.type_of(o["apiVersion"], o["kind"])]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fettle.lint.findings import Finding, Refusal
-from fettle.lint.manifests import Field, Manifest, ManifestClaim
+from fettle.lint.manifests import Field, Manifest, ManifestClaim, expressions
 from fettle.lint.names import nearest
 from fettle.lint.refusals.wording import twice, why_no_label, why_no_subdomain
 
@@ -135,3 +135,89 @@ class WrongDeviceToleration(Refusal):
             for toleration in option.tolerations:
                 if toleration.text("operator") == "Exists" and toleration.text("value"):
                     yield self.finding(toleration.at("value"), "Exists takes no value")
+
+
+class WrongSlice(Refusal):
+    """A ResourceSlice for no nodes or for two choices of nodes, or with devices whose parts do not
+    fit."""
+
+    id = "FTL217"
+    name = "wrong-slice"
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        if (manifest.group, manifest.kind) != ("resource.k8s.io", "ResourceSlice"):
+            return
+        spec = manifest.root.at("spec")
+        per_device = spec.at("perDeviceNodeSelection").value is True
+        for field, message in _nodes(spec, (*_NODES, "perDeviceNodeSelection")):
+            yield self.finding(field, message)
+        if spec.at("sharedCounters").value and spec.at("devices").value:
+            yield self.finding(spec.at("sharedCounters"), "and devices exclude each other")
+        for device in spec.each("devices"):
+            beside = device.at("basic") if device.at("basic").exists else device
+            for field, message in _device_errors(beside, per_device):
+                yield self.finding(field, message)
+
+
+_NODES = ("nodeName", "nodeSelector", "allNodes")
+
+
+def _nodes(owner: Field, names: tuple[str, ...]) -> Iterator[tuple[Field, str]]:
+    given = [owner.at(name) for name in names if owner.at(name).exists]
+    for field in given:
+        if field.value is False or field.value == "":
+            yield field, "must be left out or have another value"
+    if not given:
+        yield owner, f"needs one of {', '.join(names)}"
+    elif len(given) > 1:
+        said = " and ".join(field.path.rpartition(".")[2] for field in given)
+        yield given[1], f"{said} exclude each other"
+
+
+def _device_errors(device: Field, per_device: bool) -> Iterator[tuple[Field, str]]:
+    if per_device:
+        yield from _nodes(device, _NODES)
+    else:
+        for name in _NODES:
+            if device.at(name).exists:
+                yield device.at(name), "needs perDeviceNodeSelection: true in the spec"
+    parts = len(device.raw("attributes")) + len(device.raw("capacity"))
+    if parts > _MOST_PARTS and not _has_lists(device):
+        yield device, f"has {parts} attributes and capacities; at most {_MOST_PARTS} may be"
+    bound, failed = device.at("bindingConditions"), device.at("bindingFailureConditions")
+    if bool(bound.value) != bool(failed.value):
+        yield (failed if bound.value else bound), "is required beside the other conditions"
+    if device.at("allowMultipleAllocations").value is not True:
+        for _, capacity in device.members("capacity"):
+            if capacity.at("requestPolicy").exists:
+                message = "needs allowMultipleAllocations: true"
+                yield capacity.at("requestPolicy"), message
+
+
+def _has_lists(device: Field) -> bool:
+    return any(
+        isinstance(value, list)
+        for _, a in device.members("attributes")
+        for value in a.raw().values()
+    )
+
+
+_MOST_PARTS = 32
+
+
+class TooLongExpression(Refusal):
+    """A CEL selector of more than 10 KiB."""
+
+    id = "FTL218"
+    name = "too-long-expression"
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        owners = (*(option.field for option in manifest.options), *manifest.device_classes)
+        for owner in owners:
+            for expression in expressions(owner):
+                if len(expression.value.encode()) > _LONGEST_EXPRESSION:
+                    message = f"is longer than {_LONGEST_EXPRESSION} bytes"
+                    yield self.finding(expression, message)
+
+
+_LONGEST_EXPRESSION = 10 * 1024

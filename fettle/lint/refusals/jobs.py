@@ -1,10 +1,13 @@
 """Rules about Jobs and CronJobs that the API server refuses."""
 
+import re
 from collections.abc import Iterator
+from zoneinfo import available_timezones
 
 from fettle.lint.findings import Finding, Refusal
 from fettle.lint.manifests import Field, Manifest
 from fettle.lint.names import is_mark, nearest
+from fettle.lint.refusals.wording import why_no_label, why_no_schedule
 from fettle.lint.rules.jobs import failure_rules, job_errors
 
 _CRON_FIELDS = 5
@@ -104,6 +107,142 @@ class WrongSchedule(Refusal):
         elif len(said.split()) != _CRON_FIELDS:
             message = f"{said!r} has {len(said.split())} fields, and needs {_CRON_FIELDS}"
             yield self.finding(schedule, message)
+
+
+class WrongSuccessPolicy(Refusal):
+    """A successPolicy that counts what the Job does not have."""
+
+    id = "FTL236"
+    name = "wrong-success-policy"
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        for job in _jobs(manifest):
+            policy, completions = job.at("successPolicy"), job.integer("completions")
+            if not policy.exists or job.text("completionMode") != "Indexed":
+                continue
+            if not policy.at("rules").value:
+                yield self.finding(policy.at("rules"), "needs at least one rule")
+            for rule in policy.each("rules"):
+                yield from self._rule(rule, completions)
+
+    def _rule(self, rule: Field, completions: int | None) -> Iterator[Finding]:
+        indexes, count = rule.at("succeededIndexes"), rule.integer("succeededCount")
+        most = completions
+        if count is None and indexes.value is None:
+            yield self.finding(rule, "needs one of succeededCount and succeededIndexes")
+        if indexes.text() and completions is not None and not is_mark(indexes.text()):
+            found = _indexes(indexes.text(), completions)
+            if found is None:
+                message = f"must be indexes below {completions} in order, such as 0,2-4"
+                yield self.finding(indexes, message)
+            most = found
+        if count is not None and most is not None and count > most:
+            yield self.finding(rule.at("succeededCount"), f"is more than there are, {most}")
+
+
+def _indexes(said: str, completions: int) -> int | None:
+    """How many indexes `0,2-4` means; None if it is wrong."""
+    last, total = -1, 0
+    for part in said.split(","):
+        first, dash, end = part.partition("-")
+        if not _NUMBER.fullmatch(first) or (dash and not _NUMBER.fullmatch(end)):
+            return None
+        low, high = int(first), int(end or first)
+        if not last < low <= high < completions or (dash and low == high):
+            return None
+        last, total = high, total + high - low + 1
+    return total
+
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+class WrongTime(Refusal):
+    """A CronJob whose schedule or time zone is none."""
+
+    id = "FTL237"
+    name = "wrong-time"
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        if (manifest.group, manifest.kind) != ("batch", "CronJob"):
+            return
+        schedule, zone = manifest.root.at("spec", "schedule"), manifest.root.at("spec", "timeZone")
+        said = schedule.value if isinstance(schedule.value, str) else ""
+        is_put_in = is_mark(said.lstrip("@")) or said.endswith("@")
+        if said and not is_put_in and (why := why_no_schedule(said)):
+            yield self.finding(schedule, why)
+        named = isinstance(zone.value, str) and not is_mark(zone.value)
+        if named and not _is_zone(zone.text()):
+            message = f"{zone.text()[:80]!r} is no time zone"
+            yield self.finding(zone, message, "write one such as Etc/UTC")
+
+
+def _is_zone(name: str) -> bool:
+    """Whether it is the name of a time zone; a machine that knows none says so of all that look
+    like one."""
+    if not name or name.lower() == "local" or not _ZONE.fullmatch(name):
+        return False
+    return name == "UTC" or not (known := available_timezones()) or name in known
+
+
+_ZONE = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+][A-Za-z0-9_+-]*)*")
+
+
+class WrongJobLimits(Refusal):
+    """A Job with its own selector, with a name that its pods cannot have, or with more indexes than
+    may be."""
+
+    id = "FTL238"
+    name = "wrong-job-limits"
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        for job in _jobs(manifest):
+            selector, own = job.at("selector"), job.at("manualSelector")
+            is_own = own.value is True
+            if manifest.kind == "Job" and is_own and not selector.exists:
+                yield self.finding(selector, "is required with manualSelector: true")
+            elif manifest.kind == "Job" and selector.exists and not is_own:
+                yield self.finding(selector, "is made by the API server", "leave it out")
+            elif manifest.kind == "CronJob" and (is_own or selector.exists):
+                yield self.finding(own if is_own else selector, "may not be set in a CronJob")
+            for field, message in _limits(job):
+                yield self.finding(field, message)
+            if manifest.kind == "Job":
+                yield from self._name(manifest, job)
+
+    def _name(self, manifest: Manifest, job: Field) -> Iterator[Finding]:
+        name, labels = (
+            manifest.root.at("metadata", "name"),
+            job.at("template", "metadata", "labels"),
+        )
+        for key in ("batch.kubernetes.io/job-name", "job-name"):
+            said = labels.strings().get(key)
+            if name.text() and said is not None and said != name.text():
+                yield self.finding(labels.at(key), f"must be the name of the Job, {name.text()}")
+        if len(name.text()) > _LONGEST_JOB:
+            message = f"is longer than {_LONGEST_JOB} characters, which labels of its pods may have"
+            yield self.finding(name, message)
+        last = (job.integer("completions") or 0) - 1
+        indexed = job.text("completionMode") == "Indexed" and last >= 0 and name.text()
+        if indexed and (why := why_no_label(f"{name.text()}-{last}")):
+            yield self.finding(name, f"with -{last} behind it {why}")
+
+
+def _limits(job: Field) -> Iterator[tuple[Field, str]]:
+    if job.text("completionMode") != "Indexed":
+        return
+    parallel, failed = job.integer("parallelism") or 0, job.integer("maxFailedIndexes")
+    many = (job.integer("completions") or 0) > _MANY and job.at("backoffLimitPerIndex").exists
+    most = _MOST_OF_MANY if many else _MANY
+    if parallel > most:
+        yield job.at("parallelism"), f"must be at most {most} in such a Job"
+    if many and failed is None:
+        yield job.at("maxFailedIndexes"), f"is required with more than {_MANY} completions"
+    elif failed is not None and failed > most:
+        yield job.at("maxFailedIndexes"), f"must be at most {most} in such a Job"
+
+
+_MANY, _MOST_OF_MANY, _LONGEST_JOB = 100_000, 10_000, 63
 
 
 class WrongJobSetTarget(Refusal):

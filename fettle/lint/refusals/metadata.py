@@ -11,8 +11,12 @@ from fettle.lint.refusals.wording import (
     why_no_value,
 )
 from fettle.lint.shapes import kubernetes
+from fettle.lint.workload_kinds import CLAIM_SPECS, JOB_SPECS
 
 _LONGEST_CRON_JOB = 52
+_MOST_BYTES = 256 * 1024
+_OWN = ("kubernetes", "orphan", "foregroundDeletion")
+"""Finalizers of Kubernetes."""
 _LABEL_NAMES = ("ReplicationController",)
 
 
@@ -34,6 +38,9 @@ class WrongObjectName(Refusal):
         elif manifest.kind == "CronJob" and len(metadata.text("name")) > _LONGEST_CRON_JOB:
             message = f"is longer than {_LONGEST_CRON_JOB} characters, as its Jobs' names get more"
             yield self.finding(name, message)
+        prefix = "" if name.value else metadata.text("generateName")
+        if prefix and (why := why_no_subdomain(f"{prefix}x")):
+            yield self.finding(metadata.at("generateName"), f"{prefix!r} {why}")
         if (said := metadata.text("namespace")) and (why := why_no_label(said)):
             yield self.finding(metadata.at("namespace"), f"{said!r} {why}")
 
@@ -46,10 +53,21 @@ class WrongLabel(Refusal):
 
     def found(self, manifest: Manifest) -> Iterator[Finding]:
         metadata = {"metadata": manifest.root.at("metadata")}
-        for path in manifest.pod_specs:
+        parts = (*manifest.pod_specs, *manifest.paths(CLAIM_SPECS), *manifest.paths(JOB_SPECS))
+        for path in parts:
             metadata |= {f.path: f for f in values_at(manifest.root, (*path[:-1], "metadata"))}
         for field in metadata.values():
             yield from self._keys(field.at("annotations"))
+        size = sum(
+            len(f"{k}{f.value}".encode()) for k, f in metadata["metadata"].members("annotations")
+        )
+        if size > _MOST_BYTES:
+            message = f"have {size} bytes; at most {_MOST_BYTES} may be"
+            yield self.finding(metadata["metadata"].at("annotations"), message)
+        for entry in metadata["metadata"].entries("finalizers"):
+            if isinstance(entry.value, str) and "/" not in entry.value and entry.value not in _OWN:
+                message = f"{entry.value[:80]!r} has no domain"
+                yield self.finding(entry, message, f"write DOMAIN/{entry.value[:80]}")
         selectors = [manifest.root.at("spec", "selector", "matchLabels")]
         selectors += (pod.field.at("nodeSelector") for pod in manifest.pods)
         for labels in (*(field.at("labels") for field in metadata.values()), *selectors):

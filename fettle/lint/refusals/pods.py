@@ -10,6 +10,7 @@ from fettle.lint.refusals.wording import (
     operator_errors,
     twice,
     why_no_label,
+    why_no_qualified_name,
     why_no_subdomain,
 )
 
@@ -41,13 +42,20 @@ class DuplicateName(Refusal):
 
     def _claims_twice(self, container: Field) -> Iterator[Finding]:
         used = list(container.each("resources", "claims"))
+        whole = {one.text("name") for one in used if not one.text("request")}
         named = ((f"{one.text('name')}/{one.text('request')}", one) for one in used)
-        for name, field in twice(named):
+        for name, field in twice((_all_of(name, whole), one) for name, one in named):
             yield self.finding(field, f"{name.rstrip('/')} is used already")
 
     def _twice(self, entries: list[Field] | Iterator[Field], key: str) -> Iterator[Finding]:
         for value, field in twice((entry.text(key), entry) for entry in entries):
             yield self.finding(field.at(key), f"{value} is the {key} of another one already")
+
+
+def _all_of(use: str, whole: set[str]) -> str:
+    """The claim, if it is used as a whole, or the request of it that is used."""
+    claim = use.partition("/")[0]
+    return f"{claim}/" if claim in whole else use
 
 
 class UnknownClaim(Refusal):
@@ -64,7 +72,8 @@ class UnknownClaim(Refusal):
             for container in _containers(pod):
                 used = container.each("resources", "claims")
                 yield from self._unknown(used, claims, "resourceClaims")
-                yield from self._unknown(container.each("volumeMounts"), volumes, "volumes")
+                for part in ("volumeMounts", "volumeDevices"):
+                    yield from self._unknown(container.each(part), volumes, "volumes")
 
     def _unknown(self, used: Iterator[Field], names: list[str], where: str) -> Iterator[Finding]:
         for entry in used:
@@ -115,6 +124,10 @@ class WrongAmount(Refusal):
         if "/" not in name and not own and not (is_mark(name) and "_" in name):
             message = f"{name!r} is no resource of Kubernetes, and names no domain"
             yield self.finding(field, message, "write DOMAIN/NAME, such as nvidia.com/gpu")
+        elif "/" in name and (why := why_no_qualified_name(name)):
+            yield self.finding(field, f"the name {name!r} {why}")
+        elif "/" in name and name.startswith("requests."):
+            yield self.finding(field, f"{name} is how quotas name it", f"write {name[9:]}")
         if amount is not None and amount < 0:
             yield self.finding(field, "must not be less than 0")
         elif amount is not None and amount % UNIT and _is_extended(name):

@@ -39,7 +39,7 @@ def why_no_qualified_name(key: str) -> str:
         return ""
     if "/" in prefix:
         return "may have one slash only"
-    if slash and (why := why_no_subdomain(prefix.lower()) if prefix else "needs a domain"):
+    if slash and (why := why_no_subdomain(prefix) if prefix else "needs a domain"):
         return f"has a domain that {why}" if prefix else why
     return why_no_value(name) if name else "needs a name"
 
@@ -72,3 +72,58 @@ def operator_errors(expression: Field) -> Iterator[tuple[Field, str]]:
         yield values, f"{operator} takes no values"
     if operator in _COMPARISONS and given != 1:
         yield values, f"{operator} needs exactly one value"
+
+
+_CRON: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of the month", 1, 31, ()),
+    (
+        "month",
+        1,
+        12,
+        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
+    ),
+    ("day of the week", 0, 6, ("sun", "mon", "tue", "wed", "thu", "fri", "sat")),
+)
+_CRON_WORDS = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+_CRON_PART = re.compile(r"(\*|\?|[0-9a-z]{1,9})(?:-([0-9a-z]{1,9}))?(?:/([0-9]{1,9}))?")
+
+
+def why_no_schedule(schedule: str) -> str:
+    """What is wrong with the time of a CronJob, as robfig/cron v3 reads it."""
+    if schedule.startswith("@"):
+        sound = schedule in _CRON_WORDS or schedule.startswith("@every ")
+        return "" if sound else f"{schedule[:80]!r} is no schedule"
+    fields = schedule.split()
+    if len(fields) != len(_CRON):
+        return ""  # FTL234
+    for said, (what, least, most, names) in zip(fields, _CRON, strict=True):
+        for part in said.split(","):
+            if part and not _is_cron_part(part.lower(), least, most, names):
+                return f"{part[:80]!r} is no {what}"
+    return ""
+
+
+def _is_cron_part(part: str, least: int, most: int, names: tuple[str, ...]) -> bool:
+    if not (found := _CRON_PART.fullmatch(part)):
+        return False
+    first, last, step = found.groups()
+    if step is not None and int(step) == 0:
+        return False
+    if first in ("*", "?"):
+        return last is None
+    numbers = [_cron_number(one, least, names) for one in (first, last) if one is not None]
+    known = [number for number in numbers if number is not None]
+    return (
+        len(known) == len(numbers)
+        and known == sorted(known)
+        and least <= known[0]
+        and (known[-1] <= most)
+    )
+
+
+def _cron_number(said: str, least: int, names: tuple[str, ...]) -> int | None:
+    if said in names:
+        return names.index(said) + least
+    return int(said) if said.isdecimal() else None

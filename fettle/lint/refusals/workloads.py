@@ -1,9 +1,10 @@
 """Rules about workloads with replicas that the API server refuses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fettle.lint.findings import Finding, Refusal
 from fettle.lint.manifests import Field, Manifest
+from fettle.lint.refusals.wording import why_no_label
 
 _RESTARTING = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController")
 
@@ -31,6 +32,10 @@ class SelectorMismatch(Refusal):
         labels = manifest.root.at("spec", "template", "metadata", "labels")
         if manifest.root.raw("spec", "template"):
             yield from self._unlike(selector, labels)
+            for expression in manifest.root.each("spec", "selector", "matchExpressions"):
+                if not _selects(expression, labels.strings()):
+                    message = "does not select the labels of the template"
+                    yield self.finding(expression, message)
 
     def _unlike(self, selector: Field, labels: Field) -> Iterator[Finding]:
         given = labels.raw()
@@ -39,6 +44,22 @@ class SelectorMismatch(Refusal):
                 there = f"have {given[key]!r}" if key in given else "do not have it"
                 message = f"selects {field.value!r}, and the labels of the template {there}"
                 yield self.finding(field, message, f"write the same under {labels.path}")
+
+
+def _selects(expression: Field, labels: Mapping[str, str]) -> bool:
+    """Whether an expression selects labels; one that cannot be read does."""
+    there = labels.get(expression.text("key"))
+    values = [entry.value for entry in expression.entries("values")]
+    match expression.text("operator"):
+        case "In":
+            return there in values or not values
+        case "NotIn":
+            return there not in values
+        case "Exists":
+            return there is not None
+        case "DoesNotExist":
+            return there is None
+    return True
 
 
 class WrongRestartPolicy(Refusal):
@@ -72,6 +93,84 @@ class WrongStrategy(Refusal):
             yield self.finding(rolling, "may not be there with type: Recreate", "leave it out")
         elif rolling.at("maxSurge").value in _NONE and rolling.at("maxUnavailable").value in _NONE:
             yield self.finding(rolling, "maxSurge and maxUnavailable may not both be 0")
+
+
+class WrongUpdateStrategy(Refusal):
+    """A StatefulSet or DaemonSet whose update strategy does not fit its own settings."""
+
+    id = "FTL253"
+    name = "wrong-update-strategy"
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        if manifest.group != "apps" or manifest.kind not in ("StatefulSet", "DaemonSet"):
+            return
+        strategy = manifest.root.at("spec", "updateStrategy")
+        rolling = strategy.at("rollingUpdate")
+        if not rolling.exists:
+            return
+        surge, missing = rolling.at("maxSurge").value, rolling.at("maxUnavailable").value
+        if manifest.kind == "StatefulSet":
+            if strategy.text("type") in ("OnDelete", "Recreate"):
+                message = f"may not be there with type: {strategy.text('type')}"
+                yield self.finding(rolling, message, "leave it out")
+            elif missing in _NONE:
+                yield self.finding(rolling.at("maxUnavailable"), "must not be 0")
+        elif strategy.text("type") in ("", "RollingUpdate"):
+            adds, takes = surge not in (None, *_NONE), missing not in _NONE
+            if adds and takes:
+                message = "needs maxUnavailable: 0, which is 1 if it is not set"
+                yield self.finding(rolling.at("maxSurge"), message)
+            elif not adds and not takes:
+                message = "must not be 0 without maxSurge"
+                yield self.finding(rolling.at("maxUnavailable"), message)
+
+
+class WrongDeadline(Refusal):
+    """A workload with replicas whose deadline cannot be met, or with one for its pods."""
+
+    id = "FTL254"
+    name = "wrong-deadline"
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        if not _is_restarting(manifest):
+            return
+        spec = manifest.root.at("spec")
+        of_pods = spec.at("template", "spec", "activeDeadlineSeconds")
+        if of_pods.exists:
+            yield self.finding(of_pods, f"may not be there in a {manifest.kind}", "leave it out")
+        deadline = spec.integer("progressDeadlineSeconds")
+        ready = spec.integer("minReadySeconds") or 0
+        if deadline is None and manifest.kind == "Deployment" and ready >= _DEADLINE:
+            message = (
+                f"needs progressDeadlineSeconds of more, which is {_DEADLINE} if it is not set"
+            )
+            yield self.finding(spec.at("minReadySeconds"), message)
+        elif deadline is not None and deadline <= ready:
+            message = f"must be more than minReadySeconds, {ready}"
+            yield self.finding(spec.at("progressDeadlineSeconds"), message)
+
+
+_DEADLINE = 600
+
+
+class WrongClaimTemplate(Refusal):
+    """A StatefulSet that makes volume claims without what they need."""
+
+    id = "FTL255"
+    name = "wrong-volume-claim"
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        if (manifest.group, manifest.kind) != ("apps", "StatefulSet"):
+            return
+        for template in manifest.root.each("spec", "volumeClaimTemplates"):
+            if not template.at("spec", "accessModes").value:
+                yield self.finding(template.at("spec", "accessModes"), "is required")
+            name = template.at("metadata", "name")
+            if name.text() and (why := why_no_label(name.text())):
+                yield self.finding(name, f"{name.text()!r} {why}")
+            storage = template.at("spec", "resources", "requests", "storage")
+            if not storage.exists:
+                yield self.finding(storage, "is required")
 
 
 _NONE = (0, "0", "0%")
