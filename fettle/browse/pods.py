@@ -14,6 +14,7 @@ from fettle.cluster import View
 from fettle.explain import (
     JSON_VERSION,
     WITHHELD,
+    conclusion,
     explain_pod,
     nearest_devices,
     plain_placed,
@@ -26,6 +27,7 @@ from fettle.pacing import pause, run_within
 from fettle.records import wordless
 from fettle.scheduling import NEUTRAL, Preemption, copy_to_place, resolve_policy
 from fettle.scheduling.placed import PlacedPod, stuck, worst_first
+from fettle.scheduling.plans import node_exclusion
 
 MOST_PODS = 1000
 """Pods that one answer lists."""
@@ -84,14 +86,18 @@ class PodHandlers:
         explained = await run_within(
             None,
             lambda: explain_pod(
-                key, resolved, demand, verdicts, view, notes, finished, avoided, leaning
+                *(key, resolved, demand, verdicts, view, notes, finished, avoided, leaning),
+                node_exclusion(pod),
             ),
         )
         decisions = (await self._known.decisions(0.0, pod=key))[:MOST_EXPLAINED]
         told = {**explained, "placed": next(map(plain_placed, placed), None)}
         if not await viewer.may(DEVICES):
             told, decisions = withhold_of_pod(told), [*map(wordless, decisions)]
-        return as_json({**told, "decisions": decisions})
+        answer = None
+        if demand is not None:
+            answer = await run_within(None, lambda: conclusion(told))
+        return as_json({**told, "answer": answer, "decisions": decisions})
 
     def _troubles(self, pod: core.Pod, view: View, placed: Iterable[PlacedPod]) -> Iterator[Reason]:
         """What is amiss with a pod that has a node, or with the others of its workload."""

@@ -212,17 +212,24 @@ def _pod_or_policy(given: str, namespace: str) -> str:
 @explain.command()
 @click.argument("name", metavar="NAMESPACE/NAME")
 @_NAMESPACE
+@click.option("--node", default="", metavar="NAME", help="Only this node, and all about it.")
+@click.option(
+    "--evidence", is_flag=True, help="Also what is behind it: evidence, holds, decisions."
+)
+@click.option("--summary", is_flag=True, help="Only the answer, in one line.")
 @_source
 @_OUTPUT
-def pod(name: str, namespace: str, server: str, output: str) -> None:
-    """A pod's verdicts, node by node, each with its reasons."""
-    from fettle.cli import printing
+def pod(
+    name: str, namespace: str, node: str, evidence: bool, summary: bool, server: str, output: str
+) -> None:
+    """Where a pod can go: the answer in one line, then node by node, each with its reasons."""
+    from fettle.cli import explained_pods
 
     if not server and not namespace and name and "/" not in name:
         name = f"/{name}"  # of the namespace of the kubeconfig's context
     else:
         name = _pod_name(name, namespace)
-    printing.explain_pod(server, name, output)
+    explained_pods.explain_pod(server, name, output, explained_pods.Extent(node, evidence, summary))
 
 
 @explain.command()

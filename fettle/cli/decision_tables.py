@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from fettle.cli.replicas import OfAll, ask_all
-from fettle.cli.tables import console, new_table, shown_time
+from fettle.cli.tables import console, new_table, readable, shown_time
 from fettle.records import Decision, merged
 
 MOST_REASONS = 3
@@ -26,6 +26,7 @@ def list_decisions(servers: Sequence[str], since: str, wanted: dict[str, str], o
     from rich.markup import escape
 
     out = console()
+    data = readable(data)
     found = data["decisions"]
     if found:
         out.print(_table(found))

@@ -22,7 +22,7 @@ from fettle.cli.printing import (
     print_holds,
     span,
 )
-from fettle.cli.tables import console, new_table, shown_time
+from fettle.cli.tables import console, new_table, readable, shown_time
 
 MOST_ROWS = 64
 """Of one node, in the table of bad devices: eight GPUs of seven MIG devices each, and more."""
@@ -34,7 +34,7 @@ def list_devices(server: str, output: str, *, everything: bool) -> None:
     if output == "json":
         click.echo(json.dumps(data, indent=2))
         return
-    print_devices(data, everything=everything)
+    print_devices(readable(data), everything=everything)
 
 
 def print_devices(data: dict[str, Any], *, everything: bool) -> None:

@@ -9,7 +9,7 @@ import click
 from fettle.cli.calling import fetch
 from fettle.cli.device_tables import device_table, print_missing
 from fettle.cli.printing import MOST_NAMED, has_news, lowered, print_holds
-from fettle.cli.tables import console, new_table, shown_time
+from fettle.cli.tables import console, new_table, readable, shown_time
 
 _AGES = {
     "latched": "until it is cleared",
@@ -27,7 +27,7 @@ def explain_node(server: str, name: str, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(data, indent=2))
         return
-    print_node(data)
+    print_node(readable(data))
 
 
 def explain_device(server: str, name: str, output: str) -> None:
@@ -36,7 +36,7 @@ def explain_device(server: str, name: str, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(data, indent=2))
         return
-    print_device(data)
+    print_device(readable(data))
 
 
 def print_node(data: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ import click
 
 from fettle.api import core, kinds, resource
 from fettle.cli.listing import objects
-from fettle.cli.tables import console, new_table
+from fettle.cli.tables import console, new_table, readable
 from fettle.client import Session
 from fettle.dra import is_device_resource, units_of
 from fettle.explain import is_held_by_rule, near, unit_called
@@ -396,7 +396,7 @@ def _print_table(found: Iterable[_Listed]) -> None:
 
     table = new_table("HELD", "BY", "SINCE", "UNTIL", "OBEYED BY", "REASON")
     for one in found:
-        plain = _plain(one)
+        plain = readable(_plain(one))
         where = f"{one.node}/{plain['device']}" if plain["device"] else one.node
         times = (plain["since"] or "–", plain["until"] or "–")
         cells = (where, plain["by"] or "–", *times, _OBEYED[one.obeyed], plain["reason"])

@@ -5,16 +5,14 @@ become one row.
 """
 
 import json
-import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import click
 
 from fettle.cli.calling import fetch
-from fettle.cli.decision_tables import decision_line
-from fettle.cli.tables import console, new_table, shown_time
-from fettle.explain import LOWERED, SUSPECTED, result_word, summary
+from fettle.cli.tables import console, new_table, readable, shown_time
+from fettle.explain import LOWERED, SUSPECTED
 
 AT_RISK = 3
 """The exit status of `fettle pods --at-risk` if there are any."""
@@ -25,81 +23,9 @@ FEW = 5
 _STATES = ("Unhealthy", "Degraded", "Unknown", "Healthy")
 
 _AnyRow = TypeVar("_AnyRow")
-LEFT_OUT = (
-    "node selectors, taints, cpu and memory are not considered here: the scheduler checks them too"
-)
 
 
-def explain_pod(server: str, name: str, output: str) -> None:
-    """Print a pod's verdicts node by node."""
-    data = fetch(server, "/explain", {"pod": name})
-    if output == "json":
-        click.echo(json.dumps(data, indent=2))
-        return
-    from rich.markup import escape
-
-    out = console()
-    policy = data["policy"]
-    mode = f"mode {policy['mode']} ({policy['modeOrigin']})"
-    out.print(
-        f"[bold]{escape(data['pod'])}[/]  policy {policy['name']} ({policy['origin']}), {mode}"
-    )
-    for warning in policy["warnings"]:
-        out.print(f"[yellow]{escape(warning)}[/]")
-    if placed := data.get("placed"):
-        print_placed(out, placed)
-    for note, reason in zip(data["notes"], data["reasons"]["notes"], strict=True):
-        if placed is None or reason["code"] != "PodHolds":  # it was said above
-            out.print(f"[yellow]{escape(note)}[/]")
-    if data["demand"] is None:
-        out.print("needs no devices: every node is allowed")
-        return
-    if said := data.get("decisions"):
-        out.print("last decisions:")
-        for one in said:
-            out.print(f"  {escape(decision_line(one))}")
-    out.print(verdict_table(data["nodes"]))
-    print_holds(out, data.get("holds", ()))
-    if any(verdict["fits"] for verdict in data["nodes"].values()):
-        out.print(f"[dim]{LEFT_OUT}[/]")
-    print_evidence(out, data["nodes"])
-
-
-def print_placed(out: Any, placed: dict[str, Any]) -> None:
-    """What a pod that has a node holds there, and what its policy says of that now."""
-    from rich.markup import escape
-
-    of = f", of {_owned_by(placed)}" if placed["owner"] else ""
-    where = f"{placed['phase']} on {placed['node']} since {shown_time(placed['boundAt'])}{of}"
-    out.print(escape(where))
-    for resource, count in placed["units"].items():
-        out.print(f"  was given {count} {escape(resource)}")
-    for device in placed["devices"]:
-        out.print(f"  {escape(_held(device))}")
-    if placed["atRisk"]:
-        since = f" since {shown_time(placed['since'])}"
-        out.print(f"[red]its policy refuses where it is{since}:[/]")
-    elif not placed["conceded"]:
-        out.print("its policy accepts where it is")
-    for why in placed["refusals"]:
-        out.print(f"  [red]{escape(why)}[/]")
-    for why in placed["conceded"]:
-        out.print(f"  [yellow]{escape(f'taken as the last choice: {why}')}[/]")
-
-
-def _held(device: dict[str, Any]) -> str:
-    what = device.get("device") or f"{device['resource']} {device['unit']}"
-    holds = "holds" if device["use"] == "certain" else "may hold"
-    if device.get("adminAccess"):
-        holds = "has admin access to"
-    if "state" not in device:  # withheld from whoever may not see devices
-        return f"{holds} {what}"
-    said = "; ".join(e["text"] for e in device["evidence"])
-    state = f"{device['state']} {device['score']:.2f}{lowered(device)}"
-    return f"{holds} {what}: {state}{f': {said}' if said else ''}"
-
-
-def _owned_by(placed: dict[str, Any]) -> str:
+def owned_by(placed: dict[str, Any]) -> str:
     owner = placed["owner"]
     return f"{owner['kind']} {owner['name']}" if owner else "–"
 
@@ -112,7 +38,7 @@ def list_pods(server: str, output: str, *, at_risk: bool, node: str, namespace: 
     if output == "json":
         click.echo(json.dumps(data, indent=2))
     else:
-        print_pods(data, at_risk=at_risk)
+        print_pods(readable(data), at_risk=at_risk)
     if at_risk and any(pod["atRisk"] for pod in data["pods"]):
         return AT_RISK
     return 1 if at_risk and data.get("unseen") else 0
@@ -135,7 +61,7 @@ def print_pods(data: dict[str, Any], *, at_risk: bool) -> None:
     for pod in data["pods"]:
         cells = (
             pod["pod"],
-            _owned_by(pod),
+            owned_by(pod),
             pod["policy"],
             pod["node"],
             pod["phase"],
@@ -181,7 +107,7 @@ def explain_policy(server: str, name: str, output: str) -> None:
         return
     from rich.markup import escape
 
-    out = console()
+    data, out = readable(data), console()
     origin = f", chosen by {data['origin']}" if data["origin"] else ""
     out.print(f"[bold]{escape(data['name'])}[/]  {data['source']}{escape(origin)}")
     for warning in data["warnings"]:
@@ -207,7 +133,7 @@ def show_status(server: str, output: str) -> None:
         return
     from rich.markup import escape
 
-    out = console()
+    data, out = readable(data), console()
     said_by = f"read from {data['cluster']}" if "cluster" in data else server.partition("#")[0]
     for line in (said_by, *data["modes"]):
         out.print(escape(line))
@@ -251,8 +177,6 @@ _OBEYED = {
     "Scheduler": "the scheduler itself obeys",
     "Fettle": "obeyed only while Fettle is asked",
 }
-_COLOURS = {"fits": "green", "undecided": "yellow", "refused": "red", "no fit": "magenta"}
-"""By verdict, in the order of the table: where the pod may go, then why it may not."""
 
 
 def print_holds(out: Any, holds: Sequence[dict[str, Any]]) -> None:
@@ -264,132 +188,6 @@ def print_holds(out: Any, holds: Sequence[dict[str, Any]]) -> None:
     lines = [f"{one['subject']}: {one['text']}  [{_OBEYED[one['obeyedBy']]}]" for one in holds]
     for line in first(lines, MOST_LISTED):
         out.print(f"  {escape(line)}")
-
-
-def verdict_table(nodes: dict[str, Any]) -> Any:
-    """Nodes with score, verdict and reason: those that fit first, by score; then why others do not.
-
-    Many nodes that say the same, but for the names of their own devices, are one row. Nodes that
-    fit are joined only if they are Healthy.
-    """
-    from rich.markup import escape
-
-    table = new_table("NODE", "SCORE", "VERDICT", "REASON")
-    ranks = list(_COLOURS)
-    rows = [(name, result_word(v), v, summary(v)) for name, v in nodes.items()]
-    rows.sort(key=lambda row: (ranks.index(row[1]), -row[2]["score"] * row[2]["fits"], row[0]))
-
-    def key(row: tuple[str, str, dict[str, Any], str]) -> tuple[str, str] | None:
-        name, word, v, reason = row
-        joins = word != "fits" or "health" not in v or is_well(v["health"])
-        return (word, _unnamed(reason, name, v)) if joins else None
-
-    for group in grouped(rows, key):
-        name, word, v, reason = group[0]
-        where = name
-        if len(group) > 1:
-            some = (row[0] for row in group[:MOST_NAMED])
-            where = "\n".join((f"{len(group)} nodes:", *some, "…"))
-            same = len({row[3] for row in group}) == 1
-            reason = reason if same else _unnamed(reason, name, v)
-        score = span(str(row[2]["score"]) for row in reversed(group)) if v["fits"] else "–"
-        table.add_row(escape(where), score, f"[{_COLOURS[word]}]{word}[/]", escape(reason))
-    return table
-
-
-def _unnamed(reason: str, name: str, v: dict[str, Any]) -> str:
-    """The reason without the names of the node's own devices and pools."""
-    for pool in {device["device"].rpartition("/")[0] for device in v["devices"]}:
-        one = f"a device of {pool.split('/')[0]}"
-        reason = re.sub(rf"(?<![\w./-]){re.escape(pool)}/[a-z0-9-]+", one, reason)
-    reason = re.sub(rf"/{re.escape(name)}(?![\w.-])", "/…", reason)
-    return _SEVERAL.sub(lambda found: _several(found.group(), found["one"]), reason)
-
-
-_SEVERAL = re.compile(r"(?P<one>a device of [\w.-]+)(, (?P=one)(?![\w.-]))+")
-
-
-def _several(listed: str, one: str) -> str:
-    return f"{listed.count(one)} devices {one.removeprefix('a device ')}"
-
-
-class _Described(NamedTuple):
-    """A node, or a unit or device of it, with its health and the lines of its evidence."""
-
-    what: str
-    health: dict[str, Any]
-    lines: list[str]
-    is_node: bool = False
-
-
-def print_evidence(out: Any, nodes: dict[str, Any]) -> None:
-    """The evidence about each node, its units and its devices, the worst first.
-
-    A device that several nodes can use is shown once.
-    """
-    from rich.markup import escape
-
-    shown = [one for one in _evidence(nodes) if one.lines or one.health.get("kept")]
-    shown.sort(key=lambda one: badness(one.health))
-    for group in grouped(shown, _evidence_texts):
-        first = group[0]
-        what, lines = first.what, first.lines
-        if len(group) > 1:
-            what = f"{len(group)} nodes"
-            lines = [
-                f"{e['text']}  [{e['family']}, {e['source']}]" for e in first.health["evidence"]
-            ]
-        kept = f"; {first.health['kept']}" if first.health.get("kept") else ""
-        score = span(f"{one.health['score']:.2f}" for one in group)
-        out.print(f"\n{escape(what)}: {first.health['state']} {score}{lowered(first.health)}{kept}")
-        for line in lines:
-            out.print("  " + escape(line))
-
-
-def _evidence_texts(one: _Described) -> tuple[str, ...] | None:
-    """The texts of a Healthy node's evidence, without times and sources; None for others."""
-    if not one.is_node or not is_well(one.health):
-        return None
-    return tuple(e["text"] for e in one.health["evidence"])
-
-
-def _evidence(nodes: dict[str, Any]) -> Iterator[_Described]:
-    devices: set[str] = set()
-    for name, v in nodes.items():
-        if "health" not in v:  # withheld
-            continue
-        own = evidence_lines(v["health"]["evidence"])
-        yield _Described(name, v["health"], own, is_node=True)
-        for unit in v.get("units", ()):
-            about = f" ({unit['about']})" if unit.get("about") else ""
-            yield _Described(
-                f"{unit['resource']} {unit['unit']} on {name}{about}", unit, _beside(own, unit)
-            )
-        for device in v["devices"]:
-            lines = _beside(own, device)
-            if device["device"] not in devices and (lines or device.get("kept")):
-                devices.add(device["device"])
-                yield _Described(f"{device['device']} on {name}", device, lines)
-
-
-def _beside(own: list[str], health: dict[str, Any]) -> list[str]:
-    return [line for line in evidence_lines(health["evidence"]) if line not in own]
-
-
-def evidence_lines(evidence: list[dict[str, Any]]) -> list[str]:
-    """One line per piece of evidence: weight, time, text, source and the reporting object."""
-    return [
-        f"-{e['weight']:.2f}  {shown_time(e['observedAt'])}  "
-        f"{e['text']}  [{e['family']}, {e['source']}, {e['reporter']}{_whose_word(e)}]"
-        for e in evidence
-    ]
-
-
-def _whose_word(one: dict[str, Any]) -> str:
-    namespace = one.get("reportingNamespace")
-    if not namespace:
-        return ""
-    return f"; reported only by namespace {namespace}: lowers the score, refuses nothing"
 
 
 def badness(health: dict[str, Any]) -> tuple[int, float]:

@@ -1,32 +1,140 @@
-"""How the command line shows tables and times."""
+"""How the command line shows tables, times and texts that others wrote."""
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
 
 from fettle.model import utc
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.console import Console, ConsoleOptions
+    from rich.text import Text
 
 _NUMBERS = frozenset(("SCORE",))
+_PIPE_WIDTH = 100_000
+"""In a pipe, lines are not wrapped."""
+_GAP = "  "
+_NARROWEST, _LONGEST_WORD = 28, 48
+"""The last column stands beside the others if it has so much room, and room for its longest word (a
+UUID with its prefix, at most). Otherwise it stands below them, indented."""
+_INDENT = 4
+_UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 
 
 def console() -> "Console":
     """For tables: as wide as the terminal; in a pipe, lines are not wrapped."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
-def new_table(*columns: str) -> "Table":
-    """Without lines; long cells are folded, numbers stand on the right."""
-    from rich.table import Table
+class TextTable:
+    """Without lines and trailing blanks. Cells are rich's markup. Only the last column is wrapped,
+    between words; numbers stand on the right."""
 
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold", justify="right" if column in _NUMBERS else "left")
-    return table
+    def __init__(self, *columns: str) -> None:
+        self.columns = columns
+        self.rows: list[tuple[str, ...]] = []
+
+    @property
+    def row_count(self) -> int:
+        return len(self.rows)
+
+    def add_row(self, *cells: str) -> None:
+        self.rows.append(cells)
+
+    def __rich_console__(self, out: "Console", options: "ConsoleOptions") -> "Iterator[Text]":
+        from rich.text import Text
+
+        head = [[Text(name, style="bold")] for name in self.columns]
+        rows = [head, *([_lines(cell) for cell in row] for row in self.rows)]
+        widths = [max(line.cell_len for row in rows for line in row[at]) for at in range(len(head))]
+        room = options.max_width - _taken(widths[:-1]) - len(_GAP)
+        is_beside = room >= min(widths[-1], max(_NARROWEST, _longest_word(rows)))
+        beside = len(widths) if is_beside else _first_that_fit(widths, options.max_width)
+        width = max(room if is_beside else options.max_width - _INDENT, 1)
+        for row in rows:
+            row[-1] = [p for line in row[-1] for p in _wrapped(line, out, width)]
+            yield from self._side_by_side(row[:beside], widths)
+            for part in _below(row[beside:]):
+                yield Text(" " * _INDENT).append_text(part)
+
+    def _side_by_side(self, cells: "list[list[Text]]", widths: list[int]) -> "Iterator[Text]":
+        from rich.text import Text
+
+        for parts in zip_longest(*cells):
+            line = Text()
+            for name, part, width in zip(self.columns, parts, widths, strict=False):
+                blanks = " " * (width - (part.cell_len if part is not None else 0))
+                line.append(blanks if name in _NUMBERS else "")
+                line.append_text(part if part is not None else Text())
+                line.append((blanks if name not in _NUMBERS else "") + _GAP)
+            line.rstrip()
+            yield line
+
+
+def _lines(cell: str) -> "list[Text]":
+    from rich.text import Text
+
+    return list(Text.from_markup(cell).split("\n", allow_blank=True))
+
+
+def _taken(widths: list[int]) -> int:
+    """By columns with the gaps between them."""
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _first_that_fit(widths: list[int], width: int) -> int:
+    """How many columns stand beside each other, where the last one stands below them."""
+    counts = range(len(widths) - 1, 1, -1)
+    return next((count for count in counts if _taken(widths[:count]) <= width), 1)
+
+
+def _wrapped(line: "Text", out: "Console", width: int) -> "list[Text]":
+    return list(line.wrap(out, width)) if line.cell_len > width else [line]
+
+
+def _below(cells: "list[list[Text]]") -> "Iterator[Text]":
+    """The cells that found no room, in lines: the short ones together, then the last."""
+    from rich.text import Text
+
+    if not cells:
+        return
+    short = [part for cell in cells[:-1] for part in cell if part.plain]
+    for part in (Text(_GAP).join(short), *cells[-1]):
+        part.rstrip()
+        if part.plain:
+            yield part
+
+
+def _longest_word(rows: "list[list[list[Text]]]") -> int:
+    words = (word for row in rows for line in row[-1] for word in line.plain.split())
+    return min(max(map(len, words), default=0), _LONGEST_WORD)
+
+
+def new_table(*columns: str) -> TextTable:
+    return TextTable(*columns)
+
+
+def readable(told: Any) -> Any:
+    """What was told, with texts that each stay on one line and hide nothing: tenants write names,
+    annotations and messages, and a line break in one would look like a row of the table."""
+    match told:
+        case str():
+            return told if told.isprintable() else _on_one_line(told)
+        case list():
+            return [readable(each) for each in told]
+        case dict():
+            return {readable(name): readable(each) for name, each in told.items()}
+    return told
+
+
+def _on_one_line(text: str) -> str:
+    """Blanks for what separates words and lines, and a mark for each other letter that cannot be
+    seen, such as those that move the cursor or turn the direction of writing."""
+    shown = (c if c.isprintable() else " " if c.isspace() else _UNREADABLE for c in text)
+    return "".join(shown)
 
 
 def shown_time(at: float | None) -> str:

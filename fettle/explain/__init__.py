@@ -3,6 +3,7 @@
 Stands beside the answer in *watch → inventory → health → verdict → answer*. Pure.
 """
 
+from fettle.explain.conclusions import conclusion, excluded_by, exclusion
 from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_signals
 from fettle.explain.finding import find_device, find_node, near, unit_called
 from fettle.explain.former import with_former
@@ -34,8 +35,11 @@ __all__ = [
     "WITHHELD",
     "Recoveries",
     "Stewardship",
+    "conclusion",
     "describe_mechanisms",
     "describe_modes",
+    "excluded_by",
+    "exclusion",
     "explain_device",
     "explain_node",
     "explain_pod",

@@ -4,7 +4,7 @@ The dictionaries are what `/explain` and `/policy` answer and what the command l
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,6 +42,7 @@ from fettle.scheduling import (
     lacking_units,
 )
 from fettle.scheduling.placed import FinishedPod
+from fettle.scheduling.plans import Exclusion
 
 
 def plain_health(value: Health) -> dict[str, Any]:
@@ -182,13 +183,14 @@ def explain_pod(
     finished: FinishedPod | None = None,
     avoided: Mapping[str, Reason] | None = None,
     leaning: Leaning = NEUTRAL,
+    excluded: Callable[[NodeView], Exclusion | None] = lambda _: None,
 ) -> dict[str, Any]:
     """A pod's policy and its origin, its demand, and each node's answer.
 
     A node's answer is its verdict, its own health, and the noteworthy units that the pod may get.
     `notes` are further notes about the pod as a whole, and come first. `finished` is what is known
     if it has ended; `avoided` are nodes that its owner's pods avoid, and its scores differ by
-    `leaning`.
+    `leaning`. `excluded` says what of the pod's own manifest keeps it off a node.
     """
     placement = resolved.policy.placement
     resources = [units.resource for units in demand.units] if demand is not None else []
@@ -214,6 +216,7 @@ def explain_pod(
             **_by_former_names(_with_names(plain_verdict(answer, most), names)),
             "health": plain_health(node.health),
             "units": list(_units(node, resources)),
+            "excluded": _plain_exclusion(excluded(node)),
         }
         pause()
     about = [*notes, *notes_about(view.pods.get(key), demand, view, answers, finished)]
@@ -242,6 +245,10 @@ def explain_pod(
         "nodes": nodes,
     }
     return with_former(explained)
+
+
+def _plain_exclusion(why: Exclusion | None) -> dict[str, str] | None:
+    return {"by": str(why.by), "detail": why.detail} if why is not None else None
 
 
 def _by_former_names(answer: dict[str, Any]) -> dict[str, Any]:

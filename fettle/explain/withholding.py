@@ -45,7 +45,13 @@ def withhold_of_placed(placed: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_node(node: dict[str, Any]) -> dict[str, Any]:
-    return {**{part: node[part] for part in _OF_NODE}, **_coded(node["reasons"]), "devices": []}
+    excluded = node.get("excluded")
+    return {
+        **{part: node[part] for part in _OF_NODE},
+        **_coded(node["reasons"]),
+        "devices": [],
+        "excluded": excluded and {"by": excluded["by"], "detail": ""},
+    }
 
 
 def _coded(reasons: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -158,7 +158,7 @@ async def test_a_waiting_pods_explanation_shows_its_last_decisions(
     await register_extender(control_plane, fettle)
     await api.create(objects.pod("waits", gpus=1))
     await waiting.refused(api, "waits", saying=REFUSED)
-    shown = fettle_cli(fettle, "explain", "pod", "default/waits")
+    shown = fettle_cli(fettle, "explain", "pod", "default/waits", "--evidence")
     assert "last decisions:" in shown
     assert "filter  refused 1 of 1 nodes" in shown
     await waiting.wait_until(

@@ -165,9 +165,11 @@ async def test_a_pod_whose_device_gets_a_taint_is_told_so_also_while_it_terminat
     _, told = await fettle.browse("/explain", pod="default/strict")
     assert told["placed"]["devices"][0]["device"] == why["device"]
     _, printed = await fettle_cli(fettle, "explain", "pod", "default/strict")
-    head, where, holds, refuses = printed.splitlines()[:4]
-    assert head.startswith("default/strict  policy training")
-    assert where.startswith("Running on n since ")
+    answer, policy, *_ = lines = printed.splitlines()
+    assert answer.startswith("default/strict is on n, which its policy refuses; ")
+    assert policy.startswith("policy training")
+    at = next(at for at, line in enumerate(lines) if line.startswith("Running since "))
+    holds, refuses = lines[at + 1 : at + 3]
     assert holds.strip().startswith(f"holds {why['device']}: Unhealthy")
     assert refuses.startswith("its policy refuses where it is since ")
     _, told = await fettle.browse("/explain", pod="default/tolerant")

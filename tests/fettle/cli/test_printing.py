@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fettle.cli import device_tables, printing
+from fettle.cli import device_tables, explained_pods
 from fettle.cli.printing import FEW
 from fettle.model import State
 
@@ -40,7 +40,7 @@ def device_rows(
     listed = [{"node": n, "resources": [], "devices": [], **told} for n, told in nodes.items()]
     used = [{"device": name, **told} for name, told in network.items()]
     table = device_tables.device_table({"nodes": listed, "network": used}, everything=everything)
-    return [list(row) for row in zip(*(column.cells for column in table.columns), strict=True)]
+    return [list(row) for row in table.rows]
 
 
 def upgraded(count: int, score: float = 0.97) -> dict[str, dict[str, Any]]:
@@ -124,8 +124,8 @@ def verdict(score: int, own: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def verdict_rows(nodes: dict[str, Any]) -> list[list[str]]:
-    table = printing.verdict_table(nodes)
-    return [list(row) for row in zip(*(column.cells for column in table.columns), strict=True)]
+    table = explained_pods.verdict_table(nodes)
+    return [list(row) for row in table.rows]
 
 
 def test_taints_are_listed_and_those_that_are_missing_are_counted_with_the_reason(
@@ -259,7 +259,7 @@ def test_evidence_that_is_the_same_of_many_nodes_is_printed_once(
     nodes = {f"n{i:02}": verdict(9, told) for i, told in enumerate(upgraded(57).values())}
     nodes["n57"] = verdict(0, health(0.1, State.UNHEALTHY, "XID 79"), allowed=False, refusals=["x"])
     out = Printed()
-    printing.print_evidence(out, nodes)
+    explained_pods.print_evidence(out, nodes)
     assert out == [
         "\nn57: Unhealthy 0.10",
         "  -0.90  1970-01-01 00:00:00Z  XID 79  \\[driver, allocatable, Node n]",

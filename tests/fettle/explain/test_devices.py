@@ -311,8 +311,7 @@ def test_the_printed_table_says_first_why_a_device_cannot_be_allocated(fleet: Fl
     own(fleet, slice_("s", BAD, GOOD, count=2))
     data = {"nodes": list_nodes(fleet.view), "network": list_network_devices(fleet.view)}
     table = device_table(data, everything=True)
-    devices, why = (list(column.cells) for column in (table.columns[1], table.columns[-1]))
-    said = dict(zip(devices, why, strict=True))
+    said = {row[1]: row[-1] for row in table.rows}
     assert said[f"{b.DRIVER}/n/bad"] == (
         "pool incomplete: 1 of 2 slices; taint example.com/dead=x:NoExecute"
     )

@@ -8,7 +8,7 @@ import pytest
 
 from fettle.api import core
 from fettle.cel.runtime.outcomes import MATCH
-from fettle.cli.printing import evidence_lines, print_evidence
+from fettle.cli.explained_pods import evidence_lines, print_evidence
 from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.dra import AllocatedDevice, Alternative, Claim, DeviceView, Request
 from fettle.explain.devices import list_nodes

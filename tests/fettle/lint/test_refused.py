@@ -14,6 +14,7 @@ from fettle.model import Policies, Validation
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.tables.refused import JUDGED, JUDGED_BY_JOB_SET, POD, Refused, put
 from tests.fettle.lint.tables.refused_details import DETAILS
+from tests.fettle.lint.tables.case import Case
 from tests.fettle.lint.test_tables import CASES
 
 VOLUME = {"metadata": {"name": "v"}}
@@ -38,9 +39,9 @@ def test_a_near_miss_that_it_accepts_passes(row: Refused) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_it_accepts_and_other_rules_catch_is_sound_in_structure(case: object) -> None:
+def test_what_it_accepts_and_other_rules_catch_is_sound_in_structure(case: Case) -> None:
     rules = {row.rule for row in ROWS}
-    found = checked(case.object)  # type: ignore[attr-defined]
+    found = checked(case.object)
     assert [f for f in found if f.rule in rules and f.severity is Severity.DENY] == []
 
 

@@ -272,7 +272,7 @@ def test_what_the_verdicts_leave_out_is_said_to_people_where_a_node_fits(
     told, data = called(*ask), called(*ask, "--output", "json")
     said = [line for line in told.stdout.splitlines() if "are not considered" in line]
     assert bool(said) is fit
-    assert all("node selectors" in line and "cpu" in line for line in said)
+    assert all("volumes" in line and "cpu" in line for line in said)
     assert "are not considered" not in data.stdout
     assert json.loads(data.stdout)["nodes"]
 

@@ -1,0 +1,298 @@
+"""Prints for people what Fettle answers of one pod: `fettle explain pod`.
+
+The answer comes first, in one line; then the nodes that can matter, the best first; what is behind
+it only on request. Nothing is told twice.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import click
+
+from fettle.cli.calling import fetch
+from fettle.cli.decision_tables import decision_line
+from fettle.cli.printing import (
+    MOST_NAMED,
+    badness,
+    grouped,
+    is_well,
+    lowered,
+    owned_by,
+    print_holds,
+    span,
+)
+from fettle.cli.tables import console, new_table, readable, shown_time
+from fettle.explain import conclusion, excluded_by, exclusion, result_word, summary
+from fettle.model import FettleError
+
+LEFT_OUT = "cpu, memory, volumes and other pods are not considered: the scheduler checks them too"
+_COLOURS = {"fits": "green", "undecided": "yellow", "refused": "red", "no fit": "magenta"}
+"""By verdict, in the order of the table: where the pod may go, then why it may not."""
+_SAID_ABOVE = frozenset(("PodHolds", "PodPlaced", "NotEnforced"))
+"""Notes about a pod that has a node, or about the mode: another line says the same."""
+
+
+class Extent(NamedTuple):
+    """How much to print. `node`: of this one alone, and all of it."""
+
+    node: str = ""
+    evidence: bool = False
+    summary: bool = False
+
+
+def explain_pod(server: str, name: str, output: str, wanted: Extent) -> None:
+    """Print what a pod's verdicts come to, and the verdicts node by node."""
+    data = fetch(server, "/explain", {"pod": name})
+    if wanted.node:
+        data = of_node(data, wanted.node)
+    if output == "json":
+        click.echo(json.dumps(data, indent=2))
+    else:
+        print_pod(readable(data), wanted)
+
+
+def of_node(data: dict[str, Any], name: str) -> dict[str, Any]:
+    """The explanation as far as it is about this node."""
+    if data["demand"] is None:
+        return data
+    if name not in data["nodes"]:
+        raise FettleError(f"{data['pod']} has no verdict for node {name}: there is no such node")
+    return {**data, "nodes": {name: data["nodes"][name]}}
+
+
+def print_pod(data: dict[str, Any], wanted: Extent) -> None:
+    from rich.markup import escape
+
+    out = console()
+    if data["demand"] is None:
+        out.print(f"[bold]{escape(data['pod'])}[/] needs no devices: every node is allowed")
+        _print_notes(out, data, "")
+        return
+    answer = data.get("answer") or conclusion(data)  # a server of before concludes nothing
+    said = _of_one(data, wanted.node) if wanted.node else answer["text"]
+    out.print(f"[bold]{escape(said)}[/]")
+    if wanted.summary:
+        return
+    _print_policy(out, data)
+    _print_notes(out, data, said)
+    if placed := data.get("placed"):
+        print_placed(out, placed)
+    matters = {n: v for n, v in data["nodes"].items() if not exclusion(v)}
+    matters, left = (matters or data["nodes"]), answer["excluded"] if matters else []
+    if matters:
+        out.print(verdict_table(matters))
+    if left and not wanted.node:
+        out.print(escape(_not_listed(left)))
+    if any(verdict["fits"] for verdict in matters.values()):
+        out.print(f"[dim]{LEFT_OUT}[/]")
+    if wanted.evidence or wanted.node:
+        _print_behind(out, data, matters)
+    elif any(True for one in _evidence(matters) if one.lines):
+        out.print("[dim]--evidence shows what is behind this, --node NAME all about one node[/]")
+
+
+def _print_policy(out: Any, data: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    policy = data["policy"]
+    said = f"policy {policy['name']} ({policy['origin']}), mode {policy['mode']} "
+    out.print(escape(f"{said}({policy['modeOrigin']})"))
+    for warning in policy["warnings"]:
+        out.print(f"[yellow]{escape(warning)}[/]")
+
+
+def _print_notes(out: Any, data: dict[str, Any], said: str) -> None:
+    """The notes about the pod as a whole that no other line says."""
+    from rich.markup import escape
+
+    for note, reason in zip(data["notes"], data["reasons"]["notes"], strict=True):
+        is_above = reason["code"] in _SAID_ABOVE and data.get("placed")
+        if not is_above and reason["code"] != "NotEnforced" and note not in said:
+            out.print(f"[yellow]{escape(note)}[/]")
+
+
+def _of_one(data: dict[str, Any], node: str) -> str:
+    verdict = data["nodes"][node]
+    by = verdict.get("excluded")
+    excluded = f"; excluded by {excluded_by([by])}" if by else ""
+    return f"{data['pod']} on {node}: {result_word(verdict)}{excluded}"
+
+
+def _not_listed(excluded: list[dict[str, Any]]) -> str:
+    """The nodes that can never matter, in a line that names the first of them."""
+    number = sum(one["nodes"] for one in excluded)
+    names = ", ".join(one["first"] for one in excluded[:MOST_NAMED])
+    more = ", …" if number > min(len(excluded), MOST_NAMED) else ""
+    are = "1 node is" if number == 1 else f"{number} nodes are"
+    return f"{are} not listed ({names}{more}): excluded by {excluded_by(excluded)}"
+
+
+def _print_behind(out: Any, data: dict[str, Any], matters: dict[str, Any]) -> None:
+    """The evidence, the holds and the last decisions."""
+    from rich.markup import escape
+
+    if said := data.get("decisions"):
+        out.print("last decisions:")
+        for one in said:
+            out.print(f"  {escape(decision_line(one))}")
+    print_holds(out, data.get("holds", ()))
+    print_evidence(out, matters)
+
+
+def print_placed(out: Any, placed: dict[str, Any]) -> None:
+    """What a pod that has a node holds there, and what its policy says of that now."""
+    from rich.markup import escape
+
+    of = f", of {owned_by(placed)}" if placed["owner"] else ""
+    out.print(escape(f"{placed['phase']} since {shown_time(placed['boundAt'])}{of}"))
+    for resource, count in placed["units"].items():
+        out.print(f"  was given {count} {escape(resource)}")
+    for device in placed["devices"]:
+        out.print(f"  {escape(_held(device))}")
+    if placed["atRisk"]:
+        since = f" since {shown_time(placed['since'])}"
+        out.print(f"[red]its policy refuses where it is{since}:[/]")
+    for why in placed["refusals"]:
+        out.print(f"  [red]{escape(why)}[/]")
+    for why in placed["conceded"]:
+        out.print(f"  [yellow]{escape(f'taken as the last choice: {why}')}[/]")
+
+
+def _held(device: dict[str, Any]) -> str:
+    what = device.get("device") or f"{device['resource']} {device['unit']}"
+    holds = "holds" if device["use"] == "certain" else "may hold"
+    if device.get("adminAccess"):
+        holds = "has admin access to"
+    if "state" not in device:  # withheld from whoever may not see devices
+        return f"{holds} {what}"
+    said = "; ".join(e["text"] for e in device["evidence"])
+    state = f"{device['state']} {device['score']:.2f}{lowered(device)}"
+    return f"{holds} {what}: {state}{f': {said}' if said else ''}"
+
+
+def verdict_table(nodes: dict[str, Any]) -> Any:
+    """Nodes with score, verdict and reason: those that fit first, by score; then why others do not.
+
+    Many nodes that say the same, but for the names of their own devices, are one row. Nodes that
+    fit are joined only if they are Healthy.
+    """
+    from rich.markup import escape
+
+    table = new_table("NODE", "SCORE", "VERDICT", "REASON")
+    ranks = list(_COLOURS)
+    rows = [(name, result_word(v), v, summary(v)) for name, v in nodes.items()]
+    rows.sort(key=lambda row: (ranks.index(row[1]), -row[2]["score"] * row[2]["fits"], row[0]))
+
+    def key(row: tuple[str, str, dict[str, Any], str]) -> tuple[str, str] | None:
+        name, word, v, reason = row
+        joins = word != "fits" or "health" not in v or is_well(v["health"])
+        return (word, _unnamed(reason, name, v)) if joins else None
+
+    for group in grouped(rows, key):
+        name, word, v, reason = group[0]
+        where = name
+        if len(group) > 1:
+            some = (row[0] for row in group[:MOST_NAMED])
+            where = "\n".join((f"{len(group)} nodes:", *some, "…"))
+            same = len({row[3] for row in group}) == 1
+            reason = reason if same else _unnamed(reason, name, v)
+        score = span(str(row[2]["score"]) for row in reversed(group)) if v["fits"] else "–"
+        table.add_row(escape(where), score, f"[{_COLOURS[word]}]{word}[/]", escape(reason))
+    return table
+
+
+def _unnamed(reason: str, name: str, v: dict[str, Any]) -> str:
+    """The reason without the names of the node's own devices and pools."""
+    for pool in {device["device"].rpartition("/")[0] for device in v["devices"]}:
+        one = f"a device of {pool.split('/')[0]}"
+        reason = re.sub(rf"(?<![\w./-]){re.escape(pool)}/[a-z0-9-]+", one, reason)
+    reason = re.sub(rf"/{re.escape(name)}(?![\w.-])", "/…", reason)
+    return _SEVERAL.sub(lambda found: _several(found.group(), found["one"]), reason)
+
+
+_SEVERAL = re.compile(r"(?P<one>a device of [\w.-]+)(, (?P=one)(?![\w.-]))+")
+
+
+def _several(listed: str, one: str) -> str:
+    return f"{listed.count(one)} devices {one.removeprefix('a device ')}"
+
+
+class _Described(NamedTuple):
+    """A node, or a unit or device of it, with its health and the lines of its evidence."""
+
+    what: str
+    health: dict[str, Any]
+    lines: list[str]
+    is_node: bool = False
+
+
+def print_evidence(out: Any, nodes: dict[str, Any]) -> None:
+    """The evidence about each node, its units and its devices, the worst first.
+
+    A device that several nodes can use is shown once.
+    """
+    from rich.markup import escape
+
+    shown = [one for one in _evidence(nodes) if one.lines or one.health.get("kept")]
+    shown.sort(key=lambda one: badness(one.health))
+    for group in grouped(shown, _evidence_texts):
+        first = group[0]
+        what, lines = first.what, first.lines
+        if len(group) > 1:
+            what = f"{len(group)} nodes"
+            lines = [
+                f"{e['text']}  [{e['family']}, {e['source']}]" for e in first.health["evidence"]
+            ]
+        kept = f"; {first.health['kept']}" if first.health.get("kept") else ""
+        score = span(f"{one.health['score']:.2f}" for one in group)
+        out.print(f"\n{escape(what)}: {first.health['state']} {score}{lowered(first.health)}{kept}")
+        for line in lines:
+            out.print("  " + escape(line))
+
+
+def _evidence_texts(one: _Described) -> tuple[str, ...] | None:
+    """The texts of a Healthy node's evidence, without times and sources; None for others."""
+    if not one.is_node or not is_well(one.health):
+        return None
+    return tuple(e["text"] for e in one.health["evidence"])
+
+
+def _evidence(nodes: dict[str, Any]) -> Iterator[_Described]:
+    devices: set[str] = set()
+    for name, v in nodes.items():
+        if "health" not in v:  # withheld
+            continue
+        own = evidence_lines(v["health"]["evidence"])
+        yield _Described(name, v["health"], own, is_node=True)
+        for unit in v.get("units", ()):
+            about = f" ({unit['about']})" if unit.get("about") else ""
+            yield _Described(
+                f"{unit['resource']} {unit['unit']} on {name}{about}", unit, _beside(own, unit)
+            )
+        for device in v["devices"]:
+            lines = _beside(own, device)
+            if device["device"] not in devices and (lines or device.get("kept")):
+                devices.add(device["device"])
+                yield _Described(f"{device['device']} on {name}", device, lines)
+
+
+def _beside(own: list[str], health: dict[str, Any]) -> list[str]:
+    return [line for line in evidence_lines(health["evidence"]) if line not in own]
+
+
+def evidence_lines(evidence: list[dict[str, Any]]) -> list[str]:
+    """One line per piece of evidence: weight, time, text, source and the reporting object."""
+    return [
+        f"-{e['weight']:.2f}  {shown_time(e['observedAt'])}  "
+        f"{e['text']}  [{e['family']}, {e['source']}, {e['reporter']}{_whose_word(e)}]"
+        for e in evidence
+    ]
+
+
+def _whose_word(one: dict[str, Any]) -> str:
+    namespace = one.get("reportingNamespace")
+    if not namespace:
+        return ""
+    return f"; reported only by namespace {namespace}: lowers the score, refuses nothing"
