@@ -27,9 +27,9 @@ WhyHopeless = Callable[[core.Pod], Awaitable[Reason | None]]
 class Known(NamedTuple):
     """`recorder` knows what was decided, `recoveries` when something is Healthy again, `hopeless`
     why no pod of a controller will ever run. `extra_problems` are what keeps other parts of the
-    process from being ready, and `notes` what else `/readyz?verbose` shows; `object_notes` are
-    those of rules about objects. `is_steward`: the settings of what a steward does are those that
-    count. `asked`: by role, whether anybody has asked it since the start.
+    process from being ready, and `notes` what else `/readyz?verbose` shows; of these,
+    `object_notes` are about rules about objects. `is_steward`: the settings of what a steward does
+    are those that count. `asked`: by role, whether anybody has asked it since the start.
     """
 
     answers: Answers

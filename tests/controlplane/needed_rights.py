@@ -48,6 +48,10 @@ _WATCHED = (
     f"{HERE}/test_rules_watching.py"
     "::test_compute_domains_and_quotas_are_known_where_they_are_watched"
 )
+_OBJECTS = (
+    f"{HERE}/test_objects.py"
+    "::test_what_objects_say_refuses_their_nodes_until_they_say_something_else"
+)
 _UNINSTALL = (
     f"{HERE}/test_chart.py::test_before_it_is_uninstalled_the_steward_takes_back_what_it_wrote"
 )
@@ -155,6 +159,10 @@ NEEDED: Mapping[Right, str] = {
     Right("fettle-hold-taints", "devicetaintrules", "create, delete"): _HELD_DEVICE,
     Right("fettle-lint", "resourcequotas", "list, watch"): _WATCHED,
     Right("fettle-lint", "computedomains", "list, watch"): _WATCHED,
+    Right("fettle-object-rules", "gpuresets", "list, watch"): _OBJECTS,
+    Right("fettle-object-rules", "machines", "list, watch"): _OBJECTS,
+    Right("fettle-object-rules", "nodemodulesconfigs", "list, watch"): _OBJECTS,
+    Right("fettle-object-rules", "computedomains", "list, watch"): _OBJECTS,
     Right("fettle-node-marks", "nodes", "get, patch"): _MARKS,
     Right("fettle-node-marks", "nodemarks", "write"): _MARKS,
     Right("fettle-node-marks", "nodes/status", "patch"): _MARKS,

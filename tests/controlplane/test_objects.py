@@ -112,6 +112,8 @@ async def test_what_objects_say_refuses_their_nodes_until_they_say_something_els
     assert await waiting.bound(api, "p") == "good"
     verdicts = await scores(watching, "p")
     assert not any(verdicts[name]["fits"] for name in bad)
+    _, told = await watching.browse("/status")
+    assert told["objectRules"] == []  # every kind is read, and every row says something
 
     done = {"conditions": [condition("Complete", "True", "GPUResetSucceeded")]}
     await api.patch_status("gpuresets", "reset", done)
