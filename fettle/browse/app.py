@@ -40,6 +40,7 @@ def answers_of(known: Known) -> Mapping[str, Answer]:
         "/status": StatusHandlers(known).status,
         "/decisions": decisions.decisions,
         "/records": decisions.records,
+        "/report": decisions.report,
     }
 
 

@@ -1,6 +1,7 @@
 """Decisions, and all that is recorded."""
 
 import time
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -10,10 +11,14 @@ from fettle.browse.known import Known, Query, as_json, namespace_of
 from fettle.explain import JSON_VERSION, WITHHELD, describe_modes
 from fettle.model import BadInput
 from fettle.pacing import run_within
-from fettle.records import Decision, seconds_of, wordless
+from fettle.records import Decision, make_report, merged, seconds_of, wordless
 
 MOST_DECISIONS = 2000
 """Decisions in one answer."""
+USUAL = "7d"
+"""How far back a report reaches."""
+MOST_ROWS = 500
+"""Pods in one list of a report."""
 
 
 class DecisionHandlers:
@@ -55,7 +60,7 @@ class DecisionHandlers:
         """?since=7d: all that this process has recorded. `fettle report` makes one report of what
         several have; `notes` are about the time since then."""
         try:
-            since = time.time() - seconds_of(query.get("since", "7d"))
+            since = time.time() - seconds_of(query.get("since", USUAL))
         except BadInput as error:
             return as_json({"error": str(error)}, 400)
         recorder = self._known.recorder
@@ -70,6 +75,27 @@ class DecisionHandlers:
             decisions = await self._shown(await run_within(None, recorder.all), viewer)
         found = {"version": JSON_VERSION, "notes": notes, "modes": modes, "decisions": decisions}
         return as_json(found)
+
+    async def report(self, query: Query, viewer: Viewer) -> web.Response:
+        """?since=7d: the report of what this process has recorded of what somebody may see."""
+        now = time.time()
+        try:
+            since = now - seconds_of(query.get("since", USUAL))
+        except BadInput as error:
+            return as_json({"error": str(error)}, 400)
+        recorder = self._known.recorder
+        decisions = await run_within(None, recorder.all) if recorder is not None else []
+        shown = await self._shown(decisions, viewer)
+        made = await run_within(None, lambda: make_report(merged([shown]), since, now))
+        notes = [*self._record_notes(since), *await _notes_for(viewer)]
+        return as_json({"notes": notes, **_shortened(made)})
+
+
+def _shortened(report: dict[str, Any]) -> dict[str, Any]:
+    """With lists of at most MOST_ROWS pods."""
+    wrong = {name: rows[:MOST_ROWS] for name, rows in report["wrong"].items()}
+    long = {name: report[name][:MOST_ROWS] for name in ("landedOnRefused", "waiting")}
+    return {**report, **long, "wrong": wrong}
 
 
 async def _notes_for(viewer: Viewer) -> list[str]:

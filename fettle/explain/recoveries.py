@@ -4,11 +4,16 @@ piece of evidence, who uses it, and what has to happen for it to be Healthy agai
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from fettle.api.device_healths import NOTHING_KNOWN, name_of_pool
+from fettle.api.device_healths import (
+    NOTHING_KNOWN,
+    DeviceHealthStatus,
+    StoredSubject,
+    name_of_pool,
+)
 from fettle.cluster import View, whole_device
 from fettle.explain.devices import (
     list_unknown_signals,
@@ -75,7 +80,7 @@ def explain_node(
         **_recovery(node.health, recovery, now),
         "devicesByState": {str(state): n for state, n in devices_by_state(node).items()},
         "holds": _holds(view, NodeId(node.name)),
-        "episodes": _episodes(view, node.name, NodeId(node.name)),
+        "episodes": _past(_stored(view, node.name, NodeId(node.name)))["episodes"],
         "unknownSignals": list_unknown_signals(about),
         "marks": plain_marks(node.marks),
         "setAside": _set_aside_of(node.health, set_aside),
@@ -116,7 +121,7 @@ def explain_device(
         **about,
         **_recovery(health, recovery, now),
         "holds": _holds(view, subject, NodeId(node.name)),
-        "episodes": _episodes(view, node.name, subject, local=local),
+        **_past(_stored(view, node.name, subject, local=local)),
         "setAside": _set_aside_of(health, set_aside),
     }
 
@@ -273,25 +278,44 @@ def _is_about(stored: Subject, subject: Subject) -> bool:
     return stored == subject
 
 
-def _episodes(
-    view: View, node: str, subject: Subject, *, local: bool = True
-) -> list[dict[str, Any]]:
-    """When it was Degraded or Unhealthy in the last 28 days, as far as that is stored."""
+class _Stored(NamedTuple):
+    """What is stored of a subject, and of all that is stored beside it."""
+
+    beside: DeviceHealthStatus
+    own: StoredSubject | None
+
+
+def _stored(view: View, node: str, subject: Subject, *, local: bool = True) -> _Stored:
     name = node
     if isinstance(subject, DeviceId) and not local:
         name = name_of_pool(PoolRef(subject.driver, subject.pool))
     status = view.device_healths[name].status if name in view.device_healths else NOTHING_KNOWN
     found = (one for one in status.subjects if _is_about(one.subject(node), subject))
-    stored = next(found, None)
-    if stored is None:
-        return []
-    return [
-        {
-            "state": str(one.state),
-            "start": one.start.timestamp(),
-            "end": one.end.timestamp() if one.end is not None else None,
-            "score": one.score,
-            "text": one.message,
-        }
-        for one in stored.episodes
-    ]
+    return _Stored(status, next(found, None))
+
+
+def _past(stored: _Stored) -> dict[str, Any]:
+    """When it was Degraded or Unhealthy in the last 28 days, and what happened to it, as far as
+    that is stored."""
+    beside, own = stored
+    return {
+        "episodes": [
+            {
+                "state": str(one.state),
+                "start": one.start.timestamp(),
+                "end": one.end.timestamp() if one.end is not None else None,
+                "score": one.score,
+                "text": one.message,
+            }
+            for one in (own.episodes if own is not None else ())
+        ],
+        "happened": [
+            {"at": at.timestamp(), "what": what}
+            for what, times in (
+                ("a grave fault was over", own.faults if own is not None else ()),
+                ("the node was rebooted", filter(None, (beside.rebooted,))),
+                ("the node was remediated", filter(None, (beside.remediation,))),
+            )
+            for at in times
+        ],
+    }

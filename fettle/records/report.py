@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fettle.model import Mode
+from fettle.model import Mode, utc
 from fettle.pacing import pause
 from fettle.records.decisions import ENDED, PLACING, Became, Decided, Decision, Placed, Verb
 
@@ -43,6 +43,7 @@ def make_report(decisions: Iterable[Decision], since: float, now: float) -> dict
         "podsByMode": Counter(str(pod.newest.mode) for pod in pods),
         "landedOnRefused": _latest_first(landed),
         "keptAway": _kept_away(pods),
+        "byDay": _by_day(pods),
         "deviceHours": {
             "total": round(sum(row["deviceHours"] for row in withheld), 2),
             "byPolicy": _hours_by_policy(withheld),
@@ -175,6 +176,20 @@ def _kept_away(pods: Iterable[_OnePod]) -> list[dict[str, Any]]:
             row["became"][str(pod.became)] += 1
         pause()
     return sorted(found.values(), key=lambda row: -row["pods"])
+
+
+def _by_day(pods: Iterable[_OnePod]) -> list[dict[str, Any]]:
+    """Pods by the day (UTC) on which Fettle first spoke of them: for how many it refused nodes, how
+    many were bound to what it refuses all the same, and how many were refused everywhere."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in pods:
+        day = found[f"{utc(pod.decisions[0].first):%Y-%m-%d}"]
+        day["pods"] += 1
+        day["keptAway"] += any(one.reasons for one in pod.decisions)
+        day["landedOnRefused"] += pod.is_on_refused
+        day["waited"] += pod.was_refused
+        pause()
+    return [{"day": day, **counts} for day, counts in sorted(found.items())]
 
 
 def _hours_by_policy(rows: Iterable[dict[str, Any]]) -> dict[str, float]:

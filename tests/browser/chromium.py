@@ -101,9 +101,9 @@ class Tab:
         return told["result"].get("value")
 
     async def until(self, expression: str, within_s: float = WAIT_S) -> Any:
-        """Its first value that is true."""
+        """Its first value that is something. An element is {}."""
         until = time.monotonic() + within_s
-        while not (found := await self.value(expression)):
+        while (found := await self.value(expression)) in (None, False, 0, "", []):
             if time.monotonic() > until:
                 said = await self.value("document.body.innerText.slice(0, 1500)")
                 raise AssertionError(
@@ -117,7 +117,7 @@ class Tab:
         return text
 
     async def press(self, key: str) -> None:
-        codes = {"Enter": 13, "Tab": 9, "ArrowRight": 39, "ArrowDown": 40}
+        codes = {"Enter": 13, "Tab": 9, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}
         text = {"text": "\r"} if key == "Enter" else {}
         for type_ in ("keyDown", "keyUp"):
             await self.do(

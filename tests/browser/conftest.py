@@ -33,6 +33,7 @@ from tests.fettle.records.building import decision
 TOKEN = "a-token-of-letters"
 ATTACK = "<img src=x onerror=alert(1)>"
 SCRIPT = "\"'><script>alert(2)</script>javascript:alert(3)"
+UUID = "GPU-01c3f2aa-9e1d-4a54-b1d4-6a50c1d2e9f7"
 NAMED = f"p{ATTACK}"
 GPU = "nvidia.com/gpu"
 PICTURES = os.environ.get("FETTLE_PICTURES", "")
@@ -69,6 +70,8 @@ class Shown:
         app = make_browse_app(self.known, access or by_token(TOKEN), screened([]), noting)
         self.listener = AppListener("browse", ListenAddress("127.0.0.1", self.port), None, app)
 
+    token = TOKEN
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/#{TOKEN}"
@@ -76,7 +79,10 @@ class Shown:
     def at(self, view: str) -> str:
         return f"http://127.0.0.1:{self.port}/#/{view}"
 
-    def look_again(self) -> None:
+    def heal(self, name: str) -> None:
+        """What was said of this node is no longer said."""
+        self.fleet.put(kinds.NODE, node(name, rack="r1"))
+        self.fleet.now += 1e6
         self.fleet.look()
         self.publisher.publish(self.fleet.view, self.fleet.changed)
 
@@ -101,9 +107,13 @@ def attacked() -> fleets.Fleet:
     fleet = fleets.Fleet()
     fleet.now = time.time()
     memory = f"ErrorCode:DCGM_FR_X GPU-1a2b {ATTACK}{SCRIPT} Recommended Action=COMPONENT_RESET;"
+    lost = (
+        f"ErrorCode:79 GPU:6 PCI:0000:db:00.0 GPU_UUID:{UUID} NVRM: Xid (PCI:0000:db:00): 79, "
+        f"{ATTACK}{SCRIPT} Recommended Action=RESTART_BM;"
+    )
     for number in range(8):
-        name, bad = f"gpu-{number:02}", number in (2, 5)
-        fleet.put(kinds.NODE, node(name, memory if bad else "", rack=f"r{number // 4}"))
+        name, said = f"gpu-{number:02}", {2: memory, 5: lost}.get(number, "")
+        fleet.put(kinds.NODE, node(name, said, rack=f"r{number // 4}"))
     held = node("gpu-07", rack="r1")
     held["metadata"]["annotations"] = {"fettle.dev/hold": f"{ATTACK}{SCRIPT}"}
     fleet.put(kinds.NODE, held)
@@ -165,6 +175,21 @@ def remember(shown: Shown) -> None:
 async def shown() -> AsyncIterator[Shown]:
     found = Shown(attacked())
     remember(found)
+    await found.listener.start()
+    yield found
+    await found.listener.stop()
+
+
+@pytest.fixture
+async def large() -> AsyncIterator[Shown]:
+    """5000 nodes with 8 GPUs each."""
+    fleet = fleets.Fleet()
+    fleet.now = time.time()
+    memory = "ErrorCode:DCGM_FR_X GPU-1a2b bad Recommended Action=COMPONENT_RESET;"
+    for number in range(5000):
+        bad = memory if number % 37 == 0 else ""
+        fleet.put(kinds.NODE, node(f"node-{number:04}", bad, rack=f"r{number // 16:03}"))
+    found = Shown(fleet)
     await found.listener.start()
     yield found
     await found.listener.stop()

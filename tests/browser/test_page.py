@@ -1,11 +1,12 @@
 """The page in a real browser."""
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from tests.browser.chromium import Tab, needs_chromium
-from tests.browser.conftest import PICTURES, Shown
+from tests.browser.conftest import ATTACK, NAMED, PICTURES, SCRIPT, UUID, Shown
 
 pytestmark = [needs_chromium, pytest.mark.long]
 DRAWN = "performance.getEntriesByName('fleet-drawn').length"
@@ -52,3 +53,170 @@ async def test_the_fleet_is_drawn_with_its_headline_by_the_token_of_the_url(
     assert {UNHEALTHY, HEALTHY} <= {*colours}
     await keep(tab, "fleet")
     await is_unharmed(tab)
+
+
+VIEWS = {
+    "why": ("why", "GpuMemWatch"),
+    "waiting": ("waiting", "2 pods with devices have no node"),
+    "risk": ("risk", "1 pods are where their own policy refuses now"),
+    "report": ("report", "bound to what Fettle refuses"),
+    "node": ("node/gpu-02", "Healthy again when"),
+    "held": ("node/gpu-07", "hold"),
+    "device": (f"device/{quote(f'gpu-05/nvidia.com/gpu/{UUID}', safe='')}", "The last 28 days"),
+    "pod": (f"pod/ours/{quote(NAMED, safe='')}", "nodes fit"),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_view_shows_what_tenants_wrote_as_text(shown: Shown, tab: Tab, view: str) -> None:
+    path, words = VIEWS[view]
+    await opened(tab, shown)
+    await tab.value(f"location.hash = '#/{path}'")
+    told = await tab.until(
+        f"(t => t.includes({words!r}) && t)(document.querySelector('main').innerText)"
+    )
+    assert ATTACK in told
+    await keep(tab, view)
+    await is_unharmed(tab)
+
+
+async def test_all_that_the_page_holds_is_text_even_where_it_is_most_hostile(
+    shown: Shown, tab: Tab
+) -> None:
+    await opened(tab, shown)
+    await tab.value("location.hash = '#/node/gpu-02'")
+    assert SCRIPT in await tab.until(
+        "(t => t.includes('alert(2)') && t)(document.querySelector('main').innerText)"
+    )
+    for hash_ in ("#/node/%3Cimg src=x onerror=alert(1)%3E", "#/pod/%E0%A4%A/%00", "#/?table=1"):
+        await tab.value(f"location.hash = {hash_!r}")
+        await tab.value("new Promise((done) => setTimeout(done, 200))")
+    await tab.value("location.hash = '#javascript:alert(1)'")
+    await tab.value("new Promise((done) => setTimeout(done, 200))")
+    assert await tab.value("window.__ran") == []
+    assert await tab.value("window.__violations") == []
+    assert await tab.value("document.querySelectorAll('img, main script').length") == 0
+
+
+async def test_the_browser_itself_stops_what_would_parse_a_text(shown: Shown, tab: Tab) -> None:
+    await opened(tab, shown)
+    tried = "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'done'; }"
+    assert await tab.value(f"{tried} catch (error) {{ return error.name; }} }})()") == "TypeError"
+    assert len(await tab.value("window.__violations")) == 1
+
+
+async def test_a_cause_that_is_clicked_filters_the_fleet(shown: Shown, tab: Tab) -> None:
+    await opened(tab, shown)
+    await tab.value("location.hash = '#/why'")
+    await tab.until("document.querySelector('main table a')")
+    await tab.value("document.querySelector('main table a').click()")
+    await tab.until("document.querySelector('select[aria-label=Cause]')?.value")
+    label = "document.querySelector('.scroller canvas').getAttribute('aria-label')"
+    await tab.until(f"{label}.startsWith('The fleet: 2 nodes')")
+    assert "cause=" in await tab.value("location.hash")
+
+
+async def test_the_fleet_is_a_table_for_who_reads_it_so_the_worst_first(
+    shown: Shown, tab: Tab
+) -> None:
+    await opened(tab, shown)
+    await tab.value("document.querySelectorAll('.bar input[type=checkbox]')[1].click()")
+    rows = await tab.until(
+        "(r => r.length && r)([...document.querySelectorAll('#fleet-table tbody tr')]"
+        ".map((row) => row.innerText))"
+    )
+    assert "Unhealthy" in rows[0]
+    assert "Healthy" in rows[-1]
+    assert len(rows) == 68
+    await keep(tab, "table")
+
+
+async def test_the_fleet_is_walked_with_the_keyboard_and_read_aloud(shown: Shown, tab: Tab) -> None:
+    await opened(tab, shown)
+    await tab.value("document.querySelector('.scroller canvas').focus()")
+    for key in ("ArrowRight", "ArrowLeft", "ArrowDown"):
+        await tab.press(key)
+    said = await tab.text("#said")
+    assert said.startswith("node gpu-")
+    await tab.value("document.querySelector('.scroller canvas').focus()")
+    await tab.press("Enter")
+    await tab.until("location.hash.startsWith('#/node/gpu-')")
+
+
+async def test_pointing_at_a_cell_says_its_score_since_when_and_why(shown: Shown, tab: Tab) -> None:
+    await opened(tab, shown)
+    find = f"""(() => {{ const canvas = document.querySelector('.scroller canvas');
+      const {{ x, y }} = canvas.getBoundingClientRect(), wide = canvas.width;
+      const data = canvas.getContext('2d').getImageData(0, 0, wide, canvas.height).data;
+      for (let i = 0; i < data.length; i += 4)
+        if (`${{data[i]}},${{data[i + 1]}},${{data[i + 2]}}` === {UNHEALTHY!r})
+          return [x + (i / 4) % wide + 2, y + Math.floor(i / 4 / wide) + 4]; }})()"""
+    x, y = await tab.value(find)
+    await tab.point(x, y)
+    hint = await tab.until(
+        "!document.querySelector('#hint').hidden && document.querySelector('#hint').innerText"
+    )
+    assert "Unhealthy, score" in hint
+    assert "since" in hint
+    assert ATTACK in hint
+    await is_unharmed(tab)
+
+
+async def test_without_a_token_the_page_asks_for_one_and_keeps_it_in_memory_alone(
+    shown: Shown, tab: Tab
+) -> None:
+    await tab.go(shown.at("fleet"))
+    await tab.until("document.querySelector('#token')")
+    assert "this needs a token" in await tab.text("#who")
+    await tab.value("document.querySelector('#token').focus()")
+    await tab.write(shown.token)
+    await tab.press("Enter")
+    await tab.until(DRAWN)
+    assert await tab.value("document.querySelector('#who').hidden")
+    kept = "[localStorage.length, sessionStorage.length, document.cookie, location.href]"
+    assert await tab.value(kept) == [0, 0, "", shown.at("fleet")]
+
+
+async def test_a_wrong_token_is_said_to_be_wrong(shown: Shown, tab: Tab) -> None:
+    await tab.go(f"{shown.url}x")
+    await tab.until("document.querySelector('#token')")
+    assert "this is not the token of this server" in await tab.text("#who")
+    assert await tab.value("document.querySelector('main').innerText.includes('gpu-0')") is False
+
+
+async def test_a_change_shows_by_itself_and_what_is_the_same_is_not_sent_again(
+    shown: Shown, tab: Tab
+) -> None:
+    await opened(tab, shown)
+    before = await tab.text("#headline")
+    await tab.until("performance.getEntriesByName('polled').length > 1")
+    assert any("tag=" in one for one in shown.asked)
+    shown.heal("gpu-05")
+    await tab.until(f"document.querySelector('#headline').innerText !== {before!r}")
+    assert "16 of 68" in await tab.text("#headline")
+
+
+async def test_the_dark_scheme_has_its_own_colours(shown: Shown, tab: Tab) -> None:
+    await tab.look(dark=True)
+    await opened(tab, shown)
+    assert "39,72,95" in await tab.value(INK)
+    await keep(tab, "fleet-dark")
+
+
+async def test_five_thousand_nodes_are_drawn_in_a_second_and_scroll_smoothly(
+    large: Shown, tab: Tab
+) -> None:
+    await opened(tab, large)
+    drawn_ms = await tab.value("performance.getEntriesByName('fleet-drawn')[0].startTime")
+    frames = await tab.value(
+        """new Promise((done) => { const box = document.querySelector('.scroller'), times = [];
+          let last = performance.now();
+          const step = (now) => { times.push(now - last); last = now; box.scrollTop += 220;
+            if (times.length < 90) requestAnimationFrame(step); else done(times.slice(2)); };
+          requestAnimationFrame(step); })"""
+    )
+    frames.sort()
+    print(f"5000 nodes: drawn after {drawn_ms:.0f} ms, frames {frames[44]:.1f} ms (p50)")
+    assert drawn_ms < 15_000  # about 0.7 s alone on the machine
+    assert frames[44] < 200
+    await keep(tab, "large")

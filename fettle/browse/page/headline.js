@@ -1,7 +1,7 @@
 // The few numbers above every view, and what is to be known beside them.
 
 import { h, link } from "/page/dom.js";
-import { ago, duration, when } from "/page/model.js";
+import { duration, when } from "/page/model.js";
 
 export function headline({ fleet, headline: told, fleetProblem }) {
   const tiles = [], notes = [];
@@ -41,4 +41,4 @@ export function headline({ fleet, headline: told, fleetProblem }) {
   return [h("ul", { class: "tiles" }, tiles), h("ul", { class: "notes" }, notes.slice(0, 12).map(([kind, text]) => h("li", { class: kind || null }, text)))];
 }
 
-export { ago };
+

@@ -10,7 +10,7 @@ const VIEWS = {};
 const NAMES = [["fleet", "Fleet"]];
 
 const $ = (id) => document.getElementById(id);
-const state = { token: "", fleet: null, label: "", headline: null, fleetProblem: "", view: null, shownAt: 0 };
+const state = { token: "", fleet: null, label: "", headline: null, fleetProblem: "", isRefused: false, view: null, shownAt: 0 };
 
 /** Registers a view: `make(path, query, page)` returns { element, update?, close? }. */
 export function register(name, title, make) {
@@ -111,7 +111,10 @@ let timer = 0, polling = null;
 
 function poll() {
   clearTimeout(timer);
-  if (!polling) polling = pollOnce().finally(() => { polling = null; timer = setTimeout(poll, document.hidden ? LATE_MS : EVERY_MS); });
+  if (!polling) polling = pollOnce().finally(() => {
+    polling = null;
+    if (!state.isRefused) timer = setTimeout(poll, document.hidden ? LATE_MS : EVERY_MS);
+  });
   return polling;
 }
 
@@ -119,10 +122,12 @@ async function pollOnce() {
   let problem = "";
   try {
     state.headline = await ask("/headline");
+    state.isRefused = false;
     askForToken("");
   } catch (error) {
     problem = error.message;
-    if (error.status === 401) { askForToken(problem); state.headline = state.fleet = null; }
+    state.isRefused = error.status === 401;
+    if (state.isRefused) { askForToken(problem); state.headline = state.fleet = null; }
   }
   if (!problem) {
     try {

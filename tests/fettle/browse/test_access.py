@@ -37,7 +37,7 @@ REBINDING = "evil.example"
 ANSWERED = (
     *("/explain?pod=ours/p", "/policy?pod=ours/p", "/policy?name=training", "/explain?node=n"),
     *("/devices", "/pods", "/status", "/decisions", "/records"),
-    *("/fleet", "/headline"),
+    *("/fleet", "/headline", "/report"),
 )
 
 
