@@ -38,7 +38,6 @@ GROUPS = {
     ),
     # https://docs.nvidia.com/topograph/reference/node-labels-and-annotations
     "rack": (
-        "topology.kubernetes.io/rack",
         "network.topology.nvidia.com/leaf",
         "nvidia.com/gpu.clique",
         "topology.kubernetes.io/zone",

@@ -88,7 +88,7 @@ class Shown:
 
 
 def node(name: str, message: str = "", rack: str = "r1", **more: Any) -> Any:
-    labels = {"nvidia.com/gpu.product": "H100", "topology.kubernetes.io/rack": rack}
+    labels = {"nvidia.com/gpu.product": "H100", "network.topology.nvidia.com/leaf": rack}
     since = rfc3339(utc(time.time() - 7200))
     said = {
         "type": "GpuMemWatch",
