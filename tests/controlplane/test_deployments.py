@@ -31,6 +31,7 @@ NOT_FOR_THE_API_SERVER = {
     "certificates/patches/webhook.yaml": "a patch",
     "one-process/patch.yaml": "a patch",
     "metrics/fettle-alerts.yaml": "read by Prometheus from a file",
+    "samples/rules/objects.yaml": "read by Fettle from a file",
 }
 
 
@@ -276,6 +277,7 @@ RUN_BY: Mapping[str, tuple[str, str, str]] = {
     "the webhook": ("server/webhook.yaml", "fettle-webhook", ""),
     "the steward": ("server/steward.yaml", "fettle-steward", ""),
     "the extender": ("extender/extender.yaml", "fettle-extender", ""),
+    "a second scheduler": ("second-scheduler/scheduler.yaml", "fettle-scheduler", ""),
     "one process": ("server/webhook.yaml", "fettle-webhook", "one-process/patch.yaml"),
     "the webhook with files": (
         "server/webhook.yaml",
@@ -306,6 +308,8 @@ def test_every_shipped_deployment_is_tried_in_the_restricted_namespace() -> None
 async def test_fettles_pods_are_taken_in_its_restricted_namespace(api: Api, which: str) -> None:
     file, name, patch = RUN_BY[which]
     await shipped.apply_rbac(api)
+    for rights in (DEPLOY / file).parent.glob("rights.yaml"):
+        await shipped.apply(api, shipped.manifests(rights))
     await api.apply(deployment(file, name))
     assert api.warnings == []
     if patch:
