@@ -86,8 +86,8 @@ async def evicted_again(api: Api, kubelet: Kubelet, rule: str) -> None:
     await api.create(objects.claim_template(rule, spec))
     await api.create(objects.pod(rule, templates={"gpu": rule}))
     await waiting.gone(api, "pods", rule, timeout_s=30)
-    (event,) = [e for e in await api.events_about(rule) if "Eviction" in e["reason"]]
-    assert event["reason"] == "DeviceTaintManagerEviction"
+    told = {e["reason"] for e in await api.events_about(rule)}  # an eviction may be tried twice
+    assert {reason for reason in told if "Eviction" in reason} == {"DeviceTaintManagerEviction"}
 
 
 async def runs_without_devices(api: Api, kubelet: Kubelet, rule: str) -> None:

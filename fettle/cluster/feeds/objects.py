@@ -322,7 +322,10 @@ class ObjectFeed:
         return [found.get(row.name, rests) for row in kind.rows]
 
     def _rests(self, row: ObjectRow, namespace: str) -> bool:
-        return time.monotonic() < self._rests_until.get((row.name, namespace), 0.0)
+        place, now = (row.name, namespace), time.monotonic()
+        if self._rests_until.get(place, now) <= now:
+            self._rests_until.pop(place, None)
+        return place in self._rests_until
 
     def _note_pace(self, row: ObjectRow, namespace: str, outcome: RowOutcome) -> None:
         place = row.name, namespace

@@ -7,6 +7,8 @@ what it said before fades, as what an object said that is gone.
 
 from collections.abc import Iterator
 
+import msgspec
+
 from fettle.api import ObjectHeard
 from fettle.health.signals.holds import subject_called
 from fettle.health.signals.object_rows import ObjectRow
@@ -72,16 +74,10 @@ def _of_namespace(evidence: Evidence, namespace: str, rules: SignalRules) -> Evi
     """What a tenant may have caused: it is bounded, and neither latched nor Unknown."""
     bound = rules.signals["tenant-caused"]
     is_unknown = evidence.kind is EvidenceKind.UNKNOWN
-    return Evidence(
-        subject=evidence.subject,
-        family=evidence.family,
+    return msgspec.structs.replace(
+        evidence,
         kind=EvidenceKind.LEVEL,
         weight=0.0 if is_unknown else min(evidence.weight, bound.cap),
-        source=evidence.source,
-        reporter=evidence.reporter,
-        said=evidence.said,
-        observed_at=evidence.observed_at,
-        half_life_s=evidence.half_life_s,
         cap=bound.cap,
         reporting_namespace=namespace,
         together=bound.together,
