@@ -26,7 +26,12 @@ def console() -> "Console":
     """For tables: as wide as the terminal; in a pipe, lines are not wrapped."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    class Piped(Console):
+        def on_broken_pipe(self) -> None:
+            """Leaves it to the command line how it ends if nobody reads on."""
+            raise
+
+    return Piped(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
 class TextTable:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from pathlib import Path
 
-from fettle.cli.commands import ROLES
+from fettle.cli.setting_up import ROLES
 from fettle.serve import ServeOptions
 
 

@@ -1,0 +1,165 @@
+"""The commands that ask how the fleet is and what was decided, with their flags. Each imports its
+module when called, to start fast.
+"""
+
+import sys
+
+import click
+
+from fettle.cli.flags import OUTPUT, SERVERS, age, source
+
+
+@click.group()
+def explain() -> None:
+    """Explain what Fettle decides, or would decide, and why."""
+
+
+_NAMESPACE = click.option("--namespace", "-n", default="", help="Of a pod named without one.")
+
+
+def _pod_name(given: str, namespace: str) -> str:
+    parts = [*filter(None, [namespace]), *given.split("/")]
+    if len(parts) != 2 or not all(parts):
+        name = parts[-1] or "NAME"
+        raise click.BadParameter(
+            f"{given!r}: write NAMESPACE/NAME, such as default/{name}, or NAME with --namespace"
+        )
+    return "/".join(parts)
+
+
+def _pod_or_policy(given: str, namespace: str) -> str:
+    parts = [*filter(None, [namespace]), *given.split("/")]
+    if len(parts) > 2 or not all(parts):
+        raise click.BadParameter(
+            f"{given!r}: write NAMESPACE/POD for the policy of a pod, or NAME for a policy by its "
+            "name, such as training"
+        )
+    return "/".join(parts)
+
+
+@explain.command()
+@click.argument("name", metavar="NAMESPACE/NAME")
+@_NAMESPACE
+@click.option("--node", default="", metavar="NAME", help="Only this node, and all about it.")
+@click.option(
+    "--evidence", is_flag=True, help="Also what is behind it: evidence, holds, decisions."
+)
+@click.option("--summary", is_flag=True, help="Only the answer, in one line.")
+@source
+@OUTPUT
+def pod(
+    name: str, namespace: str, node: str, evidence: bool, summary: bool, server: str, output: str
+) -> None:
+    """Where a pod can go: the answer in one line, then node by node, each with its reasons."""
+    from fettle.cli import explained_pods
+
+    if not server and not namespace and name and "/" not in name:
+        name = f"/{name}"  # of the namespace of the kubeconfig's context
+    else:
+        name = _pod_name(name, namespace)
+    explained_pods.explain_pod(server, name, output, explained_pods.Extent(node, evidence, summary))
+
+
+@explain.command()
+@click.argument("name")
+@source
+@OUTPUT
+def node(name: str, server: str, output: str) -> None:
+    """A node's health: each piece of evidence, who uses it, and when it is Healthy again."""
+    from fettle.cli import explaining
+
+    explaining.explain_node(server, name, output)
+
+
+@explain.command()
+@click.argument("name", metavar="DRIVER/POOL/DEVICE | NODE/RESOURCE/UNIT | UUID")
+@source
+@OUTPUT
+def device(name: str, server: str, output: str) -> None:
+    """A device's health: each piece of evidence, who uses it, and when it is Healthy again.
+
+    Any shorter name will do that only one device has, such as POOL/DEVICE or a PCI address.
+    """
+    from fettle.cli import explaining
+
+    explaining.explain_device(server, name, output)
+
+
+@explain.command()
+@click.argument("name", metavar="NAMESPACE/POD | NAME")
+@_NAMESPACE
+@source
+@OUTPUT
+def policy(name: str, namespace: str, server: str, output: str) -> None:
+    """The policy that applies to a pod, or one by name: each value, and where it comes from."""
+    from fettle.cli import printing
+
+    printing.explain_policy(server, _pod_or_policy(name, namespace), output)
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Include sound devices.")
+@source
+@OUTPUT
+def devices(everything: bool, server: str, output: str) -> None:
+    """Devices that are not Healthy or that there is evidence about, the worst first, with why."""
+    from fettle.cli import device_tables
+
+    device_tables.list_devices(server, output, everything=everything)
+
+
+@click.command()
+@click.option(
+    "--at-risk", is_flag=True, help="Only those whose own policy refuses where they are now."
+)
+@click.option("--node", default="", help="Only those on this node.")
+@click.option("--namespace", "-n", default="", help="Only those of this namespace.")
+@source
+@OUTPUT
+def pods(at_risk: bool, node: str, namespace: str, server: str, output: str) -> None:
+    """Pods with devices that have a node: what they hold, and what their policy says of it.
+
+    With --at-risk, the worst come first, and it exits with 3 if there are any whose policy refuses
+    where they are, with 0 if there is none, and with 1 if that cannot be told.
+    """
+    from fettle.cli import printing
+
+    sys.exit(printing.list_pods(server, output, at_risk=at_risk, node=node, namespace=namespace))
+
+
+@click.command()
+@click.option("--since", default="1h", show_default=True, callback=age, help="Such as 30m or 7d.")
+@click.option("--pod", default="", metavar="NAMESPACE/NAME", help="Only about this pod.")
+@click.option("--node", default="", help="Only those that refused or preferred this node.")
+@click.option("--policy", default="", help="Only by this policy.")
+@SERVERS
+@OUTPUT
+def decisions(
+    since: str, pod: str, node: str, policy: str, servers: tuple[str, ...], output: str
+) -> None:
+    """What Fettle decided, the newest first, and what became of the pods."""
+    from fettle.cli import decision_tables
+
+    wanted = {"pod": _pod_name(pod, "") if pod else "", "node": node, "policy": policy}
+    decision_tables.list_decisions(servers, since, wanted, output)
+
+
+@click.command()
+@click.option("--since", default="7d", show_default=True, callback=age, help="Such as 12h or 7d.")
+@SERVERS
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(("table", "json", "html")),
+    default="table",
+    show_default=True,
+    help="html: one page that needs no other file.",
+)
+def report(since: str, servers: tuple[str, ...], output: str) -> None:
+    """What Fettle kept, or would have kept, from which devices, and where it was wrong."""
+    from fettle.cli import report_pages
+
+    report_pages.show_report(servers, since, output)
+
+
+COMMANDS = (explain, devices, pods, decisions, report)
