@@ -8,8 +8,8 @@ evaluates no selector itself.
 """
 
 from fettle.lint import workload_kinds
+from fettle.lint.annotations import ANNOTATION_IGNORED, suggest_annotation
 from fettle.lint.checks import (
-    ANNOTATION_IGNORED,
     CHECKS,
     COMPLETENESS,
     INVALID_RULES,
@@ -20,7 +20,6 @@ from fettle.lint.checks import (
     policy_requirements,
     remarks_on_policies,
     run_checks,
-    suggest_annotation,
     unknown_rules,
     without_effect,
 )

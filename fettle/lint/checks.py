@@ -13,10 +13,19 @@ import msgspec
 from fettle.api import DevicePolicy, kinds
 from fettle.api.resource import Device
 from fettle.config import HealthSettings, Settings
-from fettle.lint import workload_kinds
+from fettle.lint.annotations import (
+    EVICTED_FOR_GOOD,
+    IGNORED,
+    MISSPELT_NAME,
+    UNKNOWN_ANNOTATION,
+    evicted_for_good,
+    ignored_references,
+    misspelt_names,
+    unknown_annotations,
+)
 from fettle.lint.findings import Check, Finding, Severity
 from fettle.lint.identities import IDENTITY, mistakes_in_identity
-from fettle.lint.manifests import Field, Manifest, expressions, objects_at
+from fettle.lint.manifests import Field, Manifest, expressions
 from fettle.lint.names import nearest
 from fettle.lint.refusals import REFUSALS
 from fettle.lint.rules import RULES
@@ -29,10 +38,6 @@ from fettle.lint.structure import (
     mistakes_in_structure,
 )
 from fettle.model import (
-    ANNOTATION,
-    ANNOTATIONS,
-    HOLD,
-    ON_DEVICE_FAILURE_ANNOTATION,
     BadInput,
     Degraded,
     OnDeviceFailure,
@@ -41,25 +46,15 @@ from fettle.model import (
     Policy,
     PolicyAffinity,
     Requirement,
-    Resolved,
     RestartAction,
     RuleSeverity,
     Validation,
-    is_unknown,
     prefers_in_vain,
 )
 
 if TYPE_CHECKING:
     from fettle.scheduling import Engines
 
-IGNORED = Check(
-    "FTL101",
-    "ignored-policy",
-    Severity.WARN,
-    "An annotation or label that names no existing policy, or has an invalid value or one without "
-    "effect.",
-    "The pod runs under the next policy that applies; the webhook warns.",
-)
 INVALID_POLICY = Check(
     "FTL102",
     "invalid-policy",
@@ -106,13 +101,6 @@ PREFERS_IN_VAIN = Check(
     "They are refused instead of preferred; the webhook warns when the policy is written, and "
     "never refuses it.",
 )
-UNKNOWN_ANNOTATION = Check(
-    "FTL109",
-    "unknown-annotation",
-    Severity.WARN,
-    "An annotation `fettle.dev/...` that Fettle does not have.",
-    "It is ignored; the webhook warns.",
-)
 INVALID_RULES = Check(
     "FTL110",
     "invalid-rules-file",
@@ -131,13 +119,6 @@ WITHOUT_EFFECT = Check(
     "and without the setting `nodeMarks.label`.",
     "The field does nothing; the webhook warns when the policy is written, and never refuses it.",
 )
-EVICTED_FOR_GOOD = Check(
-    "FTL112",
-    "evicted-for-good",
-    Severity.WARN,
-    "A Pod without a controller whose annotations or policy say `onDeviceFailure: Evict`.",
-    "Once it is evicted from a failed device, nobody makes it anew.",
-)
 CHECKS = (
     IGNORED,
     INVALID_POLICY,
@@ -150,6 +131,7 @@ CHECKS = (
     INVALID_RULES,
     WITHOUT_EFFECT,
     EVICTED_FOR_GOOD,
+    MISSPELT_NAME,
     *STRUCTURE,
     *IDENTITY,
 )
@@ -217,6 +199,7 @@ def _found(
         yield from rule.check(manifest)
     yield from ignored_references(manifest, known, installed)
     yield from unknown_annotations(manifest)
+    yield from misspelt_names(manifest)
     yield from invalid_policy(manifest)
     yield from ineffective_settings(manifest, engines, thresholds, labels=labels)
     yield from evicted_for_good(manifest, known, installed)
@@ -397,107 +380,3 @@ def _read(manifest: Manifest) -> tuple[Policy | None, str]:
         return None, str(error)
     assert isinstance(decoded, DevicePolicy)
     return decoded.policy(), ""
-
-
-# --- checks of references to policies
-
-
-def ignored_references(
-    manifest: Manifest, policies: Policies, installed: Mapping[str, Policy]
-) -> Iterator[Finding]:
-    """Annotations and labels that are ignored: they name no existing policy, have an invalid value,
-    or are labels where annotations are read, or the other way round."""
-    if (manifest.group, manifest.kind) == ("", "Namespace"):
-        labels = manifest.root.at("metadata", "labels")
-        if (name := labels.strings().get(ANNOTATION)) is not None:
-            resolved = policies.resolve(None, {ANNOTATION: name}, installed)
-            yield from _warnings(labels.at(ANNOTATION), resolved, policies.names(installed))
-    for annotations in _annotations(manifest):
-        given = annotations.strings()
-        for key in ANNOTATIONS:
-            if key in given:
-                resolved = policies.resolve({key: given[key]}, None, installed)
-                yield from _warnings(annotations.at(key), resolved, policies.names(installed))
-    yield from _misplaced(manifest)
-
-
-def evicted_for_good(
-    manifest: Manifest, policies: Policies, installed: Mapping[str, Policy]
-) -> Iterator[Finding]:
-    """A Pod that nobody makes anew and that may be evicted, by its annotations or the default
-    policy. What its namespace says is not known here."""
-    if (manifest.group, manifest.kind) != ("", "Pod"):
-        return
-    owners = manifest.root.entries("metadata", "ownerReferences")
-    if any(owner.at("controller").value is True for owner in owners):
-        return
-    annotations = manifest.root.at("metadata", "annotations")
-    resolved = policies.resolve(annotations.strings(), None, installed)
-    if resolved.policy.failure.on_device_failure is OnDeviceFailure.EVICT:
-        yield EVICTED_FOR_GOOD.finding(
-            annotations,
-            f"policy {resolved.policy.name} evicts the pod from a failed device, and nobody makes "
-            "it anew: it has no controller",
-            f"write {ON_DEVICE_FAILURE_ANNOTATION}: Mark, or let a Job make it",
-        )
-
-
-ANNOTATION_IGNORED = "Fettle has no such annotation, so it is ignored"
-
-
-def unknown_annotations(manifest: Manifest) -> Iterator[Finding]:
-    """Annotations `fettle.dev/...` that Fettle does not have."""
-    for annotations in _annotations(manifest):
-        for key in filter(is_unknown, annotations.strings()):
-            yield UNKNOWN_ANNOTATION.finding(
-                annotations.at(key), ANNOTATION_IGNORED, suggest_annotation(key)
-            )
-
-
-def suggest_annotation(key: str) -> str:
-    """What to write instead of an annotation that Fettle does not have."""
-    if near := nearest(key, ANNOTATIONS):
-        return f"write {near} if that is meant"
-    *others, last = ANNOTATIONS
-    return f"for this, Fettle reads {', '.join(others)} and {last}"
-
-
-def _warnings(field: Field, resolved: Resolved, names: Iterable[str]) -> Iterator[Finding]:
-    fix = ""
-    for name in resolved.unknown:
-        near = nearest(name, names)
-        other = "name one that exists, or lint this together with its DevicePolicy"
-        fix = f"write {near}" if near else other
-    for warning in resolved.warnings:
-        yield IGNORED.finding(field, warning.removeprefix("fettle: "), fix)
-
-
-def _misplaced(manifest: Manifest) -> Iterator[Finding]:
-    """Labels where annotations are read, and annotations where labels are."""
-    of_namespace = (manifest.group, manifest.kind) == ("", "Namespace")
-    for metadata in _metadata(manifest):
-        labels, annotations = metadata.at("labels"), metadata.at("annotations")
-        if of_namespace:
-            if ANNOTATION in annotations.strings() and ANNOTATION not in labels.strings():
-                why = "a namespace names its policy by a label, so this is ignored"
-                fix = f"write it under {labels.path}"
-                yield IGNORED.finding(annotations.at(ANNOTATION), why, fix)
-            continue
-        for key in (*ANNOTATIONS, HOLD):
-            if key in labels.strings() and key not in annotations.strings():
-                why = "Fettle reads no such label, so it is ignored"
-                yield IGNORED.finding(labels.at(key), why, f"write it under {annotations.path}")
-
-
-def _annotations(manifest: Manifest) -> Iterator[Field]:
-    """The annotations of the object, and those in its templates."""
-    return (metadata.at("annotations") for metadata in _metadata(manifest))
-
-
-def _metadata(manifest: Manifest) -> Iterator[Field]:
-    found = {"metadata": manifest.root.at("metadata")}
-    specs = (*manifest.paths(workload_kinds.CLAIM_SPECS), *manifest.paths(workload_kinds.JOB_SPECS))
-    for path in (*specs, *manifest.pod_specs):
-        beside = (*path[:-1], "metadata")
-        found |= {field.path: field for field in objects_at(manifest.root, beside)}
-    yield from found.values()

@@ -26,6 +26,7 @@ from fettle.model.annotations import (
     OWN_PREFIX,
     PURPOSE,
     REPAIRED,
+    SUSPENDED,
     WOKEN_AT,
     is_unknown,
     units_label,
@@ -79,7 +80,7 @@ from fettle.model.health import (
     proven_evidence,
 )
 from fettle.model.holds import Hold, TaintLike, is_tainted_as_held
-from fettle.model.modes import NO_SETTINGS, Mode, labelled_mode, wrong_label
+from fettle.model.modes import MODE_LABEL, NO_SETTINGS, Mode, labelled_mode, wrong_label
 from fettle.model.policies import (
     NOTHING_INHERITED,
     Inherited,
@@ -141,6 +142,7 @@ __all__ = [
     "JOB_EXIT_CODES",
     "LEFT_ALONE",
     "LOST_DEVICES",
+    "MODE_LABEL",
     "NOTHING_INHERITED",
     "NO_FAULTS",
     "NO_SETTINGS",
@@ -154,6 +156,7 @@ __all__ = [
     "SOME_POOL",
     "SOUND",
     "STRICT_RISK",
+    "SUSPENDED",
     "UNHEALTHY_TAINT",
     "UNKNOWN_SCORE",
     "WOKEN_AT",

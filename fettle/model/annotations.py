@@ -45,6 +45,8 @@ OWN_CONDITIONS = "Fettle"
 writes because of ours and names so."""
 DEVICES_SOUND = "FettleDevicesSound"
 """The type of the condition that Fettle writes on Nodes."""
+SUSPENDED = "fettle.dev/suspended"
+"""On a Job that the steward suspended: why. While it is there, it is not suspended again."""
 JOB_EXIT_CODES = "fettle.dev/job-exit-codes"
 """On pods: exit codes that their Job reserves for its own podFailurePolicy."""
 WOKEN_AT = "fettle.dev/woken-at"
@@ -67,6 +69,7 @@ KNOWN = frozenset(
         PURPOSE,
         HEALTH_REASON,
         CORDONED,
+        SUSPENDED,
     )
 )
 

@@ -21,7 +21,7 @@ from fettle.client import Event, EventRecorder, Regarding, Session, decoded
 from fettle.cluster import Publisher, View
 from fettle.config import Settings
 from fettle.explain import text
-from fettle.model import BadInput, ClusterError, Forbidden, NotFound
+from fettle.model import SUSPENDED, BadInput, ClusterError, Forbidden, NotFound
 from fettle.records import Act, Recorder
 from fettle.scheduling import Answers, resolve_policy
 from fettle.steward.hopeless import Hopeless, HopelessOwners
@@ -31,8 +31,6 @@ from fettle.steward.pod_events import event_name
 EVERY_S = 5.0
 REASON = "PodsComeBack"
 """The Events' reason, an interface."""
-SUSPENDED = "fettle.dev/suspended"
-"""The annotation that says why, an interface. While it is there, the Job is not suspended again."""
 SUSPEND_JOB = "SuspendJob"
 """The code in the records."""
 RIGHTS = "deploy/rbac/optional/suspend-jobs.yaml grants the rights"

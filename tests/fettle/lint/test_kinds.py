@@ -7,7 +7,7 @@ import pytest
 
 from fettle.config import WorkloadSettings
 from fettle.lint import workload_kinds
-from fettle.lint.checks import ignored_references
+from fettle.lint.annotations import ignored_references
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.manifests import Manifest
 from fettle.lint.structure import mistakes_in_structure
