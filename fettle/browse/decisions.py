@@ -26,14 +26,19 @@ class DecisionHandlers:
         self._known = known
 
     async def decisions(self, query: Query, viewer: Viewer) -> web.Response:
-        """?since=1h, and ?pod=NAMESPACE/NAME, ?node=N, ?policy=P: what was decided, the newest
-        first, and what became of the pods."""
+        """?since=1h, and ?pod=NAMESPACE/NAME, ?node=N, ?policy=P, ?namespace=N, ?verb=V: what was
+        decided, the newest first, and what became of the pods."""
         try:
             since = time.time() - seconds_of(query.get("since", "1h"))
         except BadInput as error:
             return as_json({"error": str(error)}, 400)
         wanted = {name: query.get(name, "") for name in ("pod", "node", "policy")}
-        found = await self._shown(await self._known.decisions(since, **wanted), viewer)
+        chosen = await self._known.decisions(since, **wanted)
+        if namespace := query.get("namespace", ""):
+            chosen = [one for one in chosen if namespace_of(one.key) == namespace]
+        if verb := query.get("verb", ""):
+            chosen = [one for one in chosen if one.verb == verb]
+        found = await self._shown(chosen, viewer)
         return as_json(
             {
                 "version": JSON_VERSION,

@@ -1,13 +1,14 @@
 """Devices and nodes: what is known of their health."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from aiohttp import web
 
 from fettle.browse.access import DEVICES, Viewer
 from fettle.browse.known import Known, Query, as_json
+from fettle.browse.selectors import read_selector
 from fettle.cluster import View
 from fettle.explain import (
     JSON_VERSION,
@@ -15,6 +16,7 @@ from fettle.explain import (
     describe_modes,
     explain_device,
     explain_node,
+    find_node,
     list_holds,
     list_network_devices,
     list_nodes,
@@ -59,13 +61,18 @@ class DeviceHandlers:
 
     async def devices(self, query: Query, viewer: Viewer) -> web.Response:
         """Every node with its devices, and the devices of the network. ?unsound=true: only those
-        with evidence against them, or that are not Healthy. `problems` say why answers may be
-        incomplete, `unknownSignals` what no rule names, `taints` which devices Fettle taints
-        or would taint, `nodesWithDevices` how many nodes have devices, sound or not.
+        with evidence against them, or that are not Healthy. ?node=NAME, ?selector=LABELS: only of
+        these nodes. `problems` say why answers may be incomplete, `unknownSignals` what no rule
+        names, `taints` which devices Fettle taints or would taint, `nodesWithDevices` how many of
+        the nodes have devices, sound or not.
         """
         await viewer.require(DEVICES)
         unsound = query.get("unsound", "") in ("true", "1")
         view, taints = self._known.answers.view, await self._known.taints()
+        try:
+            names = _names(view, query.get("node", ""), query.get("selector", ""))
+        except BadInput as error:
+            return as_json({"error": "; ".join([str(error), *self._known.unready()])}, error.status)
         listed = await run_within(
             None,
             lambda: {
@@ -74,9 +81,13 @@ class DeviceHandlers:
                 "problems": self._known.unready(),
                 "setAside": [*map(plain_reason, self._known.answers.set_aside())],
                 "modes": describe_modes(view, self._known.answers.policies),
-                "nodesWithDevices": sum(bool(n.pools or n.plugins) for n in view.nodes.values()),
-                "nodes": list_nodes(view, only_unsound=unsound),
-                "network": list_network_devices(view, only_unsound=unsound),
+                "nodesWithDevices": sum(
+                    bool(n.pools or n.plugins)
+                    for n in view.nodes.values()
+                    if names is None or n.name in names
+                ),
+                "nodes": list_nodes(view, only_unsound=unsound, names=names),
+                "network": list_network_devices(view, only_unsound=unsound, names=names),
                 "holds": list_holds(view),
                 "taints": taints,
                 "quarantined": dict(view.quarantined),
@@ -84,3 +95,12 @@ class DeviceHandlers:
             },
         )
         return as_json(with_former(listed))
+
+
+def _names(view: View, node: str, selector: str) -> Collection[str] | None:
+    """The nodes that are asked for; None: all. Raises BadInput."""
+    if not node and not selector:
+        return None
+    among = [find_node(view, node)] if node else view.nodes.values()
+    selects = read_selector(selector)
+    return {one.name for one in among if selects(one.labels)}

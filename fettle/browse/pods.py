@@ -1,7 +1,7 @@
 """Pods: where one may go and why, and how those fare that have a node."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from heapq import nsmallest
 from typing import Any
 
@@ -10,7 +10,9 @@ from aiohttp import web
 from fettle.api import core, known_as
 from fettle.browse.access import DEVICES, Viewer, pods_in
 from fettle.browse.known import Known, Query, as_json, namespace_of
+from fettle.browse.selectors import read_selector
 from fettle.cluster import View
+from fettle.dra import device_units
 from fettle.explain import (
     JSON_VERSION,
     WITHHELD,
@@ -21,11 +23,11 @@ from fettle.explain import (
     withhold_of_placed,
     withhold_of_pod,
 )
-from fettle.model import Mode, reasons
+from fettle.model import BadInput, Mode, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause, run_within
-from fettle.records import wordless
-from fettle.scheduling import NEUTRAL, Preemption, copy_to_place, resolve_policy
+from fettle.records import seconds_of, wordless
+from fettle.scheduling import NEUTRAL, Preemption, bound_at, copy_to_place, resolve_policy
 from fettle.scheduling.placed import PlacedPod, stuck, worst_first
 from fettle.scheduling.plans import node_exclusion
 
@@ -122,8 +124,16 @@ class PodHandlers:
     async def pods(self, query: Query, viewer: Viewer) -> web.Response:
         """Pods with devices that have a node, at most `MOST_PODS`, of `total`. ?at-risk=true: only
         those whose policy refuses where they are, the worst first. ?node=NAME and ?namespace=NAME:
-        only those there. `startedAt` is when this process started, in Unix seconds.
+        only those there; ?selector=LABELS: with these labels; ?since=DURATION: bound within;
+        ?state=STATE,…: with a device in one of these; ?driver=NAME: with devices of this driver or
+        resource. `startedAt` is when this process started, in Unix seconds.
         """
+        try:
+            selects = read_selector(query.get("selector", ""))
+            since = time.time() - seconds_of(age) if (age := query.get("since", "")) else 0.0
+            states = _states(query.get("state", ""))
+        except BadInput as error:
+            return as_json({"error": str(error)}, 400)
         at_risk = query.get("at-risk", "") in ("true", "1")
         found = await self._known.pods.at_risk.current()
         candidates = (
@@ -136,19 +146,29 @@ class PodHandlers:
             if pod.node_name
             and (not node or pod.node_name == node)
             and (not namespace or pod.metadata.namespace == namespace)
+            and selects(pod.metadata.labels)
+            and (not since or bound_at(pod) >= since)
         ]
         shown = await viewer.shown(pod.metadata.namespace for pod in pods)
         pods = [pod for pod in pods if pod.metadata.namespace in shown]
-        total = len(pods)
-        if not at_risk:
+        total, driver = len(pods), query.get("driver", "")
+        if by_device := bool(states or driver):
+            await viewer.require(DEVICES)
+        sees_devices = await viewer.may(DEVICES)
+        if not at_risk and not by_device:
             pods = nsmallest(MOST_PODS, pods, key=lambda pod: (pod.node_name, pod.metadata.key))
         placed = await self._known.pods.at_risk.placed(pods)
+        if by_device:
+            placed = [one for one in placed if _has(one, states, driver, self._known.answers.view)]
+            total = len(placed)
+            if not at_risk:
+                placed = nsmallest(MOST_PODS, placed, key=lambda p: (p.pod.node_name, p.key))
         if at_risk:
             refused = [one for one in placed if one.worst is not None]
             total = len(refused)
             placed = await run_within(None, lambda: worst_first(refused, MOST_PODS))
         listed, problems = await run_within(None, lambda: _plain(placed)), self._known.unready()
-        if not await viewer.may(DEVICES):
+        if not sees_devices:
             listed, problems = [*map(withhold_of_placed, listed)], [*problems, WITHHELD]
         return as_json(
             {
@@ -168,3 +188,31 @@ def _plain(placed: Iterable[PlacedPod]) -> list[dict[str, Any]]:
         listed.append(plain_placed(one))
         pause()
     return listed
+
+
+def _states(listed: str) -> frozenset[str]:
+    """Raises BadInput."""
+    found = frozenset(filter(None, listed.split(",")))
+    if unknown := found - frozenset(map(str, State)):
+        known = ", ".join(map(str, State))
+        raise BadInput(f"state {min(unknown)[:40]!r}: write one of {known}")
+    return found
+
+
+def _has(placed: PlacedPod, states: Collection[str], driver: str, view: View) -> bool:
+    """Whether it holds, or may hold, a device in one of these states and of this driver. Where no
+    device is known by name, the node's state counts, and so does each other than Healthy."""
+    held = [(one.device.driver, one.health) for one in placed.verdict.devices]
+    held += [(one.resource, one.health) for one in placed.units]
+    names = {*dict(device_units(placed.pod)), *(name for name, _ in held)}
+    if driver and driver not in names:
+        return False
+    if not states:
+        return True
+    node = view.nodes.get(placed.pod.node_name)
+    if node is not None and (not held or node.health.shown_state is not State.HEALTHY):
+        held += [(driver, node.health)]
+    return any(
+        (not driver or name == driver) and str(health.shown_state) in states
+        for name, health in held
+    )

@@ -3,10 +3,22 @@ module when called, to start fast.
 """
 
 import sys
+import time
 
 import click
 
-from fettle.cli.flags import OUTPUT, SERVERS, age, source
+from fettle.cli.flags import (
+    DRIVER,
+    LIST_OUTPUT,
+    OUTPUT,
+    SERVERS,
+    STATE,
+    age,
+    age_or_none,
+    selector,
+    source,
+    watched,
+)
 
 
 @click.group()
@@ -99,13 +111,42 @@ def policy(name: str, namespace: str, server: str, output: str) -> None:
 
 @click.command()
 @click.option("--all", "everything", is_flag=True, help="Include sound devices.")
+@click.option("--node", default="", help="Only this node and its devices.")
+@selector("nodes")
+@STATE
+@DRIVER
+@click.option(
+    "--since",
+    default="",
+    metavar="DURATION",
+    callback=age_or_none,
+    help="Only what got into its state within so long, such as 30m or 7d.",
+)
 @source
-@OUTPUT
-def devices(everything: bool, server: str, output: str) -> None:
+@LIST_OUTPUT
+@watched
+def devices(
+    everything: bool,
+    node: str,
+    selector: str,
+    states: tuple[str, ...],
+    driver: str,
+    since: str,
+    server: str,
+    output: str,
+) -> None:
     """Devices that are not Healthy or that there is evidence about, the worst first, with why."""
     from fettle.cli import device_tables
 
-    device_tables.list_devices(server, output, everything=everything)
+    begun = time.time() - _seconds(since) if since else 0.0
+    wanted = device_tables.WantedDevices(everything, node, selector, states, driver, begun)
+    device_tables.list_devices(server, output, wanted)
+
+
+def _seconds(age: str) -> float:
+    from fettle.records import seconds_of
+
+    return seconds_of(age)
 
 
 @click.command()
@@ -114,9 +155,30 @@ def devices(everything: bool, server: str, output: str) -> None:
 )
 @click.option("--node", default="", help="Only those on this node.")
 @click.option("--namespace", "-n", default="", help="Only those of this namespace.")
+@selector("pods")
+@STATE
+@DRIVER
+@click.option(
+    "--since",
+    default="",
+    metavar="DURATION",
+    callback=age_or_none,
+    help="Only those bound within so long, such as 30m or 7d.",
+)
 @source
-@OUTPUT
-def pods(at_risk: bool, node: str, namespace: str, server: str, output: str) -> None:
+@LIST_OUTPUT
+@watched
+def pods(
+    at_risk: bool,
+    node: str,
+    namespace: str,
+    selector: str,
+    states: tuple[str, ...],
+    driver: str,
+    since: str,
+    server: str,
+    output: str,
+) -> None:
     """Pods with devices that have a node: what they hold, and what their policy says of it.
 
     With --at-risk, the worst come first, and it exits with 3 if there are any whose policy refuses
@@ -124,23 +186,51 @@ def pods(at_risk: bool, node: str, namespace: str, server: str, output: str) -> 
     """
     from fettle.cli import printing
 
-    sys.exit(printing.list_pods(server, output, at_risk=at_risk, node=node, namespace=namespace))
+    asked = {
+        "at-risk": "true" if at_risk else "",
+        "node": node,
+        "namespace": namespace,
+        "selector": selector,
+        "state": ",".join(states),
+        "driver": driver,
+        "since": since,
+    }
+    sys.exit(printing.list_pods(server, output, asked))
+
+
+VERBS = ("filter", "prioritize", "preempt", "seen", "mutate", "validate", "steward")
 
 
 @click.command()
 @click.option("--since", default="1h", show_default=True, callback=age, help="Such as 30m or 7d.")
 @click.option("--pod", default="", metavar="NAMESPACE/NAME", help="Only about this pod.")
+@click.option("--namespace", "-n", default="", help="Only about objects of this namespace.")
 @click.option("--node", default="", help="Only those that refused or preferred this node.")
 @click.option("--policy", default="", help="Only by this policy.")
+@click.option("--verb", type=click.Choice(VERBS), help="Only those of this verb.")
 @SERVERS
-@OUTPUT
+@LIST_OUTPUT
+@watched
 def decisions(
-    since: str, pod: str, node: str, policy: str, servers: tuple[str, ...], output: str
+    since: str,
+    pod: str,
+    namespace: str,
+    node: str,
+    policy: str,
+    verb: str | None,
+    servers: tuple[str, ...],
+    output: str,
 ) -> None:
     """What Fettle decided, the newest first, and what became of the pods."""
     from fettle.cli import decision_tables
 
-    wanted = {"pod": _pod_name(pod, "") if pod else "", "node": node, "policy": policy}
+    wanted = {
+        "pod": _pod_name(pod, "") if pod else "",
+        "namespace": namespace,
+        "node": node,
+        "policy": policy,
+        "verb": verb or "",
+    }
     decision_tables.list_decisions(servers, since, wanted, output)
 
 
@@ -150,7 +240,7 @@ def decisions(
 @click.option(
     "--output",
     "-o",
-    type=click.Choice(("table", "json", "html")),
+    type=click.Choice(("table", "json", "yaml", "html")),
     default="table",
     show_default=True,
     help="html: one page that needs no other file.",

@@ -1,6 +1,5 @@
 """Prints what Fettle decided: `fettle decisions`, and the end of what `fettle explain pod` says."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +7,15 @@ import click
 import msgspec
 
 from fettle.cli.replicas import OfAll, ask_all
-from fettle.cli.tables import console, new_table, readable, shown_time
+from fettle.cli.tables import (
+    PLAIN,
+    console,
+    new_table,
+    print_plain,
+    readable,
+    shown_age,
+    shown_time,
+)
 from fettle.records import Decision, merged
 
 MOST_REASONS = 3
@@ -20,16 +27,20 @@ def list_decisions(servers: Sequence[str], since: str, wanted: dict[str, str], o
     """Print the decisions of running Fettles; `wanted`: what they must be about, "" for any."""
     query = {"since": since, **{key: value for key, value in wanted.items() if value}}
     data = _of_all(ask_all(servers, "/decisions", query))
-    if output == "json":
-        click.echo(json.dumps(data, indent=2))
+    if output in PLAIN:
+        print_plain(data, output)
+        return
+    if output == "name":
+        for named in dict.fromkeys(map(_object, data["decisions"])):
+            click.echo(named)
         return
     from rich.markup import escape
 
-    out = console()
+    out = console(wide=output == "wide")
     data = readable(data)
     found = data["decisions"]
     if found:
-        out.print(_table(found))
+        out.print(_table(found, wide=output == "wide"))
     else:
         out.print(f"nothing was decided within {since}" + (", of this" if len(query) > 1 else ""))
     if data["leftOut"]:
@@ -52,32 +63,41 @@ def _of_all(answers: OfAll) -> dict[str, Any]:
     }
 
 
-def _table(found: list[dict[str, Any]]) -> Any:
+def _table(found: list[dict[str, Any]], *, wide: bool) -> Any:
     from rich.markup import escape
 
-    table = new_table(
-        "TIME", "VERB", "OBJECT", "POLICY", "MODE", "DECIDED", "WHY", "BOUND TO", "NOW"
-    )
+    names: tuple[str, ...]
+    if wide:
+        names = ("TIME", "VERB", "OBJECT", "POLICY", "MODE", "DECIDED", "WHY", "BOUND TO", "NOW")
+    else:
+        names = ("AGE", "VERB", "OBJECT", "DECIDED", "NOW", "WHY")
+    table = new_table(*names)
     for one in found:
-        table.add_row(*map(escape, _cells(one)))
+        cells = _cells(one)
+        table.add_row(*(escape(cells[name]) for name in names))
     return table
 
 
-def _cells(one: dict[str, Any]) -> tuple[str, ...]:
+def _object(one: dict[str, Any]) -> str:
+    return f"{one.get('kind', 'Pod').lower()} {one['key']}"
+
+
+def _cells(one: dict[str, Any]) -> dict[str, str]:
     kind = one.get("kind", "Pod")
     name = one["key"] if kind == "Pod" else f"{kind} {one['key']}"
     owner = f" ({one['owner']})" if one.get("owner") else ""
-    return (
-        shown_time(one["last"]),
-        one["verb"],
-        name + owner,
-        one.get("policy", ""),
-        one.get("mode", "enforce"),
-        decided(one),
-        why(one),
-        (one.get("placed") or {}).get("node", ""),
-        became(one),
-    )
+    return {
+        "TIME": shown_time(one["last"]),
+        "AGE": shown_age(one["last"]),
+        "VERB": one["verb"],
+        "OBJECT": name + owner,
+        "POLICY": one.get("policy", ""),
+        "MODE": one.get("mode", "enforce"),
+        "DECIDED": decided(one),
+        "WHY": why(one),
+        "BOUND TO": (one.get("placed") or {}).get("node", ""),
+        "NOW": became(one),
+    }
 
 
 def decision_line(one: dict[str, Any]) -> str:

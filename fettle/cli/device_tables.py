@@ -2,7 +2,6 @@
 holds, taints and signals that no row knows. Many that are healthy and say the same are one row.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -22,27 +21,95 @@ from fettle.cli.printing import (
     print_holds,
     span,
 )
-from fettle.cli.tables import console, new_table, readable, shown_time
+from fettle.cli.tables import (
+    PLAIN,
+    console,
+    new_table,
+    print_plain,
+    readable,
+    shown_age,
+    shown_time,
+)
 
 MOST_ROWS = 64
 """Of one node, in the table of bad devices: eight GPUs of seven MIG devices each, and more."""
 
 
-def list_devices(server: str, output: str, *, everything: bool) -> None:
+class WantedDevices(NamedTuple):
+    """What the list is narrowed to. `since`: in Unix seconds, when the state began at the earliest.
+    `driver`: or an extended resource. `selector`: of labels of nodes."""
+
+    everything: bool = False
+    node: str = ""
+    selector: str = ""
+    states: tuple[str, ...] = ()
+    driver: str = ""
+    since: float = 0.0
+
+    @property
+    def is_narrow(self) -> bool:
+        return self != WantedDevices(self.everything)
+
+    def query(self) -> dict[str, str]:
+        """What the server narrows."""
+        asked = {"node": self.node, "selector": self.selector}
+        asked["unsound"] = "" if self.everything else "true"
+        return {name: value for name, value in asked.items() if value}
+
+    def takes(self, health: dict[str, Any], kind: str = "") -> bool:
+        """Whether it is meant; `kind`: its driver or resource, "" of a node."""
+        return (
+            (not self.driver or kind == self.driver)
+            and (not self.states or health["state"] in self.states)
+            and (not self.since or (health.get("since") or 0.0) >= self.since)
+        )
+
+    def of(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The answer of `/devices`, narrowed: nodes that are meant, or have something that is."""
+        if not self.is_narrow:
+            return data
+        nodes = [self._of_node(node) for node in data["nodes"]]
+        network = [d for d in data["network"] if self.takes(d, _driver(d["device"]))]
+        kept = [n for n in nodes if self.takes(n) or n["devices"] or n["resources"]]
+        return {**data, "nodes": kept, "network": network}
+
+    def _of_node(self, node: dict[str, Any]) -> dict[str, Any]:
+        def units(one: dict[str, Any]) -> list[Any]:
+            return [unit for unit in one["units"] if self.takes(unit, one["resource"])]
+
+        resources = [{**one, "units": units(one)} for one in node["resources"]]
+        devices = [d for d in node["devices"] if self.takes(d, _driver(d["device"]))]
+        return {**node, "devices": devices, "resources": [r for r in resources if r["units"]]}
+
+
+def list_devices(server: str, output: str, wanted: WantedDevices) -> None:
     """Print devices with their scores, states and reasons."""
-    data = fetch(server, "/devices", {} if everything else {"unsound": "true"})
-    if output == "json":
-        click.echo(json.dumps(data, indent=2))
-        return
-    print_devices(readable(data), everything=everything)
+    data = wanted.of(fetch(server, "/devices", wanted.query()))
+    if output in PLAIN:
+        print_plain(data, output)
+    elif output == "name":
+        for row in _all_rows(data, wanted):
+            click.echo(f"{'node' if row.kind == _NODE else 'device'} {row.name}")
+    else:
+        print_devices(
+            readable(data), everything=wanted.everything, wanted=wanted, wide=output == "wide"
+        )
 
 
-def print_devices(data: dict[str, Any], *, everything: bool) -> None:
-    """Print the answer of `/devices` as a table."""
+def print_devices(
+    data: dict[str, Any],
+    *,
+    everything: bool,
+    wanted: WantedDevices | None = None,
+    wide: bool = True,
+) -> None:
+    """Print the answer of `/devices` as a table, and, unless it is narrowed, all else that it
+    says."""
     from rich.markup import escape
 
-    table = device_table(data, everything=everything)
-    out = console()
+    wanted = wanted or WantedDevices(everything)
+    table = device_table(data, everything=everything, wanted=wanted, wide=wide)
+    out = console(wide=wide)
     for line in data.get("modes", ()):
         out.print(f"[dim]{escape(line)}[/]")
     for problem in (problems := data.get("problems", ())):
@@ -51,9 +118,13 @@ def print_devices(data: dict[str, Any], *, everything: bool) -> None:
         out.print(f"[bold red]{escape(one['text'])}[/]")
     if table.row_count:
         out.print(table)
+    elif wanted.is_narrow:
+        out.print("no device is both worth a word and what you ask for (--all lists sound ones)")
     elif not problems and not _missing(data["nodes"]):
         out.print(_no_devices(data))
     print_missing(out, data["nodes"])
+    if wanted.is_narrow:
+        return
     print_holds(out, data.get("holds", ()))
     _print_taints(out, data.get("taints", ()))
     for text in sorted({one["text"] for node in data["nodes"] for one in node["disputed"]}):
@@ -132,12 +203,15 @@ def _unknown_signal(condition: dict[str, Any]) -> str:
 
 
 class _Row(NamedTuple):
-    """`kind` is the word for many of them in a joined row; "" if it is never joined."""
+    """`kind` is the word for many of them in a joined row; "" if it is never joined. `name`: as
+    `fettle explain` takes it. `short`: of what is on its node, without what the node says."""
 
     where: str
     what: str
     kind: str
     health: dict[str, Any]
+    name: str = ""
+    short: str = ""
 
     @property
     def users(self) -> list[str]:
@@ -163,19 +237,25 @@ class _Row(NamedTuple):
 _NODE = "(node)"
 
 
-def device_table(data: dict[str, Any], *, everything: bool) -> Any:
+def device_table(
+    data: dict[str, Any],
+    *,
+    everything: bool,
+    wanted: WantedDevices | None = None,
+    wide: bool = True,
+) -> Any:
     """Nodes, units and devices, the worst first, with their users, notes and evidence.
 
-    Healthy ones that say the same are one row, unless everything is shown.
+    Healthy ones that say the same are one row, unless everything is shown, and so is a node with
+    its devices against which only the node's own evidence stands.
     """
     from rich.markup import escape
 
-    rows = [row for node in data["nodes"] for row in _rows(node, everything=everything)]
-    rows += [_Row(_used_by(d["nodes"]), d["device"], "", d) for d in data["network"]]
-    rows.sort(key=lambda row: badness(row.health))
+    rows = _all_rows(data, wanted or WantedDevices(everything))
     in_use = any(row.users for row in rows)
-
-    table = new_table("NODE", "DEVICE", "SCORE", "STATE", *(["USED BY"] if in_use else []), "WHY")
+    aged = any(row.health.get("since") for row in rows)
+    more = (*(["AGE"] if aged else []), *(["USED BY"] if in_use else []))
+    table = new_table("NODE", "DEVICE", "SCORE", "STATE", *more, "WHY")
 
     def key(row: _Row) -> tuple[str, str] | None:
         counted = row.kind and is_well(row.health) and not everything
@@ -187,7 +267,7 @@ def device_table(data: dict[str, Any], *, everything: bool) -> Any:
         shown[first.where] += 1
         if shown[first.where] > MOST_ROWS and not everything:
             continue  # one node's devices would hide all others
-        where, what = first.where, first.what
+        where, what = first.where, first.what if wide else first.short or first.what
         if len(group) > 1:
             nodes = {row.where for row in group}
             where = f"{len(nodes)} nodes" if len(nodes) > 1 else where
@@ -197,12 +277,14 @@ def device_table(data: dict[str, Any], *, everything: bool) -> Any:
         if not users and all(row.is_free for row in group):
             users = "nobody"
         state = first.health["state"] + lowered(first.health)
-        cells = (where, what, score, state, *([users] if in_use else []), first.why)
-        table.add_row(*map(escape, cells))
+        since = first.health.get("since") if len(group) == 1 else None
+        begun = shown_time(since or None) if wide else shown_age(since)
+        between = (*([begun] if aged else []), *([users] if in_use else []))
+        table.add_row(*map(escape, (where, what, score, state, *between, first.why)))
     for where, number in shown.items():
         if number > MOST_ROWS and not everything:
             why = f"{number - MOST_ROWS} more: `fettle explain node {where}` lists them"
-            table.add_row(escape(where), "…", "", "", *([""] if in_use else []), escape(why))
+            table.add_row(escape(where), "…", "", "", *([""] * len(more)), escape(why))
     return table
 
 
@@ -215,16 +297,50 @@ def _used_by(nodes: list[str]) -> str:
     return nodes[0] if len(nodes) == 1 else f"({len(nodes)} nodes)"
 
 
-def _rows(node: dict[str, Any], *, everything: bool) -> Iterator[_Row]:
-    name = node["node"]
-    if has_news(node) or (everything and not node["devices"]):
-        yield _Row(name, _NODE, _NODE, node)
-    for resource in node["resources"]:
-        kind = resource["resource"]
-        yield from (_Row(name, f"{kind} {u['unit']}", kind, u) for u in resource["units"])
-    for device in node["devices"]:
-        if everything or has_news(device):
-            yield _Row(name, device["device"], device["device"].split("/")[0], device)
+def _driver(device: str) -> str:
+    return device.partition("/")[0]
 
 
-# --- rows of a table
+def _all_rows(data: dict[str, Any], wanted: WantedDevices) -> list[_Row]:
+    """The worst first."""
+    rows = [row for node in data["nodes"] for row in _rows(node, wanted)]
+    rows += [_Row(_used_by(d["nodes"]), d["device"], "", d, d["device"]) for d in data["network"]]
+    return sorted(rows, key=lambda row: badness(row.health))
+
+
+def _rows(node: dict[str, Any], wanted: WantedDevices) -> Iterator[_Row]:
+    name, everything = node["node"], wanted.everything
+    takes_node = wanted.takes(node)
+    joins = takes_node and not everything and has_news(node)
+    units = [(r["resource"], unit) for r in node["resources"] for unit in r["units"]]
+    devices = [d for d in node["devices"] if everything or has_news(d)]
+    parts = [
+        *(
+            _Row(name, f"{kind} {u['unit']}", kind, u, f"{name}/{kind}/{u['unit']}", u["unit"])
+            for kind, u in units
+        ),
+        *(
+            _Row(name, d["device"], _driver(d["device"]), d, d["device"], _short(d["device"], name))
+            for d in devices
+        ),
+    ]
+    own = [row for row in parts if not (joins and _is_of_node(row.health, node))]
+    if takes_node and (has_news(node) or (everything and not node["devices"])):
+        covered = len(parts) - len(own)
+        yield _Row(name, f"(node, {covered} devices)" if covered else _NODE, _NODE, node, name)
+    yield from own
+
+
+def _short(device: str, node: str) -> str:
+    """Without the driver, and the pool if it is the node's."""
+    _, _, rest = device.partition("/")
+    return rest.removeprefix(f"{node}/")
+
+
+def _is_of_node(health: dict[str, Any], node: dict[str, Any]) -> bool:
+    """Whether only the node's own evidence is against this device of it, and nothing else is to be
+    said."""
+    said = [health.get(part) for part in ("about", "withheld")]
+    of_node = all(e.get("subject") == f"node {node['node']}" for e in health["evidence"])
+    alike = health["state"] == node["state"] and bool(health["evidence"])
+    return alike and of_node and not any(said)

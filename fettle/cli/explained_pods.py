@@ -4,12 +4,9 @@ The answer comes first, in one line; then the nodes that can matter, the best fi
 it only on request. Nothing is told twice.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-
-import click
 
 from fettle.cli.calling import fetch
 from fettle.cli.decision_tables import decision_line
@@ -23,7 +20,7 @@ from fettle.cli.printing import (
     print_holds,
     span,
 )
-from fettle.cli.tables import console, new_table, readable, shown_time
+from fettle.cli.tables import PLAIN, console, new_table, print_plain, readable, shown_time
 from fettle.explain import conclusion, excluded_by, exclusion, result_word, summary
 from fettle.model import FettleError
 
@@ -47,8 +44,8 @@ def explain_pod(server: str, name: str, output: str, wanted: Extent) -> None:
     data = fetch(server, "/explain", {"pod": name})
     if wanted.node:
         data = of_node(data, wanted.node)
-    if output == "json":
-        click.echo(json.dumps(data, indent=2))
+    if output in PLAIN:
+        print_plain(data, output)
     else:
         print_pod(readable(data), wanted)
 

@@ -1,15 +1,12 @@
 """Prints one node or device for people: `fettle explain node` and `fettle explain device`."""
 
-import json
 from collections.abc import Iterable
 from typing import Any
-
-import click
 
 from fettle.cli.calling import fetch
 from fettle.cli.device_tables import device_table, print_missing
 from fettle.cli.printing import MOST_NAMED, has_news, lowered, print_holds
-from fettle.cli.tables import console, new_table, readable, shown_time
+from fettle.cli.tables import PLAIN, console, new_table, print_plain, readable, shown_time
 
 _AGES = {
     "latched": "until it is cleared",
@@ -24,8 +21,8 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 def explain_node(server: str, name: str, output: str) -> None:
     """Print a node's health, and its devices that are not sound."""
     data = fetch(server, "/explain", {"node": name})
-    if output == "json":
-        click.echo(json.dumps(data, indent=2))
+    if output in PLAIN:
+        print_plain(data, output)
         return
     print_node(readable(data))
 
@@ -33,8 +30,8 @@ def explain_node(server: str, name: str, output: str) -> None:
 def explain_device(server: str, name: str, output: str) -> None:
     """Print the health of a device or unit."""
     data = fetch(server, "/explain", {"device": name})
-    if output == "json":
-        click.echo(json.dumps(data, indent=2))
+    if output in PLAIN:
+        print_plain(data, output)
         return
     print_device(readable(data))
 

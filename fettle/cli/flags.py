@@ -1,8 +1,10 @@
 """The flags that several commands share. Imports nothing heavy."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -140,8 +142,67 @@ SERVERS = _with_token(
     )
 )
 OUTPUT = click.option(
-    "--output", "-o", type=click.Choice(("table", "json")), default="table", show_default=True
+    "--output",
+    "-o",
+    type=click.Choice(("table", "json", "yaml")),
+    default="table",
+    show_default=True,
 )
+LIST_OUTPUT = click.option(
+    "--output",
+    "-o",
+    type=click.Choice(("table", "wide", "json", "yaml", "name")),
+    default="table",
+    show_default=True,
+    help="wide: all columns, names and times in full. name: as `fettle explain` takes them.",
+)
+STATES = ("Healthy", "Degraded", "Unhealthy", "Unknown")
+STATE = click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES, case_sensitive=False),
+    help="Only devices in this state. May be repeated.",
+)
+DRIVER = click.option(
+    "--driver", default="", help="Only devices of this DRA driver or extended resource."
+)
+
+
+def selector(of: str) -> Callable[[Command], Command]:
+    """A label selector, which whoever answers reads."""
+    return click.option(
+        "--selector",
+        "-l",
+        default="",
+        metavar="LABELS",
+        help=f"Only {of} with these labels, as for kubectl: a=b,c!=d,e in (f,g),h,!i.",
+    )
+
+
+def watched(command: Command) -> Command:
+    """With a flag to ask again and again."""
+
+    @click.option(
+        "--watch", "-w", is_flag=True, help="Ask again every 2 s; every 30 s without a server."
+    )
+    @wraps(command)
+    def run(*, watch: bool, **rest: Any) -> None:
+        if not watch:
+            command(**rest)
+            return
+        from fettle.cli import watching
+
+        asks_server = rest.get("server") or "servers" in rest
+        pause_s = watching.EVERY_S if asks_server else watching.EVERY_DIRECT_S
+        watching.watch(lambda: _without_exit(command, rest), pause_s)
+
+    return run
+
+
+def _without_exit(command: Command, given: dict[str, Any]) -> None:
+    with suppress(SystemExit):
+        command(**given)
 
 
 def age(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
@@ -153,3 +214,8 @@ def age(_context: click.Context, _parameter: click.Parameter, given: str) -> str
     except BadInput as error:
         raise click.BadParameter(str(error).removeprefix("since ")) from error
     return given
+
+
+def age_or_none(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    """As `age`; "" if it is not given."""
+    return given and age(context, parameter, given)

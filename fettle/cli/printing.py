@@ -11,7 +11,15 @@ from typing import Any, TypeVar
 import click
 
 from fettle.cli.calling import fetch
-from fettle.cli.tables import console, new_table, readable, shown_time
+from fettle.cli.tables import (
+    PLAIN,
+    console,
+    new_table,
+    print_plain,
+    readable,
+    shown_age,
+    shown_time,
+)
 from fettle.explain import LOWERED, SUSPECTED
 
 AT_RISK = 3
@@ -30,47 +38,59 @@ def owned_by(placed: dict[str, Any]) -> str:
     return f"{owner['kind']} {owner['name']}" if owner else "–"
 
 
-def list_pods(server: str, output: str, *, at_risk: bool, node: str, namespace: str) -> int:
-    """Print pods that have a node. If those at risk are asked for, the exit status is 3 if there
-    are some, and 1 if there may be some that are not seen."""
-    asked = {"at-risk": "true" if at_risk else "", "node": node, "namespace": namespace}
-    data = fetch(server, "/pods", {name: value for name, value in asked.items() if value})
-    if output == "json":
-        click.echo(json.dumps(data, indent=2))
+def list_pods(server: str, output: str, asked: dict[str, str]) -> int:
+    """Print pods that have a node; `asked`: what they must be, as `/pods` takes it. If those at
+    risk are asked for, the exit status is 3 if there are some, and 1 if there may be some that are
+    not seen."""
+    asked = {name: value for name, value in asked.items() if value}
+    at_risk = "at-risk" in asked
+    data = fetch(server, "/pods", asked)
+    if output in PLAIN:
+        print_plain(data, output)
+    elif output == "name":
+        for pod in data["pods"]:
+            click.echo(f"pod {pod['pod']}")
     else:
-        print_pods(readable(data), at_risk=at_risk)
+        print_pods(readable(data), at_risk=at_risk, wide=output == "wide")
     if at_risk and any(pod["atRisk"] for pod in data["pods"]):
         return AT_RISK
     return 1 if at_risk and data.get("unseen") else 0
 
 
-def print_pods(data: dict[str, Any], *, at_risk: bool) -> None:
+def print_pods(data: dict[str, Any], *, at_risk: bool, wide: bool = False) -> None:
     """Print the answer of `/pods` as a table."""
     from rich.markup import escape
 
-    out = console()
+    out = console(wide=wide)
     for problem in data["problems"]:
         out.print(f"[yellow]{escape(problem)}[/]")
     if not data["pods"]:
         out.print(_no_pods(at_risk=at_risk, may_be_hidden=bool(data.get("unseen"))))
         return
     started = None if "cluster" in data else data["startedAt"]
-    table = new_table(
-        "POD", "OWNER", "POLICY", "NODE", "STATUS", "BOUND", "USE", "REFUSED SINCE", "WHY"
-    )
+    refused = any(pod["since"] for pod in data["pods"])
+    names: tuple[str, ...]
+    if wide:
+        names = ("POD", "OWNER", "POLICY", "NODE", "STATUS", "BOUND", "USE", "REFUSED SINCE", "WHY")
+    else:
+        refusal = ["REFUSED"] if refused else []
+        names = ("POD", "POLICY", "NODE", "STATUS", "AGE", *refusal, "WHY")
+    table = new_table(*names)
     for pod in data["pods"]:
-        cells = (
-            pod["pod"],
-            owned_by(pod),
-            pod["policy"],
-            pod["node"],
-            pod["phase"],
-            _bound(pod["boundAt"], started),
-            pod["use"] or "–",
-            shown_time(pod["since"]),
-            _why(pod),
-        )
-        table.add_row(*map(escape, cells))
+        cells = {
+            "POD": pod["pod"],
+            "OWNER": owned_by(pod),
+            "POLICY": pod["policy"],
+            "NODE": pod["node"],
+            "STATUS": pod["phase"],
+            "BOUND": _bound(pod["boundAt"], started, shown_time),
+            "AGE": _bound(pod["boundAt"], started, shown_age),
+            "USE": pod["use"] or "–",
+            "REFUSED": shown_age(pod["since"]),
+            "REFUSED SINCE": shown_time(pod["since"]),
+            "WHY": _why(pod),
+        }
+        table.add_row(*(escape(cells[name]) for name in names))
     out.print(table)
     if (left := data["total"] - len(data["pods"])) > 0:
         out.print(f"… {left} more")
@@ -91,19 +111,19 @@ def _why(pod: dict[str, Any]) -> str:
     return f"{pod['worst']}{f' (+{more} more)' if more else ''}"
 
 
-def _bound(at: float | None, started: float | None) -> str:
+def _bound(at: float | None, started: float | None, shown: Callable[[float | None], str]) -> str:
     """When a pod was bound, and how long before Fettle started, if that is short. `started`: None
     if no Fettle was asked."""
     if at is None or started is None or not 0 <= (before := started - at) < LATELY_S:
-        return shown_time(at)
-    return f"{shown_time(at)}, {before:.0f} s before Fettle started"
+        return shown(at)
+    return f"{shown(at)}, {before:.0f} s before Fettle started"
 
 
 def explain_policy(server: str, name: str, output: str) -> None:
     """Print a pod's policy, or one by name: each value with where it comes from."""
     data = fetch(server, "/policy", {"pod" if "/" in name else "name": name})
-    if output == "json":
-        click.echo(json.dumps(data, indent=2))
+    if output in PLAIN:
+        print_plain(data, output)
         return
     from rich.markup import escape
 
@@ -128,8 +148,8 @@ def explain_policy(server: str, name: str, output: str) -> None:
 def show_status(server: str, output: str) -> None:
     """Print how the fleet is, in a few lines."""
     data = fetch(server, "/status")
-    if output == "json":
-        click.echo(json.dumps(data, indent=2))
+    if output in PLAIN:
+        print_plain(data, output)
         return
     from rich.markup import escape
 

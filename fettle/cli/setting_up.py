@@ -16,6 +16,7 @@ from fettle.cli.flags import (
     OUTPUT,
     age,
     source,
+    watched,
 )
 from fettle.cli.sources import Reading
 
@@ -127,6 +128,7 @@ def rules(prometheus: bool, settings: Path | None) -> None:
 )
 @source
 @OUTPUT
+@watched
 def status(within: str, roles: tuple[str, ...], namespace: str, server: str, output: str) -> None:
     """How many nodes and devices are in which state, and pods at risk or waiting.
 
@@ -141,8 +143,8 @@ def status(within: str, roles: tuple[str, ...], namespace: str, server: str, out
             raise click.UsageError("--role goes with --wait.")
         printing.show_status(server, output)
         return
-    if output == "json":
-        raise click.UsageError("--wait prints no JSON: leave out --output.")
+    if output != "table":
+        raise click.UsageError("--wait prints no JSON or YAML: leave out --output.")
     sys.exit(setup_waiting.wait(server, within, roles, namespace))
 
 

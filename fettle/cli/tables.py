@@ -1,9 +1,13 @@
-"""How the command line shows tables, times and texts that others wrote."""
+"""How the command line shows tables, times and texts that others wrote, and plain data."""
 
+import json
 import sys
+import time
 from collections.abc import Iterator
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from fettle.model import utc
 
@@ -22,8 +26,8 @@ _INDENT = 4
 _UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 
 
-def console() -> "Console":
-    """For tables: as wide as the terminal; in a pipe, lines are not wrapped."""
+def console(*, wide: bool = False) -> "Console":
+    """For tables: as wide as the terminal; in a pipe, or if it is `wide`, lines are not wrapped."""
     from rich.console import Console
 
     class Piped(Console):
@@ -31,7 +35,8 @@ def console() -> "Console":
             """Leaves it to the command line how it ends if nobody reads on."""
             raise
 
-    return Piped(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    width = _PIPE_WIDTH if wide or not sys.stdout.isatty() else None
+    return Piped(highlight=False, width=width)
 
 
 class TextTable:
@@ -145,3 +150,59 @@ def _on_one_line(text: str) -> str:
 def shown_time(at: float | None) -> str:
     """A time in Unix seconds; "–" if it is not known."""
     return "–" if at is None else f"{utc(at):%Y-%m-%d %H:%M:%SZ}"
+
+
+_SPANS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+_PRECISE = 3
+"""Below so many of a unit the next smaller one is told."""
+
+
+def shown_age(at: float | None, now: float | None = None) -> str:
+    """How long ago, as kubectl tells it: 40s, 12m, 5h or 3d; "–" if the time is not known."""
+    if not at:
+        return "–"
+    left = max(0, round((time.time() if now is None else now) - at))
+    fits = ((size, unit) for size, unit in _SPANS if left >= size * (1 if size == 1 else _PRECISE))
+    size, unit = next(fits, (1, "s"))
+    return f"{left // size}{unit}"
+
+
+PLAIN = frozenset(("json", "yaml"))
+"""Formats for programs."""
+_TIMES = frozenset(
+    (
+        *("since", "until", "at", "start", "end", "first", "last", "observedAt", "boundAt"),
+        *("startedAt", "lostAt", "confirmedAt", "waitsUntil"),
+    )
+)
+"""Fields that are Unix seconds where they are numbers."""
+_EARLIEST = 1e8
+"""What is below is no time: 0 is "not known"."""
+
+
+def print_plain(data: Any, output: str) -> None:
+    """Print JSON or YAML. Beside each time in Unix seconds stands one for people: `sinceTime` in
+    RFC 3339 beside `since`."""
+    told = _with_times(data)
+    if output == "yaml":
+        import yaml
+
+        dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        text = yaml.dump(told, Dumper=dumper, sort_keys=False, allow_unicode=True, width=1000)
+        click.echo(text, nl=False)
+    else:
+        click.echo(json.dumps(told, indent=2))
+
+
+def _with_times(data: Any) -> Any:
+    match data:
+        case list():
+            return [*map(_with_times, data)]
+        case dict():
+            told = {}
+            for name, value in data.items():
+                told[name] = _with_times(value)
+                if name in _TIMES and isinstance(value, int | float) and value > _EARLIEST:
+                    told[f"{name}Time"] = f"{utc(value):%Y-%m-%dT%H:%M:%SZ}"
+            return told
+    return data

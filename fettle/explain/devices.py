@@ -4,7 +4,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from heapq import nsmallest
 from itertools import chain
 from typing import Any
@@ -24,16 +24,18 @@ MOST_STATUSES = 5
 """A label may have another value on each node."""
 
 
-def list_nodes(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
-    """Every node with its resources and its own devices.
+def list_nodes(
+    view: View, *, only_unsound: bool = False, names: Container[str] | None = None
+) -> list[dict[str, Any]]:
+    """Every node, or those of these `names`, with its resources and its own devices.
 
     With `only_unsound`, only those with evidence, that are not Healthy, or that lack devices.
     `withheld` says why a device cannot be allocated now; it is None if the device's pool is whole.
     Network devices belong to no node; see `list_network_devices`.
     """
     listed, users = [], Users(view)
-    for _, node in sorted(view.nodes.items()):
-        if not only_unsound or _is_unsound(node):
+    for name, node in sorted(view.nodes.items()):
+        if (names is None or name in names) and (not only_unsound or _is_unsound(node)):
             one = plain_node(node, users, only_unsound=only_unsound)
             if one["devices"] or one["resources"] or node.missing or is_noteworthy(node.health):
                 listed.append(one)
@@ -41,8 +43,11 @@ def list_nodes(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]
     return listed
 
 
-def list_network_devices(view: View, *, only_unsound: bool = False) -> list[dict[str, Any]]:
-    """Each device that does not belong to a single node, with the nodes that can use it.
+def list_network_devices(
+    view: View, *, only_unsound: bool = False, names: Container[str] | None = None
+) -> list[dict[str, Any]]:
+    """Each device that does not belong to a single node, with the nodes that can use it; of these
+    `names`, if they are given.
 
     If it is `withheld` from all of them: with the nodes that it is published for.
     """
@@ -51,7 +56,8 @@ def list_network_devices(view: View, *, only_unsound: bool = False) -> list[dict
     unable: dict[DeviceId, list[str]] = defaultdict(list)
     why: dict[DeviceId, Reason] = {}
     users = Users(view)
-    for name, node in sorted(view.nodes.items()):
+    nodes = ((n, node) for n, node in sorted(view.nodes.items()) if names is None or n in names)
+    for name, node in nodes:
         for device, withheld in _published(node, local=False, only_unsound=only_unsound):
             found.setdefault(device.id, device)
             if withheld:

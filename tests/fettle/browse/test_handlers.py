@@ -313,6 +313,57 @@ async def test_pods_are_listed_with_what_their_policy_says_of_where_they_are() -
     assert (await pods(publisher, "?namespace=other"))["pods"] == []
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("?selector=team%3Da", ["p0", "p1"]),
+        ("?selector=team%21%3Da", []),
+        ("?state=Unhealthy", ["p1"]),
+        ("?state=Unhealthy,Healthy", ["p0", "p1"]),
+        (f"?driver={b.RESOURCE}", ["p0", "p1"]),
+        (f"?driver={b.RESOURCE}&state=Healthy", ["p0"]),
+        ("?driver=other", []),
+        ("?since=1h", []),
+    ],
+)
+async def test_pods_are_narrowed_by_labels_state_driver_and_age(
+    query: str, found: list[str]
+) -> None:
+    listed = await pods(with_pods("well", "ill", labels={"team": "a"}), query)
+    assert sorted(pod["pod"] for pod in listed["pods"]) == [f"default/{name}" for name in found]
+    assert listed["total"] == len(found)
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("?selector=a+b", "label selector 'a b': write"),
+        ("?state=Ill", "state 'Ill': write one of Healthy, Degraded"),
+        ("?since=soon", "since 'soon': write"),
+    ],
+)
+async def test_what_pods_cannot_be_narrowed_by_is_said(query: str, why: str) -> None:
+    assert (await pods(with_pods("well"), query))["error"].startswith(why)
+
+
+async def test_devices_are_narrowed_by_the_name_and_the_labels_of_their_node() -> None:
+    node = msgspec.structs.replace(b.node("n1", gpus=1, own=b.health(0.1)), labels={"zone": "a"})
+    publisher = Publisher()
+    publisher.publish(b.view(node, b.node("n2", gpus=1, own=b.health(0.1))), frozenset())
+    shown = known(Answers(publisher, SelectorEngine(), Settings()))
+    for query, names in (
+        ("", ["n1", "n2"]),
+        ("?node=n2", ["n2"]),
+        ("?selector=zone", ["n1"]),
+        ("?selector=zone&node=n2", []),
+    ):
+        _, listed = await told(shown, f"/devices{query}")
+        assert [one["node"] for one in listed["nodes"]] == names
+        assert listed["nodesWithDevices"] == len(names)
+    status, listed = await told(shown, "/devices?node=n3")
+    assert (status, listed["error"]) == (404, "there is no node 'n3'")
+
+
 async def test_no_more_pods_are_listed_than_one_answer_holds() -> None:
     listed = await pods(with_pods(*["ill"] * (MOST_PODS + 2)), "?at-risk=true")
     assert (len(listed["pods"]), listed["total"]) == (MOST_PODS, MOST_PODS + 2)

@@ -39,7 +39,8 @@ def test_an_unhealthy_device_is_listed_even_without_evidence(
     print_devices(data, everything=False)
     heading, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
     assert heading[0] == "NODE"
-    why = ["held", "by", "the", "minimum", "dwell", "until", "14:04", "UTC"]
+    since = ["1970-01-01", "13:53:20Z"]
+    why = [*since, "held", "by", "the", "minimum", "dwell", "until", "14:04", "UTC"]
     assert rows == [
         ["n1", "(node)", "1.00", "Unhealthy", *why],
         ["n2", "gpu.example.com/n/gpu-0", "1.00", "Unhealthy", *why],

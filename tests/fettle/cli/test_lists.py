@@ -1,0 +1,159 @@
+"""`fettle devices` and `fettle pods`: narrowed, in other formats, and again and again."""
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from fettle.cli.device_tables import WantedDevices, device_table
+from fettle.cli.printing import print_pods
+from fettle.cli.tables import print_plain, shown_age
+from fettle.cli.watching import watch
+from fettle.model import FettleError, State
+from tests.fettle.cli.test_printing import health
+
+HELD = {
+    **health(0.0, State.UNHEALTHY, "held by an operator"),
+    "since": 900.0,
+}
+HELD["evidence"][0]["subject"] = "node n1"
+
+
+def gpu(pool: str, name: str, told: dict[str, Any]) -> dict[str, Any]:
+    return {"device": f"gpu.example.com/{pool}/{name}", **told}
+
+
+def fleet() -> dict[str, Any]:
+    own = health(0.2, State.UNHEALTHY, "XID 79")
+    unit = {"unit": "GPU-1", **health(0.5, State.DEGRADED, "hot"), "since": 50.0}
+    plugin = {"resource": "example.com/npu", "units": [unit]}
+    held = [gpu("n1", f"gpu-{i}", HELD) for i in range(3)]
+    nodes = [
+        {"node": "n1", "resources": [], "devices": [*held, gpu("n1", "gpu-9", own)], **HELD},
+        {"node": "n2", "resources": [plugin], "devices": [], **health(1.0)},
+    ]
+    return {"nodes": nodes, "network": [gpu("net", "ib-0", own) | {"nodes": ["n1", "n2"]}]}
+
+
+def cells(wanted: WantedDevices, *, wide: bool = False) -> list[list[str]]:
+    told = wanted.of(fleet())
+    table = device_table(told, everything=wanted.everything, wanted=wanted, wide=wide)
+    return [list(row[:2]) for row in table.rows]
+
+
+def test_a_held_node_is_one_row_and_a_device_of_it_with_a_fault_of_its_own_another() -> None:
+    assert cells(WantedDevices()) == [
+        ["n1", "(node, 3 devices)"],
+        ["n1", "gpu-9"],
+        ["(2 nodes)", "gpu.example.com/net/ib-0"],
+        ["n2", "GPU-1"],
+    ]
+    assert cells(WantedDevices(), wide=True)[1:] == [
+        ["n1", "gpu.example.com/n1/gpu-9"],
+        ["(2 nodes)", "gpu.example.com/net/ib-0"],
+        ["n2", "example.com/npu GPU-1"],
+    ]
+
+
+def test_all_devices_of_a_held_node_are_rows_if_all_are_asked_for() -> None:
+    assert len([row for row in cells(WantedDevices(everything=True)) if row[0] == "n1"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shown"),
+    [
+        (WantedDevices(states=("Degraded",)), ["GPU-1"]),
+        (WantedDevices(driver="example.com/npu"), ["GPU-1"]),
+        (
+            WantedDevices(driver="gpu.example.com"),
+            ["gpu-0", "gpu-1", "gpu-2", "gpu-9", "gpu.example.com/net/ib-0"],
+        ),
+        (WantedDevices(since=500.0), ["(node, 3 devices)"]),
+    ],
+)
+def test_devices_are_narrowed_by_state_driver_and_age(
+    wanted: WantedDevices, shown: list[str]
+) -> None:
+    assert sorted(row[1] for row in cells(wanted)) == sorted(shown)
+
+
+def test_a_narrowed_answer_has_only_what_is_asked_for() -> None:
+    told = WantedDevices(states=("Degraded",)).of(fleet())
+    assert [node["node"] for node in told["nodes"]] == ["n2"]
+    assert told["network"] == []
+
+
+def test_json_and_yaml_have_times_for_people_beside_those_in_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = {"since": 1795201375.0, "devices": [{"observedAt": 0, "at": "noon", "count": 2}]}
+    shown = {
+        "since": 1795201375.0,
+        "sinceTime": "2026-11-20T19:02:55Z",
+        "devices": [{"observedAt": 0, "at": "noon", "count": 2}],
+    }
+    print_plain(data, "json")
+    assert json.loads(capsys.readouterr().out) == shown
+    print_plain(data, "yaml")
+    assert yaml.safe_load(capsys.readouterr().out) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(5, "5s"), (179, "179s"), (180, "3m"), (10_799, "179m"), (10_800, "3h"), (864_000, "10d")],
+)
+def test_an_age_is_as_kubectl_tells_it(seconds: int, said: str) -> None:
+    assert shown_age(1e9 - seconds, 1e9) == said
+    assert shown_age(None) == shown_age(0.0) == "–"
+
+
+def test_pods_fit_eighty_columns_and_wide_has_all_of_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pod: dict[str, Any] = {
+        "pod": "ml/serving-0",
+        "owner": None,
+        "policy": "inference",
+        "node": "dra-03",
+        "phase": "Running",
+        "boundAt": None,
+        "use": "certain",
+        "since": None,
+        "worst": None,
+        "units": {"nvidia.com/gpu": 1},
+        "devices": [],
+        "refusals": [],
+    }
+    data = {"problems": [], "pods": [pod], "total": 1, "startedAt": 0.0}
+    print_pods(data, at_risk=False)
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split() == ["POD", "POLICY", "NODE", "STATUS", "AGE", "WHY"]
+    assert max(len(head), len(row)) < 80
+    print_pods(data, at_risk=False, wide=True)
+    assert "REFUSED SINCE" in capsys.readouterr().out
+
+
+def test_watching_prints_only_what_changed_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answers = iter(["a", "a", FettleError("gone"), "b"])
+
+    def show() -> None:
+        match next(answers):
+            case FettleError() as error:
+                raise error
+            case said:
+                print(said)
+
+    watch(show, 0.0, rounds=4)
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("a\n\nb\n", "fettle: gone\n")
+
+
+def test_watching_ends_where_the_first_answer_fails() -> None:
+    def show() -> None:
+        raise FettleError("no server")
+
+    with pytest.raises(FettleError, match="no server"):
+        watch(show, 0.0, rounds=4)
