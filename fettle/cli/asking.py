@@ -109,6 +109,19 @@ def policy(name: str, namespace: str, server: str, output: str) -> None:
     printing.explain_policy(server, _pod_or_policy(name, namespace), output)
 
 
+@explain.command()
+@click.argument("code", default="")
+@OUTPUT
+def reason(code: str, output: str) -> None:
+    """What a reason code means, such as NodeHeld, and what comes of it; without CODE, all codes.
+
+    Codes stand in `fettle decisions`, in the report, in metrics, and in JSON beside each text.
+    """
+    from fettle.cli import explaining
+
+    explaining.explain_reason(code, output)
+
+
 @click.command()
 @click.option("--all", "everything", is_flag=True, help="Include sound devices.")
 @click.option("--node", default="", help="Only this node and its devices.")

@@ -135,7 +135,15 @@ def _print_behind(out: Any, data: dict[str, Any], matters: dict[str, Any]) -> No
         for one in said:
             out.print(f"  {escape(decision_line(one))}")
     print_holds(out, data.get("holds", ()))
+    if codes := _codes(matters):
+        out.print(escape(f"codes (`fettle explain reason CODE`): {', '.join(codes)}"))
     print_evidence(out, matters)
+
+
+def _codes(nodes: dict[str, Any]) -> list[str]:
+    """Of all reasons that are told of these nodes."""
+    lists = (told for v in nodes.values() for told in v.get("reasons", {}).values())
+    return sorted({reason["code"] for told in lists for reason in told})
 
 
 def print_placed(out: Any, placed: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from fettle.cli.calling import fetch
 from fettle.cli.device_tables import device_table, print_missing
 from fettle.cli.printing import MOST_NAMED, has_news, lowered, print_holds
 from fettle.cli.tables import PLAIN, console, new_table, print_plain, readable, shown_time
+from fettle.explain import describe_code, list_codes
 
 _AGES = {
     "latched": "until it is cleared",
@@ -34,6 +35,27 @@ def explain_device(server: str, name: str, output: str) -> None:
         print_plain(data, output)
         return
     print_device(readable(data))
+
+
+def explain_reason(code: str, output: str) -> None:
+    """Print what a reason code means; "" for a list of all."""
+    told = describe_code(code) if code else list_codes()
+    if output in PLAIN:
+        print_plain(told, output)
+        return
+    from rich.markup import escape
+
+    out = console()
+    if isinstance(told, list):
+        table = new_table("CODE", "KIND", "MEANING")
+        for one in told:
+            table.add_row(*map(escape, (one["code"], one["kind"], one["about"])))
+        out.print(table)
+        return
+    out.print(f"[bold]{told['code']}[/]: {escape(told['about'])}")
+    out.print(f"{escape(told['kind'])}. {escape(told['effect'])}")
+    if told["fields"]:
+        out.print(f"in JSON it has {', '.join(told['fields'])}")
 
 
 def print_node(data: dict[str, Any]) -> None:

@@ -24,7 +24,15 @@ from fettle.explain.pods import (
 from fettle.explain.recoveries import Recoveries, explain_device, explain_node
 from fettle.explain.taints import list_taints
 from fettle.explain.withholding import WITHHELD, withhold_of_placed, withhold_of_pod
-from fettle.explain.wording import LOWERED, SUSPECTED, plain_reason, text, texts
+from fettle.explain.wording import (
+    LOWERED,
+    SUSPECTED,
+    describe_code,
+    list_codes,
+    plain_reason,
+    text,
+    texts,
+)
 
 __all__ = [
     "CAUSES",
@@ -36,6 +44,7 @@ __all__ = [
     "Recoveries",
     "Stewardship",
     "conclusion",
+    "describe_code",
     "describe_mechanisms",
     "describe_modes",
     "excluded_by",
@@ -47,6 +56,7 @@ __all__ = [
     "find_device",
     "find_node",
     "is_held_by_rule",
+    "list_codes",
     "list_holds",
     "list_network_devices",
     "list_nodes",

@@ -1,12 +1,16 @@
-"""Reasons as `explain` prints them, and as JSON has them: code, text and fields. Pure."""
+"""Reasons as `explain` prints them, and as JSON has them: code, text and fields; and what each code
+means. Pure."""
 
-from collections.abc import Iterable
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from fettle.model import DeviceId, Health, Source, proven_evidence, reasons
+from fettle.explain.finding import near
+from fettle.model import BadInput, DeviceId, Health, Source, proven_evidence, reasons
 from fettle.model.reasons import Reason
 
 LOWERED = "lowered by what tenants could cause"
@@ -64,3 +68,58 @@ def _plain(value: object) -> object:
         case tuple():
             return [_plain(each) for each in value]
     return value
+
+
+_SCHEDULER = "The scheduler's own checks say so: the pod does not go there, with or without Fettle."
+_NOTE = "A note: no answer depends on it."
+_EFFECTS = {
+    "policy": "A refusal of Fettle's, which counts in mode enforce. Another node, a repair, the end"
+    " of a hold or another policy ends it.",
+    "units": _SCHEDULER,
+    "claims": _SCHEDULER,
+    "allocator": _SCHEDULER,
+    "obstacles": _SCHEDULER,
+    "attempt_errors": "The scheduler's attempt ends in an error here, which may keep the pod off "
+    "all other nodes too.",
+    "undecided": "It is allowed: what cannot be decided refuses nothing.",
+    "notes": _NOTE,
+    "pods": _NOTE,
+}
+"""By module of the reasons: what comes of one."""
+
+
+def list_codes() -> list[dict[str, Any]]:
+    """Each code: what it means, of what kind it is, what comes of it, and its fields."""
+    return [_described(kind) for kind in sorted(_codes(Reason), key=lambda kind: kind.__name__)]
+
+
+def describe_code(code: str) -> dict[str, Any]:
+    """Raises BadInput with near codes."""
+    listed = list_codes()
+    found = next((one for one in listed if one["code"].lower() == code.lower()), None)
+    if found is None:
+        like = near(code, [one["code"] for one in listed])
+        raise BadInput(f"there is no reason code {code[:80]!r}{like}", status=404)
+    return found
+
+
+def _codes(of: type[Reason]) -> Iterator[type[Reason]]:
+    """Those that nothing is derived from: the others are never made."""
+    for kind in of.__subclasses__():
+        if kind.__subclasses__():
+            yield from _codes(kind)
+        else:
+            yield kind
+
+
+def _described(kind: type[Reason]) -> dict[str, Any]:
+    module = kind.__module__
+    about = " ".join((inspect.getdoc(kind) or "").split())
+    heading = inspect.getdoc(sys.modules[module]) or ""
+    return {
+        "code": kind.__name__,
+        "about": about,
+        "kind": heading.partition("\n")[0].partition(". ")[0].rstrip("."),
+        "effect": _NOTE if about.startswith("A note") else _EFFECTS[module.rpartition(".")[2]],
+        "fields": [_camel(name) for name in kind.__struct_fields__],
+    }

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fettle.explain.wording import plain_reason, text
-from fettle.model import SOUND, DeviceId, Mode, PoolRef, Source, SourceKind, reasons
+from fettle.explain.wording import describe_code, list_codes, plain_reason, text
+from fettle.model import SOUND, BadInput, DeviceId, Mode, PoolRef, Source, SourceKind, reasons
 from fettle.model.reasons import (
     Complaint,
     Obstacles,
@@ -103,3 +103,21 @@ def _camel(name: str) -> str:
 def test_a_health_in_json_has_the_heaviest_evidence() -> None:
     said = plain_reason(reasons.NodeUnhealthy(health(0.1, text="XID 79"), 0.5))
     assert said["health"] == {"state": "Unhealthy", "proven": 0.1, "evidence": "XID 79"}
+
+
+def test_each_code_is_explained_with_what_comes_of_it() -> None:
+    told = {one["code"]: one for one in list_codes()}
+    assert [*told] == [kind.__name__ for kind in REASONS]
+    for code, one in told.items():
+        assert one["about"].endswith("."), code
+        assert one["effect"].endswith("."), code
+    assert told["NodeHeld"]["about"] == "An operator holds the node."
+    assert told["NodeHeld"]["kind"] == "What a policy does not accept"
+    assert told["NodeHeld"]["fields"] == ["health", "minScore"]
+    assert "allowed" in told["SelectorUndecided"]["effect"]
+
+
+def test_a_code_may_be_written_in_any_case_and_near_ones_are_named() -> None:
+    assert describe_code("nodeheld")["code"] == "NodeHeld"
+    with pytest.raises(BadInput, match="no reason code 'NodeHold'; near: NodeHeld"):
+        describe_code("NodeHold")

@@ -282,7 +282,7 @@ def test_devices_lists_what_evidence_speaks_of(serving: Served) -> None:
     assert told.returncode == 0, told.stderr
     assert "GPU-05d9a1c0-77a3-4f0b-8a67-5c1f4e0a9b44" in told.stdout
     assert "gpu.nvidia.com/dra-01/gpu-1" not in told.stdout
-    everything = called("devices", "--all", "--server", serving.browse)
+    everything = called("devices", "--all", "-o", "wide", "--server", serving.browse)
     assert "gpu.nvidia.com/dra-01/gpu-1" in everything.stdout
 
 
