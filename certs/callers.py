@@ -9,11 +9,11 @@ import ssl
 import time
 from collections.abc import Callable, Collection
 
-import structlog
 from cachetools import TTLCache
 
 from certs import issuing
 from certs.serving import ListenerTLS, ServingCertificate, trust_of
+from fettle.logs import Logger
 
 TOLD_EVERY_S = 3600.0
 MOST_TOLD = 20
@@ -21,7 +21,7 @@ MOST_TOLD = 20
 _SHOWN = 100
 """How many characters of a name are shown."""
 
-_LOG = structlog.get_logger("fettle.certs")
+_LOG = Logger("fettle.certs")
 
 
 def _uncounted(_kind: str) -> None: ...

@@ -11,11 +11,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import structlog
-
 from certs.issuing import Pair, longest_validity
 from certs.serving import ListenerTLS, ServingCertificate
 from fettle.config import TLSSettings
+from fettle.logs import Logger
 from fettle.model import CertificateError
 from fettle.pacing import keep
 
@@ -28,7 +27,7 @@ _CALLERS = {
 }
 """Who calls each listener."""
 
-_LOG = structlog.get_logger("fettle.certs")
+_LOG = Logger("fettle.certs")
 
 
 class FileReloader:

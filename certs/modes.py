@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any
 
-import structlog
-
 from certs import issuing
 from certs.files import ClientCAFile, FileCertificate, read_client_ca
 from certs.rotating import POLL_S, LeafSigner, Lifetimes, LongLivedSigner, Rotation
@@ -23,6 +21,7 @@ from certs.secrets import CABundles, SecretStore
 from certs.serving import ListenerTLS, ServingCertificate
 from fettle.client import Session, identity, lead
 from fettle.config import ListenAddress, Settings, TLSSettings
+from fettle.logs import Logger
 from fettle.model import CertificateError, ClusterError, SettingsError
 from fettle.pacing import keep
 
@@ -31,7 +30,7 @@ BUNDLE_POLL_S = 2.0
 one that was just applied gets its caBundle."""
 LEASE = "fettle-certificates"
 
-_LOG = structlog.get_logger("fettle.certs")
+_LOG = Logger("fettle.certs")
 
 
 async def extender_tls(

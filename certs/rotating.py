@@ -12,11 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-import structlog
-
 from certs import authority, issuing
 from certs.authority import MANIFEST, Authority, RotationStep, Secret
 from certs.issuing import CLOCK_SKEW_S, DAY_S, Pair
+from fettle.logs import Logger
 from fettle.model import AuthorityError, CertificateError, ClusterError, Conflict, NotFound
 from fettle.pacing import keep
 
@@ -25,7 +24,7 @@ POLL_S = 30.0
 _ATTEMPTS = 5
 _HOUR_S = 3600.0
 
-_log = structlog.get_logger("fettle.certs")
+_log = Logger("fettle.certs")
 
 
 class Clocks(NamedTuple):

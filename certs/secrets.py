@@ -9,7 +9,6 @@ import base64
 from typing import Annotated, Any
 
 import msgspec
-import structlog
 
 from certs import issuing
 from fettle.api import Bad, Change, Contact, Gone, ListEnded, ListStarted, Lost, Put, api_path
@@ -17,9 +16,10 @@ from fettle.api.admission import WebhookConfiguration
 from fettle.api.kinds import WEBHOOK_CONFIGURATIONS, Kind
 from fettle.client import Session, decoded
 from fettle.cluster.feeds import ClusterFeed
+from fettle.logs import Logger
 from fettle.model import CertificateError, NotFound
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):

@@ -10,10 +10,9 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-import structlog
-
 from certs.issuing import Pair, Validity, validity_of
 from fettle.client import key_file
+from fettle.logs import Logger
 from fettle.model import CertificateError
 from fettle.pacing import keep
 
@@ -21,7 +20,7 @@ WARNINGS_POLL_S = 5.0
 LOGGED_AFTER_CHECKS = 2
 """A text that is gone sooner, as while one file of a pair is being replaced, is no warning."""
 
-_LOG = structlog.get_logger("fettle.certs")
+_LOG = Logger("fettle.certs")
 
 
 class Trust(NamedTuple):

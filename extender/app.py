@@ -7,8 +7,6 @@ traceback and answered without it.
 import time
 from collections.abc import Awaitable, Callable
 
-import structlog
-
 from extender.filter import Filter
 from extender.freshness import Freshness, FreshTables
 from extender.http.connections import Handler, HTTPReply, SchedulerConnections, problem
@@ -19,13 +17,14 @@ from extender.prioritize import Prioritize
 from extender.verbs import NotReady
 from fettle.api import extender as wire
 from fettle.config import ExtenderSettings
+from fettle.logs import Logger
 from fettle.model import BadInput
 from fettle.observing import ExtenderMetrics
 from fettle.records import Recorder
 from fettle.scheduling import Answers, Leanings, OwnerRefusals
 from fettle.scheduling.placed import RecentPods
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 Verb = Callable[[bytes], bytes | Awaitable[bytes]]
 

@@ -9,8 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
-import structlog
-
 from extender.freshness import FreshTables
 from extender.http.replies import Replies
 from extender.http.reuse import Edition, KeptReplies, KeptReply
@@ -18,13 +16,14 @@ from extender.misconfiguration import Misconfiguration
 from extender.verbs import ANSWER_WITHIN_S, REFUSED, result_of
 from fettle.api import core
 from fettle.api import extender as wire
+from fettle.logs import Logger
 from fettle.model import Mode
 from fettle.observing import ExtenderMetrics
 from fettle.records import Recorder
 from fettle.scheduling import Answers, Demand, Leanings, Narrowed, OwnerRefusals, Table
 from fettle.scheduling.placed import RecentPods
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Filtered(NamedTuple):

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Collection
 from math import inf
 
-import structlog
 from cachetools import FIFOCache
 
 from fettle.api import core
 from fettle.api.kinds import WireObject
 from fettle.dra import IMPLICIT_CLASS_PREFIX, MARKER, device_units
+from fettle.logs import Logger
 from fettle.observing import ExtenderMetrics, LastRequests
 
 VERBS = ("filter", "prioritize", "preempt")
@@ -38,7 +38,7 @@ _UNMARKED = (
     "deploy/webhook, and see that the API server reaches the webhook"
 )
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Misconfiguration:

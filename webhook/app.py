@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Se
 from typing import NamedTuple, TypeVar
 
 import msgspec
-import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
@@ -21,6 +20,7 @@ from fettle.api import MAX_JSON_DEPTH
 from fettle.cluster import Publisher, View
 from fettle.config import Settings, WebhookSettings
 from fettle.lint import ABSENCES, Linter, workload_kinds
+from fettle.logs import Logger
 from fettle.model import ANNOTATION, BadInput, Mode
 from fettle.observing import LastRequests
 from fettle.pacing import Patience, part, run_within
@@ -62,7 +62,7 @@ _MAX_NAME_LENGTH = 253
 _RECORDED = {"denied": Decided.DENIED, "patched": Decided.INJECTED}
 """What is recorded of a review, by its result."""
 
-_log = structlog.get_logger("fettle.webhook")
+_log = Logger("fettle.webhook")
 
 
 class Review(NamedTuple):

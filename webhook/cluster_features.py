@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-import structlog
 
 from fettle.api import api_path, kinds
 from fettle.client import ServedKind, Session, decoded, served_kinds, server_version
 from fettle.config import WorkloadSettings
 from fettle.dra import parse_git_version
+from fettle.logs import Logger
 from fettle.model import DEGRADED_TAINT, ClusterError, Invalid, NotServed
 from fettle.pacing import keep
 
@@ -35,7 +35,7 @@ Object = dict[str, Any]
 ServedKinds = Mapping[str, Sequence[ServedKind]]
 """By API group."""
 
-_log = structlog.get_logger("fettle.webhook")
+_log = Logger("fettle.webhook")
 
 
 # --- the versions that it serves

@@ -7,11 +7,11 @@ No label holds a name that a tenant chooses, and no tenant can fill the log. Bes
 import time
 from collections.abc import Callable, Sequence
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from fettle.cluster import Publisher, View
 from fettle.lint import unknown_rules
+from fettle.logs import Logger
 from fettle.model import ANNOTATION
 
 MAX_LOGGED_LABELS = 100
@@ -24,7 +24,7 @@ _RESULTS = {
 }
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5)
 
-_LOG = structlog.get_logger("fettle.webhook")
+_LOG = Logger("fettle.webhook")
 
 
 class ReviewMetrics:

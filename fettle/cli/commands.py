@@ -15,7 +15,6 @@ from fettle import __version__
 from fettle.cli import asking, setting_up
 from fettle.cli.flags import ACTS_AS, AS_GROUP, CONTEXT, KUBECONFIG, OUTPUT
 from fettle.cli.sources import Reading
-from fettle.model import FettleError
 
 CLOSED_PIPE = 141
 """The exit status if nobody reads on, as behind `| head`: what shells say of SIGPIPE."""
@@ -36,6 +35,12 @@ def _while_read() -> Iterator[None]:
         sys.exit(CLOSED_PIPE)
 
 
+def _own_error() -> type[Exception]:
+    from fettle.model import FettleError
+
+    return FettleError
+
+
 class _Group(click.Group):
     """Prints Fettle's own errors as one sentence, without a traceback."""
 
@@ -47,7 +52,9 @@ class _Group(click.Group):
         with _while_read():
             try:
                 return super().invoke(ctx)
-            except FettleError as error:
+            except (click.ClickException, click.exceptions.Exit, click.Abort):
+                raise
+            except _own_error() as error:
                 click.echo(f"fettle: {error}", err=True)
             except BrokenPipeError:
                 raise
@@ -173,8 +180,8 @@ def lint(
 
     Exits with 0 if nothing was found, 1 on findings at or above --fail-on, 2 on bad input.
     """
+    from fettle import logs
     from fettle.cli.linting import running
-    from fettle.observing import logs
 
     reading = Reading(kubeconfig, context, acts_as, groups=groups)
     asked = reading if cluster or reading != Reading() else None
@@ -186,7 +193,7 @@ def lint(
     logs.configure("error")
     try:
         code = running.run(options)
-    except FettleError as error:
+    except _own_error() as error:
         click.echo(f"fettle: {error}", err=True)
         code = 2
     sys.exit(code)

@@ -16,6 +16,7 @@ import msgspec
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from fettle import logs
 from fettle.api import Change, Put, core, kinds
 from fettle.api.kinds import EVENTS, KINDS, Kind
 from fettle.browse import TRUSTED, Known, answers_of
@@ -28,7 +29,6 @@ from fettle.config import PrometheusSettings, Settings, load_settings
 from fettle.health import HealthBook, load_rules
 from fettle.lint import check_settings, workload_kinds
 from fettle.model import NO_SETTINGS, FettleError, Forbidden, Mode, NoCluster, Policies
-from fettle.observing import logs
 from fettle.scheduling import Answers
 from fettle.scheduling.placed import FollowedPods
 

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
-import structlog
 
 from fettle.api import group_path
 from fettle.client.responses import decoded
 from fettle.client.session import Session
+from fettle.logs import Logger
 from fettle.model import ClusterError, NotServed
 from fettle.pacing import keep
 
 VERSION_EVERY_S = 60.0
 _FIRST_VERSION_EVERY_S = 10.0
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class ServedKind(NamedTuple):

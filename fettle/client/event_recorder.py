@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-import structlog
-
 from fettle.api import api_path
 from fettle.api.meta import micro_time
 from fettle.client.session import Session
+from fettle.logs import Logger
 from fettle.model import ClusterError, Conflict, NotFound, Unreachable
 from fettle.pacing import keep
 
@@ -33,7 +32,7 @@ FORGET_S = 360.0
 _LONGEST_NOTE = 1024
 _LONGEST_NAME = 253
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Regarding(NamedTuple):

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
-import structlog
 
 from fettle.api import api_path
 from fettle.api.meta import micro_time
 from fettle.client.session import Session
+from fettle.logs import Logger
 from fettle.model import ClusterError, Conflict, NotFound, Unreachable
 
 Lease = dict[str, Any]
@@ -28,7 +28,7 @@ LOOKS_S = 1.0
 """How often a follower looks, at least: for so long nobody leads after the lease was released."""
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 def identity() -> str:

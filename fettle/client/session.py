@@ -15,16 +15,16 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import aiohttp
-import structlog
 from kubernetes.aio.config import ConfigException
 
 from fettle.client.connection import ClusterConnection, connect
 from fettle.client.kubeconfig import AS_IT_STANDS, Chosen
 from fettle.client.responses import read_status, refusal
 from fettle.client.watch_streams import Streams
+from fettle.logs import Logger
 from fettle.model import ClusterError, FettleError, Silent, Unauthorized, Unreachable
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 Parameters = Mapping[str, str | int | bool]
 JSON = "application/json"

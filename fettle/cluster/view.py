@@ -12,15 +12,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
 from fettle.api import DeviceHealth, core, nvidia, resource
 from fettle.dra import PoolView
-from fettle.health import FailedStart
 from fettle.model import Health, Hold, Inherited, Policy, Subject, UnknownSignal
 from fettle.pacing import keep
+
+if TYPE_CHECKING:
+    from fettle.health import FailedStart
 
 
 class UnitView(msgspec.Struct, frozen=True, gc=False):
@@ -210,7 +212,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     quotas: Mapping[str, tuple[core.ResourceQuota, ...]] | None = None
     compute_domains: Mapping[str, nvidia.ComputeDomain] | None = None
     device_healths: Mapping[str, DeviceHealth] = {}
-    failed_starts: Mapping[str, FailedStart] = {}
+    failed_starts: Mapping[str, "FailedStart"] = {}
     inherited: Mapping[str, Inherited] = {}
 
 

@@ -16,7 +16,7 @@ from operator import attrgetter
 from time import monotonic
 from typing import NamedTuple, Protocol
 
-import structlog
+from fettle.logs import Logger
 
 RECEIVE_S = 30.0
 """Within this time from its first byte, a request must have arrived whole, on any listener."""
@@ -32,7 +32,7 @@ _NO_FILES_S = 0.1
 """How long nothing is accepted once the process has no file left for it."""
 _WARN_EVERY_S = 60.0
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Limits(NamedTuple):

@@ -4,7 +4,6 @@ there is not, a value that is none, an annotation in place of a label, a misspel
 from collections.abc import Iterable, Iterator, Mapping
 
 from fettle.api.meta import ObjectMeta
-from fettle.health import expected_on_node
 from fettle.lint import workload_kinds
 from fettle.lint.findings import Check, Finding, Severity
 from fettle.lint.manifests import Field, Manifest, objects_at
@@ -200,6 +199,8 @@ def _warnings(field: Field, resolved: Resolved, names: Iterable[str]) -> Iterato
 
 
 def _unread_expectation(manifest: Manifest) -> Iterator[Finding]:
+    from fettle.health import expected_on_node  # late: it takes a tenth of a second
+
     annotations = manifest.root.at("metadata", "annotations")
     if expected_on_node(ObjectMeta(annotations=dict(annotations.strings()))) is None:
         yield IGNORED.finding(

@@ -1,6 +1,5 @@
-"""What operators see of Fettle: metrics, logs, and when it was last called."""
+"""What operators see of Fettle: metrics, and when it was last called."""
 
-from fettle.observing import logs
 from fettle.observing.collectors import (
     OverlookedMetrics,
     PartMetrics,
@@ -50,6 +49,5 @@ __all__ = [
     "count_missing",
     "count_restarts",
     "log_health_changes",
-    "logs",
     "make_registry",
 ]

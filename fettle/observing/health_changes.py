@@ -8,15 +8,14 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 from itertools import chain, islice
 from typing import NamedTuple
 
-import structlog
-
 from fettle.cluster import NodeView, View
 from fettle.dra import DeviceView, PoolView
+from fettle.logs import Logger
 from fettle.model import DeviceId, Health, NodeId, State
 from fettle.pacing import pause
 from fettle.scheduling import allocatable_units
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 MOST = 20
 """Changes of one view that are logged one by one."""

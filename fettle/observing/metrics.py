@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 
-import structlog
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -17,9 +16,10 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
+from fettle.logs import Logger
 from fettle.scheduling import Alarm
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 LATENCY_BUCKETS_S = (
     0.0001,

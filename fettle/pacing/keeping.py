@@ -12,8 +12,7 @@ from contextvars import ContextVar
 from math import inf
 from typing import Any, NoReturn
 
-import structlog
-
+from fettle.logs import Logger
 from fettle.pacing.backoff import Backoff
 
 FIRST_PAUSE_S = 1.0
@@ -24,7 +23,7 @@ LOGGED_EVERY_S = 60.0
 """A part that fails now and then is logged so often at most."""
 _LONGEST_PROBLEM = 200
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class KeptPart:

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-import structlog
 
+from fettle.logs import Logger
 from fettle.records.decisions import Decision
 
 FILE = "decisions.jsonl"
@@ -19,7 +19,7 @@ _DECODER = msgspec.json.Decoder(Decision)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Journal:

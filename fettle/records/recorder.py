@@ -12,10 +12,9 @@ from contextlib import suppress
 from math import inf
 from typing import Any, NamedTuple
 
-import structlog
-
 from fettle.api import core
 from fettle.explain import text
+from fettle.logs import Logger
 from fettle.model import Mode, utc
 from fettle.model.reasons import Reason
 from fettle.observing import DecisionMetrics
@@ -41,7 +40,7 @@ PRIORITIZED_WITHIN_S = 0.002
 MOST_WAITING = 1000
 """Decisions that wait to be judged; beyond that, the oldest are not recorded."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class _Counts(NamedTuple):

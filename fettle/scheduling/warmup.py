@@ -11,8 +11,6 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-import structlog
-
 from fettle.api.resource import Device
 from fettle.cel import SelectorEngine
 from fettle.cluster import (
@@ -25,12 +23,13 @@ from fettle.cluster import (
     attributes_read,
 )
 from fettle.dra import PoolView, cel_expressions, claim_of_spec
+from fettle.logs import Logger
 from fettle.model import Policies, Policy, Requirement
 from fettle.pacing import Backoff, pause, run_within
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.requirements import Engines
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 NODES_AT_ONCE = 64
 RETRY_S = 1.0

@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
@@ -31,13 +30,14 @@ from fettle.http import (
     listening_on,
     unserved,
 )
+from fettle.logs import Logger
 from fettle.model import AuthorityError, ClusterError, SettingsError
 from fettle.observing import CertificateMetrics
 from fettle.serve.readiness import Readiness
 from fettle.serve.succession import Succession
 from fettle.serve.tasks import Tasks
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 KEEPALIVE_S = 120.0
 """Above the 90 s after which Go closes idle connections: if Fettle closed first, a request could

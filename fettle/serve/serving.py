@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import structlog
 import uvloop
 from aiohttp import web
 
 from certs import KnownCallers, ListenerTLS, alerts_tls, extender_tls, webhook_tls
 from extender import AlwaysFresh, Freshness, Misconfiguration, make_connections
+from fettle import logs
 from fettle.api import Finding
 from fettle.api.kinds import DEVICE_HEALTH, EVENTS, WireObject, read_with
 from fettle.browse import Known, Reviews, by_review, by_token, make_browse_app, screened, trusting
@@ -48,6 +48,7 @@ from fettle.lint import (
     remarks_on_policies,
     workload_kinds,
 )
+from fettle.logs import Logger
 from fettle.model import Mode, NoCluster
 from fettle.observing import (
     AlertMetrics,
@@ -69,7 +70,6 @@ from fettle.observing import (
     ViewMetrics,
     count_restarts,
     log_health_changes,
-    logs,
     make_registry,
 )
 from fettle.pacing import KeptParts, run_within
@@ -100,7 +100,7 @@ from webhook import make_app as make_webhook
 SLOW_S = 2.0
 """If the credentials are not read by then, that is logged."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 _ANYBODY = (
     "webhook: its callers may be anybody, so it names nothing of the cluster, and writes no Events "
     "and no records of reviews: set webhook.tls.clientCaFile, or webhook.trustCallers"

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import structlog
-
 from fettle.config import load_settings
+from fettle.logs import Logger
 from fettle.model import SettingsError
 from fettle.pacing import keep
 from fettle.serve.channel import Channel, PastCrashes
@@ -19,7 +18,7 @@ from fettle.serve.readiness import Readiness
 FILES_POLL_S = 2.0
 READY_POLL_S = 0.05
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Succession:

@@ -10,8 +10,6 @@ from functools import partial
 from math import inf
 from typing import Any
 
-import structlog
-
 from fettle.api import core, kinds, known_as
 from fettle.api.meta import rfc3339_at
 from fettle.client import Event, EventRecorder, Regarding, Session
@@ -19,6 +17,7 @@ from fettle.cluster import View
 from fettle.config import DeviceFailureSettings
 from fettle.dra import claim_name, entries_with_claims
 from fettle.explain import text
+from fettle.logs import Logger
 from fettle.model import (
     DEVICE_FAILED,
     BudgetSpent,
@@ -78,7 +77,7 @@ _WHY: Mapping[MarkReason, str] = {
     "does not start either",
 }
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class FailureNews:

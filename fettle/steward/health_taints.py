@@ -14,8 +14,6 @@ from itertools import chain
 from math import inf
 from typing import Any, NamedTuple
 
-import structlog
-
 from fettle.api import api_path, kinds, resource
 from fettle.api.meta import ObjectMeta, Wire
 from fettle.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintSelector
@@ -23,6 +21,7 @@ from fettle.client import Event, EventRecorder, Regarding, Session, decoded
 from fettle.cluster import View
 from fettle.config import Settings
 from fettle.dra import tolerates
+from fettle.logs import Logger
 from fettle.model import (
     ANNOTATION,
     DEGRADED_TAINT,
@@ -68,7 +67,7 @@ _ROLE_PATH = api_path("rbac.authorization.k8s.io/v1", "clusterroles", name=ROLE)
 HEALTH_RULES = "fettle-health-"
 """Begins the names of its DeviceTaintRules."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class DueWrites(NamedTuple):

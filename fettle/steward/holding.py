@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
-import structlog
 
 from fettle.api import kinds, resource
 from fettle.api.meta import ObjectMeta
 from fettle.client import Session
 from fettle.cluster import Publisher, View
 from fettle.health import holds_on_node, in_force
+from fettle.logs import Logger
 from fettle.model import HOLD, Conflict, DeviceId, NodeId, TaintLike, is_tainted_as_held
 from fettle.pacing import pause, run_within
 from fettle.steward import taint_rules
@@ -38,7 +38,7 @@ _EVERY_S = 1.0
 _WRITES_PER_S = 20.0
 _RIGHTS = "deploy/rbac/optional/hold-taints.yaml grants the rights"
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 RawNode = dict[str, Any]
 """A Node as JSON, with all its fields."""

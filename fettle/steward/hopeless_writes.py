@@ -12,7 +12,6 @@ from functools import partial
 from typing import NamedTuple
 
 import msgspec
-import structlog
 from cachetools import LRUCache, TTLCache
 
 from fettle.api import api_path, core
@@ -21,6 +20,7 @@ from fettle.client import Event, EventRecorder, Regarding, Session, decoded
 from fettle.cluster import Publisher, View
 from fettle.config import Settings
 from fettle.explain import text
+from fettle.logs import Logger
 from fettle.model import SUSPENDED, BadInput, ClusterError, Forbidden, NotFound
 from fettle.records import Act, Recorder
 from fettle.scheduling import Answers, resolve_policy
@@ -44,7 +44,7 @@ _CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 k8s.io/api/batch/v1), unless the Job has `manualSelector`."""
 _OVER = frozenset(("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"))
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 # --- owners

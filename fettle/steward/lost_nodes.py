@@ -16,13 +16,13 @@ from math import inf
 from typing import Any
 
 import msgspec
-import structlog
 
 from fettle.api import api_path, core, kinds
 from fettle.api.meta import Wire, rfc3339_at, unix_s
 from fettle.client import Event, EventRecorder, Session, decoded
 from fettle.cluster import View
 from fettle.config import Settings
+from fettle.logs import Logger
 from fettle.model import BadInput, Conflict, NotFound, OnLostNode, Policy
 from fettle.pacing import keep, pause, run_within
 from fettle.records import Recorder
@@ -37,7 +37,7 @@ RIGHTS = "deploy/rbac/optional/pod-force-deletes.yaml grants the rights"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _LEASES = "kube-node-lease"
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class _LeaseSpec(Wire, frozen=True, kw_only=True):

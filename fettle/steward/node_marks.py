@@ -14,7 +14,6 @@ from math import inf
 from typing import Any, NamedTuple
 
 import msgspec
-import structlog
 
 from fettle.api import kinds
 from fettle.api.meta import rfc3339_at
@@ -22,6 +21,7 @@ from fettle.client import Session
 from fettle.cluster import UNMARKED, NodeMarks, NodeView, Shortage, View
 from fettle.config import NodeMarkSettings, Settings
 from fettle.explain import CAUSES, LOST, state_in_words, worst_state
+from fettle.logs import Logger
 from fettle.model import (
     CORDONED,
     DEVICES_SOUND,
@@ -63,7 +63,7 @@ _TIERS = [state.lower() for state in CAUSES][::-1]
 """The better ones first."""
 _STATUS = {State.UNHEALTHY: "False", State.UNKNOWN: "Unknown"}
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Mark(StrEnum):

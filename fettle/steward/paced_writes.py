@@ -6,8 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from math import inf
 
-import structlog
-
+from fettle.logs import Logger
 from fettle.model import ClusterError, Denied, Forbidden, NotServed, Unreachable
 from fettle.pacing import Backoff
 
@@ -17,7 +16,7 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 _CONCERNS_ALL = (Forbidden, NotServed, Unreachable)
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class PacedWrites:

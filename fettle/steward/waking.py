@@ -12,12 +12,11 @@ from heapq import nsmallest
 from math import inf
 from typing import NamedTuple
 
-import structlog
-
 from fettle.api import api_path, core, kinds
 from fettle.api.meta import micro_time
 from fettle.client import Session
 from fettle.cluster import Publisher, View
+from fettle.logs import Logger
 from fettle.model import (
     PURPOSE,
     WOKEN_AT,
@@ -70,7 +69,7 @@ Wake = Callable[[View, float], Awaitable[None]]
 """Makes the scheduler retry the pods that wait; raises ClusterError. Takes the time of day, in
 seconds since the Unix epoch."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 def is_waiting(pod: core.Pod, saying: str = MARK) -> bool:

@@ -17,8 +17,6 @@ from functools import partial
 from itertools import count, islice, takewhile
 from math import inf
 
-import structlog
-
 from fettle.api.resource import Device
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.memory import (
@@ -41,6 +39,7 @@ from fettle.cel.runtime.protocol import (
 )
 from fettle.cel.runtime.rows import AttributeRead, Equation, Reads, RowFingerprint, Variable
 from fettle.cel.runtime.supervisor import COMMAND, Worker, WorkerDied, WorkerUnready
+from fettle.logs import Logger
 from fettle.model import WorkerError
 from fettle.pacing import pause, run_within
 
@@ -143,7 +142,7 @@ _MOST_INSPECTED = 16
 _PATIENCE = 6  # workers in a row without an answer, after which evaluation waits for the next call
 LINGERING = 16  # calls with only costly work left, each of which holds its list of devices
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 Devices = Sequence[tuple[str, Device]]
 

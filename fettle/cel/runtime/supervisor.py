@@ -12,14 +12,13 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-import structlog
-
 from fettle.cel.runtime import protocol
 from fettle.cel.runtime.protocol import ObjectRequest, Ready, Reply, Request
+from fettle.logs import Logger
 from fettle.model import WorkerError
 from fettle.pacing import Backoff
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 T = TypeVar("T")
 Question = Request | ObjectRequest
 

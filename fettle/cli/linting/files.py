@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import yaml
 
 from fettle.api import LocatedObject, objects_of_json, objects_of_yaml
-from fettle.health import is_rules_file
 from fettle.lint import below, looks_like_object
 from fettle.model import SnapshotError
 
@@ -150,13 +149,19 @@ def _read_file(name: str, into: ReadManifests, *, named: bool) -> None:
             into.notes.append(f"skipped, since it is not a Kubernetes object: {place}")
         elif isinstance(each.value.get("kind"), str) or looks_like_object(each.value):
             into.documents.append(Document(file, each.where, text, each.value))
-        elif is_rules_file(each.value, certainly=not named):
+        elif _is_rules_file(each.value, certainly=not named):
             into.rules.append(Document(file, each.where, text, each.value))
         elif named:
             into.problems.append(
                 f"{file}: {each.where}: it has no kind, so it is not checked: write apiVersion and "
                 "kind, as every Kubernetes object has them"
             )
+
+
+def _is_rules_file(value: Any, *, certainly: bool) -> bool:
+    from fettle.health import is_rules_file  # late: few inputs hold such a file
+
+    return is_rules_file(value, certainly=certainly)
 
 
 def _why_no_object(value: Any) -> str:

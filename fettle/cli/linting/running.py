@@ -15,7 +15,6 @@ from fettle.cli.linting.inputs import for_patches, mistakes_in_files
 from fettle.cli.linting.reports import LintReport
 from fettle.cli.sources import Reading
 from fettle.config import Settings, load_settings
-from fettle.health import rows_replaced, rule_mistakes
 from fettle.lint import (
     INVALID_RULES,
     Customs,
@@ -82,7 +81,7 @@ def run(options: LintOptions) -> int:
     problems += unchecked
     if found or options.output != "text":
         click.echo(reports.FORMATS[options.output](found))
-    notes += (said for one in rules for said in rows_replaced(one.content, one.file))
+    notes += _rows_replaced(rules)
     for sentence in (*notes, *more, *_remarks(options, settings), *problems):
         click.echo(f"fettle: {sentence}", err=True)
     if options.output == "text":
@@ -162,11 +161,21 @@ async def _lint(
     return found, known.notes, [*known.problems, *unchecked]
 
 
+def _rows_replaced(files: Sequence[Document]) -> list[str]:
+    if not files:
+        return []
+    from fettle.health import rows_replaced  # late: few inputs hold such a file
+
+    return [said for one in files for said in rows_replaced(one.content, one.file)]
+
+
 def _of_rules(files: Sequence[Document], levels: Validation) -> list[LintReport]:
     """The mistakes in rules files."""
     level = levels.rules.get(INVALID_RULES.id)
-    if level is RuleSeverity.OFF:
+    if level is RuleSeverity.OFF or not files:
         return []
+    from fettle.health import rule_mistakes
+
     severity = INVALID_RULES.severity if level is None else Severity(level.value)
     return [
         LintReport(

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import structlog
 from aiohttp import web
 
 from fettle.api import Alert, Alerted, Finding, Sample, Unmeasured
 from fettle.cluster import Measuring
 from fettle.config import AlertmanagerSettings
 from fettle.health import SignalRules, metrics
+from fettle.logs import Logger
 from fettle.model import BadInput
 from fettle.pacing import keep, run_within
 
@@ -35,7 +35,7 @@ SEEK_S = 30.0
 _BEARER = "Bearer "
 _FIRING, _RESOLVED = "firing", "resolved"
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class _SentAlert(msgspec.Struct, frozen=True, rename="camel"):

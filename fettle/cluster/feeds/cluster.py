@@ -7,13 +7,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
-import structlog
-
 from fettle.api import Change, ListEnded, Lost, Sink, Unserved, core
 from fettle.api.kinds import DEVICE_HEALTH, KINDS, Kind
 from fettle.client import Reflector, Session, Streams
 from fettle.cluster.feeds.workloads import WorkloadFeed
 from fettle.cluster.feeds.writer import Writer
+from fettle.logs import Logger
 from fettle.model import ClusterError, Forbidden, NotServed, Unreachable
 from fettle.pacing import keep
 
@@ -24,7 +23,7 @@ _TRIES = 3
 """How often reading what is remembered may fail while the server answers. Then Fettle goes on
 without, since nothing may depend on it."""
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class ClusterFeed:

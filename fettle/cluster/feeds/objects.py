@@ -15,8 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-import structlog
-
 from fettle.api import (
     Bad,
     Change,
@@ -35,6 +33,7 @@ from fettle.api.kinds import Kind, any_kind
 from fettle.cel import ObjectJudge, RowOutcome
 from fettle.client import Reflector, Session, served_kinds
 from fettle.health import ObjectKind, ObjectRow, expressions_of, one_line
+from fettle.logs import Logger
 from fettle.model import ClusterError
 from fettle.pacing import keep
 
@@ -53,7 +52,7 @@ MOST_SLOW, RESTS_S = 3, 600.0
 TOLD_EVERY_S = 60.0
 _MAY_NOT = "grant the verb"
 RIGHT = "deploy/rbac/optional/object-rules.yaml has the right"
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class ObjectMetrics(Protocol):

@@ -11,13 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
 
-import structlog
-
 from fettle.api import Finding, Measured, Sample, Unmeasured
 from fettle.client import Answer, Prometheus
 from fettle.cluster import Measuring, Publisher
 from fettle.config import PrometheusSettings
 from fettle.health import CLOCKS_APART_S, metrics
+from fettle.logs import Logger
 from fettle.model import EvidenceKind, PrometheusError
 from fettle.pacing import keep, run_within
 
@@ -38,7 +37,7 @@ CROWDED_S = 300.0
 MISSED_S = 300.0
 """After a longer time without an answer, a rule is also asked for what began meanwhile."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class PollMetrics(Protocol):

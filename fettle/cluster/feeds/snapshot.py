@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import structlog
 
 from fettle.api import (
     Bad,
@@ -41,6 +40,7 @@ from fettle.api import (
 )
 from fettle.api.annotations import KEPT
 from fettle.api.kinds import BY_NAME, KINDS, NODE, Kind
+from fettle.logs import Logger
 from fettle.model import SnapshotError
 from fettle.pacing import keep
 
@@ -53,7 +53,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 _MOST_PROBLEMS = 3
 """Problems of one file that are described one by one."""
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class ObjectKey(NamedTuple):

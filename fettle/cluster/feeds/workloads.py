@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 
-import structlog
 from cachetools import LRUCache
 
 from fettle.api import Finding, Inheritance, Put, api_path, core, read_in_slices
@@ -20,6 +19,7 @@ from fettle.api.meta import ObjectMeta, OwnerReference
 from fettle.client import METADATA_ONLY, Session
 from fettle.cluster import Publisher
 from fettle.dra import uses_devices
+from fettle.logs import Logger
 from fettle.model import (
     ANNOTATION,
     ANNOTATIONS,
@@ -48,7 +48,7 @@ _PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 Kinds = Collection[tuple[str, str]]
 """(API group, kind) of workloads that pass their policy on."""
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class WorkloadFeed:

@@ -13,8 +13,6 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 
-import structlog
-
 from fettle.api import (
     Alerted,
     Bad,
@@ -36,9 +34,10 @@ from fettle.api import (
 from fettle.api.kinds import Kind, WireObject
 from fettle.cluster import Inventory, Publisher, SourceStatus, View
 from fettle.health import one_line
+from fettle.logs import Logger
 from fettle.pacing import keep, part, pause, run_within
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 TICK_S = 1.0
 PUBLISH_EVERY_S = 0.05

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-import structlog
 
 from fettle.api import (
     Bad,
@@ -55,10 +54,11 @@ from fettle.health import (
     is_device_refusal,
     metrics,
 )
+from fettle.logs import Logger
 from fettle.model import DeviceId, Inherited
 from fettle.pacing import part, pause
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 _QUARANTINED = "quarantined"
 """Stands for the quarantine among the kinds of which a view may show something new."""

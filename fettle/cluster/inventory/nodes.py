@@ -8,7 +8,6 @@ from itertools import starmap
 from operator import itemgetter
 
 import msgspec
-import structlog
 
 from fettle.api import core
 from fettle.cluster.inventory.devices import Devices, Holdings, Visibility
@@ -36,6 +35,7 @@ from fettle.cluster.inventory.units import (
 from fettle.cluster.view import UNMARKED, NodeMarks, NodeView, PluginView
 from fettle.dra import CounterId, DeviceView, NodeTarget, PoolView, PublishedDevice
 from fettle.health import HealthBook, node_reporter
+from fettle.logs import Logger
 from fettle.model import (
     CORDONED,
     DEVICES_SOUND,
@@ -147,7 +147,7 @@ def _with_evidence_of_wholes(health: Health, part_of: tuple[DeviceId, ...], know
     return msgspec.structs.replace(health, evidence=evidence)
 
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Nodes:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
-import structlog
 from cachetools import LRUCache
 
 from fettle.api.resource import Device, DeviceTaint
@@ -31,6 +30,7 @@ from fettle.lint.survey.matching import (
     match_pools,
 )
 from fettle.lint.survey.totals import Survey, nearest_miss, total
+from fettle.logs import Logger
 from fettle.pacing import pause, run_within
 
 FRESH_S = 1.0
@@ -45,7 +45,7 @@ _FORGOTTEN_S = 60.0
 _MOST_AT_ONCE = 8
 """How many surveys may be under way; others wait for the next object that needs them."""
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 
 class Catalogue(msgspec.Struct, frozen=True):

@@ -8,16 +8,18 @@ import asyncio
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from fettle.api.resource import Device, DeviceAttribute
 from fettle.cel import AttributeRead, Equation, Outcome, OutcomeKind, Reads, RowFingerprint, rows
-from fettle.cluster import Attribute, attributes_read
 from fettle.dra import DeviceView, PoolView
 from fettle.model import SOME_DRIVER
 from fettle.pacing import pause, run_within
+
+if TYPE_CHECKING:
+    from fettle.cluster import Attribute
 
 _Value = TypeVar("_Value")
 TypeOf = tuple[str, str, str]
@@ -215,6 +217,8 @@ async def match_pools(
     expressions = (*selection.of_class, *selection.of_request)
     await evaluator.evaluate(expressions, ())  # after this, it is known what they read
     reads = [evaluator.reads(expression) for expression in expressions]
+    from fettle.cluster import attributes_read  # late: only where devices are known
+
     attributes = attributes_read(reads)
     fingerprints = await run_within(None, partial(_fingerprints, surveyed, attributes))
     by_fingerprint: dict[SelectionFingerprint, PoolMatches] = {}
@@ -242,7 +246,7 @@ async def match_pools(
 
 
 def _fingerprints(
-    surveyed: Mapping[int, SurveyedPool], attributes: Sequence[Attribute]
+    surveyed: Mapping[int, SurveyedPool], attributes: Sequence["Attribute"]
 ) -> dict[int, SelectionFingerprint]:
     fingerprints: dict[int, SelectionFingerprint] = {}
     for key, pool in surveyed.items():

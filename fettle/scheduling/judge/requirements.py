@@ -9,14 +9,13 @@ from collections.abc import Callable, Hashable, Iterable
 from math import inf
 from typing import NamedTuple
 
-import structlog
-
 from fettle.cel import Outcome, OutcomeKind, Reads, SelectorEngine, rows
 from fettle.cluster import NodeView
 from fettle.dra import DeviceView
+from fettle.logs import Logger
 from fettle.model import Policy, Requirement
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 
 class Met(NamedTuple):

@@ -13,11 +13,11 @@ from heapq import nsmallest
 from itertools import chain
 
 import msgspec
-import structlog
 
 from fettle.api import core
 from fettle.cluster import EMPTY, NodeView, View, changed_keys
 from fettle.dra import device_units
+from fettle.logs import Logger
 from fettle.model import Health, Policy, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause, run_within
@@ -27,7 +27,7 @@ from fettle.scheduling.judge.placed import HeldUnit, PluginUse, judge_placed
 from fettle.scheduling.judge.verdicts import Verdict, after_patience
 from fettle.scheduling.waits import bound_at
 
-_LOG = structlog.get_logger(__name__)
+_LOG = Logger(__name__)
 
 EVERY_S = 1.0
 """The shortest pause between two looks at the newest view."""

@@ -13,8 +13,8 @@ from unittest.mock import patch
 import structlog
 from click.testing import CliRunner
 
+from fettle import logs
 from fettle.cli.commands import main
-from fettle.observing import logs
 
 ROOT = Path(__file__).parents[3]
 CLAIM = """\

@@ -1,11 +1,15 @@
-"""Logs: one line of JSON per event on standard error; readable text if that is a terminal."""
+"""Logs: one line of JSON per event on standard error; readable text if that is a terminal.
+
+structlog brings a fifth of a second of imports with it. Commands that log nothing do not load it.
+"""
 
 import logging
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
-import structlog
+_LIBRARY = "structlog"
 
 
 class _Unfailing:
@@ -24,8 +28,39 @@ class _Unfailing:
             self._stream.flush()
 
 
+class Logger:
+    """structlog's logger of this name, which the first line loads."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._logger: Any = None
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if self._logger is None:
+            _configure_as_asked()
+            import structlog
+
+            self._logger = structlog.get_logger(self._name)
+        found: Callable[..., Any] = getattr(self._logger, method)
+        return found
+
+
+_asked: list[str] = []
+
+
 def configure(level: str = "info") -> None:
-    """Set up structlog for the whole process."""
+    """Set up the logs of the whole process: at once if structlog is loaded, else once it is."""
+    _asked[:] = [level]
+    if _LIBRARY in sys.modules:
+        _configure_as_asked()
+
+
+def _configure_as_asked() -> None:
+    if not _asked:
+        return
+    import structlog
+
+    level = _asked.pop()
     terminal = sys.stderr.isatty()
     renderer = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
     structlog.configure(
