@@ -8,15 +8,23 @@ import http.client
 import ipaddress
 import json
 import socket
+import sys
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import click
 
 from fettle.cli import tokens
 from fettle.model import FettleError
 
 SECONDS = 30.0
+SHOWN_AFTER_S = 1.0
+"""What is waited for is said after so long."""
 
 
 class _SocketConnection(http.client.HTTPConnection):
@@ -62,7 +70,7 @@ def call(url: str, body: Any = None, *, token: str = "", seconds: float = SECOND
         request.add_unredirected_header("Host", "localhost")
     opener = _DIRECT if _on_this_host(url) else _USUAL
     try:
-        with opener.open(request, timeout=seconds) as reply:
+        with _waiting(_shown(url)), opener.open(request, timeout=seconds) as reply:
             answer: bytes = reply.read()
             return answer
     except urllib.error.HTTPError as error:
@@ -75,6 +83,30 @@ def call(url: str, body: Any = None, *, token: str = "", seconds: float = SECOND
         raise FettleError(f"{_shown(url)} did not answer in HTTP: {said}") from error
     except ValueError as error:  # the host or path cannot be encoded
         raise FettleError(f"{_shown(url)!r} cannot be called: {error}") from error
+
+
+@contextmanager
+def _waiting(where: str) -> Iterator[None]:
+    """Says on a terminal whom it waits for, if that takes longer than a second."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    said = threading.Event()
+
+    def say() -> None:
+        said.set()
+        click.echo(f"\r\x1b[Kwaiting for {where}", nl=False, err=True)
+
+    timer = threading.Timer(SHOWN_AFTER_S, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if said.is_set():
+            click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def url_of(server: str, path: str) -> str:

@@ -63,7 +63,29 @@ class _Group(click.Group):
         sys.exit(1)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+ENVIRONMENT = {
+    "FETTLE_SERVER": "--server: browse listeners, with blanks between them",
+    "FETTLE_TOKEN": "--token-file: your token for them, or of `serve` alone",
+    "FETTLE_RECORDS": "serve --records: folder for records of decisions",
+    "KUBECONFIG": "--kubeconfig: files, as for kubectl",
+    "HTTPS_PROXY": "the way to servers elsewhere; HTTP_PROXY, NO_PROXY too",
+    "NO_COLOR": "if it is set, nothing is coloured",
+}
+"""What of the environment counts, for `--help` and docs/commands.md."""
+SHELLS = {
+    "bash": 'eval "$(fettle completion bash)"       # in ~/.bashrc',
+    "zsh": 'eval "$(fettle completion zsh)"        # in ~/.zshrc, after compinit',
+    "fish": "fettle completion fish | source        # in ~/.config/fish/config.fish",
+}
+
+
+def _epilog() -> str:
+    width = max(map(len, ENVIRONMENT))
+    lines = (f"  {name:{width}}  {about}" for name, about in ENVIRONMENT.items())
+    return "\n".join(("\b\nEnvironment:", *lines))
+
+
+@click.group(cls=_Group, epilog=_epilog(), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="fettle")
 def main() -> None:
     """Place Kubernetes pods by device health."""
@@ -197,6 +219,22 @@ def lint(
         click.echo(f"fettle: {error}", err=True)
         code = 2
     sys.exit(code)
+
+
+_COMPLETIONS = "\n".join(f"  {line}" for line in SHELLS.values())
+
+
+@main.command(
+    epilog=f"\b\nFor good:\n{_COMPLETIONS}",
+    help="Print what completes commands and flags in a shell.",
+)
+@click.argument("shell", type=click.Choice(tuple(SHELLS)))
+def completion(shell: str) -> None:
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(main, {}, "fettle", "_FETTLE_COMPLETE").source())
 
 
 @main.command()

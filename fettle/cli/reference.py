@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from fettle.cli.commands import main
+from fettle.cli.commands import SHELLS, main
 
 HEAD = """# Commands
 
@@ -17,13 +17,19 @@ what commands read where none is named, [JSON](explain-json.md) what `--output j
 
 Output behind `| head` ends without a word, with status 141. Colours are for terminals; `NO_COLOR=1`
 takes them away.
+
+Commands and flags are completed in a shell by one line in its configuration:
+
+```sh
+{shells}
+```
 """
 WIDTH = 100
 
 
 def page() -> str:
     """The whole of docs/commands.md."""
-    parts = [HEAD]
+    parts = [HEAD.format(shells="\n".join(SHELLS.values()))]
     for path, command in _commands(main, ("fettle",)):
         context = click.Context(
             command, info_name=" ".join(path), terminal_width=WIDTH, **main.context_settings
