@@ -8,7 +8,8 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from errno import ENOENT
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,7 +80,8 @@ def read(names: Iterable[str], *, skip_others: bool = False) -> ReadManifests:
     twice is read once. A document without a kind may be a rules file. Else it is a problem in a
     file that is named, unless `skip_others`; in a folder it is skipped, such as a Helm chart's
     values. So are the chart's
-    templates, which only Helm can read.
+    templates, which only Helm can read. That nothing is found is a problem, too, unless
+    `skip_others`: who checks nothing should not think that all is well.
     """
     into = ReadManifests([], [], [], [])
     templates: Counter[str] = Counter()
@@ -103,7 +105,28 @@ def read(names: Iterable[str], *, skip_others: bool = False) -> ReadManifests:
             f"{chart}: {count} Helm chart templates are skipped; to lint their output: "
             f"helm template {chart} | fettle lint -"
         )
+    if not skip_others and (nothing := _why_nothing(names, into, templates)):
+        into.problems.append(nothing)
     return into
+
+
+def _why_nothing(names: Sequence[str], read: ReadManifests, charts: Collection[str]) -> str:
+    """Why nothing was found in these files, and what to do; "" if something was."""
+    if not names or read.documents or read.rules or read.problems:
+        return ""
+    if charts:
+        return "nothing else was found, so nothing was checked: lint what Helm makes of the chart"
+    folders = [name for name in names if name != STDIN and Path(name).is_dir()]
+    if len(folders) == len(names) and not any(True for _ in _files(names)):
+        return (
+            f"{', '.join(folders)}: no file in it ends in {', '.join(_SUFFIXES)}, so nothing was "
+            "checked: name the folder or the files of your manifests"
+        )
+    return (
+        f"{', '.join(_STDIN_NAME if name == STDIN else name for name in names)}: no Kubernetes "
+        "object in it, so nothing was checked: name files that hold objects, with apiVersion and "
+        "kind, or look at what wrote them"
+    )
 
 
 def _kustomization(folder: Path) -> str | None:
@@ -142,7 +165,8 @@ def _read_file(name: str, into: ReadManifests, *, named: bool) -> None:
     except SnapshotError as error:
         raise SnapshotError(f"{file}: {error}") from error
     except OSError as error:
-        raise SnapshotError(f"{file}: {error.strerror}") from error
+        there = ": name a file or folder that is there" if error.errno == ENOENT else ""
+        raise SnapshotError(f"{file}: {error.strerror}{there}") from error
     for each in found:
         if not_object := _why_no_object(each.value):
             place = f"{file}: {each.where}: {not_object}"

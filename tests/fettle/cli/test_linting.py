@@ -67,7 +67,7 @@ def test_exit_codes_say_whether_something_was_found(folder: Path) -> None:
     assert fettle("-", stdin=warned).returncode == 0
     assert fettle("-", "--fail-on", "warn", stdin=warned).returncode == 1
     assert fettle(str(folder)).returncode == 1
-    assert fettle("-", stdin="").returncode == 0
+    assert fettle("-", stdin="").returncode == 2
 
 
 @pytest.mark.parametrize(

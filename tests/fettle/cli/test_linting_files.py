@@ -15,11 +15,36 @@ def folder(tmp_path: Path) -> Path:
 
 def test_files_of_nothing_but_comments_hold_nothing() -> None:
     for text in ("# TODO\n", "---\n# Source: chart/templates/a.yaml\n---\n", "--- # none\n...\n"):
+        assert fettle("-", "--skip-others", stdin=text).returncode == 0
         ran = fettle("-", stdin=text)
-        assert (ran.returncode, ran.stderr) == (
-            0,
-            "0 objects in 0 files: 0 to deny, 0 to warn about\n",
+        assert ran.returncode == 2
+        assert ran.stderr.startswith(
+            "fettle: <stdin>: no Kubernetes object in it, so nothing was checked: name files that"
         )
+        assert fettle("-", "--fail-on", "warn", stdin=f"{text}---\n{GOOD}").returncode == 0
+
+
+def test_an_empty_folder_and_a_wrong_path_say_what_to_do(tmp_path: Path) -> None:
+    """A typing error in a workflow's path must not pass for years as "nothing found"."""
+    (tmp_path / "README.md").write_text("kind: of\n")
+    for given, said in (
+        (".", ".: no file in it ends in .yaml, .yml, .json, so nothing was checked: name the fold"),
+        ("a.yaml", "a.yaml: No such file or directory: name a file or folder that is there\n"),
+    ):
+        ran = fettle(given, cwd=tmp_path)
+        assert (ran.returncode, ran.stderr.startswith(f"fettle: {said}")) == (2, True), ran.stderr
+
+
+def test_a_folder_without_any_object_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text("gpus: 8\n")
+    ran = fettle(str(tmp_path))
+    assert f"{tmp_path}: no Kubernetes object in it, so nothing was checked" in ran.stderr
+    assert ran.returncode == 2
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (tmp_path / "claim.yaml").write_text(GOOD)
+    both = fettle(str(tmp_path), "--crds", str(empty))
+    assert (both.returncode, f"{empty}: no file in it ends in" in both.stderr) == (2, True)
 
 
 def test_a_file_without_a_kind_is_a_problem_if_it_is_named(tmp_path: Path) -> None:
@@ -30,8 +55,9 @@ def test_a_file_without_a_kind_is_a_problem_if_it_is_named(tmp_path: Path) -> No
     assert "values.yaml: line 1: it has no kind, so it is not checked" in ran.stderr
     assert ran.returncode == 2
     assert fettle("-", stdin=f"{GOOD}---\nspec: {{}}\n").returncode == 2
-    for arguments in ([str(values), "--skip-others"], [str(tmp_path)]):
-        assert fettle(*arguments).returncode == 0
+    assert fettle(str(values), "--skip-others").returncode == 0
+    (tmp_path / "claim.yaml").write_text(GOOD)
+    assert fettle(str(tmp_path)).returncode == 0
 
 
 def test_files_that_cannot_be_read_do_not_hide_what_is_in_others(folder: Path) -> None:
@@ -57,7 +83,7 @@ def test_templates_of_a_helm_chart_are_skipped_with_one_line(tmp_path: Path) -> 
     assert f"{chart}: 2 Helm chart templates are skipped" in ran.stderr
     assert f"helm template {chart} | fettle lint -" in ran.stderr
     within = fettle("a.yaml", cwd=templates)
-    assert (within.returncode, "../..: 1 Helm chart templates" in within.stderr) == (0, True)
+    assert (within.returncode, "../..: 1 Helm chart templates" in within.stderr) == (2, True)
 
 
 def test_a_template_without_a_chart_is_recognized(tmp_path: Path) -> None:
