@@ -88,10 +88,9 @@ class Misconfiguration:
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""
-        found = [self.last.note()]
-        if paths := self._unserved_paths:
-            found.append(f"extender: since its start asked in vain for {', '.join(paths)}")
-        return [*found, *self.unasked.notes()]
+        paths = self._unserved_paths
+        in_vain = [f"extender: since its start asked in vain for {', '.join(paths)}"]
+        return [*(in_vain if paths else []), *self.unasked.notes()]
 
 
 class _LastAsked:

@@ -8,6 +8,8 @@ a Unix socket needs none: whoever can open it may see everything.
 import asyncio
 import hmac
 import ipaddress
+import secrets
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 
 import msgspec
@@ -30,6 +32,9 @@ _HOW_WITHOUT_CLUSTER = (
     "send the header 'Authorization: Bearer TOKEN' with the token of the URL that `fettle serve` "
     "printed when it started, or use that URL as it is: fettle devices --server URL"
 )
+_HOW_ON_THIS_MACHINE = "open the URL that `fettle ui` printed"
+INVITED_S = 120.0
+"""How long a code can be changed for the token."""
 
 
 def pods_in(namespace: str) -> Right:
@@ -51,6 +56,22 @@ class Viewer:
     async def shown(self, namespaces: Iterable[str]) -> Collection[str]:
         """Those of the namespaces whose pods they may list."""
         return frozenset(namespaces)
+
+
+class _ViewerOf(Viewer):
+    """Somebody who may see everything, but of pods only those of one namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def __str__(self) -> str:
+        return "this page"
+
+    async def may(self, right: Right) -> bool:
+        return right.resource != PODS.resource or right.namespace == self._namespace
+
+    async def shown(self, namespaces: Iterable[str]) -> Collection[str]:
+        return frozenset(namespaces) & {self._namespace}
 
 
 class _ReviewedViewer(Viewer):
@@ -96,13 +117,55 @@ async def trusting(_request: web.Request) -> Viewer:
 
 def by_token(token: str) -> Access:
     """Of a Fettle without a cluster: whoever has this token may see everything."""
+    return _by_token(token, TRUSTED, _HOW_WITHOUT_CLUSTER)
 
+
+def _by_token(token: str, viewer: Viewer, how: str) -> Access:
     async def access(request: web.Request) -> Viewer:
-        if not hmac.compare_digest(_bearer(request, _HOW_WITHOUT_CLUSTER), token.encode()):
-            raise NotShown(401, f"this is not the token of this server: {_HOW_WITHOUT_CLUSTER}")
-        return TRUSTED
+        if not hmac.compare_digest(_bearer(request, how), token.encode()):
+            raise NotShown(401, f"this is not the token of this server: {how}")
+        return viewer
 
     return access
+
+
+class Invitation:
+    """Who may see the page of a Fettle that runs for one person: whoever has its random `token`.
+
+    Others on the same machine reach the same ports, and may read the command line that a browser is
+    started with. So what stands there is a `code`, with which the page asks for the token, once and
+    soon. Whoever comes second is told that somebody was faster.
+    """
+
+    def __init__(self, namespace: str = "", timer: Callable[[], float] = time.monotonic) -> None:
+        """Of a `namespace`, if one is given, are all the pods that are shown."""
+        self.token, self.code = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        viewer = _ViewerOf(namespace) if namespace else TRUSTED
+        self.access = _by_token(self.token, viewer, _HOW_ON_THIS_MACHINE)
+        self._timer = timer
+        self._until = timer() + INVITED_S
+        self._is_used = False
+
+    async def redeem(self, request: web.Request) -> web.Response:
+        """The token for the code."""
+        try:
+            given = _bearer(request, _HOW_ON_THIS_MACHINE)
+            if not hmac.compare_digest(given, self.code.encode()):
+                raise NotShown(401, f"this is not a code of this server: {_HOW_ON_THIS_MACHINE}")
+            if self._timer() > self._until:
+                raise NotShown(401, f"this code is too old: {_HOW_ON_THIS_MACHINE}")
+            if self._is_used:
+                raise NotShown(
+                    401,
+                    "this code was used before. If that was not you, somebody else on this machine "
+                    f"sees the page: end `fettle ui` with Ctrl-C. Else {_HOW_ON_THIS_MACHINE}",
+                )
+        except NotShown as refused:
+            return refusal(refused)
+        self._is_used = True
+        return web.Response(
+            body=msgspec.json.encode({"token": self.token}), content_type="application/json"
+        )
 
 
 def by_review(reviews: Reviews) -> Access:

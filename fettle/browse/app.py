@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from fettle.browse.access import DEVICES, Access, Viewer, refusal
+from fettle.browse.access import DEVICES, Access, Invitation, Viewer, refusal
 from fettle.browse.decisions import DecisionHandlers
 from fettle.browse.devices import DeviceHandlers
 from fettle.browse.fleet import FleetHandlers
@@ -44,9 +44,12 @@ def answers_of(known: Known) -> Mapping[str, Answer]:
     }
 
 
-def make_browse_app(known: Known, access: Access, *middlewares: Middleware) -> web.Application:
+def make_browse_app(
+    known: Known, access: Access, *middlewares: Middleware, invitation: Invitation | None = None
+) -> web.Application:
     """GET what `answers_of` has for whom `access` knows; the page, which has no data, /livez,
-    /readyz, /setup and /metrics for everybody."""
+    /readyz, /setup and /metrics for everybody. With an `invitation`, all but the page is for whom
+    `access` knows."""
     probes = Probes(known)
 
     async def readyz(request: web.Request) -> web.StreamResponse:
@@ -62,11 +65,27 @@ def make_browse_app(known: Known, access: Access, *middlewares: Middleware) -> w
         app.router.add_get(path, _for_known(access, answer))
     for path in page_files():
         app.router.add_get(path, page_file)
-    app.router.add_get("/livez", probes.livez)
-    app.router.add_get("/readyz", readyz)
-    app.router.add_get("/setup", probes.setup)
-    app.router.add_get("/metrics", probes.metrics)
+    for path, probe in (
+        ("/livez", probes.livez),
+        ("/readyz", readyz),
+        ("/setup", probes.setup),
+        ("/metrics", probes.metrics),
+    ):
+        app.router.add_get(path, probe if invitation is None else _guarded(access, probe))
+    if invitation is not None:
+        app.router.add_get("/token", invitation.redeem)
     return app
+
+
+def _guarded(access: Access, handler: Handler) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        try:
+            await access(request)
+        except NotShown as refused:
+            return refusal(refused)
+        return await handler(request)
+
+    return handle
 
 
 def _for_known(access: Access, answer: Answer) -> Handler:

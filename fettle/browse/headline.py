@@ -9,6 +9,7 @@ from aiohttp import web
 from fettle.api import core
 from fettle.browse.access import DEVICES, Viewer
 from fettle.browse.known import Known, Query, as_json
+from fettle.cluster import readiness
 from fettle.explain import JSON_VERSION, WITHHELD, describe_modes, plain_reason
 from fettle.model import Mode
 from fettle.pacing import pause, run_within
@@ -17,7 +18,6 @@ from fettle.scheduling import resolve_policy
 
 MOST_WAITING = 500
 """Pods that wait in one answer, those that waited longest."""
-_LISTENERS = ("extender: ", "webhook: ")
 
 
 class HeadlineHandlers:
@@ -56,8 +56,10 @@ class HeadlineHandlers:
                 "modes": describe_modes(view, answers.policies),
                 "setAside": [*map(plain_reason, answers.set_aside())],
                 "problems": known.unready(),
+                "unseen": readiness.unseen(answers.publisher.sources.values()),
                 "roles": sorted(known.roles),
-                "asked": [one for one in known.notes() if one.startswith(_LISTENERS)],
+                "asked": {role: last.ages_s() for role, last in known.asked().items()},
+                "callers": known.caller_notes(),
                 "quarantined": len(view.quarantined),
             }
         return as_json(told)

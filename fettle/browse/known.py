@@ -13,6 +13,7 @@ from fettle.cluster import readiness
 from fettle.config import Settings
 from fettle.explain import Recoveries, Stewardship, list_taints
 from fettle.model.reasons import Reason
+from fettle.observing import LastRequests
 from fettle.pacing import run_within
 from fettle.records import Decision, Recorder
 from fettle.scheduling import Answers
@@ -28,8 +29,9 @@ class Known(NamedTuple):
     """`recorder` knows what was decided, `recoveries` when something is Healthy again, `hopeless`
     why no pod of a controller will ever run. `extra_problems` are what keeps other parts of the
     process from being ready, and `notes` what else `/readyz?verbose` shows; of these,
-    `object_notes` are about rules about objects. `is_steward`: the settings of what a steward does
-    are those that count. `asked`: by role, whether anybody has asked it since the start.
+    `caller_notes` are about who calls a listener, or should, and `object_notes` about rules about
+    objects. `is_steward`: the settings of what a steward does are those that count. `asked`: by
+    role, when it was last asked.
     """
 
     answers: Answers
@@ -41,10 +43,11 @@ class Known(NamedTuple):
     hopeless: WhyHopeless | None = None
     extra_problems: Callable[[], list[str]] = list
     notes: Callable[[], list[str]] = list
+    caller_notes: Callable[[], list[str]] = list
     object_notes: Callable[[], list[str]] = list
     is_steward: bool = True
     roles: Collection[str] = ()
-    asked: Callable[[], dict[str, bool]] = dict
+    asked: Callable[[], Mapping[str, LastRequests]] = dict
 
     @property
     def stewardship(self) -> Stewardship:

@@ -57,7 +57,8 @@ class Probes:
                     why.encode(errors="backslashreplace").decode()
                     for why in dict.fromkeys(known.problems())
                 ],
-                "asked": {role: False for role in known.roles if role != "steward"} | known.asked(),
+                "asked": {role: False for role in known.roles if role != "steward"}
+                | {role: last.was_called for role, last in known.asked().items()},
                 "denied": sum(DENIED in text for text in said),
             }
         )

@@ -28,7 +28,8 @@ class StatusHandlers:
         at_risk = await self._known.pods.at_risk.current()
         counted = await run_within(None, lambda: _counted(answers.view, time.time()))
         counted["pods"]["atRisk"] = sum(placed.at_risk for placed in at_risk.values())
-        asked, names = self._known.asked().get("extender"), self._known.settings.scheduler.names
+        last, names = self._known.asked().get("extender"), self._known.settings.scheduler.names
+        asked = None if last is None else last.was_called
         mechanisms = await run_within(
             None,
             lambda: describe_mechanisms(answers.view, answers.policies, names, asked),

@@ -4,14 +4,20 @@ module when called, to start fast.
 
 import sys
 import time
+from pathlib import Path
 
 import click
 
 from fettle.cli.flags import (
+    ACTS_AS,
+    AS_GROUP,
+    CONTEXT,
     DRIVER,
+    KUBECONFIG,
     LIST_OUTPUT,
     OUTPUT,
     SERVERS,
+    SETTINGS,
     STATE,
     age,
     age_or_none,
@@ -19,6 +25,7 @@ from fettle.cli.flags import (
     source,
     watched,
 )
+from fettle.cli.sources import Reading
 
 
 @click.group()
@@ -265,4 +272,39 @@ def report(since: str, servers: tuple[str, ...], output: str) -> None:
     report_pages.show_report(servers, since, output)
 
 
-COMMANDS = (explain, devices, pods, decisions, report)
+@click.command()
+@KUBECONFIG
+@CONTEXT
+@ACTS_AS
+@AS_GROUP
+@SETTINGS
+@click.option("--namespace", "-n", default="", help="Of pods, show only those of this namespace.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="On 127.0.0.1. By default any that is free.",
+)
+@click.option("--no-open", is_flag=True, help="Only print the URL, for your browser.")
+def ui(
+    kubeconfig: Path | None,
+    context: str,
+    acts_as: str,
+    groups: tuple[str, ...],
+    settings: Path | None,
+    namespace: str,
+    port: int,
+    no_open: bool,
+) -> None:
+    """Show the cluster of your kubeconfig as a page in your browser, until Ctrl-C.
+
+    It follows the cluster with your rights, and writes nothing. Only this machine reaches the page,
+    and only whoever has its URL sees anything.
+    """
+    from fettle.cli import direct
+
+    reading = Reading(kubeconfig, context, acts_as, settings, groups)
+    direct.show_page(reading, namespace, port, opens=not no_open)
+
+
+COMMANDS = (explain, devices, pods, decisions, report, ui)

@@ -1,13 +1,17 @@
 """What a server would answer, where none is asked: reads the cluster that the kubeconfig reaches,
 once, folds it by the code that serves, and lets browse's handlers answer. What may not be read, or
-is not served, is said on standard error.
+is not served, is said on standard error. `fettle ui` follows the cluster, and shows the page.
 """
 
 import asyncio
+import os
 import sys
+import threading
+import webbrowser
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +27,15 @@ from fettle.browse import TRUSTED, Known, answers_of
 from fettle.cel import SelectorEngine
 from fettle.cli.sources import Reading, given
 from fettle.client import Chosen, Session, server_version
-from fettle.cluster import Inventory, Publisher
+from fettle.cluster import Inventory, Publisher, readiness
 from fettle.cluster.feeds import WorkloadFeed, Writer, read_once
-from fettle.config import PrometheusSettings, Settings, load_settings
+from fettle.config import AlertmanagerSettings, PrometheusSettings, Settings, load_settings
 from fettle.health import HealthBook, load_rules
 from fettle.lint import check_settings, workload_kinds
 from fettle.model import NO_SETTINGS, FettleError, Forbidden, Mode, NoCluster, Policies
 from fettle.scheduling import Answers
 from fettle.scheduling.placed import FollowedPods
+from fettle.serve import OwnPage, ServeOptions, show
 
 SHOWN_AFTER_S = 1.0
 """Progress is shown of what takes longer."""
@@ -43,20 +48,8 @@ _STORED = PrometheusSettings(url="http://stored.invalid")
 """Nobody is asked for metrics here: as in each process that is not the leader, what DeviceHealth
 objects say of them counts."""
 _READ = (*KINDS, *EVENTS)
-_UNSEEN: Mapping[str, str] = {
-    kinds.DEVICE_HEALTH.plural: "how long states have lasted, and what is over, is not seen",
-    kinds.NODE.plural: "no node is seen, and no device of a device plugin",
-    kinds.NAMESPACE.plural: "policies and modes that namespaces name are not seen",
-    kinds.POLICY.plural: "only the built-in policies count",
-    kinds.CLASS.plural: "which devices claims ask for is not seen",
-    kinds.SLICE.plural: "no DRA device is seen",
-    kinds.TAINT_RULE.plural: "taints of DRA devices by rules are not seen",
-    kinds.TEMPLATE.plural: "what pods claim by templates is not seen",
-    kinds.CLAIM.plural: "who uses which DRA device is not seen",
-    kinds.POD.plural: "who uses which device is not seen, nor which pods failed on one",
-    kinds.EVENT.plural: "faults that only Events tell of are not seen",
-}
-"""By plural: what is not seen without these objects."""
+_WINDOWS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
+"""Without any of these, a browser on Linux would be one in the terminal, which cannot show it."""
 _UNSETTLED = (
     "a Fettle is installed here, and its settings are not seen: give them with --settings FILE, or "
     "ask it with --server URL"
@@ -68,6 +61,47 @@ def fetch(path: str, query: Mapping[str, str] | None = None) -> Any:
     `unseen`, sentences about what could not be read. Raises FettleError."""
     logs.configure("error")
     return uvloop.run(_answer(given(), path, query or {}))
+
+
+def show_page(reading: Reading, namespace: str, port: int, *, opens: bool) -> None:
+    """Show what a server's page would, on this machine, until interrupted. Raises FettleError."""
+    settings = _settings(reading.settings)
+    own = OwnPage(
+        msgspec.structs.replace(
+            settings,
+            prometheus=_STORED,
+            alertmanager=AlertmanagerSettings(),
+            records=msgspec.structs.replace(settings.records, directory=None),
+        ),
+        _policies(reading.settings, settings),
+        partial(_invite, opens=opens),
+        reading.context,
+        reading.acts_as,
+        reading.groups,
+        namespace,
+    )
+    nowhere = "127.0.0.1:0"
+    show(
+        ServeOptions(
+            roles=frozenset(),
+            kubeconfig=reading.kubeconfig,
+            snapshot=None,
+            settings=None,
+            extender_listen=nowhere,
+            webhook_listen=nowhere,
+            browse_listen=(f"127.0.0.1:{port}",),
+            log_level="error",
+            own=own,
+        )
+    )
+
+
+def _invite(url: str, once: str, *, opens: bool) -> None:
+    """Say where the page is. A browser gets a URL of its own: its command line is no secret."""
+    click.echo(f"Fettle's page: {url}")
+    click.echo("Whoever has this URL sees what you may see. Ctrl-C ends it.")
+    if opens and (sys.platform != "linux" or any(map(os.environ.get, _WINDOWS))):
+        threading.Thread(target=webbrowser.open, args=(once,), daemon=True).start()
 
 
 async def _answer(reading: Reading, path: str, query: Mapping[str, str]) -> Any:
@@ -197,7 +231,9 @@ class _Cluster:
 
 def _unseen(denied: Iterable[Kind]) -> list[str]:
     """A sentence for each resource that may not be read."""
-    found = (f"you may not list {_resource(kind)}: {_UNSEEN[kind.plural]}" for kind in denied)
+    found = (
+        f"you may not list {_resource(kind)}: {readiness.UNSEEN[kind.name]}" for kind in denied
+    )
     return [*dict.fromkeys(found)]  # Events are read twice
 
 
@@ -208,7 +244,7 @@ def _absent(unserved: Iterable[Kind]) -> list[str]:
         by_group[kind.group].append(kind)
     return [
         f"the cluster does not serve {', '.join(map(_resource, of_group))}: "
-        + "; ".join(_UNSEEN[kind.plural] for kind in of_group)
+        + "; ".join(readiness.UNSEEN[kind.name] for kind in of_group)
         for of_group in by_group.values()
     ]
 

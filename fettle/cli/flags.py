@@ -42,7 +42,7 @@ AS_GROUP = click.option(
     callback=_groups,
     help="In which group, beside --as. May be repeated.",
 )
-_SETTINGS = click.option(
+SETTINGS = click.option(
     "--settings", type=_FILE, help="Judge by a Fettle's settings file. By default by none."
 )
 
@@ -73,7 +73,7 @@ def reads_cluster(command: Command) -> Command:
         call.obj = reading
         command(server=server, **rest)
 
-    return KUBECONFIG(CONTEXT(ACTS_AS(AS_GROUP(_SETTINGS(run)))))
+    return KUBECONFIG(CONTEXT(ACTS_AS(AS_GROUP(SETTINGS(run)))))
 
 
 def _urls(

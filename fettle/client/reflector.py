@@ -155,7 +155,8 @@ class ListBackoff:
 
 class Reflector:
     """`run` never returns. `silence_s`: how long a watch may send nothing. `probe_s`: how often to
-    try a kind again that is not served.
+    try a kind again that is not served. `goes_without`: a kind that may not be read is taken for
+    one that is not served.
     """
 
     def __init__(
@@ -166,12 +167,14 @@ class Reflector:
         *,
         silence_s: float = _SILENCE_S,
         probe_s: float = _PROBE_S,
+        goes_without: bool = False,
     ) -> None:
         self._session = session
         self._kind = kind
         self._sink = sink
         self._silence_s = silence_s
         self._probe_s = probe_s
+        self._goes_without = goes_without
         self._events = Events(kind)
         self._path = kind.path
         self._not_served = 0  # in a row, each for the next of the kind's paths
@@ -235,6 +238,10 @@ class Reflector:
             if self._lists.in_a_row == _TOO_MANY:
                 await self._sink.send([Lost(self._kind, self._useless_lists(error))])
             return self._backoff.next_s(error)
+        if isinstance(error, Forbidden) and self._goes_without:
+            self._version = ""
+            await self._sink.send([Unserved(self._kind, str(error))])
+            return self._probe_s * random.uniform(0.8, 1.2)  # noqa: S311 (jitter is no secret)
         missing = isinstance(error, NotServed) and self._kind.optional
         if not missing:
             pause_s = self._backoff.next_s(error)

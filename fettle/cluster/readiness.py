@@ -1,13 +1,34 @@
 """Whether what Fettle knows is complete and fresh enough to refuse anything on it."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from fettle.api import kinds
 from fettle.api.meta import unix_s
 from fettle.cluster.view import Publisher, SourceStatus
 from fettle.health import CLOCKS_APART_S
 from fettle.pacing import pause
+
+UNSEEN: Mapping[str, str] = {
+    kinds.DEVICE_HEALTH.name: "how long states have lasted, and what is over, is not seen",
+    kinds.NODE.name: "no node is seen, and no device of a device plugin",
+    kinds.NAMESPACE.name: "policies and modes that namespaces name are not seen",
+    kinds.POLICY.name: "only the built-in policies count",
+    kinds.CLASS.name: "which devices claims ask for is not seen",
+    kinds.SLICE.name: "no DRA device is seen",
+    kinds.TAINT_RULE.name: "taints of DRA devices by rules are not seen",
+    kinds.TEMPLATE.name: "what pods claim by templates is not seen",
+    kinds.CLAIM.name: "who uses which DRA device is not seen",
+    kinds.POD.name: "who uses which device is not seen, nor which pods failed on one",
+    kinds.EVENT.name: "faults that only Events tell of are not seen",
+}
+"""By kind: what is not seen without its objects."""
+
+
+def unseen(sources: Iterable[SourceStatus]) -> list[str]:
+    """What is not seen, and why, of a cluster that does not serve some kinds, or not to us."""
+    lacking = (one for one in sources if not one.served and one.note)
+    return [f"{one.note}: {UNSEEN[one.name]}" for one in lacking if one.name in UNSEEN]
 
 
 def problems(

@@ -20,14 +20,18 @@ class LastRequests:
     def was_called(self) -> bool:
         return bool(self.at)
 
+    def ages_s(self, now: float | None = None) -> dict[str, float | None]:
+        """How long ago each was last called; None: never."""
+        now = time.perf_counter() if now is None else now
+        return {n: max(0.0, now - self.at[n]) if n in self.at else None for n in self._names}
+
     def note(self, now: float | None = None) -> str:
         """For `/readyz?verbose`."""
         if not self.at:
             return f"{self._listener}: {self._never}"
-        now = time.perf_counter() if now is None else now
-        ages = (f"{name} {_ago(self.at.get(name), now)}" for name in self._names)
+        ages = (f"{name} {_ago(age)}" for name, age in self.ages_s(now).items())
         return f"{self._listener}: last asked: {', '.join(ages)}"
 
 
-def _ago(at: float | None, now: float) -> str:
-    return "never" if at is None else f"{max(0.0, now - at):.0f} s ago"
+def _ago(age_s: float | None) -> str:
+    return "never" if age_s is None else f"{age_s:.0f} s ago"

@@ -1,15 +1,15 @@
 """`fettle serve`: a small process that stays, and one that serves. `serving.py` makes the parts of
-the latter, runs them, and stops them in order."""
+the latter, runs them, and stops them in order. `fettle ui` does with the latter alone."""
 
 import sys
 
 from fettle.model import FettleError
 from fettle.serve.browse_token import browse_token
 from fettle.serve.channel import inherited
-from fettle.serve.options import ServeOptions
+from fettle.serve.options import OwnPage, ServeOptions
 from fettle.serve.staying import stay
 
-__all__ = ["ServeOptions", "serve"]
+__all__ = ["OwnPage", "ServeOptions", "serve", "show"]
 
 
 def serve(options: ServeOptions) -> None:
@@ -26,3 +26,11 @@ def serve(options: ServeOptions) -> None:
     except FettleError as error:
         channel.send("failed", str(error))
         sys.exit(1)
+
+
+def show(options: ServeOptions) -> None:
+    """Show somebody their own page until SIGTERM or SIGINT; raises FettleError if that cannot
+    start or continue."""
+    from fettle.serve.serving import run_own  # heavy
+
+    run_own(options)

@@ -87,7 +87,7 @@ class Listener(ABC):
                 f"cannot listen on {self.address} for the {self.name} listener: "
                 f"{_reason(error).lower()}; set another address with {self.set_by}"
             ) from error
-        for url in self._urls():
+        for url in self.urls():
             _LOG.info("listening", what=self.name, url=url)
 
     async def start_once_free(self) -> None:
@@ -111,7 +111,7 @@ class Listener(ABC):
         host, port = self.address.bind_host, self.address.port
         return await listening_on(host, port, shares_port=self.shares_port)
 
-    def _urls(self) -> list[str]:
+    def urls(self) -> list[str]:
         if isinstance(self.address, SocketPath):
             return [str(self.address)]
         scheme = "http" if self.context is None else "https"

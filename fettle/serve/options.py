@@ -1,7 +1,26 @@
-"""The options of `fettle serve`."""
+"""The options of `fettle serve`, and of `fettle ui`."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:  # heavy
+    from fettle.config import Settings
+    from fettle.model import Policies
+
+
+class OwnPage(NamedTuple):
+    """The page for one person on their own machine, with their own rights in a cluster: whom to act
+    as there, by which settings, of which namespace pods are shown ("": of all). `on_open` is given
+    the URL for the person, and the one for the browser."""
+
+    settings: "Settings"
+    policies: "Policies"
+    on_open: Callable[[str, str], None]
+    context: str = ""
+    acts_as: str = ""
+    groups: tuple[str, ...] = ()
+    namespace: str = ""
 
 
 class ServeOptions(NamedTuple):
@@ -16,6 +35,7 @@ class ServeOptions(NamedTuple):
     browse_listen: tuple[str, ...]
     log_level: str
     records: Path | None = None
+    own: OwnPage | None = None
 
     def arguments(self) -> list[str]:
         """The command line that gives these options."""

@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fettle.cluster import Publisher, readiness
+from fettle.observing import LastRequests
 
 PROBLEM_HOLDS_S = 0.02
 POLL_S = 0.02
@@ -13,7 +14,8 @@ POLL_S = 0.02
 class Readiness:
     """Collects what the parts of the process report.
 
-    They add to `problems`, which give a sentence or "", and to `notes`, which give sentences.
+    They add to `problems`, which give a sentence or "", and to `notes`, which give sentences, or to
+    `caller_notes` if these are about who calls a listener, or should.
     `opening` says what the start waits for; "" once it is over.
     """
 
@@ -23,8 +25,9 @@ class Readiness:
         self.opening = "it is starting"
         self.problems: list[Callable[[], str]] = [lambda: self.opening, self._no_view]
         self.notes: list[Callable[[], list[str]]] = []
-        self.asked: dict[str, Callable[[], bool]] = {}
-        """By role: whether anybody has asked it."""
+        self.caller_notes: list[Callable[[], list[str]]] = []
+        self.asked: dict[str, LastRequests] = {}
+        """By role: when it was last asked."""
         self._problem_now = ""
         self._problem_until = 0.0
 
@@ -33,10 +36,18 @@ class Readiness:
         return [why for problem in self.problems if (why := problem())]
 
     def current_notes(self) -> list[str]:
-        return [note for notes in self.notes for note in notes()]
+        asked = [last.note() for last in self.asked.values()]
+        return [
+            *(note for notes in self.notes for note in notes()),
+            *asked,
+            *self.current_caller_notes(),
+        ]
 
-    def who_is_asked(self) -> dict[str, bool]:
-        return {role: is_asked() for role, is_asked in self.asked.items()}
+    def current_caller_notes(self) -> list[str]:
+        return [note for notes in self.caller_notes for note in notes()]
+
+    def who_is_asked(self) -> Mapping[str, LastRequests]:
+        return self.asked
 
     def all_problems(self) -> list[str]:
         """Why the process is not ready, whatever the reason; empty if it is."""

@@ -23,9 +23,18 @@ from extender import AlwaysFresh, Freshness, Misconfiguration, make_connections
 from fettle import logs
 from fettle.api import Finding
 from fettle.api.kinds import DEVICE_HEALTH, EVENTS, WireObject, read_with
-from fettle.browse import Known, Reviews, by_review, by_token, make_browse_app, screened, trusting
+from fettle.browse import (
+    Invitation,
+    Known,
+    Reviews,
+    by_review,
+    by_token,
+    make_browse_app,
+    screened,
+    trusting,
+)
 from fettle.cel import SelectorEngine
-from fettle.client import EventRecorder, LeaseLook, Session, follow_server_version, identity
+from fettle.client import Chosen, EventRecorder, LeaseLook, Session, follow_server_version, identity
 from fettle.cluster import Inventory, Publisher, readiness
 from fettle.cluster.feeds import (
     Alerts,
@@ -120,6 +129,14 @@ def run(options: ServeOptions, channel: Channel) -> None:
     uvloop.run(_serve(options, settings, files, Succession(channel)))
 
 
+def run_own(options: ServeOptions) -> None:
+    """As `run`, for one person, who ends it: no process stays, and nothing is written."""
+    assert options.own is not None
+    logs.configure(options.log_level)
+    _allow_files()
+    uvloop.run(_serve(options, options.own.settings, SettingsFiles(None), Succession()))
+
+
 def _allow_files() -> None:
     """As many open files, and so connections, as the process may have: shells and container
     runtimes often begin with 1024."""
@@ -190,6 +207,8 @@ class Runtime:
         self._session: Session | None = None
         """With the API server, once there is one."""
         self._objects: ObjectFeed | None = None
+        self._invited = "", ""
+        """URLs of the page, for a person and for their browser."""
 
     async def open(self) -> None:
         """Start everything; raises FettleError."""
@@ -214,6 +233,8 @@ class Runtime:
         await self._open_browse(browse_at, answers, pods, recorder, inventory, hopeless)
 
         source = await self._open_source()
+        if options.own is not None:
+            options.own.on_open(*self._invited)
         on_put = [predictions.put, *pods.on_put]
         if callers is not None:
             fates = PodFates(answers, recorder, pods.crashes)
@@ -250,7 +271,7 @@ class Runtime:
         if "steward" in options.roles:
             steward = self._start_steward(source, answers, inventory, recorder, pods, hopeless)
         turn = self._polling_turn(source, steward)
-        if settings.prometheus.url:
+        if settings.prometheus.url and options.own is None:
             poller = self._make_poller(rule_table, writer, inventory)
             self._tasks.keep("metrics", poller.keep(partial(self._asks_itself, turn)))
         if settings.alertmanager.listen:
@@ -273,7 +294,14 @@ class Runtime:
 
     def _make_answers(self, engine: SelectorEngine) -> tuple[Answers, Predictions]:
         on_breaker = BreakerMetrics(self._registry).changed
-        answers = Answers(self._publisher, engine, self._settings, on_breaker=on_breaker)
+        own = self._options.own
+        answers = Answers(
+            self._publisher,
+            engine,
+            self._settings,
+            on_breaker=on_breaker,
+            policies=own.policies if own is not None else None,
+        )
         predictions = Predictions(answers, PredictionMetrics(self._registry).count_result)
         answers.on_nodes_given(predictions.answered)
         return answers, predictions
@@ -298,20 +326,24 @@ class Runtime:
         kinds = (*read_with(self._settings.lint.watch), *EVENTS)
         if self._options.snapshot is None:
             session = await self._open_session()
-            return _Source(session, ClusterFeed(session, kinds=kinds).run)
-        feed = SnapshotFeed(self._options.snapshot, kinds=kinds)
+            goes_without = self._options.own is not None
+            feed = ClusterFeed(session, kinds=kinds, goes_without=goes_without)
+            return _Source(session, feed.run)
+        folder = SnapshotFeed(self._options.snapshot, kinds=kinds)
         self._readiness.notes.append(
-            lambda: [f"snapshot: {text}" for text in (*feed.problems.values(), *feed.clashes)]
+            lambda: [f"snapshot: {text}" for text in (*folder.problems.values(), *folder.clashes)]
         )
-        return _Source(None, feed.run, lambda: feed.unknown)
+        return _Source(None, folder.run, lambda: folder.unknown)
 
     async def _open_session(self) -> Session:
         """Read the credentials, which takes a while if the kubeconfig names a slow plugin."""
         readiness, reading = self._readiness, "the credentials for the cluster are being read"
         before, readiness.opening = readiness.opening, reading
         slow = asyncio.get_running_loop().call_later(SLOW_S, _LOG.warning, reading)
+        own = self._options.own
+        chosen = Chosen(own.context, own.acts_as, own.groups) if own is not None else Chosen()
         try:
-            session = await Session.open(self._options.kubeconfig)
+            session = await Session.open(self._options.kubeconfig, chosen=chosen)
         except NoCluster as error:
             raise NoCluster(f"{error}, or --snapshot DIR to run without a cluster") from error
         finally:
@@ -332,7 +364,7 @@ class Runtime:
             on_failed_start=refusals.does_not_start,
             prometheus=self._settings.prometheus,
             health=self._settings.health,
-            alerts=bool(self._settings.alertmanager.listen),
+            alerts=bool(self._settings.alertmanager.listen) or self._options.own is not None,
         )
 
     def _make_writer(
@@ -469,14 +501,18 @@ class Runtime:
             hopeless=hopeless.why,
             extra_problems=self._readiness.current_problems,
             notes=self._readiness.current_notes,
+            caller_notes=self._readiness.current_caller_notes,
             object_notes=self._object_notes,
             is_steward="steward" in self._options.roles,
             roles=self._options.roles,
             asked=self._readiness.who_is_asked,
         )
         ReadyMetrics(self._registry, known.is_ready)
-        access, url_ends = by_review(Reviews(lambda: self._session)), ""
-        if self._options.snapshot is not None:
+        access, url_ends, own = by_review(Reviews(lambda: self._session)), "", self._options.own
+        invitation = Invitation(own.namespace) if own is not None else None
+        if invitation is not None:
+            access = invitation.access
+        elif self._options.snapshot is not None:
             token = browse_token()
             access, url_ends = by_token(token.text), f"/#{token.text}" if token.is_random else ""
         screen = screened(self._settings.browse.host_names)
@@ -485,7 +521,7 @@ class Runtime:
             app = (
                 make_browse_app(known, trusting)
                 if is_private
-                else make_browse_app(known, access, screen)
+                else make_browse_app(known, access, screen, invitation=invitation)
             )
             # Probes and people mean one process, so no other may answer on the same port.
             listener = AppListener(
@@ -497,6 +533,9 @@ class Runtime:
                 self._tasks.open("browse", opening)
             else:
                 await opening
+            if invitation is not None:
+                (url,) = listener.urls()
+                self._invited = f"{url}/#{invitation.token}", f"{url}/#once={invitation.code}"
 
     def _prepare_succession(self) -> None:
         succession = self._succession
@@ -515,8 +554,8 @@ class Runtime:
             self._settings.scheduler.names,
             lambda pod: answers.mode_of(pod) is Mode.OBSERVE,
         )
-        self._readiness.notes.append(misconfiguration.notes)
-        self._readiness.asked["extender"] = lambda: misconfiguration.last.was_called
+        self._readiness.caller_notes.append(misconfiguration.notes)
+        self._readiness.asked["extender"] = misconfiguration.last
         self._registry.register(OverlookedMetrics(misconfiguration.unasked.found))
         return _Callers(metrics, misconfiguration)
 
@@ -555,7 +594,7 @@ class Runtime:
 
     def _noted(self, known: KnownCallers | None) -> KnownCallers | None:
         if known is not None:
-            self._readiness.notes.append(known.notes)
+            self._readiness.caller_notes.append(known.notes)
         return known
 
     # --- the webhook
@@ -583,8 +622,8 @@ class Runtime:
         self, source: _Source, engine: SelectorEngine, recorder: Recorder, *, to_strangers: bool
     ) -> web.Application:
         settings, last = self._settings, last_reviews()
-        self._readiness.asked["webhook"] = lambda: last.was_called
-        self._readiness.notes.append(lambda: [last.note(), *([_ANYBODY] if to_strangers else [])])
+        self._readiness.asked["webhook"] = last
+        self._readiness.caller_notes.append(lambda: [_ANYBODY] if to_strangers else [])
         return make_webhook(
             self._publisher,
             settings,

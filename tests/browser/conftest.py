@@ -19,7 +19,7 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import Publisher
 from fettle.config import ListenAddress, Settings
 from fettle.model import utc
-from fettle.observing import DecisionMetrics
+from fettle.observing import DecisionMetrics, LastRequests
 from fettle.records import Became, Decided, DecisionLog, Journal, Placed, Recorder
 from fettle.scheduling import Answers
 from fettle.serve.listening import AppListener
@@ -39,6 +39,13 @@ GPU = "nvidia.com/gpu"
 PICTURES = os.environ.get("FETTLE_PICTURES", "")
 
 
+def lately() -> LastRequests:
+    """A scheduler has asked three seconds ago, but never about preemption."""
+    last = LastRequests("extender", ("filter", "prioritize", "preempt"), "never")
+    last.at |= dict.fromkeys(("filter", "prioritize"), time.perf_counter() - 3)
+    return last
+
+
 class Shown:
     """A Fettle that browsers can reach, and what is in it."""
 
@@ -56,7 +63,8 @@ class Shown:
             registry=self.registry,
             recorder=self.recorder,
             recoveries=fleet.inventory,
-            notes=lambda: ["extender: last asked: filter 3 s ago, prioritize 3 s ago"],
+            asked=lambda: {"extender": lately()},
+            caller_notes=lambda: [f"extender: refused {ATTACK}"],
         )
         self.asked: list[str] = []
 

@@ -48,7 +48,8 @@ async def test_the_fleet_is_drawn_with_its_headline_by_the_token_of_the_url(
     assert "devices bad" in told
     assert "1 pods at risk" in told
     assert "2 pods wait for health" in told
-    assert "last asked: filter 3 s ago" in told
+    assert "extender: last asked: filter 3 s ago, prioritize 3 s ago, preempt never" in told
+    assert f"extender: refused {ATTACK}" in told
     colours: list[str] = await tab.value(INK)
     assert {UNHEALTHY, HEALTHY} <= {*colours}
     await keep(tab, "fleet")

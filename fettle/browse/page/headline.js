@@ -32,7 +32,9 @@ export function headline({ fleet, headline: told, fleetProblem }) {
     }
     for (const one of told.setAside || []) notes.push(["warn", `breaker: ${one.text}`]);
     for (const one of told.problems || []) notes.push(["warn", one]);
-    for (const one of told.asked || []) notes.push(["", one]);
+    for (const one of told.unseen || []) notes.push(["", one]);
+    for (const [role, ages] of Object.entries(told.asked || {})) notes.push(["", lastAsked(role, Object.entries(ages))]);
+    for (const one of told.callers || []) notes.push(["warn", one]);
     for (const one of (told.modes || []).slice(1)) notes.push(["", one]);
     for (const one of told.notes || []) notes.push(["", one]);
     if (told.quarantined) notes.push(["warn", `${told.quarantined} objects cannot be read: /readyz?verbose names them`]);
@@ -41,4 +43,7 @@ export function headline({ fleet, headline: told, fleetProblem }) {
   return [h("ul", { class: "tiles" }, tiles), h("ul", { class: "notes" }, notes.slice(0, 12).map(([kind, text]) => h("li", { class: kind || null }, text)))];
 }
 
-
+function lastAsked(role, ages) {
+  if (ages.every(([, seconds]) => seconds === null)) return `${role}: nobody has asked this process yet`;
+  return `${role}: last asked: ${ages.map(([name, seconds]) => `${name} ${seconds === null ? "never" : `${duration(seconds)} ago`}`).join(", ")}`;
+}

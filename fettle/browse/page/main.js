@@ -10,7 +10,7 @@ const VIEWS = {};
 const NAMES = [["fleet", "Fleet"]];
 
 const $ = (id) => document.getElementById(id);
-const state = { token: "", fleet: null, label: "", headline: null, fleetProblem: "", isRefused: false, view: null, shownAt: 0 };
+const state = { token: "", fleet: null, label: "", headline: null, fleetProblem: "", isRefused: false, view: null, shownAt: 0, refusedCode: "" };
 
 /** Registers a view: `make(path, query, page)` returns { element, update?, close? }. */
 export function register(name, title, make) {
@@ -66,17 +66,31 @@ function where() {
   return { path: parts.length ? parts : ["fleet"], query: new URLSearchParams(query || "") };
 }
 
-/** What follows # and does not begin with / is a token: it is kept in memory alone. */
-function takeToken() {
+const ONCE = "once=";
+
+/** What follows # and does not begin with / is a token, or a code that gives one: once, as others may read the command line of a browser. It is kept in memory alone. */
+async function takeToken() {
   const given = location.hash.slice(1);
-  if (!given || given.startsWith("/")) return false;
-  state.token = decodeURIComponent(given);
+  if (!given || given.startsWith("/")) return;
   history.replaceState(null, "", "#/fleet");
-  return true;
+  try { state.token = decodeURIComponent(given); } catch { state.token = given; }
+  if (!state.token.startsWith(ONCE)) return;
+  state.token = state.token.slice(ONCE.length);
+  try {
+    state.token = (await ask("/token")).token;
+  } catch (error) {
+    state.token = "";
+    state.refusedCode = error.message;
+  }
+}
+
+async function arrive() {
+  await takeToken();
+  show();
+  poll();
 }
 
 function show() {
-  const taken = takeToken();
   const { path, query } = where();
   if (state.view && state.view.close) state.view.close();
   page.hint(null);
@@ -88,7 +102,6 @@ function show() {
   $("main").replaceChildren(state.view.element);
   if (state.view.element.dataset.fills) $("main").replaceChildren(...state.view.element.childNodes);
   if (state.view.update) state.view.update(query);
-  if (taken) poll();
 }
 
 function askForToken(sentence) {
@@ -97,7 +110,7 @@ function askForToken(sentence) {
   if (!who.hidden && who.dataset.why === sentence) return;
   who.dataset.why = sentence;
   const field = h("input", { id: "token", type: "password", autocomplete: "off", "aria-label": "Token", placeholder: "Token" });
-  const take = () => { state.token = field.value.trim(); field.value = ""; who.hidden = true; poll(); show(); };
+  const take = () => { state.refusedCode = ""; state.token = field.value.trim(); field.value = ""; who.hidden = true; poll(); show(); };
   field.addEventListener("keydown", (event) => { if (event.key === "Enter") take(); });
   who.replaceChildren(
     h("h2", {}, "Who are you?"), h("p", { class: "problem", role: "alert" }, sentence),
@@ -127,7 +140,7 @@ async function pollOnce() {
   } catch (error) {
     problem = error.message;
     state.isRefused = error.status === 401;
-    if (state.isRefused) { askForToken(problem); state.headline = state.fleet = null; }
+    if (state.isRefused) { askForToken(state.refusedCode || problem); state.headline = state.fleet = null; }
   }
   if (!problem) {
     try {
@@ -162,12 +175,10 @@ register("fleet", "Fleet", (path, query, shared) => new FleetView(shared));
 export function start() {
   $("skip").addEventListener("click", (event) => { event.preventDefault(); $("main").focus(); });
   $("find").addEventListener("keydown", (event) => { if (event.key === "Enter") find(event.target.value); });
-  addEventListener("hashchange", show);
+  addEventListener("hashchange", () => { if (location.hash.startsWith("#/")) show(); else arrive(); });
   addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && !(event.target instanceof HTMLInputElement)) { event.preventDefault(); $("find").focus(); }
   });
-  takeToken();
-  show();
-  poll();
+  arrive();
 }

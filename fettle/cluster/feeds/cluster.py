@@ -27,13 +27,18 @@ log = Logger(__name__)
 
 
 class ClusterFeed:
+    """`goes_without`: what may not be read counts as empty, and the rest is told."""
+
     def __init__(
         self,
         session: Session,
         kinds: Sequence[Kind] = KINDS,
+        *,
+        goes_without: bool = False,
     ) -> None:
         self._session = session
         self._kinds = kinds
+        self._goes_without = goes_without
         self._recalled = asyncio.Event()
         """Set once what is remembered was read, or cannot be."""
 
@@ -74,7 +79,8 @@ class ClusterFeed:
     ) -> None:
         async def read() -> None:
             try:
-                await Reflector(self._session, kind, sink).run()
+                without = self._goes_without
+                await Reflector(self._session, kind, sink, goes_without=without).run()
             except Exception:
                 await sink.send([Lost(kind, f"reading {kind.name} failed; retrying")])
                 raise

@@ -1,5 +1,7 @@
 """What the page is told: the fleet in one compact answer, the headline, and its own files."""
 
+import time
+
 import msgspec
 import pytest
 
@@ -10,6 +12,7 @@ from fettle.browse.page_files import page_files
 from fettle.cel import SelectorEngine
 from fettle.cluster import Publisher, View
 from fettle.config import Settings
+from fettle.observing import LastRequests
 from fettle.scheduling import Answers
 from tests.fettle import building as b
 from tests.fettle.browse.showing import known, reply_of, told
@@ -101,6 +104,22 @@ async def test_the_headline_lists_pods_that_wait_the_oldest_first_and_says_how_m
     assert found["waiting"][0]["pod"] == f"default/p{MOST_WAITING}"
     assert len(found["waiting"]) == MOST_WAITING
     assert found["mode"] == "enforce"
+
+
+async def test_the_headline_has_by_role_how_long_ago_it_was_asked_and_notes_about_callers() -> None:
+    last = LastRequests("extender", ("filter", "prioritize"), "nobody has asked yet")
+    last.at["filter"] = time.perf_counter()
+    shown = known(
+        answers(b.view()),
+        asked=lambda: {"extender": last},
+        notes=lambda: ["extender: a sentence about something else"],
+        caller_notes=lambda: ["extender: asked in vain for /bind"],
+    )
+    _, found = await told(shown, "/headline")
+    assert found["callers"] == ["extender: asked in vain for /bind"]
+    ages = found["asked"]["extender"]
+    assert 0 <= ages["filter"] < 60
+    assert ages["prioritize"] is None
 
 
 async def test_an_ill_device_says_why_and_since_when() -> None:
