@@ -143,8 +143,28 @@ def holds(node: str | None, output: str, kubeconfig: Path | None) -> None:
     holding.list_holds(node, output, kubeconfig)
 
 
+def _explain(context: click.Context, _parameter: click.Parameter, rule: str | None) -> None:
+    if rule is None:
+        return
+    from fettle.cli.linting import reports
+
+    try:
+        click.echo(reports.explained(rule))
+    except _own_error() as error:
+        raise click.BadParameter(str(error)) from error
+    context.exit()
+
+
 @main.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--explain",
+    metavar="RULE",
+    is_eager=True,
+    expose_value=False,
+    callback=_explain,
+    help="Only say what this rule is about, such as FTL036. `fettle rules` lists all.",
+)
 @click.option(
     "--snapshot",
     type=click.Path(path_type=Path),
@@ -180,6 +200,13 @@ def holds(node: str | None, output: str, kubeconfig: Path | None) -> None:
     type=click.Path(path_type=Path),
     help="A folder or file of CustomResourceDefinitions, whose objects are checked by them.",
 )
+@click.option(
+    "--docs",
+    "site",
+    default="",
+    metavar="URL",
+    help="Where your copy of these documents is (`make site`): SARIF links its rules to it.",
+)
 def lint(
     files: tuple[str, ...],
     snapshot: Path | None,
@@ -195,6 +222,7 @@ def lint(
     fail_on: str,
     skip_others: bool,
     crds: Path | None,
+    site: str,
 ) -> None:
     """Find claims and workloads that can never work, in files, folders or standard input (-).
 
@@ -205,12 +233,26 @@ def lint(
     from fettle import logs
     from fettle.cli.linting import running
 
+    if site and not site.startswith(("https://", "http://")):
+        raise click.BadParameter(
+            f"--docs: {site[:60]!r}: write a URL, such as https://docs.example.com/fettle"
+        )
     reading = Reading(kubeconfig, context, acts_as, groups=groups)
     asked = reading if cluster or reading != Reading() else None
     if asked is not None and snapshot is not None:
         raise click.UsageError("--snapshot and the flags for a cluster are mutually exclusive.")
     options = running.LintOptions(
-        files, snapshot, asked, settings, namespace, strict, output, fail_on, skip_others, crds
+        files,
+        snapshot,
+        asked,
+        settings,
+        namespace,
+        strict,
+        output,
+        fail_on,
+        skip_others,
+        crds,
+        site,
     )
     logs.configure("error")
     try:

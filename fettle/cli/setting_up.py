@@ -94,14 +94,45 @@ def serve(
 
 
 @click.command()
-@click.option("--prometheus", is_flag=True, required=True, help="As alerting rules of Prometheus.")
-@click.option("--settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
-def rules(prometheus: bool, settings: Path | None) -> None:
-    """Print the rules about metrics, for Prometheus to evaluate and Alertmanager to send back."""
-    from fettle.cli import setup_files
+@click.argument("rules", nargs=-1, metavar="[RULE]...")
+@click.option(
+    "--prometheus",
+    is_flag=True,
+    help="Instead, the rules about metrics as alerting rules of Prometheus.",
+)
+@click.option(
+    "--settings", type=click.Path(path_type=Path), help="With --prometheus: settings file (YAML)."
+)
+@click.option(
+    "--output", "-o", type=click.Choice(("table", "json")), default="table", show_default=True
+)
+def rules(rules: tuple[str, ...], prometheus: bool, settings: Path | None, output: str) -> None:
+    """List the rules of `fettle lint`, or explain those that are named, such as FTL036.
 
-    assert prometheus
-    click.echo(setup_files.alerting_rules(settings), nl=False)
+    With --prometheus: print the rules about metrics, for Prometheus to evaluate and Alertmanager
+    to send back.
+    """
+    if prometheus:
+        from fettle.cli import setup_files
+
+        if rules or output == "json":
+            raise click.UsageError("--prometheus goes with --settings only.")
+        click.echo(setup_files.alerting_rules(settings), nl=False)
+        return
+    from fettle.cli.linting import reports
+    from fettle.model import BadInput
+
+    if settings is not None:
+        raise click.UsageError("--settings goes with --prometheus.")
+    if rules and output == "json":
+        raise click.UsageError("--output json lists all rules: name none.")
+    if rules:
+        try:
+            click.echo("\n\n".join(map(reports.explained, rules)))
+        except BadInput as error:
+            raise click.BadParameter(str(error)) from error
+    else:
+        click.echo(reports.rules_as_json() if output == "json" else reports.rules_in_text())
 
 
 @click.command()

@@ -33,7 +33,7 @@ from fettle.lint.linter import (
     levels_for,
 )
 from fettle.lint.manifests import Field, Manifest, below, values_at
-from fettle.lint.names import listed
+from fettle.lint.names import listed, nearest
 from fettle.lint.refusals import REFUSALS
 from fettle.lint.rules import ABSENCES, RULES
 from fettle.lint.shapes.customs import Customs, customs_with
@@ -70,6 +70,7 @@ __all__ = [
     "levels_for",
     "listed",
     "looks_like_object",
+    "nearest",
     "policy_requirements",
     "remarks_on_policies",
     "run_checks",

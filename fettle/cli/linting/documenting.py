@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
-from fettle.lint import CHECKS, REFUSALS, RULES, Rule, Severity
+from fettle.cli.linting.reports import anchor, when
+from fettle.lint import CHECKS, REFUSALS, RULES, Check, Rule, Severity
 
 _HEAD = """\
 # Lint rules
@@ -79,10 +80,10 @@ def document(rules: Iterable[Rule] = RULES) -> str:
         parts.append("| rule | | mistake | what Kubernetes does | |\n|-|-|-|-|-|")
         parts += [*(_row(rule) for rule in group), ""]
     parts.append(_REFUSED)
-    parts += [f"| **{r.id}** {r.name} | {r.severity} | {r.mistake} |" for r in REFUSALS]
+    parts += [f"| {_who(r)} | {r.severity} | {r.mistake} |" for r in REFUSALS]
     parts += ["", _BESIDE]
     parts += [
-        f"| **{check.id}** {check.name} | {check.severity} | {check.mistake} | {check.today} |"
+        f"| {_who(check)} | {check.severity} | {check.mistake} | {check.today} |"
         for check in CHECKS
     ]
     return "\n".join(parts).rstrip() + "\n"
@@ -118,12 +119,11 @@ def _subject(rule: Rule) -> str:
 
 def _row(rule: Rule) -> str:
     marks = "".join(_marks(rule))
-    denies = ", or if ".join(filter(None, (rule.denies_if, "strict" if rule.strict else "")))
-    cases = [str(rule.severity), f"Deny if {denies}" if denies else ""]
-    cases.append(f"Warn if {rule.warns_if}" if rule.warns_if else "")
-    severity = "; ".join(filter(None, cases))
-    who = f"**{rule.id}** {rule.name}"
-    return f"| {who} | {severity} | {rule.mistake} | {rule.today} | {marks} |"
+    return f"| {_who(rule)} | {when(rule)} | {rule.mistake} | {rule.today} | {marks} |"
+
+
+def _who(rule: Rule | Check) -> str:
+    return f'<a id="{anchor(rule.id)}"></a>**{rule.id}** {rule.name}'
 
 
 def _marks(rule: Rule) -> Iterator[str]:

@@ -1,16 +1,21 @@
-"""Formats findings: text for people, JSON, SARIF, annotations of GitHub."""
+"""Formats findings: text for people, JSON, SARIF, annotations of GitHub. Explains single rules."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fettle import __version__
-from fettle.lint import CHECKS, REFUSALS, RULES, Check, Rule, Severity
+from fettle.lint import CHECKS, REFUSALS, RULES, Check, Rule, Severity, nearest
+from fettle.model import BadInput
 
 _ALL: tuple[Rule | Check, ...] = (*RULES, *REFUSALS, *CHECKS)
 _NAMES = {rule.id: rule.name for rule in _ALL}
+_BY_ID = {rule.id: rule for rule in _ALL}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _DOCUMENTATION = "docs/rules.md"
+_PAGE = "rules.html"
+"""The same as `make site` builds it."""
+_LONGEST = 60
 _SARIF = {Severity.DENY: "error", Severity.WARN: "warning", Severity.UNDECIDED: "note"}
 _GITHUB = {**_SARIF, Severity.UNDECIDED: "notice"}
 
@@ -67,7 +72,8 @@ def _property(value: str) -> str:
     return _data(value).replace(":", "%3A").replace(",", "%2C")
 
 
-def sarif(reports: Sequence[LintReport]) -> str:
+def sarif(reports: Sequence[LintReport], site: str = "") -> str:
+    """`site`: where the documents are published, to which each rule links then."""
     used = sorted({report.rule for report in reports})
     driver = {
         "name": "fettle",
@@ -77,13 +83,17 @@ def sarif(reports: Sequence[LintReport]) -> str:
                 "id": rule.id,
                 "name": rule.name,
                 "shortDescription": {"text": rule.mistake},
-                "help": {"text": f"{rule.today} See {_DOCUMENTATION}."},
+                "help": {"text": f"{rule.today} See {page_of(rule.id)}."},
             }
+            | ({"helpUri": f"{site.rstrip('/')}/{_PAGE}#{anchor(rule.id)}"} if site else {})
             for rule in _ALL
             if rule.id in used
         ],
     }
-    run = {"tool": {"driver": driver}, "results": [_result(report) for report in reports]}
+    run: dict[str, Any] = {
+        "tool": {"driver": driver},
+        "results": [_result(report) for report in reports],
+    }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
@@ -107,9 +117,91 @@ def _result(report: LintReport) -> dict[str, Any]:
     }
 
 
-FORMATS: Mapping[str, Callable[[Sequence[LintReport]], str]] = {
-    "text": text,
-    "json": as_json,
-    "sarif": sarif,
-    "github": github,
-}
+def formatted(reports: Sequence[LintReport], output: str, site: str = "") -> str:
+    """In the form that `--output` names. `site`: where the documents are published, if anywhere."""
+    match output:
+        case "json":
+            return as_json(reports)
+        case "sarif":
+            return sarif(reports, site)
+        case "github":
+            return github(reports)
+    return text(reports)
+
+
+# --- rules
+
+
+def anchor(rule: str) -> str:
+    """Where docs/rules.md tells of a rule."""
+    return rule.lower()
+
+
+def page_of(rule: str) -> str:
+    return f"{_DOCUMENTATION}#{anchor(rule)}"
+
+
+def when(rule: Rule | Check) -> str:
+    """Its severity, and in which cases it has another."""
+    if isinstance(rule, Check):
+        return str(rule.severity)
+    denies = ", or if ".join(filter(None, (rule.denies_if, "strict" if rule.strict else "")))
+    cases = [str(rule.severity), f"Deny if {denies}" if denies else ""]
+    cases.append(f"Warn if {rule.warns_if}" if rule.warns_if else "")
+    return "; ".join(filter(None, cases))
+
+
+def explained(rule: str) -> str:
+    """All about one rule, for people; raises BadInput if there is none of that id or name."""
+    asked = rule.strip().lower()
+    about = next((one for one in _ALL if asked in (one.id.lower(), one.name)), None)
+    if about is None:
+        near = nearest(rule.upper(), _BY_ID) or nearest(asked, {one.name for one in _ALL})
+        meant = f"write {near} if that is meant; " if near else ""
+        raise BadInput(f"there is no rule {rule[:_LONGEST]!r}: {meant}`fettle rules` lists all")
+    lines = [
+        f"{about.id} {about.name}",
+        f"  what       {about.mistake}",
+        f"  why        {about.today}",
+        f"  severity   {when(about)}",
+    ]
+    if isinstance(about, Rule) and about.inventory:
+        lines.append("  needs      what the cluster has: --snapshot FOLDER or --cluster")
+    lines += [
+        "  to mend    each finding says how, after `fix:`",
+        f"  to set     lint: {{rules: {{{about.id}: Warn}}}} in the settings; Deny, Warn or Off",
+        f"  more       {page_of(about.id)}",
+    ]
+    return "\n".join(lines)
+
+
+def rules_in_text() -> str:
+    """One line for each rule."""
+    widths = [max(len(word) for word in column) for column in zip(*_words(), strict=True)]
+    return "\n".join(
+        f"{id}  {name:{widths[1]}}  {severity:{widths[2]}}  {mistake}"
+        for id, name, severity, mistake in _words()
+    )
+
+
+def _words() -> list[tuple[str, str, str, str]]:
+    return [(rule.id, rule.name, str(rule.severity), rule.mistake) for rule in _ALL]
+
+
+def rules_as_json() -> str:
+    return json.dumps(
+        [
+            {
+                "id": rule.id,
+                "name": rule.name,
+                "severity": rule.severity,
+                "when": when(rule),
+                "what": rule.mistake,
+                "why": rule.today,
+                "inventory": isinstance(rule, Rule) and rule.inventory,
+                "page": page_of(rule.id),
+            }
+            for rule in _ALL
+        ],
+        indent=2,
+    )

@@ -48,7 +48,7 @@ _SURVEY_WAIT_S = 30.0
 
 class LintOptions(NamedTuple):
     """The flags and arguments of `fettle lint`. `reading`: how to read the cluster, if it is to be
-    read. `crds`: where CustomResourceDefinitions are."""
+    read. `crds`: where CustomResourceDefinitions are. `site`: where the documents are published."""
 
     files: tuple[str, ...]
     snapshot: Path | None
@@ -60,6 +60,7 @@ class LintOptions(NamedTuple):
     fail_on: str
     skip_others: bool = False
     crds: Path | None = None
+    site: str = ""
 
 
 def run(options: LintOptions) -> int:
@@ -80,7 +81,7 @@ def run(options: LintOptions) -> int:
     found += _of_rules(rules, settings.lint.levels)
     problems += unchecked
     if found or options.output != "text":
-        click.echo(reports.FORMATS[options.output](found))
+        click.echo(reports.formatted(found, options.output, options.site))
     notes += _rows_replaced(rules)
     for sentence in (*notes, *more, *_remarks(options, settings), *problems):
         click.echo(f"fettle: {sentence}", err=True)
