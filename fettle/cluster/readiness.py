@@ -20,7 +20,7 @@ UNSEEN: Mapping[str, str] = {
     kinds.TEMPLATE.name: "what pods claim by templates is not seen",
     kinds.CLAIM.name: "who uses which DRA device is not seen",
     kinds.POD.name: "who uses which device is not seen, nor which pods failed on one",
-    kinds.EVENT.name: "faults that only Events tell of are not seen",
+    **{one.name: "faults that only Events tell of are not seen" for one in kinds.EVENTS},
 }
 """By kind: what is not seen without its objects."""
 
