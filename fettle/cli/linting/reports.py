@@ -1,7 +1,7 @@
 """Formats findings: text for people, JSON, SARIF, annotations of GitHub. Explains single rules."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fettle import __version__
@@ -16,6 +16,8 @@ _DOCUMENTATION = "docs/rules.md"
 _PAGE = "rules.html"
 """The same as `make site` builds it."""
 _LONGEST = 60
+_MANY = 3
+"""From so many findings on, those of one rule and severity are one block."""
 _SARIF = {Severity.DENY: "error", Severity.WARN: "warning", Severity.UNDECIDED: "note"}
 _GITHUB = {**_SARIF, Severity.UNDECIDED: "notice"}
 
@@ -36,14 +38,55 @@ class LintReport(NamedTuple):
 
 
 def text(reports: Sequence[LintReport]) -> str:
-    return "\n".join(_lines(report) for report in reports)
+    """One rule that is broken in many places is one block, where its first finding would be."""
+    by_rule: dict[tuple[str, Severity], list[LintReport]] = {}
+    for report in reports:
+        by_rule.setdefault((report.rule, report.severity), []).append(report)
+    parts = []
+    for report in reports:
+        same = by_rule[report.rule, report.severity]
+        if len(same) < _MANY:
+            parts.append(_lines(report))
+        elif report is same[0]:
+            parts.append(_block(same))
+    return "\n".join(parts)
+
+
+def _block(reports: Sequence[LintReport]) -> str:
+    """Findings of one rule: what is said alike is said once, with all places."""
+    first = reports[0]
+    alike: dict[tuple[str, str], list[LintReport]] = {}
+    for report in reports:
+        alike.setdefault((report.message, report.fix), []).append(report)
+    lines = [
+        f"{first.severity} {first.rule} {_NAMES.get(first.rule, '')}: in {len(reports)} places"
+    ]
+    for (message, fix), same in alike.items():
+        lines.append(f"    {message}")
+        lines += [f"    fix: {fix}"] if fix else []
+        lines += [f"        {place}" for place in _places(same)]
+    return "\n".join(lines)
+
+
+def _places(reports: Sequence[LintReport]) -> Iterator[str]:
+    """One line for each object, with its fields."""
+    by_object: dict[tuple[str, str], list[LintReport]] = {}
+    for report in reports:
+        by_object.setdefault((report.file, _who(report)), []).append(report)
+    for (file, who), same in by_object.items():
+        fields = ", ".join(f"{one.path} (line {one.line})" for one in same[1:])
+        more = f", {fields}" if fields else ""
+        yield f"{file}:{same[0].line}: {who}: {same[0].path}{more}"
+
+
+def _who(report: LintReport) -> str:
+    return f"{report.kind} {report.namespace}/{report.name}".removesuffix("/")
 
 
 def _lines(report: LintReport) -> str:
-    who = f"{report.kind} {report.namespace}/{report.name}".removesuffix("/")
     lines = [
         f"{report.file}:{report.line}: {report.severity} {report.rule} "
-        f"{_NAMES.get(report.rule, '')}: {who}",
+        f"{_NAMES.get(report.rule, '')}: {_who(report)}",
         f"    {report.path}: {report.message}",
     ]
     return "\n".join([*lines, f"    fix: {report.fix}"] if report.fix else lines)

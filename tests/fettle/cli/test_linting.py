@@ -100,6 +100,31 @@ def test_text_output_has_its_summary_on_standard_error(folder: Path) -> None:
     assert ran.stderr == "1 objects in 1 files: 1 to deny, 0 to warn about\n"
 
 
+def test_one_rule_in_many_places_is_one_block_of_text_that_names_each(tmp_path: Path) -> None:
+    """Every finding stays in the JSON."""
+    many = "---\n".join(CLAIM.replace("big", name) for name in ("a", "b", "c"))
+    (tmp_path / "claims.yaml").write_text(f"{many}---\n{CLAIM.replace('40', '50')}")
+    first, *rest = fettle("claims.yaml", cwd=tmp_path).stdout.splitlines()
+    assert first == "Deny FTL010 claim-too-large: in 4 places"
+    places = [line.strip() for line in rest if line.startswith(" " * 8)]
+    assert places == [
+        f"claims.yaml:{line}: ResourceClaim default/{name}: spec.devices.requests[0].exactly.count"
+        for line, name in ((13, "a"), (27, "b"), (41, "c"), (55, "big"))
+    ]
+    assert sum(line.startswith("    fix: ") for line in rest) == 2
+    assert len(findings(str(tmp_path))) == 4
+
+
+def test_two_findings_of_a_rule_stay_apart_and_so_do_severities(tmp_path: Path) -> None:
+    two = "---\n".join(CLAIM.replace("big", name) for name in ("a", "b"))
+    (tmp_path / "claims.yaml").write_text(two)
+    lines = fettle("claims.yaml", cwd=tmp_path).stdout.splitlines()
+    assert [line[:14] for line in lines if not line.startswith(" ")] == [
+        "claims.yaml:13",
+        "claims.yaml:27",
+    ]
+
+
 def test_sarif_names_rule_place_and_level(folder: Path) -> None:
     ran = fettle(str(folder / "claim.yaml"), "--output", "sarif")
     (run,) = json.loads(ran.stdout)["runs"]
