@@ -40,6 +40,7 @@ MOST_OF = {
     "DeviceSubRequest": 128,
     "DeviceTaint": 128,
     "DeviceToleration": 128,
+    "StoredEvidence": 512,
     "StoredSubject": 512,
 }
 """Entries of a list or mapping of these. Each condition is held against every rule, the status of a
