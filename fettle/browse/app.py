@@ -18,6 +18,7 @@ from fettle.browse.policies import PolicyHandlers
 from fettle.browse.probes import Probes
 from fettle.browse.reviews import NotShown
 from fettle.browse.status import StatusHandlers
+from fettle.browse.what_if import WhatIfHandlers
 
 Answer = Callable[[Query, Viewer], Awaitable[web.Response]]
 
@@ -38,6 +39,7 @@ def answers_of(known: Known) -> Mapping[str, Answer]:
         "/headline": HeadlineHandlers(known).headline,
         "/pods": pods.pods,
         "/status": StatusHandlers(known).status,
+        "/what-if": WhatIfHandlers(known).what_if,
         "/decisions": decisions.decisions,
         "/records": decisions.records,
         "/report": decisions.report,

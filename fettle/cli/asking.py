@@ -46,6 +46,12 @@ def _pod_name(given: str, namespace: str) -> str:
     return "/".join(parts)
 
 
+def _pod_of(given: str, namespace: str, server: str) -> str:
+    if not server and not namespace and given and "/" not in given:
+        return f"/{given}"  # of the namespace of the kubeconfig's context
+    return _pod_name(given, namespace)
+
+
 def _pod_or_policy(given: str, namespace: str) -> str:
     parts = [*filter(None, [namespace]), *given.split("/")]
     if len(parts) > 2 or not all(parts):
@@ -72,10 +78,7 @@ def pod(
     """Where a pod can go: the answer in one line, then node by node, each with its reasons."""
     from fettle.cli import explained_pods
 
-    if not server and not namespace and name and "/" not in name:
-        name = f"/{name}"  # of the namespace of the kubeconfig's context
-    else:
-        name = _pod_name(name, namespace)
+    name = _pod_of(name, namespace, server)
     explained_pods.explain_pod(server, name, output, explained_pods.Extent(node, evidence, summary))
 
 
@@ -127,6 +130,36 @@ def reason(code: str, output: str) -> None:
     from fettle.cli import explaining
 
     explaining.explain_reason(code, output)
+
+
+@click.command("what-if")
+@click.argument("name", metavar="NAMESPACE/NAME")
+@_NAMESPACE
+@click.option("--policy", default="", metavar="NAME", help="If the pod's policy were this one.")
+@click.option(
+    "--mend",
+    default="",
+    metavar="DEVICE",
+    help="If this device, or node, were sound: without a"
+    " taint on the device, and with nothing held against it.",
+)
+@click.option("--cordon", default="", metavar="NODE", help="If this node were cordoned.")
+@source
+@OUTPUT
+def what_if(
+    name: str, namespace: str, policy: str, mend: str, cordon: str, server: str, output: str
+) -> None:
+    """What would become of a pod if its policy, a device or a node were otherwise.
+
+    Judged by the code that answers the scheduler; nothing is changed.
+    """
+    from fettle.cli import explained_pods
+
+    asked = {"policy": policy, "mend": mend, "cordon": cordon}
+    change = {how: value for how, value in asked.items() if value}
+    if len(change) != 1:
+        raise click.UsageError("Give one of --policy, --mend and --cordon.")
+    explained_pods.what_if(server, _pod_of(name, namespace, server), output, change)
 
 
 @click.command()
@@ -307,4 +340,4 @@ def ui(
     direct.show_page(reading, namespace, port, opens=not no_open)
 
 
-COMMANDS = (explain, devices, pods, decisions, report, ui)
+COMMANDS = (explain, what_if, devices, pods, decisions, report, ui)

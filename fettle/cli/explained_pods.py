@@ -301,3 +301,41 @@ def _whose_word(one: dict[str, Any]) -> str:
     if not namespace:
         return ""
     return f"; reported only by namespace {namespace}: lowers the score, refuses nothing"
+
+
+# --- what if
+
+
+def what_if(server: str, name: str, output: str, change: dict[str, str]) -> None:
+    """Print what would become of a pod, and each node whose answer changes."""
+    data = fetch(server, "/what-if", {"pod": name, **change})
+    if output in PLAIN:
+        print_plain(data, output)
+        return
+    from rich.markup import escape
+
+    data, out = readable(data), console()
+    for problem in data["problems"]:
+        out.print(f"[yellow]{escape(problem)}[/]")
+    if data["after"] is None:
+        out.print(escape(f"{data['pod']} needs no devices: every node is allowed, then as now"))
+        return
+    out.print(escape(f"now: {data['before']['text']}"))
+    out.print(f"[bold]{escape(_then(data))}[/]")
+    if data["nodes"]:
+        table = new_table("NODE", "NOW", "THEN", "REASON THEN")
+        for one in data["nodes"]:
+            now, then = one["before"], one["after"]
+            table.add_row(*map(escape, (one["node"], _word(now), _word(then), then["reason"])))
+        out.print(table)
+
+
+def _then(data: dict[str, Any]) -> str:
+    said = data["after"]["text"] if data["nodes"] else "no answer would change"
+    return f"if {data['change']}: {said}"
+
+
+def _word(answer: dict[str, Any] | None) -> str:
+    if answer is None:
+        return "–"
+    return f"fits {answer['score']}" if answer["verdict"] == "fits" else str(answer["verdict"])

@@ -5,7 +5,7 @@ Stands beside the answer in *watch → inventory → health → verdict → answ
 
 from fettle.explain.conclusions import conclusion, excluded_by, exclusion
 from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_signals
-from fettle.explain.finding import find_device, find_node, near, unit_called
+from fettle.explain.finding import FoundDevice, find_device, find_node, near, unit_called
 from fettle.explain.former import with_former
 from fettle.explain.holds import is_held_by_rule, list_holds
 from fettle.explain.mechanisms import describe_mechanisms
@@ -41,6 +41,7 @@ __all__ = [
     "LOWERED",
     "SUSPECTED",
     "WITHHELD",
+    "FoundDevice",
     "Recoveries",
     "Stewardship",
     "conclusion",

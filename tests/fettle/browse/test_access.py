@@ -37,7 +37,7 @@ REBINDING = "evil.example"
 ANSWERED = (
     *("/explain?pod=ours/p", "/policy?pod=ours/p", "/policy?name=training", "/explain?node=n"),
     *("/devices", "/pods", "/status", "/decisions", "/records"),
-    *("/fleet", "/headline", "/report"),
+    *("/fleet", "/headline", "/report", "/what-if?pod=ours/p&cordon=n"),
 )
 
 
@@ -329,6 +329,8 @@ async def test_the_status_takes_pods_of_all_namespaces_too(fettle: Listening) ->
         ("/explain?node=n", "list devicehealths.fettle.dev"),
         ("/explain?device=x", "list devicehealths.fettle.dev"),
         ("/status", "list devicehealths.fettle.dev"),
+        ("/what-if?pod=secret-project/s&cordon=n", "list pods in namespace 'secret-project'"),
+        ("/what-if?pod=ours/p&cordon=n", "list devicehealths.fettle.dev"),
     ],
 )
 async def test_what_a_tenant_may_not_see_is_refused_by_the_right_that_it_needs(

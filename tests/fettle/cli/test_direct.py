@@ -125,8 +125,10 @@ def timeless(told: Any) -> Any:
             "lostAt",
             "confirmedAt",
             "startedAt",
+            "boundAt",
             "generation",
         }
+        left |= {f"{name}Time" for name in left}  # the command's own, for people
         return {name: timeless(one) for name, one in told.items() if name not in left}
     return [timeless(one) for one in told] if isinstance(told, list) else told
 
@@ -147,6 +149,9 @@ async def test_what_is_told_is_what_a_server_of_the_same_objects_tells(
         "/policy?name=training": ("explain", "policy", "training"),
         "/pods": ("pods",),
         "/status": ("status",),
+        "/what-if?pod=ml/serving-0&mend=dra-03/gpu-0": (
+            *("what-if", "ml/serving-0", "--mend", "dra-03/gpu-0"),
+        ),
     }
     async with served(tmp_path) as server:
         for path, command in questions.items():

@@ -77,7 +77,7 @@ def test_a_policy_that_cannot_be_read_is_said_to_be_there(served: Served, snapsh
 def test_a_changed_policy_changes_verdicts(served: Served, snapshot: Path) -> None:
     def refused() -> set[str]:
         nodes = fetch(served.browse, "/explain", {"pod": "ml/serving-0"})["nodes"]
-        return {name for name, verdict in nodes.items() if not verdict["fits"]}
+        return {name for name, verdict in nodes.items() if verdict["refusals"]}
 
     before = refused()
     (snapshot / "devicepolicies.yaml").write_text(STRICT)
