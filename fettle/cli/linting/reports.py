@@ -23,7 +23,10 @@ _GITHUB = {**_SARIF, Severity.UNDECIDED: "notice"}
 
 
 class LintReport(NamedTuple):
-    """One finding with its object and place: `path` is that of the field, `line` counts from 1."""
+    """One finding with its object and place: `path` is that of the field, `line` counts from 1.
+
+    `excuse`: why its author ignores it, "" if nobody does.
+    """
 
     rule: str
     severity: Severity
@@ -35,6 +38,7 @@ class LintReport(NamedTuple):
     path: str
     message: str
     fix: str
+    excuse: str = ""
 
 
 def text(reports: Sequence[LintReport]) -> str:
@@ -93,7 +97,9 @@ def _lines(report: LintReport) -> str:
 
 
 def as_json(reports: Sequence[LintReport]) -> str:
-    return json.dumps([report._asdict() for report in reports], indent=2)
+    fields = [field for field in LintReport._fields if field != "excuse"]
+    plain = [{field: getattr(report, field) for field in fields} for report in reports]
+    return json.dumps(plain, indent=2)
 
 
 def github(reports: Sequence[LintReport]) -> str:
@@ -142,7 +148,9 @@ def sarif(reports: Sequence[LintReport], site: str = "") -> str:
 
 def _result(report: LintReport) -> dict[str, Any]:
     fix = f"; {report.fix}" if report.fix else ""
+    excused = [{"kind": "inSource", "justification": report.excuse}] if report.excuse else []
     return {
+        **({"suppressions": excused} if excused else {}),
         "ruleId": report.rule,
         "level": _SARIF[report.severity],
         "message": {"text": f"{report.path}: {report.message}{fix}"},
@@ -162,11 +170,12 @@ def _result(report: LintReport) -> dict[str, Any]:
 
 def formatted(reports: Sequence[LintReport], output: str, site: str = "") -> str:
     """In the form that `--output` names. `site`: where the documents are published, if anywhere."""
+    if output == "sarif":  # only this form can say that a finding is ignored
+        return sarif(reports, site)
+    reports = [report for report in reports if not report.excuse]
     match output:
         case "json":
             return as_json(reports)
-        case "sarif":
-            return sarif(reports, site)
         case "github":
             return github(reports)
     return text(reports)
@@ -194,12 +203,17 @@ def when(rule: Rule | Check) -> str:
     return "; ".join(filter(None, cases))
 
 
+def rule_called(named: str) -> str:
+    """The id of the rule of this id or name; "" if there is none."""
+    asked = named.strip().lower()
+    return next((one.id for one in _ALL if asked in (one.id.lower(), one.name)), "")
+
+
 def explained(rule: str) -> str:
     """All about one rule, for people; raises BadInput if there is none of that id or name."""
-    asked = rule.strip().lower()
-    about = next((one for one in _ALL if asked in (one.id.lower(), one.name)), None)
+    about = _BY_ID.get(rule_called(rule))
     if about is None:
-        near = nearest(rule.upper(), _BY_ID) or nearest(asked, {one.name for one in _ALL})
+        near = nearest(rule.upper(), _BY_ID) or nearest(rule, {one.name for one in _ALL})
         meant = f"write {near} if that is meant; " if near else ""
         raise BadInput(f"there is no rule {rule[:_LONGEST]!r}: {meant}`fettle rules` lists all")
     lines = [
@@ -212,6 +226,8 @@ def explained(rule: str) -> str:
         lines.append("  needs      what the cluster has: --snapshot FOLDER or --cluster")
     lines += [
         "  to mend    each finding says how, after `fix:`",
+        f"  to ignore  `# fettle:ignore={about.id}: why` on its line or above it, or an annotation",
+        f"             ignore-check.fettle.dev/{about.id}: why",
         f"  to set     lint: {{rules: {{{about.id}: Warn}}}} in the settings; Deny, Warn or Off",
         f"  more       {page_of(about.id)}",
     ]

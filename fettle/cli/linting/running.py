@@ -11,6 +11,7 @@ import click
 
 from fettle.cli.linting import known_objects, reports
 from fettle.cli.linting.files import Document, line_of, read
+from fettle.cli.linting.ignoring import Ignoring
 from fettle.cli.linting.inputs import for_patches, mistakes_in_files
 from fettle.cli.linting.reports import LintReport
 from fettle.cli.sources import Reading
@@ -77,10 +78,15 @@ def run(options: LintOptions) -> int:
     customs = customs_with(
         (each.object for each in defined.documents), (each.object for each in documents)
     )
-    found, more, unchecked = asyncio.run(_lint(options, settings, documents, customs))
-    found += _of_rules(rules, settings.lint.levels)
+    ignoring = Ignoring([*documents, *rules])
+    found, more, unchecked, complete = asyncio.run(
+        _lint(options, settings, documents, customs, ignoring)
+    )
+    found += _of_rules(rules, settings.lint.levels, ignoring)
+    notes += ignoring.complaints(complete=complete)
     problems += unchecked
-    if found or options.output != "text":
+    kept = [report for report in found if not report.excuse]
+    if kept or options.output != "text":
         click.echo(reports.formatted(found, options.output, options.site))
     notes += _rows_replaced(rules)
     for sentence in (*notes, *more, *_remarks(options, settings), *problems):
@@ -90,7 +96,7 @@ def run(options: LintOptions) -> int:
     if problems:
         return UNUSABLE
     failing = FAILING[options.fail_on]
-    return FOUND if any(report.severity in failing for report in found) else CLEAN
+    return FOUND if any(report.severity in failing for report in kept) else CLEAN
 
 
 def _remarks(options: LintOptions, settings: Settings) -> list[str]:
@@ -101,9 +107,14 @@ def _remarks(options: LintOptions, settings: Settings) -> list[str]:
 
 
 async def _lint(
-    options: LintOptions, settings: Settings, documents: Sequence[Document], customs: Customs
-) -> tuple[list[LintReport], tuple[str, ...], list[str]]:
-    """The findings, notes about what is known of the cluster, and problems with objects."""
+    options: LintOptions,
+    settings: Settings,
+    documents: Sequence[Document],
+    customs: Customs,
+    ignoring: Ignoring,
+) -> tuple[list[LintReport], tuple[str, ...], list[str], bool]:
+    """The findings, notes about what is known of the cluster, problems with objects, and whether
+    all of the cluster is known."""
     templates = workload_kinds.with_settings(settings.webhook.workloads)
     manifests = [Manifest(d.object, options.namespace, templates=templates) for d in documents]
     policies = settings.all_policies()
@@ -144,7 +155,7 @@ async def _lint(
                 who = f"{manifest.kind} {manifest.name}"
                 unchecked.append(f"{document.file}: {who} was not checked within {DEADLINE_S:g} s")
                 continue
-            found += [
+            told = [
                 LintReport(
                     rule=finding.rule,
                     severity=finding.severity,
@@ -159,7 +170,9 @@ async def _lint(
                 )
                 for finding in findings
             ]
-    return found, known.notes, [*known.problems, *unchecked]
+            found += ignoring.applied(document, told, manifest)
+    complete = known.complete and not known.unknown
+    return found, known.notes, [*known.problems, *unchecked], complete
 
 
 def _rows_replaced(files: Sequence[Document]) -> list[str]:
@@ -170,7 +183,9 @@ def _rows_replaced(files: Sequence[Document]) -> list[str]:
     return [said for one in files for said in rows_replaced(one.content, one.file)]
 
 
-def _of_rules(files: Sequence[Document], levels: Validation) -> list[LintReport]:
+def _of_rules(
+    files: Sequence[Document], levels: Validation, ignoring: Ignoring
+) -> list[LintReport]:
     """The mistakes in rules files."""
     level = levels.rules.get(INVALID_RULES.id)
     if level is RuleSeverity.OFF or not files:
@@ -178,29 +193,34 @@ def _of_rules(files: Sequence[Document], levels: Validation) -> list[LintReport]
     from fettle.health import rule_mistakes
 
     severity = INVALID_RULES.severity if level is None else Severity(level.value)
-    return [
-        LintReport(
-            rule=INVALID_RULES.id,
-            severity=severity,
-            file=document.file,
-            line=line_of(document, mistake.path),
-            kind="row",
-            namespace=mistake.path.partition("[")[0].partition(".")[0],
-            name=mistake.row,
-            path=mistake.path,
-            message=mistake.problem,
-            fix=mistake.fix,
+    found: list[LintReport] = []
+    for document in files:
+        told = (
+            LintReport(
+                rule=INVALID_RULES.id,
+                severity=severity,
+                file=document.file,
+                line=line_of(document, mistake.path),
+                kind="row",
+                namespace=mistake.path.partition("[")[0].partition(".")[0],
+                name=mistake.row,
+                path=mistake.path,
+                message=mistake.problem,
+                fix=mistake.fix,
+            )
+            for mistake in rule_mistakes(document.content, document.file)
         )
-        for document in files
-        for mistake in rule_mistakes(document.content, document.file)
-    ]
+        found += ignoring.applied(document, told)
+    return found
 
 
 def _summary(found: Sequence[LintReport], documents: Sequence[Document]) -> str:
-    by = Counter(report.severity for report in found)
+    by = Counter(report.severity for report in found if not report.excuse)
+    ignored = sum(1 for report in found if report.excuse)
     files = len({document.file for document in documents})
     undecided = by[Severity.UNDECIDED]
     return (
         f"{len(documents)} objects in {files} files: {by[Severity.DENY]} to deny, "
         f"{by[Severity.WARN]} to warn about{f', {undecided} undecided' if undecided else ''}"
+        f"{f', {ignored} ignored' if ignored else ''}"
     )
