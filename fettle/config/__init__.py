@@ -1,24 +1,24 @@
 """The settings: what an operator can change, and the file that says so."""
 
-from fettle.config.addresses import ListenAddress, SocketPath
-from fettle.config.files import load_settings, parse_yaml
-from fettle.config.settings import (
-    AlertmanagerSettings,
-    BreakerSettings,
+from fettle.config.acting import (
     DeviceFailureSettings,
     DeviceTaintSettings,
+    NodeMarkSettings,
+    StewardSettings,
+)
+from fettle.config.files import load_settings, parse_yaml
+from fettle.config.sections import ListenAddress, SocketPath, TLSSettings
+from fettle.config.settings import (
+    BreakerSettings,
     ExpectedDevicesSettings,
     ExtenderSettings,
     HealthSettings,
     LintSettings,
-    NodeMarkSettings,
-    PrometheusSettings,
     Settings,
-    StewardSettings,
-    TLSSettings,
     WebhookSettings,
     WorkloadSettings,
 )
+from fettle.config.sources import AlertmanagerSettings, PrometheusSettings
 
 __all__ = [
     "AlertmanagerSettings",

@@ -1,6 +1,6 @@
 """Writes docs/settings.md: `python -m fettle.config.reference > docs/settings.md`.
 
-Python keeps no docstrings of fields, so they are read from the source of `settings.py`.
+Python keeps no docstrings of fields, so they are read from the source.
 """
 
 import ast
@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from fettle.config import settings
+from fettle.config import acting, sections, settings, sources
 from fettle.config.settings import Settings
 
 _HEAD = """\
@@ -72,7 +72,7 @@ def _row(
 def _sections(hint: Any) -> list[_Section]:
     """The section that a setting is, or that each of its entries is."""
     hints = (hint, *get_args(hint))
-    return [t for t in hints if isinstance(t, type) and issubclass(t, settings.SettingsSection)]
+    return [t for t in hints if isinstance(t, type) and issubclass(t, sections.SettingsSection)]
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
@@ -89,7 +89,8 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 def _docs_of_fields() -> dict[str, str]:
     """By class and field (`HealthSettings.rules_file`), the docstring below the field."""
     docs: dict[str, str] = {}
-    for node in ast.parse(inspect.getsource(settings)).body:
+    parts = (sections, sources, acting, settings)
+    for node in (n for part in parts for n in ast.parse(inspect.getsource(part)).body):
         if isinstance(node, ast.ClassDef):
             for field, doc in zip(node.body, node.body[1:], strict=False):
                 if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):

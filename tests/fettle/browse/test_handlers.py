@@ -18,7 +18,8 @@ from fettle.cel import SelectorEngine
 from fettle.cli import device_tables
 from fettle.cluster import Publisher, SourceStatus
 from fettle.config import Settings
-from fettle.config.settings import SchedulerSettings, SourceSettings
+from fettle.config.settings import SchedulerSettings
+from fettle.config.sources import SourceSettings
 from fettle.model import UnknownSignal
 from fettle.observing import ReadyMetrics
 from fettle.scheduling import Answers

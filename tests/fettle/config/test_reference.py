@@ -4,6 +4,7 @@ import msgspec
 
 from fettle.config import settings
 from fettle.config.reference import reference
+from fettle.config.sections import SettingsSection
 
 ROOT = Path(__file__).parents[3]
 
@@ -18,12 +19,12 @@ def test_every_setting_and_every_section_is_in_the_reference() -> None:
     sections = [
         one
         for one in vars(settings).values()
-        if isinstance(one, type) and issubclass(one, settings.SettingsSection)
+        if isinstance(one, type) and issubclass(one, SettingsSection)
     ]
     fields = [
         field.encode_name
         for section in sections
-        if section is not settings.SettingsSection
+        if section is not SettingsSection
         for field in msgspec.structs.fields(section)
     ]
     assert len(fields) > 40

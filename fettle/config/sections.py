@@ -1,12 +1,62 @@
-"""Addresses to listen on, as flags give them: `HOST:PORT`, or `unix:PATH`. Pure."""
+"""What all sections of the settings have in common: their base, checks, addresses to listen on and
+TLS files. Pure."""
 
 import ipaddress
+import re
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from fettle.model import SettingsError
 
 _ALL = ipaddress.IPv6Address("::")
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+LONGEST_LABEL, LONGEST_NAME = 63, 253
+
+
+class SettingsSection(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Base of all sections. Unknown settings are refused."""
+
+
+def check(section: str, holds: bool, must: str) -> None:
+    if not holds:  # also where a value is NaN
+        raise ValueError(f"{section}: {must}")
+
+
+def check_name(setting: str, name: str, longest: int = LONGEST_NAME) -> None:
+    """Checks an object name as Kubernetes does. Names of namespaces and Services are a single
+    label."""
+    label_only = longest == LONGEST_LABEL
+    shape = _LABEL if label_only else rf"{_LABEL}(\.{_LABEL})*"
+    if len(name) > longest or re.fullmatch(shape, name) is None:
+        signs = "digits and '-'" if label_only else "digits, '-' and '.'"
+        raise ValueError(
+            f"{setting} {name[:longest]!r} must be at most {longest} lower-case letters, {signs}, "
+            "beginning and ending with a letter or digit"
+        )
+
+
+class TLSSettings(SettingsSection, frozen=True, kw_only=True):
+    """PEM files for TLS."""
+
+    certificate_file: str | None = None
+    """The server's certificate chain. Read only with `certificates: files`."""
+    key_file: str | None = None
+    """The key of that certificate. Read only with `certificates: files`."""
+    client_ca_file: str | None = None
+    """Callers must present a certificate signed by this CA."""
+
+    def check(self, section: str, certificates: str) -> None:
+        """Raises ValueError if files are named that would not be read."""
+        named = self.certificate_file is not None or self.key_file is not None
+        check(
+            section,
+            certificates == "files" or not named,
+            "tls.certificateFile and keyFile are read only with certificates: files",
+        )
 
 
 class ListenAddress(NamedTuple):
