@@ -1,10 +1,11 @@
 """The demo's fleet as a snapshot folder, a fault in it, and the pods and claim that are sent."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -49,15 +50,76 @@ def lose_gpu(folder: Path, node: str, now: datetime) -> str:
 
 
 def _edit_conditions(folder: Path, node: str, condition: dict[str, Any]) -> None:
+    _edit(folder, {node}, lambda status: status["conditions"].append(condition))
+
+
+def _edit(folder: Path, nodes: set[str], change: Callable[[dict[str, Any]], None]) -> None:
     path = folder / "nodes.yaml"
     listed = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)  # noqa: S506 (safe: strings only)
     for item in listed["items"]:
-        if item["metadata"]["name"] == node:
-            item["status"]["conditions"].append(condition)
+        if item["metadata"]["name"] in nodes:
+            change(item["status"])
     text = yaml.safe_dump(listed, sort_keys=False)
     draft = path.with_suffix(".tmp")
     draft.write_text(text, encoding="utf-8")
     draft.replace(path)  # at once: the folder is watched
+
+
+class Act(NamedTuple):
+    """What happens to a node by itself: a fault by the type, reason and message of its condition,
+    or, without a type, a reboot that mends all that came by earlier acts."""
+
+    told: str
+    node: str
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+_OFF_THE_BUS = (
+    "SysLogsXIDError",
+    "SysLogsXIDErrorIsNotHealthy",
+    "ErrorCode:79 GPU:{0} PCI:0000:{1}:00.0 NVRM: Xid (PCI:0000:{1}:00): 79, GPU has fallen off "
+    "the bus. Recommended Action=RESTART_BM;",
+)
+# As the health monitor of the same name writes it; the pattern of node-problem-detector's
+# config/kernel-monitor.json for a deadlock.
+_DEADLOCK = "KernelDeadlock", "DockerHung", "task docker:20744 blocked for more than 300 seconds."
+ACTS = (
+    Act("a GPU of hgx-02 falls off the bus", "hgx-02", *_OFF_THE_BUS),
+    Act("it spreads: the kernel of hgx-02 hangs", "hgx-02", *_DEADLOCK),
+    Act("the next node, hgx-07, loses a GPU too", "hgx-07", *_OFF_THE_BUS),
+    Act("hgx-02 is rebooted, and comes back sound", "hgx-02"),
+    Act("the kernel of dra-01 hangs", "dra-01", *_DEADLOCK),
+    Act("hgx-07 is rebooted, and comes back sound", "hgx-07"),
+    Act("dra-01 is rebooted, and comes back sound", "dra-01"),
+)
+"""The life of the fleet, again and again. None of its nodes is ill at first."""
+
+
+def play(folder: Path, number: int, now: datetime) -> str:
+    """Let the act of this number happen; returns it in words."""
+    act = ACTS[number % len(ACTS)]
+    if not act.type:
+        _edit(folder, {act.node}, lambda status: _reboot(status, number))
+        return act.told
+    place = number % 8
+    condition = {
+        "type": act.type,
+        "status": "True",
+        "reason": act.reason,
+        "message": act.message.format(place, f"{place:02x}"),
+        "lastTransitionTime": rfc3339(now),
+    }
+    _edit_conditions(folder, act.node, condition)
+    return act.told
+
+
+def _reboot(status: dict[str, Any], number: int) -> None:
+    came = {act.type for act in ACTS}
+    status["conditions"] = [one for one in status["conditions"] if one["type"] not in came]
+    first, *_ = status["nodeInfo"]["bootID"].partition("+")
+    status["nodeInfo"]["bootID"] = f"{first}+{number}"
 
 
 # --- what the demo sends

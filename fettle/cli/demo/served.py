@@ -26,6 +26,10 @@ READY_WITHIN_S = 30.0
 STOPS_WITHIN_S = 5.0
 # Long enough that every call is decided, even on a slow or busy machine.
 SETTINGS = "extender: {waitSeconds: 10}\n"
+QUICK = SETTINGS + (
+    "health: {minDwellSeconds: 10, orphanHalfLifeSeconds: 10, quietHalfLifeSeconds: 10}\n"
+)
+"""What heals, heals while somebody looks on."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -79,9 +83,13 @@ class Served:
             self._process.kill()
             self._process.wait()
 
-    def wait(self) -> None:
-        """Wait until the process ends."""
-        self._process.wait()
+    def ends_within(self, seconds: float) -> bool:
+        """Wait so long at most; whether the process has ended."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def filter(self, pod: dict[str, Any], names: list[str]) -> dict[str, str]:
         """The refused nodes, each with the text that the scheduler would show."""

@@ -1,5 +1,8 @@
 """The steps of the demo: a fleet with faults, three workloads, a GPU that fails, a bad claim."""
 
+import shlex
+import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -13,13 +16,15 @@ from rich.table import Table
 
 from fettle.cli.calling import fetch
 from fettle.cli.demo import fleet
-from fettle.cli.demo.served import Served, ended_by_signals
+from fettle.cli.demo.served import QUICK, SETTINGS, Served, ended_by_signals
 from fettle.explain import summary
 from fettle.model import FettleError
 
 WIDTH = 100
 REFUSED_WITHIN_S = 10.0
 BREAKING = "hgx-01"
+ACT_S = 12.0
+"""So long nothing happens in a fleet that lives."""
 
 
 class Scene(NamedTuple):
@@ -37,7 +42,9 @@ def run(*, stay: bool) -> int:
         snapshot.mkdir()
         fleet.write(snapshot, datetime.now(UTC))
         console.print("[bold]Fettle[/] on a fleet of twelve nodes; faults as they were reported.\n")
-        with Served(snapshot, Path(scratch, "log")) as served:
+        with Served(snapshot, Path(scratch, "log"), QUICK if stay else SETTINGS) as served:
+            if stay:
+                console.print(f"The page, for your browser:\n  {served.browse}", soft_wrap=True)
             failures = _scenes(console, served, snapshot)
             if stay:
                 _stay(console, served, snapshot)
@@ -136,17 +143,34 @@ def _expect(failures: list[str], scene: Scene, policy: str, *, refuses: set[str]
 def _stay(console: Console, served: Served, snapshot: Path) -> None:
     try:  # the invitation says that Ctrl-C ends it, so Ctrl-C must work from there on
         _invite(console, served, snapshot)
-        served.wait()
+        number = 0
+        while not served.ends_within(ACT_S):
+            now = datetime.now(UTC)
+            told = fleet.play(snapshot, number, now)
+            console.print(f"{now:%H:%M:%S} {escape(told)}", style="dim")
+            number += 1
     except KeyboardInterrupt:
         return
     raise FettleError("fettle serve exited on its own")
 
 
+def _typed() -> str:
+    """What to type for this program in a shell that was started in the same folder."""
+    if shutil.which("fettle"):
+        return "fettle"
+    if sys.argv[0].endswith(".py"):  # python -m fettle
+        return f"{shlex.quote(sys.executable)} -m fettle"
+    return shlex.quote(sys.argv[0])
+
+
 def _invite(console: Console, served: Served, snapshot: Path) -> None:
+    fettle = _typed()
     console.print(
-        f"[bold]It stays up.[/] Try, in another terminal:\n"
-        f"  fettle devices --server {served.browse}\n"
-        f"  fettle explain pod ml/training-plugin --server {served.browse}\n"
+        f"[bold]It stays up, and lives:[/] faults come, spread and are mended. Look at the page:\n"
+        f"  {served.browse}\n"
+        f"or try, in another terminal:\n"
+        f"  {fettle} devices --server '{served.browse}'\n"
+        f"  {fettle} explain pod ml/training-plugin --server '{served.browse}'\n"
         f"  curl {served.metrics}\n"
         f"or edit the files in {snapshot}\n"
         f"Ctrl-C ends it.",

@@ -7,9 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+
+from fettle.cli.calling import fetch
+from fettle.cli.demo import fleet
+from fettle.cli.demo.served import QUICK, Served
 
 DEMO = [sys.executable, "-m", "fettle", "demo"]
 UP = "Ctrl-C ends it."
@@ -166,3 +171,60 @@ def test_a_server_whose_demo_ended_before_it_began_ends_at_once(tmp_path: Path) 
     told = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert told.returncode == 1
     assert told.stderr == "fettle: the demo has ended\n"
+
+
+@pytest.mark.long
+def test_the_demo_that_serves_says_the_url_of_its_page_first_and_what_can_be_typed_as_it_stands(
+    start: Start,
+) -> None:
+    demo = start("--serve", until="for your browser")
+    assert demo.stdout is not None
+    url = demo.stdout.readline().strip()
+    assert url.startswith("http://127.0.0.1:")
+    said: list[str] = []
+    for line in demo.stdout:
+        if UP in line:
+            break
+        said.append(line.strip())
+    hints = [line for line in said if "--server" in line]
+    assert len(hints) == 2
+    for hint in hints:
+        assert f"'{url}'" in hint
+        told = subprocess.run(["sh", "-c", hint], capture_output=True, text=True, timeout=60)
+        assert told.returncode == 0, told.stderr
+
+
+@pytest.mark.long
+def test_faults_of_the_living_fleet_come_spread_and_are_mended(tmp_path: Path) -> None:
+    snapshot = tmp_path / "snapshot"
+    snapshot.mkdir()
+    fleet.write(snapshot, datetime.now(UTC))
+    with Served(snapshot, tmp_path / "log", QUICK) as served:
+        first = ill(served)
+        assert not first & {act.node for act in fleet.ACTS}
+        faults = [number for number, act in enumerate(fleet.ACTS) if act.type]
+        for number in faults:
+            fleet.play(snapshot, number, datetime.now(UTC))
+        assert soon(lambda: ill(served) == first | {act.node for act in fleet.ACTS})
+        for number in set(range(len(fleet.ACTS))) - set(faults):
+            fleet.play(snapshot, number, datetime.now(UTC))
+        assert soon(lambda: ill(served) == first)
+
+
+def ill(served: Served) -> set[str]:
+    """Nodes with a device that is not Healthy."""
+    told = fetch(served.browse, "/fleet")
+    return {
+        node[0]
+        for node in told["nodes"]
+        if node[3] not in "H" or any(letter in "DdUu" for kind in node[-1] for letter in kind[3])
+    }
+
+
+def soon(true: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 60
+    while not true():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.2)
+    return True
