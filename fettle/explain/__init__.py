@@ -3,27 +3,10 @@
 Stands beside the answer in *watch → inventory → health → verdict → answer*. Pure.
 """
 
-from fettle.explain.conclusions import conclusion, excluded_by, exclusion
-from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_signals
-from fettle.explain.finding import FoundDevice, find_device, find_node, near, unit_called
-from fettle.explain.former import with_former
-from fettle.explain.holds import is_held_by_rule, list_holds
-from fettle.explain.mechanisms import describe_mechanisms
-from fettle.explain.modes import describe_modes
-from fettle.explain.nearest import nearest_devices
-from fettle.explain.node_healths import CAUSES, LOST, state_in_words, worst_state
-from fettle.explain.placed import plain_placed
-from fettle.explain.pods import (
-    JSON_VERSION,
-    Stewardship,
-    explain_pod,
-    explain_policy,
-    result_word,
-    summary,
-)
-from fettle.explain.recoveries import Recoveries, explain_device, explain_node
-from fettle.explain.taints import list_taints
-from fettle.explain.withholding import WITHHELD, withhold_of_placed, withhold_of_pod
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from fettle.explain.conclusions import conclusion, excluded_by, exclusion, result_word, summary
 from fettle.explain.wording import (
     LOWERED,
     SUSPECTED,
@@ -33,6 +16,26 @@ from fettle.explain.wording import (
     text,
     texts,
 )
+
+if TYPE_CHECKING:
+    from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_signals
+    from fettle.explain.finding import FoundDevice, find_device, find_node, near, unit_called
+    from fettle.explain.former import with_former
+    from fettle.explain.holds import is_held_by_rule, list_holds
+    from fettle.explain.mechanisms import describe_mechanisms
+    from fettle.explain.modes import describe_modes
+    from fettle.explain.nearest import nearest_devices
+    from fettle.explain.node_healths import CAUSES, LOST, state_in_words, worst_state
+    from fettle.explain.placed import plain_placed
+    from fettle.explain.pods import (
+        JSON_VERSION,
+        Stewardship,
+        explain_pod,
+        explain_policy,
+    )
+    from fettle.explain.recoveries import Recoveries, explain_device, explain_node
+    from fettle.explain.taints import list_taints
+    from fettle.explain.withholding import WITHHELD, withhold_of_placed, withhold_of_pod
 
 __all__ = [
     "CAUSES",
@@ -78,3 +81,46 @@ __all__ = [
     "withhold_of_pod",
     "worst_state",
 ]
+
+_LATE = {
+    "CAUSES": "node_healths",
+    "FoundDevice": "finding",
+    "JSON_VERSION": "pods",
+    "LOST": "node_healths",
+    "Recoveries": "recoveries",
+    "Stewardship": "pods",
+    "WITHHELD": "withholding",
+    "describe_mechanisms": "mechanisms",
+    "describe_modes": "modes",
+    "explain_device": "recoveries",
+    "explain_node": "recoveries",
+    "explain_pod": "pods",
+    "explain_policy": "pods",
+    "find_device": "finding",
+    "find_node": "finding",
+    "is_held_by_rule": "holds",
+    "list_holds": "holds",
+    "list_network_devices": "devices",
+    "list_nodes": "devices",
+    "list_taints": "taints",
+    "list_unknown_signals": "devices",
+    "near": "finding",
+    "nearest_devices": "nearest",
+    "plain_placed": "placed",
+    "state_in_words": "node_healths",
+    "unit_called": "finding",
+    "with_former": "former",
+    "withhold_of_placed": "withholding",
+    "withhold_of_pod": "withholding",
+    "worst_state": "node_healths",
+}
+"""In which module a name is that looks at views. The command line needs none of these to print what
+a server answers."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_LATE[name]}"), name)
+    globals()[name] = found
+    return found

@@ -4,11 +4,10 @@ withheld. Pure.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from fettle.explain.pods import result_word
 from fettle.pacing import pause
 
 MOST_NAMED = 3
@@ -82,6 +81,84 @@ _FIRST: Mapping[str, str] = {
     "PodGated": "its scheduling gates must be taken off first",
     "ClaimsNotCreated": "its claims must be made first",
 }
+
+
+def result_word(value: dict[str, Any]) -> str:
+    """A node's answer (as in `explain_pod`) in a word: refused, no fit, undecided, or fits."""
+    if not value["allowed"]:
+        return "refused"
+    if value["rejected"]:
+        return "no fit"
+    return "undecided" if value["undecided"] else "fits"
+
+
+def _untold(value: dict[str, Any], part: str) -> int:
+    """How many reasons the last one stands for, besides itself."""
+    last = value["reasons"][part][-1] if value.get("reasons") else {}
+    return last["others"] - 1 if last.get("code") == "FurtherReasons" else 0
+
+
+def summary(value: dict[str, Any]) -> str:
+    """A node's answer (as in `explain_pod`) in one line for a table: its gravest reason.
+
+    A refusal is followed by why the pod could not run there anyway.
+    """
+    for part, prefix in (
+        ("refusals", ""),
+        ("rejected", ""),
+        ("undecided", ""),
+        ("overruled", "allowed by the breaker: "),
+        ("conceded", "as the last choice: "),
+    ):
+        if value.get(part):
+            others = len(value[part]) - 1 + _untold(value, part)
+            more = f" (+{others} more)" if others else ""
+            anyway = value["rejected"][:1] if part == "refusals" else ()
+            beside = (f"no fit anyway: {why}" for why in anyway)
+            return "; ".join((f"{prefix}{value[part][0]}{more}", *beside, *value["notes"]))
+    if "health" not in value:  # withheld
+        return "; ".join(value["notes"])
+    given = (u for u in value.get("units", ()) if u.get("withdrawn", 0) < u.get("count", 1))
+    judged = (*value["devices"], value["health"], *given)
+    evidence = [e for one in judged for e in one["evidence"]]
+    heaviest = max(evidence, key=lambda e: e["weight"])["text"] if evidence else ""
+    kept = (f"{one['state']} ({one['kept']})" for one in judged if one.get("kept"))
+    tolerated = dict.fromkeys(f"taint {t}" for d in value["devices"] for t in d["tolerated"])
+    parts = (
+        *_given_devices(value),
+        f"tolerated: {', '.join(tolerated)}" if tolerated else "",
+        next(kept, ""),
+        heaviest,
+        *value["notes"],
+    )
+    return "; ".join(part for part in parts if part)
+
+
+def _given_devices(value: dict[str, Any]) -> Iterator[str]:
+    """The devices that allocated claims hold, and those that other claims would get."""
+    notes = value.get("reasons", {}).get("notes", ())
+    unpublished = {n["device"] for n in notes if n["code"] == "ClaimDeviceNotPublished"}
+    held: list[str] = []
+    got: dict[str, list[str]] = {}
+    looked_at: dict[str, list[str]] = {}
+    for choice in value["devices"]:
+        if choice.get("adminAccess"):
+            would = "would have" if "/" in choice["request"] else "has"
+            looked_at.setdefault(would, []).append(choice["device"])
+        elif "/" in choice["request"]:
+            chosen = f" (alternative {choice['alternative']})" if choice["alternative"] else ""
+            name = choice.get("resource") or choice["request"]
+            got.setdefault(name + chosen, []).append(choice["device"])
+        elif choice["device"] not in unpublished:
+            held.append(choice["device"])
+    if held:
+        yield f"holds {', '.join(held)}"
+    if len(got) == 1 and not held and "(" not in next(iter(got)):
+        yield f"would get {', '.join(*got.values())}"
+    elif got:
+        yield "would get " + " and ".join(f"{', '.join(ds)} for {name}" for name, ds in got.items())
+    for would, devices in looked_at.items():
+        yield f"{would} admin access to {', '.join(devices)}, whatever their health"
 
 
 def conclusion(explained: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from fettle.explain.finding import near
 from fettle.model import BadInput, DeviceId, Health, Source, proven_evidence, reasons
 from fettle.model.reasons import Reason
 
@@ -98,6 +97,8 @@ def describe_code(code: str) -> dict[str, Any]:
     listed = list_codes()
     found = next((one for one in listed if one["code"].lower() == code.lower()), None)
     if found is None:
+        from fettle.explain.finding import near  # what looks for devices is heavy
+
         like = near(code, [one["code"] for one in listed])
         raise BadInput(f"there is no reason code {code[:80]!r}{like}", status=404)
     return found

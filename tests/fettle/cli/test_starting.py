@@ -2,9 +2,13 @@
 
 import subprocess
 import sys
+import threading
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from tests.fettle.cli.test_pipes import Answers
 
 POD = """\
 apiVersion: v1
@@ -54,6 +58,19 @@ def test_help_loads_only_what_reads_flags(arguments: tuple[str, ...], tmp_path: 
     loaded = _loaded(*arguments, cwd=tmp_path)
     assert "click" in loaded
     assert sorted(loaded & {*SLOW, *OF_A_SERVER, "msgspec", "yaml", "fettle.model"}) == []
+
+
+def test_a_list_of_devices_loads_only_what_asks_a_server_and_prints(tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as serving:
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{serving.server_port}"
+        loaded = _loaded("devices", "--server", url, cwd=tmp_path)
+        serving.shutdown()
+        thread.join(30)
+    assert "rich" in loaded
+    others = {"fettle.cluster", "fettle.dra", "fettle.records", "yaml"}
+    assert sorted(loaded & ((SLOW | OF_A_SERVER | others) - {"rich"})) == []
 
 
 def test_lint_of_a_file_loads_neither_a_server_nor_a_client(tmp_path: Path) -> None:

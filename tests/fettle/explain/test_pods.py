@@ -11,6 +11,7 @@ from fettle.cel.runtime.outcomes import MATCH
 from fettle.cli.explained_pods import evidence_lines, print_evidence
 from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.dra import AllocatedDevice, Alternative, Claim, DeviceView, Request
+from fettle.explain.conclusions import result_word, summary
 from fettle.explain.devices import list_nodes
 from fettle.explain.pods import (
     Stewardship,
@@ -18,8 +19,6 @@ from fettle.explain.pods import (
     explain_policy,
     plain_health,
     plain_verdict,
-    result_word,
-    summary,
 )
 from fettle.model import (
     BUILT_IN,

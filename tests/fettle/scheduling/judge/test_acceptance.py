@@ -14,7 +14,8 @@ from fettle.cel import SelectorEngine
 from fettle.cel.runtime.outcomes import MATCH
 from fettle.cluster import EMPTY, Inventory, NodeView, Publisher, UnitView, View
 from fettle.config import HealthSettings
-from fettle.explain.pods import plain_health, plain_verdict, summary
+from fettle.explain.conclusions import summary
+from fettle.explain.pods import plain_health, plain_verdict
 from fettle.explain.wording import text, texts
 from fettle.health import START, HealthBook, load_rules
 from fettle.health.book import assess

@@ -7,7 +7,8 @@ from fettle.api.resource import DeviceTaint
 from fettle.cluster import NodeView
 from fettle.dra import AllocatedDevice, DeviceView, Profile
 from fettle.dra.claims import allocated_devices
-from fettle.explain.pods import plain_health, plain_verdict, summary
+from fettle.explain.conclusions import summary
+from fettle.explain.pods import plain_health, plain_verdict
 from fettle.model import Health, Policy, State, Unknown
 from fettle.scheduling.demand import Bound, Demand
 from fettle.scheduling.judge.acceptance import Acceptance
