@@ -20,7 +20,7 @@ from fettle.steward.eviction_plans import (
 )
 from tests.fettle import building as b
 from tests.fettle.scheduling.placed.test_at_risk import Watched
-from tests.fettle.steward.test_failed_devices import condition, having, on
+from tests.fettle.steward.failing import condition, having, on
 
 SETTINGS = DeviceFailureSettings(allow="Evict", confirm_seconds=60.0, max_share=0.05)
 NODES = [b.node(name, gpus=1, own=b.health(0.1)) for name in ("a", "b")]

@@ -20,7 +20,7 @@ from tests.fettle import building as b
 from tests.fettle.client.fake_api import fake_api
 from tests.fettle.scheduling.placed.test_at_risk import BOUND_S, placed
 from tests.fettle.scheduling.placed.test_stuck_pods import CREATING, failed, waiting
-from tests.fettle.steward.test_failed_devices import Fleet
+from tests.fettle.steward.failing import Fleet
 
 Raw = dict[str, Any]
 GONE = "DRA driver gpu.example.com is not registered"
