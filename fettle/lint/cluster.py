@@ -112,6 +112,14 @@ class Cluster:
         return self._fleet.catalogue.node_taints if self._fleet is not None else frozenset()
 
     @property
+    def offered(self) -> Mapping[str, int] | None:
+        """The extended resources that nodes offer, and the most units that one has; None if not all
+        nodes are known, or there are none."""
+        if self._fleet is None or not self.knows("Node") or not self._fleet.catalogue.kubelets:
+            return None
+        return self._fleet.catalogue.offered
+
+    @property
     def kubelets(self) -> Mapping[str, int]:
         """How many nodes run each kubelet version."""
         return self._fleet.catalogue.kubelets if self._fleet is not None else {}

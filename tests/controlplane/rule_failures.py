@@ -18,7 +18,7 @@ from tests.controlplane.fleet import create_node
 from tests.controlplane.kubelet import Kubelet
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.fleets import GPU, NIC
-from tests.fettle.lint.tables import configs, counts, selectors, tolerations, workloads
+from tests.fettle.lint.tables import configs, counts, resources, selectors, tolerations, workloads
 from tests.fettle.lint.tables.case import Case
 
 CASES = [
@@ -27,6 +27,7 @@ CASES = [
     *tolerations.CASES,
     *configs.CASES,
     *workloads.CASES,
+    *resources.CASES,
 ]
 CAUGHT = {
     rule.id: [case for case in CASES if case.caught and case.rule == rule.id] for rule in RULES
@@ -118,6 +119,28 @@ async def is_not_evicted(api: Api, kubelet: Kubelet, rule: str) -> None:
     await waiting.gone(api, "pods", f"{rule}-claim", timeout_s=30)
     await asyncio.sleep(1)
     assert (await api.get("pods", rule))["status"]["phase"] == "Running"
+
+
+async def evicts_from_the_whole_driver(api: Api, kubelet: Kubelet, rule: str) -> None:
+    """Of two nodes. The row without a selector evicts nobody."""
+    driver = "swept.example.com"
+    await api.create(objects.device_class(driver, driver=driver))
+    await api.create(objects.claim_template(rule, objects.claim_spec(device_class=driver)))
+    names = [f"{rule}-{i}" for i in range(2)]
+    for name in names:
+        await create_node(api, objects.node(name))
+        await api.create(objects.resource_slice(name, 1, driver=driver))
+        await api.create(objects.pod(name, templates={"gpu": rule}))
+    for name in names:
+        await waiting.in_phase(api, name, "Running", timeout_s=30)
+    cases = {case.what: case.object for case in CAUGHT["FTL113"]}
+    await api.create(named(cases["is for no device"], f"{rule}-none"))
+    await asyncio.sleep(2)
+    for name in names:
+        assert (await api.get("pods", name))["status"]["phase"] == "Running"
+    await api.create(named(cases["evicts from all devices of a driver"], rule))
+    for name in names:
+        await waiting.gone(api, "pods", name, timeout_s=30)
 
 
 async def the_257th_cannot_be_reserved(api: Api, kubelet: Kubelet, rule: str) -> None:
@@ -303,4 +326,5 @@ SHOWN: dict[str, Show] = {
     "ftl054": is_not_tolerated,
     "ftl055": no_claim_fits_the_quota,
     "ftl056": is_reserved_once,
+    "ftl113": evicts_from_the_whole_driver,
 }

@@ -72,6 +72,9 @@ REFUSED = {
     "FTL045": "didn't match Pod's node affinity/selector",
     "FTL057": NOTHING_FITS,
     "FTL058": NOTHING_FITS,
+    "FTL059": "Insufficient nvidia.com/gpus",
+    "FTL060": "Insufficient nvidia.com/gpu",
+    "FTL061": "didn't match Pod's node affinity/selector",
 }
 """What the scheduler says of a pod with the first object that each rule catches."""
 
@@ -159,6 +162,7 @@ NOT_SENT = {
     "FTL052",
     "FTL054",
     "FTL055",
+    "FTL113",
 }
 """Rules about objects that the shipped webhook configuration does not send (Jobs and pods without
 devices, DeviceTaintRules), about what only settings know, or about kinds that are watched on

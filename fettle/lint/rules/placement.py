@@ -1,7 +1,7 @@
 """Rules about what keeps pods from devices: taints, nodeName, nodeSelector and affinity."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -12,9 +12,10 @@ from fettle.dra import MalformedNodeSelector, NodeTarget, ParsedNodeSelector, to
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestOption, ManifestPod
-from fettle.lint.names import nearest
+from fettle.lint.names import listed, nearest
 from fettle.lint.rules.amounts import nodes_for
 from fettle.lint.survey.totals import Survey
+from fettle.pacing import pause
 
 MAX_TOLERATIONS = 16
 _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
@@ -271,6 +272,53 @@ class NotEvicted(Rule):
             )
 
 
+class SweepingTaint(Rule):
+    """A DeviceTaintRule for all devices there are, one that evicts from all of a driver's, or one
+    for none.
+
+    With an empty selector a rule is for every device of every driver, without one for none at all.
+    """
+
+    id = "FTL113"
+    reproduced = True
+    name = "sweeping-taint"
+    severity = Severity.WARN
+    today = (
+        "At once, every pod that uses such a device is evicted (NoExecute), or no pod gets one any "
+        "more (NoSchedule)."
+    )
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        if (manifest.group, manifest.kind) != ("resource.k8s.io", "DeviceTaintRule"):
+            return
+        selector = manifest.root.at("spec", "deviceSelector")
+        effect = manifest.root.text("spec", "taint", "effect")
+        if not selector.exists:
+            message = "without a deviceSelector the rule is for no device, so it does nothing"
+            yield self.finding(selector, message, f"name driver, pool and device{_OR_EMPTY}")
+            return
+        chosen = {key for key, value in selector.raw().items() if value is not None}
+        happens = _SWEEPS.get(effect)
+        if not isinstance(selector.value, dict) or happens is None:
+            return
+        if not chosen:
+            message = f"an empty selector is for every device of every driver: {happens}"
+            yield self.finding(selector, message, "name driver, pool and device")
+        elif chosen == {"driver"} and effect == "NoExecute":
+            driver = selector.text("driver")
+            message = f"it is for every device of {driver}: {happens}"
+            yield self.finding(
+                selector, message, "name pool and device, or write effect: None first to see whom"
+            )
+
+
+_OR_EMPTY = ", or {} for all devices"
+_SWEEPS = {
+    "NoExecute": "every pod that uses one is evicted at once",
+    "NoSchedule": "no pod gets one any more",
+}
+
+
 class BypassedScheduler(Rule):
     """nodeName is set on a pod with claims that are not allocated yet."""
 
@@ -316,7 +364,7 @@ class ExcludedNodes(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
         for pod in manifest.pods:
-            restrictions = _NodeRestrictions(pod)
+            restrictions = NodeRestrictions(pod)
             for claim in cluster.claims_of(pod, manifest.namespace):
                 for request in claim.requests:
                     excluded: Counter[str] = Counter()
@@ -344,7 +392,7 @@ class ExcludedNodes(Rule):
         return self.finding(pod.field.at(*path.split(".")), message, fix)
 
 
-class _NodeRestrictions:
+class NodeRestrictions:
     """What a pod restricts its nodes to; a field that cannot be read excludes no node."""
 
     def __init__(self, pod: ManifestPod) -> None:
@@ -368,9 +416,9 @@ class _NodeRestrictions:
         target = NodeTarget(node.name, node.labels)
         if self._selector is not None and not self._selector.matches(target):
             return _AFFINITY_PATH
-        return "" if all(map(self._tolerates, node.taints)) else _TOLERATIONS_PATH
+        return "" if all(map(self.tolerates, node.taints)) else _TOLERATIONS_PATH
 
-    def _tolerates(self, taint: Taint) -> bool:
+    def tolerates(self, taint: Taint) -> bool:
         # Kubernetes' own taints come and go with the state of the node.
         if taint.effect not in ("NoSchedule", "NoExecute"):
             return True
@@ -382,6 +430,70 @@ class _NodeRestrictions:
         tolerated = any(tolerates(toleration, as_device_taint) for toleration in self._tolerations)
         self._tolerated[taint] = tolerated
         return tolerated
+
+
+def unmet(
+    pod: ManifestPod, nodes: Sequence[NodeView], restrictions: NodeRestrictions, what: str
+) -> Iterator[tuple[Field, str, str]]:
+    """Where a pod wants of nodes what none of these has, each with a message and a fix; if each
+    has some of it, the field that excludes the most of them. All these nodes have `what`."""
+    found = [
+        one
+        for field, key, values in _wanted_labels(pod)
+        if (one := _unlabelled(field, key, values, nodes, what)) is not None
+    ]
+    if found:
+        yield from found
+        return
+    excluded = Counter(restrictions.excludes(node) for node in nodes)
+    (path, _), *_ = excluded.most_common(1)
+    field = pod.field.at(*path.split("."))
+    if path != _TOLERATIONS_PATH:
+        fix = "widen it, or leave the choice of node to the resource"
+        yield field, f"no node with {what} matches", fix
+        return
+    keys = listed({t.key for node in nodes for t in node.taints if not restrictions.tolerates(t)})
+    message = f"every node with {what} has a taint that the pod does not tolerate: {keys}"
+    yield field, message, f"tolerate {keys}"
+
+
+def _wanted_labels(pod: ManifestPod) -> Iterator[tuple[Field, str, tuple[str, ...]]]:
+    """The labels that a node must have: where it is said, the key, and the values of which it must
+    have one. Of affinity only if there is one term, since of several one is enough."""
+    for key, field in pod.field.members("nodeSelector"):
+        if isinstance(field.value, str):
+            yield field, key, (field.value,)
+    terms = list(pod.field.at(*_AFFINITY_PATH.split(".")).each("nodeSelectorTerms"))
+    for expression in terms[0].each("matchExpressions") if len(terms) == 1 else ():
+        values = [entry.value for entry in expression.entries("values")]
+        if expression.text("operator") == "In" and all(isinstance(v, str) for v in values):
+            yield expression, expression.text("key"), tuple(values)
+
+
+def _unlabelled(
+    field: Field, key: str, values: tuple[str, ...], nodes: Sequence[NodeView], what: str
+) -> tuple[Field, str, str] | None:
+    """What is wrong if no node has one of these values; None if one has."""
+    shown: set[str] = set()
+    keys: set[str] = set()
+    for node in nodes:
+        pause()
+        keys.update(node.labels)
+        if (value := node.labels.get(key)) is not None:
+            shown.add(value)
+    if not shown.isdisjoint(values):
+        return None
+    if not shown:
+        near = nearest(key, keys)
+        return (
+            field,
+            f"no node with {what} has a label {key!r}",
+            f"did you mean {near}?" if near else "",
+        )
+    near = next(filter(None, (nearest(value, shown) for value in values)), "")
+    wanted = " or ".join(values)
+    message = f"no node with {what} has {key}: {wanted}; they have {listed(shown)}"
+    return field, message, f"did you mean {near}?" if near else ""
 
 
 def _node_toleration(field: Field) -> DeviceToleration | None:

@@ -51,7 +51,8 @@ _log = Logger(__name__)
 class Catalogue(msgspec.Struct, frozen=True):
     """What drivers publish: one device of each fingerprint, types of attributes, taints in use.
 
-    Of nodes: the keys of their taints, and how many run each kubelet version.
+    Of nodes: the keys of their taints, how many run each kubelet version, and the extended
+    resources that device plugins offer, each with the most units that one node has.
     """
 
     fingerprints: Mapping[DeviceFingerprint, Device] = {}
@@ -59,6 +60,7 @@ class Catalogue(msgspec.Struct, frozen=True):
     node_taints: frozenset[str] = frozenset()
     kubelets: Mapping[str, int] = {}
     types: frozenset[TypeOf] = frozenset()
+    offered: Mapping[str, int] = {}
 
     @property
     def drivers(self) -> frozenset[str]:
@@ -209,9 +211,12 @@ class Fleet:
             self._interned.clear()
         node_taints: set[str] = set()
         kubelets: Counter[str] = Counter()
+        offered: dict[str, int] = {}
         for node in view.nodes.values():
             kubelets[node.kubelet] += 1
             node_taints.update(taint.key for taint in node.taints)
+            for name, plugin in node.plugins.items():
+                offered[name] = max(plugin.capacity, plugin.allocatable, offered.get(name, 0))
             for pool in node.pools:
                 if (key := id(pool)) not in pools:
                     pools[key] = self._pools.get(key) or fingerprint_pool(pool, self._interned)
@@ -232,6 +237,7 @@ class Fleet:
             frozenset(node_taints),
             kubelets,
             frozenset().union(*types.values()),
+            offered,
         )
 
     async def _survey(self, selection: Selection) -> None:

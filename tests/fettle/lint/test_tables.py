@@ -10,7 +10,7 @@ from fettle.lint.findings import Severity
 from fettle.lint.rules import RULES
 from fettle.model import Validation
 from tests.fettle.lint.clusters import lint
-from tests.fettle.lint.tables import configs, counts, selectors, tolerations, workloads
+from tests.fettle.lint.tables import configs, counts, resources, selectors, tolerations, workloads
 from tests.fettle.lint.tables.case import Case
 
 CASES = [
@@ -19,6 +19,7 @@ CASES = [
     *tolerations.CASES,
     *configs.CASES,
     *workloads.CASES,
+    *resources.CASES,
 ]
 BY_ID = {rule.id: rule for rule in RULES}
 

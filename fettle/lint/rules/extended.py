@@ -1,0 +1,207 @@
+"""Rules about extended resources: those of device plugins, and of classes that stand for them.
+
+What a node offers is what its device plugins report, so nodes of a pool that an autoscaler has not
+made yet offer nothing here: these rules only warn.
+"""
+
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from fettle.api import core
+from fettle.api.meta import ObjectMeta
+from fettle.cluster import NodeView
+from fettle.dra import IMPLICIT_CLASS_PREFIX, device_units, domain_of, is_device_resource
+from fettle.lint.cluster import Cluster
+from fettle.lint.findings import Finding, Rule, Severity
+from fettle.lint.manifests import Field, Manifest, ManifestPod
+from fettle.lint.names import listed, nearest
+from fettle.lint.rules.placement import NodeRestrictions, unmet
+from fettle.pacing import pause
+
+KNOWN = (
+    "nvidia.com/gpu",  # NVIDIA/k8s-device-plugin, api/config/v1/resources.go
+    "nvidia.com/gpu.shared",  # the same, docs of `renameByDefault`
+    "nvidia.com/vgpu",  # what people rename to; HAMi's older charts
+    "nvidia.com/pgpu",  # NVIDIA/kubevirt-gpu-device-plugin
+    "amd.com/gpu",  # ROCm/k8s-device-plugin, cmd/k8s-device-plugin/main.go
+    "gpu.intel.com/i915",  # intel/intel-device-plugins-for-kubernetes, cmd/gpu_plugin/README.md
+    "gpu.intel.com/xe",
+    "habana.ai/gaudi",  # HabanaAI/docs, "Intel Gaudi Device Plugin for Kubernetes"
+    "google.com/tpu",  # GKE's documentation of TPUs
+    "aws.amazon.com/neuron",  # aws-neuron/aws-neuron-sdk, k8s device plugin
+    "aws.amazon.com/neuroncore",
+    "aws.amazon.com/neurondevice",
+    "vpc.amazonaws.com/efa",  # aws/eks-charts, aws-efa-k8s-device-plugin
+)
+"""What the device plugins of vendors call their resources."""
+
+
+class UnknownResource(Rule):
+    """A pod asks for an extended resource that no node offers, or whose name is almost a known one.
+
+    What a scheduler's extender counts by itself no node offers, such as HAMi's `nvidia.com/gpumem`:
+    nothing is said of it beside a resource of the same domain that nodes do offer.
+    """
+
+    id = "FTL059"
+    reproduced = True
+    name = "unknown-resource"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    today = "Any name with a domain is accepted; the pod stays Pending: `Insufficient …`."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for pod in manifest.pods:
+            wanted = {name for name, _ in _units(pod)}
+            for name in sorted(wanted):
+                field = pod.resources[name]
+                if (there := _offered(cluster)) is None:
+                    if meant := _meant(name, KNOWN):
+                        message = f"no known device plugin has {name!r}"
+                        yield self.finding(field, message, f"did you mean {meant}?", possible=True)
+                elif name not in there:
+                    yield from self._judge(field, name, wanted, there)
+
+    def _judge(
+        self, field: Field, name: str, wanted: Collection[str], there: Collection[str]
+    ) -> Iterator[Finding]:
+        meant = _meant(name, there) or _meant(name, KNOWN)
+        beside = {other for other in wanted if domain_of(other) == domain_of(name)}
+        if not meant and not beside.isdisjoint(there):
+            return
+        alike = [other for other in there if domain_of(other) == domain_of(name)] or there
+        has = f"they offer {listed(alike)}" if there else "they offer none at all"
+        yield self.finding(
+            field,
+            f"no node offers {name!r} ({has})",
+            f"did you mean {meant}?"
+            if meant
+            else "ask for what nodes offer, or have its device plugin installed first",
+        )
+
+
+def _offered(cluster: Cluster) -> Collection[str] | None:
+    """The resources that nodes offer, or classes stand for; None if that is not known."""
+    if (offered := cluster.offered) is None or not cluster.knows("DeviceClass"):
+        return None
+    return {*offered, *_of_classes(cluster)}
+
+
+def _of_classes(cluster: Cluster) -> Iterator[str]:
+    for name, found in cluster.view.classes.items():
+        yield f"{IMPLICIT_CLASS_PREFIX}{name}"
+        if found.extended_resource_name:
+            yield found.extended_resource_name
+
+
+def _meant(name: str, candidates: Collection[str]) -> str:
+    """Which of these resources was probably meant; "" if none was. `nvidia/gpu` is one without the
+    end of its domain."""
+    if name in KNOWN or name in candidates:
+        return ""
+    if near := nearest(name, candidates):
+        return near
+    short = {_short(other): other for other in candidates}
+    return short.get(nearest(_short(name), short), "") or short.get(_short(name), "")
+
+
+def _short(name: str) -> str:
+    """`nvidia/gpu` of `nvidia.com/gpu`."""
+    domain, _, bare = name.partition("/")
+    return f"{domain.partition('.')[0]}/{bare}"
+
+
+class TooManyUnits(Rule):
+    """A pod asks for more units of an extended resource than any node has."""
+
+    id = "FTL060"
+    reproduced = True
+    name = "units-above-node"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    today = "The pod stays Pending until a larger node joins: `Insufficient …`."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
+        for pod in manifest.pods:
+            for name, count in _units_of_plugins(pod, cluster):
+                most = (cluster.offered or {}).get(name, 0)
+                if 0 < most < count:
+                    yield self.finding(
+                        pod.resources[name],
+                        f"the pod needs {count} units of {name}, but no node has more than {most}",
+                        f"ask for at most {most} in all containers together, or use several pods",
+                    )
+
+
+class ResourceNodesExcluded(Rule):
+    """nodeSelector, affinity or taints exclude every node with the extended resources of a pod."""
+
+    id = "FTL061"
+    reproduced = True
+    name = "resource-nodes-excluded"
+    severity = Severity.WARN
+    strict = True
+    inventory = True
+    today = "The pod stays Pending: `didn't match Pod's node affinity/selector`, or a taint."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
+        for pod in manifest.pods:
+            units = dict(_units_of_plugins(pod, cluster))
+            if not units:
+                continue
+            restrictions = NodeRestrictions(pod)
+            suited: list[NodeView] = []
+            for node in cluster.nodes.values():
+                pause()
+                if all(_has(node, name, count) for name, count in units.items()):
+                    judged = _as_it_will_be(node, units)
+                    if not restrictions.excludes(judged):
+                        break
+                    suited.append(judged)
+            else:
+                found = unmet(pod, suited, restrictions, " and ".join(units)) if suited else ()
+                for field, message, fix in found:
+                    yield self.finding(field, message, fix)
+
+
+def _has(node: NodeView, resource: str, count: int) -> bool:
+    found = node.plugins.get(resource)
+    return found is not None and max(found.capacity, found.allocatable) >= count
+
+
+_GKE = "cloud.google.com/gke-"
+
+
+def _as_it_will_be(node: NodeView, units: Collection[str]) -> NodeView:
+    """GKE has pods tolerate the taint that is called as the resource they request (the admission
+    plugin ExtendedResourceToleration, off by default elsewhere)."""
+    if not any(label.startswith(_GKE) for label in node.labels):
+        return node
+    kept = tuple(taint for taint in node.taints if taint.key not in units)
+    return msgspec.structs.replace(node, taints=kept)
+
+
+def _units(pod: ManifestPod) -> Iterator[tuple[str, int]]:
+    """(extended resource, units) of a pod; nothing if its containers cannot be read."""
+    if not any(map(is_device_resource, pod.resources)):
+        return
+    raw = pod.field.raw()
+    parts = {key: raw[key] for key in ("containers", "initContainers") if key in raw}
+    try:
+        spec = msgspec.convert(parts, core.PodSpec)
+    except msgspec.ValidationError:
+        return  # the API server refuses it
+    yield from device_units(core.Pod(metadata=ObjectMeta(), spec=spec))
+
+
+def _units_of_plugins(pod: ManifestPod, cluster: Cluster) -> Iterator[tuple[str, int]]:
+    """Those of resources that device plugins alone offer, as far as is known."""
+    if (offered := _offered(cluster)) is None:
+        return
+    of_classes = set(_of_classes(cluster))
+    for name, count in _units(pod):
+        if name in offered and name not in of_classes:
+            yield name, count

@@ -1,0 +1,243 @@
+"""Extended resources: names, amounts, and the nodes that have them; taints for whole drivers."""
+
+from typing import Any
+
+from tests.controlplane import objects as api
+from tests.fettle.lint.builders import Object
+from tests.fettle.lint.tables.case import Case, deployment
+
+PRODUCT = "nvidia.com/gpu.product"
+FABRIC = "feature.node.kubernetes.io/pci-15b3.present"
+RESERVED = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+KNOWN = (
+    api.node("plugin-a", 8, labels={PRODUCT: "NVIDIA-H100-80GB-HBM3", FABRIC: "true"}),
+    api.node("plugin-b", 4, labels={PRODUCT: "NVIDIA-A100-SXM4-80GB"}),
+    api.node("plugin-c", 2, resource="amd.com/gpu", taints=[{**RESERVED, "key": "amd.com/gpu"}]),
+    api.node(
+        "plugin-d",
+        2,
+        resource="google.com/tpu",
+        labels={"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice"},
+        taints=[{**RESERVED, "key": "google.com/tpu"}],
+    ),
+    api.device_class("stands.example.com", extended_resource="example.com/stands"),
+)
+
+
+def asking(resource: str = api.GPU, count: int = 1, **more: Any) -> Object:
+    return api.pod("p", gpus=count, resource=resource, **more)
+
+
+def beside(made: Object, resource: str, count: int = 1, *, before: bool = False) -> Object:
+    """With one more container, or one that runs before the others."""
+    limits = {"limits": {resource: str(count)}}
+    one = {"name": "more", "image": "example.com/none:1", "resources": limits}
+    made["spec"].setdefault("initContainers" if before else "containers", []).append(one)
+    return made
+
+
+def where(key: str, *values: str, operator: str = "In", terms: int = 1) -> Object:
+    expression = {"key": key, "operator": operator, "values": list(values)}
+    found = [{"matchExpressions": [expression]}, {"matchExpressions": [{**expression, "key": "x"}]}]
+    required = {"nodeSelectorTerms": found[:terms]}
+    made = asking()
+    made["spec"]["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    }
+    return made
+
+
+def tainting(effect: str, **chosen: str) -> Object:
+    return api.device_taint_rule("r", "example.com/bad", effect, **chosen)
+
+
+def for_none() -> Object:
+    made = tainting("NoExecute")
+    del made["spec"]["deviceSelector"]
+    return made
+
+
+CASES = [
+    Case(
+        "FTL059",
+        "a plural",
+        asking("nvidia.com/gpus"),
+        "no node offers 'nvidia.com/gpus' (they offer nvidia.com/gpu)",
+        "did you mean nvidia.com/gpu?",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL059",
+        "a domain without its end",
+        asking("nvidia/gpu"),
+        "no node offers 'nvidia/gpu'",
+        "did you mean nvidia.com/gpu?",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL059",
+        "of a workload",
+        deployment(1, gpus=1, resource="example.com/dongle"),
+        "(they offer example.com/stands)",
+        "have its device plugin installed first",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL059",
+        "another known one is meant",
+        asking("habana/gaudi"),
+        "no node offers 'habana/gaudi'",
+        "did you mean habana.ai/gaudi?",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL059",
+        "a plural, in a cluster that is not known",
+        asking("amd.com/gpus"),
+        "'amd.com/gpus'",
+        "did you mean amd.com/gpu?",
+        known=(),
+        possible=True,
+    ),
+    Case("FTL059", "one that a node offers", asking(), known=KNOWN),
+    Case("FTL059", "one that a class stands for", asking("example.com/stands"), known=KNOWN),
+    Case(
+        "FTL059",
+        "the implicit one of a class",
+        asking("deviceclass.resource.kubernetes.io/stands.example.com"),
+        known=KNOWN,
+    ),
+    Case(
+        "FTL059",
+        "what an extender counts",
+        beside(asking(), "nvidia.com/gpumem", 3000),
+        known=KNOWN,
+    ),
+    Case("FTL059", "none of it", asking("example.com/dongle", 0), known=KNOWN),
+    Case(
+        "FTL060",
+        "more than any node has",
+        asking(count=9),
+        "needs 9 units of nvidia.com/gpu, but no node has more than 8",
+        "ask for at most 8",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL060",
+        "in two containers together",
+        beside(asking(count=5), api.GPU, 4),
+        "needs 9 units",
+        known=KNOWN,
+    ),
+    Case("FTL060", "as many as a node has", asking(count=8), known=KNOWN),
+    Case(
+        "FTL060",
+        "one container after the other",
+        beside(asking(count=5), api.GPU, 8, before=True),
+        known=KNOWN,
+    ),
+    Case("FTL060", "of a class", asking("example.com/stands", 99), known=KNOWN),
+    Case(
+        "FTL061",
+        "a product that no node has",
+        asking(node_selector={PRODUCT: "NVIDIA-A100-SXM4-80G"}),
+        f"no node with nvidia.com/gpu has {PRODUCT}: NVIDIA-A100-SXM4-80G; they have",
+        "did you mean NVIDIA-A100-SXM4-80GB?",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL061",
+        "a label that no node has",
+        asking(node_selector={"nvidia.com/gpu.produkt": "NVIDIA-A100-SXM4-80GB"}),
+        "has a label 'nvidia.com/gpu.produkt'",
+        f"did you mean {PRODUCT}?",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL061",
+        "an affinity to a product that no node has",
+        where(PRODUCT, "H100", "H200"),
+        f"has {PRODUCT}: H100 or H200; they have NVIDIA-A100-SXM4-80GB, NVIDIA-H100-80GB-HBM3",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL061",
+        "the node that matches has too few",
+        asking(count=8, node_selector={PRODUCT: "NVIDIA-A100-SXM4-80GB"}),
+        "they have NVIDIA-H100-80GB-HBM3",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL061",
+        "two labels that no node has together",
+        asking(node_selector={PRODUCT: "NVIDIA-A100-SXM4-80GB", FABRIC: "true"}),
+        "no node with nvidia.com/gpu matches",
+        "widen it",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL061",
+        "an affinity away from all",
+        where(PRODUCT, "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", operator="NotIn"),
+        "no node with nvidia.com/gpu matches",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL061",
+        "a taint that is not tolerated",
+        asking("amd.com/gpu"),
+        "every node with amd.com/gpu has a taint that the pod does not tolerate: amd.com/gpu",
+        "tolerate amd.com/gpu",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL061",
+        "a taint that is tolerated",
+        asking("amd.com/gpu", tolerations=[{"key": "amd.com/gpu", "operator": "Exists"}]),
+        known=KNOWN,
+    ),
+    Case("FTL061", "a taint that GKE has pods tolerate", asking("google.com/tpu"), known=KNOWN),
+    Case(
+        "FTL061",
+        "a product that a node has",
+        asking(node_selector={PRODUCT: "NVIDIA-A100-SXM4-80GB"}),
+        known=KNOWN,
+    ),
+    Case(
+        "FTL061",
+        "a product of several",
+        where(PRODUCT, "H100", "NVIDIA-H100-80GB-HBM3"),
+        known=KNOWN,
+    ),
+    Case(
+        "FTL061",
+        "a term of two",
+        where(PRODUCT, "NVIDIA-H100-80GB-HBM3", terms=2),
+        known=KNOWN,
+    ),
+    Case("FTL061", "no resource", api.pod("p", node_selector={PRODUCT: "none"}), known=KNOWN),
+    Case(
+        "FTL113",
+        "evicts from all devices of a driver",
+        tainting("NoExecute", driver="swept.example.com"),
+        "every device of swept.example.com: every pod that uses one is evicted at once",
+        "name pool and device",
+    ),
+    Case(
+        "FTL113",
+        "evicts from all devices",
+        tainting("NoExecute"),
+        "for every device of every driver: every pod that uses one is evicted",
+    ),
+    Case(
+        "FTL113",
+        "keeps pods off all devices",
+        tainting("NoSchedule"),
+        "for every device of every driver: no pod gets one any more",
+    ),
+    Case("FTL113", "is for no device", for_none(), "without a deviceSelector"),
+    Case("FTL113", "only informs", tainting("None")),
+    Case("FTL113", "keeps pods off a driver", tainting("NoSchedule", driver="d.example.com")),
+    Case("FTL113", "evicts from a pool", tainting("NoExecute", driver="d.example.com", pool="n")),
+    Case("FTL113", "evicts from pools of a name", tainting("NoExecute", pool="n")),
+]
