@@ -93,7 +93,24 @@ def serve(
     )
 
 
-@click.command()
+class _Rules(click.Group):
+    """Lists or explains rules where no command is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] and args[0] in (*self.commands, *self.get_help_option_names(ctx)):
+            return super().parse_args(ctx, args)
+        return super().parse_args(ctx, ["list", *args])
+
+
+@click.group(cls=_Rules)
+def rules() -> None:
+    """The rules of `fettle lint`, and rules files for health.rulesFile.
+
+    Without a command as `list`: `fettle rules FTL036` explains one.
+    """
+
+
+@rules.command("list")
 @click.argument("rules", nargs=-1, metavar="[RULE]...")
 @click.option(
     "--prometheus",
@@ -106,7 +123,9 @@ def serve(
 @click.option(
     "--output", "-o", type=click.Choice(("table", "json")), default="table", show_default=True
 )
-def rules(rules: tuple[str, ...], prometheus: bool, settings: Path | None, output: str) -> None:
+def list_rules(
+    rules: tuple[str, ...], prometheus: bool, settings: Path | None, output: str
+) -> None:
     """List the rules of `fettle lint`, or explain those that are named, such as FTL036.
 
     With --prometheus: print the rules about metrics, for Prometheus to evaluate and Alertmanager
@@ -133,6 +152,60 @@ def rules(rules: tuple[str, ...], prometheus: bool, settings: Path | None, outpu
             raise click.BadParameter(str(error)) from error
     else:
         click.echo(reports.rules_as_json() if output == "json" else reports.rules_in_text())
+
+
+@rules.command("test")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--snapshot",
+    type=click.Path(path_type=Path),
+    help="A folder of objects, as `kubectl get -o yaml` prints them, instead of the cluster.",
+)
+@KUBECONFIG
+@CONTEXT
+@ACTS_AS
+@AS_GROUP
+@click.option("--settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
+@OUTPUT
+@click.option(
+    "--fail-on",
+    type=click.Choice(("unknown", "silent")),
+    default="unknown",
+    show_default=True,
+    help="silent: also if a row says nothing.",
+)
+def test_rules(
+    file: str,
+    snapshot: Path | None,
+    kubeconfig: Path | None,
+    context: str,
+    acts_as: str,
+    groups: tuple[str, ...],
+    settings: Path | None,
+    output: str,
+    fail_on: str,
+) -> None:
+    """What each row of a rules file would say about the objects of a snapshot, or of your cluster.
+
+    A row says (+) what is not said without it, and keeps others from saying (-) what would be.
+    With ?, a row about objects cannot be evaluated on some. What is remembered of faults that are
+    over does not count, and neither does health.rulesFile of the settings.
+
+    Exits with 0, or with 1 if a row cannot be evaluated on some object, 2 on bad input.
+    """
+    from fettle.cli import rule_tests
+    from fettle.model import FettleError
+
+    reading = Reading(kubeconfig, context, acts_as, settings, groups)
+    if snapshot is not None and reading._replace(settings=None) != Reading():
+        raise click.UsageError("--snapshot and the flags for a cluster are mutually exclusive.")
+    options = rule_tests.RulesTestOptions(file, snapshot, reading, output, fail_on)
+    try:
+        code = rule_tests.run(options)
+    except FettleError as error:
+        click.echo(f"fettle: {error}", err=True)
+        code = rule_tests.UNUSABLE
+    sys.exit(code)
 
 
 @click.command()

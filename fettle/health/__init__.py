@@ -35,7 +35,14 @@ from fettle.health.signals.pods import (
 )
 from fettle.health.signals.reports import SignalReport, node_reporter, one_line
 from fettle.health.signals.rule_checks import is_rules_file, rows_replaced, rule_mistakes
-from fettle.health.signals.rule_files import expressions_of, load_rules
+from fettle.health.signals.rule_files import (
+    Tables,
+    expressions_of,
+    load_rules,
+    make_rules,
+    own_rows,
+    rules_without,
+)
 from fettle.health.signals.rule_tables import (
     BY_REBOOT,
     BY_RESOLUTION,
@@ -73,6 +80,7 @@ __all__ = [
     "Recovery",
     "SignalReport",
     "SignalRules",
+    "Tables",
     "assess",
     "awaited_since",
     "claims_mentioned",
@@ -94,11 +102,13 @@ __all__ = [
     "is_rules_file",
     "known_score",
     "load_rules",
+    "make_rules",
     "metrics",
     "name_of_held",
     "node_reporter",
     "object_reporter",
     "one_line",
+    "own_rows",
     "report_of_claim",
     "report_of_compute_domain",
     "report_of_event",
@@ -109,6 +119,7 @@ __all__ = [
     "report_of_taint_rule",
     "rows_replaced",
     "rule_mistakes",
+    "rules_without",
     "selects_device",
     "source_of",
     "start_evidence",

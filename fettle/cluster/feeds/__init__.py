@@ -6,18 +6,20 @@ from a cluster differ in nothing but the source.
 
 from fettle.cluster.feeds.alerts import Alerts
 from fettle.cluster.feeds.cluster import ClusterFeed, FeedFreshness, read_once
-from fettle.cluster.feeds.objects import ObjectFeed
+from fettle.cluster.feeds.objects import MOST_FACTS_OF_TENANTS, ObjectFeed
 from fettle.cluster.feeds.prometheus import Poller
-from fettle.cluster.feeds.snapshot import SnapshotFeed, SnapshotFolder
+from fettle.cluster.feeds.snapshot import OtherObject, SnapshotFeed, SnapshotFolder
 from fettle.cluster.feeds.workloads import WorkloadFeed
 from fettle.cluster.feeds.writer import Follow, Writer
 
 __all__ = [
+    "MOST_FACTS_OF_TENANTS",
     "Alerts",
     "ClusterFeed",
     "FeedFreshness",
     "Follow",
     "ObjectFeed",
+    "OtherObject",
     "Poller",
     "SnapshotFeed",
     "SnapshotFolder",

@@ -12,7 +12,7 @@ import ctypes
 import hashlib
 import os
 import stat
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -37,9 +37,11 @@ from fettle.api import (
     objects_of_json,
     objects_of_yaml,
     read_in_slices,
+    read_object,
 )
 from fettle.api.annotations import KEPT
-from fettle.api.kinds import BY_NAME, KINDS, NODE, Kind
+from fettle.api.kinds import BY_NAME, KINDS, NODE, Kind, any_kind
+from fettle.health import ObjectKind
 from fettle.logs import Logger
 from fettle.model import SnapshotError
 from fettle.pacing import keep
@@ -216,13 +218,22 @@ class _Stamp(NamedTuple):
     inode: int
 
 
+class OtherObject(NamedTuple):
+    """An object of a kind that rules are about, or why it cannot be read."""
+
+    of: ObjectKind
+    read: Put | Bad
+
+
 class _Content(NamedTuple):
-    """`clashing` are objects that the file defines several times, with differences."""
+    """`clashing` are objects that the file defines several times, with differences. `others` are
+    those that rules are about, whole."""
 
     digest: bytes
     objects: dict[ObjectKey, bytes]
     problem: str
     clashing: frozenset[ObjectKey] = frozenset()
+    others: tuple[OtherObject, ...] = ()
 
 
 class SnapshotFolder:
@@ -230,11 +241,13 @@ class SnapshotFolder:
 
     `objects` are JSON by key. Where two files hold the same object, the later file name wins, and
     within a file the last one. `problems` are sentences by file name, `clashes` are sentences about
-    objects that are defined several times, with differences.
+    objects that are defined several times, with differences. `others` are those of the kinds that
+    were asked for by `others`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, others: Collection[ObjectKind] = ()) -> None:
         self._path = path
+        self._wanted = frozenset(others)
         self._before: dict[str, _Stamp] | None = None  # as last polled
         self._read: dict[str, _Stamp] = {}  # as last read
         self._contents: dict[str, _Content] = {}
@@ -271,6 +284,10 @@ class SnapshotFolder:
         """Names of the files that were read, or tried."""
         return self._contents.keys()
 
+    @property
+    def others(self) -> list[OtherObject]:
+        return [one for _, content in sorted(self._contents.items()) for one in content.others]
+
     def file_of(self, key: ObjectKey) -> str:
         """The name of the file that an object was taken from; "" if there is none."""
         files = (name for name, content in self._contents.items() if key in content.objects)
@@ -301,7 +318,7 @@ class SnapshotFolder:
             text = _text(self._path / name, stamp)
             if settled:
                 self._read[name] = stamp
-            self._contents[name] = _content(name, text, held)
+            self._contents[name] = _content(name, text, held, self._wanted)
         except SnapshotError as error:
             kept = "; its previous objects are kept" if held and held.objects else ""
             problem = f"{name}: {error}{kept}"
@@ -356,7 +373,9 @@ def _text(path: Path, stamp: _Stamp) -> bytes:
     raise SnapshotError(f"it cannot be read: it is {kind}")
 
 
-def _content(name: str, text: bytes, held: _Content | None) -> _Content:
+def _content(
+    name: str, text: bytes, held: _Content | None, wanted: Collection[ObjectKind]
+) -> _Content:
     if not text.strip():
         # `kubectl get … > file` leaves an empty file until the response is there.
         raise SnapshotError("it is empty; delete it if its objects are gone")
@@ -364,15 +383,22 @@ def _content(name: str, text: bytes, held: _Content | None) -> _Content:
     if held is not None and held.digest == digest:
         return held
     found = objects_of_json(text) if name.endswith(".json") else objects_of_yaml(text)
-    return _taken(name, digest, found)
+    return _taken(name, digest, found, wanted)
 
 
-def _taken(name: str, digest: bytes, found: list[LocatedObject]) -> _Content:
+def _taken(
+    name: str, digest: bytes, found: list[LocatedObject], wanted: Collection[ObjectKind]
+) -> _Content:
     """Raises SnapshotError if nothing of what was found is an object."""
     objects: dict[ObjectKey, bytes] = {}
+    others: list[OtherObject] = []
     clashing: set[ObjectKey] = set()
     problems: list[str] = []
     for each in found:
+        if (whole := _wanted(each.value, wanted)) is not None:
+            others.append(whole)
+            if whole.of.kind not in BY_NAME:
+                continue
         if other := _other_version(each.value):
             problems.append(f"{each.where}: {other}")
         try:
@@ -388,7 +414,22 @@ def _taken(name: str, digest: bytes, found: list[LocatedObject]) -> _Content:
     if found and not objects and not any(_is_of_another_kind(each.value) for each in found):
         # Perhaps an error was written in place of the objects; a list without items finds nothing.
         raise SnapshotError(problem)
-    return _Content(digest, objects, f"{name}: {problem}" if problem else "", frozenset(clashing))
+    said = f"{name}: {problem}" if problem else ""
+    return _Content(digest, objects, said, frozenset(clashing), tuple(others))
+
+
+def _wanted(value: Any, wanted: Collection[ObjectKind]) -> OtherObject | None:
+    """The object, if it is of one of these kinds."""
+    if not wanted or not _names_itself(value):
+        return None
+    of = ObjectKind(value["apiVersion"], value["kind"])
+    if of not in wanted:
+        return None
+    kind = any_kind(of.group, of.version, of.kind, "")
+    try:
+        return OtherObject(of, read_object(kind, msgspec.json.encode(value)))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        return OtherObject(of, Bad(kind, key_of(value["metadata"]), str(error)))
 
 
 def _object(found: LocatedObject) -> tuple[ObjectKey, bytes]:
@@ -443,10 +484,15 @@ def _kind(value: dict[str, Any]) -> Kind:
 
 def _is_of_another_kind(value: Any) -> bool:
     """Whether it is an object, with a name, of a kind that Fettle does not read."""
+    return _names_itself(value) and value["kind"] not in kinds.BY_NAME
+
+
+def _names_itself(value: Any) -> bool:
+    """Whether it has a kind, a version and a name, as every object does."""
     if not isinstance(value, dict):
         return False
     name, version, metadata = (value.get(each) for each in ("kind", "apiVersion", "metadata"))
-    if not isinstance(name, str) or not isinstance(version, str) or name in kinds.BY_NAME:
+    if not isinstance(name, str) or not isinstance(version, str):
         return False
     return isinstance(metadata, dict) and bool(key_of(metadata))
 

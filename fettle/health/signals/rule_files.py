@@ -110,14 +110,17 @@ def parse_tables(text: str) -> Any:
 def load_rules(path: str | Path | None = None, text: str | None = None) -> SignalRules:
     """The shipped rules, with the rows of an operator's file. SettingsError names file, row and
     field. `text`: what the file holds, if it was read already."""
-    if path is not None:
-        where = f"rules file {path}"
-        text = _read_file(Path(path), where) if text is None else text
-        own = by_table(_read_rows(text, where, read_row))
-        for table, name, problem in across_rows(own):
-            raise SettingsError(f"{where}: {table}, row {name!r}: {problem}")
-        return make_rules(own)
-    return make_rules(by_table(()))
+    return make_rules(by_table(()) if path is None else own_rows(path, text))
+
+
+def own_rows(path: str | Path, text: str | None = None) -> Tables:
+    """The rows of an operator's file. SettingsError names file, row and field."""
+    where = f"rules file {path}"
+    text = _read_file(Path(path), where) if text is None else text
+    own = by_table(_read_rows(text, where, read_row))
+    for table, name, problem in across_rows(own):
+        raise SettingsError(f"{where}: {table}, row {name!r}: {problem}")
+    return own
 
 
 def by_table(rows: Iterable[tuple[str, RuleRow]]) -> Tables:
@@ -126,6 +129,12 @@ def by_table(rows: Iterable[tuple[str, RuleRow]]) -> Tables:
     for table, row in rows:
         tables[table][row.name] = row
     return tables
+
+
+def rules_without(own: Tables, table: str, name: str) -> SignalRules:
+    """As if a row of an operator's file were not in it."""
+    left = {other: row for other, row in own[table].items() if other != name}
+    return make_rules({**own, table: left})
 
 
 def make_rules(own: Tables) -> SignalRules:
