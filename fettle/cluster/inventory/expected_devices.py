@@ -232,17 +232,22 @@ _SOURCES: tuple[Callable[[DeviceCounts], Iterator[tuple[str, Expected]]], ...] =
 _MIG_STATE = "nvidia.com/mig.config.state"
 _VGPU_STATE = "nvidia.com/vgpu.config.state"
 """NVIDIA/vgpu-device-manager writes it as the MIG manager does."""
+_STATES, _DONE = (_MIG_STATE, _VGPU_STATE), "success"
 
 
-def changing(labels: Mapping[str, str]) -> bool:
-    """Whether MIG devices or vGPUs are made: then others are to be expected than before."""
-    state = labels.get(_MIG_STATE)
+def changes(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """What labels say of MIG devices or vGPUs that are being made: then others are to be expected
+    than before. Nothing if none are."""
     asked = labels.get(_MIG_CONFIG, _MIG_OFF) != _MIG_OFF
-    return (
-        (state is None and asked)
-        or state not in (None, "success")
-        or labels.get(_VGPU_STATE, "success") != "success"
-    )
+    said = {key: labels[key] for key in _STATES if key in labels}
+    if asked:
+        said.setdefault(_MIG_STATE, "")
+    return {key: state for key, state in said.items() if state != _DONE}
+
+
+def is_change(told: Mapping[str, str]) -> bool:
+    """Whether these labels were remembered during such a change."""
+    return any(key in told for key in _STATES)
 
 
 _LAYOUT = (

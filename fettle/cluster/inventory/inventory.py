@@ -121,7 +121,7 @@ class Inventory:
             part("ends of holds", self._end_holds),
             part("waits for starts", self._starts.age),
             part("fading", self._fade),
-            part("peers", lambda _: self._nodes.mark_peers_dirty()),
+            part("missing devices", self._nodes.mark_expecting_dirty),
         ]
         self._refreshing = [
             part("changed rules", self._read_rules),

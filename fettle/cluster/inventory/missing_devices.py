@@ -2,13 +2,15 @@
 there is as good as it was, so no score and no verdict depends on this.
 
 What a node had is remembered for as long as it runs with the same labels about how its devices are
-shared and divided. Nothing is missing while these change.
+shared and divided. Nothing is missing while these change, or while work on the node is under way,
+but work that is stuck hides nothing for ever.
 """
 
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
+from math import inf
 
 import msgspec
 
@@ -25,8 +27,9 @@ from fettle.cluster.inventory.expected_devices import (
     SEEN,
     DeviceCounts,
     Expected,
-    changing,
+    changes,
     expected_devices,
+    is_change,
     is_nvidia_unit,
     layout,
     type_and_pool,
@@ -43,6 +46,9 @@ _ACCELERATOR = re.compile(r"/(v?gpu|mig-|neuron|gaudi|tpu|npu|ascend)", re.IGNOR
 a restart."""
 
 
+HIDES_S = 6 * 3600.0
+"""So long a change of devices, or work on a node, hides what is missing, while what is said of it
+stays the same. Upgrades of drivers take minutes, a drain some hours; what takes longer is stuck."""
 MOST_SHOWN = 64
 """Resources and drivers of a node of which it is shown and stored what it lacks, and stored how
 many it had. Its kubelet may name thousands."""
@@ -92,7 +98,7 @@ class Has(msgspec.Struct, frozen=True, gc=False):
 
 class _Past(msgspec.Struct):
     """What is remembered of a node since `began`, of one boot and layout: the `most` it had, and
-    since when it has had too few."""
+    since when it has had too few. While the layout changes, labels about that are part of it."""
 
     boot: str
     layout: dict[str, str]
@@ -112,6 +118,8 @@ class MissingDevices:
         self._concerned: set[str] = set()
         self._lacking: dict[str, tuple[Shortage, ...]] = {}
         """By node that has too few devices: what of these is missing, and not in use."""
+        self._hidden_until: dict[str, float] = {}
+        """By node on which something is under way."""
 
     def of(self, name: str) -> tuple[Shortage, ...]:
         """What a node lacked when it was last looked at."""
@@ -125,6 +133,13 @@ class MissingDevices:
         """The nodes of whose peers something else is to be expected since this was last asked."""
         concerned, self._concerned = self._concerned, set()
         return concerned
+
+    def shown_again(self, now: float) -> set[str]:
+        """The nodes of which work hides no longer what is missing."""
+        shown = {name for name, until in self._hidden_until.items() if until <= now}
+        for name in shown:
+            del self._hidden_until[name]
+        return shown
 
     def adopt(self, name: str, status: DeviceHealthStatus) -> None:
         """Take over what is stored of a node, before it was looked at. A time to come counts as
@@ -141,7 +156,7 @@ class MissingDevices:
     def recall(self, name: str) -> tuple[StoredMost | None, tuple[StoredShortage, ...]]:
         """What is to be stored of a node."""
         past = self._past.get(name)
-        if past is None or not (past.most or past.since):
+        if past is None or not (past.most or past.since or is_change(past.layout)):
             return None, ()
         most = StoredMost(
             since=utc(past.began),
@@ -166,6 +181,7 @@ class MissingDevices:
     def pass_over(self, name: str) -> None:
         """Nothing can be said of what a node lacks."""
         self._lacking.pop(name, None)
+        self._hidden_until.pop(name, None)
 
     def forget(self, name: str) -> None:
         self._past.pop(name, None)
@@ -173,16 +189,25 @@ class MissingDevices:
         self._concerned |= self._peers.put(name, {}, None)
 
     def look(
-        self, node: core.Node, has: Has, pods: Iterable[core.Pod], now: float
+        self,
+        node: core.Node,
+        has: Has,
+        pods: Iterable[core.Pod],
+        now: float,
+        worked_on_since: float = -inf,
     ) -> tuple[Shortage, ...]:
-        """What the node lacks now. `pods` are those on it."""
+        """What the node lacks now. `pods` are those on it. `worked_on_since`: when work on it began
+        that is under way."""
         name, labels = node.metadata.name, node.metadata.labels or {}
         self.pass_over(name)
         self._concerned |= self._peers.put(name, labels, has.counted)
-        if changing(labels):
-            self._past.pop(name, None)
-            return ()
         past = self._recall(node, now)
+        if is_change(past.layout):
+            past.began = min(past.began, now)
+            worked_on_since = max(worked_on_since, past.began)
+        if now < worked_on_since + HIDES_S:
+            self._hidden_until[name] = worked_on_since + HIDES_S
+            return ()
         self._remember_most(past, has, now)
         found = has.found
         lacking = {
@@ -205,11 +230,15 @@ class MissingDevices:
         return self._lacking[name]
 
     def _recall(self, node: core.Node, now: float) -> _Past:
-        """A label that goes says nothing: whoever wrote it may have lost the devices, too."""
-        boot = boot_of(node)
-        told = layout(node.metadata.labels or {})
+        """A label that goes says nothing: whoever wrote it may have lost the devices, too. That a
+        change is no longer told of says that it is over."""
+        boot, labels = boot_of(node), node.metadata.labels or {}
+        changed = changes(labels)
+        told = {**layout(labels), **changed}
         past = self._past.get(node.metadata.name)
-        if past is not None and past.boot == boot and {**past.layout, **told} == past.layout:
+        is_over = past is not None and is_change(past.layout) and not changed
+        is_same = past is not None and past.boot == boot and not is_over
+        if past is not None and is_same and {**past.layout, **told} == past.layout:
             return past
         made = self._past[node.metadata.name] = _Past(boot, dict(told), now)
         return made

@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from itertools import starmap
+from math import inf
 from operator import itemgetter
 
 import msgspec
@@ -44,6 +45,7 @@ from fettle.model import (
     HEALTH_REASON,
     UNKNOWN_SCORE,
     DeviceId,
+    Evidence,
     Family,
     Health,
     NodeId,
@@ -215,16 +217,17 @@ class Nodes:
     def is_worked_on(self, name: str) -> bool:
         """Whether the Node says that work on it is under way: its devices may come and go."""
         said = self._book.ledger.standing(node_reporter(name)).values()
-        return any(
-            one.family is Family.MAINTENANCE
-            and one.standing is Standing.REPORTED
-            and one.begins_in_s is None
-            for one in said
-        )
+        return any(map(_is_under_way, said))
 
-    def mark_peers_dirty(self) -> None:
-        """Of these nodes other devices are to be expected than before, by what their peers have."""
-        self.mark_devices_dirty(self._missing.concerned() & self.records.keys())
+    def _worked_on_since(self, name: str) -> float:
+        said = self._book.ledger.standing(node_reporter(name)).values()
+        return max((one.observed_at for one in said if _is_under_way(one)), default=-inf)
+
+    def mark_expecting_dirty(self, now: float) -> None:
+        """Of these nodes other devices are to be expected than before: by what their peers have, or
+        since work on them is stuck."""
+        concerned = self._missing.concerned() | self._missing.shown_again(now)
+        self.mark_devices_dirty(concerned & self.records.keys())
 
     def mark_all_dirty(self) -> None:
         """Something changed that every node may see, of any pool."""
@@ -347,15 +350,14 @@ class Nodes:
         now: float,
     ) -> None:
         name = node.metadata.name
-        # Of these nobody knows what they have, or somebody is about to change it.
-        if name in self.partial or node.cut or self.is_worked_on(name):
+        if name in self.partial or node.cut:  # nobody knows what it has
             self._missing.pass_over(name)
         else:
             seen = (self._devices.wholes_in(PoolId(one.driver, one.name), name) for one in pools)
             parts = {part for wholes in seen for part in wholes}
             devices = hardware(self._devices.published_by(name), parts)
             has = Has(resources, devices, unclear_drivers(pools))
-            self._missing.look(node, has, pods, now)
+            self._missing.look(node, has, pods, now, self._worked_on_since(name))
         self._unlooked.discard(name)
 
     def _placing(self, name: str, resources: Iterable[PluginView]) -> UnitPlacement:
@@ -409,6 +411,15 @@ class Nodes:
             pool = mark_unclear(Gathered(hidden.id), hidden.why)
             placed.append(((False, hidden.earliest), pool))  # it may have no binding conditions
         return [pool for _, pool in sorted(placed, key=itemgetter(0))]
+
+
+def _is_under_way(one: Evidence) -> bool:
+    """Whether it is work on the node that has begun."""
+    return (
+        one.family is Family.MAINTENANCE
+        and one.standing is Standing.REPORTED
+        and one.begins_in_s is None
+    )
 
 
 def _unknown(node: core.Node, why: str) -> NodeView:

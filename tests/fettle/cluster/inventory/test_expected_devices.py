@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fettle.cluster.inventory.expected_devices import DeviceCounts, changing, expected_devices
+from fettle.cluster.inventory.expected_devices import DeviceCounts, changes, expected_devices
 from fettle.cluster.inventory.unit_counts import Usual
 
 GPU, SHARED, SMALL = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
@@ -147,17 +147,17 @@ def test_each_source_says_how_many(
 
 
 @pytest.mark.parametrize(
-    ("labels", "changes"),
+    ("labels", "said"),
     [
-        ({}, False),
-        (GFD, False),
-        (MIXED, False),
-        (MIXED | {"nvidia.com/mig.config.state": "pending"}, True),
-        (MIXED | {"nvidia.com/mig.config.state": "rebooting"}, True),
-        (MIXED | {"nvidia.com/mig.config.state": "failed"}, True),
-        ({"nvidia.com/mig.config": "all-1g.10gb"}, True),
-        ({"nvidia.com/mig.config": "all-disabled"}, False),
+        ({}, None),
+        (GFD, None),
+        (MIXED, None),
+        (MIXED | {"nvidia.com/mig.config.state": "pending"}, "pending"),
+        (MIXED | {"nvidia.com/mig.config.state": "rebooting"}, "rebooting"),
+        (MIXED | {"nvidia.com/mig.config.state": "failed"}, "failed"),
+        ({"nvidia.com/mig.config": "all-1g.10gb"}, ""),
+        ({"nvidia.com/mig.config": "all-disabled"}, None),
     ],
 )
-def test_while_devices_are_divided_labels_say_so(labels: dict[str, str], changes: bool) -> None:
-    assert changing(labels) == changes
+def test_while_devices_are_divided_labels_say_so(labels: dict[str, str], said: str | None) -> None:
+    assert changes(labels).get("nvidia.com/mig.config.state") == said

@@ -11,7 +11,7 @@ from fettle.api import core, kinds
 from fettle.api.device_healths import StoredCount
 from fettle.api.meta import ObjectMeta
 from fettle.cluster.inventory.device_healths import LARGEST_BYTES
-from fettle.cluster.inventory.missing_devices import Has, MissingDevices
+from fettle.cluster.inventory.missing_devices import HIDES_S, Has, MissingDevices
 from fettle.cluster.view import PluginView, Shortage
 from fettle.config import HealthSettings
 from fettle.config.settings import ExpectedDevicesSettings
@@ -175,6 +175,36 @@ def test_while_somebody_works_on_a_node_nothing_is_missing(
     assert put(old, gpus=7, **work) == ()
     [one] = put(old, gpus=7)
     assert (one.found, one.expected, one.since) == (7, 8, old.now)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        {"conditions": [{"type": "MaintenanceInProgress", "status": "True"}]},
+        {"labels": {"nvidia.com/gpu-driver-upgrade-state": "pod-restart-required"}},
+        {"labels": {"nvidia.com/mig.config.state": "pending"}},
+        {"labels": {"nvidia.com/mig.config.state": "failed"}},
+    ],
+    ids=["condition", "upgrade", "mig pending", "mig failed"],
+)
+def test_work_that_is_stuck_hides_no_loss_for_ever(old: Fleet, work: dict[str, Any]) -> None:
+    """Of the memory of a change nothing is left: an operator's word says what there should be."""
+    expected = {"fettle.dev/expected-devices": f"{GPU}=8"}
+    assert put(old, gpus=7, annotations=expected, **work) == ()
+    old.now += HIDES_S - 60
+    assert put(old, gpus=7, annotations=expected, **work) == ()
+    old.now += 120
+    [one] = old.look().nodes["n"].missing  # by time alone
+    assert (one.found, one.expected, one.lost_at) == (7, 8, old.now + AFTER_S)
+
+
+def test_work_that_goes_on_hides_a_loss_longer(old: Fleet) -> None:
+    state = "nvidia.com/gpu-driver-upgrade-state"
+    put(old, gpus=7, labels={state: "drain-required"})
+    old.now += HIDES_S - 60
+    put(old, gpus=7, labels={state: "pod-restart-required"})
+    old.now += HIDES_S - 60
+    assert old.look().nodes["n"].missing == ()
 
 
 @pytest.mark.parametrize("state", ["upgrade-required", "upgrade-done", "upgrade-failed"])
@@ -409,6 +439,23 @@ def restarted(fleet: Fleet, raw: dict[str, Any]) -> Fleet:
     """A process that starts a minute later with what this one stored of the node, and finds it like
     this."""
     return started(stored(fleet), (kinds.NODE, raw), after_s=fleet.now + 60.0 - Fleet().now)
+
+
+def test_a_restart_does_not_let_a_change_that_is_stuck_hide_a_loss_anew(fleet: Fleet) -> None:
+    said = {"fettle.dev/expected-devices": f"{GPU}=8"}
+    raw = booted(7)
+    raw["metadata"] |= {
+        "labels": {"nvidia.com/mig.config.state": "failed"},
+        "annotations": said,
+    }
+    fleet.put(kinds.NODE, raw)
+    assert not fleet.look().nodes["n"].missing
+    fleet.now += HIDES_S - 120
+    fleet.look()
+    later = restarted(fleet, raw)
+    assert not later.look().nodes["n"].missing
+    later.now += 120
+    assert [one.found for one in later.look().nodes["n"].missing] == [7]
 
 
 def booted(gpus: int, boot: str = "boot-1", **more: Any) -> dict[str, Any]:
