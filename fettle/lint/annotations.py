@@ -58,8 +58,37 @@ MISSPELT_NAME = Check(
     "the label `fettle.dev/mod`.",
     "It is ignored: the pod runs under the next policy that applies.",
 )
+NOT_PASSED_ON = Check(
+    "FTL114",
+    "not-passed-on",
+    Severity.WARN,
+    "A policy's annotation on an object that passes nothing on to pods, as far as Fettle knows.",
+    "Its pods run under the next policy that applies.",
+)
 ANNOTATION_IGNORED = "Fettle has no such annotation, so it is ignored"
 
+_OF_THEIR_CONTROLLERS = frozenset(
+    (
+        ("serving.kserve.io", "InferenceService"),  # KServe, `Predictor.Reconcile`
+        ("ray.io", "RayService"),  # KubeRay, `constructRayClusterForRayService`
+    )
+)
+"""Kinds whose controllers hand their annotations on."""
+_READ_THEMSELVES = frozenset(
+    (
+        *(("", kind) for kind in ("Pod", "Namespace")),
+        *(("resource.k8s.io", kind) for kind in ("ResourceClaim", "ResourceClaimTemplate")),
+    )
+)
+_WHERE = {
+    ("kubeflow.org", "MPIJob"): "spec.mpiReplicaSpecs.*.template.metadata",
+    ("kubeflow.org", "TFJob"): "spec.tfReplicaSpecs.*.template.metadata",
+    ("batch.volcano.sh", "Job"): "spec.tasks.*.template.metadata",
+    ("argoproj.io", "Workflow"): "spec.podMetadata",
+    ("argoproj.io", "CronWorkflow"): "spec.workflowSpec.podMetadata",
+}
+"""Where other kinds have the metadata of their pods: kubeflow/mpi-operator and training-operator,
+pkg/apis; volcano.sh/apis, pkg/apis/batch/v1alpha1; argo-workflows, pkg/apis/workflow/v1alpha1."""
 _OF_NAMESPACES = (ANNOTATION, MODE_LABEL)
 """Labels that Fettle reads on Namespaces."""
 _READ = (*ANNOTATIONS, MODE_LABEL, HOLD, REPAIRED, EXPECTED_DEVICES, HEALTH)
@@ -150,6 +179,37 @@ def misspelt_names(manifest: Manifest) -> Iterator[Finding]:
         for key in labels.strings():
             if meant := _meant(key):
                 yield _misspelt(labels.at(key), meant, metadata, of_namespace=of_namespace)
+
+
+def not_passed_on(manifest: Manifest) -> Iterator[Finding]:
+    """Policy annotations on what makes no pods, or whose pods do not get them."""
+    kind = (manifest.group, manifest.kind)
+    passes = bool(manifest.pod_specs) or kind in workload_kinds.passing_on(())
+    if passes or kind in _READ_THEMSELVES or kind in _OF_THEIR_CONTROLLERS or not manifest.kind:
+        return
+    annotations = manifest.root.at("metadata", "annotations")
+    for key in ANNOTATIONS:
+        if key not in annotations.strings() or _stands_below(manifest, key):
+            continue
+        if manifest.api_version in kubernetes().kinds:
+            message = f"{manifest.kind} makes no pods, so it has no effect"
+            yield NOT_PASSED_ON.finding(annotations.at(key), message, "write it on what makes them")
+            continue
+        where = _WHERE.get(kind, "")
+        place = f"{where}.annotations" if where else "the metadata of its pod templates"
+        yield NOT_PASSED_ON.finding(
+            annotations.at(key),
+            f"Fettle does not pass it on from {manifest.kind} to its pods",
+            f"write it in {place}, or name the kind in webhook.workloads of the settings",
+        )
+
+
+def _stands_below(manifest: Manifest, key: str) -> bool:
+    """Whether the object says it of its pods, too. Argo calls their metadata `podMetadata`."""
+    return any(
+        metadata.path != "metadata" and key in metadata.strings("annotations")
+        for metadata in _nested(manifest.root)
+    )
 
 
 def _misspelt(field: Field, meant: str, metadata: Field, *, of_namespace: bool) -> Finding:
@@ -255,7 +315,7 @@ def _nested(root: Field) -> Iterator[Field]:
         if isinstance(field.value, list):
             waiting += field.entries()
         for name, member in field.members():
-            if name == "metadata" and isinstance(member.value, dict):
+            if name in ("metadata", "podMetadata") and isinstance(member.value, dict):
                 yield member
             waiting.append(member)
 

@@ -17,10 +17,12 @@ from fettle.lint.annotations import (
     EVICTED_FOR_GOOD,
     IGNORED,
     MISSPELT_NAME,
+    NOT_PASSED_ON,
     UNKNOWN_ANNOTATION,
     evicted_for_good,
     ignored_references,
     misspelt_names,
+    not_passed_on,
     unknown_annotations,
 )
 from fettle.lint.findings import Check, Finding, Severity
@@ -131,6 +133,7 @@ CHECKS = (
     INVALID_RULES,
     WITHOUT_EFFECT,
     EVICTED_FOR_GOOD,
+    NOT_PASSED_ON,
     MISSPELT_NAME,
     *STRUCTURE,
     *IDENTITY,
@@ -200,6 +203,7 @@ def _found(
     yield from ignored_references(manifest, known, installed)
     yield from unknown_annotations(manifest)
     yield from misspelt_names(manifest)
+    yield from not_passed_on(manifest)
     yield from invalid_policy(manifest)
     yield from ineffective_settings(manifest, engines, thresholds, labels=labels)
     yield from evicted_for_good(manifest, known, installed)

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from fettle.config import HealthSettings
+from fettle.config import HealthSettings, WorkloadSettings
+from fettle.lint import workload_kinds
 from fettle.lint.checks import run_checks
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.manifests import Manifest
 from fettle.model import Policies, Validation
 from tests.fettle.lint.builders import Object
 
-ABOUT = {"FTL101", "FTL109", "FTL115"}
+ABOUT = {"FTL101", "FTL109", "FTL114", "FTL115"}
 POD = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}
 
 
@@ -183,6 +184,7 @@ def test_templates_in_kinds_that_fettle_does_not_know_are_read_too(kind: str) ->
     assert [(one.rule, one.field) for one in found(object)] == [
         ("FTL101", "metadata.annotations[fettle.dev/policy]"),
         ("FTL115", "spec.workers[0].template.metadata.annotations[fettle.io/policy]"),
+        ("FTL114", "metadata.annotations[fettle.dev/policy]"),
     ]
     workers[0]["template"]["metadata"] = annotated("fettle.dev/policy")
     assert len(found(object)) == 1
@@ -193,3 +195,59 @@ def test_a_deep_object_of_an_unknown_kind_is_read_to_its_end() -> None:
     for _ in range(500):
         deep = {"metadata": {}, "below": [deep]}
     assert len(found(made("example.com/v1/Deep", {}, deep))) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("kubeflow.org/v2beta1/MPIJob", "spec.mpiReplicaSpecs.*.template.metadata.annotations"),
+        ("batch.volcano.sh/v1alpha1/Job", "spec.tasks.*.template.metadata.annotations"),
+        ("argoproj.io/v1alpha1/Workflow", "spec.podMetadata.annotations"),
+        ("example.com/v1/Training", "the metadata of its pod templates"),
+    ],
+)
+def test_a_policy_on_what_passes_nothing_on_says_where_to_write_it(kind: str, where: str) -> None:
+    (one,) = found(made(kind, annotated("fettle.dev/policy")))
+    assert (one.rule, one.severity) == ("FTL114", Severity.WARN)
+    assert one.fix == f"write it in {where}, or name the kind in webhook.workloads of the settings"
+
+
+def test_a_policy_on_what_makes_no_pods_is_found() -> None:
+    (one,) = found(made("v1/Service", annotated("fettle.dev/min-score", "0.5")))
+    assert (one.rule, one.fix) == ("FTL114", "write it on what makes them")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "v1/Pod",
+        "apps/v1/Deployment",
+        "resource.k8s.io/v1/ResourceClaim",
+        "resource.k8s.io/v1/ResourceClaimTemplate",
+        "trainer.kubeflow.org/v1alpha1/TrainJob",
+        "ray.io/v1/RayCluster",
+        "ray.io/v1/RayService",
+        "serving.kserve.io/v1beta1/InferenceService",
+    ],
+)
+def test_what_passes_a_policy_on_or_follows_it_itself_passes(kind: str) -> None:
+    assert found(made(kind, annotated("fettle.dev/policy"))) == []
+
+
+def test_a_policy_that_stands_on_the_pods_too_passes() -> None:
+    workflow = {"podMetadata": annotated("fettle.dev/policy")}
+    policy = annotated("fettle.dev/policy")
+    assert found(made("argoproj.io/v1alpha1/Workflow", policy, workflow)) == []
+    tasks = {"tasks": [{"template": {"metadata": annotated("fettle.dev/policy", "scavenger")}}]}
+    assert found(made("batch.volcano.sh/v1alpha1/Job", policy, tasks)) == []
+
+
+def test_a_kind_that_the_settings_name_passes_a_policy_on() -> None:
+    row = WorkloadSettings(group="example.com", kind="Training", templates=("spec.template",))
+    table = workload_kinds.with_settings([row])
+    spec = {"template": {"spec": POD}}
+    known = Manifest(
+        made("example.com/v1/Training", annotated("fettle.dev/policy"), spec), templates=table
+    )
+    every = run_checks(known, Policies(), {}, None, Validation(), HealthSettings())
+    assert "FTL114" not in {finding.rule for finding in every}
