@@ -7,6 +7,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from fettle.browse.access import DEVICES, Access, Invitation, Viewer, refusal
+from fettle.browse.changes import ChangeHandlers
 from fettle.browse.decisions import DecisionHandlers
 from fettle.browse.devices import DeviceHandlers
 from fettle.browse.fleet import FleetHandlers
@@ -49,9 +50,9 @@ def answers_of(known: Known) -> Mapping[str, Answer]:
 def make_browse_app(
     known: Known, access: Access, *middlewares: Middleware, invitation: Invitation | None = None
 ) -> web.Application:
-    """GET what `answers_of` has for whom `access` knows; the page, which has no data, /livez,
-    /readyz, /setup and /metrics for everybody. With an `invitation`, all but the page is for whom
-    `access` knows."""
+    """GET what `answers_of` has, and /changes, for whom `access` knows; the page, which has no
+    data, /livez, /readyz, /setup and /metrics for everybody. With an `invitation`, all but the page
+    is for whom `access` knows."""
     probes = Probes(known)
 
     async def readyz(request: web.Request) -> web.StreamResponse:
@@ -62,7 +63,9 @@ def make_browse_app(
             why = str(refused)
         return await probes.readyz(request, why)
 
-    app = web.Application(middlewares=middlewares)
+    app, changes = web.Application(middlewares=middlewares), ChangeHandlers(known, access)
+    app.router.add_get("/changes", changes.changes)
+    app.on_shutdown.append(changes.stop)
     for path, answer in answers_of(known).items():
         app.router.add_get(path, _for_known(access, answer))
     for path in page_files():

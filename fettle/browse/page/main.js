@@ -5,7 +5,7 @@ import { decode } from "/page/model.js";
 import { headline } from "/page/headline.js";
 import { FleetView } from "/page/fleet.js";
 
-const EVERY_MS = 2000, LATE_MS = 15000, MOST_MS = 30000;
+const EVERY_MS = 2000, LATE_MS = 15000, AGAIN_MS = 200, MOST_MS = 30000;
 const VIEWS = {};
 const NAMES = [["fleet", "Fleet"]];
 
@@ -120,19 +120,43 @@ function askForToken(sentence) {
   field.focus();
 }
 
-let timer = 0, polling = null;
+let timer = 0, polling = null, isBehind = false;
 
 function poll() {
   clearTimeout(timer);
   if (!polling) polling = pollOnce().finally(() => {
     polling = null;
-    if (!state.isRefused) timer = setTimeout(poll, document.hidden ? LATE_MS : EVERY_MS);
+    if (!state.isRefused) timer = setTimeout(poll, isBehind ? 0 : document.hidden ? LATE_MS : EVERY_MS);
   });
   return polling;
 }
 
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+/** Polls at once whenever the server says that there is something newer. Without that, the page polls as always. */
+async function follow() {
+  for (;;) {
+    await pause(AGAIN_MS);
+    if (document.hidden || state.isRefused || !state.shownAt) continue;
+    try {
+      const headers = state.token ? { Authorization: `Bearer ${state.token}` } : {};
+      const reply = await fetch("/changes", { headers, cache: "no-store", credentials: "omit", redirect: "error" });
+      if (!reply.ok) { await pause(LATE_MS); continue; }
+      performance.mark("follows");
+      const reader = reply.body.getReader();
+      for (;;) {
+        const { done } = await reader.read();
+        if (done) break;
+        isBehind = true;
+        poll();
+      }
+    } catch { await pause(EVERY_MS); }
+  }
+}
+
 async function pollOnce() {
   let problem = "";
+  isBehind = false;
   try {
     state.headline = await ask("/headline");
     state.isRefused = false;
@@ -181,4 +205,5 @@ export function start() {
     if (event.key === "/" && !(event.target instanceof HTMLInputElement)) { event.preventDefault(); $("find").focus(); }
   });
   arrive();
+  follow();
 }
