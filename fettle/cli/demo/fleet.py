@@ -65,7 +65,7 @@ def _edit(folder: Path, nodes: set[str], change: Callable[[dict[str, Any]], None
     draft.replace(path)  # at once: the folder is watched
 
 
-class Act(NamedTuple):
+class Happening(NamedTuple):
     """What happens to a node by itself: a fault by the type, reason and message of its condition,
     or, without a type, a reboot that mends all that came by earlier acts."""
 
@@ -86,13 +86,13 @@ _OFF_THE_BUS = (
 # config/kernel-monitor.json for a deadlock.
 _DEADLOCK = "KernelDeadlock", "DockerHung", "task docker:20744 blocked for more than 300 seconds."
 ACTS = (
-    Act("a GPU of hgx-02 falls off the bus", "hgx-02", *_OFF_THE_BUS),
-    Act("it spreads: the kernel of hgx-02 hangs", "hgx-02", *_DEADLOCK),
-    Act("the next node, hgx-07, loses a GPU too", "hgx-07", *_OFF_THE_BUS),
-    Act("hgx-02 is rebooted, and comes back sound", "hgx-02"),
-    Act("the kernel of dra-01 hangs", "dra-01", *_DEADLOCK),
-    Act("hgx-07 is rebooted, and comes back sound", "hgx-07"),
-    Act("dra-01 is rebooted, and comes back sound", "dra-01"),
+    Happening("a GPU of hgx-02 falls off the bus", "hgx-02", *_OFF_THE_BUS),
+    Happening("it spreads: the kernel of hgx-02 hangs", "hgx-02", *_DEADLOCK),
+    Happening("the next node, hgx-07, loses a GPU too", "hgx-07", *_OFF_THE_BUS),
+    Happening("hgx-02 is rebooted, and comes back sound", "hgx-02"),
+    Happening("the kernel of dra-01 hangs", "dra-01", *_DEADLOCK),
+    Happening("hgx-07 is rebooted, and comes back sound", "hgx-07"),
+    Happening("dra-01 is rebooted, and comes back sound", "dra-01"),
 )
 """The life of the fleet, again and again. None of its nodes is ill at first."""
 
