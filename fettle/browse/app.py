@@ -36,6 +36,7 @@ def answers_of(known: Known) -> Mapping[str, Answer]:
         "/explain": explain,
         "/policy": PolicyHandlers(known).policy,
         "/devices": devices.devices,
+        "/usage": devices.usage,
         "/fleet": FleetHandlers(known).fleet,
         "/headline": HeadlineHandlers(known).headline,
         "/pods": pods.pods,

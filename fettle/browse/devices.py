@@ -21,6 +21,7 @@ from fettle.explain import (
     list_network_devices,
     list_nodes,
     list_unknown_signals,
+    list_usage,
     plain_reason,
     with_former,
 )
@@ -95,6 +96,25 @@ class DeviceHandlers:
             },
         )
         return as_json(with_former(listed))
+
+    async def usage(self, query: Query, viewer: Viewer) -> web.Response:
+        """Each node with devices: how many it has, how many are in use, in which state, and
+        missing. ?selector=LABELS: only of these nodes."""
+        await viewer.require(DEVICES)
+        view = self._known.answers.view
+        try:
+            names = _names(view, "", query.get("selector", ""))
+        except BadInput as error:
+            return as_json({"error": str(error)}, error.status)
+        listed = await run_within(None, lambda: list_usage(view))
+        return as_json(
+            {
+                "version": JSON_VERSION,
+                "generation": view.generation,
+                "problems": self._known.unready(),
+                "nodes": [one for one in listed if names is None or one["node"] in names],
+            }
+        )
 
 
 def _names(view: View, node: str, selector: str) -> Collection[str] | None:

@@ -251,6 +251,27 @@ def pods(
     sys.exit(printing.list_pods(server, output, asked))
 
 
+@click.command()
+@click.argument("what", type=click.Choice(("nodes", "pods")), default="nodes")
+@click.option("--namespace", "-n", default="", help="Of pods: only those of this namespace.")
+@selector("nodes, or pods,")
+@source
+@LIST_OUTPUT
+@watched
+def top(what: str, namespace: str, selector: str, server: str, output: str) -> None:
+    """How many devices each node has, in use, bad and missing; or how many each pod holds.
+
+    Nodes with most that is bad come first, pods with most devices.
+    """
+    from fettle.cli import device_tables, printing
+
+    if what == "nodes":
+        device_tables.list_usage(server, output, selector)
+        return
+    asked = {"namespace": namespace, "selector": selector}
+    printing.list_pods_by_devices(server, output, asked)
+
+
 VERBS = ("filter", "prioritize", "preempt", "seen", "mutate", "validate", "steward")
 
 
@@ -340,4 +361,4 @@ def ui(
     direct.show_page(reading, namespace, port, opens=not no_open)
 
 
-COMMANDS = (explain, what_if, devices, pods, decisions, report, ui)
+COMMANDS = (explain, what_if, devices, pods, top, decisions, report, ui)

@@ -344,3 +344,53 @@ def _is_of_node(health: dict[str, Any], node: dict[str, Any]) -> bool:
     of_node = all(e.get("subject") == f"node {node['node']}" for e in health["evidence"])
     alike = health["state"] == node["state"] and bool(health["evidence"])
     return alike and of_node and not any(said)
+
+
+# --- fettle top
+
+_BAD = ("Unhealthy", "Degraded", "Unknown")
+
+
+def list_usage(server: str, output: str, selector: str) -> None:
+    """Print nodes by what is bad on them, then by what is in use."""
+    data = fetch(server, "/usage", {"selector": selector} if selector else {})
+    if output in PLAIN:
+        print_plain(data, output)
+        return
+    data["nodes"].sort(key=by_usage)
+    if output == "name":
+        for one in data["nodes"]:
+            click.echo(f"node {one['node']}")
+    else:
+        print_usage(readable(data))
+
+
+def by_usage(one: dict[str, Any]) -> tuple[Any, ...]:
+    """Sorts nodes: most that is bad first, then most in use."""
+    bad = [-one["byState"].get(state, 0) for state in _BAD]
+    return (*bad, -one["missing"], -one["inUse"], one["node"])
+
+
+def print_usage(data: dict[str, Any]) -> None:
+    """Print the answer of `/usage` as a table."""
+    from rich.markup import escape
+
+    out = console()
+    for problem in data["problems"]:
+        out.print(f"[yellow]{escape(problem)}[/]")
+    if not data["nodes"]:
+        out.print("no node with devices is seen" if data.get("unseen") else "no node has devices")
+        return
+    table = new_table(
+        *("NODE", "SCORE", "STATE", "DEVICES", "IN USE", "BAD", "MISSING", "HELD", "PODS")
+    )
+    for one in data["nodes"]:
+        bad = ", ".join(f"{n} {state}" for state in _BAD if (n := one["byState"].get(state)))
+        share = f" ({100 * one['inUse'] // one['devices']}%)" if one["devices"] else ""
+        cells = (
+            *(one["node"], f"{one['score']:.2f}", one["state"], str(one["devices"])),
+            *(f"{one['inUse']}{share}", bad or "–", str(one["missing"] or "–")),
+            *("yes" if one["held"] else "–", str(one["pods"])),
+        )
+        table.add_row(*map(escape, cells))
+    out.print(table)

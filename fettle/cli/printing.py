@@ -96,6 +96,44 @@ def print_pods(data: dict[str, Any], *, at_risk: bool, wide: bool = False) -> No
         out.print(f"… {left} more")
 
 
+def list_pods_by_devices(server: str, output: str, asked: dict[str, str]) -> None:
+    """Print pods that have a node by how many devices they hold, and the worst of these."""
+    data = fetch(server, "/pods", {name: value for name, value in asked.items() if value})
+    if output in PLAIN:
+        print_plain(data, output)
+        return
+    data["pods"].sort(key=lambda pod: (-_held(pod), pod["pod"]))
+    if output == "name":
+        for pod in data["pods"]:
+            click.echo(f"pod {pod['pod']}")
+        return
+    from rich.markup import escape
+
+    told, out = readable(data), console()
+    for problem in told["problems"]:
+        out.print(f"[yellow]{escape(problem)}[/]")
+    if not told["pods"]:
+        out.print(_no_pods(at_risk=False, may_be_hidden=bool(told.get("unseen"))))
+        return
+    table = new_table("POD", "DEVICES", "NODE", "POLICY", "AT RISK", "AGE", "WORST DEVICE")
+    for pod in told["pods"]:
+        known = [one for one in pod["devices"] if "state" in one]
+        worst = min(known, key=badness, default=None)
+        said = "–" if worst is None else f"{worst['state']} {worst['score']:.2f}"
+        risk = "yes" if pod["atRisk"] else "–"
+        age = shown_age(pod["boundAt"])
+        cells = (pod["pod"], str(_held(pod)), pod["node"], pod["policy"], risk, age, said)
+        table.add_row(*map(escape, cells))
+    out.print(table)
+    if (left := told["total"] - len(told["pods"])) > 0:
+        out.print(f"… {left} more")
+
+
+def _held(pod: dict[str, Any]) -> int:
+    """How many devices it holds for certain: units are counted, not named."""
+    return int(sum(pod["units"].values())) + sum("device" in one for one in pod["devices"])
+
+
 def _no_pods(*, at_risk: bool, may_be_hidden: bool) -> str:
     if at_risk:
         return f"no pod is {'seen ' if may_be_hidden else ''}on what its policy refuses"

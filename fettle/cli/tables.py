@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.text import Text
 
-_NUMBERS = frozenset(("SCORE",))
+_NUMBERS = frozenset(("SCORE", "DEVICES", "MISSING", "PODS"))
 _PIPE_WIDTH = 100_000
 """In a pipe, lines are not wrapped."""
 _GAP = "  "

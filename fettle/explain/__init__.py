@@ -18,7 +18,12 @@ from fettle.explain.wording import (
 )
 
 if TYPE_CHECKING:
-    from fettle.explain.devices import list_network_devices, list_nodes, list_unknown_signals
+    from fettle.explain.devices import (
+        list_network_devices,
+        list_nodes,
+        list_unknown_signals,
+        list_usage,
+    )
     from fettle.explain.finding import FoundDevice, find_device, find_node, near, unit_called
     from fettle.explain.former import with_former
     from fettle.explain.holds import is_held_by_rule, list_holds
@@ -66,6 +71,7 @@ __all__ = [
     "list_nodes",
     "list_taints",
     "list_unknown_signals",
+    "list_usage",
     "near",
     "nearest_devices",
     "plain_placed",
@@ -104,6 +110,7 @@ _LATE = {
     "list_nodes": "devices",
     "list_taints": "taints",
     "list_unknown_signals": "devices",
+    "list_usage": "devices",
     "near": "finding",
     "nearest_devices": "nearest",
     "plain_placed": "placed",

@@ -18,7 +18,8 @@ from fettle.explain.wording import plain_reason, why_withheld
 from fettle.model import DeviceId, SourceKind, UnknownSignal, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause
-from fettle.scheduling import UnitUsers
+from fettle.scheduling import UnitUsers, count_taken
+from fettle.scheduling.plans import devices_by_state
 
 MOST_STATUSES = 5
 """A label may have another value on each node."""
@@ -207,3 +208,30 @@ def _is_unsound(node: NodeView) -> bool:
     if node.missing or any(node.name in pool.rivals for pool in node.pools):
         return True
     return any(_published(node, local=True, only_unsound=True))
+
+
+def list_usage(view: View) -> list[dict[str, Any]]:
+    """Each node with devices: how many it has, how many of them are in use, how many are in which
+    state, how many are missing, and how many pods have some."""
+    users, taken = Users(view), count_taken(view.pods.values())
+    listed = []
+    for name, node in sorted(view.nodes.items()):
+        own = [d for pool in node.pools for d in pool.devices if d.published.local and d.here]
+        units = sum(plugin.capacity for plugin in node.plugins.values())
+        if own or units or node.missing:
+            given = sum(sum(taken.get((name, res), {}).values()) for res in node.plugins)
+            listed.append(
+                {
+                    "node": name,
+                    "state": str(node.health.shown_state),
+                    "score": round(node.health.score, 4),
+                    "held": node.health.held,
+                    "devices": units + len(own),
+                    "inUse": given + sum(d.allocated or d.shares > 0 for d in own),
+                    "byState": {str(state): n for state, n in devices_by_state(node).items()},
+                    "missing": sum(one.expected - one.found for one in node.missing),
+                    "pods": len(users.on_node(name)),
+                }
+            )
+        pause()
+    return listed

@@ -37,7 +37,7 @@ REBINDING = "evil.example"
 ANSWERED = (
     *("/explain?pod=ours/p", "/policy?pod=ours/p", "/policy?name=training", "/explain?node=n"),
     *("/devices", "/pods", "/status", "/decisions", "/records"),
-    *("/fleet", "/headline", "/report", "/what-if?pod=ours/p&cordon=n"),
+    *("/fleet", "/headline", "/report", "/usage", "/what-if?pod=ours/p&cordon=n"),
 )
 
 
@@ -329,6 +329,7 @@ async def test_the_status_takes_pods_of_all_namespaces_too(fettle: Listening) ->
         ("/explain?node=n", "list devicehealths.fettle.dev"),
         ("/explain?device=x", "list devicehealths.fettle.dev"),
         ("/status", "list devicehealths.fettle.dev"),
+        ("/usage", "list devicehealths.fettle.dev"),
         ("/what-if?pod=secret-project/s&cordon=n", "list pods in namespace 'secret-project'"),
         ("/what-if?pod=ours/p&cordon=n", "list devicehealths.fettle.dev"),
     ],

@@ -314,6 +314,23 @@ async def test_pods_are_listed_with_what_their_policy_says_of_where_they_are() -
     assert (await pods(publisher, "?namespace=other"))["pods"] == []
 
 
+async def test_the_usage_of_a_node_counts_units_and_devices_bad_and_in_use() -> None:
+    raw = b.gpu_pod(count=3)
+    raw["spec"]["nodeName"] = "n1"
+    taken, sick = b.device("d0", allocated=True), b.device("d1", 0.1)
+    n1 = b.node("n1", gpus=8, units={"GPU-1": 0.1}, pools=(b.pool(taken, sick),))
+    publisher = Publisher()
+    plain = b.node("n2")
+    publisher.publish(b.view(n1, plain, pods={"default/p": b.pod(raw)}), frozenset())
+    shown = known(Answers(publisher, SelectorEngine(), Settings()))
+    _, listed = await told(shown, "/usage")
+    (one,) = listed["nodes"]  # the other has no devices
+    assert (one["node"], one["devices"], one["inUse"], one["pods"]) == ("n1", 10, 4, 1)
+    assert one["byState"] == {"Healthy": 8, "Unhealthy": 2}
+    assert (await told(shown, "/usage?selector=zone"))[1]["nodes"] == []
+    assert (await told(shown, "/usage?selector=a+b"))[0] == 400
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [

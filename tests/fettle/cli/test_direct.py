@@ -149,6 +149,7 @@ async def test_what_is_told_is_what_a_server_of_the_same_objects_tells(
         "/policy?name=training": ("explain", "policy", "training"),
         "/pods": ("pods",),
         "/status": ("status",),
+        "/usage?selector=%21zone": ("top", "nodes", "-l", "!zone"),
         "/what-if?pod=ml/serving-0&mend=dra-03/gpu-0": (
             *("what-if", "ml/serving-0", "--mend", "dra-03/gpu-0"),
         ),

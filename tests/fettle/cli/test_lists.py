@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fettle.cli import device_tables
 from fettle.cli.device_tables import WantedDevices, device_table
 from fettle.cli.printing import print_pods
 from fettle.cli.tables import print_plain, shown_age
@@ -132,6 +133,28 @@ def test_pods_fit_eighty_columns_and_wide_has_all_of_them(
     assert max(len(head), len(row)) < 80
     print_pods(data, at_risk=False, wide=True)
     assert "REFUSED SINCE" in capsys.readouterr().out
+
+
+def test_the_node_with_most_that_is_bad_is_at_the_top_then_the_busiest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def node(name: str, in_use: int, **bad: int) -> dict[str, Any]:
+        told = {"node": name, "state": "Healthy", "score": 1.0, "held": False, "devices": 8}
+        return told | {"inUse": in_use, "byState": bad, "missing": 0, "pods": in_use}
+
+    nodes = [
+        node("idle", 0),
+        node("busy", 4),
+        node("hot", 0, Degraded=2),
+        node("ill", 1, Unhealthy=1),
+    ]
+    nodes.sort(key=device_tables.by_usage)
+    device_tables.print_usage({"problems": [], "nodes": nodes})
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows] == ["ill", "hot", "busy", "idle"]
+    assert "4 (50%)" in rows[2]
+    assert "1 Unhealthy" in rows[0]
+    assert max(map(len, [head, *rows])) <= 80
 
 
 def test_watching_prints_only_what_changed_where_there_is_no_terminal(
