@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 from fettle.api import Sample
 from fettle.health.signals import gpu_names, promql, xids
+from fettle.health.signals.metric_rows import HOLE, ExporterRow, MetricRow
 from fettle.health.signals.reports import one_line
-from fettle.health.signals.rule_rows import HOLE, ExporterRow, MetricRow
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import (
     Evidence,

@@ -16,21 +16,18 @@ from fettle.api import describe_error
 from fettle.cel import ExpressionRead, read_expressions
 from fettle.config import parse_yaml
 from fettle.health.signals import promql
+from fettle.health.signals.metric_rows import HOLE, AlertRow, ExporterRow, MetricRow
 from fettle.health.signals.object_rows import ObjectRow
 from fettle.health.signals.rule_rows import (
-    HOLE,
     ActionRow,
-    AlertRow,
     AnnotationRow,
     AttributeRow,
     ConditionRow,
     DcgmRow,
     DeviceConditionRow,
     EventRow,
-    ExporterRow,
     FamilyRow,
     LabelRow,
-    MetricRow,
     RecoveryRow,
     RefusalRow,
     RuleRow,

@@ -9,20 +9,18 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from fettle.health.signals import patterns, xids
+from fettle.health.signals.metric_rows import AlertRow, ExporterRow, MetricRow
 from fettle.health.signals.object_rows import ObjectRow
 from fettle.health.signals.rule_rows import (
     ActionRow,
-    AlertRow,
     AnnotationRow,
     AttributeRow,
     ConditionRow,
     DcgmRow,
     DeviceConditionRow,
     EventRow,
-    ExporterRow,
     FamilyRow,
     LabelRow,
-    MetricRow,
     RecoveryRow,
     RefusalRow,
     SignalRow,
