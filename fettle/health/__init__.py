@@ -34,7 +34,13 @@ from fettle.health.signals.pods import (
     report_of_pod,
 )
 from fettle.health.signals.reports import SignalReport, node_reporter, one_line
-from fettle.health.signals.rule_checks import is_rules_file, rows_replaced, rule_mistakes
+from fettle.health.signals.rule_checks import (
+    RuleMistake,
+    is_rules_file,
+    rows_about_objects,
+    rows_replaced,
+    rule_mistakes,
+)
 from fettle.health.signals.rule_files import (
     Tables,
     expressions_of,
@@ -78,6 +84,7 @@ __all__ = [
     "ObjectKind",
     "ObjectRow",
     "Recovery",
+    "RuleMistake",
     "SignalReport",
     "SignalRules",
     "Tables",
@@ -117,6 +124,7 @@ __all__ = [
     "report_of_pod",
     "report_of_slice",
     "report_of_taint_rule",
+    "rows_about_objects",
     "rows_replaced",
     "rule_mistakes",
     "rules_without",

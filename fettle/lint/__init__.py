@@ -36,7 +36,7 @@ from fettle.lint.manifests import Field, Manifest, below, values_at
 from fettle.lint.names import listed, nearest
 from fettle.lint.refusals import REFUSALS
 from fettle.lint.rules import ABSENCES, RULES
-from fettle.lint.shapes.customs import Customs, customs_with
+from fettle.lint.shapes.customs import Customs, absent_field, customs_with
 from fettle.lint.survey.matching import Evaluator
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "Manifest",
     "Rule",
     "Severity",
+    "absent_field",
     "at_levels",
     "below",
     "check_settings",

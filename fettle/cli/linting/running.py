@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -23,6 +23,7 @@ from fettle.lint import (
     Linter,
     Manifest,
     Severity,
+    absent_field,
     at_levels,
     check_settings,
     configured_drivers,
@@ -32,8 +33,11 @@ from fettle.lint import (
     run_checks,
     workload_kinds,
 )
-from fettle.model import RuleSeverity, Validation
+from fettle.model import RuleSeverity, Validation, WorkerError
 from fettle.pacing import run_within
+
+if TYPE_CHECKING:
+    from fettle.health import RuleMistake
 
 CLEAN, FOUND, UNUSABLE = 0, 1, 2
 FAILING = {
@@ -82,7 +86,10 @@ def run(options: LintOptions) -> int:
     found, more, unchecked, complete = asyncio.run(
         _lint(options, settings, documents, customs, ignoring)
     )
-    found += _of_rules(rules, settings.lint.levels, ignoring)
+    if rules:
+        definitions = [[each.object for each in some] for some in (defined.documents, documents)]
+        customs = customs_with(*definitions, statuses=True)
+    found += _of_rules(rules, settings.lint.levels, ignoring, customs)
     notes += ignoring.complaints(complete=complete)
     problems += unchecked
     kept = [report for report in found if not report.excuse]
@@ -184,9 +191,9 @@ def _rows_replaced(files: Sequence[Document]) -> list[str]:
 
 
 def _of_rules(
-    files: Sequence[Document], levels: Validation, ignoring: Ignoring
+    files: Sequence[Document], levels: Validation, ignoring: Ignoring, customs: Customs
 ) -> list[LintReport]:
-    """The mistakes in rules files."""
+    """The mistakes in rules files. `customs`: with statuses."""
     level = levels.rules.get(INVALID_RULES.id)
     if level is RuleSeverity.OFF or not files:
         return []
@@ -208,10 +215,36 @@ def _of_rules(
                 message=mistake.problem,
                 fix=mistake.fix,
             )
-            for mistake in rule_mistakes(document.content, document.file)
+            for mistake in (
+                *rule_mistakes(document.content, document.file),
+                *_absent_fields(document, customs),
+            )
         )
         found += ignoring.applied(document, told)
     return found
+
+
+def _absent_fields(document: Document, customs: Customs) -> "Iterator[RuleMistake]":
+    """Fields that expressions of rows about objects read, and that these cannot have by what
+    defines them."""
+    from fettle.health import RuleMistake, expressions_of, rows_about_objects
+
+    rows = [*rows_about_objects(document.object)]
+    try:
+        read = expressions_of(row for _, row in rows)
+    except WorkerError:
+        return  # which is a mistake of the first row
+    for at, row in rows:
+        for field, text in row.by_field:
+            for path in read[text].fields:
+                absent = absent_field(path, row.api_version, row.kind, customs)
+                if absent is None:
+                    continue
+                above = f"{row.kind}.{absent.above}" if absent.above else row.kind
+                problem = f"{text!r}: {above} has no field {absent.name}"
+                fix = f"did you mean {absent.near}?" if absent.near else ""
+                yield RuleMistake(f"objects[{at}].{field}", row.name, problem, fix)
+                break
 
 
 def _summary(found: Sequence[LintReport], documents: Sequence[Document]) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from fettle.health.signals.object_rows import ObjectRow
 from fettle.health.signals.rule_files import (
     TABLES,
     across_rows,
@@ -87,6 +88,15 @@ def rule_mistakes(text: str, file: str) -> list[RuleMistake]:
     wrong = {(table, name) for table, name, _ in odd}
     rules = make_rules(by_table(one for one in sound if (one[0], one[1].name) not in wrong))
     return [*found, *_misspelt_codes(data.get("dcgm_codes")), *_never_matched(rules, data)]
+
+
+def rows_about_objects(data: Mapping[str, Any]) -> Iterator[tuple[int, ObjectRow]]:
+    """The rows about objects in a rules file that have no mistake by themselves, by their place."""
+    entries = data.get("objects")
+    for at, entry in enumerate(entries if isinstance(entries, list) else ()):
+        row, mistakes = _in_row("objects", at, entry)
+        if isinstance(row, ObjectRow) and not mistakes:
+            yield at, row
 
 
 def _misspelt_codes(entries: Any) -> Iterator[RuleMistake]:

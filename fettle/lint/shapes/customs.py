@@ -6,18 +6,22 @@ Of a schema, types, names, required fields and lists of values are read. Ranges,
 the fields that Kubernetes has.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from fettle.api.raw import Raw, mapping, text
 from fettle.lint import workload_kinds
+from fettle.lint.shapes import kubernetes, place
 
 ANY_FIELD = "*"
 """Among the fields of a type: it may have others, too."""
+ENTRY = "*"
+"""In a path: an entry of a list or map."""
 _FILE = Path(__file__).with_name("customs.json")
 _ANY = "any"
 _SCALARS = {"string", "boolean", "integer", "number"}
@@ -46,11 +50,14 @@ def shipped_customs() -> Customs:
     return msgspec.json.decode(_FILE.read_bytes(), type=Customs)
 
 
-def customs_with(named: Iterable[Raw], found: Iterable[Raw] = ()) -> Customs:
+def customs_with(
+    named: Iterable[Raw], found: Iterable[Raw] = (), *, statuses: bool = False
+) -> Customs:
     """The shipped ones, and those of the CustomResourceDefinitions among objects that the user has
-    `named`, and among those that were `found`, of which a cluster may have another release."""
-    more = customs_of(filter(_is_definition, named))
-    beside = customs_of(filter(_is_definition, found))
+    `named`, and among those that were `found`, of which a cluster may have another release. With
+    `statuses`, of these also what is in a status."""
+    more = customs_of(filter(_is_definition, named), statuses=statuses)
+    beside = customs_of(filter(_is_definition, found), statuses=statuses)
     shipped = shipped_customs()
     sources = dict(shipped.sources)
     sources |= dict.fromkeys(_groups(beside), "the definition among these files")
@@ -69,7 +76,38 @@ def _groups(customs: Customs) -> set[str]:
     return {version.partition("/")[0] for version in customs.kinds}
 
 
-def customs_of(definitions: Iterable[Raw]) -> Customs:
+class AbsentField(NamedTuple):
+    """A field that objects of a kind cannot have, where it would be, and one of a like name."""
+
+    name: str
+    above: str
+    near: str
+
+
+def absent_field(
+    path: Sequence[str], api_version: str, kind: str, customs: Customs
+) -> AbsentField | None:
+    """The first field of a path that objects of a kind cannot have; None if they can, or if that is
+    not known. In the path, `*` stands for an entry of a list or map."""
+    types = {**kubernetes().types, **customs.types}
+    type_ = customs.type_of(api_version, kind) or kubernetes().type_of(api_version, kind)
+    for at, name in enumerate(path):
+        if type_.startswith(("[]", "{}")):
+            if type_.startswith("[]") and name != ENTRY:
+                return None  # an index that is no text, or no field: its evaluation says so
+            type_ = type_[2:]
+            continue
+        fields = types.get(type_)
+        if fields is None or ANY_FIELD in fields or name == ENTRY:
+            return None
+        if name not in fields:
+            near = get_close_matches(name, fields, 1)
+            return AbsentField(name, ".".join(path[:at]), near[0] if near else "")
+        type_ = place(fields[name]).type
+    return None
+
+
+def customs_of(definitions: Iterable[Raw], *, statuses: bool = False) -> Customs:
     """What these CustomResourceDefinitions say; what cannot be read in them may hold anything."""
     kinds: dict[str, dict[str, str]] = {}
     types: dict[str, dict[str, str]] = {}
@@ -82,7 +120,7 @@ def customs_of(definitions: Iterable[Raw]) -> Customs:
             if version.get("served") is False or not schema or not kind:
                 continue
             reading = _Reading(types, f"{api_version}.{kind}", group, kind)
-            kinds.setdefault(api_version, {})[kind] = reading.root(schema)
+            kinds.setdefault(api_version, {})[kind] = reading.root(schema, statuses=statuses)
     return Customs(kinds, types)
 
 
@@ -94,10 +132,10 @@ class _Reading:
         self._name = name
         self._elsewhere = {path for table in _HOLD for path in table.get((group, kind), ())}
 
-    def root(self, schema: Raw) -> str:
+    def root(self, schema: Raw, *, statuses: bool) -> str:
         fields = self._fields(schema, ())
         fields |= {"apiVersion": "string!", "kind": "string!", "metadata": "meta.v1.ObjectMeta"}
-        if "status" in fields:
+        if "status" in fields and not statuses:
             fields["status"] = _ANY
         self._types[self._name] = fields
         return self._name

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fettle.cli.linted import GOOD, fettle, findings
+from tests.fettle.cli.linted import GOOD, ROOT, fettle, findings
 
 POLICY = """\
 apiVersion: fettle.dev/v1alpha1
@@ -227,3 +227,110 @@ metadata:
   annotations: {fettle.dev/policy: training}
 """
     assert findings("-", stdin=namespace) == []
+
+
+ROW = """\
+objects:
+  - name: ticket
+    apiVersion: repair.example.com/v1
+    kind: Ticket
+    when: WHEN
+    node: resource.spec.node
+    family: memory
+    weight: 0.8
+    source: our repair desk
+"""
+TICKETS = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: tickets.repair.example.com}
+spec:
+  group: repair.example.com
+  names: {kind: Ticket, plural: tickets, singular: ticket}
+  scope: Namespaced
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec: {type: object, properties: {node: {type: string}}}
+            status:
+              type: object
+              properties:
+                phase: {type: string}
+                details: {type: object, x-kubernetes-preserve-unknown-fields: true}
+                counts: {type: object, additionalProperties: {type: integer}}
+                conditions:
+                  type: array
+                  items: {type: object, properties: {type: {type: string}}}
+"""
+
+
+def fields_not_there(folder: Path, when: str) -> list[str]:
+    """What is said of an expression, with the definition among the files, and named apart."""
+    (folder / "rules.yaml").write_text(ROW.replace("WHEN", when))
+    (folder / "tickets.yaml").write_text(TICKETS)
+    rules, tickets = str(folder / "rules.yaml"), str(folder / "tickets.yaml")
+    beside, named = findings(rules, tickets), findings(rules, "--crds", tickets)
+    assert beside == named
+    return [f"{one['path']}: {one['message'].split(': ')[-1]}; {one['fix']}" for one in named]
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        ("has(resource.status.phse)", "Ticket.status has no field phse; did you mean phase?"),
+        (
+            "resource.status.conditions.exists(c, c.typ == 'x')",
+            "Ticket.status.conditions.* has no field typ; did you mean type?",
+        ),
+        ("resource.stats.phase == 'x'", "Ticket has no field stats; did you mean status?"),
+        (
+            "has(resource.metadata.label.x)",
+            "Ticket.metadata has no field label; did you mean labels?",
+        ),
+    ],
+)
+def test_a_field_that_objects_of_a_rule_cannot_have_is_found(
+    tmp_path: Path, when: str, said: str
+) -> None:
+    assert fields_not_there(tmp_path, when) == [f"objects[0].when: {said}"]
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "resource.status.phase == 'Open'",
+        "resource.status.details.anything.at.all == 1",
+        "resource.status.counts.anything == 1",
+        "resource.status.conditions[0].type == 'x'",
+        "resource.metadata.labels['example.com/x'] == 'y'",
+        "resource.status.conditions.filter(c, c.type == 'x').map(c, c.type)[0] == 'x'",
+    ],
+)
+def test_a_field_that_may_be_there_is_no_mistake(tmp_path: Path, when: str) -> None:
+    assert fields_not_there(tmp_path, when) == []
+
+
+def test_of_a_kind_without_a_definition_nothing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(ROW.replace("WHEN", "resource.statis.phase == 'x'"))
+    assert findings(str(tmp_path / "rules.yaml")) == []
+
+
+def test_what_kubernetes_own_objects_cannot_have_is_known(tmp_path: Path) -> None:
+    row = ROW.replace("repair.example.com/v1", "v1").replace("Ticket", "Pod")
+    when = "resource.spec.nodName == 'x'"
+    (tmp_path / "rules.yaml").write_text(
+        row.replace("WHEN", when).replace(".node\n", ".nodeName\n")
+    )
+    (one,) = findings(str(tmp_path / "rules.yaml"))
+    assert one["fix"] == "did you mean nodeName?"
+
+
+def test_the_recipes_read_only_fields_that_their_projects_define() -> None:
+    kinds = ROOT / "tests" / "controlplane" / "object_kinds.yaml"
+    recipes = ROOT / "deploy" / "samples" / "rules" / "objects.yaml"
+    assert findings(str(recipes), "--crds", str(kinds)) == []
