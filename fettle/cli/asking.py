@@ -120,6 +120,44 @@ def policy(name: str, namespace: str, server: str, output: str) -> None:
 
 
 @explain.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--webhooks",
+    multiple=True,
+    type=click.Path(),
+    help="Files or folders of webhook configurations, if not deploy/webhook. May be repeated.",
+)
+@click.option(
+    "--scheduler-config",
+    "scheduler",
+    default="",
+    type=click.Path(),
+    help="A KubeSchedulerConfiguration, if not that of deploy/scheduler.",
+)
+@click.option("--namespace", "-n", default="default", help="For objects without one.")
+@click.option(
+    "--output", "-o", type=click.Choice(("table", "json")), default="table", show_default=True
+)
+def sent(
+    files: tuple[str, ...], webhooks: tuple[str, ...], scheduler: str, namespace: str, output: str
+) -> None:
+    """Would creating these objects reach Fettle's webhook, and the scheduler ask about their pods?
+
+    By the configurations that are applied: no cluster is asked. Namespaces among the files are
+    known by their labels.
+    """
+    import asyncio
+
+    from fettle.cli.sent import explain_sent
+    from fettle.model import BadInput
+
+    try:
+        asyncio.run(explain_sent(files, webhooks, scheduler, namespace, output))
+    except BadInput as error:
+        raise click.UsageError(str(error)) from error
+
+
+@explain.command()
 @click.argument("code", default="")
 @OUTPUT
 def reason(code: str, output: str) -> None:

@@ -35,11 +35,17 @@ class ObjectJudge:
         await self._worker.close()
 
     async def judge(
-        self, rows: Sequence[ObjectExpressions], object_: bytes, now: float
+        self,
+        rows: Sequence[ObjectExpressions],
+        object_: bytes,
+        now: float,
+        *,
+        named: bool = False,
     ) -> tuple[RowOutcome, ...]:
-        """An outcome for each row. Raises WorkerError if no worker can be asked."""
+        """An outcome for each row; `named` as in `JudgeObject`. Raises WorkerError if no worker can
+        be asked."""
         try:
-            return await self._ask(rows, object_, now)
+            return await self._ask(rows, object_, now, named=named)
         except WorkerDied as death:
             if len(rows) == 1:
                 return (RowOutcome(problem=_ended(death), slow=True),)
@@ -47,15 +53,27 @@ class ObjectJudge:
         found: list[RowOutcome] = []
         for row in rows:
             try:
-                found += await self._ask((row,), object_, now)
+                found += await self._ask((row,), object_, now, named=named)
             except WorkerDied as death:
                 found.append(RowOutcome(problem=_ended(death), slow=True))
         return tuple(found)
 
+    async def conditions(
+        self, expressions: Sequence[str], variables: bytes
+    ) -> tuple[bool | str, ...]:
+        """Whether each expression over these variables, a JSON object, is true; a text says why
+        that is not known."""
+        rows = [ObjectExpressions(one, "'holds'") for one in expressions]
+        try:
+            found = await self.judge(rows, variables, 0.0, named=True)
+        except WorkerError as error:
+            return (str(error),) * len(rows)
+        return tuple(one.problem or bool(one.facts) for one in found)
+
     async def _ask(
-        self, rows: Sequence[ObjectExpressions], object_: bytes, now: float
+        self, rows: Sequence[ObjectExpressions], object_: bytes, now: float, *, named: bool
     ) -> tuple[RowOutcome, ...]:
-        reply = await self._worker.ask(JudgeObject(tuple(rows), object_, now))
+        reply = await self._worker.ask(JudgeObject(tuple(rows), object_, now, named))
         assert isinstance(reply, ObjectJudged)
         return reply.outcomes
 

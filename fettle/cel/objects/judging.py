@@ -30,9 +30,12 @@ class NotJudged(Exception):
     """Why an outcome is not known."""
 
 
-def activation(object_: bytes, now: float) -> Activation:
+def activation(object_: bytes, now: float, *, named: bool = False) -> Activation:
     """Raises NotJudged."""
     try:
+        if named:
+            members = msgspec.json.decode(object_, type=dict[str, Any])
+            return {name: json_to_cel(value) for name, value in members.items()}
         return {
             "resource": json_to_cel(msgspec.json.decode(object_)),
             "now": celtypes.TimestampType(datetime.fromtimestamp(now, UTC)),

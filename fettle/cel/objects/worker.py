@@ -47,10 +47,10 @@ def answer(request: ObjectRequest) -> Reply:
                 found.append(expressions.read(one))
             end_after(0)
             return ExpressionsRead(tuple(found))
-        case JudgeObject(rows, object_, now):
+        case JudgeObject(rows, object_, now, named):
             end_after(PARSE_DEADLINE_S)
             try:
-                given = judging.activation(object_, now)
+                given = judging.activation(object_, now, named=named)
             except judging.NotJudged as error:
                 end_after(0)
                 return ObjectJudged((RowOutcome(problem=str(error)),) * len(rows))

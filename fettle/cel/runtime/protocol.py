@@ -106,11 +106,13 @@ class ExpressionsRead(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class JudgeObject(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Asks what each of these rows says of an object, which is JSON. `now` is in Unix seconds."""
+    """Asks what each of these rows says of an object, which is JSON. `now` is in Unix seconds.
+    `named`: the expressions are over the members of the object, by their names."""
 
     rows: tuple[ObjectExpressions, ...]
     object: bytes
     now: float
+    named: bool = False
 
 
 class RowOutcome(msgspec.Struct, frozen=True, array_like=True):
