@@ -11,7 +11,12 @@ from prometheus_client import CollectorRegistry
 from fettle.api import core
 from fettle.cluster import readiness
 from fettle.config import Settings
-from fettle.explain import Recoveries, Stewardship, list_taints
+from fettle.explain import (
+    Recoveries,
+    Stewardship,
+    describe_mechanisms,
+    list_taints,
+)
 from fettle.model.reasons import Reason
 from fettle.observing import LastRequests
 from fettle.pacing import run_within
@@ -104,6 +109,16 @@ class Known(NamedTuple):
                 dry_run=self.settings.steward.dry_run,
             ),
         )
+
+    async def mechanisms(self) -> list[dict[str, Any]]:
+        """Which mechanisms keep pods off bad devices here."""
+        last, names = self.asked().get("extender"), self.settings.scheduler.names
+        asked, answers = None if last is None else last.was_called, self.answers
+        view = answers.view
+        found = await run_within(
+            None, lambda: describe_mechanisms(view, answers.policies, names, asked)
+        )
+        return [one._asdict() for one in found]
 
     async def decisions(self, since: float, **wanted: str) -> list[Decision]:
         recorder = self.recorder

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from fettle.api import core, known_as
-from fettle.browse.access import DEVICES, Viewer, pods_in
+from fettle.browse.access import DEVICES, PODS, Viewer, pods_in
 from fettle.browse.known import Known, Query, as_json, namespace_of
 from fettle.browse.selectors import read_selector
 from fettle.cluster import View
@@ -99,7 +99,9 @@ class PodHandlers:
         answer = None
         if demand is not None:
             answer = await run_within(None, lambda: conclusion(told))
-        return as_json({**told, "answer": answer, "decisions": decisions})
+        sees_all = await viewer.may(DEVICES) and await viewer.may(PODS)
+        mechanisms = await self._known.mechanisms() if sees_all else []
+        return as_json({**told, "answer": answer, "decisions": decisions, "mechanisms": mechanisms})
 
     def _troubles(self, pod: core.Pod, view: View, placed: Iterable[PlacedPod]) -> Iterator[Reason]:
         """What is amiss with a pod that has a node, or with the others of its workload."""

@@ -9,7 +9,7 @@ from aiohttp import web
 from fettle.browse.access import DEVICES, PODS, Viewer
 from fettle.browse.known import Known, Query, as_json
 from fettle.cluster import View
-from fettle.explain import JSON_VERSION, describe_mechanisms, describe_modes, plain_reason
+from fettle.explain import JSON_VERSION, describe_modes, plain_reason
 from fettle.observing import count_devices, count_missing
 from fettle.pacing import pause, run_within
 
@@ -28,12 +28,7 @@ class StatusHandlers:
         at_risk = await self._known.pods.at_risk.current()
         counted = await run_within(None, lambda: _counted(answers.view, time.time()))
         counted["pods"]["atRisk"] = sum(placed.at_risk for placed in at_risk.values())
-        last, names = self._known.asked().get("extender"), self._known.settings.scheduler.names
-        asked = None if last is None else last.was_called
-        mechanisms = await run_within(
-            None,
-            lambda: describe_mechanisms(answers.view, answers.policies, names, asked),
-        )
+        mechanisms = await self._known.mechanisms()
         return as_json(
             {
                 "version": JSON_VERSION,
@@ -42,7 +37,7 @@ class StatusHandlers:
                 "setAside": [*map(plain_reason, answers.set_aside())],
                 "objectRules": self._known.object_notes(),
                 "modes": describe_modes(answers.view, answers.policies),
-                "mechanisms": [one._asdict() for one in mechanisms],
+                "mechanisms": mechanisms,
                 **counted,
             }
         )

@@ -5,7 +5,7 @@ it only on request. Nothing is told twice.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fettle.cli.calling import fetch
@@ -73,6 +73,8 @@ def print_pod(data: dict[str, Any], wanted: Extent) -> None:
     if wanted.summary:
         return
     _print_policy(out, data)
+    if line := mechanisms_line(data.get("mechanisms", ())):
+        out.print(escape(line))
     _print_notes(out, data, said)
     if placed := data.get("placed"):
         print_placed(out, placed)
@@ -88,6 +90,15 @@ def print_pod(data: dict[str, Any], wanted: Extent) -> None:
         _print_behind(out, data, matters)
     elif any(True for one in _evidence(matters) if one.lines):
         out.print("[dim]--evidence shows what is behind this, --node NAME all about one node[/]")
+
+
+def mechanisms_line(mechanisms: Iterable[dict[str, Any]]) -> str:
+    """Which mechanisms keep pods off bad devices here, and which do not; "" if nothing is told."""
+    said: dict[str, list[str]] = {}
+    for one in mechanisms:
+        words = {True: "act here", False: "do not act here", None: "not known here"}
+        said.setdefault(words[one["acts"]], []).append(one["name"])
+    return "; ".join(f"{words}: {', '.join(names)}" for words, names in said.items())
 
 
 def _print_policy(out: Any, data: dict[str, Any]) -> None:

@@ -479,3 +479,14 @@ async def test_where_no_device_of_any_node_matches_the_nearest_is_told() -> None
         await engine.close()
     note = "gpu/big: no device of any node matches; the nearest one: memory 80 < 96"
     assert note in explained["notes"]
+
+
+async def test_what_is_explained_of_a_pod_has_the_mechanisms_that_the_status_has() -> None:
+    view = b.view(b.node("n", gpus=8), pods={"default/p": b.pod(b.gpu_pod())})
+    publisher = Publisher()
+    publisher.publish(view, frozenset())
+    shown = known(Answers(publisher, SelectorEngine(), Settings()))
+    _, explained = await told(shown, "/explain?pod=default/p")
+    _, status = await told(shown, "/status")
+    assert explained["mechanisms"] == status["mechanisms"]
+    assert [one["name"] for one in explained["mechanisms"]][:2] == ["extender", "second scheduler"]

@@ -266,3 +266,10 @@ def test_evidence_that_is_the_same_of_many_nodes_is_printed_once(
         "\n57 nodes: Healthy 0.97",
         f"  {TRACE}  \\[driver, allocatable]",
     ]
+
+
+def test_one_line_says_which_mechanisms_act_here() -> None:
+    found = {"extender": None, "affinity": True, "taints": False, "cordon": True}
+    line = explained_pods.mechanisms_line({"name": n, "acts": a} for n, a in found.items())
+    assert line == "not known here: extender; act here: affinity, cordon; do not act here: taints"
+    assert explained_pods.mechanisms_line([]) == ""
