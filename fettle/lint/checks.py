@@ -25,6 +25,7 @@ from fettle.lint.annotations import (
     not_passed_on,
     unknown_annotations,
 )
+from fettle.lint.cel_texts import holds_only_with_all, literals_of, meant_literal
 from fettle.lint.findings import Check, Finding, Severity
 from fettle.lint.identities import IDENTITY, mistakes_in_identity
 from fettle.lint.manifests import Field, Manifest, expressions
@@ -121,6 +122,14 @@ WITHOUT_EFFECT = Check(
     "and without the setting `nodeMarks.label`.",
     "The field does nothing; the webhook warns when the policy is written, and never refuses it.",
 )
+IMPOSSIBLE_LITERAL = Check(
+    "FTL116",
+    "impossible-literal",
+    Severity.DENY,
+    "A CEL selector that makes a quantity or a version of a text that is none. Only a warning if "
+    "it may hold without that.",
+    "The API server accepts it; then scheduling ends with `CEL runtime error` on every device.",
+)
 CHECKS = (
     IGNORED,
     INVALID_POLICY,
@@ -135,6 +144,7 @@ CHECKS = (
     EVICTED_FOR_GOOD,
     NOT_PASSED_ON,
     MISSPELT_NAME,
+    IMPOSSIBLE_LITERAL,
     *STRUCTURE,
     *IDENTITY,
 )
@@ -213,6 +223,31 @@ def _found(
         outcome = engines.devices.outcome(field.value, *_ANY_DEVICE)
         if outcome is not None and outcome.reason.startswith(_DOES_NOT_COMPILE):
             yield INVALID_EXPRESSION.finding(field, outcome.reason)
+        else:
+            yield from _impossible_literals(field, engines)
+
+
+def _impossible_literals(field: Field, engines: "Engines") -> Iterator[Finding]:
+    """The texts in a selector that are no quantity, or no version, by the engine's word."""
+    certain = holds_only_with_all(field.value) and "firstAvailable" not in field.keys
+    for call, literal in literals_of(field.value):
+        outcome = engines.devices.outcome(_is_one(call, literal), *_ANY_DEVICE)
+        if outcome is not None and outcome.kind == _NO_MATCH:
+            yield IMPOSSIBLE_LITERAL.finding(
+                field,
+                f"{literal} is {_LITERALS[call]}, so {call}({literal}) always fails",
+                meant_literal(call, literal),
+                severity=None if certain else Severity.WARN,
+            )
+
+
+def _is_one(call: str, literal: str) -> str:
+    """The expression that says whether a literal is a quantity or version."""
+    return f"is{call.capitalize()}({literal})"
+
+
+_NO_MATCH = "no match"
+_LITERALS = {"quantity": "no quantity", "semver": "no version of three numbers"}
 
 
 def selector_fields(manifest: Manifest) -> Iterator[Field]:
@@ -231,7 +266,8 @@ async def compile_expressions(manifests: Iterable[Manifest], engines: "Engines")
     """Compile all expressions of these objects."""
     manifests = tuple(manifests)
     texts = [field.value for manifest in manifests for field in selector_fields(manifest)]
-    await engines.devices.evaluate(texts, [_ANY_DEVICE])
+    literals = {_is_one(*found) for text in texts for found in literals_of(text)}
+    await engines.devices.evaluate([*texts, *sorted(literals)], [_ANY_DEVICE])
     for manifest in manifests:
         await engines.evaluate(policy_requirements(manifest))
 

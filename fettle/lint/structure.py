@@ -175,6 +175,8 @@ _UNIONS: Mapping[str, _Union] = {
     "resource.v1beta2.DeviceRequest": _Union(("exactly", "firstAvailable")),
     "resource.v1.DeviceRequest": _Union(("exactly", "firstAvailable")),
 }
+_MAY_BE_ABSENT = ("DeviceDerivedAttribute", "expression")
+"""Marked as required, and accepted without."""
 _WITHOUT_SOURCE = frozenset({"core.v1.Volume", "core.v1.VolumeProjection"})
 """An empty volume is an empty directory, an empty projection nothing."""
 
@@ -285,7 +287,8 @@ def _of_type(field: Field, type: str, customs: Customs = _NONE) -> Iterator[Find
         if (type, name) in _RANGES and there.type == "int-or-string" and _is_quoted(member.value):
             yield _wrong_type(member, _PORT_WORD)
     for name, text in fields.items():
-        if place(text).required and value.get(name) in _ABSENT:
+        optional = (type.rpartition(".")[2], name) == _MAY_BE_ABSENT
+        if place(text).required and not optional and value.get(name) in _ABSENT:
             yield MISSING.finding(field.at(name), "is required", f"write {name}")
     needed = REQUIRED.get(type, "")
     if needed and not place(fields[needed]).required and not value.get(needed):
@@ -435,7 +438,7 @@ def _shown(value: object) -> str:
 def _fix(word: str, value: object) -> str:
     """Most often, quotes are missing or should not be there."""
     if word == _QUANTITY_WORD:
-        return _meant_quantity(value)
+        return meant_quantity(value)
     if word == _TEXT and isinstance(value, bool | int | float):
         return f'write "{_shown(value)}", in quotes'
     if word == _TEXT or not isinstance(value, str):
@@ -447,7 +450,7 @@ def _fix(word: str, value: object) -> str:
     return ""
 
 
-def _meant_quantity(value: object) -> str:
+def meant_quantity(value: object) -> str:
     """64G of 64GB, 8Gi of 8gi."""
     match = _AMOUNT.fullmatch(value) if isinstance(value, str) else None
     if match is None:

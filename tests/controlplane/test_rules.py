@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 from fettle.lint import RULES, Severity
-from tests.controlplane import job_failures, waiting
+from tests.controlplane import job_failures, objects, waiting
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_workloads
+from tests.controlplane.fleet import create_node
 from tests.controlplane.installed import start_registered
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.rule_failures import (
@@ -25,6 +26,7 @@ from tests.controlplane.rule_failures import (
     named,
 )
 from tests.fettle.lint.builders import Object
+from tests.fettle.lint.fleets import GPU
 from tests.fettle.lint.tables.case import Case
 
 NOT_SERVED = {"FTL034"}
@@ -90,6 +92,25 @@ async def test_the_scheduler_refuses_what_can_never_be_allocated(
     said = await asyncio.gather(*(outcome(api, rule.lower()) for rule in REFUSED))
     found = dict(zip(REFUSED, said, strict=True))
     assert {rule: text for rule, text in found.items() if REFUSED[rule] not in text} == {}
+
+
+async def test_a_literal_that_is_none_ends_scheduling(
+    control_plane: ControlPlane, api: Api
+) -> None:
+    """FTL116. The API server accepts it."""
+    await create_node(api, objects.node("n"))
+    await api.create(objects.resource_slice("n", 1, driver=GPU))
+    await api.create(objects.device_class(GPU, driver=GPU))
+    await control_plane.start_controller_manager()
+    await control_plane.start_scheduler()
+    for name, selector in (
+        ("quantity", 'quantity("64GB").isInteger()'),
+        ("semver", 'semver("570").isLessThan(semver("571.0.0"))'),
+    ):
+        spec = objects.claim_spec(device_class=GPU, selectors=[selector])
+        await api.create(objects.claim(name, spec))
+        await api.create(objects.pod(name, claims={"gpu": name}))
+        await waiting.refused(api, name, saying="CEL runtime error", timeout_s=30)
 
 
 async def test_what_goes_wrong_in_other_ways_goes_wrong_as_told(

@@ -55,6 +55,11 @@ SLICE = api.resource_slice("n", 1)
 
 STRUCTURE = [
     Refused(
+        "FTL203",
+        "a derived attribute whose expression is empty",
+        put(CLAIM, (f"{REQUEST}/exactly/derivedAttributes", [{"name": "a", "expression": ""}])),
+    ),
+    Refused(
         "FTL201",
         "a dropped limit",
         put(POD, (f"{BOX}/resources/limit", {"nvidia.com/gpu": 1})),
