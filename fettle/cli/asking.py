@@ -310,6 +310,32 @@ def top(what: str, namespace: str, selector: str, server: str, output: str) -> N
     printing.list_pods_by_devices(server, output, asked)
 
 
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--hash-names", "hashes", is_flag=True, help="A hash for each name of an object.")
+@KUBECONFIG
+@CONTEXT
+@ACTS_AS
+@AS_GROUP
+def snapshot(
+    folder: Path,
+    hashes: bool,
+    kubeconfig: Path | None,
+    context: str,
+    acts_as: str,
+    groups: tuple[str, ...],
+) -> None:
+    """Write the cluster as Fettle reads it into a new folder: for a bug report.
+
+    Only kinds and fields that Fettle reads: no Secrets, environment, command lines or images.
+    `fettle serve --snapshot DIR` and `fettle lint --snapshot DIR` read it.
+    """
+    from fettle.cli import snapshots
+
+    reading = Reading(kubeconfig, context, acts_as, groups=groups)
+    snapshots.take(reading, folder, hashes=hashes)
+
+
 VERBS = ("filter", "prioritize", "preempt", "seen", "mutate", "validate", "steward")
 
 
@@ -399,4 +425,4 @@ def ui(
     direct.show_page(reading, namespace, port, opens=not no_open)
 
 
-COMMANDS = (explain, what_if, devices, pods, top, decisions, report, ui)
+COMMANDS = (explain, what_if, devices, pods, top, decisions, report, snapshot, ui)

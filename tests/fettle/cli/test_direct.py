@@ -78,11 +78,12 @@ def put_fleet(api: FakeApi) -> None:
 
 
 @asynccontextmanager
-async def served(folder: Path) -> AsyncIterator[str]:
-    """A server of that fleet, by the settings that count where none are given: its address."""
+async def served(folder: Path, snapshot: Path = FLEET) -> AsyncIterator[str]:
+    """A server of that fleet, or of another snapshot, by the settings that count where none are
+    given: its address."""
     address = f"unix:{folder}/browse"
     options = serve_options(Path())._replace(
-        roles=frozenset(), kubeconfig=None, snapshot=FLEET, browse_listen=(address,)
+        roles=frozenset(), kubeconfig=None, snapshot=snapshot, browse_listen=(address,)
     )
     settings = Settings(mode=Mode.OBSERVE, extender=ExtenderSettings(wait_seconds=10))
     runtime = Runtime(options, settings)
