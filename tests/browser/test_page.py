@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.browser import pictures
 from tests.browser.chromium import Tab, needs_chromium
 from tests.browser.conftest import ATTACK, NAMED, PICTURES, SCRIPT, UUID, Shown
 
@@ -249,3 +250,10 @@ async def test_five_thousand_nodes_are_drawn_in_a_second_and_scroll_smoothly(
     assert drawn_ms < 15_000  # about 0.7 s alone on the machine
     assert frames[44] < 200
     await keep(tab, "large")
+
+
+async def test_the_pictures_of_the_documents_are_of_every_view_and_small(tmp_path: Path) -> None:
+    taken = await pictures.take_all(tmp_path)
+    assert {file.name for file in pictures.FOLDER.glob("*.png")} == {one.name for one in taken}
+    for file in (*taken, *pictures.FOLDER.glob("*.png")):
+        assert file.stat().st_size < pictures.LARGEST, file

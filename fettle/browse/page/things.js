@@ -104,7 +104,7 @@ export const pod = (path, query, page) => askedFor(page, "/explain", { pod: path
   const answers = Object.entries(told.nodes);
   const fits = answers.filter(([, one]) => one.fits), refused = answers.filter(([, one]) => !one.allowed);
   const word = (one) => (one.fits ? "fits" : !one.allowed ? "refused" : one.rejected.length ? "no fit" : "undecided");
-  answers.sort((a, b) => b[1].fits - a[1].fits || b[1].allowed - a[1].allowed || (b[1].value || 0) - (a[1].value || 0) || (a[0] < b[0] ? -1 : 1));
+  answers.sort((a, b) => b[1].fits - a[1].fits || b[1].allowed - a[1].allowed || (b[1].score || 0) - (a[1].score || 0) || (b[1].value || 0) - (a[1].value || 0) || (a[0] < b[0] ? -1 : 1));
   const best = fits.length ? Math.max(...fits.map(([, one]) => one.score || 0)) : 0;
   const rows = answers.slice(0, MOST_NODES).map(([name, one]) => [link(name, "node", name), word(one), one.fits ? one.score : "", gravest(one)]);
   return [
