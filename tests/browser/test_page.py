@@ -83,6 +83,25 @@ async def test_a_view_shows_what_tenants_wrote_as_text(shown: Shown, tab: Tab, v
     await is_unharmed(tab)
 
 
+async def test_what_would_become_of_a_pod_is_asked_on_its_view(shown: Shown, tab: Tab) -> None:
+    await opened(tab, shown)
+    await tab.value(f"location.hash = '#/{VIEWS['pod'][0]}'")
+    name = "document.querySelector('input[aria-label^=Name]')"
+    await tab.until(name)
+    says = "(t => t.includes({!r}) && t)(document.querySelector('main').innerText)"
+    for how, given, words in (
+        ("policy", "scavenger", "If its policy were scavenger: "),
+        ("cordon", "gpu-01", "If node gpu-01 were cordoned: "),
+        ("mend", ATTACK, f"there is no device '{ATTACK}'"),
+    ):
+        asked = f"{name}.value = {given!r}; document.querySelector('main select').value = {how!r}"
+        await tab.value(f"{asked}; document.querySelector('main button').click()")
+        assert words in await tab.until(says.format(words))
+    assert await tab.value("window.__ran") == []
+    assert await tab.value("window.__violations") == []
+    assert await tab.value("document.querySelectorAll('img, main script').length") == 0
+
+
 async def test_all_that_the_page_holds_is_text_even_where_it_is_most_hostile(
     shown: Shown, tab: Tab
 ) -> None:

@@ -6,8 +6,31 @@ import { LETTERS, ago, when } from "/page/model.js";
 import { askedFor } from "/page/lists.js";
 
 const MOST_NODES = 200;
-/** Parts that others add to the view of a pod: functions of (explained, page) that give an element. */
-export const PARTS_OF_POD = [];
+/** Parts of the view of a pod: functions of (explained, page) that give an element. */
+export const PARTS_OF_POD = [whatIf];
+const CHANGES = { policy: "its policy were", mend: "this device or node were sound:", cordon: "this node were cordoned:" };
+
+/** What would become of the pod; judged by the code that answers filter. */
+function whatIf(told, page) {
+  if (!told.demand) return null;
+  const answer = h("div", { role: "status" });
+  const how = h("select", { "aria-label": "What would be otherwise" }, Object.entries(CHANGES).map(([value, words]) => h("option", { value }, words)));
+  const name = h("input", { "aria-label": "Name of the policy, device or node", maxlength: 400, autocomplete: "off", keydown: (event) => { if (event.key === "Enter") ask(); } });
+  const cell = (one) => (!one ? "–" : one.verdict === "fits" ? `fits ${one.score}` : one.verdict);
+  async function ask() {
+    if (!name.value.trim()) return;
+    try {
+      const found = await page.ask("/what-if", { pod: told.pod, [how.value]: name.value.trim() });
+      answer.replaceChildren(
+        h("p", {}, `Now: ${found.before.text}`),
+        h("p", { class: "again" }, `If ${found.change}: ${found.nodes.length ? found.after.text : "no answer would change"}`),
+        ...(found.nodes.length ? [table("Nodes whose answer changes", ["Node", ["Now", "short"], ["Then", "short"], "Reason then"], found.nodes.slice(0, MOST_NODES).map((one) => [link(one.node, "node", one.node), cell(one.before), cell(one.after), one.after ? one.after.reason : ""]), "")] : []));
+    } catch (error) {
+      answer.replaceChildren(h("p", { class: "problem", role: "alert" }, error.message));
+    }
+  }
+  return h("div", {}, h("h3", {}, "What if"), h("p", {}, "If ", how, " ", name, " ", h("button", { type: "button", click: ask }, "Ask")), answer);
+}
 
 const state = (word) => h("span", { class: `state ${LETTERS[word] || ""}` }, word);
 
