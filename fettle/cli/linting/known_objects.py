@@ -6,6 +6,7 @@ The linted manifests count too: a template is often linted together with the wor
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,14 +74,38 @@ class KnownObjects:
         }
         for manifest in manifests:
             field = _VIEW_FIELDS.get(manifest.kind)
-            if field is None or manifest.api_version != kinds.BY_NAME[manifest.kind].api_version:
+            if field is None or (written := _as_read(manifest)) is None:
                 continue
             try:
-                decoded = kinds.BY_NAME[manifest.kind].decode(msgspec.json.encode(manifest.object))
+                decoded = kinds.BY_NAME[manifest.kind].decode(msgspec.json.encode(written))
             except (BadInput, TypeError, ValueError, OverflowError):
                 continue  # a check or the API server says what is wrong with it
             _add(fields[field], manifest.namespace, decoded)
         return msgspec.structs.replace(self._view, synced=True, **fields)
+
+
+_BETAS = ("resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2")
+"""Versions whose claims, templates and classes are as those of v1, but for requests in v1beta1."""
+_OF_DRA = (kinds.CLASS.name, kinds.CLAIM.name, kinds.TEMPLATE.name)
+
+
+def _as_read(manifest: Manifest) -> Mapping[str, Any] | None:
+    """The object in the version in which it is read; None if it is in no version that is as this
+    one. The API server converts what it stores, so all versions name the same objects."""
+    version = kinds.BY_NAME[manifest.kind].api_version
+    if manifest.api_version == version:
+        return manifest.object
+    if manifest.kind not in _OF_DRA or manifest.api_version not in _BETAS:
+        return None
+    made = deepcopy(dict(manifest.object))
+    for claim in Manifest(made).claims:
+        for request in claim.requests:
+            written = request.field.value
+            if "deviceClassName" in written:  # v1beta1
+                inner = {key: value for key, value in written.items() if key != "name"}
+                written.clear()
+                written |= {"name": request.name, "exactly": inner}
+    return made | {"apiVersion": version}
 
 
 def _add(held: dict[str, Any], namespace: str, decoded: kinds.WireObject) -> None:
@@ -158,7 +183,7 @@ def _of_folder(path: Path, settings: Settings, evaluator: Evaluator) -> KnownObj
         notes.append(f"{who} is skipped: {change.reason}")
     for _ in inventory.refresh(0.0):
         pass
-    held = {key.kind for key in folder.objects}
+    held = folder.empty.union(key.kind for key in folder.objects)
     watched = [kind for kind in kinds.ON_DEMAND if kind.name in settings.lint.watch]
     if folder.problems:
         notes.append(

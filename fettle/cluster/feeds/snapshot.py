@@ -89,7 +89,7 @@ class SnapshotFeed:
     def unknown(self) -> frozenset[str]:
         """Kinds of which the folder has no object, or one that cannot be read: the cluster may have
         others."""
-        held = {key.kind for key in self._sent}
+        held = self._folder.empty.union(key.kind for key in self._sent)
         absent = {kind.name for kind in BY_NAME.values() if kind.name not in held}
         return frozenset(absent | {key.kind for key in self._unreadable})
 
@@ -235,6 +235,11 @@ class _Content(NamedTuple):
     clashing: frozenset[ObjectKey] = frozenset()
     others: tuple[OtherObject, ...] = ()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is a list without items."""
+        return not (self.objects or self.others or self.problem)
+
 
 class SnapshotFolder:
     """The files as one set of objects. Blocking: call it in a thread.
@@ -287,6 +292,13 @@ class SnapshotFolder:
     @property
     def others(self) -> list[OtherObject]:
         return [one for _, content in sorted(self._contents.items()) for one in content.others]
+
+    @property
+    def empty(self) -> frozenset[str]:
+        """The kinds that a file is called after and that it has an empty list of: there are none.
+        `kubectl get resourceclaims -A -o yaml` names no kind then."""
+        called = {Path(name).stem for name, one in self._contents.items() if one.is_empty}
+        return frozenset(kind.name for kind in BY_NAME.values() if kind.plural in called)
 
     def file_of(self, key: ObjectKey) -> str:
         """The name of the file that an object was taken from; "" if there is none."""

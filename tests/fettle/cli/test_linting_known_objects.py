@@ -380,3 +380,49 @@ async def test_an_optional_kind_that_cannot_be_read_is_only_noted(
     wanted = Settings(lint=LintSettings(watch=("ResourceQuota",)))
     notes = await reading(api, tmp_path, wanted)
     assert any("resourcequotas" in n and "rules that need it are skipped" in n for n in notes)
+
+
+BETA_TEMPLATE = """\
+apiVersion: resource.k8s.io/{version}
+kind: ResourceClaimTemplate
+metadata: {{name: gpus, namespace: team}}
+spec: {{spec: {{devices: {{requests: [{request}]}}}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "request_"),
+    [
+        ("v1", "{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}"),
+        ("v1beta2", "{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}"),
+        ("v1beta1", "{name: gpu, deviceClassName: gpu.nvidia.com}"),
+    ],
+)
+def test_templates_of_beta_versions_are_known_as_those_of_v1_are(
+    version: str, request_: str
+) -> None:
+    """The API server converts what it stores."""
+    pod = LIST.partition("- apiVersion: resource.k8s.io/v1\n")[0]
+    template = BETA_TEMPLATE.format(version=version, request=request_)
+    found = [f for f in findings("-", stdin=f"{pod}---\n{template}") if f["rule"] == "FTL035"]
+    assert [(f["severity"], f["fix"]) for f in found] == [("Deny", "write request: gpu")]
+
+
+def test_a_template_in_another_namespace_is_not_the_one_that_a_pod_names(tmp_path: Path) -> None:
+    for kind in ("nodes", "resourceslices", "deviceclasses", "resourceclaims"):
+        (tmp_path / f"{kind}.yaml").write_text("apiVersion: v1\nkind: List\nitems: []\n")
+    other = LIST.replace("{name: gpus, namespace: team}", "{name: gpus, namespace: others}")
+    found = findings("-", "--snapshot", str(tmp_path), stdin=other.replace("gpux", "gpu"))
+    assert [f for f in found if f["rule"] == "FTL038"] == [], "templates may be elsewhere"
+    (tmp_path / "resourceclaimtemplates.yaml").write_text("kind: List\nitems: []\n")
+    found = findings("-", "--snapshot", str(tmp_path), stdin=other.replace("gpux", "gpu"))
+    (one,) = [f for f in found if f["rule"] == "FTL038"]
+    assert "ResourceClaimTemplate team/gpus does not exist" in one["message"]
+
+
+def test_a_file_with_an_empty_list_says_that_there_are_none_of_its_kind(tmp_path: Path) -> None:
+    pod = EMPTY_CLAIM.replace("ResourceClaim\n", "ResourceClaimTemplate\n")
+    (tmp_path / "resourceclaims.yaml").write_text("apiVersion: v1\nitems: []\nkind: List\n")
+    (tmp_path / "deviceclasses.json").write_text('{"kind": "DeviceClassList", "items": []}')
+    ran = fettle("-", "--snapshot", str(tmp_path), stdin=pod)
+    assert "the snapshot has no Node, ResourceSlice, ResourceClaimTemplate: rules" in ran.stderr
