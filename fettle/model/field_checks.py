@@ -18,6 +18,7 @@ _LABEL = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _KEY = re.compile(f"({_DOMAIN}/)?{_LABEL}")
 _VALUE = re.compile(f"({_LABEL})?")
+LONGEST_PATTERN = 256
 _SHOWN = 80
 _LONGEST_DOMAIN, _LONGEST_KEY = 253, 317
 _RULE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?")
@@ -89,6 +90,23 @@ def rule_name(name: str) -> None:
             f"name {shown(name)} must be at most 128 letters, digits, '_', ',' and ':', "
             "starting with a letter and not ending with ',' or ':'"
         )
+
+
+def expressions(field: str, patterns: Sequence[str]) -> None:
+    """Checks regular expressions as Go reads them."""
+    import re2  # type: ignore[import-untyped]  # late: few policies have any
+
+    options = re2.Options()
+    options.log_errors = False
+    for pattern in patterns:
+        if not 0 < len(pattern) <= LONGEST_PATTERN:
+            raise ValueError(
+                f"{field}: {shown(pattern)} must have 1 to {LONGEST_PATTERN} characters"
+            )
+        try:
+            re2.compile(pattern, options)
+        except re2.error as error:
+            raise ValueError(f"{field}: {shown(pattern)} is no regular expression") from error
 
 
 def replicated_jobs(names: Sequence[str]) -> None:

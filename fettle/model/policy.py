@@ -94,6 +94,8 @@ class JobSetAction(StrEnum):
     FAIL = "FailJobSet"
     RESTART = "RestartJobSet"
     RESTART_AND_IGNORE_MAX_RESTARTS = "RestartJobSetAndIgnoreMaxRestarts"
+    RESTART_JOB = "RestartJob"  # JobSet 0.12 with its feature gate
+    RESTART_JOB_AND_IGNORE_MAX_RESTARTS = "RestartJobAndIgnoreMaxRestarts"
 
 
 class JobSetRestartStrategy(StrEnum):
@@ -307,11 +309,15 @@ class JobSetRule(Section, frozen=True, kw_only=True):
     name: str
     action: JobSetAction
     on_job_failure_reasons: tuple[JobFailureReason, ...] = ()
+    on_job_failure_message_patterns: tuple[str, ...] = ()
     target_replicated_jobs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         field_checks.rule_name(self.name)
         field_checks.each_once("onJobFailureReasons", self.on_job_failure_reasons, 5)
+        patterns = self.on_job_failure_message_patterns
+        field_checks.each_once("onJobFailureMessagePatterns", patterns, 20)
+        field_checks.expressions("onJobFailureMessagePatterns", patterns)
         field_checks.each_once("targetReplicatedJobs", self.target_replicated_jobs, 20)
         field_checks.replicated_jobs(self.target_replicated_jobs)
 

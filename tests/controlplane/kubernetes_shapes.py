@@ -296,11 +296,23 @@ def customs() -> Customs:
         name: {field: text.removesuffix("!") for field, text in fields.items()}
         for name, fields in theirs.types.items()
     }
+    for name, fields in _LATER.items():
+        types[name] = {**types[name], **fields}
     return Customs(
         {**ours.kinds, **theirs.kinds},
         {**ours.types, **types},
         {_JOB_SET: f"JobSet {versions[1]}"},
     )
+
+
+_LATER = {
+    "jobset.x-k8s.io/v1alpha2.JobSet.spec.failurePolicy.rules": {
+        "action": "=FailJobSet|RestartJobSet|RestartJobSetAndIgnoreMaxRestarts|RestartJob|"
+        "RestartJobAndIgnoreMaxRestarts"
+    }
+}
+"""What later releases of JobSet take too, so that it is no mistake: kubernetes-sigs/jobset v0.12.0,
+config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml."""
 
 
 if __name__ == "__main__":

@@ -116,6 +116,14 @@ from fettle.model import SettingsError
                 ("{name: 1a, action: FailJobSet}", "name '1a'"),
                 (f"{{name: {'n' * 129}, action: FailJobSet}}", "128"),
                 ("{name: a, action: Retry}", "Retry"),
+                (
+                    '{name: a, action: RestartJob, onJobFailureMessagePatterns: ["a("]}',
+                    "onJobFailureMessagePatterns: 'a(' is no regular expression",
+                ),
+                (
+                    f"{{name: a, action: RestartJob, onJobFailureMessagePatterns: [{'a' * 257}]}}",
+                    "must have 1 to 256 characters",
+                ),
                 ("{name: a, action: FailJobSet}, {name: a, action: FailJobSet}", "each entry once"),
                 ("{name: a, action: FailJobSet, onJobFailureReasons: [Odd]}", "Odd"),
                 ("{name: a, action: FailJobSet, targetReplicatedJobs: [w, w]}", "each entry once"),

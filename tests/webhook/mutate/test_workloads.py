@@ -290,8 +290,9 @@ async def test_a_forged_record_restores_only_fields_that_fettle_injects() -> Non
 
 RULE = {
     "name": "lost",
-    "action": "RestartJobSetAndIgnoreMaxRestarts",
+    "action": "RestartJobAndIgnoreMaxRestarts",
     "onJobFailureReasons": ["PodFailurePolicy"],
+    "onJobFailureMessagePatterns": ["exit code (7|8)"],
 }
 RESTARTED = context_of({"failure": {"jobSet": {"maxRestarts": 3, "rules": [RULE]}}})
 OWN = {ANNOTATION: "own"}

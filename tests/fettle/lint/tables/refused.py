@@ -774,6 +774,29 @@ JUDGED_BY_JOB_SET = [
         job_set("a", successPolicy={"operator": "All", "targetReplicatedJobs": ["b"]}),
         "no replicated job 'b'",
     ),
+    Refused(
+        "FTL202",
+        "an action of no release",
+        job_set("a", failurePolicy={"rules": [{"name": "a", "action": "RestartJobs"}]}),
+        "must be one of",
+    ),
+    Refused(
+        "FTL202",
+        "an action of release 0.12",
+        job_set(
+            "a",
+            failurePolicy={
+                "restartStrategy": "InPlaceRestart",
+                "rules": [
+                    {
+                        "name": "a",
+                        "action": "RestartJob",
+                        "onJobFailureMessagePatterns": ["exit code 42"],
+                    }
+                ],
+            },
+        ),
+    ),
 ]
 """What only JobSet's own webhook judges, which the suite on the control plane does not run:
 kubernetes-sigs/jobset, pkg/webhooks/jobset_webhook.go."""
