@@ -286,3 +286,32 @@ def demo(stay: bool) -> None:
     from fettle.cli.demo import story
 
     sys.exit(story.run(stay=stay))
+
+
+_SHORT = {
+    "certificates": "Certificates that the programs calling Fettle need",
+    "completion": "Completion for bash, zsh and fish",
+    "decisions": "What Fettle decided, and what became of the pods",
+    "demo": "Fettle on an embedded fleet with real faults",
+    "devices": "Devices that are not sound, and why",
+    "explain": "Why: a pod, node, device, policy or reason code",
+    "hold": "Keep new pods off a node or a device",
+    "holds": "What is held, by whom, and until when",
+    "lint": "Mistakes in claims, workloads and policies in files",
+    "pods": "Pods on devices, and whether they are at risk",
+    "release": "End a hold",
+    "report": "What Fettle kept from which devices",
+    "rules": "Rules: those of `fettle lint`, and files of yours",
+    "scheduler-config": "Fettle's entry in kube-scheduler's configuration",
+    "serve": "Run the extender, the webhook and the steward",
+    "snapshot": "A folder for a bug report",
+    "status": "The fleet in a few lines; with --wait, for scripts",
+    "top": "Devices in use and bad by node, or by pod",
+    "ui": "The page of your cluster in your browser",
+    "webhooks": "Webhook configurations for your cluster",
+    "what-if": "What would become of a pod if one thing changed",
+    "withdraw": "Take back what Fettle wrote, before it goes",
+}
+"""Each command in so many words as fit beside it."""
+for _name, _about in _SHORT.items():
+    main.commands[_name].short_help = _about

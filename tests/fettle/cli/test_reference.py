@@ -29,3 +29,11 @@ def test_the_help_names_each_flag_that_the_environment_can_give_and_fits_eighty_
     help_ = main.get_help(click.Context(main, info_name="fettle", terminal_width=80))
     assert all(name in help_ for name in ENVIRONMENT)
     assert max(map(len, help_.splitlines())) <= 80
+
+
+def test_the_help_tells_of_each_command_in_words_that_fit() -> None:
+    help_ = main.get_help(click.Context(main, info_name="fettle", terminal_width=80))
+    listed = help_.partition("Commands:")[2]
+    assert len(main.commands) > 20
+    assert all(f"  {name} " in listed for name in main.commands)
+    assert "..." not in listed
