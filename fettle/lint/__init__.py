@@ -10,6 +10,7 @@ evaluates no selector itself.
 from fettle.lint import workload_kinds
 from fettle.lint.annotations import ANNOTATION_IGNORED, suggest_annotation
 from fettle.lint.checks import (
+    BROKEN_RULE,
     CHECKS,
     COMPLETENESS,
     INVALID_RULES,
@@ -36,12 +37,20 @@ from fettle.lint.manifests import Field, Manifest, below, values_at
 from fettle.lint.names import listed, nearest
 from fettle.lint.refusals import REFUSALS
 from fettle.lint.rules import ABSENCES, RULES
-from fettle.lint.shapes.customs import Customs, absent_field, customs_with
+from fettle.lint.shapes.customs import (
+    Customs,
+    StatedRule,
+    absent_field,
+    customs_with,
+    schemas_of,
+    stated_rules,
+)
 from fettle.lint.survey.matching import Evaluator
 
 __all__ = [
     "ABSENCES",
     "ANNOTATION_IGNORED",
+    "BROKEN_RULE",
     "CHECKS",
     "COMPLETENESS",
     "DEFAULT_LEVELS",
@@ -59,6 +68,7 @@ __all__ = [
     "Manifest",
     "Rule",
     "Severity",
+    "StatedRule",
     "absent_field",
     "at_levels",
     "below",
@@ -75,6 +85,8 @@ __all__ = [
     "policy_requirements",
     "remarks_on_policies",
     "run_checks",
+    "schemas_of",
+    "stated_rules",
     "suggest_annotation",
     "unknown_rules",
     "values_at",

@@ -130,6 +130,14 @@ IMPOSSIBLE_LITERAL = Check(
     "it may hold without that.",
     "The API server accepts it; then scheduling ends with `CEL runtime error` on every device.",
 )
+BROKEN_RULE = Check(
+    "FTL290",
+    "broken-definition-rule",
+    Severity.DENY,
+    "A custom resource that breaks a rule of its CustomResourceDefinition "
+    "(`x-kubernetes-validations`), as `--crds` or the files have it.",
+    "The API server refuses it.",
+)
 CHECKS = (
     IGNORED,
     INVALID_POLICY,
@@ -147,8 +155,9 @@ CHECKS = (
     IMPOSSIBLE_LITERAL,
     *STRUCTURE,
     *IDENTITY,
+    BROKEN_RULE,
 )
-COMPLETENESS = frozenset({MISSING.id, UNION.id, *(rule.id for rule in REFUSALS)})
+COMPLETENESS = frozenset({BROKEN_RULE.id, MISSING.id, UNION.id, *(rule.id for rule in REFUSALS)})
 """Checks that a part of an object may fail though the whole is sound."""
 IDS = frozenset({*(rule.id for rule in (*RULES, *REFUSALS)), *(check.id for check in CHECKS)})
 """Ids of rules and checks, which policies and the settings can name."""

@@ -68,7 +68,7 @@ class ObjectJudge:
             found = await self.judge(rows, variables, 0.0, named=True)
         except WorkerError as error:
             return (str(error),) * len(rows)
-        return tuple(one.problem or bool(one.facts) for one in found)
+        return tuple(one.problem.removeprefix("when: ") or bool(one.facts) for one in found)
 
     async def _ask(
         self, rows: Sequence[ObjectExpressions], object_: bytes, now: float, *, named: bool

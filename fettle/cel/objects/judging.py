@@ -22,6 +22,8 @@ LONGEST_SAID = 1024
 _UNKNOWN = "?"
 """Stands for what cannot be evaluated of a message."""
 _SHOWN = 160
+_ALL_OF_CEL = " (in activation "
+"""After it, cel-python lists all that it knows."""
 
 Activation = dict[str, Any]
 
@@ -113,7 +115,7 @@ def _kind(value: Any) -> str:
 
 def _short(error: BaseException) -> str:
     words = error.args[0] if error.args else error
-    line = " ".join(str(words).split())
+    line = " ".join(str(words).split()).partition(_ALL_OF_CEL)[0]
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
 

@@ -14,6 +14,7 @@ from fettle.cli.linting.files import Document, line_of, read
 from fettle.cli.linting.ignoring import Ignoring
 from fettle.cli.linting.inputs import for_patches, mistakes_in_files
 from fettle.cli.linting.reports import LintReport
+from fettle.cli.linting.stated_rules import StatedRules
 from fettle.cli.sources import Reading
 from fettle.config import Settings, load_settings
 from fettle.lint import (
@@ -83,8 +84,11 @@ def run(options: LintOptions) -> int:
         (each.object for each in defined.documents), (each.object for each in documents)
     )
     ignoring = Ignoring([*documents, *rules])
+    stated = StatedRules(
+        *([each.object for each in some] for some in (defined.documents, documents))
+    )
     found, more, unchecked, complete = asyncio.run(
-        _lint(options, settings, documents, customs, ignoring)
+        _lint(options, settings, documents, customs, ignoring, stated)
     )
     if rules:
         definitions = [[each.object for each in some] for some in (defined.documents, documents)]
@@ -119,13 +123,15 @@ async def _lint(
     documents: Sequence[Document],
     customs: Customs,
     ignoring: Ignoring,
+    stated: StatedRules,
 ) -> tuple[list[LintReport], tuple[str, ...], list[str], bool]:
     """The findings, notes about what is known of the cluster, problems with objects, and whether
     all of the cluster is known."""
     templates = workload_kinds.with_settings(settings.webhook.workloads)
     manifests = [Manifest(d.object, options.namespace, templates=templates) for d in documents]
     policies = settings.all_policies()
-    async with known_objects.known(options.snapshot, options.reading, settings, manifests) as known:
+    known_too = known_objects.known(options.snapshot, options.reading, settings, manifests)
+    async with known_too as known, stated:
         view = known.view_with(manifests)
         linter = Linter(
             evaluator=known.evaluator,
@@ -157,6 +163,7 @@ async def _lint(
                     )
                     findings += at_levels(beside, levels)
                     more: list[Finding] = await run_within(None, partial(list, checking))
+                    more += at_levels(await stated.broken_by(manifest), levels)
                     findings += for_patches(more) if document.may_be_patch else more
             except TimeoutError:
                 who = f"{manifest.kind} {manifest.name}"

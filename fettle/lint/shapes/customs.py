@@ -1,9 +1,9 @@
 """Which fields custom resources have, by their CustomResourceDefinitions: those of Fettle and of
 JobSet, which are shipped, and those that a user names.
 
-Of a schema, types, names, required fields and lists of values are read. Ranges, patterns and
-`x-kubernetes-validations` are not: what they say is undecided. Pods and Jobs within are checked by
-the fields that Kubernetes has.
+Of a schema, types, names, required fields and lists of values are read. Ranges and patterns are
+not: what they say is undecided. `x-kubernetes-validations` are found here, and evaluated by who
+asks. Pods and Jobs within are checked by the fields that Kubernetes has.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ import msgspec
 
 from fettle.api.raw import Raw, mapping, text
 from fettle.lint import workload_kinds
+from fettle.lint.manifests import Field
 from fettle.lint.shapes import kubernetes, place
 
 ANY_FIELD = "*"
@@ -177,6 +178,80 @@ class _Reading:
         if schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("additionalProperties"):
             fields[ANY_FIELD] = _ANY
         return fields
+
+
+# --- x-kubernetes-validations
+
+
+class StatedRule(NamedTuple):
+    """A rule of a definition, and the value that is `self` in it, with defaults as the API server
+    adds them."""
+
+    field: Field
+    expression: str
+    message: str
+
+
+def schemas_of(definitions: Iterable[Raw]) -> dict[tuple[str, str], Raw]:
+    """The schema of each apiVersion and kind among these objects, as far as it is served."""
+    found = {}
+    for definition in filter(_is_definition, definitions):
+        spec = mapping(definition.get("spec"))
+        group, kind = text(spec.get("group")), text(mapping(spec.get("names")).get("kind"))
+        for version in _objects(spec.get("versions")):
+            schema = mapping(mapping(version.get("schema")).get("openAPIV3Schema"))
+            if schema and version.get("served") is not False:
+                found[f"{group}/{text(version.get('name'))}", kind] = schema
+    return found
+
+
+def stated_rules(schema: Raw, object: Raw) -> Iterator[StatedRule]:
+    """What the schema says of an object that is created. Rules about changes (`oldSelf`) say
+    nothing then."""
+    yield from _stated(schema, Field("", _completed(schema, object, _DEEPEST)), _DEEPEST)
+
+
+def _stated(schema: Raw, field: Field, depth: int) -> Iterator[StatedRule]:
+    for rule in _objects(schema.get("x-kubernetes-validations")):
+        expression = text(rule.get("rule"))
+        if expression and "oldSelf" not in expression:
+            said = text(rule.get("message")) or f"the rule {' '.join(expression.split())} is broken"
+            yield StatedRule(field, expression, said)
+    if not depth:
+        return
+    for name, below in mapping(schema.get("properties")).items():
+        if isinstance(field.value, dict) and field.value.get(name) is not None:
+            yield from _stated(mapping(below), field.at(str(name)), depth - 1)
+    if entries := mapping(schema.get("items")):
+        for entry in field.entries():
+            yield from _stated(entries, entry, depth - 1)
+    if others := mapping(schema.get("additionalProperties")):
+        for _, member in field.members():
+            yield from _stated(others, member, depth - 1)
+
+
+def _completed(schema: Raw, value: Any, depth: int) -> Any:
+    """The value with the schema's defaults. A number is no integer, as in CEL."""
+    if schema.get("type") == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not depth:
+        return value
+    if isinstance(value, list):
+        return [_completed(mapping(schema.get("items")), one, depth - 1) for one in value]
+    if not isinstance(value, dict):
+        return value
+    known, others = mapping(schema.get("properties")), mapping(schema.get("additionalProperties"))
+    made = {}
+    for name, below in known.items():
+        given = value.get(name)
+        if given is None and "default" in mapping(below):
+            given = mapping(below)["default"]
+        if given is not None:
+            made[name] = _completed(mapping(below), given, depth - 1)
+    for name, given in value.items():
+        if name not in known:
+            made[name] = _completed(others, given, depth - 1)
+    return made
 
 
 def _values(schema: Raw) -> list[str]:
