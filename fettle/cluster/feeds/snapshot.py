@@ -95,8 +95,7 @@ class SnapshotFeed:
 
     async def run(self, sink: Sink) -> None:
         """Never returns; raises SnapshotError if the folder is not there to begin with."""
-        _let_memory_go()
-        await asyncio.to_thread(self._folder.poll)
+        await asyncio.to_thread(self._read_folder)
         self._log_problems()
         await self._list(sink)
         if NODE in self._kinds and all(key.kind != NODE.name for key in self._sent):
@@ -113,7 +112,7 @@ class SnapshotFeed:
     async def _poll(self, sink: Sink) -> None:
         before = set(self._folder.files)
         try:
-            changed = await asyncio.to_thread(self._folder.poll)
+            changed = await asyncio.to_thread(self._read_folder)
         except SnapshotError as error:
             await self._lost(sink, str(error))
             return
@@ -125,6 +124,15 @@ class SnapshotFeed:
         if changed or self._note or _now_s() >= self._contact_due_s:
             self._note = ""
             await self._contact(sink)
+
+    def _read_folder(self) -> bool:
+        """Each thread that reads a large file would keep the memory that it took. Afterwards, what
+        answers keeps its own: else each call about 5000 nodes would fetch its pages anew."""
+        _keep_free_memory(mapped=2**17, trimmed=2**20)
+        try:
+            return self._folder.poll()
+        finally:
+            _keep_free_memory(mapped=2**22, trimmed=2**24)
 
     async def _list(self, sink: Sink) -> None:
         batches = Batches(sink)
@@ -197,12 +205,13 @@ class _Version(msgspec.Struct, rename="camel"):
 _VERSION = msgspec.json.Decoder(_Version)
 
 
-def _let_memory_go() -> None:
-    """Each thread that reads a large file would keep the memory that it took."""
+def _keep_free_memory(*, mapped: int, trimmed: int) -> None:
+    """From how many bytes on a piece has a mapping of its own, and how much is kept at the end of a
+    heap."""
     with suppress(OSError, AttributeError):  # only glibc has it
         libc = ctypes.CDLL(None)
-        libc.mallopt(_M_MMAP_THRESHOLD, 2**17)
-        libc.mallopt(_M_TRIM_THRESHOLD, 2**20)
+        libc.mallopt(_M_MMAP_THRESHOLD, mapped)
+        libc.mallopt(_M_TRIM_THRESHOLD, trimmed)
 
 
 def _now_s() -> float:
