@@ -232,16 +232,21 @@ _SOURCES: tuple[Callable[[DeviceCounts], Iterator[tuple[str, Expected]]], ...] =
 _MIG_STATE = "nvidia.com/mig.config.state"
 _VGPU_STATE = "nvidia.com/vgpu.config.state"
 """NVIDIA/vgpu-device-manager writes it as the MIG manager does."""
-_STATES, _DONE = (_MIG_STATE, _VGPU_STATE), "success"
+_DCM_STATE, _DCM_PROFILE = "dcm.amd.com/gpu-config-profile-state", "dcm.amd.com/gpu-config-profile"
+"""ROCm/device-config-manager: `success` or `failure`, as it ended; that of the profile before stays
+while GPUs are partitioned anew."""
+_STATES, _DONE = (_MIG_STATE, _VGPU_STATE, _DCM_STATE), "success"
 
 
 def changes(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """What labels say of MIG devices or vGPUs that are being made: then others are to be expected
-    than before. Nothing if none are."""
+    """What labels say of MIG devices, vGPUs or partitions of AMD's GPUs that are being made, or
+    could not be: then others are to be expected than before. Nothing if none are."""
     asked = labels.get(_MIG_CONFIG, _MIG_OFF) != _MIG_OFF
     said = {key: labels[key] for key in _STATES if key in labels}
     if asked:
         said.setdefault(_MIG_STATE, "")
+    if _DCM_PROFILE in labels:
+        said.setdefault(_DCM_STATE, "")
     return {key: state for key, state in said.items() if state != _DONE}
 
 
@@ -258,7 +263,8 @@ _LAYOUT = (
     "nvidia.com/vgpu.config",
     "nvidia.com/device-plugin.config",
     "nvidia.com/gpu.workload.config",
-    "dcm.amd.com/gpu-config-profile",
+    _DCM_PROFILE,
+    "amd.com/compute-memory-partition",  # ROCm/k8s-device-plugin, node labeller: such as cpx_nps4
 )
 """Labels that say how GPUs are shared, divided or passed through."""
 _POOLS = (

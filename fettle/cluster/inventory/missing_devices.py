@@ -41,7 +41,7 @@ from fettle.dra import PoolView, PublishedDevice, device_units
 from fettle.health import expected_on_node, gpu_names, is_device_name
 from fettle.model import EXPECTED_DEVICES, DeviceId, utc
 
-_ACCELERATOR = re.compile(r"/(v?gpu|mig-|neuron|gaudi|tpu|npu|ascend)", re.IGNORECASE)
+_ACCELERATOR = re.compile(r"/(v?gpu|mig-|[a-z]px_nps|neuron|gaudi|tpu|npu|ascend)", re.IGNORECASE)
 """Plugins of such resources count what is in use. Others, such as SR-IOV's, may leave it out after
 a restart."""
 

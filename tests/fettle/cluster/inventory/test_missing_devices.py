@@ -215,6 +215,32 @@ def test_what_is_only_planned_or_over_hides_no_loss(old: Fleet, state: str) -> N
     assert one.found == 7
 
 
+def test_partitions_of_amd_gpus_are_others_and_none_is_missing(fleet: Fleet) -> None:
+    """As ROCm's device plugin names resources with the strategy `mixed`."""
+    profile, state = "dcm.amd.com/gpu-config-profile", "dcm.amd.com/gpu-config-profile-state"
+    whole = {"amd.com/spx_nps1": "8", "amd.com/cpx_nps4": "0"}
+    parts = {"amd.com/spx_nps1": "0", "amd.com/cpx_nps4": "64"}
+    labels = {"amd.com/compute-memory-partition": "spx_nps1"}
+    for units, said in (
+        (whole, labels),
+        (whole, {**labels, "x": "y"}),
+        (whole, {**labels, profile: "cpx"}),
+        ({}, {**labels, profile: "cpx", state: "failure"}),
+        (parts, {**labels, profile: "cpx", state: "success"}),
+        (parts, {"amd.com/compute-memory-partition": "cpx_nps4"}),
+    ):
+        status = {"capacity": units, "allocatable": units, "nodeInfo": {"bootID": "b"}}
+        fleet.put(kinds.NODE, {"metadata": {"name": "n", "labels": said}, "status": status})
+        assert not fleet.look().nodes["n"].missing, said
+        fleet.now += AFTER_S
+    lost = {**parts, "amd.com/cpx_nps4": "56"}
+    status = {"capacity": lost, "allocatable": lost, "nodeInfo": {"bootID": "b"}}
+    fleet.put(kinds.NODE, {"metadata": {"name": "n", "labels": said}, "status": status})
+    assert told(fleet.look().nodes["n"].missing) == [
+        ("amd.com/cpx_nps4", 56, 64, "the most since its boot")
+    ]
+
+
 def test_a_change_of_vgpus_makes_others_and_none_is_missing(fleet: Fleet) -> None:
     config, state = "nvidia.com/vgpu.config", "nvidia.com/vgpu.config.state"
     small, large = "nvidia.com/NVIDIA_A10-12Q", "nvidia.com/NVIDIA_A10-24Q"

@@ -62,6 +62,8 @@ def test_a_lifecycle_condition_counts_while_it_is_true(
         ("nvidia.com/mig.config.state", "pending", 0.65),
         ("nvidia.com/mig.config.state", "rebooting", 0.65),
         ("nvidia.com/mig.config.state", "failed", 0.1),
+        ("dcm.amd.com/gpu-config-profile-state", "success", None),
+        ("dcm.amd.com/gpu-config-profile-state", "failure", 0.1),
     ],
 )
 def test_nvidias_operators_say_in_labels_what_they_do_to_a_node(
