@@ -143,6 +143,11 @@ async def evicts_from_the_whole_driver(api: Api, kubelet: Kubelet, rule: str) ->
         await waiting.gone(api, "pods", name, timeout_s=30)
 
 
+async def takes_room_among_devices(api: Api, kubelet: Kubelet, rule: str) -> None:
+    await create_pod(api, rule, CAUGHT["FTL063"][0])
+    assert await waiting.bound(api, rule, timeout_s=30) in ("pool-a", "pool-b")
+
+
 async def the_257th_cannot_be_reserved(api: Api, kubelet: Kubelet, rule: str) -> None:
     """What the scheduler writes for each pod; 257 real ones take minutes."""
     await api.create(objects.claim(rule, objects.claim_spec(device_class=NIC)))
@@ -326,5 +331,6 @@ SHOWN: dict[str, Show] = {
     "ftl054": is_not_tolerated,
     "ftl055": no_claim_fits_the_quota,
     "ftl056": is_reserved_once,
+    "ftl063": takes_room_among_devices,
     "ftl113": evicts_from_the_whole_driver,
 }

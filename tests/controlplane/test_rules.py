@@ -183,6 +183,7 @@ NOT_SENT = {
     "FTL052",
     "FTL054",
     "FTL055",
+    "FTL063",
     "FTL113",
 }
 """Rules about objects that the shipped webhook configuration does not send (Jobs and pods without

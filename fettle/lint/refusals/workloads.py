@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from fettle.lint.findings import Finding, Refusal
+from fettle.lint.findings import Finding, Refusal, Severity
 from fettle.lint.manifests import Field, Manifest
 from fettle.lint.refusals.wording import why_no_label
 
@@ -173,4 +173,30 @@ class WrongClaimTemplate(Refusal):
                 yield self.finding(storage, "is required")
 
 
+class LongSetName(Refusal):
+    """A StatefulSet whose name is too long for itself, or for the labels of its pods."""
+
+    id = "FTL239"
+    name = "long-set-name"
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        if (manifest.group, manifest.kind) != ("apps", "StatefulSet"):
+            return
+        name = manifest.root.at("metadata", "name")
+        if (length := len(name.text())) > _LONGEST_LABEL:
+            message = f"has {length} characters; at most {_LONGEST_LABEL} may be"
+            yield self.finding(name, message, f"use at most {_LONGEST_SET}")
+        elif length > _LONGEST_SET:
+            yield self.finding(
+                name,
+                f"has {length} characters: with the hash that is put behind it, it is too long for "
+                "the label controller-revision-hash, and no pod is made",
+                f"use at most {_LONGEST_SET}",
+                Severity.WARN,  # the API server accepts it, and the hash may be short
+            )
+
+
+_LONGEST_LABEL = 63
+_LONGEST_SET = _LONGEST_LABEL - 11
+"""A dash and ten characters, as most hashes have, are put behind it."""
 _NONE = (0, "0", "0%")

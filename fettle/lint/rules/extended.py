@@ -205,3 +205,52 @@ def _units_of_plugins(pod: ManifestPod, cluster: Cluster) -> Iterator[tuple[str,
     for name, count in _units(pod):
         if name in offered and name not in of_classes:
             yield name, count
+
+
+class PinnedWithoutDevices(Rule):
+    """A pod without devices that may only go where devices are, though other nodes are there.
+
+    A DaemonSet belongs on each node, and a pod may reach devices without asking for them: by its
+    runtime class, as privileged, or by paths of the host.
+    """
+
+    id = "FTL063"
+    reproduced = True
+    name = "pinned-without-devices"
+    severity = Severity.WARN
+    inventory = True
+    today = "It takes CPU and memory of nodes that are there for their devices."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
+        if manifest.kind == "DaemonSet" or cluster.offered is None:
+            return
+        for pod in manifest.pods:
+            if not pod.field.raw("nodeSelector") or _may_reach_devices(pod):
+                continue
+            restrictions = NodeRestrictions(pod)
+            suited = elsewhere = 0
+            for node in cluster.nodes.values():
+                pause()
+                has_devices = bool(node.pools) or any(p.capacity for p in node.plugins.values())
+                if restrictions.excludes(node):
+                    elsewhere += not has_devices
+                elif has_devices:
+                    suited += 1
+                else:
+                    break
+            else:
+                if suited and elsewhere:
+                    yield self.finding(
+                        pod.field.at("nodeSelector"),
+                        f"the pod asks for no device, and all {suited} nodes that match have some; "
+                        f"{elsewhere} others have none",
+                        "leave it out, or select nodes without devices",
+                    )
+
+
+def _may_reach_devices(pod: ManifestPod) -> bool:
+    by_request = any(map(is_device_resource, pod.resources)) or any(True for _ in pod.claims)
+    by_host = any(volume.raw("hostPath") for volume in pod.field.each("volumes"))
+    by_runtime = bool(pod.field.text("runtimeClassName") or pod.field.at("hostPID").value)
+    privileged = any(c.at("securityContext", "privileged").value for c in pod.containers)
+    return by_request or by_host or by_runtime or privileged

@@ -13,7 +13,7 @@ from fettle.lint.structure import REPEATED, TOO_MANY, WRONG_FORM
 from fettle.model import Policies, Validation
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.tables.case import Case
-from tests.fettle.lint.tables.refused import JUDGED, JUDGED_BY_JOB_SET, POD, Refused, put
+from tests.fettle.lint.tables.refused import JUDGED, JUDGED_BY_JOB_SET, POD, Refused, put, stateful
 from tests.fettle.lint.tables.refused_details import DETAILS
 from tests.fettle.lint.test_tables import CASES
 
@@ -110,3 +110,11 @@ def test_the_file_of_another_program_without_apiversion_only_warns() -> None:
     """NVIDIA's gpu-operator, bundle/tests/scorecard/config.yaml."""
     other = {"apiversion": "example.com/v1", "kind": "Configuration", "metadata": {"name": "c"}}
     assert [(f.rule, f.severity) for f in checked(other)] == [("FTL206", Severity.WARN)]
+
+
+@pytest.mark.parametrize("length", [53, 63])
+def test_a_stateful_set_whose_pods_cannot_have_its_name_is_a_warning(length: int) -> None:
+    """Seen on a real control plane: `FailedCreate … metadata.labels: Invalid value`."""
+    found = [(f.rule, f.severity) for f in checked(stateful("s" * length))]
+    assert found == [("FTL239", Severity.WARN)]
+    assert checked(stateful("s" * 52)) == []

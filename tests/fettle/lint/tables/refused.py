@@ -53,7 +53,15 @@ DISRUPTED = [{"type": "DisruptionTarget"}]
 FOR_ALL = {"operator": "Exists"}
 SLICE = api.resource_slice("n", 1)
 
+
+def stateful(name: str) -> Object:
+    made = put(DEPLOYMENT, ("kind", "StatefulSet"), ("spec/serviceName", "s"))
+    return put(made, ("metadata/name", name))
+
+
 STRUCTURE = [
+    Refused("FTL239", "64 characters", stateful("s" * 64), "has 64 characters; at most 63 may be"),
+    Refused("FTL239", "52 characters", stateful("s" * 52)),
     Refused(
         "FTL203",
         "a derived attribute whose expression is empty",

@@ -57,6 +57,26 @@ def for_none() -> Object:
     return made
 
 
+POOL = "example.com/pool"
+POOLS = (
+    api.node("pool-a", 8, resource="example.com/pooled", labels={POOL: "gpu"}),
+    api.node("pool-b", 8, resource="example.com/pooled", labels={POOL: "gpu"}),
+    api.node("pool-c", labels={POOL: "cpu"}),
+)
+
+
+def by_runtime() -> Object:
+    made = api.pod("p", node_selector={POOL: "gpu"})
+    made["spec"]["runtimeClassName"] = "nvidia"
+    return made
+
+
+def on_each_node() -> Object:
+    made = deployment(1, node_selector={POOL: "gpu"})
+    del made["spec"]["replicas"]
+    return {**made, "kind": "DaemonSet"}
+
+
 CASES = [
     Case(
         "FTL059",
@@ -216,6 +236,20 @@ CASES = [
         known=KNOWN,
     ),
     Case("FTL061", "no resource", api.pod("p", node_selector={PRODUCT: "none"}), known=KNOWN),
+    Case(
+        "FTL063",
+        "a pod without devices",
+        api.pod("p", node_selector={POOL: "gpu"}),
+        "all 2 nodes that match have some; 1 others have none",
+        "leave it out",
+        known=POOLS,
+    ),
+    Case("FTL063", "one with devices", asking(node_selector={POOL: "gpu"}), known=POOLS),
+    Case("FTL063", "elsewhere", api.pod("p", node_selector={POOL: "cpu"}), known=POOLS),
+    Case("FTL063", "anywhere", api.pod("p"), known=POOLS),
+    Case("FTL063", "nowhere", api.pod("p", node_selector={POOL: "tpu"}), known=POOLS),
+    Case("FTL063", "by its runtime", by_runtime(), known=POOLS),
+    Case("FTL063", "on each node", on_each_node(), known=POOLS),
     Case(
         "FTL113",
         "evicts from all devices of a driver",
