@@ -104,8 +104,9 @@ class Refusal(Rule):
     """A rule about what the API server refuses. Only `fettle lint` has it: the webhook never sees
     such an object.
 
-    It only warns of what somebody completes: workloads of other projects, whose controllers do, and
-    objects in whose name or namespace something is put in.
+    Of an object that exists (`metadata.uid`), it says nothing: that was accepted, and has fields
+    that only the API server may set. It only warns of what somebody completes: workloads of other
+    projects, whose controllers do, and objects in whose name or namespace something is put in.
     """
 
     severity = Severity.DENY
@@ -116,6 +117,8 @@ class Refusal(Rule):
         """The mistakes, with the rule's severity."""
 
     def check(self, manifest: Manifest, cluster: Cluster | None = None) -> Iterator[Finding]:
+        if manifest.root.text("metadata", "uid"):
+            return
         marked = is_mark(manifest.name) or is_mark(manifest.namespace)
         for finding in self.found(manifest):
             if manifest.group in COMPLETE_GROUPS and not marked:

@@ -161,3 +161,30 @@ async def test_it_reads_another_context_and_as_somebody_else(
     assert 'on the resource "nodes" of the core API group in all namespaces to nobody' in said
     code, said = await run(["devices", "--as", "somebody"], reader, tmp_path)
     assert (code, "may not impersonate" in said) == (1, True)
+
+
+async def test_what_exists_already_is_linted_as_kubectl_prints_it(
+    reader: Path, api: Api, tmp_path: Path
+) -> None:
+    """With status, managed fields and all that the API server adds: none of it is a finding."""
+    await api.create(yaml.safe_load(NO_SUCH_CLASS))
+    existing = [
+        {**one, "apiVersion": version, "kind": kind}
+        for resource, version, kind in (
+            ("pods", "v1", "Pod"),
+            ("jobs", "batch/v1", "Job"),
+            ("resourceclaims", "resource.k8s.io/v1", "ResourceClaim"),
+        )
+        for one in await api.list(resource)
+    ]
+    assert {one["kind"] for one in existing} == {"Pod", "Job", "ResourceClaim"}
+    assert any("status" in one and "managedFields" in one["metadata"] for one in existing)
+    file = tmp_path / "existing.yaml"
+    file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": existing}))
+    given = ["lint", "--cluster", "--fail-on", "warn", "--output", "json", str(file)]
+    code, said = await run(given, reader, tmp_path)
+    found = json.loads(said[said.index("[") : said.rindex("]") + 1])
+    assert (code, {(one["rule"], one["kind"]) for one in found}) == (
+        1,
+        {("FTL001", "ResourceClaim")},
+    ), said

@@ -51,6 +51,14 @@ def test_every_rule_has_a_mistake_and_a_near_miss() -> None:
         assert ids - {row.rule for row in ROWS if bool(row.says) is caught} == set()
 
 
+def test_of_an_object_that_exists_nothing_is_said_to_be_refused() -> None:
+    """The API server has given this Job its selector."""
+    row = next(row for row in ROWS if row.rule == "FTL238" and "made by the API" in row.says)
+    metadata = {**row.object["metadata"], "uid": "6a0d1c1e-0000-4000-8000-000000000000"}
+    assert "FTL238" in {one.rule for one in checked(row.object)}
+    assert "FTL238" not in {one.rule for one in checked({**row.object, "metadata": metadata})}
+
+
 def test_in_workloads_of_others_they_only_warn() -> None:
     """Their controllers may complete what they make."""
     spec = {"containers": [{"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}
