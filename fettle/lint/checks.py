@@ -13,6 +13,7 @@ import msgspec
 from fettle.api import DevicePolicy, kinds
 from fettle.api.resource import Device
 from fettle.config import HealthSettings, Settings
+from fettle.dra import is_device_resource
 from fettle.lint.annotations import (
     EVICTED_FOR_GOOD,
     IGNORED,
@@ -138,6 +139,14 @@ BROKEN_RULE = Check(
     "(`x-kubernetes-validations`), as `--crds` or the files have it.",
     "The API server refuses it.",
 )
+ENDLESS_GRACE = Check(
+    "FTL117",
+    "endless-grace",
+    Severity.WARN,
+    "A pod with devices whose terminationGracePeriodSeconds is more than a day.",
+    "If its process does not end by itself, it holds its devices that long after it was deleted, "
+    "evicted or preempted.",
+)
 CHECKS = (
     IGNORED,
     INVALID_POLICY,
@@ -153,6 +162,7 @@ CHECKS = (
     NOT_PASSED_ON,
     MISSPELT_NAME,
     IMPOSSIBLE_LITERAL,
+    ENDLESS_GRACE,
     *STRUCTURE,
     *IDENTITY,
     BROKEN_RULE,
@@ -223,6 +233,7 @@ def _found(
     yield from unknown_annotations(manifest)
     yield from misspelt_names(manifest)
     yield from not_passed_on(manifest)
+    yield from endless_grace(manifest)
     yield from invalid_policy(manifest)
     yield from ineffective_settings(manifest, engines, thresholds, labels=labels)
     yield from evicted_for_good(manifest, known, installed)
@@ -279,6 +290,23 @@ async def compile_expressions(manifests: Iterable[Manifest], engines: "Engines")
     await engines.devices.evaluate([*texts, *sorted(literals)], [_ANY_DEVICE])
     for manifest in manifests:
         await engines.evaluate(policy_requirements(manifest))
+
+
+def endless_grace(manifest: Manifest) -> Iterator[Finding]:
+    """Pods with devices that may take more than a day to end."""
+    for pod in manifest.pods:
+        grace = pod.field.at("terminationGracePeriodSeconds")
+        seconds = grace.integer() or 0
+        has_devices = any(map(is_device_resource, pod.resources)) or any(True for _ in pod.claims)
+        if has_devices and seconds > _LONGEST_GRACE_S:
+            yield ENDLESS_GRACE.finding(
+                grace,
+                f"the pod may hold its devices for {seconds // 3600} hours after it should end",
+                "write the seconds that it takes to save its work",
+            )
+
+
+_LONGEST_GRACE_S = 24 * 3600
 
 
 # --- checks of DevicePolicies

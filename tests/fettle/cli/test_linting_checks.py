@@ -334,3 +334,19 @@ def test_the_recipes_read_only_fields_that_their_projects_define() -> None:
     kinds = ROOT / "tests" / "controlplane" / "object_kinds.yaml"
     recipes = ROOT / "deploy" / "samples" / "rules" / "objects.yaml"
     assert findings(str(recipes), "--crds", str(kinds)) == []
+
+
+def test_a_pod_that_may_hold_its_devices_for_days_after_its_end_is_found() -> None:
+    pod = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  terminationGracePeriodSeconds: %s
+  containers: [{name: c, image: i, resources: {limits: {%s: 1}}}]
+"""
+    (one,) = findings("-", stdin=pod % (604800, "nvidia.com/gpu"))
+    assert (one["rule"], one["severity"], one["line"]) == ("FTL117", "Warn", 5)
+    assert one["message"] == "the pod may hold its devices for 168 hours after it should end"
+    assert findings("-", stdin=pod % (86400, "nvidia.com/gpu")) == []
+    assert findings("-", stdin=pod % (604800, "cpu")) == []
