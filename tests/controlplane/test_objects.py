@@ -15,6 +15,7 @@ from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_node
 from tests.controlplane.installed import register_extender, scores
+from tests.controlplane.test_browse_access import run
 
 KINDS = Path(__file__).parent / "object_kinds.yaml"
 SAMPLE = shipped.DEPLOY / "samples" / "rules" / "objects.yaml"
@@ -136,3 +137,21 @@ async def test_what_an_object_in_a_tenants_namespace_says_refuses_nothing(
     await register_extender(control_plane, watching)
     await api.create(objects.pod("p", gpus=1, annotations=STRICT))
     assert await waiting.bound(api, "p") == "n"
+
+
+async def test_what_each_recipe_would_say_of_the_cluster_is_shown_without_a_server(
+    control_plane: ControlPlane, api: Api, tmp_path: Path
+) -> None:
+    await shipped.apply(api, shipped.manifests(KINDS))
+    for name in ("reset", "machine"):
+        await create_node(api, objects.node(name, 1))
+    await create_reset(api, "reset", "ResetJobFailed")
+    await create_machine(api, "machine", "default")
+    asked = ["rules", "test", str(SAMPLE)]
+    code, said = await run(asked, control_plane.tester_kubeconfig, tmp_path)
+    assert code == 0, said
+    assert "objects  nvsentinel-gpu-reset: says 1\n" in said
+    assert f"+ nvidia.com/gpu {UUID} on reset  0.8 driver: GPUReset reset: the reset failed" in said
+    assert "objects  cluster-api-machine-unhealthy: says 1\n" in said
+    assert ": Machine default/machine: " in said
+    assert "objects  slinky-node-failed: says nothing: there is no Pod\n" in said
