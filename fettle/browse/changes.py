@@ -14,7 +14,7 @@ from fettle.browse.reviews import NotShown
 MOST_LISTENERS = 64
 LASTS_S = 60.0
 """Then it ends, and whoever goes on listening is looked at anew: a right may have ended."""
-REST_S = 0.5
+REST_S = 1.0
 """Views that follow each other closely are one event: each makes a page ask."""
 WRITES_S = 10.0
 """How long an event may wait for a reader that takes nothing. Nothing else is kept for it."""

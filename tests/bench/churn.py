@@ -42,7 +42,7 @@ Step = Callable[[FakeApi, int], None]
 
 async def measure(house: House) -> list[Figure]:
     return [
-        *await _compare(house, 0, SLICES_PER_S, "slices a second change", _change_slice),
+        *await _compare(house, 0, SLICES_PER_S, "slices a second change", change_slice),
         *await _compare(
             house,
             fleets.NODES * fleets.GPUS,
@@ -57,13 +57,13 @@ async def _compare(
     house: House, pods: int, per_s: float, what: str, step: Step
 ) -> Iterator[Figure]:
     quiet, busy, cost_ms = [], [], []
-    async with _fettle(house, pods) as (api, fettle):
-        await _call(house, fettle)
+    async with told_fleet(house, pods) as (api, fettle):
+        await call_filter(house, fettle)
         for _ in range(ROUNDS):
-            quiet.append(await _call(house, fettle))
-            going_on = asyncio.ensure_future(_go_on(api, per_s, step))
+            quiet.append(await call_filter(house, fettle))
+            going_on = asyncio.ensure_future(go_on(api, per_s, step))
             cost_ms.append(await _cost_ms(fettle) / per_s)
-            busy.append(await _call(house, fettle))
+            busy.append(await call_filter(house, fettle))
             if going_on.done():
                 going_on.result()
             going_on.cancel()
@@ -80,7 +80,7 @@ def _figures(
 
 
 @asynccontextmanager
-async def _fettle(house: House, pods: int) -> AsyncIterator[tuple[FakeApi, FettleProcess]]:
+async def told_fleet(house: House, pods: int) -> AsyncIterator[tuple[FakeApi, FettleProcess]]:
     """On a fleet whose devices are in use by so many pods."""
     api = FakeApi()
     for number in range(fleets.NODES):
@@ -104,7 +104,7 @@ async def _fettle(house: House, pods: int) -> AsyncIterator[tuple[FakeApi, Fettl
         fettle.kill()
 
 
-async def _call(house: House, fettle: FettleProcess) -> calling.Outcome:
+async def call_filter(house: House, fettle: FettleProcess) -> calling.Outcome:
     bodies = (_body(next(_numbers)) for _ in range(CALLS))
     (outcome,) = await calling.alternate(
         house.binary, [f"{fettle.extender_url}/filter"], bodies, count=CALLS, warmup=WARMUP
@@ -120,7 +120,7 @@ def _body(number: int) -> bytes:
     return fleets.body(f"train-{number}", names)
 
 
-async def _go_on(api: FakeApi, per_s: float, step: Step) -> None:
+async def go_on(api: FakeApi, per_s: float, step: Step) -> None:
     began = time.monotonic()
     for done in numbers(1):
         step(api, next(_numbers))
@@ -135,7 +135,7 @@ async def _cost_ms(fettle: FettleProcess) -> float:
     return (cpu_s(fettle.serving_pid) - before_s) * 1000 / (time.monotonic() - began)
 
 
-def _change_slice(api: FakeApi, number: int) -> None:
+def change_slice(api: FakeApi, number: int) -> None:
     """A driver publishes a newer driver version, one node after another."""
     name = f"{fleets.name_of(number * 31 % fleets.NODES)}-{objects.DRIVER}"
     found = api.objects["resourceslices"][name]

@@ -235,7 +235,7 @@ async def test_a_change_shows_at_once_since_the_server_says_that_there_is_one(
     await tab.until("performance.getEntriesByName('follows').length")
     took = []
     for name in ("gpu-05", "gpu-02"):
-        await tab.value("new Promise((done) => setTimeout(done, 700))")
+        await tab.value("new Promise((done) => setTimeout(done, 1200))")
         await tab.value(SEEN)
         shown.heal(name)
         published = time.time()
