@@ -71,8 +71,9 @@ class UnknownResource(Rule):
         beside = {other for other in wanted if domain_of(other) == domain_of(name)}
         if not meant and not beside.isdisjoint(there):
             return
-        alike = [other for other in there if domain_of(other) == domain_of(name)] or there
-        has = f"they offer {listed(alike)}" if there else "they offer none at all"
+        named = [other for other in there if not other.startswith(IMPLICIT_CLASS_PREFIX)]
+        alike = [other for other in named if domain_of(other) == domain_of(name)] or named
+        has = f"they offer {listed(alike)}" if named else "they offer none at all"
         yield self.finding(
             field,
             f"no node offers {name!r} ({has})",

@@ -90,7 +90,7 @@ CASES = [
         "FTL059",
         "a domain without its end",
         asking("nvidia/gpu"),
-        "no node offers 'nvidia/gpu'",
+        "(they offer amd.com/gpu, example.com/stands, google.com/tpu, nvidia.com/gpu)",
         "did you mean nvidia.com/gpu?",
         known=KNOWN,
     ),
