@@ -75,6 +75,11 @@ def test_it_runs_from_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
         text=True,
     )
     assert where.stdout.startswith(str(environment))
+    pod = tmp_path / "pod.yaml"
+    pod.write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}\n")
+    subprocess.run(
+        [environment / "bin" / "fettle", "explain", "sent", pod], cwd=tmp_path, check=True
+    )
     demo = subprocess.run(
         [environment / "bin" / "fettle", "demo"], cwd=tmp_path, capture_output=True, text=True
     )

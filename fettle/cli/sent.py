@@ -19,7 +19,9 @@ from fettle.dra import MARKER
 from fettle.lint import Manifest, values_at
 from fettle.model import BadInput
 
-SHIPPED = Path(__file__).parents[2] / "deploy"
+_PACKAGE = Path(__file__).parents[1]
+SHIPPED = next((found for up in (_PACKAGE, _PACKAGE.parent) if (found := up / "deploy").is_dir()))
+"""In a wheel inside the package, else beside it."""
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _DEFAULT_SCHEDULER = "default-scheduler"
 _NAME_LABEL = "kubernetes.io/metadata.name"
