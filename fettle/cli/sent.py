@@ -20,7 +20,7 @@ from fettle.lint import Manifest, values_at
 from fettle.model import BadInput
 
 _PACKAGE = Path(__file__).parents[1]
-SHIPPED = next((found for up in (_PACKAGE, _PACKAGE.parent) if (found := up / "deploy").is_dir()))
+SHIPPED = _PACKAGE / "deploy" if (_PACKAGE / "deploy").is_dir() else _PACKAGE.parent / "deploy"
 """In a wheel inside the package, else beside it."""
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 _DEFAULT_SCHEDULER = "default-scheduler"
