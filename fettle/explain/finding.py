@@ -39,7 +39,7 @@ def find_device(view: View, given: str) -> FoundDevice:
     wanted = {given, gpu_names.normal(given), gpu_names.pci(given)}
     found: dict[str, FoundDevice] = {}
     by_parent: dict[str, FoundDevice] = {}
-    names: list[str] = []
+    names: dict[str, str] = {}
     for one, forms, parents in _all(view):
         if given == one.name:
             return one
@@ -47,7 +47,8 @@ def find_device(view: View, given: str) -> FoundDevice:
             found[one.name] = one
         elif not wanted.isdisjoint(parents):
             by_parent[one.name] = one
-        names += (one.name, *(form for form in forms if "/" in form))
+        typed = (form for form in forms if "/" in form and " " not in form)
+        names |= dict.fromkeys((one.name, *typed), one.name)
         pause()
     found = found or by_parent
     if len(found) > 1:
@@ -59,9 +60,9 @@ def find_device(view: View, given: str) -> FoundDevice:
         return sound
     if _CERTAINLY_UUID.fullmatch(given):
         raise BadInput(
-            f"nothing names the device {given!r}{_WHERE}{near(given, names)}", status=404
+            f"nothing names the device {given!r}{_WHERE}{_near(given, names)}", status=404
         )
-    raise BadInput(f"there is no device {given!r}{near(given, names)}{_HOW}", status=404)
+    raise BadInput(f"there is no device {given!r}{_near(given, names)}{_HOW}", status=404)
 
 
 _LONGEST_NUMBER = 10
@@ -189,16 +190,21 @@ def unit_called(node: str, given: str, resources: Mapping[str, int]) -> UnitId |
 
 def near(name: str, names: Iterable[str]) -> str:
     """The few names that look most like it, as the end of a sentence; "" if none does."""
+    return _near(name, {one: one for one in names})
+
+
+def _near(name: str, meant: Mapping[str, str]) -> str:
+    """Of what the spellings mean, each in the one that looks most like the name."""
     matcher = SequenceMatcher(b=name)
-    rated = []
-    for one in sorted(set(names)):
+    rated: dict[str, tuple[float, str]] = {}
+    for one in sorted(meant):
         matcher.set_seq1(one)
         if (
             matcher.real_quick_ratio() >= _NEAR
             and matcher.quick_ratio() >= _NEAR
             and (ratio := matcher.ratio()) >= _NEAR
         ):
-            rated.append((ratio, one))
+            rated[meant[one]] = max(rated.get(meant[one], (0.0, "")), (ratio, one))
         pause()
-    best = [one for _, one in nlargest(3, rated)]
+    best = [one for _, one in nlargest(3, rated.values())]
     return f"; near: {', '.join(best)}" if best else ""

@@ -83,6 +83,20 @@ def test_what_is_not_found_or_not_clear_gets_names_that_are_near(given: str, why
     assert why in str(raised.value)
 
 
+def test_each_near_device_is_listed_once_as_it_can_be_typed() -> None:
+    with pytest.raises(BadInput) as raised:
+        find_device(fleet(), f"n4/{b.RESOURCE}/GPU-x")
+    (listed,) = (
+        part.removeprefix(" near: ")
+        for part in str(raised.value).split(";")
+        if part.startswith(" near: ")
+    )
+    names = listed.split(", ")
+    assert not [name for name in names if " " in name]
+    meant = [find_device(fleet(), name).name for name in names]
+    assert len(meant) == len(set(meant)) == 3
+
+
 def test_a_node_that_is_not_there_gets_names_that_are_near() -> None:
     assert find_node(fleet(), "n1").name == "n1"
     with pytest.raises(BadInput, match=r"there is no node 'n11'; near: n1"):
