@@ -105,9 +105,19 @@ def _distance(word: str, meant: str) -> int:
 
 def is_mark(text: str) -> bool:
     """Whether it stands for what is put in before the API server sees it: `${NAME}`, `NUM_NODES`,
-    `FILLED BY THE OPERATOR`."""
+    `FILLED BY THE OPERATOR`, `YOUR-NAME`."""
     shouted = text.replace("_", "").isalnum() or text.replace(" ", "").isalpha()
-    return (shouted and text.isupper()) or "__" in text or not _MARKS.isdisjoint(text)
+    return (
+        (shouted and text.isupper())
+        or text.startswith("YOUR-")
+        or "__" in text
+        or not _MARKS.isdisjoint(text)
+    )
+
+
+def is_shouted(text: str) -> bool:
+    """Whether it is one word in capitals, `TRAIN`: a name, or what stands for one (`NAMESPACE`)."""
+    return text.isalnum() and text.isupper()
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:

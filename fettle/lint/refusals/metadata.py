@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from fettle.lint.findings import Finding, Refusal
+from fettle.lint.findings import Finding, Refusal, Severity
 from fettle.lint.manifests import Field, Manifest, values_at
 from fettle.lint.refusals.wording import (
+    why_in_doubt,
     why_no_label,
     why_no_qualified_name,
     why_no_subdomain,
@@ -33,16 +34,21 @@ class WrongObjectName(Refusal):
         name = metadata.at("name")
         if not name.value and not metadata.text("generateName"):
             yield self.finding(name, "is required, or generateName")
-        if isinstance(name.value, str) and name.value and (why := why_no_subdomain(name.value)):
-            yield self.finding(name, f"{name.value!r} {why}")
-        elif manifest.kind == "CronJob" and len(metadata.text("name")) > _LONGEST_CRON_JOB:
+        said = metadata.text("name")
+        if said and (why := why_no_subdomain(said)):
+            yield self.finding(name, f"{said!r} {why}")
+        elif why := why_in_doubt(said):
+            fix = f"write {said.lower()}"
+            yield self.finding(name, f"{said!r} {why}", fix, Severity.WARN)
+        elif manifest.kind == "CronJob" and len(said) > _LONGEST_CRON_JOB:
             message = f"is longer than {_LONGEST_CRON_JOB} characters, as its Jobs' names get more"
             yield self.finding(name, message)
         prefix = "" if name.value else metadata.text("generateName")
         if prefix and (why := why_no_subdomain(f"{prefix}x")):
             yield self.finding(metadata.at("generateName"), f"{prefix!r} {why}")
-        if (said := metadata.text("namespace")) and (why := why_no_label(said)):
-            yield self.finding(metadata.at("namespace"), f"{said!r} {why}")
+        namespace = metadata.text("namespace")
+        if namespace and (why := why_no_label(namespace)):
+            yield self.finding(metadata.at("namespace"), f"{namespace!r} {why}")
 
 
 class WrongLabel(Refusal):

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from fettle.dra import UNIT, Unreadable, nano
-from fettle.lint.findings import Finding, Refusal
+from fettle.lint.findings import Finding, Refusal, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestPod, values_at
 from fettle.lint.names import is_mark, nearest
 from fettle.lint.refusals.wording import (
     operator_errors,
     twice,
+    why_in_doubt,
     why_no_label,
     why_no_qualified_name,
     why_no_subdomain,
@@ -223,8 +224,12 @@ class WrongPodName(Refusal):
         for pod in manifest.pods:
             for entry in (*_containers(pod), *pod.field.each("volumes"), *pod.claims):
                 name = entry.at("name")
-                if isinstance(name.value, str) and name.value and (why := why_no_label(name.value)):
-                    yield self.finding(name, f"{name.value!r} {why}")
+                said = name.value if isinstance(name.value, str) else ""
+                if said and (why := why_no_label(said)):
+                    yield self.finding(name, f"{said!r} {why}")
+                elif why := why_in_doubt(said):
+                    fix = f"write {said.lower()}"
+                    yield self.finding(name, f"{said!r} {why}", fix, Severity.WARN)
             for entry in pod.claims:
                 for key in ("resourceClaimName", "resourceClaimTemplateName"):
                     if (said := entry.text(key)) and (why := why_no_subdomain(said)):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from fettle.lint.manifests import Field
-from fettle.lint.names import is_mark
+from fettle.lint.names import is_mark, is_shouted
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 _QUALIFIED = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -30,6 +30,11 @@ def why_no_subdomain(name: str) -> str:
     if is_mark(name) or all(_LABEL.fullmatch(part) for part in name.split(".")):
         return ""
     return "may have small letters, digits, and inner hyphens and dots only"
+
+
+def why_in_doubt(name: str) -> str:
+    """What is said of one word in capitals, which is no name: a marker looks the same."""
+    return "may have no capitals, unless a name is put in for it" if is_shouted(name) else ""
 
 
 def why_no_qualified_name(key: str) -> str:

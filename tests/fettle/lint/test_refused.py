@@ -114,6 +114,25 @@ def test_what_is_put_in_later_is_no_wrong_name_and_the_rest_only_warns(name: str
     assert [(f.rule, f.severity) for f in checked(made)] == [("FTL221", Severity.WARN)]
 
 
+@pytest.mark.parametrize("name", ["TRAIN", "NAMESPACE", "GPU0"])
+@pytest.mark.parametrize(
+    ("rule", "path"), [("FTL224", "spec/containers/0/name"), ("FTL240", "metadata/name")]
+)
+def test_one_word_in_capitals_is_a_warning_since_it_may_be_put_in(
+    name: str, rule: str, path: str
+) -> None:
+    [found] = checked(put(POD, (path, name)))
+    assert (found.rule, found.severity) == (rule, Severity.WARN)
+    assert found.fix == f"write {name.lower()}"
+
+
+@pytest.mark.parametrize(
+    "name", ["$NAME", "{{ .x }}", "<NAME>", "NAME_HERE", "YOUR-NAME", "%NAME%", "@NAME@"]
+)
+def test_of_what_only_stands_for_a_name_nothing_is_said(name: str) -> None:
+    assert checked(put(POD, ("spec/containers/0/name", name), ("metadata/name", name))) == []
+
+
 def test_the_file_of_another_program_without_apiversion_only_warns() -> None:
     """NVIDIA's gpu-operator, bundle/tests/scorecard/config.yaml."""
     other = {"apiversion": "example.com/v1", "kind": "Configuration", "metadata": {"name": "c"}}
