@@ -36,7 +36,9 @@ def find_node(view: View, name: str) -> NodeView:
 def find_device(view: View, given: str) -> FoundDevice:
     """By `DRIVER/POOL/DEVICE`, `NODE/RESOURCE/UNIT`, or any shorter name that only one device has,
     such as a UUID or a PCI address. Raises BadInput with near names, or those that share it."""
-    wanted = {given, gpu_names.normal(given), gpu_names.pci(given)}
+    before, slash, last = given.rpartition("/")
+    as_written = before + slash + gpu_names.uuid(last)
+    wanted = {given, gpu_names.normal(given), gpu_names.pci(given), as_written}
     found: dict[str, FoundDevice] = {}
     by_parent: dict[str, FoundDevice] = {}
     names: dict[str, str] = {}
@@ -56,7 +58,8 @@ def find_device(view: View, given: str) -> FoundDevice:
         raise BadInput(f"{len(found)} devices are called {given!r}: write one of {some}")
     if found:
         return next(iter(found.values()))
-    if (sound := _sound_unit(view, given) or _mentioned(view, given)) is not None:
+    mentioned = _mentioned(view, gpu_names.normal(given))
+    if (sound := _sound_unit(view, given) or mentioned) is not None:
         return sound
     if _CERTAINLY_UUID.fullmatch(given):
         raise BadInput(

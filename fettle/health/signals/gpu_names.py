@@ -13,6 +13,7 @@ from fettle.api import resource
 from fettle.model import UnitId
 
 _PCI = re.compile(r"(?:[0-9a-f]{4})?([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-9a-f]))?")
+_UUID = re.compile(r"(gpu|mig)-([0-9a-f-]{8,60})", re.IGNORECASE)
 _DASH_OR_DIGIT = re.compile(r"[-0-9]")
 _RANKS = {"pci": 1, "index": 2}
 
@@ -30,6 +31,12 @@ def pci(address: str) -> str:
     return f"pci:{domain}:{bus}:{device}.{function or 0}"
 
 
+def uuid(text: str) -> str:
+    """As NVML writes it, `GPU-` and small letters; a name of another form as it is."""
+    found = _UUID.fullmatch(text)
+    return f"{found[1].upper()}-{found[2].lower()}" if found is not None else text
+
+
 def index(number: object) -> str:
     return f"index:{number}"
 
@@ -39,12 +46,12 @@ def is_index(name: str) -> bool:
 
 
 def normal(name: str) -> str:
-    """A name that people or a device plugin wrote, as it is written here: a number is an index, and
-    an address may stand alone."""
+    """A name that people or a device plugin wrote, as it is written here: a number is an index, an
+    address may stand alone, and a UUID may have letters of either case."""
     if name.isdecimal():
         return index(name)
     address = name.removeprefix("pci:")
-    return pci(address) if address != name or _PCI.fullmatch(address.lower()) else name
+    return pci(address) if address != name or _PCI.fullmatch(address.lower()) else uuid(name)
 
 
 def rank(name: str) -> tuple[int, str]:
@@ -83,8 +90,8 @@ def joined(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
 def published(device: resource.Device) -> Iterator[str]:
     """Names of a DRA device, and of the GPU that it is a part of: a fault of the GPU affects its
     parts."""
-    if is_part(device) and (uuid := own_uuid(device)):
-        yield uuid
+    if is_part(device) and (own := own_uuid(device)):
+        yield own
     yield from of_hardware(device)
 
 
@@ -94,9 +101,9 @@ def of_hardware(device: resource.Device) -> Iterator[str]:
     A part is only known by the index of its parent: its own index is its number within its GPU.
     """
     values = _values(device)
-    uuid, number = ("parentUUID", "parentIndex") if is_part(device) else ("uuid", "index")
-    if uuid in values:
-        yield values[uuid]
+    own, number = ("parentUUID", "parentIndex") if is_part(device) else ("uuid", "index")
+    if own in values:
+        yield uuid(values[own])
     yield from dict.fromkeys(pci(values[name]) for name in _ADDRESSES if name in values)
     if number in values:
         yield index(values[number])
@@ -120,7 +127,7 @@ def kind(device: resource.Device) -> str:
 
 def own_uuid(device: resource.Device) -> str:
     """The UUID that a device publishes for itself; "" if none."""
-    return _values(device).get("uuid", "")
+    return uuid(_values(device).get("uuid", ""))
 
 
 def _values(device: resource.Device) -> dict[str, str]:

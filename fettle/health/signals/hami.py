@@ -25,7 +25,7 @@ UNANSWERED_S = 86_400.0
 """A register is outdated after so long: the scheduler's times are in a time zone that is not known,
 up to 14 hours off."""
 _TIME = re.compile(r"[0-9]{4}[-.][0-9]{2}[-.][0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}")
-_UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,100}")
+_UUID = re.compile(r"(?:GPU|MIG|gpu|mig)-[0-9A-Za-z/-]{1,100}")
 _HEALTH_AT, _INDEX_AT = 6, 7
 _LONGEST_INDEX = 4
 
@@ -35,7 +35,7 @@ def cordoned(annotations: Mapping[str, str]) -> tuple[list[str], bool]:
     names = [
         *filter(None, map(str.strip, annotations.get(CORDON, "")[: patterns.LONGEST].split(",")))
     ]
-    uuids = [*dict.fromkeys(filter(_UUID.fullmatch, names))]
+    uuids = [*dict.fromkeys(map(gpu_names.uuid, filter(_UUID.fullmatch, names)))]
     return uuids, all(map(_UUID.fullmatch, names))
 
 
@@ -83,7 +83,9 @@ def _registered(annotations: Mapping[str, str]) -> Iterator[_Registered]:
             uuid, number = one.get("id"), one.get("index", 0)
             if isinstance(uuid, str) and _UUID.fullmatch(uuid) and type(number) is int:
                 # `health` is left out where it is false, as all that is 0. No GPU has 0 of memory.
-                yield _Registered(uuid, number, "devmem" in one and one.get("health") is not True)
+                yield _Registered(
+                    gpu_names.uuid(uuid), number, "devmem" in one and one.get("health") is not True
+                )
         return
     for gpu in text.split(":"):
         fields = gpu.split(",")
@@ -92,4 +94,6 @@ def _registered(annotations: Mapping[str, str]) -> Iterator[_Registered]:
         number = fields[_INDEX_AT] if len(fields) > _INDEX_AT else ""
         has_index = number.isdecimal() and len(number) <= _LONGEST_INDEX
         is_unhealthy = fields[_HEALTH_AT] == "false"
-        yield _Registered(fields[0], int(number) if has_index else None, is_unhealthy)
+        yield _Registered(
+            gpu_names.uuid(fields[0]), int(number) if has_index else None, is_unhealthy
+        )

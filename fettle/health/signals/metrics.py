@@ -260,7 +260,7 @@ _NAME = re.compile(r"[!-~]{1,100}")
 def _names(labels: Mapping[str, str], exporter: ExporterRow) -> Iterator[str]:
     """The most reliable first, as `gpu_names` ranks them; none that could be no name of a GPU."""
     if (uuid := _first(labels, exporter.uuid)) and _NAME.fullmatch(uuid):
-        yield uuid
+        yield gpu_names.uuid(uuid)
     if (address := _first(labels, exporter.pci)) and _NAME.fullmatch(address):
         yield gpu_names.pci(address)
     if (number := _first(labels, exporter.index)) and xids.is_code(number):

@@ -90,7 +90,9 @@ def _entry(text: str, action: str) -> NVSentinelEntry:
         of_switch = name == "NVSWITCH" or (of_switch and name not in ("GPU", "GPU_UUID"))
         if value.endswith(_CUT) or (of_switch and name in ("NVSWITCH", "PCI")):
             continue
-        fields["GPU_UUID" if name == "GPU" and value.startswith(_UUID) else name].append(value)
+        fields["GPU_UUID" if name == "GPU" and value.upper().startswith(_UUID) else name].append(
+            value
+        )
     return NVSentinelEntry(
         gpus=_gpus(fields["GPU_UUID"], fields["PCI"], fields["GPU"]),
         codes=tuple(fields["ErrorCode"]),
@@ -108,10 +110,9 @@ def _gpus(
     A single UUID owns all names. Otherwise lists of equal length are matched by position. Otherwise
     only the most reliable names count.
     """
-    addresses, indices = (
-        [gpu_names.pci(a) for a in pci_addresses],
-        [gpu_names.index(n) for n in numbers],
-    )
+    uuids = [gpu_names.uuid(u) for u in uuids]
+    addresses = [gpu_names.pci(a) for a in pci_addresses]
+    indices = [gpu_names.index(n) for n in numbers]
     if len(uuids) == 1:
         return ((uuids[0], *dict.fromkeys((*addresses, *indices))),)
     given = [names for names in (uuids, addresses, indices) if names]

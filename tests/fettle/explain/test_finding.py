@@ -55,6 +55,12 @@ def fleet() -> View:
         (f"{b.RESOURCE} GPU-77777777-aaaa", f"n4/{b.RESOURCE}/GPU-77777777-aaaa"),
         (f"n3/{b.RESOURCE}/3", f"n3/{b.RESOURCE}/index:3"),
         (f"n3/{UUID}", f"n3/{b.RESOURCE}/{UUID}"),
+        # in other case
+        (UUID.lower(), f"{b.DRIVER}/n1/gpu-0"),
+        (PART.upper(), f"{b.DRIVER}/n1/gpu-0-mig-1"),
+        ("gpu-77777777-AAAA", f"n4/{b.RESOURCE}/GPU-77777777-aaaa"),
+        (f"n4/{b.RESOURCE}/gpu-77777777-AAAA", f"n4/{b.RESOURCE}/GPU-77777777-aaaa"),
+        (f"n3/{UUID.upper()}", f"n3/{b.RESOURCE}/{UUID}"),
     ],
 )
 def test_a_device_is_found_by_any_name_that_only_it_has(given: str, meant: str) -> None:

@@ -252,17 +252,23 @@ def put_node(replica: Replica, name: str, labels: dict[str, str] | None = None) 
     replica.inventory.put(kinds.NODE, kinds.NODE.decode(msgspec.json.encode(raw)), NOW)
 
 
-def scores_after(replica: Replica, named: dict[str, str]) -> dict[str, float]:
+def scores_after(replica: Replica, named: dict[str, str], name: str = "dra") -> dict[str, float]:
     """Of the four devices of a node, after a series says something of one."""
-    put_node(replica, "dra")
-    published = msgspec.json.encode(slice_of("dra", 4))
+    put_node(replica, name)
+    published = msgspec.json.encode(slice_of(name, 4))
     replica.inventory.put(kinds.SLICE, kinds.SLICE.decode(published), NOW)
     replica.measure(Measured(HEAT, (Sample(named, 0.6),)))
     list(replica.inventory.refresh(NOW))
     view = replica.inventory.view(EMPTY, synced=True, served={})
     assert view is not None
-    (pool,) = view.nodes["dra"].pools
+    (pool,) = view.nodes[name].pools
     return {one.id.device: one.health.score for one in pool.devices}
+
+
+def test_a_uuid_in_other_case_names_the_same_device_also_without_its_node() -> None:
+    named = {"UUID": "gpu-DECADE00-2", "hostname": "the exporter's pod"}
+    scores = scores_after(Replica(asks=True), named, name="decade00")
+    assert scores == {"gpu-0": 1.0, "gpu-1": 1.0, "gpu-2": 0.4, "gpu-3": 1.0}
 
 
 @pytest.mark.parametrize("blank", [2147483632.0, 140737488355328.0, -79.0, 79.5, 0.5])

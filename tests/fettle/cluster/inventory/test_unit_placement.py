@@ -20,6 +20,7 @@ from tests.fettle.cluster.inventory.saying import speaking
 NVIDIA, AMD = "gpu.nvidia.com", "gpu.amd.com"
 PCI = "resource.kubernetes.io/pciBusID"
 FULL = "GPU:0 PCI:0000:c0:00.0 GPU_UUID:GPU-u0"
+UUID = "GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f"
 
 
 def node(named: str = "", labels: Any = None, gpus: int = 0) -> dict[str, Any]:
@@ -104,6 +105,10 @@ def bad_ones(view: View) -> set[str]:
         ("GPU:0", [gpu(0, index=0), mig(1, 0), mig(3, 1)], {"gpu-0", "gpu-1"}),
         ("GPU:0", [{"type": "mig", "parentIndex": 0, "index": 1}, gpu(1)], {"gpu-0"}),
         ("GPU_UUID:MIG-1", [gpu(0), mig(1, 0), mig(2, 0)], {"gpu-1"}),
+        # a UUID in other case, of either side
+        (f"GPU_UUID:{UUID.upper()}", [{"uuid": UUID}, gpu(1)], {"gpu-0"}),
+        (f"GPU:{UUID.lower()}", [{"uuid": UUID}, gpu(1)], {"gpu-0"}),
+        (f"GPU_UUID:{UUID}", [{"uuid": UUID.upper()}, gpu(1)], {"gpu-0"}),
         # several
         ("GPU:0 GPU_UUID:GPU-u0 GPU:1 GPU_UUID:GPU-u1", [gpu(0), gpu(1)], {"gpu-0", "gpu-1"}),
     ],

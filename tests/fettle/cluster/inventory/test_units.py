@@ -101,6 +101,13 @@ def test_a_gpu_is_held_by_the_pod_whose_kubelet_calls_it_by_another_of_its_names
     assert Users(fleet.view).of_unit("n", record.plugins[GPU], unit).certain == ("default/p",)
 
 
+def test_the_kubelet_and_a_monitor_may_write_one_uuid_in_different_case(fleet: Fleet) -> None:
+    fleet.put(kinds.NODE, node("GPU-b5f21324-f1f9"))
+    fleet.put(kinds.POD, held_of(GPU, "p", {"GPU-B5F21324-F1F9::1": "Healthy"}))
+    (unit,) = seen(fleet).values()
+    assert (unit.unit, unit.allocated) == ("GPU-b5f21324-f1f9", 1)
+
+
 # -- what the plugin has withdrawn
 
 

@@ -80,6 +80,15 @@ def test_a_gpu_that_is_registered_as_healthy_again_is_free_at_once() -> None:
     assert book.assess(BAD, (BAD, NODE), NOW + MINUTE).state is State.HEALTHY
 
 
+def test_a_uuid_in_other_case_is_the_same_one() -> None:
+    written, meant = "gpu-ABCDEF01-f1f9", "GPU-abcdef01-f1f9"
+    for register in (IN_JSON, NINE):
+        in_other_case = {hami.REGISTER: register.replace("GPU-b", written)}
+        assert hami.unhealthy(in_other_case) == [meant]
+        assert (meant, "index:1") in hami.names(in_other_case)
+    assert hami.cordoned({hami.CORDON: f"{written},{meant}"}) == ([meant], True)
+
+
 @pytest.mark.parametrize("handshake", ["Requesting_9999-99-99 99:99:99", "Reported " + "9" * 9999])
 def test_a_handshake_of_any_form_is_read_without_harm(handshake: str) -> None:
     assert not hami.is_outdated({hami.HANDSHAKE: handshake}, NOW)
