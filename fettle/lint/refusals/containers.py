@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from fettle.dra import Unreadable, nano
 from fettle.lint.findings import Finding, Refusal
 from fettle.lint.manifests import Field, Manifest, ManifestPod
-from fettle.lint.names import is_mark
+from fettle.lint.names import is_mark, is_shouted
+from fettle.lint.refusals.pods import is_of_pods
 from fettle.lint.refusals.wording import twice, why_no_value
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -111,6 +112,8 @@ class ExcludedSettings(Refusal):
             for container in pod.containers:
                 grace = pod.field.integer("terminationGracePeriodSeconds")
                 wrong = (*_of_container(container), *_sleeps(container, grace))
+                if pod.field.text("restartPolicy") == "Never":
+                    wrong += tuple(_resizes(container))
                 for field, message in wrong:
                     yield self.finding(field, message)
             added = pod.field.at("ephemeralContainers")
@@ -131,14 +134,17 @@ def _of_pod(pod: Field) -> Wrong:
             if pod.at(name).value is True:
                 yield pod.at(name), "may not be true with hostUsers: false"
     if pod.text("os", "name") == "windows":
-        for name in ("hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"):
+        for name in ("hostPID", "hostIPC", "shareProcessNamespace", "hostUsers", "resources"):
             if pod.at(name).exists and pod.at(name).value is not False:
                 yield pod.at(name), "may not be set for a windows pod"
     if pod.at("overhead").value and not pod.text("runtimeClassName"):
         yield pod.at("overhead"), "needs a runtimeClassName that says the same"
-    for name, field in pod.members("resources", "limits"):
-        if name not in ("cpu", "memory") and not name.startswith("hugepages-"):
-            yield field, "may not be set for a whole pod, only for containers"
+    for part in ("limits", "requests"):
+        for name, field in pod.members("resources", part):
+            if not is_of_pods(name) and (is_shouted(name) or not is_mark(name)):
+                of_containers = "/" in name or name == "ephemeral-storage"
+                only = "only for containers" if of_containers else "only cpu, memory and hugepages-"
+                yield field, f"may not be set for a whole pod, {only}"
     yield from _seccomp(pod)
     if pod.at("resources", "claims").value:
         yield pod.at("resources", "claims"), "only containers may use claims"
@@ -156,6 +162,13 @@ def _of_container(container: Field) -> Wrong:
     for rule in container.each("restartPolicyRules"):
         if not rule.at("exitCodes").exists:
             yield rule.at("exitCodes"), "is required"
+
+
+def _resizes(container: Field) -> Wrong:
+    for entry in container.each("resizePolicy"):
+        if entry.text("restartPolicy") == "RestartContainer":
+            message = "must be NotRequired with the pod's restartPolicy: Never"
+            yield entry.at("restartPolicy"), message
 
 
 def _sleeps(container: Field, grace: int | None) -> Wrong:
@@ -231,17 +244,23 @@ class WrongPages(Refusal):
     def found(self, manifest: Manifest) -> Iterator[Finding]:
         for pod in manifest.pods:
             of_pod = pod.field.raw("resources", "limits")
-            for container in pod.containers:
-                named = {**container.raw("resources", "limits")}
-                named |= container.raw("resources", "requests")
+            # What containers request may become what the whole pod requests.
+            anywhere = {name for one in pod.containers for name in _requested(one)}
+            for owner in (pod.field, *pod.containers):
+                named = _requested(owner)
                 pages = [name for name in named if str(name).startswith("hugepages-")]
-                if pages and not {"cpu", "memory"} & {*named, *of_pod}:
-                    there = container.at("resources")
+                beside = {*named, *(anywhere if owner is pod.field else of_pod)}
+                if pages and not {"cpu", "memory"} & beside:
+                    there = owner.at("resources")
                     yield self.finding(there, f"{pages[0]} needs memory or cpu beside it")
                 for name in pages:
                     if _is_broken(name, named[name]):
-                        there = container.at("resources")
+                        there = owner.at("resources")
                         yield self.finding(there, f"{named[name]} are no whole {name}")
+
+
+def _requested(owner: Field) -> dict[str, object]:
+    return {**owner.raw("resources", "limits"), **owner.raw("resources", "requests")}
 
 
 def _is_broken(name: str, amount: object) -> bool:

@@ -400,6 +400,7 @@ REQUIRED: Mapping[str, str] = {
 """A field without which an object of the type is refused, though the API says it is optional."""
 
 ALLOWED: Mapping[Place, tuple[str, ...]] = {
+    ("core.v1.ContainerResizePolicy", "resourceName"): ("cpu", "memory"),
     ("apps.v1.StatefulSetUpdateStrategy", "type"): ("OnDelete", "RollingUpdate"),
     ("apps.v1.DaemonSetUpdateStrategy", "type"): ("OnDelete", "RollingUpdate"),
     ("apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy", "whenDeleted"): _KEEP,

@@ -1,6 +1,6 @@
 """Rules about pods, and templates of them, that the API server refuses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from fettle.dra import UNIT, Unreadable, nano
 from fettle.lint.findings import Finding, Refusal, Severity
@@ -20,6 +20,7 @@ _OWN = ("cpu", "memory", "ephemeral-storage", "storage")
 _HUGE = "hugepages-"
 _KUBERNETES = "kubernetes.io/"
 _OF_CLASSES = "deviceclass.resource.kubernetes.io/"
+_Amounts = Mapping[str, Field]
 
 
 def _containers(pod: ManifestPod) -> list[Field]:
@@ -101,7 +102,7 @@ def _claim_templates(manifest: Manifest) -> list[str]:
 
 
 class WrongAmount(Refusal):
-    """A resource that there is not, a fraction of a device, or a request that its limit forbids."""
+    """A resource that there is not, a fraction of a device, or an amount that another forbids."""
 
     id = "FTL222"
     name = "wrong-amount"
@@ -109,15 +110,38 @@ class WrongAmount(Refusal):
     def found(self, manifest: Manifest) -> Iterator[Finding]:
         for pod in manifest.pods:
             for container in _containers(pod):
-                yield from self._container(container)
+                limits = dict(container.members("resources", "limits"))
+                requests = dict(container.members("resources", "requests"))
+                yield from self._amounts(limits, requests)
+            limits, requests = (_of_whole(pod, part) for part in ("limits", "requests"))
+            yield from self._amounts(limits, requests)
+            yield from self._together(list(pod.field.each("containers")), limits, requests)
 
-    def _container(self, container: Field) -> Iterator[Finding]:
-        limits = dict(container.members("resources", "limits"))
-        requests = dict(container.members("resources", "requests"))
+    def _amounts(self, limits: _Amounts, requests: _Amounts) -> Iterator[Finding]:
         for field in (*limits.values(), *requests.values()):
             yield from self._amount(field)
         for name, request in requests.items():
             yield from self._against(name, request, limits.get(name))
+
+    def _together(
+        self, containers: list[Field], limits: _Amounts, requests: _Amounts
+    ) -> Iterator[Finding]:
+        """The amounts of a whole pod against those of its containers. Init containers may add to
+        the sum, so it is the least that there may be."""
+        for name, limit in limits.items():
+            own = [container.at("resources", "limits", name) for container in containers]
+            most = _nano(limit)
+            for field in own:
+                amount = _nano(field)
+                if most is not None and amount is not None and amount > most:
+                    yield self.finding(field, f"is more than the pod's limit, {limit.value}")
+            if name.startswith(_HUGE) and most is not None and _sum(own) > most:
+                yield self.finding(limit, "is less than the limits of the containers together")
+        for name, request in requests.items():
+            own = [container.at("resources", "requests", name) for container in containers]
+            most = _nano(request)
+            if most is not None and _sum(own) > most:
+                yield self.finding(request, "is less than the containers request together")
 
     def _amount(self, field: Field) -> Iterator[Finding]:
         name, amount = str(field.keys[-1]), _nano(field)
@@ -157,6 +181,21 @@ def _nano(field: Field) -> int | None:
         return nano(str(value))
     except Unreadable:
         return None
+
+
+def _sum(fields: list[Field]) -> int:
+    return sum(max(_nano(field) or 0, 0) for field in fields)
+
+
+def _of_whole(pod: ManifestPod, part: str) -> dict[str, Field]:
+    """The amounts of a whole pod; other resources than these FTL228 finds."""
+    amounts = pod.field.members("resources", part)
+    return {name: field for name, field in amounts if is_of_pods(name)}
+
+
+def is_of_pods(name: str) -> bool:
+    """Whether a whole pod may request this resource."""
+    return name in ("cpu", "memory") or name.startswith(_HUGE)
 
 
 def _is_extended(name: str) -> bool:

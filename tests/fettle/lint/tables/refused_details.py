@@ -1665,3 +1665,170 @@ NEAR_MISSES = [
     Refused("FTL241", "a finalizer", put(POD, ("metadata/finalizers", ["example.com/b"]))),
 ]
 DETAILS += NEAR_MISSES
+
+
+def whole(*containers: Object, **resources: Object) -> Object:
+    """A pod with resources of its own, and one container for each of the others."""
+    boxes = [
+        {"name": f"c{i}", "image": "i", "resources": own}
+        for i, own in enumerate(containers or ({},))
+    ]
+    return put(POD, ("spec/resources", resources), ("spec/containers", boxes))
+
+
+def resized(*policies: tuple[str, str], **pod: object) -> Object:
+    entries = [{"resourceName": name, "restartPolicy": policy} for name, policy in policies]
+    edits = [(f"spec/{field}", value) for field, value in pod.items()]
+    return put(POD, (f"{BOX}/resizePolicy", entries), *edits)
+
+
+HUGE_PAGES = "hugepages-2Mi"
+# kubernetes/kubernetes, pkg/apis/core/validation/validation.go: validatePodResources,
+# validatePodResourceConsistency, validateResizePolicy.
+DETAILS += [
+    Refused(
+        "FTL228", "pod-level cpus", whole(limits={"cpus": 1}), "only cpu, memory and hugepages-"
+    ),
+    Refused(
+        "FTL228",
+        "pod-level request that is misspelt",
+        whole(requests={"memroy": "1Gi"}),
+        "only cpu, memory and hugepages-",
+    ),
+    Refused(
+        "FTL228",
+        "pod-level request of a device",
+        whole(requests={"nvidia.com/gpu": 1}),
+        "only for containers",
+    ),
+    Refused(
+        "FTL228",
+        "pod-level storage",
+        whole(requests={"ephemeral-storage": "1Gi"}),
+        "only for containers",
+    ),
+    Refused(
+        "FTL228",
+        "pod-level resources of a windows pod",
+        put(whole(requests={"cpu": 1}), ("spec/os", {"name": "windows"})),
+        "may not be set for a windows pod",
+    ),
+    Refused("FTL222", "pod-level below 0", whole(requests={"cpu": -1}), "not be less than 0"),
+    Refused(
+        "FTL222",
+        "pod-level request over its limit",
+        whole(requests={"cpu": 2}, limits={"cpu": "1500m"}),
+        "is more than the limit, 1500m",
+    ),
+    Refused(
+        "FTL222",
+        "pod-level pages without a limit",
+        whole(requests={HUGE_PAGES: "2Mi", "cpu": 1}),
+        "needs a limit, too",
+    ),
+    Refused(
+        "FTL222",
+        "containers request more than their pod",
+        whole({"requests": {"cpu": "600m"}}, {"requests": {"cpu": "600m"}}, requests={"cpu": 1}),
+        "is less than the containers request together",
+    ),
+    Refused(
+        "FTL222",
+        "a limit over that of the pod",
+        whole({"limits": {"memory": "2Gi"}}, limits={"memory": "1Gi"}),
+        "is more than the pod's limit, 1Gi",
+    ),
+    Refused(
+        "FTL222",
+        "pages over those of the pod",
+        whole(
+            {"limits": {HUGE_PAGES: "4Mi", "cpu": 1}},
+            {"limits": {HUGE_PAGES: "4Mi", "cpu": 1}},
+            limits={HUGE_PAGES: "6Mi", "cpu": 2},
+        ),
+        "is less than the limits of the containers together",
+    ),
+    Refused(
+        "FTL229", "pod-level pages alone", whole(limits={HUGE_PAGES: "2Mi"}), "needs memory or cpu"
+    ),
+    Refused(
+        "FTL229",
+        "pod-level pages in part",
+        whole(limits={HUGE_PAGES: "3Mi", "cpu": 1}),
+        "are no whole hugepages-2Mi",
+    ),
+    Refused(
+        "FTL202", "resizePolicy of cpus", resized(("cpus", "NotRequired")), "one of cpu, memory"
+    ),
+    Refused(
+        "FTL202",
+        "resizePolicy of a device",
+        resized(("nvidia.com/gpu", "NotRequired")),
+        "one of cpu, memory",
+    ),
+    Refused(
+        "FTL202",
+        "resizePolicy that never restarts",
+        resized(("cpu", "Never")),
+        "one of NotRequired, RestartContainer",
+    ),
+    Refused(
+        "FTL202",
+        "resizePolicy in small letters",
+        resized(("cpu", "notRequired")),
+        "one of NotRequired, RestartContainer",
+    ),
+    Refused(
+        "FTL228",
+        "resizePolicy that restarts what never restarts",
+        resized(("memory", "RestartContainer"), restartPolicy="Never"),
+        "must be NotRequired",
+    ),
+    Refused(
+        "FTL228",
+        "resizePolicy of each",
+        resized(("cpu", "NotRequired"), ("memory", "RestartContainer"), restartPolicy="OnFailure"),
+    ),
+    Refused(
+        "FTL228",
+        "resizePolicy of what never restarts",
+        resized(("cpu", "NotRequired"), restartPolicy="Never"),
+    ),
+    Refused(
+        "FTL222",
+        "containers within their pod",
+        whole(
+            {"requests": {"cpu": "500m"}, "limits": {"cpu": 1}},
+            {"requests": {"cpu": "500m"}, "limits": {"cpu": 1}},
+            requests={"cpu": 1},
+            limits={"cpu": 1},
+        ),
+    ),
+    Refused(
+        "FTL222",
+        "an init container that requests as much as the others",
+        put(
+            whole({"requests": {"cpu": 1}}, requests={"cpu": 1}),
+            (
+                "spec/initContainers",
+                [{"name": "i", "image": "i", "resources": {"requests": {"cpu": 1}}}],
+            ),
+        ),
+    ),
+    Refused(
+        "FTL222",
+        "an init container with a limit as that of the pod",
+        put(
+            whole({}, limits={"cpu": 1}),
+            (
+                "spec/initContainers",
+                [{"name": "i", "image": "i", "resources": {"limits": {"cpu": 1}}}],
+            ),
+        ),
+    ),
+    Refused(
+        "FTL229",
+        "pod-level pages beside a container's cpu",
+        whole({"requests": {"cpu": 1}}, limits={HUGE_PAGES: "2Mi"}),
+    ),
+]
