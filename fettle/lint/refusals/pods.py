@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from fettle.dra import UNIT, Unreadable, nano
 from fettle.lint.findings import Finding, Refusal, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestPod, values_at
-from fettle.lint.names import is_mark, nearest
+from fettle.lint.names import is_mark, is_shouted, nearest
 from fettle.lint.refusals.wording import (
     operator_errors,
     twice,
@@ -146,7 +146,7 @@ class WrongAmount(Refusal):
     def _amount(self, field: Field) -> Iterator[Finding]:
         name, amount = str(field.keys[-1]), _nano(field)
         own = name in _OWN or name.startswith(_HUGE)
-        if "/" not in name and not own and not (is_mark(name) and "_" in name):
+        if "/" not in name and not own and (is_shouted(name) or not is_mark(name)):
             message = f"{name!r} is no resource of Kubernetes, and names no domain"
             yield self.finding(field, message, "write DOMAIN/NAME, such as nvidia.com/gpu")
         elif "/" in name and (why := why_no_qualified_name(name)):

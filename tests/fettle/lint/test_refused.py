@@ -133,6 +133,14 @@ def test_of_what_only_stands_for_a_name_nothing_is_said(name: str) -> None:
     assert checked(put(POD, ("spec/containers/0/name", name), ("metadata/name", name))) == []
 
 
+@pytest.mark.parametrize("name", ["${GPU}", "{{ .gpu }}", "<GPU>", "GPU_NAME", "YOUR-GPU"])
+def test_what_stands_for_the_name_of_a_resource_is_no_wrong_one(name: str) -> None:
+    """One word in capitals is: Kubernetes' own names are in small letters."""
+    for path in ("spec/containers/0/resources/limits", "spec/resources/limits"):
+        assert checked(put(POD, (path, {name: 1}))) == []
+        assert [f.severity for f in checked(put(POD, (path, {"CPU": 1})))] == [Severity.DENY]
+
+
 def test_the_file_of_another_program_without_apiversion_only_warns() -> None:
     """NVIDIA's gpu-operator, bundle/tests/scorecard/config.yaml."""
     other = {"apiversion": "example.com/v1", "kind": "Configuration", "metadata": {"name": "c"}}
