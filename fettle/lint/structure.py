@@ -175,8 +175,6 @@ _UNIONS: Mapping[str, _Union] = {
     "resource.v1beta2.DeviceRequest": _Union(("exactly", "firstAvailable")),
     "resource.v1.DeviceRequest": _Union(("exactly", "firstAvailable")),
 }
-_MAY_BE_ABSENT = ("DeviceDerivedAttribute", "expression")
-"""Marked as required, and accepted without."""
 _WITHOUT_SOURCE = frozenset({"core.v1.Volume", "core.v1.VolumeProjection"})
 """An empty volume is an empty directory, an empty projection nothing."""
 
@@ -287,8 +285,7 @@ def _of_type(field: Field, type: str, customs: Customs = _NONE) -> Iterator[Find
         if (type, name) in _RANGES and there.type == "int-or-string" and _is_quoted(member.value):
             yield _wrong_type(member, _PORT_WORD)
     for name, text in fields.items():
-        optional = (type.rpartition(".")[2], name) == _MAY_BE_ABSENT
-        if place(text).required and not optional and value.get(name) in _ABSENT:
+        if place(text).required and value.get(name) in _ABSENT:
             yield MISSING.finding(field.at(name), "is required", f"write {name}")
     needed = REQUIRED.get(type, "")
     if needed and not place(fields[needed]).required and not value.get(needed):

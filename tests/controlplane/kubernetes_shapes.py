@@ -65,6 +65,12 @@ _ZERO_WILL_DO = {
     *((f"resource.{v}.DeviceCapacity", "value") for v in _DRA_VERSIONS),
     *((f"resource.{v}.Counter", "value") for v in _DRA_VERSIONS),
     *((f"resource.{v}.CapacityRequestPolicyRange", "min") for v in _DRA_VERSIONS),
+    # Without the feature gate, which is off, the API server drops them before it validates.
+    *(
+        (f"resource.{v}.DeviceDerivedAttribute", field)
+        for v in _DRA_VERSIONS
+        for field in ("expression", "name")
+    ),
 }
 """What OpenAPI requires though validation takes an absent one for zero, for no text or for
 an empty object."""

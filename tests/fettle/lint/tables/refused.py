@@ -68,6 +68,11 @@ STRUCTURE = [
         put(CLAIM, (f"{REQUEST}/exactly/derivedAttributes", [{"name": "a", "expression": ""}])),
     ),
     Refused(
+        "FTL203",
+        "a derived attribute without a name",
+        put(CLAIM, (f"{REQUEST}/exactly/derivedAttributes", [{"expression": "'a'"}])),
+    ),
+    Refused(
         "FTL201",
         "a dropped limit",
         put(POD, (f"{BOX}/resources/limit", {"nvidia.com/gpu": 1})),
