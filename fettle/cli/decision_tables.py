@@ -8,8 +8,8 @@ import msgspec
 
 from fettle.cli.replicas import OfAll, ask_all
 from fettle.cli.tables import (
-    PLAIN,
     console,
+    is_plain,
     new_table,
     print_plain,
     readable,
@@ -27,7 +27,7 @@ def list_decisions(servers: Sequence[str], since: str, wanted: dict[str, str], o
     """Print the decisions of running Fettles; `wanted`: what they must be about, "" for any."""
     query = {"since": since, **{key: value for key, value in wanted.items() if value}}
     data = _of_all(ask_all(servers, "/decisions", query))
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(data, output)
         return
     if output == "name":

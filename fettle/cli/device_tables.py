@@ -22,8 +22,8 @@ from fettle.cli.printing import (
     span,
 )
 from fettle.cli.tables import (
-    PLAIN,
     console,
+    is_plain,
     new_table,
     print_plain,
     readable,
@@ -85,7 +85,7 @@ class WantedDevices(NamedTuple):
 def list_devices(server: str, output: str, wanted: WantedDevices) -> None:
     """Print devices with their scores, states and reasons."""
     data = wanted.of(fetch(server, "/devices", wanted.query()))
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(data, output)
     elif output == "name":
         for row in _all_rows(data, wanted):
@@ -354,7 +354,7 @@ _BAD = ("Unhealthy", "Degraded", "Unknown")
 def list_usage(server: str, output: str, selector: str) -> None:
     """Print nodes by what is bad on them, then by what is in use."""
     data = fetch(server, "/usage", {"selector": selector} if selector else {})
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(data, output)
         return
     data["nodes"].sort(key=by_usage)

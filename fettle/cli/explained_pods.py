@@ -20,7 +20,7 @@ from fettle.cli.printing import (
     print_holds,
     span,
 )
-from fettle.cli.tables import PLAIN, console, new_table, print_plain, readable, shown_time
+from fettle.cli.tables import console, is_plain, new_table, print_plain, readable, shown_time
 from fettle.explain import conclusion, excluded_by, exclusion, result_word, summary
 from fettle.model import FettleError
 
@@ -44,7 +44,7 @@ def explain_pod(server: str, name: str, output: str, wanted: Extent) -> None:
     data = fetch(server, "/explain", {"pod": name})
     if wanted.node:
         data = of_node(data, wanted.node)
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(data, output)
     else:
         print_pod(readable(data), wanted)
@@ -320,7 +320,7 @@ def _whose_word(one: dict[str, Any]) -> str:
 def what_if(server: str, name: str, output: str, change: dict[str, str]) -> None:
     """Print what would become of a pod, and each node whose answer changes."""
     data = fetch(server, "/what-if", {"pod": name, **change})
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(data, output)
         return
     from rich.markup import escape

@@ -6,7 +6,7 @@ from typing import Any
 from fettle.cli.calling import fetch
 from fettle.cli.device_tables import device_table, print_missing
 from fettle.cli.printing import MOST_NAMED, has_news, lowered, print_holds
-from fettle.cli.tables import PLAIN, console, new_table, print_plain, readable, shown_time
+from fettle.cli.tables import console, is_plain, new_table, print_plain, readable, shown_time
 from fettle.explain import describe_code, list_codes
 
 _AGES = {
@@ -22,7 +22,7 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 def explain_node(server: str, name: str, output: str) -> None:
     """Print a node's health, and its devices that are not sound."""
     data = fetch(server, "/explain", {"node": name})
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(data, output)
         return
     print_node(readable(data))
@@ -31,7 +31,7 @@ def explain_node(server: str, name: str, output: str) -> None:
 def explain_device(server: str, name: str, output: str) -> None:
     """Print the health of a device or unit."""
     data = fetch(server, "/explain", {"device": name})
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(data, output)
         return
     print_device(readable(data))
@@ -40,7 +40,7 @@ def explain_device(server: str, name: str, output: str) -> None:
 def explain_reason(code: str, output: str) -> None:
     """Print what a reason code means; "" for a list of all."""
     told = describe_code(code) if code else list_codes()
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(told, output)
         return
     from rich.markup import escape

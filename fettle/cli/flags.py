@@ -148,13 +148,38 @@ OUTPUT = click.option(
     default="table",
     show_default=True,
 )
+
+
+class _ListOutput(click.Choice[str]):
+    """One of the choices, or `jsonpath=` with a template."""
+
+    def __init__(self) -> None:
+        super().__init__(("table", "wide", "json", "yaml", "name", "jsonpath=TEMPLATE"))
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from fettle.cli import jsonpaths
+        from fettle.model import BadInput
+
+        template = value.removeprefix(jsonpaths.PREFIX)
+        if template == value and value != "jsonpath":
+            return super().convert(value, param, ctx)
+        try:
+            if template in ("", "jsonpath", "TEMPLATE"):
+                raise BadInput("write a template, such as '{.pods[*].pod}'")
+            jsonpaths.Template(template)
+        except BadInput as error:
+            self.fail(f"jsonpath: {error}", param, ctx)
+        return value
+
+
 LIST_OUTPUT = click.option(
     "--output",
     "-o",
-    type=click.Choice(("table", "wide", "json", "yaml", "name")),
+    type=_ListOutput(),
     default="table",
     show_default=True,
-    help="wide: all columns, names and times in full. name: as `fettle explain` takes them.",
+    help="wide: all columns, names and times in full. name: as `fettle explain` takes them. "
+    "jsonpath: of the JSON, as for kubectl: '{range .pods[*]}{.pod}{\"\\n\"}{end}'.",
 )
 STATES = ("Healthy", "Degraded", "Unhealthy", "Unknown")
 STATE = click.option(

@@ -18,7 +18,7 @@ import click
 
 from fettle.api import core, kinds, resource
 from fettle.cli.listing import objects
-from fettle.cli.tables import PLAIN, console, new_table, print_plain, readable
+from fettle.cli.tables import console, is_plain, new_table, print_plain, readable
 from fettle.client import Session
 from fettle.dra import is_device_resource, units_of
 from fettle.explain import is_held_by_rule, near, unit_called
@@ -77,7 +77,7 @@ def release(where: str, by: str | None, everybody: bool, kubeconfig: Path | None
 def list_holds(node: str | None, output: str, kubeconfig: Path | None) -> None:
     """Print what is held, by whom, since and until when, and who obeys."""
     found = asyncio.run(_list_holds(node, kubeconfig))
-    if output in PLAIN:
+    if is_plain(output):
         print_plain([_plain(one) for one in found], output)
     elif found:
         _print_table(found)

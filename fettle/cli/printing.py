@@ -12,8 +12,8 @@ import click
 
 from fettle.cli.calling import fetch
 from fettle.cli.tables import (
-    PLAIN,
     console,
+    is_plain,
     new_table,
     print_plain,
     readable,
@@ -45,7 +45,7 @@ def list_pods(server: str, output: str, asked: dict[str, str]) -> int:
     asked = {name: value for name, value in asked.items() if value}
     at_risk = "at-risk" in asked
     data = fetch(server, "/pods", asked)
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(data, output)
     elif output == "name":
         for pod in data["pods"]:
@@ -99,7 +99,7 @@ def print_pods(data: dict[str, Any], *, at_risk: bool, wide: bool = False) -> No
 def list_pods_by_devices(server: str, output: str, asked: dict[str, str]) -> None:
     """Print pods that have a node by how many devices they hold, and the worst of these."""
     data = fetch(server, "/pods", {name: value for name, value in asked.items() if value})
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(data, output)
         return
     data["pods"].sort(key=lambda pod: (-_held(pod), pod["pod"]))
@@ -160,7 +160,7 @@ def _bound(at: float | None, started: float | None, shown: Callable[[float | Non
 def explain_policy(server: str, name: str, output: str) -> None:
     """Print a pod's policy, or one by name: each value with where it comes from."""
     data = fetch(server, "/policy", {"pod" if "/" in name else "name": name})
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(data, output)
         return
     from rich.markup import escape
@@ -186,7 +186,7 @@ def explain_policy(server: str, name: str, output: str) -> None:
 def show_status(server: str, output: str) -> None:
     """Print how the fleet is, in a few lines."""
     data = fetch(server, "/status")
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(data, output)
         return
     from rich.markup import escape

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from fettle.cli.replicas import OfAll, ask_all
-from fettle.cli.tables import PLAIN, console, new_table, print_plain, shown_time
+from fettle.cli.tables import console, is_plain, new_table, print_plain, shown_time
 from fettle.records import Decision, make_report, merged, seconds_of
 
 MOST_ROWS = 20
@@ -30,7 +30,7 @@ class ReportTable(NamedTuple):
 def show_report(servers: Sequence[str], since: str, output: str) -> None:
     """Print the report of what running Fettles have recorded."""
     data = _of_all(ask_all(servers, "/records", {"since": since}), time.time(), since)
-    if output in PLAIN:
+    if is_plain(output):
         print_plain(data, output)
     elif output == "html":
         click.echo(html_page(data))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fettle.cli import jsonpaths
+from fettle.cli.jsonpaths import Template
 from fettle.model import utc
 
 if TYPE_CHECKING:
@@ -168,7 +170,7 @@ def shown_age(at: float | None, now: float | None = None) -> str:
 
 
 PLAIN = frozenset(("json", "yaml"))
-"""Formats for programs."""
+"""Formats for programs, beside templates."""
 _TIMES = frozenset(
     (
         *("since", "until", "at", "start", "end", "first", "last", "observedAt", "boundAt"),
@@ -180,11 +182,18 @@ _EARLIEST = 1e8
 """What is below is no time: 0 is "not known"."""
 
 
+def is_plain(output: str) -> bool:
+    """Whether the output is for programs."""
+    return output in PLAIN or output.startswith(jsonpaths.PREFIX)
+
+
 def print_plain(data: Any, output: str) -> None:
-    """Print JSON or YAML. Beside each time in Unix seconds stands one for people: `sinceTime` in
-    RFC 3339 beside `since`."""
+    """Print JSON or YAML, or what a template makes of it. Beside each time in Unix seconds stands
+    one for people: `sinceTime` in RFC 3339 beside `since`."""
     told = _with_times(data)
-    if output == "yaml":
+    if output.startswith(jsonpaths.PREFIX):
+        click.echo(Template(output.removeprefix(jsonpaths.PREFIX)).of(told), nl=False)
+    elif output == "yaml":
         import yaml
 
         dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

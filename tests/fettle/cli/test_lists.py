@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from fettle.cli import device_tables
+from fettle.cli.commands import main
 from fettle.cli.device_tables import WantedDevices, device_table
 from fettle.cli.printing import print_pods
 from fettle.cli.tables import print_plain, shown_age
@@ -98,6 +100,55 @@ def test_json_and_yaml_have_times_for_people_beside_those_in_seconds(
     assert json.loads(capsys.readouterr().out) == shown
     print_plain(data, "yaml")
     assert yaml.safe_load(capsys.readouterr().out) == shown
+
+
+PODS = {"pods": [{"pod": "ml/a", "n": 2, "labels": {"a.b": [1, 2]}}, {"pod": "ml/b", "ok": True}]}
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{.pods[*].pod}", "ml/a ml/b"),
+        ("{.pods.*.pod} and more", "ml/a ml/b and more"),
+        ("{range .pods[*]}{.pod}{'\\t'}{.n}{\"\\n\"}{end}", "ml/a\t2\nml/b\t\n"),
+        ("{range .pods[*]}{$.pods[-1].pod}{end}", "ml/bml/b"),
+        ("{.pods[0].labels['a.b'][1]} {.pods[0].labels.a\\.b[0]}", "2 1"),
+        ("{.pods[0].labels}{@.pods[1].ok}", '{"a.b":[1,2]}true'),
+        ("{.nope}{.pods[7].pod}{.pods.pod}{'}'}", "}"),
+    ],
+)
+def test_a_template_is_filled_as_kubectl_fills_it(
+    template: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_plain(PODS, f"jsonpath={template}")
+    assert capsys.readouterr().out == told
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (".pods", "put the path into braces: {.pods}"),
+        ("{.pods", "no } ends {.pods"),
+        ("{'x}", "no } ends {'x}"),
+        ("{}", "a path is missing"),
+        ("{end}", "{end} without a {range"),
+        ("{range .pods[*]}", "without {end}"),
+        ("{range .a}" * 21 + "{end}" * 21, "more than 20 {range"),
+        ("{.pods[?(@.n==1)].pod}", "cannot be read from '[?(@.n==1)].pod' on"),
+        ("{.pods[1:2]}", "cannot be read from '[1:2]' on"),
+        ("{.pods[" + "9" * 5000 + "]}", "cannot be read from"),
+        ("{..pod}", "cannot be read from '.pod' on"),
+        ("{pods}", "cannot be read from 'pods' on"),
+        ("{'a' .b}", "stands after a quoted text"),
+        ("", "write a template, such as"),
+    ],
+)
+def test_a_template_that_cannot_be_read_is_bad_input_before_anybody_is_asked(
+    template: str, said: str
+) -> None:
+    ran = CliRunner().invoke(main, ["pods", "-o", f"jsonpath={template}"])
+    assert ran.exit_code == 2
+    assert said in " ".join(ran.output.split())
 
 
 @pytest.mark.parametrize(
