@@ -1,12 +1,24 @@
-"""Generates docs/commands.md from the commands:
-`python -m fettle.cli.reference > docs/commands.md`.
+"""Generates docs/commands.md from the commands, and tables of other pages from code and `deploy/`.
+
+`python -m fettle.cli.reference > docs/commands.md`, and
+`python -m fettle.cli.reference docs/*.md` for what stands between `<!-- made: PART -->` and
+`<!-- /made -->`.
 """
 
-from collections.abc import Iterator
+import ast
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
 
 import click
+import yaml
 
 from fettle.cli.commands import SHELLS, main
+from fettle.explain import list_codes
 
 HEAD = """# Commands
 
@@ -48,5 +60,126 @@ def _commands(
             yield from _commands(each, (*path, name))
 
 
+_ROOT = Path(__file__).parents[2]
+_COUNTED = ("fettle/observing/metrics.py", "fettle/observing/collectors.py", "webhook/observing.py")
+_ALERTS = "deploy/metrics/fettle-alerts.yaml"
+
+
+def reasons() -> str:
+    """Every reason code, by kind and by what comes of it; what refuses a node first."""
+    order = sorted(list_codes(), key=lambda one: (one["effect"], one["code"]))
+    kinds = sorted(
+        {one["kind"] for one in order},
+        key=lambda kind: (min(o["effect"][:3] != "A r" for o in order if o["kind"] == kind), kind),
+    )
+    parts = []
+    for kind in kinds:
+        parts.append(f"## {kind}\n")
+        of_kind = (one for one in order if one["kind"] == kind)
+        for effect, codes in groupby(of_kind, key=lambda one: one["effect"]):
+            parts.append(f"{effect}\n\n| code | what it means | fields |\n|---|---|---|")
+            parts += [
+                f"| `{one['code']}` | {one['about']} | {_names(one['fields'])} |" for one in codes
+            ]
+            parts.append("")
+    return "\n".join(parts)
+
+
+def metrics() -> str:
+    """Every metric, by its name, with the alerts that ask for it."""
+    asked = [
+        (rule["alert"], set(re.findall(r"fettle_\w+", rule["expr"])))
+        for group in _read(_ALERTS)["groups"]
+        for rule in group["rules"]
+    ]
+    rows = ["| metric | what it says | labels | alert |", "|---|---|---|---|"]
+    for name, about, labels in sorted(_metrics()):
+        series = {name, *(f"{name}_{end}" for end in ("bucket", "sum", "count"))}
+        alerts = [
+            f"[{alert}](alerts.md#{alert.lower()})" for alert, names in asked if names & series
+        ]
+        rows.append(f"| `{name}` | {about} | {_names(labels)} | {', '.join(alerts)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _metrics() -> Iterator[tuple[str, str, list[str]]]:
+    """Name, help and labels, from the calls that make them."""
+    for file in _COUNTED:
+        for call in ast.walk(ast.parse((_ROOT / file).read_text(encoding="utf-8"))):
+            if not isinstance(call, ast.Call) or len(call.args) < 2:
+                continue
+            name, about, *labels = call.args
+            if not isinstance(name, ast.Constant) or not str(name.value).startswith("fettle_"):
+                continue
+            labels += [given.value for given in call.keywords if given.arg == "labels"]
+            whole = str(name.value).removesuffix("_total")
+            counter = ast.unparse(call.func).startswith("Counter")
+            yield (
+                f"{whole}_total" if counter else whole,
+                f"{str(ast.literal_eval(about)).rstrip('.')}.",
+                ast.literal_eval(labels[0]) if labels else [],
+            )
+
+
+def fields(file: str, part: str) -> str:
+    """The fields of a part of a kind, `spec` or `status`, as its CustomResourceDefinition says."""
+    (version,) = _read(file)["spec"]["versions"]
+    whole = version["schema"]["openAPIV3Schema"]["properties"][part]
+    rows = [f"| `{name}` | {values} | {about} |" for name, values, about in _fields(whole, "")]
+    return "\n".join(["| field | values | |", "|---|---|---|", *rows]) + "\n"
+
+
+def _fields(schema: dict[str, Any], prefix: str) -> Iterator[tuple[str, str, str]]:
+    """Name, values and description of each field, those within it after it."""
+    for name, field in schema.get("properties", {}).items():
+        about = " ".join(field.get("description", "").split()).replace("|", "\\|")
+        yield f"{prefix}{name}", _values(field), about
+        yield from _fields(field, f"{prefix}{name}.")
+        yield from _fields(field.get("items", {}), f"{prefix}{name}[].")
+
+
+def _values(field: dict[str, Any]) -> str:
+    """What may stand there, the default last."""
+    entries = field.get("items", field.get("additionalProperties", field))
+    values = ", ".join(f"`{value}`" for value in entries.get("enum", ()))
+    if field["type"] == "object" and "properties" in field:
+        return ""
+    if "format" in field and field["format"].startswith("date"):
+        values = "RFC 3339"
+    values = values or entries["type"]
+    if "minimum" in field and field.get("maximum", 1e9) < 1e6:
+        values += f", {field['minimum']:g} to {field['maximum']:g}"
+    if field["type"] == "array":
+        values = f"list of {values}"
+    default = json.dumps(field["default"]).strip('"') if field.get("default") else ""
+    return f"{values}; default `{default}`" if default else values
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _read(file: str) -> Any:
+    return yaml.safe_load((_ROOT / file).read_text(encoding="utf-8"))
+
+
+_PARTS: dict[str, Callable[[], str]] = {
+    "reasons": reasons,
+    "metrics": metrics,
+    "policy": lambda: fields("deploy/crds/devicepolicies.yaml", "spec"),
+}
+_MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- /made -->)", re.DOTALL)
+
+
+def filled(text: str) -> str:
+    """The text of a page, with each part that is made as it is now."""
+    return _MADE.sub(lambda found: f"{found[1]}{_PARTS[found[2]]()}{found[3]}", text)
+
+
 if __name__ == "__main__":
-    print(page(), end="")
+    for each in map(Path, sys.argv[1:]):
+        now = each.read_text(encoding="utf-8")
+        if filled(now) != now:
+            each.write_text(filled(now), encoding="utf-8")
+    if not sys.argv[1:]:
+        print(page(), end="")

@@ -85,6 +85,16 @@ _EFFECTS = {
     "pods": _NOTE,
 }
 """By module of the reasons: what comes of one."""
+_RANKS = "It ranks the node lower, and refuses nobody."
+_OWN_EFFECTS = {
+    "NodeRequirementUndecided": _EFFECTS["undecided"],
+    "DeviceRequirementUndecided": _EFFECTS["undecided"],
+    "RanHere": "It ranks the node higher, and refuses nobody.",
+    **dict.fromkeys(
+        ("Maintenance", "FailedHere", "SlowsGang", "SlowsRestOfGang", "GangIsSlow"), _RANKS
+    ),
+}
+"""By code, where more than one thing comes of the reasons of a module."""
 
 
 def list_codes() -> list[dict[str, Any]]:
@@ -114,13 +124,18 @@ def _codes(of: type[Reason]) -> Iterator[type[Reason]]:
 
 
 def _described(kind: type[Reason]) -> dict[str, Any]:
-    module = kind.__module__
     about = " ".join((inspect.getdoc(kind) or "").split())
-    heading = inspect.getdoc(sys.modules[module]) or ""
+    for name in kind.__struct_fields__:
+        about = about.replace(f"`{name}`", f"`{_camel(name)}`")  # as JSON has them
+    heading = inspect.getdoc(sys.modules[kind.__module__]) or ""
     return {
         "code": kind.__name__,
         "about": about,
         "kind": heading.partition("\n")[0].partition(". ")[0].rstrip("."),
-        "effect": _NOTE if about.startswith("A note") else _EFFECTS[module.rpartition(".")[2]],
+        "effect": _NOTE if about.startswith("A note") else _effect(kind),
         "fields": [_camel(name) for name in kind.__struct_fields__],
     }
+
+
+def _effect(kind: type[Reason]) -> str:
+    return _OWN_EFFECTS.get(kind.__name__) or _EFFECTS[kind.__module__.rpartition(".")[2]]

@@ -349,7 +349,9 @@ class PrometheusMetrics:
         )
         self._failures = Counter(
             "fettle_prometheus_failures",
-            f"Queries without a full answer by reason ({', '.join(_POLL_FAILURES)}).",
+            "Queries without a full answer by reason (unreachable, timeout, unavailable, "
+            "credentials, redirect, not_prometheus, query, too_large, partial): /readyz?verbose "
+            "says which rule and why.",
             ["reason"],
             registry=registry,
         )

@@ -2,7 +2,7 @@
 
 Whoever finds a reason makes it; `str` of it is its sentence, which stands beside the fields and is
 made when somebody asks. The name of a type is its `code`, which JSON shows beside the text: an
-interface, as `docs/explain-json.md` says. Stands beside verdict in *watch → inventory → health →
+interface, as `docs/reasons.md` says. Stands beside verdict in *watch → inventory → health →
 verdict → answer*.
 """
 

@@ -4,16 +4,34 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
 
 from fettle.cli.commands import ENVIRONMENT, main
-from fettle.cli.reference import page
+from fettle.cli.reference import filled, page
 
-PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = DOCS / "commands.md"
+MADE = [page for page in sorted(DOCS.glob("*.md")) if "<!-- made: " in page.read_text("utf-8")]
 
 
 def test_the_page_of_commands_is_up_to_date() -> None:
     how = "run `python -m fettle.cli.reference > docs/commands.md`"
     assert PAGE.read_text(encoding="utf-8") == page(), how
+
+
+@pytest.mark.parametrize("page", MADE, ids=lambda page: str(page.name))
+def test_what_is_made_from_code_and_definitions_is_up_to_date(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text == filled(text), "run `python -m fettle.cli.reference docs/*.md`"
+
+
+def test_the_pages_have_every_code_metric_and_field() -> None:
+    pages = {page.name: page.read_text(encoding="utf-8") for page in MADE}
+    assert (
+        "| `NodeHeld` | An operator holds the node. | `health`, `minScore` |" in pages["reasons.md"]
+    )
+    assert "| `fettle_pods_at_risk` | " in pages["monitoring.md"]
+    assert "| `placement.requires[].message` | string | " in pages["policy-fields.md"]
 
 
 def flags(command: click.Command) -> Iterator[click.Parameter]:

@@ -1,8 +1,6 @@
-"""Every reason has words, a code of its own, and a row in the page that documents the interface."""
+"""Every reason has words, and a code of its own."""
 
-import inspect
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,7 +18,6 @@ from fettle.model.reasons import (
 )
 from tests.fettle.building import health
 
-PAGE = Path(__file__).parents[3] / "docs" / "explain-json.md"
 BASES = (reasons.NodeRefusal, reasons.DeviceRefusal)
 
 
@@ -88,18 +85,6 @@ def test_json_has_the_code_the_text_and_every_field(kind: type[Reason]) -> None:
     assert msgspec.json.decode(msgspec.json.encode(said)) == said
 
 
-@pytest.mark.parametrize("kind", REASONS)
-def test_the_page_about_the_interface_lists_every_code(kind: type[Reason]) -> None:
-    fields = ", ".join(f"`{_camel(field.name)}`" for field in msgspec.structs.fields(kind))
-    meaning = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
-    assert f"| `{kind.__name__}` | {meaning} | {fields} |" in PAGE.read_text(encoding="utf-8")
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
-
-
 def test_a_health_in_json_has_the_heaviest_evidence() -> None:
     said = plain_reason(reasons.NodeUnhealthy(health(0.1, text="XID 79"), 0.5))
     assert said["health"] == {"state": "Unhealthy", "proven": 0.1, "evidence": "XID 79"}
@@ -115,6 +100,9 @@ def test_each_code_is_explained_with_what_comes_of_it() -> None:
     assert told["NodeHeld"]["kind"] == "What a policy does not accept"
     assert told["NodeHeld"]["fields"] == ["health", "minScore"]
     assert "allowed" in told["SelectorUndecided"]["effect"]
+    assert "allowed" in told["DeviceRequirementUndecided"]["effect"]
+    assert "refuses nobody" in told["GangIsSlow"]["effect"]
+    assert "`beginsInS` seconds" in told["Maintenance"]["about"]
 
 
 def test_a_code_may_be_written_in_any_case_and_near_ones_are_named() -> None:
