@@ -221,15 +221,18 @@ def _order(unit: UnitId) -> tuple[str, tuple[int, str], tuple[str, ...]]:
 
 def _known(named: Iterable[Iterable[UnitId]]) -> dict[tuple[str, str], tuple[str, ...]]:
     """By resource and name, all names of that GPU, the most reliable first."""
-    groups: dict[str, list[tuple[str, ...]]] = defaultdict(list)
-    for unit in (unit for together in named for unit in sorted(together, key=_order)):
-        pause()
-        names = (whole_device(unit.unit), *unit.others)
-        groups[plain_resource(unit.resource)].append(names)
+    layers: dict[str, list[list[tuple[str, ...]]]] = defaultdict(list)
+    for together in named:
+        groups: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+        for unit in sorted(together, key=_order):
+            pause()
+            groups[plain_resource(unit.resource)].append((whole_device(unit.unit), *unit.others))
+        for resource, of in groups.items():
+            layers[resource].append(of)
     return {
         (resource, name): names
-        for resource, together in groups.items()
-        for name, names in gpu_names.joined(together).items()
+        for resource, of_resource in layers.items()
+        for name, names in gpu_names.joined(of_resource).items()
     }
 
 

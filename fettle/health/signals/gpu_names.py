@@ -7,6 +7,7 @@ publish it. In this order they rank from the most to the least reliable.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from fettle.api import resource
@@ -73,18 +74,42 @@ def is_uuid(name: str) -> bool:
     return rank(name)[0] == 0
 
 
-def joined(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """By name, all names of that GPU, the most reliable first, from groups that each name one GPU.
+def joined(layers: Iterable[Iterable[tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """By name, all names of that GPU, the most reliable first, from layers of groups that each name
+    one GPU. A later layer is believed more.
 
-    Two UUIDs are never one GPU, whatever other name they share.
+    Two UUIDs are never one GPU, whatever other name they share. A name that two of them claim in
+    one layer belongs to neither.
     """
     known: dict[str, tuple[str, ...]] = {}
-    for names in groups:
-        union = sorted({n for name in names for n in known.get(name, (name,))}, key=rank)
-        if sum(map(is_uuid, union)) > 1:
-            union = sorted(names, key=rank)
-        known.update(dict.fromkeys(union, tuple(union)))
+    for layer in layers:
+        groups = list(layer)
+        contested = _contested(groups)
+        for name in contested.intersection(known):
+            kept = tuple(other for other in known.pop(name) if other not in contested)
+            known.update(dict.fromkeys(kept, kept))
+        for group in groups:
+            names = [name for name in group if name not in contested]
+            union = sorted({n for name in names for n in known.get(name, (name,))}, key=rank)
+            if sum(map(is_uuid, union)) > 1:
+                union = sorted(names, key=rank)
+            known.update(dict.fromkeys(union, tuple(union)))
     return known
+
+
+def _contested(groups: Iterable[tuple[str, ...]]) -> set[str]:
+    """Addresses and indices that groups of different UUIDs have. A group without a UUID is of the
+    one that has its most reliable name."""
+    owners: dict[str, set[str]] = defaultdict(set)
+    for names in sorted((sorted(group, key=rank) for group in groups if group), key=_first_rank):
+        its = {names[0]} if is_uuid(names[0]) else owners[names[0]]
+        for name in names:
+            owners[name] |= its
+    return {name for name, of in owners.items() if len(of) > 1 and not is_uuid(name)}
+
+
+def _first_rank(names: list[str]) -> int:
+    return rank(names[0])[0]
 
 
 def published(device: resource.Device) -> Iterator[str]:

@@ -527,7 +527,8 @@ class _ConditionReader:
         if row.xid == nvsentinel.ERROR_CODE:
             codes = (code.partition(".")[0] for code in entry.codes)  # 149.NETIR_LINK_EVT
             return [code for code in codes if xids.is_code(code)]
-        names_one = any(known.xid for code in entry.codes if (known := self._rules.dcgm(code)))
+        named = (code for code in entry.codes if code.startswith(_DCGM))
+        names_one = any(known.xid for code in named if (known := self._rules.dcgm(code)))
         form = row.xid or (xids.ANY_FORM if names_one and row.weight else "")
         return [one.code for one in xids.mentions(form, "", entry.text)] if form else ()
 

@@ -124,7 +124,7 @@ def _gpus(
 def names(entries: Iterable[NVSentinelEntry]) -> dict[str, tuple[str, ...]]:
     """By name, all names of that GPU, the most reliable first, learnt from entries that give
     several."""
-    return gpu_names.joined(gpu for entry in entries for gpu in entry.gpus)
+    return gpu_names.joined([[gpu for entry in entries for gpu in entry.gpus]])
 
 
 def unit_ids(

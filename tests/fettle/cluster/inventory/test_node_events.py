@@ -196,6 +196,23 @@ def test_a_row_may_name_the_namespace_of_its_monitor(tmp_path: Path) -> None:
         assert score(fleet) == expected
 
 
+def test_a_number_of_nvsentinel_is_no_error_code_of_dcgm(tmp_path: Path) -> None:
+    """DCGM's 122 weighs nothing; NVSentinel writes DCGM's codes by name and XIDs by number."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "events: [{name: mine, reason: Gpu*, family: driver, weight: 0.15, source: us,"
+        " format: nvsentinel}]"
+    )
+    fleet = Fleet(rules=load_rules(rules))
+    fleet.put(kinds.NODE, node("n", status={"capacity": GPUS, "allocatable": GPUS}))
+    for code, expected in (("122", 0.85), ("DCGM_FR_IMEX_UNHEALTHY", 1.0)):
+        said = f"ErrorCode:{code} GPU_UUID:{UUID} x Recommended Action=NONE;"
+        fleet.put(kinds.NODE_EVENT, event("GpuWatch", said, at=fleet.now))
+        fleet.look()
+        (unit,) = fleet.view.nodes["n"].plugins["nvidia.com/gpu"].units
+        assert unit.health.score == expected
+
+
 def named(fleet: Fleet) -> list[str]:
     return [unit.unit for unit in fleet.look().nodes["n"].plugins["nvidia.com/gpu"].units]
 

@@ -148,6 +148,19 @@ def test_a_gpu_that_nothing_on_the_node_is_counts_against_all_of_it(
         assert said.evidence.text.startswith("nvidia.com/gpu ")
 
 
+def test_an_index_that_two_uuids_claim_is_taken_for_neither() -> None:
+    """A third finding names it alone: by what the driver publishes, it is of the first."""
+    claims = [UnitId("n", "nvidia.com/gpu", f"GPU-u{i}", ("index:0",)) for i in (0, 1)]
+    third = UnitId("n", "nvidia.com/gpu", "index:0")
+    placed = place_units("n", [*claims, third], [claims], {"nvidia.com/gpu"}, ())
+    assert sorted(placed.gpus) == sorted([(claims[0],), (claims[1],), (third,)])
+    fleet = [published("a", uuid="GPU-u0", index=0), published("b", uuid="GPU-u1", index=1)]
+    placed = place_units("n", [*claims, third], [claims], {"nvidia.com/gpu"}, fleet)
+    first = next(gpu for id_, gpu in placed.by_device.items() if id_.device == "a")
+    assert third in first
+    assert claims[1] not in first
+
+
 def test_an_index_is_that_of_its_vendors_driver_only(fleet: Fleet) -> None:
     fleet.put(kinds.NODE, node("GPU:0"))
     fleet.put(kinds.SLICE, slice_({"index": 0}, driver="dra.net"))

@@ -1,9 +1,12 @@
 """NVSentinel's messages read down to the device."""
 
+from itertools import permutations
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.health.signals import nvsentinel
+from fettle.health.signals import gpu_names, nvsentinel
 from fettle.health.signals.nvsentinel import parse
 from fettle.model import UnitId
 
@@ -138,6 +141,37 @@ def test_two_uuids_are_two_gpus_whatever_else_they_share() -> None:
     known = nvsentinel.names(message.entries)
     units = [u for e in message.entries for u in nvsentinel.unit_ids("n", e, known)]
     assert [u.unit for u in units] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        ("GPU:0 GPU_UUID:a", "GPU:0 GPU_UUID:b"),
+        ("GPU:0 GPU_UUID:b", "GPU:0 PCI:0000:01:00.0", "PCI:0000:01:00.0 GPU_UUID:a"),
+    ],
+)
+def test_an_index_that_two_uuids_claim_is_that_of_neither(claims: tuple[str, ...]) -> None:
+    for order in permutations((*claims, "GPU:0")):
+        message = parse("".join(f"{each} x Recommended Action=NONE;" for each in order))
+        known = nvsentinel.names(message.entries)
+        alone = message.entries[order.index("GPU:0")]
+        assert nvsentinel.unit_ids("n", alone, known) == (
+            UnitId("n", nvsentinel.RESOURCE, "index:0"),
+        )
+        assert "index:0" not in {*known["a"], *known["b"]}
+
+
+def test_an_index_that_two_uuids_claimed_is_that_of_the_one_that_a_better_source_names() -> None:
+    disputed = [("a", "pci:1", "index:0"), ("b", "pci:2", "index:0")]
+    known = gpu_names.joined([disputed, [("b", "index:0")]])
+    assert known["index:0"] == ("b", "pci:2", "index:0")
+    assert known["a"] == ("a", "pci:1")
+    again = gpu_names.joined([[("a", "pci:1", "index:0")], [("a", "index:1"), ("b", "index:1")]])
+    assert again["index:0"] == ("a", "pci:1", "index:0")
+    assert "index:1" not in again
+    worse = gpu_names.joined([[("a", "pci:1", "index:0")], disputed])
+    assert "index:0" not in worse
+    assert worse["pci:1"] == ("a", "pci:1")
 
 
 def test_a_message_cut_off_gives_what_it_still_says() -> None:
