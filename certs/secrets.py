@@ -12,7 +12,7 @@ import msgspec
 
 from certs import issuing
 from fettle.api import Bad, Change, Contact, Gone, ListEnded, ListStarted, Lost, Put, api_path
-from fettle.api.admission import WebhookConfiguration
+from fettle.api.api_server import WebhookConfiguration
 from fettle.api.kinds import WEBHOOK_CONFIGURATIONS, Kind
 from fettle.client import Session, decoded
 from fettle.cluster.feeds import ClusterFeed

@@ -1,35 +1,42 @@
-"""Bytes to structs of only the needed fields, one module per API group.
+"""Bytes to structs of only the needed fields, by API group.
 
 Field names are Kubernetes' own in snake case (`msgspec` renames them). An absent field and `null`
 read the same. Fields that a struct does not name are skipped while decoding, not stored.
 """
 
 from fettle.api import (
-    admission,
     annotations,
+    api_server,
     core,
-    device_healths,
     extender,
     kinds,
     meta,
-    nvidia,
+    own_group,
     quantities,
     raw,
     resource,
-    reviews,
 )
+from fettle.api.api_server import api_path, group_path
 from fettle.api.changes import (
+    Alert,
+    Alerted,
     Bad,
     Batches,
     Change,
     Contact,
+    Finding,
     Gone,
     Inheritance,
     ListEnded,
     ListStarted,
     Lost,
+    Measured,
+    ObjectFact,
+    ObjectHeard,
     Put,
+    Sample,
     Sink,
+    Unmeasured,
     Unserved,
     bad_object,
     key_of,
@@ -38,29 +45,18 @@ from fettle.api.changes import (
     read_in_slices,
     read_object,
 )
+from fettle.api.core import known_as, workload_of
 from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, mend, suggest_field
-from fettle.api.device_healths import DeviceHealth
 from fettle.api.documents import LocatedObject, objects_of_json, objects_of_yaml
-from fettle.api.paths import api_path, group_path
-from fettle.api.policies import (
+from fettle.api.own_group import (
     POLICY_READ,
+    DeviceHealth,
     DevicePolicy,
     PolicyCondition,
     PolicyStatus,
     StoredPolicyStatus,
 )
 from fettle.api.salvage import Pools, complete_node, node_and_pools
-from fettle.api.samples import (
-    Alert,
-    Alerted,
-    Finding,
-    Measured,
-    ObjectFact,
-    ObjectHeard,
-    Sample,
-    Unmeasured,
-)
-from fettle.api.workloads import known_as, workload_of
 
 __all__ = [
     "MAX_JSON_DEPTH",
@@ -92,15 +88,14 @@ __all__ = [
     "StoredPolicyStatus",
     "Unmeasured",
     "Unserved",
-    "admission",
     "annotations",
     "api_path",
+    "api_server",
     "bad_object",
     "complete_node",
     "core",
     "decode_lenient",
     "describe_error",
-    "device_healths",
     "extender",
     "group_path",
     "key_of",
@@ -111,15 +106,14 @@ __all__ = [
     "meta",
     "metadata_in_slices",
     "node_and_pools",
-    "nvidia",
     "objects_of_json",
     "objects_of_yaml",
+    "own_group",
     "quantities",
     "raw",
     "read_in_slices",
     "read_object",
     "resource",
-    "reviews",
     "suggest_field",
     "workload_of",
 ]

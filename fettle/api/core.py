@@ -1,5 +1,5 @@
-"""The core group (`v1`): Node, Pod, Namespace and ResourceQuota, as far as devices are
-concerned."""
+"""The core group (`v1`): Node, Pod, Namespace and ResourceQuota, as far as devices are concerned;
+and which workload a pod is part of: one name for all pods that do the same."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -7,10 +7,17 @@ from datetime import datetime
 import msgspec
 
 from fettle.api.annotations import ApiObject
-from fettle.api.meta import Condition, ObjectMeta, Wire
+from fettle.api.meta import Condition, ObjectMeta, OwnerReference, Wire
 from fettle.pacing import pause
 
 Quantities = dict[str, str | int]
+_OUTLIVING = {
+    "jobset.sigs.k8s.io/jobset-name": "JobSet",
+    "leaderworkerset.sigs.k8s.io/name": "LeaderWorkerSet",
+    "actions.github.com/scale-set-name": "AutoscalingRunnerSet",
+}
+"""Labels that name on each pod a workload that outlives the pod's controller, and its kind: to try
+again, it makes a new Job, StatefulSet or EphemeralRunner."""
 
 
 class NodeSelectorRequirement(Wire, frozen=True, kw_only=True):
@@ -344,3 +351,29 @@ class ResourceQuotaSpec(Wire, frozen=True, kw_only=True):
 
 class ResourceQuota(ApiObject, frozen=True, kw_only=True):
     spec: ResourceQuotaSpec | None = None
+
+
+def workload_of(pod: Pod) -> OwnerReference | None:
+    """A workload that outlives the pod's controller, else that; None if the pod is alone."""
+    metadata = pod.metadata
+    for label, kind in _OUTLIVING.items():
+        # A tenant may write a label, but only its own namespace can be meant by it.
+        if name := metadata.label(label):
+            uid = f"{metadata.namespace}/{kind}/{name}"
+            return OwnerReference(kind=kind, name=name, uid=uid)
+    if (controller := metadata.controller) is None:
+        return None
+    # Nor does a reference to another namespace's workload make a pod that one's.
+    return OwnerReference(
+        kind=controller.kind, name=controller.name, uid=f"{metadata.namespace}/{controller.uid}"
+    )
+
+
+def known_as(pod: Pod) -> OwnerReference:
+    """What a pod has in common with those that come after it: its workload. A pod that is alone has
+    its name, or the `generateName` that it was made from, within its namespace."""
+    if (workload := workload_of(pod)) is not None:
+        return workload
+    metadata = pod.metadata
+    name = f"{metadata.generate_name}*" if metadata.generate_name else metadata.name
+    return OwnerReference(kind="Pod", name=name, uid=f"{metadata.namespace}/Pod/{name}")

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fettle.api import admission, core, device_healths, nvidia, policies, resource
+from fettle.api import api_server, core, own_group, resource
+from fettle.api.api_server import api_path
 from fettle.api.decoding import (
     decode_lenient,
     describe_error,
     share_equal_values,
     unknown_field_probe,
 )
-from fettle.api.paths import api_path
 from fettle.api.resource import NODE_SELECTOR
 from fettle.api.trimming import LONGEST_EVENT, LONGEST_SPEC, LONGEST_TEXT
 from fettle.model import BadInput
@@ -29,12 +29,12 @@ WireObject = (
     | resource.ResourceClaim
     | resource.ResourceClaimTemplate
     | resource.DeviceTaintRule
-    | policies.DevicePolicy
-    | device_healths.DeviceHealth
+    | own_group.DevicePolicy
+    | own_group.DeviceHealth
     | core.ResourceQuota
     | core.WatchedEvent
-    | nvidia.ComputeDomain
-    | admission.WebhookConfiguration
+    | resource.ComputeDomain
+    | api_server.WebhookConfiguration
 )
 
 
@@ -166,11 +166,11 @@ TAINT_RULE = Kind(
 )
 """Kubernetes 1.37 serves it in v1, 1.36 in v1beta2, older versions only in v1alpha3."""
 POLICY = Kind(
-    "DevicePolicy", "fettle.dev", "v1alpha1", "devicepolicies", policies.DevicePolicy, True
+    "DevicePolicy", "fettle.dev", "v1alpha1", "devicepolicies", own_group.DevicePolicy, True
 )
 
 DEVICE_HEALTH = Kind(
-    "DeviceHealth", "fettle.dev", "v1alpha1", "devicehealths", device_healths.DeviceHealth, True
+    "DeviceHealth", "fettle.dev", "v1alpha1", "devicehealths", own_group.DeviceHealth, True
 )
 
 KINDS = (DEVICE_HEALTH, NODE, NAMESPACE, POLICY, CLASS, SLICE, TAINT_RULE, TEMPLATE, CLAIM, POD)
@@ -179,7 +179,12 @@ what is now, so that a start is like a watch that was away for a while."""
 
 QUOTA = Kind("ResourceQuota", "", "v1", "resourcequotas", core.ResourceQuota)
 COMPUTE_DOMAIN = Kind(
-    "ComputeDomain", "resource.nvidia.com", "v1beta1", "computedomains", nvidia.ComputeDomain, True
+    "ComputeDomain",
+    "resource.nvidia.com",
+    "v1beta1",
+    "computedomains",
+    resource.ComputeDomain,
+    True,
 )
 
 ON_DEMAND = (QUOTA, COMPUTE_DOMAIN)
@@ -205,7 +210,7 @@ EVENTS = (EVENT, NODE_EVENT)
 
 _ADMISSION = "admissionregistration.k8s.io"
 WEBHOOK_CONFIGURATIONS = tuple(
-    Kind(name, _ADMISSION, "v1", f"{name.lower()}s", admission.WebhookConfiguration)
+    Kind(name, _ADMISSION, "v1", f"{name.lower()}s", api_server.WebhookConfiguration)
     for name in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 )
 """Fettle keeps its own webhook configurations up to date. They are not part of a view."""

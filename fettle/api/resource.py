@@ -1,4 +1,5 @@
-"""The `resource.k8s.io/v1` group: slices, classes, claims, templates and device taint rules."""
+"""The `resource.k8s.io/v1` group: slices, classes, claims, templates and device taint rules; and of
+`resource.nvidia.com/v1beta1` the ComputeDomains that claims refer to."""
 
 from datetime import datetime
 
@@ -294,3 +295,20 @@ class DeviceTaintRuleSpec(Wire, frozen=True, kw_only=True):
 
 class DeviceTaintRule(ApiObject, frozen=True, kw_only=True):
     spec: DeviceTaintRuleSpec
+
+
+class ComputeDomainNode(Wire, frozen=True, kw_only=True):
+    """`status` is Ready or NotReady; "" where the driver does not say."""
+
+    name: str = ""
+    status: str = ""
+
+
+class ComputeDomainStatus(Wire, frozen=True, kw_only=True):
+    nodes: tuple[ComputeDomainNode, ...] | None = None
+
+
+class ComputeDomain(ApiObject, frozen=True, kw_only=True):
+    """Claims refer to it by UID; nothing in its spec matters to them."""
+
+    status: ComputeDomainStatus | None = None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from cachetools import TTLCache
 
-from fettle.api import api_path, reviews
+from fettle.api import api_path, api_server
 from fettle.client import Session, decoded
 from fettle.model import ClusterError, FettleError
 
@@ -111,7 +111,7 @@ class Reviews:
             )
         spec = {"token": token}
         group = "authentication.k8s.io/v1"
-        answer = await self._post(group, "TokenReview", spec, reviews.TokenReview)
+        answer = await self._post(group, "TokenReview", spec, api_server.TokenReview)
         about, name = answer.status.user, answer.status.user.username
         if not answer.status.authenticated or not name:
             self._nobodys[key] = True
@@ -128,7 +128,7 @@ class Reviews:
     async def _ask(self, user: User, right: Right) -> bool:
         spec = {**user.about, "resourceAttributes": right._asdict()}
         group = "authorization.k8s.io/v1"
-        answer = await self._post(group, "SubjectAccessReview", spec, reviews.AccessReview)
+        answer = await self._post(group, "SubjectAccessReview", spec, api_server.AccessReview)
         self._allowed[user.key, right] = answer.status.allowed
         return answer.status.allowed
 

@@ -66,7 +66,7 @@ async def _of_cluster(asked: str) -> str:
 
 
 async def _of_reader(session: "Session") -> str:
-    from fettle.api import api_path, reviews
+    from fettle.api import api_path, api_server
     from fettle.client import decoded
     from fettle.model import ClusterError, Forbidden, NotFound
 
@@ -81,7 +81,7 @@ async def _of_reader(session: "Session") -> str:
     without = "your kubeconfig has no token, only a certificate, which cannot be shown to Fettle"
     try:
         raw = await session.create(path, body)
-        return decoded(raw, reviews.TokenRequest, "TokenRequest").status.token
+        return decoded(raw, api_server.TokenRequest, "TokenRequest").status.token
     except Forbidden as error:
         raise NoToken(
             f"{without}, and you may not make a token of ServiceAccount {READER_NAMESPACE}/{READER}"

@@ -57,8 +57,8 @@ class _Untrusted(Unreachable):
 
 
 class Session:
-    """Paths are URL paths below the server's, made by `fettle/api/paths.py`; results are the raw
-    body.
+    """Paths are URL paths below the server's, made by `fettle/api/api_server.py`; results are the
+    raw body.
 
     `namespace` is that of our service account, else that of the kubeconfig's context, else
     `fettle-system`. `user` is the name of the kubeconfig's user; "" in a pod. `streams` are the

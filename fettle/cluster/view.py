@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
-from fettle.api import DeviceHealth, core, nvidia, resource
+from fettle.api import DeviceHealth, core, resource
 from fettle.dra import PoolView
 from fettle.model import Health, Hold, Inherited, Policy, Subject, UnknownSignal
 from fettle.pacing import keep
@@ -210,7 +210,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     holds: Mapping[Subject, tuple[Hold, ...]] = {}
     taint_rules: Mapping[str, resource.DeviceTaintRule] = {}
     quotas: Mapping[str, tuple[core.ResourceQuota, ...]] | None = None
-    compute_domains: Mapping[str, nvidia.ComputeDomain] | None = None
+    compute_domains: Mapping[str, resource.ComputeDomain] | None = None
     device_healths: Mapping[str, DeviceHealth] = {}
     failed_starts: Mapping[str, "FailedStart"] = {}
     inherited: Mapping[str, Inherited] = {}

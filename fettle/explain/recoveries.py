@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from fettle.api.device_healths import (
+from fettle.api.own_group import (
     NOTHING_KNOWN,
     DeviceHealthStatus,
     StoredSubject,

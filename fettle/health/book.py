@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from fettle.api.device_healths import StoredSubject
 from fettle.api.meta import unix_s
+from fettle.api.own_group import StoredSubject
 from fettle.config import HealthSettings
 from fettle.health import memory, probation, states
 from fettle.health.fading import Fading, Past, is_past

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from fettle.api.device_healths import StoredEvidence, StoredReport
+from fettle.api.own_group import StoredEvidence, StoredReport
 from fettle.health.signals.rule_tables import UNKNOWN_FAULT
 from fettle.health.signals.starts import STARTS
 from fettle.model import OF_DOMAINS, ReporterId, Source, SourceKind, Standing

@@ -13,8 +13,8 @@ from math import inf
 
 import msgspec
 
-from fettle.api.device_healths import StoredEvidence, StoredReport
 from fettle.api.meta import unix_s
+from fettle.api.own_group import StoredEvidence, StoredReport
 from fettle.health import fading, former, memory, probation
 from fettle.health.fading import Fading, FadingSums, Past, SumKey, sum_key
 from fettle.health.score import weigh

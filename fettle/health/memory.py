@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from fettle.api.device_healths import (
+from fettle.api.meta import unix_s
+from fettle.api.own_group import (
     LARGEST_SUM,
     LONGEST_HALF_LIFE_S,
     StoredDevice,
@@ -17,7 +18,6 @@ from fettle.api.device_healths import (
     StoredTaint,
     StoredUnit,
 )
-from fettle.api.meta import unix_s
 from fettle.health.fading import Fading
 from fettle.health.signals.reports import Reporter, one_line
 from fettle.model import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from fettle.api import core, nvidia, resource
+from fettle.api import core, resource
 from fettle.api.raw import text
 from fettle.cel import AttributeRead, Equation
 from fettle.cluster import EMPTY, NodeView, View
@@ -96,7 +96,7 @@ class Cluster:
         return (self.view.quotas or {}).get(namespace, ())
 
     @property
-    def compute_domains(self) -> Mapping[str, nvidia.ComputeDomain] | None:
+    def compute_domains(self) -> Mapping[str, resource.ComputeDomain] | None:
         """By UID; None if they are not watched."""
         return self.view.compute_domains
 

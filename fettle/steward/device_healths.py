@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from fettle.api import DeviceHealth, kinds
-from fettle.api.device_healths import NOTHING_KNOWN, DeviceHealthStatus
+from fettle.api.own_group import NOTHING_KNOWN, DeviceHealthStatus
 from fettle.client import Session, decoded
 from fettle.cluster import Publisher, View
 from fettle.health import CLOCKS_APART_S

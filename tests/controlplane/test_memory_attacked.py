@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fettle.api.device_healths import DeviceHealthStatus
+from fettle.api.own_group import DeviceHealthStatus
 from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.clocks import Clock

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from fettle.api import PolicyStatus, kinds
-from fettle.api.device_healths import DeviceHealthStatus
 from fettle.api.meta import Condition, ObjectMeta
+from fettle.api.own_group import DeviceHealthStatus
 from fettle.model import Sections
 from fettle.steward.policy_statuses import READ_BY
 

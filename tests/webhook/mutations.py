@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from fettle.api import kinds, policies
+from fettle.api import kinds, own_group
 from fettle.cluster import View, view
 from fettle.model import ANNOTATION, BUILT_IN, Policies, Policy
 from tests.webhook.reviews import Object, encoded, review, stored
@@ -29,7 +29,7 @@ def policy_of(spec: Object, name: str = "own") -> Policy:
     """A policy as the cluster's DevicePolicy would say it."""
     raw = msgspec.json.encode({"metadata": {"name": name}, "spec": spec})
     decoded = kinds.POLICY.decode(raw)
-    assert isinstance(decoded, policies.DevicePolicy)
+    assert isinstance(decoded, own_group.DevicePolicy)
     return decoded.policy()
 
 

@@ -16,8 +16,7 @@ import msgspec
 from fettle.api import DevicePolicy, Put, kinds, read_object
 from fettle.api.core import Namespace, ResourceQuota
 from fettle.api.kinds import Kind
-from fettle.api.nvidia import ComputeDomain
-from fettle.api.resource import DeviceClass
+from fettle.api.resource import ComputeDomain, DeviceClass
 from fettle.cli.sources import Reading
 from fettle.cluster import EMPTY, Publisher, View
 from fettle.config import Settings

@@ -13,7 +13,8 @@ from datetime import timedelta
 import msgspec
 
 from fettle.api import DeviceHealth, core, kinds
-from fettle.api.device_healths import (
+from fettle.api.meta import Condition, ObjectMeta, unix_s
+from fettle.api.own_group import (
     NODE_HEALTH,
     NOTHING_KNOWN,
     DeviceHealthStatus,
@@ -23,7 +24,6 @@ from fettle.api.device_healths import (
     StoredSubject,
     name_of_pool,
 )
-from fettle.api.meta import Condition, ObjectMeta, unix_s
 from fettle.cluster.inventory.devices import Devices
 from fettle.cluster.inventory.missing_devices import MissingDevices, boot_of
 from fettle.cluster.inventory.units import plugin_resources

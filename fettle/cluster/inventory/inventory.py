@@ -19,7 +19,6 @@ from fettle.api import (
     core,
     kinds,
     node_and_pools,
-    nvidia,
     resource,
 )
 from fettle.api.kinds import Kind, WireObject
@@ -490,7 +489,7 @@ class Inventory:
                     self._nodes.dirty.add(node)
 
     def _put_compute_domain(
-        self, _: nvidia.ComputeDomain | None, new: nvidia.ComputeDomain, now: float
+        self, _: resource.ComputeDomain | None, new: resource.ComputeDomain, now: float
     ) -> None:
         self._reports.of_compute_domain(new, now)
 

@@ -15,7 +15,7 @@ from math import inf
 import msgspec
 
 from fettle.api import core
-from fettle.api.device_healths import (
+from fettle.api.own_group import (
     MOST_COUNTED,
     DeviceHealthStatus,
     StoredCount,

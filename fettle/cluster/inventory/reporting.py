@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from fettle.api import ObjectHeard, core, kinds, nvidia, resource
+from fettle.api import ObjectHeard, core, kinds, resource
 from fettle.api.kinds import Kind
 from fettle.api.meta import unix_s
 from fettle.cluster.inventory.devices import Devices, SliceDevices
@@ -208,7 +208,7 @@ class Reports:
         devices = [device for device in candidates if selects_device(rule, device)]
         self.deliver(report_of_taint_rule(rule, devices, self._rules, now), now)
 
-    def of_compute_domain(self, domain: nvidia.ComputeDomain, now: float) -> None:
+    def of_compute_domain(self, domain: resource.ComputeDomain, now: float) -> None:
         self.deliver(report_of_compute_domain(domain, self._rules, now), now)
 
     def of_object(self, heard: ObjectHeard, now: float) -> None:

@@ -16,7 +16,7 @@ from collections.abc import (
 )
 from typing import Any, TypeVar
 
-from fettle.api import DeviceHealth, core, kinds, nvidia, resource
+from fettle.api import DeviceHealth, core, kinds, resource
 from fettle.api.kinds import Kind, WireObject
 from fettle.cluster.view import View
 from fettle.dra import extended_claim_owner
@@ -262,7 +262,7 @@ class Stores:
 
     def compute_domains(
         self, previous: View, served: Mapping[str, bool]
-    ) -> Mapping[str, nvidia.ComputeDomain] | None:
+    ) -> Mapping[str, resource.ComputeDomain] | None:
         if not served.get(kinds.COMPUTE_DOMAIN.name):
             return None
         if kinds.COMPUTE_DOMAIN.name not in self.touched and previous.compute_domains is not None:

@@ -5,7 +5,7 @@ The status has no time that would tell the two apart. So this is mild evidence f
 namespace, over once the node is ready or the domain is gone.
 """
 
-from fettle.api import kinds, nvidia
+from fettle.api import kinds, resource
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import Evidence, EvidenceKind, NodeId, ReporterId, Source, SourceKind
@@ -14,7 +14,7 @@ _NOT_READY = "NotReady"
 
 
 def report_of_compute_domain(
-    domain: nvidia.ComputeDomain, rules: SignalRules, now: float
+    domain: resource.ComputeDomain, rules: SignalRules, now: float
 ) -> SignalReport:
     """The nodes on which the domain's daemon is not ready."""
     key = domain.metadata.key

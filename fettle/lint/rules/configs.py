@@ -6,8 +6,8 @@ in a snapshot, and where they are among the files of `fettle lint`.
 
 from collections.abc import Iterator, Mapping
 
-from fettle.api.nvidia import ComputeDomain
 from fettle.api.raw import text
+from fettle.api.resource import ComputeDomain
 from fettle.lint.cluster import Cluster
 from fettle.lint.drivers import Driver, parameters_of
 from fettle.lint.findings import Finding, Rule, Severity

@@ -13,7 +13,7 @@ from fettle.api import api_path, group_path, kinds
 from fettle.model import BadInput
 
 ROOT = Path(__file__).parents[3]
-MAKER = ROOT / "fettle/api/paths.py"
+MAKER = ROOT / "fettle/api/api_server.py"
 SENDERS = frozenset(("get", "create", "replace", "patch", "delete", "stream"))
 
 

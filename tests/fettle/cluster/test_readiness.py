@@ -3,8 +3,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from fettle.api import DeviceHealth, kinds
-from fettle.api.device_healths import NOTHING_KNOWN
 from fettle.api.meta import ObjectMeta
+from fettle.api.own_group import NOTHING_KNOWN
 from fettle.cluster import EMPTY, Publisher, readiness
 from fettle.cluster.view import SourceStatus
 

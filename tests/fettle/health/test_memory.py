@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.api.device_healths import StoredSubject
+from fettle.api.own_group import StoredSubject
 from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.reports import SignalReport, heaviest

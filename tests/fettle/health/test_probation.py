@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.api.device_healths import StoredSubject
 from fettle.api.meta import rfc3339_at
+from fettle.api.own_group import StoredSubject
 from fettle.config import HealthSettings
 from fettle.health import HealthBook, load_rules, probation
 from fettle.health.fading import RECORD_SOURCE

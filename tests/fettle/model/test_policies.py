@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.api import kinds, policies
+from fettle.api import kinds, own_group
 from fettle.model.annotations import ANNOTATION, MIN_SCORE_ANNOTATION, ON_DEVICE_FAILURE_ANNOTATION
 from fettle.model.policies import Inherited, Policies, PolicySource, Resolved
 from fettle.model.policy import BUILT_IN, Degraded, Placement, Policy
@@ -156,7 +156,7 @@ def test_a_pods_ask_carries_the_installed_policy() -> None:
 def read(spec: object) -> Policy:
     raw = {"metadata": {"name": "mine"}, "spec": spec}
     decoded = kinds.POLICY.decode(msgspec.json.encode(raw))
-    assert isinstance(decoded, policies.DevicePolicy)
+    assert isinstance(decoded, own_group.DevicePolicy)
     return decoded.policy()
 
 

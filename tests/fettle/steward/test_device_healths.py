@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from fettle.api import DeviceHealth
-from fettle.api.device_healths import NOTHING_KNOWN, StoredSubject
 from fettle.api.meta import ObjectMeta
+from fettle.api.own_group import NOTHING_KNOWN, StoredSubject
 from fettle.config import Settings
 from fettle.model import State
 from fettle.serve.serving import Runtime

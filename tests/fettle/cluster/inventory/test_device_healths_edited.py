@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import DeviceHealth, kinds
-from fettle.api.device_healths import DeviceHealthStatus
+from fettle.api.own_group import DeviceHealthStatus
 from fettle.cluster.inventory.device_healths import LARGEST_BYTES
 from fettle.explain import explain_node
 from fettle.model import State

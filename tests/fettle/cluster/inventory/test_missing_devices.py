@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fettle.api import core, kinds
-from fettle.api.device_healths import StoredCount
 from fettle.api.meta import ObjectMeta
+from fettle.api.own_group import StoredCount
 from fettle.cluster.inventory.device_healths import LARGEST_BYTES
 from fettle.cluster.inventory.missing_devices import HIDES_S, Has, MissingDevices
 from fettle.cluster.view import PluginView, Shortage

@@ -1,8 +1,9 @@
-"""`fettle.dev/v1alpha1` DeviceHealth: what is known of the health of a node's devices, or of a pool
-that is on no node.
+"""The group `fettle.dev/v1alpha1`: DeviceHealth, which is what is known of the health of a node's
+devices, or of a pool that is on no node; and DevicePolicy, whose `spec` is `fettle.model.Sections`.
 
-The steward writes it and every process reads it, so a restart forgets nothing. Its fields are an
-interface for others, documented in `docs/devicehealth.md`.
+The steward writes DeviceHealths and every process reads them, so a restart forgets nothing. Their
+fields are an interface for others, documented in `docs/devicehealth.md`. Nothing that Fettle does
+follows from the `status` of a DevicePolicy, which the steward writes.
 """
 
 import hashlib
@@ -18,7 +19,9 @@ from fettle.model import (
     EvidenceKind,
     Family,
     NodeId,
+    Policy,
     PoolRef,
+    Sections,
     Standing,
     State,
     Subject,
@@ -34,6 +37,8 @@ MOST_COUNTED = 999_999
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNTED)]
 NODE_HEALTH = "Healthy"
 """The condition of every DeviceHealth."""
+POLICY_READ = "Read"
+"""The condition of every DevicePolicy."""
 
 
 class StoredTaint(Wire, frozen=True, kw_only=True):
@@ -244,3 +249,35 @@ def name_of_pool(pool: PoolRef) -> str:
     readable = f"{pool.driver}.{pool.name}".replace("/", ".")[:200].strip("-.")
     digest = hashlib.sha256(f"{pool.driver}/{pool.name}".encode()).hexdigest()[:8]
     return f"{readable}-{digest}"
+
+
+class DevicePolicy(ApiObject, frozen=True, kw_only=True):
+    spec: Sections = Sections()
+
+    def policy(self) -> Policy:
+        sections = {field: getattr(self.spec, field) for field in Sections.__struct_fields__}
+        return Policy(name=self.metadata.name, **sections)
+
+
+class PolicyCondition(Wire, frozen=True, kw_only=True):
+    """`observed_generation`: of the spec that it is about."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int = 0
+
+
+class PolicyStatus(Wire, frozen=True, kw_only=True):
+    """`read_by`: the version of Fettle, such as "fettle 0.1.0"."""
+
+    read_by: str = ""
+    conditions: tuple[PolicyCondition, ...] = ()
+
+
+class StoredPolicyStatus(ApiObject, frozen=True, kw_only=True):
+    """A DevicePolicy, whatever is in its spec."""
+
+    status: PolicyStatus | None = None
