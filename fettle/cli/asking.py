@@ -328,7 +328,7 @@ def snapshot(
     """Write the cluster as Fettle reads it into a new folder: for a bug report.
 
     Only kinds and fields that Fettle reads: no Secrets, environment, command lines or images.
-    `fettle serve --snapshot DIR` and `fettle lint --snapshot DIR` read it.
+    `fettle serve`, `lint`, `explain`, `devices` and others read it with --snapshot DIR.
     """
     from fettle.cli import snapshots
 

@@ -1,6 +1,7 @@
 """What a server would answer, where none is asked: reads the cluster that the kubeconfig reaches,
-once, folds it by the code that serves, and lets browse's handlers answer. What may not be read, or
-is not served, is said on standard error. `fettle ui` follows the cluster, and shows the page.
+or a snapshot, once, folds it by the code that serves, and lets browse's handlers answer. What may
+not be read, or is not served, is said on standard error. `fettle ui` follows the cluster, and shows
+the page.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from fettle.cel import SelectorEngine
 from fettle.cli.sources import Reading, given
 from fettle.client import Chosen, Session, server_version
 from fettle.cluster import Inventory, Publisher, readiness
-from fettle.cluster.feeds import WorkloadFeed, Writer, read_once
+from fettle.cluster.feeds import SnapshotFeed, WorkloadFeed, Writer, read_once
 from fettle.config import AlertmanagerSettings, PrometheusSettings, Settings, load_settings
 from fettle.health import HealthBook, load_rules
 from fettle.lint import check_settings, workload_kinds
@@ -48,6 +49,8 @@ _STORED = PrometheusSettings(url="http://stored.invalid")
 """Nobody is asked for metrics here: as in each process that is not the leader, what DeviceHealth
 objects say of them counts."""
 _READ = (*KINDS, *EVENTS)
+_MISSED = (kinds.NODE, kinds.POD, kinds.SLICE, kinds.CLASS, kinds.CLAIM)
+"""What every snapshot should have."""
 _WINDOWS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
 """Without any of these, a browser on Linux would be one in the terminal, which cannot show it."""
 _UNSETTLED = (
@@ -106,32 +109,38 @@ def _invite(url: str, once: str, *, opens: bool) -> None:
 
 async def _answer(reading: Reading, path: str, query: Mapping[str, str]) -> Any:
     settings = _settings(reading.settings)
+    policies = _policies(reading.settings, settings)
+    if reading.snapshot is not None:
+        return await _of(_Folder(reading.snapshot, settings, policies), reading, path, query)
     try:
         chosen = Chosen(reading.context, reading.acts_as, reading.groups)
         session = await Session.open(reading.kubeconfig, chosen=chosen)
     except NoCluster as error:
         raise NoCluster(f"{error}, or --server URL to ask a running Fettle") from error
-    if query.get("pod", "").startswith("/"):  # named without its namespace
-        query = {**query, "pod": f"{session.users_namespace}{query['pod']}"}
     async with session:
-        cluster = _Cluster(session, settings, _policies(reading.settings, settings))
-        showing = asyncio.create_task(cluster.counting.show())
-        try:
-            await cluster.read()
-            await cluster.learn(path, query)
-            reply = await answers_of(cluster.known)[path](query, TRUSTED)
-        finally:
-            showing.cancel()
-            await asyncio.wait((showing,))
-            await cluster.close()
-    unsettled = [_UNSETTLED] if reading.settings is None and cluster.has_fettle else []
-    for sentence in (*cluster.unseen, *cluster.absent, *unsettled):
+        return await _of(_Cluster(session, settings, policies), reading, path, query)
+
+
+async def _of(read: "_Read", reading: Reading, path: str, query: Mapping[str, str]) -> Any:
+    if query.get("pod", "").startswith("/"):  # named without its namespace
+        query = {**query, "pod": f"{read.namespace}{query['pod']}"}
+    showing = asyncio.create_task(read.counting.show())
+    try:
+        await read.read()
+        await read.learn(path, query)
+        reply = await answers_of(read.known)[path](query, TRUSTED)
+    finally:
+        showing.cancel()
+        await asyncio.wait((showing,))
+        await read.close()
+    unsettled = [_UNSETTLED] if reading.settings is None and read.has_fettle else []
+    for sentence in (*read.unseen, *read.absent, *unsettled):
         click.echo(f"fettle: {sentence}", err=True)
     assert isinstance(reply.body, bytes)
     answer = msgspec.json.decode(reply.body)
     if reply.status != 200:
         raise FettleError(answer["error"])
-    return answer | {"cluster": session.server, "unseen": cluster.unseen}
+    return answer | {"cluster": read.source, "unseen": read.unseen}
 
 
 def _settings(path: Path | None) -> Settings:
@@ -149,15 +158,20 @@ def _policies(path: Path | None, settings: Settings) -> Policies:
     return policies if path else msgspec.structs.replace(policies, mode_origin=NO_SETTINGS)
 
 
-class _Cluster:
-    """A cluster as a server has it once it is ready. `unseen` are sentences about what could not be
-    read, `absent` about what is not served."""
+class _Read:
+    """What is read, as a server has it once it is ready, and where: `source`, and the `namespace`
+    of a pod that is named without one. `unseen` are sentences about what could not be read,
+    `absent` about what is not served."""
 
-    def __init__(self, session: Session, settings: Settings, policies: Policies) -> None:
-        self._session = session
+    namespace = "default"
+
+    def __init__(self, source: str, settings: Settings, policies: Policies) -> None:
+        self.source = source
         self._engine = SelectorEngine()
-        publisher, rules = Publisher(), load_rules(settings.health.rules_file)
-        self._answers = answers = Answers(publisher, self._engine, settings, policies=policies)
+        self._publisher, rules = Publisher(), load_rules(settings.health.rules_file)
+        self._answers = answers = Answers(
+            self._publisher, self._engine, settings, policies=policies
+        )
         self._pods = pods = FollowedPods.of(answers)
         inventory = Inventory(
             HealthBook(settings.health, rules),
@@ -170,13 +184,11 @@ class _Cluster:
         )
         self._writer = Writer(
             inventory,
-            publisher,
+            self._publisher,
             watched=_READ,
             on_put=pods.on_put,
             on_view=(answers.demands.gangs.follow, pods.claims.follow),
         )
-        passing_on = workload_kinds.passing_on(settings.webhook.workloads)
-        self._workloads = WorkloadFeed(session, publisher, self._writer.find, passing_on)
         self._folding = asyncio.create_task(self._writer.run())
         self.counting = _Counting(self._writer)
         self.known = Known(
@@ -196,16 +208,8 @@ class _Cluster:
         await self._engine.close()
 
     async def read(self) -> None:
-        """Raises ClusterError, also if nothing at all may be read."""
-        with suppress(Forbidden):  # then as the newest version allocates
-            self._answers.predict_as(await server_version(self._session))
-        unread = await read_once(self._session, self.counting, _READ)
-        await self._writer.catch_up()
-        denied = [kind for kind in _READ if isinstance(unread.get(kind), Forbidden)]
-        if len(denied) == len(_READ):  # it is not one right that is missing
-            raise unread[kinds.NODE]
-        self.unseen += _unseen(denied)
-        self.absent += _absent([kind for kind in _READ if kind in unread and kind not in denied])
+        """Raises FettleError if nothing can be read."""
+        raise NotImplementedError
 
     async def learn(self, path: str, query: Mapping[str, str]) -> None:
         """What a server finds out in the background, as far as this question needs it: what the
@@ -216,6 +220,50 @@ class _Cluster:
         elif path in ("/pods", "/policy", "/status"):
             await self._ask_for_workloads(self._answers.view.pods.values())
             await self._answers.evaluate_requirements()
+
+    async def _ask_for_workloads(self, pods: Iterable[core.Pod]) -> None:
+        """Learn what the workloads of these pods name."""
+
+
+class _Folder(_Read):
+    """A folder of objects."""
+
+    def __init__(self, folder: Path, settings: Settings, policies: Policies) -> None:
+        super().__init__(str(folder), settings, policies)
+        self._feed = SnapshotFeed(folder, kinds=_READ)
+
+    async def read(self) -> None:
+        feed = self._feed
+        await feed.read_once(self.counting)
+        await self._writer.catch_up()
+        self.unseen += (f"snapshot: {text}" for text in (*feed.problems.values(), *feed.clashes))
+        self.unseen += (
+            f"the snapshot has no {kind.name}: {readiness.UNSEEN[kind.name]}"
+            for kind in _MISSED
+            if kind.name in feed.absent
+        )
+
+
+class _Cluster(_Read):
+    """A cluster."""
+
+    def __init__(self, session: Session, settings: Settings, policies: Policies) -> None:
+        super().__init__(session.server, settings, policies)
+        self._session = session
+        self.namespace = session.users_namespace
+        passing_on = workload_kinds.passing_on(settings.webhook.workloads)
+        self._workloads = WorkloadFeed(session, self._publisher, self._writer.find, passing_on)
+
+    async def read(self) -> None:
+        with suppress(Forbidden):  # then as the newest version allocates
+            self._answers.predict_as(await server_version(self._session))
+        unread = await read_once(self._session, self.counting, _READ)
+        await self._writer.catch_up()
+        denied = [kind for kind in _READ if isinstance(unread.get(kind), Forbidden)]
+        if len(denied) == len(_READ):  # it is not one right that is missing
+            raise unread[kinds.NODE]
+        self.unseen += _unseen(denied)
+        self.absent += _absent([kind for kind in _READ if kind in unread and kind not in denied])
 
     async def _ask_for_workloads(self, pods: Iterable[core.Pod]) -> None:
         for pod in pods:

@@ -46,6 +46,13 @@ SETTINGS = click.option(
     "--settings", type=_FILE, help="Judge by a Fettle's settings file. By default by none."
 )
 
+_SNAPSHOT = click.option(
+    "--snapshot",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Instead, read a folder that `fettle snapshot` wrote, or `kubectl get -o yaml`.",
+)
+
 
 def reads_cluster(command: Command) -> Command:
     """With flags that say how to read the cluster; `server` becomes "" where that is to be done."""
@@ -59,21 +66,24 @@ def reads_cluster(command: Command) -> Command:
         acts_as: str,
         settings: Path | None,
         groups: tuple[str, ...],
+        snapshot: Path | None,
         **rest: object,
     ) -> None:
-        reading = Reading(kubeconfig, context, acts_as, settings, groups)
+        reading = Reading(kubeconfig, context, acts_as, settings, groups, snapshot)
+        if snapshot is not None and reading.names_cluster:
+            raise click.UsageError("--snapshot and the flags for a cluster are mutually exclusive.")
         call = click.get_current_context()
         if server and reading != Reading():
             if call.get_parameter_source("server") is ParameterSource.COMMANDLINE:
                 raise click.UsageError(
-                    "--kubeconfig, --context, --as, --as-group and --settings are for reading the "
-                    "cluster itself: leave out --server."
+                    "--kubeconfig, --context, --as, --as-group, --snapshot and --settings are for "
+                    "reading the cluster itself: leave out --server."
                 )
             server = ""  # flags go before the environment
         call.obj = reading
         command(server=server, **rest)
 
-    return KUBECONFIG(CONTEXT(ACTS_AS(AS_GROUP(SETTINGS(run)))))
+    return KUBECONFIG(CONTEXT(ACTS_AS(AS_GROUP(_SNAPSHOT(SETTINGS(run))))))
 
 
 def _urls(

@@ -18,7 +18,7 @@ from fettle.cli.flags import (
     source,
     watched,
 )
-from fettle.cli.sources import Reading
+from fettle.cli.sources import Reading, given
 
 ROLES = ("extender", "webhook", "steward")
 
@@ -197,7 +197,7 @@ def test_rules(
     from fettle.model import FettleError
 
     reading = Reading(kubeconfig, context, acts_as, settings, groups)
-    if snapshot is not None and reading._replace(settings=None) != Reading():
+    if snapshot is not None and reading.names_cluster:
         raise click.UsageError("--snapshot and the flags for a cluster are mutually exclusive.")
     options = rule_tests.RulesTestOptions(file, snapshot, reading, output, fail_on)
     try:
@@ -249,6 +249,8 @@ def status(within: str, roles: tuple[str, ...], namespace: str, server: str, out
         return
     if output != "table":
         raise click.UsageError("--wait prints no JSON or YAML: leave out --output.")
+    if given().snapshot is not None:
+        raise click.UsageError("--wait asks who runs: leave out --snapshot.")
     sys.exit(setup_waiting.wait(server, within, roles, namespace))
 
 

@@ -9,14 +9,19 @@ import click
 
 
 class Reading(NamedTuple):
-    """Which cluster to read, as whom and in which groups, and by which settings. `context` and
-    `acts_as` are "" for those of the kubeconfig."""
+    """Which cluster to read, as whom and in which groups, and by which settings; or, instead of a
+    cluster, which folder. `context` and `acts_as` are "" for those of the kubeconfig."""
 
     kubeconfig: Path | None = None
     context: str = ""
     acts_as: str = ""
     settings: Path | None = None
     groups: tuple[str, ...] = ()
+    snapshot: Path | None = None
+
+    @property
+    def names_cluster(self) -> bool:
+        return self._replace(settings=None, snapshot=None) != Reading()
 
 
 def given() -> Reading:

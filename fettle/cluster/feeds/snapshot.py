@@ -89,15 +89,17 @@ class SnapshotFeed:
     def unknown(self) -> frozenset[str]:
         """Kinds of which the folder has no object, or one that cannot be read: the cluster may have
         others."""
+        return self.absent | {key.kind for key in self._unreadable}
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Kinds of which the folder neither has an object nor says that there is none."""
         held = self._folder.empty.union(key.kind for key in self._sent)
-        absent = {kind.name for kind in BY_NAME.values() if kind.name not in held}
-        return frozenset(absent | {key.kind for key in self._unreadable})
+        return frozenset(kind.name for kind in BY_NAME.values() if kind.name not in held)
 
     async def run(self, sink: Sink) -> None:
         """Never returns; raises SnapshotError if the folder is not there to begin with."""
-        await asyncio.to_thread(self._read_folder)
-        self._log_problems()
-        await self._list(sink)
+        await self.read_once(sink)
         if NODE in self._kinds and all(key.kind != NODE.name for key in self._sent):
             log.warning(
                 "the snapshot holds no Node, so no pod is kept off anything: is it the right "
@@ -105,6 +107,12 @@ class SnapshotFeed:
                 files=len(self._folder.files),
             )
         await keep("the snapshot", partial(self._poll, sink), when=self._pause)
+
+    async def read_once(self, sink: Sink) -> None:
+        """Send the folder's objects as they are now. Raises SnapshotError if it is not there."""
+        await asyncio.to_thread(self._read_folder)
+        self._log_problems()
+        await self._list(sink)
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._poll_s)

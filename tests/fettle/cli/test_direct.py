@@ -161,6 +161,37 @@ async def test_what_is_told_is_what_a_server_of_the_same_objects_tells(
             ours = await reader.told(*command, "--settings", str(settings))
             assert (ours.pop("cluster"), ours.pop("unseen")) == (api.url, [])
             assert timeless(ours) == timeless(told), path
+            given = [*command, "--settings", str(settings), "--snapshot", str(FLEET)]
+            ended = await asyncio.to_thread(CliRunner().invoke, main, [*given, "-o", "json"])
+            ours = json.loads(ended.stdout)
+            assert (ours.pop("cluster"), ours.pop("unseen")) == (str(FLEET), [])
+            assert timeless(ours) == timeless(told), path
+
+
+def test_what_a_snapshot_lacks_is_said(tmp_path: Path) -> None:
+    items = {"kind": "NodeList", "apiVersion": "v1", "items": [objects.node("n", 8)]}
+    (tmp_path / "nodes.json").write_text(json.dumps(items))
+    (tmp_path / "pods.yaml").write_text("{")
+    with logging_restored():
+        ended = CliRunner().invoke(main, ["pods", "--at-risk", "--snapshot", str(tmp_path)])
+    assert ended.exit_code == 1
+    assert "no pod is seen on what its policy refuses" in ended.stdout
+    assert "snapshot: pods.yaml" in ended.stderr
+    assert "the snapshot has no Pod: who uses which device is not seen" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["devices", "--context", "c"], "mutually exclusive"),
+        (["devices", "--server", "http://127.0.0.1:9"], "leave out --server"),
+        (["status", "--wait", "1m"], "--wait asks who runs"),
+    ],
+)
+def test_a_snapshot_goes_with_no_cluster(command: list[str], said: str) -> None:
+    ended = CliRunner().invoke(main, [*command, "--snapshot", str(FLEET)])
+    assert ended.exit_code == 2
+    assert said in ended.output
 
 
 async def test_the_status_of_the_fleet_is_a_few_lines(api: FakeApi, reader: Reader) -> None:
