@@ -6,19 +6,24 @@
 """
 
 import ast
+import inspect
 import json
 import re
 import sys
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from enum import StrEnum
+from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
+import msgspec
 import yaml
 
 from fettle.cli.commands import SHELLS, main
 from fettle.explain import list_codes
+from fettle.model import BUILT_IN, Policy
+from fettle.records import Decision, Placed
 
 HEAD = """# Commands
 
@@ -163,9 +168,50 @@ def _read(file: str) -> Any:
     return yaml.safe_load((_ROOT / file).read_text(encoding="utf-8"))
 
 
+def decisions() -> str:
+    """The fields of a recorded decision, and of where its pod was placed."""
+    rows = [*_documented(Decision, ""), *_documented(Placed, "placed.")]
+    return "\n".join(["| field | values | |", "|---|---|---|", *rows]) + "\n"
+
+
+def _documented(kind: type[msgspec.Struct], prefix: str) -> Iterator[str]:
+    """A row for each field, with the docstring below it, which Python does not keep."""
+    (tree,) = ast.parse(inspect.getsource(kind)).body
+    hints = {field.name: field for field in msgspec.structs.fields(kind)}
+    body = tree.body if isinstance(tree, ast.ClassDef) else []
+    for field, doc in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(doc, ast.Expr):
+            found = hints[ast.unparse(field.target)]
+            kinds = (found.type, *get_args(found.type))
+            enums = [k for k in kinds if isinstance(k, type) and issubclass(k, StrEnum)]
+            about = " ".join(str(ast.literal_eval(doc.value)).split())
+            values = _names([str(value) for enum in enums for value in enum])
+            yield f"| `{prefix}{found.encode_name}` | {values} | {about} |"
+
+
+def built_in() -> str:
+    """What the built-in policies set, beside what a DevicePolicy has where it says nothing."""
+    policies = [Policy(name="DevicePolicy"), *BUILT_IN.values()]
+    names = [f"`{policy.name}`" for policy in policies[1:]]
+    rows = [f"| | {' | '.join(names)} | a DevicePolicy's default |", "|---|---|---|---|---|"]
+    for section in ("placement", "tolerations", "failure"):
+        told = [msgspec.to_builtins(getattr(policy, section)) for policy in policies]
+        for field in told[0]:
+            default, *values = (_plain(one[field]) for one in told)
+            if {default} != set(values):
+                rows.append(f"| `{section}.{field}` | {' | '.join(values)} | {default} |")
+    return "\n".join(rows) + "\n"
+
+
+def _plain(value: object) -> str:
+    return "" if value is None else f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
 _PARTS: dict[str, Callable[[], str]] = {
     "reasons": reasons,
     "metrics": metrics,
+    "builtin": built_in,
+    "decisions": decisions,
     "policy": lambda: fields("deploy/crds/devicepolicies.yaml", "spec"),
 }
 _MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- /made -->)", re.DOTALL)

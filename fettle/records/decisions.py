@@ -84,66 +84,87 @@ class Recorded(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 class Placed(Recorded, kw_only=True, gc=False):
-    """Where a pod was bound, and what Fettle said of that node for it at that time.
-
-    - `reasons`: codes of refusals, also of those that an open breaker set aside; `why`: the first
-      in words. `refused_devices`: what these were about.
-    - `devices`: how many devices the pod holds there; `withheld`: how many of them are refused.
-    - `sound`: there was no evidence against the node or these devices.
-    """
+    """Where a pod was bound, and what Fettle said of that node for it at that time."""
 
     node: str
+    """Its name."""
     at: float
+    """When."""
     reasons: tuple[str, ...] = ()
+    """Codes of refusals, also of those that an open breaker set aside."""
     why: str = ""
+    """The first of them in words."""
     refused_devices: tuple[str, ...] = ()
+    """What they were about."""
     devices: int = 0
+    """How many devices the pod holds there."""
     withheld: int = 0
+    """How many of them are refused."""
     undecided: bool = False
+    """It could not be judged."""
     sound: bool = False
+    """There was no evidence against the node or these devices."""
 
 
 class Decision(Recorded, kw_only=True, gc=False):
-    """- `key`: `namespace/name` of the object, or what is known of its name before it has one.
-    - `owner`: the controller, such as `Job/train`.
-    - `count`: how often this was said from `first` to `last`; numbers of nodes are the last ones.
-    - `nodes`: how many were asked about; `reasons`: how many of them were refused by which code,
-      or, of the webhook, findings by rule, of the steward, what it wrote. `why`: one of the
-      reasons in words.
-    - `refused_nodes`: the names of some. `preferred`: some with the best score, and that score.
-    - `ranked`: how often prioritize was asked.
-    - `undecided`: what could not be judged, by code, with numbers of nodes.
-    - `allowed_at`: when a node was first allowed for a pod that would have been refused everywhere.
-    - `waits_until`: when a pod that is refused takes Degraded devices too, if it ever will.
-    - `became_at`: when the pod came to be what it `became`; `end`: why it ended.
-    """
+    """What one verb said about one object, with repetitions."""
 
     id: str
+    """Of this row; stays while repetitions are counted."""
     verb: Verb
+    """What was asked; `seen` is a pod that no scheduler asked about, `steward` what was written."""
     kind: str = "Pod"
+    """Of the object."""
     key: str
+    """`namespace/name` of the object, or what is known of its name before it has one."""
     uid: str = ""
+    """Of the object."""
     owner: str = ""
+    """Its controller, such as `Job/train`."""
     policy: str = ""
+    """The policy that applied."""
     mode: Mode = Mode.ENFORCE
+    """The mode that applied."""
     decided: Decided
+    """What was said. In `observe`, and for refusals and denials in `steer`, what would have been.
+    Of the steward: whether it wrote."""
     first: float
+    """When this was first said."""
     last: float
+    """When this was last said."""
     count: int = 1
+    """How often this was said. Numbers of nodes are the last ones."""
     nodes: int = 0
+    """How many nodes were asked about."""
     refused: int = 0
+    """How many of them were refused."""
     reasons: dict[str, int] = {}
+    """How many nodes by reason code. Of the webhook: findings by rule. Of the steward: what it
+    wrote."""
     why: str = ""
+    """One of the reasons in words."""
     refused_nodes: tuple[str, ...] = ()
+    """The names of up to 30 of them."""
     preferred: dict[str, int] = {}
+    """Three nodes with the best score, as the scheduler was told it."""
     undecided: dict[str, int] = {}
+    """Nodes that could not be judged, by code."""
     ranked: int = 0
+    """How often prioritize was asked."""
     waits_until: float | None = None
+    """When a pod that is refused takes Degraded devices too, if it ever will."""
     allowed_at: float | None = None
+    """When a node was first allowed for a pod that would have been refused everywhere."""
     placed: Placed | None = None
+    """Where the pod was bound, and what Fettle said of that node then."""
     became: Became | None = None
+    """What became of the pod. `deleted`: it is gone, or somebody ended it by a deletion,
+    preemption, eviction or drain. A pod of which a container had crashed before is `failed`."""
     became_at: float = 0.0
+    """Since when."""
     end: str = ""
+    """Why it ended: first of all the fault of its device, if a container ended within a minute of
+    it."""
 
     @property
     def subject(self) -> Hashable:
