@@ -15,6 +15,7 @@ from fettle.explain.wording import (
     plain_reason,
     text,
     texts,
+    with_former,
 )
 
 if TYPE_CHECKING:
@@ -25,12 +26,17 @@ if TYPE_CHECKING:
         list_usage,
     )
     from fettle.explain.finding import FoundDevice, find_device, find_node, near, unit_called
-    from fettle.explain.former import with_former
-    from fettle.explain.holds import is_held_by_rule, list_holds
-    from fettle.explain.mechanisms import describe_mechanisms
-    from fettle.explain.modes import describe_modes
+    from fettle.explain.marks import (
+        CAUSES,
+        LOST,
+        is_held_by_rule,
+        list_holds,
+        list_taints,
+        state_in_words,
+        worst_state,
+    )
+    from fettle.explain.mechanisms import describe_mechanisms, describe_modes
     from fettle.explain.nearest import nearest_devices
-    from fettle.explain.node_healths import CAUSES, LOST, state_in_words, worst_state
     from fettle.explain.placed import plain_placed
     from fettle.explain.pods import (
         JSON_VERSION,
@@ -39,7 +45,6 @@ if TYPE_CHECKING:
         explain_policy,
     )
     from fettle.explain.recoveries import Recoveries, explain_device, explain_node
-    from fettle.explain.taints import list_taints
     from fettle.explain.withholding import WITHHELD, withhold_of_placed, withhold_of_pod
 
 __all__ = [
@@ -89,37 +94,36 @@ __all__ = [
 ]
 
 _LATE = {
-    "CAUSES": "node_healths",
+    "CAUSES": "marks",
     "FoundDevice": "finding",
     "JSON_VERSION": "pods",
-    "LOST": "node_healths",
+    "LOST": "marks",
     "Recoveries": "recoveries",
     "Stewardship": "pods",
     "WITHHELD": "withholding",
     "describe_mechanisms": "mechanisms",
-    "describe_modes": "modes",
+    "describe_modes": "mechanisms",
     "explain_device": "recoveries",
     "explain_node": "recoveries",
     "explain_pod": "pods",
     "explain_policy": "pods",
     "find_device": "finding",
     "find_node": "finding",
-    "is_held_by_rule": "holds",
-    "list_holds": "holds",
+    "is_held_by_rule": "marks",
+    "list_holds": "marks",
     "list_network_devices": "devices",
     "list_nodes": "devices",
-    "list_taints": "taints",
+    "list_taints": "marks",
     "list_unknown_signals": "devices",
     "list_usage": "devices",
     "near": "finding",
     "nearest_devices": "nearest",
     "plain_placed": "placed",
-    "state_in_words": "node_healths",
+    "state_in_words": "marks",
     "unit_called": "finding",
-    "with_former": "former",
     "withhold_of_placed": "withholding",
     "withhold_of_pod": "withholding",
-    "worst_state": "node_healths",
+    "worst_state": "marks",
 }
 """In which module a name is that looks at views. The command line needs none of these to print what
 a server answers."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.dra import DeviceView, PoolView
-from fettle.explain.missing import plain_missing
+from fettle.explain.marks import plain_missing
 from fettle.explain.pods import is_noteworthy, plain_health, plain_unit
 from fettle.explain.users import Users, plain_users
 from fettle.explain.wording import plain_reason, why_withheld

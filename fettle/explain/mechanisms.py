@@ -1,8 +1,8 @@
 """Which mechanisms keep pods off bad devices in this cluster, for people: by what is seen of nodes,
-pods, taints and policies, whatever the settings say. docs/managed-clusters.md compares them. Pure.
-"""
+pods, taints and policies, whatever the settings say; and how far Fettle may go, by setting, policy
+and namespace. docs/managed-clusters.md compares the mechanisms. Pure."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
@@ -13,9 +13,12 @@ from fettle.model import (
     DEGRADED_TAINT,
     HOLD,
     UNHEALTHY_TAINT,
+    Mode,
     Placement,
     Policies,
     PolicyAffinity,
+    labelled_mode,
+    wrong_label,
 )
 from fettle.pacing import pause
 
@@ -111,3 +114,29 @@ def _first(texts: list[str]) -> list[str]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS]}…"
+
+
+def describe_modes(view: View, policies: Policies) -> list[str]:
+    """The mode of the settings, then who has another one; wrong labels last."""
+    lines = [f"mode: {policies.mode} ({policies.mode_origin})"]
+    by_policy: dict[Mode, list[str]] = defaultdict(list)
+    for name in policies.names(view.policies):
+        policy, _ = policies.find(name, view.policies)
+        if policy is not None and policy.mode is not None:
+            by_policy[policy.mode].append(name)
+    lines += _named(by_policy, "policy", "policies")
+    by_label: dict[Mode, list[str]] = defaultdict(list)
+    wrong = []
+    for name, labels in sorted(view.namespaces.items()):
+        if (mode := labelled_mode(labels)) is not None:
+            by_label[mode].append(name)
+        elif why := wrong_label(labels):
+            wrong.append(f"namespace {name}: {why}")
+    return [*lines, *_named(by_label, "namespace", "namespaces"), *wrong[:MOST_NAMED]]
+
+
+def _named(by_mode: dict[Mode, list[str]], one: str, many: str) -> Iterator[str]:
+    for mode, names in sorted(by_mode.items()):
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        what = one if len(names) == 1 else many
+        yield f"mode: {mode} for {what} {', '.join(names[:MOST_NAMED])}{more}"

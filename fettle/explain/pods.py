@@ -11,11 +11,10 @@ import msgspec
 
 from fettle.cluster import NodeView, PluginView, UnitView, View
 from fettle.dra import ALL
-from fettle.explain.former import with_former
-from fettle.explain.holds import list_holds
+from fettle.explain.marks import list_holds
 from fettle.explain.notes import is_cordoned, notes_about
 from fettle.explain.users import Users
-from fettle.explain.wording import plain_reason, texts
+from fettle.explain.wording import plain_reason, texts, with_former
 from fettle.health import STARTS
 from fettle.model import (
     Health,

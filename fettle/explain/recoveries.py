@@ -22,12 +22,10 @@ from fettle.explain.devices import (
     withheld_from,
 )
 from fettle.explain.finding import find_device, find_node
-from fettle.explain.former import with_former
-from fettle.explain.holds import list_holds
-from fettle.explain.node_healths import plain_marks
+from fettle.explain.marks import list_holds, plain_marks
 from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit, without_repeats
 from fettle.explain.users import Users, plain_users
-from fettle.explain.wording import plain_reason
+from fettle.explain.wording import plain_reason, with_former
 from fettle.health import (
     BY_REBOOT,
     BY_RESOLUTION,

@@ -1,5 +1,5 @@
-"""Reasons as `explain` prints them, and as JSON has them: code, text and fields; and what each code
-means. Pure."""
+"""Reasons as `explain` prints them, and as JSON has them: code, text and fields; what each code
+means; and JSON fields by the names that the version before gave them. Pure."""
 
 import inspect
 import sys
@@ -16,6 +16,7 @@ LOWERED = "lowered by what tenants could cause"
 """Follows a state and its score, where the score is worse than what the state goes by."""
 SUSPECTED = "by what tenants could cause, which refuses nobody"
 """Follows the state that a score has, where refusals go by a better one."""
+_FORMER = {"demand": "ask", "rejected": "unfit", "unknownSignals": "unheard"}
 
 
 def text(reason: Reason) -> str:
@@ -139,3 +140,8 @@ def _described(kind: type[Reason]) -> dict[str, Any]:
 
 def _effect(kind: type[Reason]) -> str:
     return _OWN_EFFECTS.get(kind.__name__) or _EFFECTS[kind.__module__.rpartition(".")[2]]
+
+
+def with_former(fields: dict[str, Any]) -> dict[str, Any]:
+    """An object of JSON, with those of its fields that were renamed by both names."""
+    return fields | {old: fields[new] for new, old in _FORMER.items() if new in fields}

@@ -73,13 +73,15 @@ from fettle.model.health import (
     SOUND,
     UNKNOWN_SCORE,
     Health,
+    Hold,
     Kept,
     State,
+    TaintLike,
     Tier,
     Weighed,
+    is_tainted_as_held,
     proven_evidence,
 )
-from fettle.model.holds import Hold, TaintLike, is_tainted_as_held
 from fettle.model.modes import MODE_LABEL, NO_SETTINGS, Mode, labelled_mode, wrong_label
 from fettle.model.policies import (
     NOTHING_INHERITED,
@@ -116,8 +118,8 @@ from fettle.model.policy import (
     Validation,
     prefers_in_vain,
 )
+from fettle.model.reasons.base import utc
 from fettle.model.subjects import SOME_DRIVER, SOME_POOL, DeviceId, NodeId, PoolRef, Subject, UnitId
-from fettle.model.times import utc
 
 __all__ = [
     "ANNOTATION",

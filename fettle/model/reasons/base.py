@@ -1,15 +1,16 @@
-"""What reasons share: their type, and words of several."""
+"""What reasons share: their type, and words of several things and of times."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import ClassVar
 
 import msgspec
 
 from fettle.model.health import Health, Kept, State, proven_evidence
-from fettle.model.times import utc
 
 MAX_NAMED = 3
 """How many devices, pods or groups a sentence names."""
+_LAST_S = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()
 
 
 class Reason(msgspec.Struct, frozen=True, gc=False):
@@ -61,3 +62,9 @@ def describe_state(health: Health, what: str = "") -> str:
         else ""
     )
     return f"{what} ({health.proven:.2f}{why}){top}"
+
+
+def utc(unix_s: float) -> datetime:
+    """A time in Unix seconds; the last that there is for what is later. A tenant's object may say
+    the year 9999, and what is waited for comes after."""
+    return datetime.fromtimestamp(min(max(unix_s, 0.0), _LAST_S), UTC)

@@ -4,9 +4,8 @@ from enum import StrEnum
 from typing import ClassVar
 
 from fettle.model.health import Health
-from fettle.model.reasons.base import Reason, describe_state
+from fettle.model.reasons.base import Reason, describe_state, utc
 from fettle.model.subjects import DeviceId
-from fettle.model.times import utc
 
 _PASSED_OVER = "acceptable devices exist here, but the scheduler would not take them"
 
