@@ -156,7 +156,7 @@ def _explain(context: click.Context, _parameter: click.Parameter, rule: str | No
 
 
 @main.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, metavar="[FILE...]")
 @click.option(
     "--explain",
     metavar="RULE",
@@ -177,7 +177,11 @@ def _explain(context: click.Context, _parameter: click.Parameter, rule: str | No
 @AS_GROUP
 @click.option("--settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
 @click.option(
-    "--namespace", "-n", default="default", show_default=True, help="For objects without one."
+    "--namespace",
+    "-n",
+    default="default",
+    show_default=True,
+    help="For objects without one. Without FILE, only this namespace is checked.",
 )
 @click.option("--strict", is_flag=True, help="Also deny what only growth could satisfy.")
 @click.option(
@@ -226,7 +230,8 @@ def lint(
 ) -> None:
     """Find claims and workloads that can never work, in files, folders or standard input (-).
 
-    Also checks rules files for health.rulesFile.
+    Also checks rules files for health.rulesFile. With --cluster or --snapshot and no FILE, it
+    checks the objects that are there.
 
     Exits with 0 if nothing was found, 1 on findings at or above --fail-on, 2 on bad input.
     """
@@ -241,6 +246,12 @@ def lint(
     asked = reading if cluster or reading != Reading() else None
     if asked is not None and snapshot is not None:
         raise click.UsageError("--snapshot and the flags for a cluster are mutually exclusive.")
+    if not files and asked is None and snapshot is None:
+        raise click.UsageError(
+            "Missing argument 'FILE...': name files or folders, or - for standard input; with "
+            "--cluster or --snapshot and no FILE, what is there already is checked."
+        )
+    is_given = click.get_current_context().get_parameter_source("namespace") is not _DEFAULT
     options = running.LintOptions(
         files,
         snapshot,
@@ -253,6 +264,7 @@ def lint(
         skip_others,
         crds,
         site,
+        namespace if is_given else "",
     )
     logs.configure("error")
     try:
@@ -263,6 +275,7 @@ def lint(
     sys.exit(code)
 
 
+_DEFAULT = click.core.ParameterSource.DEFAULT
 _COMPLETIONS = "\n".join(f"  {line}" for line in SHELLS.values())
 
 

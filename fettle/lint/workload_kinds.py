@@ -68,6 +68,13 @@ def passing_on(rows: Iterable[WorkloadSettings]) -> set[tuple[str, str]]:
     return {*with_settings(rows), ("trainer.kubeflow.org", "TrainJob")}
 
 
+def checked(templates: Table) -> frozenset[tuple[str, str]]:
+    """The (API group, kind) of all objects that rules are about."""
+    others = (("", "Pod"), ("", "Namespace"), ("fettle.dev", "DevicePolicy"))
+    of_dra = (_DRA, "DeviceTaintRule")
+    return frozenset((*CLAIM_SPECS, *CLASS_SPECS, *JOB_SPECS, *templates, *others, of_dra))
+
+
 def pod_specs(group: str, kind: str, templates: Table) -> tuple[Path, ...]:
     """Paths of the pod specs in an object of this kind: its own, or those of its templates."""
     if (group, kind) == ("", "Pod"):

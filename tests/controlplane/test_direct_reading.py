@@ -188,3 +188,16 @@ async def test_what_exists_already_is_linted_as_kubectl_prints_it(
         1,
         {("FTL001", "ResourceClaim")},
     ), said
+
+
+async def test_what_exists_already_is_linted_without_files_by_rights_to_list(
+    reader: Path, api: Api, tmp_path: Path
+) -> None:
+    await api.create(yaml.safe_load(NO_SUCH_CLASS))
+    code, said = await run(["lint", "--cluster", "--fail-on", "warn"], reader, tmp_path)
+    assert code == 1
+    assert (
+        "namespace default: 1 finding\nWarn FTL001 unknown-class: ResourceClaim default/c" in said
+    )
+    assert "you may not list podtemplates, replicationcontrollers: they are not checked" in said
+    assert "objects: 0 to deny, 1 to warn about" in said

@@ -35,7 +35,8 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class Document(NamedTuple):
-    """One object: `where` is the place as `LocatedObject` has it, `text` the whole file."""
+    """One object: `where` is the place as `LocatedObject` has it, `text` the whole file. Of what is
+    in a cluster, `file` is its path there, and `text` is empty."""
 
     file: str
     where: str
@@ -52,7 +53,7 @@ class Document(NamedTuple):
         kustomization is beside it or one folder above, or one further up names the file."""
         if any(directive in self.text for directive in _DIRECTIVES):
             return True
-        if self.file == _STDIN_NAME:
+        if self.file == _STDIN_NAME or not self.text:
             return False
         path = Path(self.file).absolute()
         near = (path.parent, path.parent.parent)
@@ -245,7 +246,10 @@ _MERGE = "<<"
 
 
 def line_of(document: Document, path: str) -> int:
-    """The line of the field; if it is absent, that of the nearest field above it."""
+    """The line of the field; if it is absent, that of the nearest field above it. 0 if there is no
+    file."""
+    if not document.text:
+        return 0
     lines = _lines(document.text)
     root = _root(document, lines)
     if not root:

@@ -20,7 +20,7 @@ class _Wish:
     """One annotation or comment. `rule` is "" if there is none of that name."""
 
     def __init__(self, file: str, line: int, named: str, reason: str) -> None:
-        self.where = f"{file}:{line}"
+        self.where = f"{file}:{line}" if line else file
         self.named = named.strip()[:_LONGEST]
         self.rule = rule_called(self.named)
         self.reason = " ".join(reason.split())[:_LONGEST]

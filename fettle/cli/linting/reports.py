@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from fettle import __version__
@@ -23,7 +24,8 @@ _GITHUB = {**_SARIF, Severity.UNDECIDED: "notice"}
 
 
 class LintReport(NamedTuple):
-    """One finding with its object and place: `path` is that of the field, `line` counts from 1.
+    """One finding with its object and place: `path` is that of the field, `line` counts from 1. It
+    is 0 for what is in a cluster, and `file` its path there.
 
     `excuse`: why its author ignores it, "" if nobody does.
     """
@@ -56,6 +58,17 @@ def text(reports: Sequence[LintReport]) -> str:
     return "\n".join(parts)
 
 
+def text_by_namespace(reports: Sequence[LintReport]) -> str:
+    """One part for each namespace; what is in none comes first."""
+    parts = []
+    for namespace, of_one in groupby(reports, key=lambda one: one.namespace):
+        several = list(of_one)
+        where = f"namespace {namespace}" if namespace else "the cluster"
+        many = "s" if len(several) > 1 else ""
+        parts.append(f"{where}: {len(several)} finding{many}\n{text(several)}")
+    return "\n\n".join(parts)
+
+
 def _block(reports: Sequence[LintReport]) -> str:
     """Findings of one rule: what is said alike is said once, with all places."""
     first = reports[0]
@@ -77,19 +90,27 @@ def _places(reports: Sequence[LintReport]) -> Iterator[str]:
     by_object: dict[tuple[str, str], list[LintReport]] = {}
     for report in reports:
         by_object.setdefault((report.file, _who(report)), []).append(report)
-    for (file, who), same in by_object.items():
-        fields = ", ".join(f"{one.path} (line {one.line})" for one in same[1:])
+    for (_, who), same in by_object.items():
+        fields = ", ".join(
+            f"{one.path} (line {one.line})" if one.line else one.path for one in same[1:]
+        )
         more = f", {fields}" if fields else ""
-        yield f"{file}:{same[0].line}: {who}: {same[0].path}{more}"
+        yield f"{_place(same[0])}{who}: {same[0].path}{more}"
+
+
+def _place(report: LintReport) -> str:
+    """Where it is in a file; "" if it is in none."""
+    return f"{report.file}:{report.line}: " if report.line else ""
 
 
 def _who(report: LintReport) -> str:
-    return f"{report.kind} {report.namespace}/{report.name}".removesuffix("/")
+    name = f"{report.namespace}/{report.name}" if report.namespace else report.name
+    return f"{report.kind} {name}".rstrip()
 
 
 def _lines(report: LintReport) -> str:
     lines = [
-        f"{report.file}:{report.line}: {report.severity} {report.rule} "
+        f"{_place(report)}{report.severity} {report.rule} "
         f"{_NAMES.get(report.rule, '')}: {_who(report)}",
         f"    {report.path}: {report.message}",
     ]
@@ -105,12 +126,15 @@ def as_json(reports: Sequence[LintReport]) -> str:
 def github(reports: Sequence[LintReport]) -> str:
     """Workflow commands; GitHub shows them beside the lines of a pull request."""
     return "\n".join(
-        f"::{_GITHUB[report.severity]} "
-        f"file={_property(report.file)},line={report.line},"
+        f"::{_GITHUB[report.severity]} {_of_file(report)}"
         f"title={_property(f'{report.rule} {_NAMES.get(report.rule, str())}')}::"
         f"{_data(f'{report.path}: {report.message}' + (f'; {report.fix}' if report.fix else ''))}"
         for report in reports
     )
+
+
+def _of_file(report: LintReport) -> str:
+    return f"file={_property(report.file)},line={report.line}," if report.line else ""
 
 
 def _data(value: str) -> str:
@@ -156,10 +180,8 @@ def _result(report: LintReport) -> dict[str, Any]:
         "message": {"text": f"{report.path}: {report.message}{fix}"},
         "locations": [
             {
-                "physicalLocation": {
-                    "artifactLocation": {"uri": report.file},
-                    "region": {"startLine": report.line},
-                },
+                "physicalLocation": {"artifactLocation": {"uri": report.file}}
+                | ({"region": {"startLine": report.line}} if report.line else {}),
                 "logicalLocations": [
                     {"fullyQualifiedName": f"{report.kind}/{report.namespace}/{report.name}"}
                 ],
@@ -168,8 +190,11 @@ def _result(report: LintReport) -> dict[str, Any]:
     }
 
 
-def formatted(reports: Sequence[LintReport], output: str, site: str = "") -> str:
-    """In the form that `--output` names. `site`: where the documents are published, if anywhere."""
+def formatted(
+    reports: Sequence[LintReport], output: str, site: str = "", *, grouped: bool = False
+) -> str:
+    """In the form that `--output` names. `site`: where the documents are published, if anywhere.
+    `grouped`: text is by namespace."""
     if output == "sarif":  # only this form can say that a finding is ignored
         return sarif(reports, site)
     reports = [report for report in reports if not report.excuse]
@@ -178,7 +203,7 @@ def formatted(reports: Sequence[LintReport], output: str, site: str = "") -> str
             return as_json(reports)
         case "github":
             return github(reports)
-    return text(reports)
+    return text_by_namespace(reports) if grouped else text(reports)
 
 
 # --- rules

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from fettle.cli.linting import known_objects, reports
-from fettle.cli.linting.files import Document, line_of, read
+from fettle.cli.linting.existing import Progress, is_checked, read_existing
+from fettle.cli.linting.files import Document, ReadManifests, line_of, read
 from fettle.cli.linting.ignoring import Ignoring
 from fettle.cli.linting.inputs import for_patches, mistakes_in_files
 from fettle.cli.linting.reports import LintReport
@@ -54,7 +55,8 @@ _SURVEY_WAIT_S = 30.0
 
 class LintOptions(NamedTuple):
     """The flags and arguments of `fettle lint`. `reading`: how to read the cluster, if it is to be
-    read. `crds`: where CustomResourceDefinitions are. `site`: where the documents are published."""
+    read. `crds`: where CustomResourceDefinitions are. `site`: where the documents are published.
+    `only`: the one namespace whose objects are checked, if no files are; "" for all."""
 
     files: tuple[str, ...]
     snapshot: Path | None
@@ -67,6 +69,7 @@ class LintOptions(NamedTuple):
     skip_others: bool = False
     crds: Path | None = None
     site: str = ""
+    only: str = ""
 
 
 def run(options: LintOptions) -> int:
@@ -77,7 +80,8 @@ def run(options: LintOptions) -> int:
     """
     settings = load_settings(options.settings)
     check_settings(settings)
-    documents, rules, problems, notes = read(options.files, skip_others=options.skip_others)
+    progress = Progress()
+    documents, rules, problems, notes = _checked(options, settings, progress)
     defined = read([str(options.crds)]) if options.crds else read([])
     problems += defined.problems
     customs = customs_with(
@@ -88,8 +92,9 @@ def run(options: LintOptions) -> int:
         *([each.object for each in some] for some in (defined.documents, documents))
     )
     found, more, unchecked, complete = asyncio.run(
-        _lint(options, settings, documents, customs, ignoring, stated)
+        _lint(options, settings, documents, customs, ignoring, stated, progress)
     )
+    progress.end()
     if rules:
         definitions = [[each.object for each in some] for some in (defined.documents, documents)]
         customs = customs_with(*definitions, statuses=True)
@@ -98,7 +103,8 @@ def run(options: LintOptions) -> int:
     problems += unchecked
     kept = [report for report in found if not report.excuse]
     if kept or options.output != "text":
-        click.echo(reports.formatted(found, options.output, options.site))
+        by_namespace = not options.files
+        click.echo(reports.formatted(found, options.output, options.site, grouped=by_namespace))
     notes += _rows_replaced(rules)
     for sentence in (*notes, *more, *_remarks(options, settings), *problems):
         click.echo(f"fettle: {sentence}", err=True)
@@ -108,6 +114,21 @@ def run(options: LintOptions) -> int:
         return UNUSABLE
     failing = FAILING[options.fail_on]
     return FOUND if any(report.severity in failing for report in kept) else CLEAN
+
+
+def _checked(options: LintOptions, settings: Settings, progress: Progress) -> ReadManifests:
+    """What is to be checked: the files; without any, what exists."""
+    if options.files:
+        return read(options.files, skip_others=options.skip_others)
+    if options.snapshot is not None:
+        found = read([str(options.snapshot)])
+        documents = [one for one in found.documents if is_checked(one.object)]
+        return found._replace(documents=documents, rules=[])
+    assert options.reading is not None
+    templates = workload_kinds.with_settings(settings.webhook.workloads)
+    reading = read_existing(options.reading, templates, options.only, progress)
+    existing = asyncio.run(reading)
+    return ReadManifests(existing.documents, [], [], existing.notes)
 
 
 def _remarks(options: LintOptions, settings: Settings) -> list[str]:
@@ -124,6 +145,7 @@ async def _lint(
     customs: Customs,
     ignoring: Ignoring,
     stated: StatedRules,
+    progress: Progress,
 ) -> tuple[list[LintReport], tuple[str, ...], list[str], bool]:
     """The findings, notes about what is known of the cluster, problems with objects, and whether
     all of the cluster is known."""
@@ -144,7 +166,9 @@ async def _lint(
         found: list[LintReport] = []
         unchecked: list[str] = []
         in_files = mistakes_in_files(documents, manifests)
-        for document, manifest, beside in zip(documents, manifests, in_files, strict=True):
+        for at, each in enumerate(zip(documents, manifests, in_files, strict=True)):
+            document, manifest, beside = each
+            progress.show(f"checked so far: {at} of {len(documents)} objects")
             levels = levels_for(manifest, view, policies, wide)
             checking = run_checks(
                 manifest,
@@ -257,10 +281,11 @@ def _absent_fields(document: Document, customs: Customs) -> "Iterator[RuleMistak
 def _summary(found: Sequence[LintReport], documents: Sequence[Document]) -> str:
     by = Counter(report.severity for report in found if not report.excuse)
     ignored = sum(1 for report in found if report.excuse)
-    files = len({document.file for document in documents})
+    files = len({document.file for document in documents if document.text})
+    where = f" in {files} files" if files else ""
     undecided = by[Severity.UNDECIDED]
     return (
-        f"{len(documents)} objects in {files} files: {by[Severity.DENY]} to deny, "
+        f"{len(documents)} objects{where}: {by[Severity.DENY]} to deny, "
         f"{by[Severity.WARN]} to warn about{f', {undecided} undecided' if undecided else ''}"
         f"{f', {ignored} ignored' if ignored else ''}"
     )

@@ -258,7 +258,7 @@ class FakeApi:
         if verb == "watch":
             return await self._watch(request, target.plural)
         if verb == "list":
-            return self._list(request, target.plural)
+            return self._list(request, target)
         response = await self._single(verb, request, target)
         self.written += verb != "get" and response.status < 300
         if verb in self.answers_lost or (self.loses_last and self._is_dead):
@@ -287,8 +287,10 @@ class FakeApi:
         asked = {(user, right["verb"], right["resource"], n) for n in ("", right["namespace"])}
         return {"status": {"allowed": user == "operator" or not asked.isdisjoint(self.granted)}}
 
-    def _list(self, request: web.Request, plural: str) -> web.Response:
-        items = [copy.deepcopy(v) for _, v in sorted(self.objects.get(plural, {}).items())]
+    def _list(self, request: web.Request, target: Target) -> web.Response:
+        things = sorted(self.objects.get(target.plural, {}).items())
+        where = f"{target.namespace}/" if target.namespace else ""
+        items = [copy.deepcopy(v) for key, v in things if key.startswith(where)]
         limit = int(request.query.get("limit", 0)) or len(items) or 1
         start = int(request.query.get("continue", 0))
         metadata: Object = {"resourceVersion": str(self.version)}
