@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from fettle.cli.flags import (
     ACTS_AS,
@@ -171,8 +172,10 @@ def reason(code: str, output: str) -> None:
 
 
 @click.command("what-if")
-@click.argument("name", metavar="NAMESPACE/NAME")
-@_NAMESPACE
+@click.argument("name", metavar="NAMESPACE/NAME | FILE")
+@click.option(
+    "--namespace", "-n", default="", help="Of a pod named without one, or a manifest without one."
+)
 @click.option("--policy", default="", metavar="NAME", help="If the pod's policy were this one.")
 @click.option(
     "--mend",
@@ -189,15 +192,34 @@ def what_if(
 ) -> None:
     """What would become of a pod if its policy, a device or a node were otherwise.
 
+    With a FILE (.yaml, .yml, .json, or - for standard input): which nodes would take its pods now,
+    those of workloads too. ResourceClaims, templates and policies in it count.
+
     Judged by the code that answers the scheduler; nothing is changed.
     """
     from fettle.cli import explained_pods
+    from fettle.model import BadInput
 
     asked = {"policy": policy, "mend": mend, "cordon": cordon}
     change = {how: value for how, value in asked.items() if value}
-    if len(change) != 1:
-        raise click.UsageError("Give one of --policy, --mend and --cordon.")
-    explained_pods.what_if(server, _pod_of(name, namespace, server), output, change)
+    is_file = name == "-" or name.endswith((".yaml", ".yml", ".json")) or Path(name).exists()
+    if len(change) > 1 or not (change or is_file):
+        raise click.UsageError(
+            "Give one of --policy, --mend and --cordon, or a FILE such as job.yaml."
+        )
+    if not is_file:
+        explained_pods.what_if(server, _pod_of(name, namespace, server), output, change)
+        return
+    call = click.get_current_context()
+    if call.get_parameter_source("server") is ParameterSource.COMMANDLINE:
+        raise click.UsageError(
+            "A server knows the pods of its cluster, and no file: leave out --server."
+        )
+    try:
+        explained_pods.suppose(name, namespace, output, change)
+    except BadInput as error:
+        click.echo(f"fettle: {error}", err=True)
+        sys.exit(2)
 
 
 @click.command()

@@ -322,7 +322,7 @@ _SHORT = {
     "top": "Devices in use and bad by node, or by pod",
     "ui": "The page of your cluster in your browser",
     "webhooks": "Webhook configurations for your cluster",
-    "what-if": "What would become of a pod if one thing changed",
+    "what-if": "Where a file's pods could go; a pod, if one thing changed",
     "withdraw": "Take back what Fettle wrote, before it goes",
 }
 """Each command in so many words as fit beside it."""

@@ -10,11 +10,11 @@ import sys
 import threading
 import webbrowser
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -27,10 +27,12 @@ from fettle.api.kinds import EVENTS, KINDS, Kind
 from fettle.browse import TRUSTED, Known, answers_of
 from fettle.cel import SelectorEngine
 from fettle.cli.sources import Reading, given
+from fettle.cli.supposed import Supposed, documents_of, supposed
 from fettle.client import Chosen, Session, server_version
-from fettle.cluster import Inventory, Publisher, readiness
+from fettle.cluster import EMPTY, Inventory, Publisher, readiness
 from fettle.cluster.feeds import SnapshotFeed, WorkloadFeed, Writer, read_once
 from fettle.config import AlertmanagerSettings, PrometheusSettings, Settings, load_settings
+from fettle.explain import JSON_VERSION
 from fettle.health import HealthBook, load_rules
 from fettle.lint import check_settings, workload_kinds
 from fettle.model import NO_SETTINGS, FettleError, Forbidden, Mode, NoCluster, Policies
@@ -38,6 +40,8 @@ from fettle.scheduling import Answers
 from fettle.scheduling.placed import FollowedPods
 from fettle.serve import OwnPage, ServeOptions, show
 
+_T = TypeVar("_T")
+DEFAULT_NAMESPACE = "default"
 SHOWN_AFTER_S = 1.0
 """Progress is shown of what takes longer."""
 _SHOWN_EVERY_S = 0.2
@@ -62,8 +66,30 @@ _UNSETTLED = (
 def fetch(path: str, query: Mapping[str, str] | None = None) -> Any:
     """What a server would answer at this path, decoded, with `cluster`, the API server's URL, and
     `unseen`, sentences about what could not be read. Raises FettleError."""
-    logs.configure("error")
-    return uvloop.run(_answer(given(), path, query or {}))
+    return _asked(lambda read: read.answer(path, query or {}))
+
+
+def suppose(file: str, namespace: str, change: Mapping[str, str]) -> list[Any]:
+    """What a server would answer of each pod of a file's manifests, were they in the cluster: at
+    `/explain`, or, if there is a `change`, at `/what-if`. Raises FettleError, and BadInput if the
+    file is not of use."""
+    documents, settings = documents_of(file), _settings(given().settings)
+    rows = settings.webhook.workloads
+    supposed(
+        documents, namespace or DEFAULT_NAMESPACE, EMPTY, rows
+    )  # what is wrong is said at once
+    path = "/what-if" if change else "/explain"
+
+    async def ask(read: _Read) -> list[Any]:
+        put = supposed(documents, namespace or read.namespace, read.known.answers.view, rows)
+        await read.suppose(put)
+        known = read.known
+        return [
+            await read.answer(path, {"pod": pod, **change}) if known.pod(pod) else _deviceless(pod)
+            for pod in put.pods
+        ]
+
+    return _asked(ask)
 
 
 def show_page(reading: Reading, namespace: str, port: int, *, opens: bool) -> None:
@@ -107,40 +133,46 @@ def _invite(url: str, once: str, *, opens: bool) -> None:
         threading.Thread(target=webbrowser.open, args=(once,), daemon=True).start()
 
 
-async def _answer(reading: Reading, path: str, query: Mapping[str, str]) -> Any:
+def _deviceless(pod: str) -> dict[str, Any]:
+    """As both paths answer of a pod that needs no devices; no view has these."""
+    said = {"version": JSON_VERSION, "pod": pod, "demand": None, "nodes": {}, "problems": []}
+    return {**said, "notes": [], "reasons": {"notes": []}, "before": None, "after": None}
+
+
+def _asked(ask: "Callable[[_Read], Awaitable[_T]]") -> _T:
+    logs.configure("error")
+    return uvloop.run(_answer(given(), ask))
+
+
+async def _answer(reading: Reading, ask: "Callable[[_Read], Awaitable[_T]]") -> _T:
     settings = _settings(reading.settings)
     policies = _policies(reading.settings, settings)
     if reading.snapshot is not None:
-        return await _of(_Folder(reading.snapshot, settings, policies), reading, path, query)
+        return await _of(_Folder(reading.snapshot, settings, policies), reading, ask)
     try:
         chosen = Chosen(reading.context, reading.acts_as, reading.groups)
         session = await Session.open(reading.kubeconfig, chosen=chosen)
     except NoCluster as error:
         raise NoCluster(f"{error}, or --server URL to ask a running Fettle") from error
     async with session:
-        return await _of(_Cluster(session, settings, policies), reading, path, query)
+        return await _of(_Cluster(session, settings, policies), reading, ask)
 
 
-async def _of(read: "_Read", reading: Reading, path: str, query: Mapping[str, str]) -> Any:
-    if query.get("pod", "").startswith("/"):  # named without its namespace
-        query = {**query, "pod": f"{read.namespace}{query['pod']}"}
+async def _of(read: "_Read", reading: Reading, ask: "Callable[[_Read], Awaitable[_T]]") -> _T:
     showing = asyncio.create_task(read.counting.show())
     try:
         await read.read()
-        await read.learn(path, query)
-        reply = await answers_of(read.known)[path](query, TRUSTED)
+        try:
+            return await ask(read)
+        finally:
+            unsettled = [_UNSETTLED] if reading.settings is None and read.has_fettle else []
+            read.said = (*read.unseen, *read.absent, *unsettled)
     finally:
         showing.cancel()
         await asyncio.wait((showing,))
         await read.close()
-    unsettled = [_UNSETTLED] if reading.settings is None and read.has_fettle else []
-    for sentence in (*read.unseen, *read.absent, *unsettled):
-        click.echo(f"fettle: {sentence}", err=True)
-    assert isinstance(reply.body, bytes)
-    answer = msgspec.json.decode(reply.body)
-    if reply.status != 200:
-        raise FettleError(answer["error"])
-    return answer | {"cluster": read.source, "unseen": read.unseen}
+        for sentence in read.said:
+            click.echo(f"fettle: {sentence}", err=True)
 
 
 def _settings(path: Path | None) -> Settings:
@@ -161,9 +193,10 @@ def _policies(path: Path | None, settings: Settings) -> Policies:
 class _Read:
     """What is read, as a server has it once it is ready, and where: `source`, and the `namespace`
     of a pod that is named without one. `unseen` are sentences about what could not be read,
-    `absent` about what is not served."""
+    `absent` about what is not served; `said` are those that people get."""
 
-    namespace = "default"
+    namespace = DEFAULT_NAMESPACE
+    said: tuple[str, ...] = ()
 
     def __init__(self, source: str, settings: Settings, policies: Policies) -> None:
         self.source = source
@@ -211,7 +244,26 @@ class _Read:
         """Raises FettleError if nothing can be read."""
         raise NotImplementedError
 
-    async def learn(self, path: str, query: Mapping[str, str]) -> None:
+    async def suppose(self, supposed: Supposed) -> None:
+        """Take objects in addition."""
+        await self._writer.send([*supposed.puts])
+        for one in supposed.inherited:
+            await self._writer.find(one)
+        await self._writer.catch_up()
+
+    async def answer(self, path: str, query: Mapping[str, str]) -> Any:
+        """Raises FettleError."""
+        if query.get("pod", "").startswith("/"):  # named without its namespace
+            query = {**query, "pod": f"{self.namespace}{query['pod']}"}
+        await self._learn(path, query)
+        reply = await answers_of(self.known)[path](query, TRUSTED)
+        assert isinstance(reply.body, bytes)
+        answer = msgspec.json.decode(reply.body)
+        if reply.status != 200:
+            raise FettleError(answer["error"])
+        return answer | {"cluster": self.source, "unseen": self.unseen}
+
+    async def _learn(self, path: str, query: Mapping[str, str]) -> None:
         """What a server finds out in the background, as far as this question needs it: what the
         workloads of pods name, and on which nodes the policies' requirements are met."""
         if "pod" in query:

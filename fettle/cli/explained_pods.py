@@ -32,11 +32,12 @@ _SAID_ABOVE = frozenset(("PodHolds", "PodPlaced", "NotEnforced"))
 
 
 class Extent(NamedTuple):
-    """How much to print. `node`: of this one alone, and all of it."""
+    """How much to print. `node`: of this one alone, and all of it. `hints`: say how to see more."""
 
     node: str = ""
     evidence: bool = False
     summary: bool = False
+    hints: bool = True
 
 
 def explain_pod(server: str, name: str, output: str, wanted: Extent) -> None:
@@ -88,7 +89,7 @@ def print_pod(data: dict[str, Any], wanted: Extent) -> None:
         out.print(f"[dim]{LEFT_OUT}[/]")
     if wanted.evidence or wanted.node:
         _print_behind(out, data, matters)
-    elif any(True for one in _evidence(matters) if one.lines):
+    elif wanted.hints and any(True for one in _evidence(matters) if one.lines):
         out.print("[dim]--evidence shows what is behind this, --node NAME all about one node[/]")
 
 
@@ -323,9 +324,32 @@ def what_if(server: str, name: str, output: str, change: dict[str, str]) -> None
     if is_plain(output):
         print_plain(data, output)
         return
+    print_change(readable(data))
+
+
+def suppose(file: str, namespace: str, output: str, change: dict[str, str]) -> None:
+    """Print where the pods of a file could go now, or what would become of them by a change. Raises
+    BadInput if the file is not of use."""
+    from fettle.cli import direct  # heavy
+
+    told = direct.suppose(file, namespace, change)
+    if is_plain(output):
+        print_plain({"pods": told}, output)
+        return
+    for at, data in enumerate(map(readable, told)):
+        if at:
+            console().print()
+        if change:
+            print_change(data)
+        else:
+            print_pod(data, Extent(hints=False))
+
+
+def print_change(data: dict[str, Any]) -> None:
+    """Print the answer of `/what-if`."""
     from rich.markup import escape
 
-    data, out = readable(data), console()
+    out = console()
     for problem in data["problems"]:
         out.print(f"[yellow]{escape(problem)}[/]")
     if data["after"] is None:
