@@ -73,6 +73,7 @@ def _pod_or_policy(given: str, namespace: str) -> str:
 @click.option("--summary", is_flag=True, help="Only the answer, in one line.")
 @source
 @OUTPUT
+@watched
 def pod(
     name: str, namespace: str, node: str, evidence: bool, summary: bool, server: str, output: str
 ) -> None:
@@ -87,6 +88,7 @@ def pod(
 @click.argument("name")
 @source
 @OUTPUT
+@watched
 def node(name: str, server: str, output: str) -> None:
     """A node's health: each piece of evidence, who uses it, and when it is Healthy again."""
     from fettle.cli import explaining
@@ -98,6 +100,7 @@ def node(name: str, server: str, output: str) -> None:
 @click.argument("name", metavar="DRIVER/POOL/DEVICE | NODE/RESOURCE/UNIT | UUID")
 @source
 @OUTPUT
+@watched
 def device(name: str, server: str, output: str) -> None:
     """A device's health: each piece of evidence, who uses it, and when it is Healthy again.
 
@@ -405,6 +408,7 @@ def decisions(
     show_default=True,
     help="html: one page that needs no other file.",
 )
+@watched
 def report(since: str, servers: tuple[str, ...], output: str) -> None:
     """What Fettle kept, or would have kept, from which devices, and where it was wrong."""
     from fettle.cli import report_pages

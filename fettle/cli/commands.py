@@ -13,7 +13,7 @@ import click
 
 from fettle import __version__
 from fettle.cli import asking, setting_up
-from fettle.cli.flags import ACTS_AS, AS_GROUP, CONTEXT, KUBECONFIG, OUTPUT
+from fettle.cli.flags import ACTS_AS, AS_GROUP, CONTEXT, KUBECONFIG, OUTPUT, watched
 from fettle.cli.sources import Reading
 
 CLOSED_PIPE = 141
@@ -136,6 +136,7 @@ def release(where: str, by: str | None, everybody: bool, kubeconfig: Path | None
 @click.argument("node", required=False)
 @OUTPUT
 @KUBECONFIG
+@watched
 def holds(node: str | None, output: str, kubeconfig: Path | None) -> None:
     """What is held, by whom, since when, until when, and whether the scheduler itself obeys."""
     from fettle.cli import holding

@@ -53,10 +53,9 @@ def take(reading: Reading, folder: Path, *, hashes: bool) -> None:
         found = hashed(found, secrets.token_bytes(16))
     folder.mkdir(parents=True, exist_ok=True)
     for plural, items in found.items():
-        if items:
-            listed = {"apiVersion": "v1", "kind": "List", "items": items}
-            text = json.dumps(listed, indent=1, ensure_ascii=False)
-            (folder / f"{plural}.json").write_text(text + "\n", encoding="utf-8")
+        listed = {"apiVersion": "v1", "kind": "List", "items": items}  # if empty: there are none
+        text = json.dumps(listed, indent=1, ensure_ascii=False)
+        (folder / f"{plural}.json").write_text(text + "\n", encoding="utf-8")
     counts = [f"{len(items)} {plural}" for plural, items in found.items() if items]
     about = [
         f"Fettle {__version__}, Kubernetes {version or 'of unknown version'}",
@@ -69,7 +68,7 @@ def take(reading: Reading, folder: Path, *, hashes: bool) -> None:
     for note in notes:
         click.echo(f"fettle: {note}", err=True)
     click.echo(
-        f"look through it before you send it; what reads it: fettle serve --snapshot {folder}"
+        f"look through it before you send it; what reads it: fettle devices --snapshot {folder}"
     )
 
 
@@ -89,6 +88,7 @@ async def _read(reading: Reading) -> tuple[dict[str, list[Any]], list[str], str]
                     items.append(plain(kind, one, rules))
             except Forbidden:
                 notes.append(f"you may not list {kind.plural}: they are not in it")
+                found.pop(kind.plural)
         if len(notes) > len(KINDS):
             raise FettleError("you may list nothing that Fettle reads in this cluster")
         try:

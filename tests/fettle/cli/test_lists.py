@@ -225,6 +225,18 @@ def test_watching_prints_only_what_changed_where_there_is_no_terminal(
     assert (told.out, told.err) == ("a\n\nb\n", "fettle: gone\n")
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["devices", "pods", "top", "status", "decisions", "report", "holds", "explain pod a/b"],
+)
+def test_whatever_tells_how_things_are_can_be_watched(command: str) -> None:
+    """Here up to the first answer, which nobody gives."""
+    nowhere = {"KUBECONFIG": "/nowhere", "FETTLE_SERVER": "http://127.0.0.1:9"}
+    ended = CliRunner().invoke(main, [*command.split(), "--watch"], env=nowhere)
+    assert ended.exit_code == 1
+    assert ended.output.startswith("fettle: ")
+
+
 def test_watching_ends_where_the_first_answer_fails() -> None:
     def show() -> None:
         raise FettleError("no server")

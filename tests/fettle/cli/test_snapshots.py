@@ -140,6 +140,22 @@ spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu.nvidia.com}
 """
 
 
+async def test_a_snapshot_says_of_which_kinds_there_is_nothing_and_what_was_not_to_be_read(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    api.put("nodes", objects.node("n", 8))
+    api.forbidden = {("list", "pods")}
+    folder = tmp_path / "snap"
+    assert (await Reader(api, tmp_path).run("snapshot", str(folder))).exit_code == 0
+    command = ["devices", "--snapshot", str(folder)]
+    ended = await asyncio.to_thread(CliRunner().invoke, main, command)
+    assert ended.exit_code == 0
+    assert ended.stderr.splitlines() == [
+        "fettle: the snapshot has no Pod: who uses which device is not seen, nor which pods failed "
+        "on one",
+    ]
+
+
 async def test_hashed_names_are_nowhere_and_fit_each_other(api: FakeApi, tmp_path: Path) -> None:
     reader, folder = Reader(api, tmp_path), tmp_path / "snap"
     put_fleet(api)
