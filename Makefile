@@ -58,12 +58,14 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.module_index
+	$(BIN)/python -m fettle.cli.reference --check docs/*.md
 	$(BIN)/python -m tests.supply.licences
 
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(BIN)/python -m tests.module_index --write
+	$(BIN)/python -m fettle.cli.reference docs/*.md
 
 bench: $(READY)
 	@$(BIN)/python -m tests.bench $(ARGS)

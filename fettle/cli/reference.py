@@ -2,7 +2,7 @@
 
 `python -m fettle.cli.reference > docs/commands.md`, and
 `python -m fettle.cli.reference docs/*.md` for what stands between `<!-- made: PART -->` and
-`<!-- /made -->`.
+`<!-- /made -->`; with `--check` it writes nothing.
 """
 
 import ast
@@ -67,6 +67,7 @@ def _commands(
 
 _ROOT = Path(__file__).parents[2]
 _COUNTED = ("fettle/observing/metrics.py", "fettle/observing/collectors.py", "webhook/observing.py")
+_RULES = "fettle/health/signals/rules"
 _ALERTS = "deploy/metrics/fettle-alerts.yaml"
 
 
@@ -160,6 +161,59 @@ def _values(field: dict[str, Any]) -> str:
     return f"{values}; default `{default}`" if default else values
 
 
+_ROWS = {
+    "families": "How fast each family is forgotten",
+    "conditions": "Node conditions",
+    "labels": "Labels of Nodes",
+    "annotations": "Annotations of Nodes",
+    "taints": "Taints of devices",
+    "attributes": "Attributes of devices",
+    "device_conditions": "Conditions of allocated devices",
+    "events": "Events about Nodes",
+    "metrics": "Metrics",
+    "refusals": "Kubelets' refusals",
+    "starts": "Pods that do not start",
+    "xid_classes": "Classes of XIDs",
+    "xids": "XIDs",
+    "recoveries": "Actions that XID 154 names",
+    "dcgm_codes": "Error codes of DCGM",
+    "actions": "What NVSentinel recommends",
+    "signals": "What Fettle concludes by itself",
+}
+"""By table of the rules files: what it is about. Exporters and vendors weigh nothing."""
+_UNTOLD = {"name", "weight", "family", "source", "graded", "kind", "until", "missed", "lost"}
+
+
+def rows() -> str:
+    """What each shipped row about health matches and weighs, and where it comes from."""
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted((_ROOT / _RULES).glob("*.yaml")):
+        for table, found in _read(f"{_RULES}/{file.name}").items():
+            tables.setdefault(table, []).extend(found)
+    parts = []
+    for table, about in _ROWS.items():
+        parts += [f"## {about} (`{table}`)\n", "| row | says | weight | family | source |"]
+        parts += ["|---|---|---|---|---|", *map(_rule, tables[table]), ""]
+    return "\n".join(parts)
+
+
+def _rule(row: dict[str, Any]) -> str:
+    told = (f"{key}: {_shown(value)}" for key, value in row.items() if key not in _UNTOLD)
+    grades = [f"{weight:g} from {value:g}" for value, weight in row.get("graded", {}).items()]
+    weight = f"{row['weight']:g}" if "weight" in row else ", ".join(grades)
+    kind = f" {row['kind']}" if row.get("kind", "level") != "level" else ""
+    cells = (row["name"], "; ".join(told), f"{weight}{kind}", row.get("family", ""), row["source"])
+    return (
+        "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
 def _names(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
@@ -209,6 +263,7 @@ def _plain(value: object) -> str:
 
 _PARTS: dict[str, Callable[[], str]] = {
     "reasons": reasons,
+    "rows": rows,
     "metrics": metrics,
     "builtin": built_in,
     "decisions": decisions,
@@ -222,10 +277,19 @@ def filled(text: str) -> str:
     return _MADE.sub(lambda found: f"{found[1]}{_PARTS[found[2]]()}{found[3]}", text)
 
 
-if __name__ == "__main__":
-    for each in map(Path, sys.argv[1:]):
+def _write(files: list[str], check: bool) -> None:
+    """Make the parts of these pages again; with `check`, only say which are not current."""
+    for each in map(Path, files):
         now = each.read_text(encoding="utf-8")
-        if filled(now) != now:
-            each.write_text(filled(now), encoding="utf-8")
-    if not sys.argv[1:]:
+        if (made := filled(now)) == now:
+            continue
+        if check:
+            sys.exit(f"{each} is not current, make it again: make format")
+        each.write_text(made, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if files := [given for given in sys.argv[1:] if given != "--check"]:
+        _write(files, "--check" in sys.argv)
+    else:
         print(page(), end="")

@@ -31,6 +31,7 @@ def test_the_pages_have_every_code_metric_and_field() -> None:
         "| `NodeHeld` | An operator holds the node. | `health`, `minScore` |" in pages["reasons.md"]
     )
     assert "| `fettle_pods_at_risk` | " in pages["monitoring.md"]
+    assert "\n| ready | type: `Ready`; faulty: `false`;" in pages["shipped-rows.md"]
     assert "| `placement.requires[].message` | string | " in pages["policy-fields.md"]
 
 
