@@ -3,8 +3,6 @@
 import json
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.supply.runtime import REPOSITORY, LockMismatch
 from tests.supply.sbom import make_sbom
@@ -13,6 +11,10 @@ LOCK = (REPOSITORY / "requirements.lock").read_text()
 
 
 def test_it_holds_to_the_schema_of_cyclonedx() -> None:
+    # Imported here: it takes longer than everything else that tests import.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(make_sbom(LOCK)) is None
 
 

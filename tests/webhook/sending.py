@@ -26,9 +26,10 @@ def compiled(expression: str) -> celpy.Runner:
 
 # Compiled once, and here: cel-python changes the recursion limit, to which hypothesis objects.
 PROGRAMS = {
-    condition["expression"]: compiled(condition["expression"])
-    for entry in ENTRIES
-    for condition in entry["matchConditions"]
+    expression: compiled(expression)
+    for expression in {
+        condition["expression"] for entry in ENTRIES for condition in entry["matchConditions"]
+    }
 }
 
 

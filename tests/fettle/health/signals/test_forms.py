@@ -9,8 +9,8 @@ import yaml
 
 from tests.fettle.health.signals.reading import RULES
 
-FORMS: list[dict[str, Any]] = yaml.safe_load(
-    Path(__file__).with_name("forms.yaml").read_text(encoding="utf-8")
+FORMS: list[dict[str, Any]] = yaml.load(
+    Path(__file__).with_name("forms.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
 )
 WITHOUT_FORM = {
     "eks-row-remap-failure": "eks-node-monitoring-agent PR 246 is open, its text is not known",
