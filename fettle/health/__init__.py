@@ -9,23 +9,28 @@ from fettle.health.fading import RECORD_SOURCE, is_past, source_of
 from fettle.health.memory import CLOCKS_APART_S
 from fettle.health.score import DIGITS, known_score
 from fettle.health.signals import gpu_names, metrics
-from fettle.health.signals.claims import has_device_status, report_of_claim
-from fettle.health.signals.compute_domains import report_of_compute_domain
+from fettle.health.signals.claims import (
+    has_device_status,
+    report_of_claim,
+    report_of_compute_domain,
+)
 from fettle.health.signals.events import report_of_event
-from fettle.health.signals.expectations import expected_on_node, is_device_name, to_count
-from fettle.health.signals.holds import (
+from fettle.health.signals.nodes import report_of_node
+from fettle.health.signals.object_rows import ObjectKind, ObjectRow
+from fettle.health.signals.objects import object_reporter, report_of_object
+from fettle.health.signals.operator_words import (
     HOLD_SOURCE,
     describe_hold,
+    expected_on_node,
     hold_time,
     holds_on_devices,
     holds_on_node,
     in_force,
+    is_device_name,
     name_of_held,
+    to_count,
     written,
 )
-from fettle.health.signals.nodes import report_of_node
-from fettle.health.signals.object_rows import ObjectKind, ObjectRow
-from fettle.health.signals.objects import object_reporter, report_of_object
 from fettle.health.signals.pods import (
     DEVICE_STATUS_SOURCE,
     claims_mentioned,

@@ -19,7 +19,7 @@ from fettle.health import fading, former, memory, probation
 from fettle.health.fading import Fading, FadingSums, Past, SumKey, sum_key
 from fettle.health.score import weigh
 from fettle.health.signals.metrics import MetricSource, is_followed, metric_source_of
-from fettle.health.signals.repairs import NodeRepairs
+from fettle.health.signals.operator_words import NodeRepairs
 from fettle.health.signals.reports import (
     EvidenceIndex,
     EvidenceTopic,

@@ -15,17 +15,18 @@ INJECTED = "fettle.dev/injected"
 """On an object that the webhook changed: lists what its policy put in, by path."""
 HOLD = "fettle.dev/hold"
 """On a Node or ResourceSlice: an operator keeps its devices from use. The value is the reason, or
-an object (`fettle/health/signals/holds.py`). Also the key of the taint that goes with a hold."""
+an object (`fettle/health/signals/operator_words.py`). Also the key of the taint that goes with a
+hold."""
 FURTHER_HOLD = "fettle.dev/hold-"
 """Begins the keys of further holds on the same object, each on its own."""
 REPAIRED = "fettle.dev/repaired"
 """On a Node: an operator says when it, or a device of it, was mended
-(`fettle/health/signals/repairs.py`)."""
+(`fettle/health/signals/operator_words.py`)."""
 FURTHER_REPAIRED = "fettle.dev/repaired-"
 """Begins the keys of further repairs on the same Node."""
 EXPECTED_DEVICES = "fettle.dev/expected-devices"
 """On a Node: an operator says how many devices it has
-(`fettle/health/signals/expectations.py`)."""
+(`fettle/health/signals/operator_words.py`)."""
 HEALTH = "fettle.dev/health"
 """A label on Nodes: how healthy their devices are, for those who ask no extender."""
 HEALTH_OF = "fettle.dev/health."

@@ -3,9 +3,8 @@
 Stands between view and answer in *watch → inventory → health → verdict → answer*. Pure.
 """
 
-from fettle.scheduling.answers import Answers
+from fettle.scheduling.answers import Answers, devices_counted
 from fettle.scheduling.breaker import Alarm
-from fettle.scheduling.by_state import devices_counted
 from fettle.scheduling.demand import (
     EXTENDED_RESOURCES,
     Demand,

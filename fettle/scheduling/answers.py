@@ -1,4 +1,5 @@
-"""What schedulers are answered: the verdicts on demands, over the newest view.
+"""What schedulers are answered: the verdicts on demands, over the newest view; and what counts
+against devices where no policy is asked, but only their state.
 
 Verdicts are kept in tables, so that most answers only look names up. Outcomes of selectors come
 from the engine's memory; if some are missing, `warmup` waits for them within a bound. Extender,
@@ -7,7 +8,7 @@ steward and explain ask here.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -18,7 +19,7 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, Publisher, View
 from fettle.config import Settings
 from fettle.dra import describe_allocator, profile_of_version
-from fettle.model import Mode, Placement, Policies, Policy, reasons
+from fettle.model import Degraded, Mode, Placement, Policies, Policy, State, reasons
 from fettle.pacing import SLICE_S, Superseded, pause, run_within, within, working_s
 from fettle.scheduling.breaker import Alarm, Breaker, Breakers
 from fettle.scheduling.demand import Demand, resolve_policy
@@ -29,6 +30,12 @@ from fettle.scheduling.kept_tables import KeptTables
 from fettle.scheduling.pod_demands import PodDemands
 from fettle.scheduling.tables import SelectorOutcomes, Table, budget_after, fill
 from fettle.scheduling.warmup import Evaluations, WarmUp
+
+_REFUSES = {
+    State.UNHEALTHY: Placement(min_score=0.0),
+    State.DEGRADED: Placement(min_score=0.0, degraded=Degraded.REFUSE),
+}
+"""A placement that refuses by this state and no milder one, for its breaker."""
 
 
 class Answers:
@@ -333,3 +340,23 @@ class Answers:
             fill(table, names, self.view.nodes, outcomes, sibling, on_judged)
         finally:
             charge()
+
+
+def accepted_by_state(answers: Answers) -> Mapping[State, Acceptance] | None:
+    """For Unhealthy and Degraded, what is set aside for those that refuse it: nothing is done by
+    that. None while devices are not counted yet."""
+    breakers = {state: answers.breaker(placement) for state, placement in _REFUSES.items()}
+    if not breakers[State.UNHEALTHY].has_counted:
+        return None
+    return {
+        state: msgspec.structs.replace(
+            answers.acceptance(breaker.placement), set_aside=breaker.not_acted_on
+        )
+        for state, breaker in breakers.items()
+    }
+
+
+def devices_counted(answers: Answers, pool: str) -> int | None:
+    """How many devices of a driver, or units of a resource, there are; None if they are on too few
+    nodes to have a breaker."""
+    return answers.breaker(_REFUSES[State.UNHEALTHY]).devices(pool)

@@ -26,7 +26,7 @@ from fettle.health import (
     report_of_slice,
 )
 from fettle.health.signals import hami, nvsentinel, patterns, xids
-from fettle.health.signals.repairs import repairs_on_node
+from fettle.health.signals.operator_words import repairs_on_node
 from fettle.health.signals.rule_rows import LabelRow
 from fettle.model import DeviceId, Policies, ReporterId
 from fettle.model.annotations import ANNOTATIONS

@@ -1,8 +1,13 @@
-"""What a ResourceClaim says of the devices it holds: the conditions in `status.devices`.
+"""What a ResourceClaim says of the devices it holds, by the conditions in `status.devices`; and
+what a ComputeDomain says of the nodes that it joins.
 
-Drivers write them. The rules say what `Ready` and other conditions mean, with their polarity. A
+Drivers write the conditions. The rules say what `Ready` and others mean, with their polarity. A
 binding failure condition needs no rule, since the driver declared it. A claim's own configuration
 can cause most of these conditions, so they count as evidence from its namespace.
+
+A node is not ready while its domain forms, too, and whoever may create pods can bring that about.
+The status has no time that would tell the two apart. So this is mild evidence from the domain's
+namespace, over once the node is ready or the domain is gone.
 """
 
 from collections.abc import Iterator
@@ -18,11 +23,14 @@ from fettle.model import (
     Evidence,
     EvidenceKind,
     Family,
+    NodeId,
     ReporterId,
     Source,
     SourceKind,
     Subject,
 )
+
+_NOT_READY = "NotReady"
 
 
 class _Meaning(NamedTuple):
@@ -135,3 +143,31 @@ def _evidence(
         reporting_namespace=claim.metadata.namespace if meaning.tenant_caused else "",
         together=bound.together if meaning.tenant_caused else 1.0,
     )
+
+
+def report_of_compute_domain(
+    domain: resource.ComputeDomain, rules: SignalRules, now: float
+) -> SignalReport:
+    """The nodes on which the domain's daemon is not ready."""
+    key = domain.metadata.key
+    who = ReporterId(kinds.COMPUTE_DOMAIN.name, key)
+    signal, bound = rules.signals["domain-not-ready"], rules.signals["tenant-caused"]
+    evidence = (
+        Evidence(
+            subject=NodeId(node.name),
+            family=signal.family,
+            kind=EvidenceKind.LEVEL,
+            weight=min(signal.weight, bound.cap),
+            source=Source(SourceKind.COMPUTE_DOMAIN),
+            reporter=who,
+            said=one_line(f"not ready in ComputeDomain {key}"),
+            observed_at=now,
+            half_life_s=rules.half_life_s(signal.family),
+            cap=bound.cap,
+            reporting_namespace=domain.metadata.namespace,
+            together=bound.together,
+        )
+        for node in (domain.status.nodes if domain.status is not None else None) or ()
+        if node.name and node.status == _NOT_READY
+    )
+    return SignalReport(who, heaviest(evidence), absent_is_clear=True, uid=domain.metadata.uid)

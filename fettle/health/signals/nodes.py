@@ -13,13 +13,6 @@ from fettle.api import core
 from fettle.api.meta import Condition, unix_s
 from fettle.dra import is_device_resource, units_of
 from fettle.health.signals import hami, nvsentinel, patterns, xids
-from fettle.health.signals.expectations import EXPECTED_SOURCE, unread_expectations
-from fettle.health.signals.holds import (
-    HOLD_SOURCE,
-    evidence_of_holds,
-    holds_on_node,
-    in_force,
-)
 from fettle.health.signals.node_labels import (
     ANNOTATIONS,
     LABELS,
@@ -31,8 +24,17 @@ from fettle.health.signals.node_labels import (
     of_registers,
     unknown_keys,
 )
+from fettle.health.signals.operator_words import (
+    EXPECTED_SOURCE,
+    HOLD_SOURCE,
+    REPAIRED_SOURCE,
+    evidence_of_holds,
+    holds_on_node,
+    in_force,
+    repairs_on_node,
+    unread_expectations,
+)
 from fettle.health.signals.pods import refusals_on
-from fettle.health.signals.repairs import REPAIRED_SOURCE, repairs_on_node
 from fettle.health.signals.reports import (
     Fault,
     NodeReport,

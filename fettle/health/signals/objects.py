@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import msgspec
 
 from fettle.api import ObjectHeard
-from fettle.health.signals.holds import subject_called
 from fettle.health.signals.object_rows import ObjectRow
+from fettle.health.signals.operator_words import subject_called
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_tables import SignalRules
 from fettle.model import Evidence, EvidenceKind, NodeId, ReporterId, Source, SourceKind, Subject

@@ -35,11 +35,11 @@ from fettle.health.signals.rule_rows import (
     SignalRow,
     StartRow,
     TaintRow,
+    VendorRow,
     XidClassRow,
     XidRow,
 )
 from fettle.health.signals.rule_tables import SignalRules
-from fettle.health.signals.vendors import VendorRow
 from fettle.model import SettingsError, WorkerError
 
 try:

@@ -26,10 +26,11 @@ from fettle.health.signals.rule_rows import (
     SignalRow,
     StartRow,
     TaintRow,
+    VendorRow,
     XidClassRow,
     XidRow,
+    tells_of_health,
 )
-from fettle.health.signals.vendors import VendorRow, tells_of_health
 from fettle.model import OWN_PREFIX, EvidenceKind, Family, Source, SourceKind
 
 UNCLASSIFIED = "unclassified"

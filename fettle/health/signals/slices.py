@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from fettle.api import kinds, resource
 from fettle.api.meta import unix_s
-from fettle.health.signals.holds import evidence_of_holds, holds_on_devices, in_force
+from fettle.health.signals.operator_words import evidence_of_holds, holds_on_devices, in_force
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
 from fettle.health.signals.rule_rows import AttributeRow, rule_of
 from fettle.health.signals.rule_tables import UNKNOWN_FAULT, SignalRules

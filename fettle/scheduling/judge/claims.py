@@ -37,8 +37,13 @@ from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling.demand import Bound
 from fettle.scheduling.judge.acceptance import Acceptance, complaint, device_refusal
-from fettle.scheduling.judge.leftovers import leftover_devices
-from fettle.scheduling.judge.parts import UNDECIDED_VALUE, Choice, Part, rejected_part
+from fettle.scheduling.judge.parts import (
+    UNDECIDED_VALUE,
+    Choice,
+    Part,
+    leftover_devices,
+    rejected_part,
+)
 from fettle.scheduling.judge.scores import value_of_devices
 
 VANISHED = Health(UNKNOWN_SCORE, State.UNKNOWN)

@@ -14,7 +14,7 @@ RISK_COSTS = 2.0
 """One dead unit among eight costs 3 of 10, which at the shipped weight is more than any plugin of
 the scheduler gives: decision 0068."""
 LEFTOVER_BONUS = 2
-"""What a node's score gains if the pod's devices are left over there (`leftovers.py`)."""
+"""What a node's score gains if the pod's devices are left over there (`parts.py`)."""
 HIGHEST_SCORE = MAX_SCORE + LEFTOVER_BONUS
 """kube-scheduler multiplies any score by the extender's weight, without a bound: decision 0045."""
 

@@ -18,8 +18,7 @@ from fettle.model.reasons import Reason
 from fettle.pacing import pause
 from fettle.scheduling.demand import Demand, Units
 from fettle.scheduling.judge.acceptance import Acceptance, complaint
-from fettle.scheduling.judge.leftovers import leftover_units
-from fettle.scheduling.judge.parts import UNDECIDED_VALUE, Part
+from fettle.scheduling.judge.parts import UNDECIDED_VALUE, Part, leftover_units
 from fettle.scheduling.judge.scores import value_of_draw
 
 # Draws

@@ -17,8 +17,7 @@ from fettle.dra import device_units
 from fettle.model import NO_FAULTS, Health, State, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause, run_within
-from fettle.scheduling.answers import Answers
-from fettle.scheduling.by_state import accepted_by_state
+from fettle.scheduling.answers import Answers, accepted_by_state
 from fettle.scheduling.demand import held_claims
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.placed.at_risk import AtRisk, PlacedPod, is_certain

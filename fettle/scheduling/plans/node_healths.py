@@ -27,9 +27,8 @@ from fettle.model import (
     Tier,
 )
 from fettle.pacing import pause
-from fettle.scheduling.answers import Answers
+from fettle.scheduling.answers import Answers, accepted_by_state
 from fettle.scheduling.breaker import FEWEST
-from fettle.scheduling.by_state import accepted_by_state
 from fettle.scheduling.judge.acceptance import Acceptance, SetAside
 
 _ECHOES = frozenset(

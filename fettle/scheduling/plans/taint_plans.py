@@ -31,8 +31,7 @@ from fettle.model import (
     TaintLike,
 )
 from fettle.pacing import pause, run_within
-from fettle.scheduling.answers import Answers
-from fettle.scheduling.by_state import accepted_by_state, devices_counted
+from fettle.scheduling.answers import Answers, accepted_by_state, devices_counted
 from fettle.scheduling.judge.acceptance import Acceptance
 
 NONE, NO_SCHEDULE = "None", "NoSchedule"

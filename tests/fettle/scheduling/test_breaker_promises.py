@@ -16,9 +16,8 @@ from fettle.cluster import Publisher, View
 from fettle.config import HealthSettings, Settings
 from fettle.health import load_rules
 from fettle.model import BUILT_IN, Policy, State
-from fettle.scheduling.answers import Answers
+from fettle.scheduling.answers import Answers, devices_counted
 from fettle.scheduling.breaker import FEWEST
-from fettle.scheduling.by_state import devices_counted
 from fettle.scheduling.judge.acceptance import by_cause
 from fettle.scheduling.placed.at_risk import AtRisk
 from fettle.scheduling.placed.device_failures import find_failures

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from fettle.api.meta import ObjectMeta
-from fettle.health.signals.holds import holds_on_node, in_force, written
 from fettle.health.signals.nodes import report_of_node
+from fettle.health.signals.operator_words import holds_on_node, in_force, written
 from fettle.model import HOLD, DeviceId, Hold, NodeId, UnitId
 from tests.fettle.health.signals.objects import NOW, node, stamp
 from tests.fettle.health.signals.reading import RULES
