@@ -194,7 +194,7 @@ def _explain(context: click.Context, _parameter: click.Parameter, rule: str | No
 )
 @click.option(
     "--fail-on",
-    type=click.Choice(("deny", "warn", "undecided")),
+    type=click.Choice(("never", "deny", "warn", "undecided")),
     default="deny",
     show_default=True,
     help="undecided: also where what the cluster has leaves a rule open.",
@@ -212,6 +212,11 @@ def _explain(context: click.Context, _parameter: click.Parameter, rule: str | No
     metavar="URL",
     help="Where your copy of these documents is (`make site`): SARIF links its rules to it.",
 )
+@click.option(
+    "--report",
+    is_flag=True,
+    help="Without FILE: keep the findings in the cluster, too, as Reports or PolicyReports.",
+)
 def lint(
     files: tuple[str, ...],
     snapshot: Path | None,
@@ -228,6 +233,7 @@ def lint(
     skip_others: bool,
     crds: Path | None,
     site: str,
+    report: bool,
 ) -> None:
     """Find claims and workloads that can never work, in files, folders or standard input (-).
 
@@ -252,6 +258,8 @@ def lint(
             "Missing argument 'FILE...': name files or folders, or - for standard input; with "
             "--cluster or --snapshot and no FILE, what is there already is checked."
         )
+    if report and (files or asked is None):
+        raise click.UsageError("--report is for --cluster without FILE: it reports what is there.")
     is_given = click.get_current_context().get_parameter_source("namespace") is not _DEFAULT
     options = running.LintOptions(
         files,
@@ -266,6 +274,7 @@ def lint(
         crds,
         site,
         namespace if is_given else "",
+        report,
     )
     logs.configure("error")
     try:

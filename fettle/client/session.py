@@ -165,6 +165,14 @@ class Session:
         call = _Call("PATCH", path, body=body, content_type=f"application/{form}+json")
         return await self._call(call, timeout_s)
 
+    async def apply(
+        self, path: str, body: Mapping[str, Any], manager: str, *, timeout_s: float = 10.0
+    ) -> bytes:
+        """Server-side apply: makes the object, or sets our fields in it, also those of others."""
+        form = "application/apply-patch+yaml"  # JSON is YAML
+        given: dict[str, str | bool] = {"fieldManager": manager, "force": True}
+        return await self._call(_Call("PATCH", path, given, body, form), timeout_s)
+
     async def delete(
         self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float = 10.0
     ) -> bytes:

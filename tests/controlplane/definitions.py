@@ -26,6 +26,21 @@ _CERT_MANAGER = {
         "deploy/crds/cert-manager.io_issuers.yaml",
     )
 }
+_REPORTS = {
+    "openreports.io": {
+        "github.com/openreports/reports-api": (
+            "config/crd/openreports.io_reports.yaml",
+            "config/crd/openreports.io_clusterreports.yaml",
+        )
+    },
+    "wgpolicyk8s.io": {
+        "github.com/kyverno/kyverno": (
+            "config/crds/policyreport/wgpolicyk8s.io_policyreports.yaml",
+            "config/crds/policyreport/wgpolicyk8s.io_clusterpolicyreports.yaml",
+        )
+    },
+}
+"""By API group."""
 _WORKLOADS = {
     "github.com/kubeflow/trainer/v2": ("manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",),
     "github.com/kubeflow/training-operator": ("manifests/base/crds/kubeflow.org_pytorchjobs.yaml",),
@@ -56,6 +71,11 @@ def workload_definitions() -> list[Object]:
 async def define_cert_manager(api: Api) -> None:
     """Certificates and Issuers, established; skips the test where they cannot be had."""
     await shipped.apply(api, _of_modules(_CERT_MANAGER))
+
+
+async def define_reports(api: Api, group: str) -> None:
+    """The kinds of policy reports of an API group, established; skips the test without them."""
+    await shipped.apply(api, _of_modules(_REPORTS[group]))
 
 
 def _of_modules(wanted: Mapping[str, Sequence[str]]) -> list[Object]:

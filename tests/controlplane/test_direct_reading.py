@@ -14,6 +14,7 @@ import yaml
 from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.control_plane import ControlPlane
+from tests.controlplane.definitions import define_reports
 from tests.controlplane.fettle_process import REPOSITORY
 from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.kubelet import Kubelet
@@ -201,3 +202,51 @@ async def test_what_exists_already_is_linted_without_files_by_rights_to_list(
     )
     assert "you may not list podtemplates, replicationcontrollers: they are not checked" in said
     assert "objects: 0 to deny, 1 to warn about" in said
+
+
+@pytest.mark.parametrize(
+    ("group", "plural"), [("openreports.io", "reports"), ("wgpolicyk8s.io", "policyreports")]
+)
+async def test_findings_are_kept_as_reports_of_whichever_definition_is_there(
+    control_plane: ControlPlane, api: Api, tmp_path: Path, group: str, plural: str
+) -> None:
+    admin = control_plane.tester_kubeconfig
+    given = ["lint", "--cluster", "--report", "--fail-on", "never"]
+    await api.create(yaml.safe_load(NO_SUCH_CLASS))
+    code, said = await run(given, admin, tmp_path)
+    assert (code, "serves neither openreports.io/v1alpha1 nor" in said) == (2, True)
+    await define_reports(api, group)
+    for metadata in ({"name": "zoo"}, {"name": "odd", "labels": {"fettle.dev/policy": "trainin"}}):
+        await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    await api.create(yaml.safe_load(NO_SUCH_CLASS.replace("namespace: default", "namespace: zoo")))
+
+    async def reported() -> dict[str, list[dict[str, Any]]]:
+        code, said = await run(given, admin, tmp_path)
+        assert code == 0, said
+        return {
+            one["metadata"]["namespace"]: one["results"]
+            for one in await api.list(plural, namespace=None)
+        }
+
+    found = await reported()
+    assert set(found) == {"default", "zoo"}
+    (result,) = found["default"]
+    claim = await api.get("resourceclaims", "c")
+    assert (result["policy"], result["rule"], result["result"]) == (
+        "FTL001",
+        "unknown-class",
+        "warn",
+    )
+    (subject,) = result["resources"]
+    assert (subject["kind"], subject["uid"]) == ("ResourceClaim", claim["metadata"]["uid"])
+    (of_cluster,) = await api.list(f"cluster{plural}")
+    assert [one["policy"] for one in of_cluster["results"]] == ["FTL101"]
+    assert of_cluster["summary"] == {"pass": 0, "fail": 0, "warn": 1, "error": 0, "skip": 0}
+
+    # what is mended goes, and what others report stays
+    theirs = await api.get(plural, "fettle")
+    theirs["metadata"] = {"name": "theirs", "namespace": "default"}
+    await api.create(theirs)
+    await api.delete("resourceclaims", "c")
+    assert set(await reported()) == {"default", "zoo"}
+    assert [one["metadata"]["name"] for one in await api.list(plural, "default")] == ["theirs"]

@@ -1,9 +1,17 @@
 """What `fettle lint --cluster` checks without files: the objects that exist already. What another
-object makes is left out, since its maker is checked, and so is what has ended."""
+object makes is left out, since its maker is checked, and so is what has ended.
+
+With `--report` the findings are kept in the cluster, as objects that viewers of policies show:
+Reports of openreports.io (github.com/openreports/reports-api), or where these are not served the
+PolicyReports that came before them (kubernetes-sigs/wg-policy-prototypes). Both have their results
+in the same form.
+"""
 
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,9 +20,10 @@ import msgspec
 
 from fettle.api import api_path
 from fettle.cli.linting.files import Document
+from fettle.cli.linting.reports import LintReport, name_of
 from fettle.cli.sources import Reading
-from fettle.lint import Field, Manifest, workload_kinds
-from fettle.model import FettleError, Forbidden, NotServed
+from fettle.lint import Field, Manifest, Severity, workload_kinds
+from fettle.model import FettleError, Forbidden, NotFound, NotServed
 
 if TYPE_CHECKING:
     from fettle.client import ServedKind, Session
@@ -25,6 +34,14 @@ _PAGE = 500
 _SHOWN_AFTER_S, _SHOWN_EVERY_S = 1.0, 0.2
 _ENDED = ("Succeeded", "Failed", "Complete", "Completed")
 """Phases of pods, and conditions of Jobs and JobSets."""
+MOST_RESULTS = 500
+"""In one report; an object of the API server has at most 1.5 MB."""
+_LONGEST = 1024
+_REPORT = "fettle"
+"""The name of each report, and whose it is."""
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+_RESULTS = {Severity.DENY: "fail", Severity.WARN: "warn", Severity.UNDECIDED: "error"}
+_SEVERITIES = {Severity.DENY: "high", Severity.WARN: "medium", Severity.UNDECIDED: "info"}
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -122,10 +139,12 @@ async def _served(
             yield version, kind, served[kind].plural
 
 
-async def _listed(session: "Session", path: str) -> AsyncIterator[dict[str, Any]]:
+async def _listed(
+    session: "Session", path: str, more: Mapping[str, str] | None = None
+) -> AsyncIterator[dict[str, Any]]:
     from fettle.client import decoded
 
-    query: dict[str, str | int] = {"limit": _PAGE}
+    query: dict[str, str | int] = {"limit": _PAGE, **(more or {})}
     while True:
         page = decoded(await session.get(path, query), _Listed, f"list at {path}")
         for one in page.items or ():
@@ -170,3 +189,143 @@ def _sorted(found: list[Document]) -> list[Document]:
 
 def namespace_of(manifest: Manifest) -> str:
     return manifest.namespace if manifest.namespaced else ""
+
+
+# --- reports in the cluster
+
+
+class _ReportKind(NamedTuple):
+    """`open`: a report says its source and how many results it has at most."""
+
+    api_version: str
+    kind: str
+    plural: str
+    open: bool
+
+
+_OPEN = "openreports.io/v1alpha1"
+_BEFORE = "wgpolicyk8s.io/v1alpha2"
+_KINDS = {
+    _OPEN: (
+        _ReportKind(_OPEN, "Report", "reports", open=True),
+        _ReportKind(_OPEN, "ClusterReport", "clusterreports", open=True),
+    ),
+    _BEFORE: (
+        _ReportKind(_BEFORE, "PolicyReport", "policyreports", open=False),
+        _ReportKind(_BEFORE, "ClusterPolicyReport", "clusterpolicyreports", open=False),
+    ),
+}
+
+
+async def write_reports(
+    reading: Reading,
+    found: Sequence[LintReport],
+    existing: Existing,
+    namespace: str = "",
+    most: int = MOST_RESULTS,
+) -> list[str]:
+    """A report for each namespace with findings, and one for what is in none; returns what to say.
+    Those of namespaces without findings are removed, if all of `namespace`, or of the cluster, was
+    read. Raises FettleError."""
+    from fettle.client import Chosen, Session
+
+    objects = {document.file: document.object for document in existing.documents}
+    chosen = Chosen(reading.context, reading.acts_as, reading.groups)
+    async with await Session.open(reading.kubeconfig, chosen=chosen) as session:
+        of_namespace, of_cluster = await _report_kinds(session)
+        written: set[str] = set()
+        dropped = 0
+        for where, several in groupby(found, key=lambda one: one.namespace):
+            results = [_result(one, objects.get(one.file, {})) for one in several]
+            dropped += max(0, len(results) - most)
+            kind = of_namespace if where else of_cluster
+            made = _report(kind, where, results, most)
+            await session.apply(_path(kind, where), made, f"{_REPORT}-lint")
+            written.add(where)
+        removed = 0
+        if existing.whole:
+            removed = await _remove_others(session, (of_namespace, of_cluster), namespace, written)
+    said = [f"reports in the cluster: {len(written)} written, {removed} removed"]
+    if dropped:
+        said.append(f"{dropped} findings are in no report: each has at most {most}")
+    return said
+
+
+def _path(kind: _ReportKind, namespace: str) -> str:
+    return api_path(kind.api_version, kind.plural, namespace=namespace, name=_REPORT)
+
+
+async def _report_kinds(session: "Session") -> tuple[_ReportKind, _ReportKind]:
+    from fettle.client import served_kinds
+
+    for api_version, kinds in _KINDS.items():
+        group, _, version = api_version.partition("/")
+        served = {
+            each.kind for each in await served_kinds(session, group) if each.version == version
+        }
+        if {kind.kind for kind in kinds} <= served:
+            return kinds
+    raise FettleError(
+        f"the cluster serves neither {_OPEN} nor {_BEFORE}, so there is no kind for reports: apply "
+        "the definitions of one of them, or leave --report out"
+    )
+
+
+def _report(
+    kind: _ReportKind, namespace: str, results: list[dict[str, Any]], most: int
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": _REPORT, "labels": {_MANAGED_BY: _REPORT}}
+    if namespace:
+        metadata["namespace"] = namespace
+    counts = Counter({"pass": 0, "fail": 0, "warn": 0, "error": 0, "skip": 0})
+    counts.update(result["result"] for result in results)  # also of what is dropped
+    made: dict[str, Any] = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": metadata,
+        "summary": dict(counts),
+        "results": results[:most],
+    }
+    if kind.open:
+        made |= {"source": _REPORT, "configuration": {"limits": {"maxResults": most}}}
+    return made
+
+
+def _result(report: LintReport, of: Mapping[str, Any]) -> dict[str, Any]:
+    fix = f"; fix: {report.fix}" if report.fix else ""
+    subject = {
+        "apiVersion": of.get("apiVersion", ""),
+        "kind": report.kind,
+        "name": report.name,
+        "namespace": report.namespace,
+        "uid": Field("", of).text("metadata", "uid"),
+    }
+    return {
+        "source": _REPORT,
+        "policy": report.rule,
+        "rule": name_of(report.rule),
+        "category": "Devices",
+        "result": _RESULTS[report.severity],
+        "severity": _SEVERITIES[report.severity],
+        "scored": True,
+        "message": f"{report.path}: {report.message}{fix}"[:_LONGEST],
+        "timestamp": {"seconds": int(time.time()), "nanos": 0},
+        "resources": [{key: value for key, value in subject.items() if value}],
+    }
+
+
+async def _remove_others(
+    session: "Session", kinds: Sequence[_ReportKind], namespace: str, written: Collection[str]
+) -> int:
+    """Remove our reports of before that were not written now."""
+    removed = 0
+    for kind in kinds[:1] if namespace else kinds:
+        path = api_path(kind.api_version, kind.plural, namespace=namespace)
+        async for one in _listed(session, path, {"labelSelector": f"{_MANAGED_BY}={_REPORT}"}):
+            root = Field("", one)
+            where = root.text("metadata", "namespace")
+            if root.text("metadata", "name") == _REPORT and where not in written:
+                with suppress(NotFound):
+                    await session.delete(_path(kind, where))
+                removed += 1
+    return removed

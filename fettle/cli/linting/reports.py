@@ -228,6 +228,11 @@ def when(rule: Rule | Check) -> str:
     return "; ".join(filter(None, cases))
 
 
+def name_of(rule: str) -> str:
+    """What a rule of this id is called."""
+    return _NAMES.get(rule, "")
+
+
 def rule_called(named: str) -> str:
     """The id of the rule of this id or name; "" if there is none."""
     asked = named.strip().lower()

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from fettle.cli.linting import known_objects, reports
-from fettle.cli.linting.existing import Progress, is_checked, read_existing
+from fettle.cli.linting.existing import (
+    Existing,
+    Progress,
+    is_checked,
+    read_existing,
+    write_reports,
+)
 from fettle.cli.linting.files import Document, ReadManifests, line_of, read
 from fettle.cli.linting.ignoring import Ignoring
 from fettle.cli.linting.inputs import for_patches, mistakes_in_files
@@ -42,7 +48,8 @@ if TYPE_CHECKING:
     from fettle.health import RuleMistake
 
 CLEAN, FOUND, UNUSABLE = 0, 1, 2
-FAILING = {
+FAILING: dict[str, set[Severity]] = {
+    "never": set(),
     "deny": {Severity.DENY},
     "warn": {Severity.DENY, Severity.WARN},
     "undecided": set(Severity),
@@ -56,7 +63,8 @@ _SURVEY_WAIT_S = 30.0
 class LintOptions(NamedTuple):
     """The flags and arguments of `fettle lint`. `reading`: how to read the cluster, if it is to be
     read. `crds`: where CustomResourceDefinitions are. `site`: where the documents are published.
-    `only`: the one namespace whose objects are checked, if no files are; "" for all."""
+    `only`: the one namespace whose objects are checked, if no files are; "" for all. `report`:
+    findings are kept in the cluster."""
 
     files: tuple[str, ...]
     snapshot: Path | None
@@ -70,6 +78,7 @@ class LintOptions(NamedTuple):
     crds: Path | None = None
     site: str = ""
     only: str = ""
+    report: bool = False
 
 
 def run(options: LintOptions) -> int:
@@ -81,7 +90,8 @@ def run(options: LintOptions) -> int:
     settings = load_settings(options.settings)
     check_settings(settings)
     progress = Progress()
-    documents, rules, problems, notes = _checked(options, settings, progress)
+    existing = _existing(options, settings, progress)
+    documents, rules, problems, notes = _checked(options, existing)
     defined = read([str(options.crds)]) if options.crds else read([])
     problems += defined.problems
     customs = customs_with(
@@ -105,6 +115,9 @@ def run(options: LintOptions) -> int:
     if kept or options.output != "text":
         by_namespace = not options.files
         click.echo(reports.formatted(found, options.output, options.site, grouped=by_namespace))
+    if options.report and existing is not None and options.reading is not None:
+        writing = write_reports(options.reading, kept, existing, options.only)
+        notes += asyncio.run(writing)
     notes += _rows_replaced(rules)
     for sentence in (*notes, *more, *_remarks(options, settings), *problems):
         click.echo(f"fettle: {sentence}", err=True)
@@ -116,19 +129,23 @@ def run(options: LintOptions) -> int:
     return FOUND if any(report.severity in failing for report in kept) else CLEAN
 
 
-def _checked(options: LintOptions, settings: Settings, progress: Progress) -> ReadManifests:
-    """What is to be checked: the files; without any, what exists."""
-    if options.files:
-        return read(options.files, skip_others=options.skip_others)
-    if options.snapshot is not None:
-        found = read([str(options.snapshot)])
-        documents = [one for one in found.documents if is_checked(one.object)]
-        return found._replace(documents=documents, rules=[])
-    assert options.reading is not None
+def _existing(options: LintOptions, settings: Settings, progress: Progress) -> Existing | None:
+    """What is in the cluster, if that is to be checked."""
+    if options.files or options.reading is None:
+        return None
     templates = workload_kinds.with_settings(settings.webhook.workloads)
-    reading = read_existing(options.reading, templates, options.only, progress)
-    existing = asyncio.run(reading)
-    return ReadManifests(existing.documents, [], [], existing.notes)
+    return asyncio.run(read_existing(options.reading, templates, options.only, progress))
+
+
+def _checked(options: LintOptions, existing: Existing | None) -> ReadManifests:
+    """What is to be checked: the files; without any, what exists."""
+    if existing is not None:
+        return ReadManifests(existing.documents, [], [], existing.notes)
+    if options.files or options.snapshot is None:
+        return read(options.files, skip_others=options.skip_others)
+    found = read([str(options.snapshot)])
+    documents = [one for one in found.documents if is_checked(one.object)]
+    return found._replace(documents=documents, rules=[])
 
 
 def _remarks(options: LintOptions, settings: Settings) -> list[str]:

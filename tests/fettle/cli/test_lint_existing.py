@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from fettle.cli.linting.existing import Progress, read_existing
+from fettle.cli.linting.existing import Existing, Progress, read_existing, write_reports
+from fettle.cli.linting.reports import LintReport
 from fettle.cli.sources import Reading
 from fettle.config import WorkloadSettings
-from fettle.lint import workload_kinds
+from fettle.lint import Severity, workload_kinds
 from tests.fettle.cli.linted import fettle
 from tests.fettle.client.fake_api import FakeApi, fake_api
 
@@ -179,6 +180,57 @@ def test_more_objects_than_are_checked_are_said(tmp_path: Path) -> None:
     found = asyncio.run(read())
     assert (len(found.documents), found.whole) == (5, False)
     assert "more than 5 objects: the rest is not checked" in found.notes[0]
+
+
+REPORTS = [
+    {"name": "reports", "kind": "Report"},
+    {"name": "clusterreports", "kind": "ClusterReport"},
+]
+MINE = {"app.kubernetes.io/managed-by": "fettle"}
+
+
+def reported(folder: Path, *, whole: bool, namespace: str = "") -> tuple[list[str], dict[str, Any]]:
+    """Three findings in `team`, none in `zoo`, and reports of both from before."""
+
+    async def write() -> tuple[list[str], dict[str, Any]]:
+        async with fake_api() as api:
+            api.discovered = {"openreports.io/v1alpha1": REPORTS}
+            for each in ("team", "zoo"):
+                old = {"name": "fettle", "namespace": each, "labels": MINE}
+                api.put("reports", {"metadata": old, "results": []})
+            report = LintReport(
+                *("FTL036", Severity.WARN, "f", 0, "Job", "team", "j", "spec", "x" * 5000, "")
+            )
+            existing = Existing([], [], whole)
+            reading = Reading(api.kubeconfig(folder))
+            said = await write_reports(reading, [report] * 3, existing, namespace, most=2)
+            return said, api.objects["reports"]
+
+    return asyncio.run(write())
+
+
+def test_a_report_is_bounded_and_says_how_many_findings_there_are(tmp_path: Path) -> None:
+    said, kept = reported(tmp_path, whole=True)
+    assert said == [
+        "reports in the cluster: 1 written, 1 removed",
+        "1 findings are in no report: each has at most 2",
+    ]
+    assert list(kept) == ["team/fettle"]
+    report = kept["team/fettle"]
+    assert (len(report["results"]), report["summary"]["warn"]) == (2, 3)
+    assert len(report["results"][0]["message"]) == 1024
+
+
+def test_reports_stay_where_not_everything_was_read(tmp_path: Path) -> None:
+    _, kept = reported(tmp_path, whole=False)
+    assert sorted(kept) == ["team/fettle", "zoo/fettle"]
+    _, kept = reported(tmp_path, whole=True, namespace="team")
+    assert sorted(kept) == ["team/fettle", "zoo/fettle"]
+
+
+def test_reports_are_for_what_exists(tmp_path: Path) -> None:
+    ran = fettle("--report", "-", stdin="")
+    assert (ran.returncode, "--report is for --cluster without FILE" in ran.stderr) == (2, True)
 
 
 def test_a_snapshot_without_files_is_what_is_checked(tmp_path: Path) -> None:
