@@ -66,7 +66,7 @@ def _commands(
 
 
 _ROOT = Path(__file__).parents[2]
-_COUNTED = ("fettle/observing/metrics.py", "fettle/observing/collectors.py", "webhook/observing.py")
+_COUNTED = ("fettle/observing/*.py", "webhook/*.py")
 _RULES = "fettle/health/signals/rules"
 _ALERTS = "deploy/metrics/fettle-alerts.yaml"
 
@@ -110,8 +110,8 @@ def metrics() -> str:
 
 def _metrics() -> Iterator[tuple[str, str, list[str]]]:
     """Name, help and labels, from the calls that make them."""
-    for file in _COUNTED:
-        for call in ast.walk(ast.parse((_ROOT / file).read_text(encoding="utf-8"))):
+    for tree in (tree for files in _COUNTED for tree in _trees(files)):
+        for call in ast.walk(tree):
             if not isinstance(call, ast.Call) or len(call.args) < 2:
                 continue
             name, about, *labels = call.args
@@ -156,7 +156,8 @@ def _values(field: dict[str, Any]) -> str:
     if "minimum" in field and field.get("maximum", 1e9) < 1e6:
         values += f", {field['minimum']:g} to {field['maximum']:g}"
     if field["type"] == "array":
-        values = f"list of {values}"
+        most = f", at most {field['maxItems']}" if "maxItems" in field else ""
+        values = f"list of {values}{most}"
     default = json.dumps(field["default"]).strip('"') if field.get("default") else ""
     return f"{values}; default `{default}`" if default else values
 
@@ -208,6 +209,37 @@ def _rule(row: dict[str, Any]) -> str:
     )
 
 
+def row_fields() -> str:
+    """What a row of each table may hold, by the docstrings of their types."""
+    nodes = (node for tree in _trees("fettle/health/signals/*.py") for node in tree.body)
+    kinds = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    (made,) = (n for n in kinds["SignalRules"].body if getattr(n, "name", "") == "__init__")
+    parts = []
+    for table in made.args.kwonlyargs if isinstance(made, ast.FunctionDef) else ():
+        kind = kinds[re.findall(r"\w+Row", ast.unparse(table.annotation or made))[0]]
+        parts += [f"## {table.arg}", "", *(ast.get_docstring(kind) or "").splitlines(), ""]
+        fields = [node for node in kind.body if isinstance(node, ast.AnnAssign)]
+        for is_needed, each in groupby(fields, key=_is_needed):
+            names = ", ".join(f"`{_yaml_name(field)}`" for field in each)
+            parts += [f"{'Needed' if is_needed else 'Optional'}: {names}.", ""]
+    return "\n".join(parts)
+
+
+def _is_needed(field: ast.AnnAssign) -> bool:
+    return field.value is None or (
+        "default" not in ast.unparse(field.value) and bool(_renamed(field))
+    )
+
+
+def _renamed(field: ast.AnnAssign) -> str:
+    given = field.value.keywords if isinstance(field.value, ast.Call) else []
+    return "".join(str(ast.literal_eval(one.value)) for one in given if one.arg == "name")
+
+
+def _yaml_name(field: ast.AnnAssign) -> str:
+    return _renamed(field) or ast.unparse(field.target)
+
+
 def _shown(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(_shown, value))
@@ -216,6 +248,11 @@ def _shown(value: object) -> str:
 
 def _names(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
+
+
+def _trees(files: str) -> Iterator[ast.Module]:
+    for file in sorted(_ROOT.glob(files)):
+        yield ast.parse(file.read_text(encoding="utf-8"))
 
 
 def _read(file: str) -> Any:
@@ -263,10 +300,12 @@ def _plain(value: object) -> str:
 
 _PARTS: dict[str, Callable[[], str]] = {
     "reasons": reasons,
+    "rowfields": row_fields,
     "rows": rows,
     "metrics": metrics,
     "builtin": built_in,
     "decisions": decisions,
+    "devicehealth": lambda: fields("deploy/crds/devicehealths.yaml", "status"),
     "policy": lambda: fields("deploy/crds/devicepolicies.yaml", "spec"),
 }
 _MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- /made -->)", re.DOTALL)

@@ -81,7 +81,8 @@ class ExporterRow(RuleRow, frozen=True, kw_only=True):
 class MetricRow(RuleRow, frozen=True, kw_only=True):
     """A query of PromQL whose series are evidence, each about the device that its labels name.
 
-    - `exporter`: names an ExporterRow. `$device` and `$peers` in the query stand for its labels.
+    - `exporter`: names a row of `exporters`, for whose labels `$device` and `$peers` in the query
+      stand.
     - `query`: gives only series that are a fault, so that few travel.
     - `weight`, or `graded`: two values with the weight that each has; between them it grows evenly.
     - `text`: what people read; `{value}` and `{percent}` stand for the value, a label's name for
@@ -174,7 +175,7 @@ class AlertRow(RuleRow, frozen=True, kw_only=True):
     """Alerts of Alertmanager that are evidence, about the device that their labels name.
 
     `alert` is a pattern for `alertname`. `exporter` says by which labels devices are named. The
-    rest is as in a MetricRow; without a `text`, people read the alert's summary.
+    rest is as in `metrics`; without a `text`, people read the alert's summary.
     """
 
     alert: str

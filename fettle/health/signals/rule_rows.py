@@ -84,8 +84,8 @@ class XidClassRow(RuleRow, frozen=True, kw_only=True):
 
 
 class XidRow(RuleRow, frozen=True, kw_only=True):
-    """One XID (the row's name). `class_` names an XidClassRow; `action` is the first step that
-    NVIDIA recommends.
+    """One XID (the row's name). `class` names a row of `xid_classes`; `action` is the first step
+    that NVIDIA recommends.
 
     `recovery`: if its message names a recovery action, the row of that action applies instead.
     `ends`: XIDs of the same device that are over once this one was logged after them.
@@ -124,7 +124,7 @@ class DcgmRow(RuleRow, frozen=True, kw_only=True):
 
 
 class RecoveryRow(RuleRow, frozen=True, kw_only=True):
-    """A GPU recovery action, by its number in NVML (the row's name). `class_` as for an XID."""
+    """A GPU recovery action, by its number in NVML (the row's name). `class` as for an XID."""
 
     class_: str = msgspec.field(name="class")
     family: Family
@@ -155,6 +155,7 @@ class ConditionRow(RuleRow, frozen=True, kw_only=True):
     - `xid`: how to find all XIDs in reason and message: `any` for every form in which the driver
       and monitors write them, `ErrorCode` for NVSentinel's error codes, or a regular expression
       whose group is the number. With groups `xid` and `pci` it also finds the GPU's address.
+      `kernel log`: the driver's own line only.
       Without it, lines of the driver's log are still read, beside what the row says, unless its
       weight is 0.
     - `dcgm`: a regular expression whose group is an error code of DCGM, whose row says what it
