@@ -196,6 +196,16 @@ class StoredShortage(Wire, frozen=True, kw_only=True):
     since: datetime
 
 
+class StoredDriver(Wire, frozen=True, kw_only=True):
+    """Which version of a driver the node runs since when, and which one it ran before; `name` is of
+    the resource or DRA driver."""
+
+    name: str
+    version: str
+    former: str = ""
+    since: datetime
+
+
 class DeviceHealthStatus(Wire, frozen=True, kw_only=True):
     """All of it, as of `observed_time`. What is not among `subjects` is sound. `rebooted` and
     `remediation`: when the node was last seen to have another boot ID, and when its monitor was
@@ -219,6 +229,7 @@ class DeviceHealthStatus(Wire, frozen=True, kw_only=True):
     remediation: datetime | None = None
     most_devices: StoredMost | None = None
     missing: tuple[StoredShortage, ...] = ()
+    drivers: tuple[StoredDriver, ...] = ()
     checksum: str = ""
 
     @property

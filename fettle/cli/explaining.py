@@ -78,6 +78,9 @@ def print_node(data: dict[str, Any]) -> None:
     for one in data["resources"]:
         out.print(escape(f"{one['resource']}: {one['allocatable']} of {one['capacity']} offered"))
     print_missing(out, [data])
+    for one in data.get("newDrivers", ()):
+        until, text = shown_time(one["until"]), f"{one['version']} instead of {one['former']}"
+        out.print(escape(f"its driver of {one['name']} is new until {until}: {text}"))
     if marks := data.get("marks"):
         out.print(escape(f"Fettle has written on it: {marks['text']}"))
     for one in data["disputed"]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fettle.cluster.view import (
     EMPTY,
     UNMARKED,
+    NewDriver,
     NodeMarks,
     NodeView,
     PluginView,
@@ -42,6 +43,7 @@ __all__ = [
     "AttributeFingerprints",
     "Inventory",
     "Measuring",
+    "NewDriver",
     "NodeMarks",
     "NodeView",
     "PluginView",

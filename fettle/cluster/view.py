@@ -97,6 +97,20 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
         return self.expected - self.found
 
 
+class NewDriver(msgspec.Struct, frozen=True, gc=False):
+    """A node runs another version of a driver than before, and is on probation for it.
+
+    - `name`: of the resource or DRA driver whose devices it drives. `former`: the version before.
+    - `since`, `until`: when it was first seen, and how long it is new, in Unix seconds.
+    """
+
+    name: str
+    version: str
+    former: str
+    since: float
+    until: float
+
+
 class NodeMarks(msgspec.Struct, frozen=True, gc=False):
     """What Fettle has written on a Node, or would; "" where there is nothing.
 
@@ -136,6 +150,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     - `taints`: the node's own. `kubelet`: its version.
     - `unknown_signals`: what the Node says that no rule names.
     - `missing`: what it has fewer of than expected. No verdict depends on it.
+    - `new_drivers`: by which it is on probation, for policies that say so.
     - `unschedulable`: it is cordoned, whoever did it. `marks`: what Fettle has written on it, which
       says nothing about its health.
     """
@@ -152,6 +167,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     kubelet: str = ""
     unknown_signals: tuple[UnknownSignal, ...] = ()
     missing: tuple[Shortage, ...] = ()
+    new_drivers: tuple[NewDriver, ...] = ()
     unschedulable: bool = False
     marks: NodeMarks = UNMARKED
 

@@ -93,6 +93,9 @@ class HealthSettings(SettingsSection, frozen=True, kw_only=True):
     missing_after_seconds: float = 600.0
     """A node that has had fewer devices than expected for so long has lost some. This changes no
     score. Plugins and drivers that restart, and nodes that start, need minutes."""
+    new_driver_seconds: float = 86_400.0
+    """So long a driver's version is new on a node that ran another one before, unless other nodes
+    have proven it: for policies with `placement.newDriver`. It changes no score."""
     expected_devices: tuple[ExpectedDevicesSettings, ...] = ()
     """How many devices nodes have, where nobody else says so, or says so wrongly. The annotation
     `fettle.dev/expected-devices` of a Node comes first, then the first row that fits it."""
@@ -135,6 +138,11 @@ class HealthSettings(SettingsSection, frozen=True, kw_only=True):
             "health",
             0 < self.missing_after_seconds < inf,
             "missingAfterSeconds must be finite, and more than 0",
+        )
+        check(
+            "health",
+            0 <= self.new_driver_seconds < inf,
+            "newDriverSeconds must be finite, and 0 or more",
         )
 
 

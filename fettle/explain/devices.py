@@ -176,6 +176,16 @@ def plain_node(node: NodeView, users: Users, *, only_unsound: bool = False) -> d
             for device, withheld in _published(node, local=True, only_unsound=only_unsound)
         ],
         "missing": plain_missing(node),
+        "newDrivers": [
+            {
+                "name": one.name,
+                "version": one.version,
+                "former": one.former,
+                "since": one.since,
+                "until": one.until,
+            }
+            for one in node.new_drivers
+        ],
         "disputed": [
             plain_reason(reasons.PoolDisputed(pool.ref, pool.rivals))
             for pool in node.pools

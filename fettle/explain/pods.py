@@ -234,6 +234,7 @@ def explain_pod(
             "gangPatience": placement.gang_patience,
             "gangDegraded": placement.gang_degraded,
             "expectedRuntime": placement.expected_runtime,
+            "newDriver": str(placement.new_driver),
             "previousNode": str(placement.previous_node),
             "warnings": list(resolved.warnings),
         },

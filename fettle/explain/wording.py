@@ -92,7 +92,8 @@ _OWN_EFFECTS = {
     "DeviceRequirementUndecided": _EFFECTS["undecided"],
     "RanHere": "It ranks the node higher, and refuses nobody.",
     **dict.fromkeys(
-        ("Maintenance", "FailedHere", "SlowsGang", "SlowsRestOfGang", "GangIsSlow"), _RANKS
+        ("Maintenance", "NewDriver", "FailedHere", "SlowsGang", "SlowsRestOfGang", "GangIsSlow"),
+        _RANKS,
     ),
 }
 """By code, where more than one thing comes of the reasons of a module."""

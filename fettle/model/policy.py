@@ -55,6 +55,14 @@ class PreviousNode(StrEnum):
     PREFER = "Prefer"
 
 
+class NewDriverPlacement(StrEnum):
+    """What a pod makes of nodes on probation, since the version of their driver is new."""
+
+    ALLOW = "Allow"
+    AVOID = "Avoid"
+    PREFER = "Prefer"
+
+
 class PolicyAffinity(StrEnum):
     """Whether pods and pod templates get node affinity for nodes whose devices are acceptable."""
 
@@ -161,7 +169,8 @@ class Placement(Section, frozen=True, kw_only=True):
     as no other member is on one. `previous_node`: whether a pod that comes back prefers the node
     where it ran, and avoids the one where it failed. `expected_runtime` is how long a pod runs, a
     duration as `patience` (None: nobody says): nodes whose planned maintenance begins before that
-    are its last choice, and what begins later counts for nothing. `affinity`: what is written into
+    are its last choice, and what begins later counts for nothing. `new_driver`: whether nodes whose
+    driver is new are its last choice, or preferred. `affinity`: what is written into
     pods and pod templates for those who ask no extender. `scheduler`: who places the pods that
     would go by the default scheduler (None: nobody else).
     """
@@ -177,6 +186,7 @@ class Placement(Section, frozen=True, kw_only=True):
     gang_degraded: GangDegraded | None = None
     previous_node: PreviousNode = PreviousNode.ALLOW
     expected_runtime: str | None = None
+    new_driver: NewDriverPlacement = NewDriverPlacement.ALLOW
     affinity: PolicyAffinity = PolicyAffinity.NONE
     scheduler: str | None = None
 

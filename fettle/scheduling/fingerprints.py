@@ -10,6 +10,7 @@ from fettle.cel import rows
 from fettle.cluster import EVERYTHING, Attribute, NodeView, attribute_digests
 from fettle.dra import Profile, equality_pattern
 from fettle.scheduling.demand import Bound, Demand
+from fettle.scheduling.judge.acceptance import new_driver
 from fettle.scheduling.judge.claims import is_usable
 from fettle.scheduling.judge.requirements import Requirements
 
@@ -34,6 +35,7 @@ def fingerprinter_for(
     allocates_always = bool(demand.claims)
     resources = [(units.resource, bool(units.backing)) for units in demand.units]
     has_requirements = bool(requirements)
+    placement = demand.policy.placement
     read = attributes() if allocates_always or any(backed for _, backed in resources) else ()
     compared = tuple(_compared_attributes(demand, read))
     by_pool_name = profile.quirks.counters_by_pool_name
@@ -45,6 +47,7 @@ def fingerprinter_for(
             node.quarantined,
             node.unread,
             requirements.labels(node) if has_requirements else (),
+            new_driver(node, placement),
         ]
         for resource, backed in resources:
             plugin = node.plugins.get(resource)

@@ -25,6 +25,7 @@ from fettle.api.own_group import (
     name_of_pool,
 )
 from fettle.cluster.inventory.devices import Devices
+from fettle.cluster.inventory.driver_versions import DriverVersions
 from fettle.cluster.inventory.missing_devices import MissingDevices, boot_of
 from fettle.cluster.inventory.units import plugin_resources
 from fettle.health import CLOCKS_APART_S, HealthBook
@@ -50,10 +51,12 @@ class Remembering:
         devices: Devices,
         nodes: Mapping[str, core.Node],
         missing: MissingDevices,
+        drivers: DriverVersions,
     ) -> None:
         self._book = book
         self._devices = devices
         self._missing = missing
+        self._drivers = drivers
         self._nodes = nodes
         self._starting = True
         self._adopted: dict[str, tuple[DeviceHealthStatus, set[Subject]]] = {}
@@ -87,6 +90,7 @@ class Remembering:
                     NodeId(status.node_name), status.rebooted, status.remediation
                 )
                 self._missing.adopt(status.node_name, status)
+                self._drivers.adopt(status.node_name, status)
         for one in status.subjects:
             key = one.subject(status.node_name)
             changed |= self._book.adopt(key, one, observed_at, now, starting=self._starting)
@@ -158,6 +162,7 @@ class Remembering:
             remediation=remediation,
             most_devices=most,
             missing=missing,
+            drivers=self._drivers.recall(name),
         )
         if before is not None and before.status.node_uid != node.metadata.uid:
             before = None

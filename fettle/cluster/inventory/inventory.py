@@ -25,6 +25,7 @@ from fettle.api.kinds import Kind, WireObject
 from fettle.api.meta import ObjectMeta
 from fettle.cluster.inventory.device_healths import Remembering
 from fettle.cluster.inventory.devices import Devices, SliceChange
+from fettle.cluster.inventory.driver_versions import DriverVersions
 from fettle.cluster.inventory.gathered_pools import pool_of
 from fettle.cluster.inventory.kept_events import NodeEvents
 from fettle.cluster.inventory.measuring import Measuring
@@ -81,17 +82,19 @@ class Inventory:
     ) -> None:
         """`features`: the feature gates of the scheduler, as far as they are set.
         `on_failed_start` is called before a view shows it, and each second while it lasts.
-        `prometheus`: without a URL, metrics are not asked for. `health`: when devices are missing.
+        `prometheus`: without a URL, metrics are not asked for. `health`: when devices are missing,
+        and drivers new.
         `alerts`: whether Alertmanager's are taken."""
         prometheus = prometheus or PrometheusSettings()
         self._book = book
         self._stores = Stores()
         self._devices = Devices(features)
         self._quarantine = Quarantine()
-        missing = MissingDevices(health or HealthSettings())
-        self._nodes = Nodes(self._stores, self._devices, book, self._quarantine, missing)
+        health = health or HealthSettings()
+        missing, drivers = MissingDevices(health), DriverVersions(health.new_driver_seconds)
+        self._nodes = Nodes(self._stores, self._devices, book, self._quarantine, missing, drivers)
         self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
-        self._remembering = Remembering(book, self._devices, self._stores.nodes, missing)
+        self._remembering = Remembering(book, self._devices, self._stores.nodes, missing, drivers)
         self._starts = Starts(
             rules,
             self._stores.pods,

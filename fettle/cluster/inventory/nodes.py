@@ -12,6 +12,7 @@ import msgspec
 
 from fettle.api import core
 from fettle.cluster.inventory.devices import Devices, Holdings, Visibility
+from fettle.cluster.inventory.driver_versions import DriverVersions
 from fettle.cluster.inventory.fingerprints import mark_unclear, with_fingerprints
 from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
 from fettle.cluster.inventory.missing_devices import (
@@ -38,6 +39,7 @@ from fettle.dra import CounterId, DeviceView, NodeTarget, PoolView, PublishedDev
 from fettle.health import HealthBook, node_reporter
 from fettle.logs import Logger
 from fettle.model import (
+    BAD_STATES,
     CORDONED,
     DEVICES_SOUND,
     HEALTH,
@@ -166,6 +168,7 @@ class Nodes:
         book: HealthBook,
         quarantine: Quarantine,
         missing: MissingDevices,
+        drivers: DriverVersions,
     ) -> None:
         self._stores = stores
         self._devices = devices
@@ -177,6 +180,7 @@ class Nodes:
         self._unknown_signals: dict[str, tuple[UnknownSignal, ...]] = {}
         self._peers = Peers()
         self._missing = missing
+        self._drivers = drivers
         self.records: LayeredDict[NodeView] = LayeredDict()
         self._pods_on: dict[str, set[str]] = defaultdict(set)
         self.dirty: set[str] = set()
@@ -212,6 +216,7 @@ class Nodes:
     def forget_devices(self, name: str) -> None:
         """It is another Node now: forget what that of before had."""
         self._missing.forget(name)
+        self._drivers.forget(name)
         self.mark_devices_dirty((name,))
 
     def is_worked_on(self, name: str) -> bool:
@@ -228,6 +233,7 @@ class Nodes:
         since work on them is stuck."""
         concerned = self._missing.concerned() | self._missing.shown_again(now)
         self.mark_devices_dirty(concerned & self.records.keys())
+        self.dirty |= self._drivers.changed(now)
 
     def mark_all_dirty(self) -> None:
         """Something changed that every node may see, of any pool."""
@@ -296,6 +302,7 @@ class Nodes:
         if node is None:
             self._devices.forget_node(name)
             self._missing.forget(name)
+            self._drivers.forget(name)
             self._unlooked.discard(name)
             self._unknown_signals.pop(name, None)
             if self.records.pop(name, None) is not None:
@@ -324,11 +331,13 @@ class Nodes:
         known = NodeFacts(healths, health, here, labels, self._peers.missing(name))
         if name in self._unlooked:
             self._look_for_missing(node, resources, pools, here, now)
+        plugins = plugin_views(resources, placing, known)
+        self._drivers.note_soundness(name, sound=_is_sound(health, plugins, pools))
         return NodeView(
             name=name,
             labels=labels,
             health=health,
-            plugins=plugin_views(resources, placing, known),
+            plugins=plugins,
             pools=pools,
             quarantined=self._quarantine.of_node(name),
             malformed=malformed,
@@ -339,6 +348,7 @@ class Nodes:
             unschedulable=node.spec is not None and node.spec.unschedulable,
             marks=_marks(node),
             missing=self._missing.of(name),
+            new_drivers=self._drivers.of(name),
         )
 
     def _look_for_missing(
@@ -350,6 +360,7 @@ class Nodes:
         now: float,
     ) -> None:
         name = node.metadata.name
+        self._drivers.look(node, self._devices.published_by(name), now)
         if name in self.partial or node.cut:  # nobody knows what it has
             self._missing.pass_over(name)
         else:
@@ -411,6 +422,14 @@ class Nodes:
             pool = mark_unclear(Gathered(hidden.id), hidden.why)
             placed.append(((False, hidden.earliest), pool))  # it may have no binding conditions
         return [pool for _, pool in sorted(placed, key=itemgetter(0))]
+
+
+def _is_sound(health: Health, plugins: Mapping[str, PluginView], pools: Iterable[PoolView]) -> bool:
+    """Whether the node and all its own devices are."""
+    units = (unit.health for plugin in plugins.values() for unit in plugin.units)
+    own = (pool for pool in pools if pool.devices and pool.devices[0].published.local)
+    devices = (device.health for pool in own for device in pool.devices)
+    return not any(one.state in BAD_STATES for one in (health, *units, *devices))
 
 
 def _is_under_way(one: Evidence) -> bool:

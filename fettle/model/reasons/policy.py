@@ -85,6 +85,20 @@ class Maintenance(Reason, frozen=True, gc=False):
         )
 
 
+class NewDriver(Reason, frozen=True, gc=False):
+    """The node runs a new version of a driver, which the policy avoids as long as it is new: it is
+    the last choice. Or the policy prefers it."""
+
+    name: str
+    version: str
+    former: str
+    preferred: bool = False
+
+    def __str__(self) -> str:
+        what = "preferred" if self.preferred else "the last choice"
+        return f"{what}: its driver of {self.name} is new: {self.version} instead of {self.former}"
+
+
 def _span(seconds: float) -> str:
     hours, minutes = divmod(int(seconds) // 60, 60)
     if not hours:

@@ -53,8 +53,9 @@ class Part(msgspec.Struct, gc=False):
     scheduler itself does not place the pod here, so no refusal is needed. `leftover` is why the
     pod's devices here are of no use to whole-node pods. `risk` is the chance (0..1) that the pod is
     given something here that its policy does not accept. `last_choice`: why other nodes come first,
-    though the policy accepts this one. `may_be_bad`: it may be given a unit here
-    that is Degraded or Unhealthy, be that accepted or not.
+    though the policy accepts this one. `canary`: why it comes before equals.
+    `may_be_bad`: it may be given a unit here that is Degraded or Unhealthy, be that accepted or
+    not.
     """
 
     pools: frozenset[str] = frozenset()
@@ -67,7 +68,8 @@ class Part(msgspec.Struct, gc=False):
     devices: list[Choice] = []
     notes: list[Reason] = []
     leftover: Reason | None = None
-    last_choice: reasons.Maintenance | None = None
+    last_choice: reasons.Maintenance | reasons.NewDriver | None = None
+    canary: reasons.NewDriver | None = None
     risk: float = 0.0
     may_be_bad: bool = False
 

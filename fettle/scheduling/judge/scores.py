@@ -15,6 +15,8 @@ RISK_COSTS = 2.0
 the scheduler gives: decision 0068."""
 LEFTOVER_BONUS = 2
 """What a node's score gains if the pod's devices are left over there (`parts.py`)."""
+CANARY_BONUS = 2
+"""What it gains if its driver is new to a policy that prefers that."""
 HIGHEST_SCORE = MAX_SCORE + LEFTOVER_BONUS
 """kube-scheduler multiplies any score by the extender's weight, without a bound: decision 0045."""
 

@@ -11,11 +11,12 @@ import msgspec
 
 from fettle.cluster import NodeView
 from fettle.dra import Claim, Request, in_order
-from fettle.model import BAD_STATES, Aggregate, reasons
+from fettle.model import BAD_STATES, Aggregate, NewDriverPlacement, reasons
 from fettle.model.reasons import Reason
 from fettle.scheduling.demand import EXTENDED_RESOURCES, Demand
 from fettle.scheduling.judge.acceptance import (
     Acceptance,
+    new_driver,
     unrelated_domains,
     without_domains,
     without_planned,
@@ -27,12 +28,18 @@ from fettle.scheduling.judge.claims import (
     has_unacceptable_device,
 )
 from fettle.scheduling.judge.parts import Choice, Part, node_part, rejected_part, undecided_part
-from fettle.scheduling.judge.scores import LEFTOVER_BONUS, host_score
+from fettle.scheduling.judge.scores import (
+    CANARY_BONUS,
+    HIGHEST_SCORE,
+    LEFTOVER_BONUS,
+    host_score,
+)
 from fettle.scheduling.judge.units import too_few, units_part
 
 LAST_SCORE = 2
 """Nodes that are allowed for a breaker alone, or since the pod's patience is over, or whose planned
-maintenance begins before the pod would end, score no higher, and all others that fit do."""
+maintenance begins before the pod would end, or whose driver is new to a policy that avoids that,
+score no higher, and all others that fit do."""
 UNDER_WAY_SCORE = 0
 """Of nodes where maintenance is under way: a pod there is soon deleted."""
 
@@ -141,7 +148,11 @@ def _judged(
     of_node = node_part(node, acceptance, pools, only_admin_access=demand.only_admin_access)
     if others:
         of_node.notes = [reasons.OtherKubeletRefusals(tuple(others))]
-    of_node.last_choice = maintenance
+    of_node.last_choice, driver = maintenance, new_driver(node, acceptance.placement)
+    if driver is not None and driver.preferred:
+        of_node.canary = driver
+    elif driver is not None and maintenance is None:
+        of_node.last_choice = driver
     parts.insert(0, of_node)
     if node.quarantined:
         for part in parts:  # what is missing may be in the object that cannot be read
@@ -178,12 +189,23 @@ def combine(
     if leftovers:
         score += LEFTOVER_BONUS
     last_choices = [p.last_choice for p in parts if p.last_choice is not None]
-    if any(each.begins_in_s is None for each in last_choices):
+    may_be_bad = any(p.may_be_bad for p in parts) or any(
+        health.shown_state in BAD_STATES for health in counted
+    )
+    canaries = [p.canary for p in parts if p.canary is not None]
+    if last or last_choices or may_be_bad:
+        canaries = []
+    if canaries:
+        score = min(HIGHEST_SCORE, score + CANARY_BONUS)
+    if any(isinstance(w, reasons.Maintenance) and w.begins_in_s is None for w in last_choices):
         score = UNDER_WAY_SCORE
     elif overruled or last_choices or any(health.is_corroborated for health in counted):
         score = min(score, LAST_SCORE)
-    elif (acceptance.set_aside or acceptance.patience_over or placement.expected_runtime) and (
-        not last
+    elif not last and (
+        acceptance.set_aside
+        or acceptance.patience_over
+        or placement.expected_runtime
+        or placement.new_driver is NewDriverPlacement.AVOID
     ):
         score = max(score, LAST_SCORE + 1)
     return Verdict(
@@ -198,9 +220,9 @@ def combine(
         notes=(
             *(note for p in parts for note in p.notes),
             *leftovers,
+            *canaries,
             *(() if refusals else last_choices),
         ),
-        may_be_bad=any(p.may_be_bad for p in parts)
-        or any(health.shown_state in BAD_STATES for health in counted),
+        may_be_bad=may_be_bad,
         near_refusal=near_refusal and not refusals,
     )
