@@ -91,6 +91,27 @@ def reasons() -> str:
     return "\n".join(parts)
 
 
+def alerts() -> str:
+    """Each shipped alert: when it fires, and what to do."""
+    parts = []
+    for rule in (rule for group in _read(_ALERTS)["groups"] for rule in group["rules"]):
+        told = rule["annotations"]
+        summary, about = (
+            re.sub(r"{{ \$(?:labels\.)?(\w+) }}", lambda found: found[1].upper(), told[each])
+            for each in ("summary", "description")
+        )
+        about = re.sub(r"docs/([\w-]+)\.md(#[\w-]+)?", _link, about)
+        lasts = f", once it has lasted {rule['for']}" if "for" in rule else ""
+        parts += [f"## {rule['alert']}\n", f"*{summary}* ({rule['labels']['severity']}{lasts}).\n"]
+        parts += [f"{about}\n", f"```promql\n{rule['expr'].strip()}\n```\n"]
+    return "\n".join(parts)
+
+
+def _link(found: re.Match[str]) -> str:
+    page, anchor = found[1], found[2] or ""
+    return f"[{(anchor.removeprefix('#') or page).replace('-', ' ')}]({page}.md{anchor})"
+
+
 def metrics() -> str:
     """Every metric, by its name, with the alerts that ask for it."""
     asked = [
@@ -303,6 +324,7 @@ _PARTS: dict[str, Callable[[], str]] = {
     "rowfields": row_fields,
     "rows": rows,
     "metrics": metrics,
+    "alerts": alerts,
     "builtin": built_in,
     "decisions": decisions,
     "devicehealth": lambda: fields("deploy/crds/devicehealths.yaml", "status"),
