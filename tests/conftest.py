@@ -2,6 +2,7 @@
 timed, since machines are shared and slow at times, and a fixture is made once for all examples."""
 
 import gc
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ __all__ = [
     "pytest_runtest_protocol",
     "pytest_timeout_set_timer",
 ]
+
+# Each session and each process would read all authorities of the machine, which takes 20 ms, where
+# this names them in one file. Whom tests trust they say.
+os.environ["SSL_CERT_FILE"] = os.devnull
 
 settings.register_profile(
     "fettle",
