@@ -160,7 +160,7 @@ def test_a_part_that_goes_on_failing_is_told(tmp_path: Path, counts: str, fires:
 @pytest.mark.parametrize("alert", RULES)
 def test_each_alert_leads_to_what_to_do(alert: str) -> None:
     page, _, anchor = RULES[alert]["annotations"]["runbook"].partition("#")
-    headings = re.findall(r"^### (\w+)$", (ROOT / page).read_text(), re.M)
+    headings = re.findall(r"^## (\w+)$", (ROOT / page).read_text(), re.M)
     assert anchor == alert.lower()
     assert alert in headings
     assert set(headings) == set(RULES)
