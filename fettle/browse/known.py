@@ -18,7 +18,7 @@ from fettle.explain import (
     list_taints,
 )
 from fettle.model.reasons import Reason
-from fettle.observing import LastRequests
+from fettle.observing import CertificateEnd, LastRequests
 from fettle.pacing import run_within
 from fettle.records import Decision, Recorder
 from fettle.scheduling import Answers
@@ -30,13 +30,20 @@ Query = Mapping[str, str]
 WhyHopeless = Callable[[core.Pod], Awaitable[Reason | None]]
 
 
+class Leader(NamedTuple):
+    """Who holds the stewards' lease, "" if nobody is known to; `here`: whether it is this one."""
+
+    name: str
+    here: bool
+
+
 class Known(NamedTuple):
     """`recorder` knows what was decided, `recoveries` when something is Healthy again, `hopeless`
     why no pod of a controller will ever run. `extra_problems` are what keeps other parts of the
     process from being ready, and `notes` what else `/readyz?verbose` shows; of these,
     `caller_notes` are about who calls a listener, or should, and `object_notes` about rules about
     objects. `is_steward`: the settings of what a steward does are those that count. `asked`: by
-    role, when it was last asked.
+    role, when it was last asked. `leader`: of the stewards; None where none runs here.
     """
 
     answers: Answers
@@ -53,6 +60,8 @@ class Known(NamedTuple):
     is_steward: bool = True
     roles: Collection[str] = ()
     asked: Callable[[], Mapping[str, LastRequests]] = dict
+    certificates: Callable[[], list[CertificateEnd]] = list
+    leader: Callable[[], Leader | None] = lambda: None
 
     @property
     def stewardship(self) -> Stewardship:

@@ -8,7 +8,8 @@ from aiohttp import web
 
 from fettle.browse.access import DEVICES, PODS, Viewer
 from fettle.browse.known import Known, Query, as_json
-from fettle.cluster import View
+from fettle.client import DENIED
+from fettle.cluster import View, readiness
 from fettle.explain import JSON_VERSION, describe_modes, plain_reason
 from fettle.observing import count_devices, count_missing
 from fettle.pacing import pause, run_within
@@ -38,9 +39,49 @@ class StatusHandlers:
                 "objectRules": self._known.object_notes(),
                 "modes": describe_modes(answers.view, answers.policies),
                 "mechanisms": mechanisms,
+                "process": _process(self._known),
                 **counted,
             }
         )
+
+
+def _process(known: Known) -> dict[str, Any]:
+    """How this process is, and who asks it."""
+    sources, now = known.answers.publisher.sources.values(), time.monotonic()
+    leader = known.leader()
+    return {
+        "ready": known.is_ready(),
+        # Names of files need not be text.
+        "problems": [*map(_readable, dict.fromkeys(known.problems()))],
+        "roles": sorted(known.roles),
+        "asked": {role: last.ages_s() for role, last in known.asked().items()},
+        "callers": known.caller_notes(),
+        "leader": leader._asdict() if leader is not None else None,
+        "certificates": [
+            {"listener": one.listener, "of": one.of, "endsAt": one.ends_at}
+            for one in known.certificates()
+        ],
+        "denied": [
+            *map(
+                _readable,
+                (t for t in (*readiness.report(sources, now), *known.notes()) if DENIED in t),
+            )
+        ],
+        "sources": [
+            {
+                "name": one.name,
+                "served": one.served,
+                "synced": one.synced,
+                "ageSeconds": round(max(0.0, now - one.contact_at), 1) if one.synced else None,
+                "note": one.note,
+            }
+            for one in sources
+        ],
+    }
+
+
+def _readable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _counted(view: View, now: float) -> dict[str, Any]:

@@ -170,8 +170,12 @@ def reason(code: str, output: str) -> None:
     Codes stand in `fettle decisions`, in the report, in metrics, and in JSON beside each text.
     """
     from fettle.cli import explaining
+    from fettle.model import BadInput
 
-    explaining.explain_reason(code, output)
+    try:
+        explaining.explain_reason(code, output)
+    except BadInput as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command("what-if")

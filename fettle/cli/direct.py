@@ -261,6 +261,7 @@ class _Read:
         answer = msgspec.json.decode(reply.body)
         if reply.status != 200:
             raise FettleError(answer["error"])
+        answer.pop("process", None)  # a command is none that serves
         return answer | {"cluster": self.source, "unseen": self.unseen}
 
     async def _learn(self, path: str, query: Mapping[str, str]) -> None:

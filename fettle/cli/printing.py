@@ -5,7 +5,9 @@ become one row.
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Sequence
+import math
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -183,20 +185,40 @@ def explain_policy(server: str, name: str, output: str) -> None:
             out.print(f"{what}: {escape(', '.join(data[what]))}")
 
 
-def show_status(server: str, output: str) -> None:
-    """Print how the fleet is, in a few lines."""
+def show_status(server: str, output: str) -> int:
+    """Print how the fleet is, in a few lines, and the process that is asked. The exit status is 1
+    if that is not as it should be, or something cannot be seen."""
     data = fetch(server, "/status")
     if is_plain(output):
         print_plain(data, output)
-        return
+    else:
+        _print_status(readable(data), server.partition("#")[0])
+    return status_code(data)
+
+
+def status_code(data: dict[str, Any]) -> int:
+    """The exit status that goes with the answer of `/status`."""
+    process = data.get("process") or {}  # a server of before says nothing of itself
+    if "cluster" in data:
+        return 1 if data["unseen"] else 0
+    over = any((one["endsAt"] or math.inf) < time.time() for one in process.get("certificates", ()))
+    return 1 if data["problems"] or process.get("problems") or process.get("denied") or over else 0
+
+
+def _print_status(data: dict[str, Any], server: str) -> None:
     from rich.markup import escape
 
-    data, out = readable(data), console()
-    said_by = f"read from {data['cluster']}" if "cluster" in data else server.partition("#")[0]
+    out = console()
+    said_by = f"read from {data['cluster']}" if "cluster" in data else server
     for line in (said_by, *data["modes"]):
         out.print(escape(line))
-    for problem in data["problems"]:
-        out.print(f"[yellow]{escape(problem)}[/]")
+    process = data.get("process")
+    if process is None:
+        for problem in data["problems"]:
+            out.print(f"[yellow]{escape(problem)}[/]")
+    else:
+        for line, is_wrong in process_lines(process):
+            out.print(f"[yellow]{escape(line)}[/]" if is_wrong else escape(line))
     for one in data["setAside"]:
         out.print(f"[bold red]{escape(one['text'])}[/]")
     for note in data.get("objectRules", ()):
@@ -205,9 +227,8 @@ def show_status(server: str, output: str) -> None:
     for kind, counts in data["devices"].items():
         out.print(escape(f"{kind}: {_counts(counts)}"))
     for name, counts in data.get("missing", {}).items():
-        said = (
-            f"{counts['devices']} {name} missing on {counts['nodes']} nodes, {counts['lost']} lost"
-        )
+        nodes = "1 node" if counts["nodes"] == 1 else f"{counts['nodes']} nodes"
+        said = f"{counts['devices']} {name} missing on {nodes}, {counts['lost']} lost"
         out.print(f"[yellow]{escape(said)} (`fettle devices` names the nodes)[/]")
     pods = data["pods"]
     out.print(
@@ -218,6 +239,45 @@ def show_status(server: str, output: str) -> None:
         out.print(f"[yellow]objects that cannot be read: {number} (`fettle devices` names them)[/]")
     for one in data.get("mechanisms", ()):
         out.print(escape(f"{one['name']}: {_ACTS[one['acts']]}; {one['text']}"))
+
+
+def process_lines(process: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Sentences about the process that was asked, and whether each says that something is wrong."""
+    for problem in process["problems"]:
+        yield f"not ready: {problem}", True
+    if process["ready"]:
+        yield f"ready, as {', '.join(process['roles']) or 'a page alone'}", False
+    for role, ages in process["asked"].items():
+        yield f"{role} last asked: {_asked(ages)}", False
+    for note in process["callers"]:
+        yield note, True
+    synced = [one for one in process["sources"] if one["ageSeconds"] is not None and one["served"]]
+    if synced:
+        oldest = max(synced, key=lambda one: one["ageSeconds"])
+        number = f"{len(synced)} of {len(process['sources'])} synced"
+        quietest = f"{oldest['name']}, {oldest['ageSeconds']:.0f} s ago"
+        yield f"sources: {number}; heard of the quietest, {quietest}", False
+    for one in process["sources"]:
+        if one["note"]:
+            yield f"{one['name']}: {one['note']}", one["served"]
+    if (leader := process["leader"]) is not None:
+        who = "this process" if leader["here"] else leader["name"] or "nobody that it knows of"
+        yield f"leader of the stewards: {who}", not leader["name"]
+    for one in process["certificates"]:
+        over = (one["endsAt"] or math.inf) < time.time()
+        ends = f"{'expired' if over else 'valid until'} {shown_time(one['endsAt'])}"
+        yield f"certificate of the {one['listener']} ({one['of']}): {ends}", over
+    for text in process["denied"]:
+        yield f"a right is missing: {text}", True
+
+
+def _asked(ages: dict[str, float | None]) -> str:
+    if all(age is None for age in ages.values()):
+        return "never"
+    told = (
+        f"{name} {'never' if age is None else f'{age:.0f} s ago'}" for name, age in ages.items()
+    )
+    return ", ".join(told)
 
 
 def _counts(by_state: dict[str, int]) -> str:

@@ -234,7 +234,11 @@ def test_rules(
 @OUTPUT
 @watched
 def status(within: str, roles: tuple[str, ...], namespace: str, server: str, output: str) -> None:
-    """How many nodes and devices are in which state, and pods at risk or waiting.
+    """How many nodes and devices are in which state, and pods at risk or waiting; of a server also
+    whether it is ready, who asks it, its sources, its leader, rights and certificates.
+
+    Exits with 1 if the server is not ready, lacks a right or has an expired certificate, or if
+    something of the cluster cannot be seen; else with 0.
 
     With --wait: exits with 0 once every process is ready and has its rights, the API server asks
     the webhook, and a scheduler asks the extender; with 1 if that takes too long, and says what is
@@ -245,8 +249,7 @@ def status(within: str, roles: tuple[str, ...], namespace: str, server: str, out
     if not within:
         if roles:
             raise click.UsageError("--role goes with --wait.")
-        printing.show_status(server, output)
-        return
+        sys.exit(printing.show_status(server, output))
     if output != "table":
         raise click.UsageError("--wait prints no JSON or YAML: leave out --output.")
     if given().snapshot is not None:

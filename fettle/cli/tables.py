@@ -174,7 +174,7 @@ PLAIN = frozenset(("json", "yaml"))
 _TIMES = frozenset(
     (
         *("since", "until", "at", "start", "end", "first", "last", "observedAt", "boundAt"),
-        *("startedAt", "lostAt", "confirmedAt", "waitsUntil"),
+        *("startedAt", "lostAt", "confirmedAt", "waitsUntil", "endsAt"),
     )
 )
 """Fields that are Unix seconds where they are numbers."""

@@ -26,6 +26,7 @@ RELEASE_S = 2.0
 """How long releasing the lease may take: do not wait for an unreachable server."""
 LOOKS_S = 1.0
 """How often a follower looks, at least: for so long nobody leads after the lease was released."""
+_LONGEST_NAME = 128
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 log = Logger(__name__)
@@ -43,12 +44,14 @@ async def lead(
     identity: str,
     duration_s: float,
     work: Callable[[], Awaitable[None]],
+    on_leader: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Wait to lead, run `work` while leading, cancel it when leadership is lost, and start over.
+    `on_leader` hears who holds the lease, "" for nobody.
 
     Returns when `work` does; its exceptions propagate. The lease is released at the end.
     """
-    elector = LeaderElector(session, namespace, name, identity, duration_s)
+    elector = LeaderElector(session, namespace, name, identity, duration_s, on_leader)
     try:
         while True:
             await elector.acquire()
@@ -124,9 +127,16 @@ class LeaderElector:
     """
 
     def __init__(
-        self, session: Session, namespace: str, name: str, identity: str, duration_s: float
+        self,
+        session: Session,
+        namespace: str,
+        name: str,
+        identity: str,
+        duration_s: float,
+        on_leader: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._session = session
+        self._on_leader = on_leader
         self._collection = api_path(_API_VERSION, "leases", namespace=namespace)
         self._path = api_path(_API_VERSION, "leases", namespace=namespace, name=name)
         self._metadata = {"name": name, "namespace": namespace}
@@ -257,6 +267,7 @@ class LeaderElector:
     def _observe(self, spec: Spec) -> None:
         if spec != self._seen:
             self._seen, self._seen_at = spec, _now_s()
+            self._on_leader((spec.get("holderIdentity") or "")[:_LONGEST_NAME])
 
     def _expired(self, spec: Spec) -> bool:
         """Whether the lease was not renewed for as long as its holder allows."""

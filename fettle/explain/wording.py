@@ -112,7 +112,8 @@ def describe_code(code: str) -> dict[str, Any]:
         from fettle.explain.finding import near  # what looks for devices is heavy
 
         like = near(code, [one["code"] for one in listed])
-        raise BadInput(f"there is no reason code {code[:80]!r}{like}", status=404)
+        every = "`fettle explain reason` lists all"
+        raise BadInput(f"there is no reason code {code[:80]!r}{like}; {every}", status=404)
     return found
 
 

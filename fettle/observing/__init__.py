@@ -13,6 +13,7 @@ from fettle.observing.last_requests import LastRequests
 from fettle.observing.metrics import (
     AlertMetrics,
     BreakerMetrics,
+    CertificateEnd,
     CertificateMetrics,
     DecisionMetrics,
     ExtenderMetrics,
@@ -29,6 +30,7 @@ from fettle.observing.metrics import (
 __all__ = [
     "AlertMetrics",
     "BreakerMetrics",
+    "CertificateEnd",
     "CertificateMetrics",
     "DecisionMetrics",
     "ExtenderMetrics",

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import NamedTuple
 
 from prometheus_client import (
     CollectorRegistry,
@@ -386,10 +387,19 @@ class PrometheusMetrics:
         self._samples.labels("odd").inc(odd)
 
 
+class CertificateEnd(NamedTuple):
+    """Until when a certificate is valid, in Unix seconds; `of`: `server` or `client CA`."""
+
+    listener: str
+    of: str
+    ends_at: float
+
+
 class CertificateMetrics:
     """When certificates of listeners and their client CAs expire; none for plain HTTP."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._ends: dict[tuple[str, str], Callable[[], float]] = {}
         self._expiration = Gauge(
             "fettle_certificate_expiration_timestamp_seconds",
             "When the certificate that a listener serves expires, in Unix seconds.",
@@ -407,10 +417,16 @@ class CertificateMetrics:
     def serves(self, listener: str, expires_at: Callable[[], float]) -> None:
         """`expires_at` is called at each scrape."""
         self._expiration.labels(listener).set_function(expires_at)
+        self._ends[listener, "server"] = expires_at
 
     def trusts(self, listener: str, expires_at: Callable[[], float]) -> None:
         """`expires_at` of the client CA is called at each scrape."""
         self._client_ca_expiration.labels(listener).set_function(expires_at)
+        self._ends[listener, "client CA"] = expires_at
+
+    def ends(self) -> list[CertificateEnd]:
+        """Of all of them."""
+        return [CertificateEnd(*of, ends_at()) for of, ends_at in sorted(self._ends.items())]
 
 
 class ReadyMetrics:

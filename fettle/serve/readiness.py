@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
+from fettle.browse import Leader
 from fettle.cluster import Publisher, readiness
 from fettle.observing import LastRequests
 
@@ -28,6 +29,7 @@ class Readiness:
         self.caller_notes: list[Callable[[], list[str]]] = []
         self.asked: dict[str, LastRequests] = {}
         """By role: when it was last asked."""
+        self.leader: Callable[[], Leader | None] = lambda: None
         self._problem_now = ""
         self._problem_until = 0.0
 
@@ -48,6 +50,9 @@ class Readiness:
 
     def who_is_asked(self) -> Mapping[str, LastRequests]:
         return self.asked
+
+    def current_leader(self) -> Leader | None:
+        return self.leader()
 
     def all_problems(self) -> list[str]:
         """Why the process is not ready, whatever the reason; empty if it is."""

@@ -26,6 +26,7 @@ from fettle.api.kinds import DEVICE_HEALTH, EVENTS, WireObject, read_with
 from fettle.browse import (
     Invitation,
     Known,
+    Leader,
     Reviews,
     by_review,
     by_token,
@@ -201,8 +202,10 @@ class Runtime:
         self._publisher = Publisher()
         self._readiness = Readiness(self._publisher, settings.sources.silent_after_seconds)
         self._tasks = Tasks()
-        certificates = CertificateMetrics(self._registry)
-        self._listeners = Listeners(self._tasks, self._readiness, certificates, self._succession)
+        self._certificates = CertificateMetrics(self._registry)
+        self._listeners = Listeners(
+            self._tasks, self._readiness, self._certificates, self._succession
+        )
         self._resources = AsyncExitStack()
         self._session: Session | None = None
         """With the API server, once there is one."""
@@ -506,6 +509,8 @@ class Runtime:
             is_steward="steward" in self._options.roles,
             roles=self._options.roles,
             asked=self._readiness.who_is_asked,
+            certificates=self._certificates.ends,
+            leader=self._readiness.current_leader,
         )
         ReadyMetrics(self._registry, known.is_ready)
         access, url_ends, own = by_review(Reviews(lambda: self._session)), "", self._options.own
@@ -701,6 +706,7 @@ class Runtime:
             StewardMetrics(self._registry),
         )
         self._readiness.notes.append(steward.notes)
+        self._readiness.leader = lambda: Leader(steward.leader, steward.leads)
         self._tasks.keep("steward", steward.run(), early=True)
         return steward
 

@@ -38,6 +38,8 @@ class Steward:
         self._keeping = keeping
         self._notes = notes
         self.leads = False
+        self.leader = ""
+        """Who holds the lease, as last seen."""
 
     async def run(self) -> None:
         """Never returns: stands for election, and works while leading."""
@@ -51,7 +53,11 @@ class Steward:
             self._identity,
             self._settings.lease_seconds,
             self.work,
+            self._heard_leader,
         )
+
+    def _heard_leader(self, name: str) -> None:
+        self.leader = name
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`: those of the leader only."""

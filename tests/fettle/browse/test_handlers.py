@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from fettle.api import core, kinds, resource
 from fettle.api.meta import ObjectMeta
-from fettle.browse import Known
+from fettle.browse import Known, Leader
 from fettle.browse.access import Viewer
 from fettle.browse.pods import MOST_PODS
 from fettle.browse.reviews import NotShown
@@ -21,7 +21,7 @@ from fettle.config import Settings
 from fettle.config.settings import SchedulerSettings
 from fettle.config.sources import SourceSettings
 from fettle.model import UnknownSignal
-from fettle.observing import ReadyMetrics
+from fettle.observing import CertificateEnd, LastRequests, ReadyMetrics
 from fettle.scheduling import Answers
 from fettle.scheduling.placed import FinishedPods, PodClaims
 from tests.fettle import building as b
@@ -104,6 +104,36 @@ async def test_readyz_lists_a_file_whose_name_is_not_valid_text() -> None:
     answers = Answers(publisher, SelectorEngine(), Settings())
     text = await verbose(known(answers))
     assert "\\udcff.yaml cannot be read" in text
+
+
+async def test_the_status_tells_how_the_process_is_and_who_asks_it() -> None:
+    publisher = Publisher()
+    note = "GET /x denied access by RBAC: no"
+    publisher.sources["Node"] = SourceStatus("Node", True, True, time.monotonic() - 40)
+    publisher.sources["Pod"] = SourceStatus("Pod", False, True, 0.0, note=note)
+    last = LastRequests("extender", ("filter", "prioritize"), "never asked")
+    last.at["filter"] = time.perf_counter()
+    answers = Answers(publisher, SelectorEngine(), Settings())
+    shown = known(
+        answers,
+        silent_after(20),
+        roles=("extender",),
+        asked=lambda: {"extender": last},
+        certificates=lambda: [CertificateEnd("extender", "server", 2e9)],
+        leader=lambda: Leader("other-1", here=False),
+    )
+    _, status = await told(shown, "/status")
+    process = status["process"]
+    assert process["ready"] is False
+    assert process["problems"][0].startswith("Node has been silent")
+    assert process["asked"]["extender"]["prioritize"] is None
+    assert process["asked"]["extender"]["filter"] < 60
+    assert process["leader"] == {"name": "other-1", "here": False}
+    assert process["certificates"] == [{"listener": "extender", "of": "server", "endsAt": 2e9}]
+    assert [note in text for text in process["denied"]] == [True]
+    ages = {one["name"]: one["ageSeconds"] for one in process["sources"]}
+    assert ages["Node"] >= 40
+    assert ages["Pod"] is None
 
 
 async def test_metrics_and_readyz_agree_on_whether_fettle_is_ready() -> None:

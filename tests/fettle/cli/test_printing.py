@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fettle.cli import device_tables, explained_pods
-from fettle.cli.printing import FEW
+from fettle.cli.printing import FEW, process_lines, status_code
 from fettle.model import State
 
 TRACE = "was until recently: not allocatable: nvidia.com/gpu 8 of 8"
@@ -273,3 +273,62 @@ def test_one_line_says_which_mechanisms_act_here() -> None:
     line = explained_pods.mechanisms_line({"name": n, "acts": a} for n, a in found.items())
     assert line == "not known here: extender; act here: affinity, cordon; do not act here: taints"
     assert explained_pods.mechanisms_line([]) == ""
+
+
+def process(**more: Any) -> dict[str, Any]:
+    source = {"name": "Node", "served": True, "synced": True, "ageSeconds": 2.0, "note": ""}
+    return {
+        "ready": True,
+        "problems": [],
+        "roles": ["extender", "steward"],
+        "asked": {"extender": {"filter": 3.2, "prioritize": None}},
+        "callers": [],
+        "leader": {"name": "fettle-1", "here": False},
+        "certificates": [{"listener": "extender", "of": "server", "endsAt": 4e9}],
+        "denied": [],
+        "sources": [source, {**source, "name": "Pod", "ageSeconds": 9.0}],
+        **more,
+    }
+
+
+def test_what_is_told_of_a_process_is_a_line_each() -> None:
+    assert [*process_lines(process())] == [
+        ("ready, as extender, steward", False),
+        ("extender last asked: filter 3 s ago, prioritize never", False),
+        ("sources: 2 of 2 synced; heard of the quietest, Pod, 9 s ago", False),
+        ("leader of the stewards: fettle-1", False),
+        ("certificate of the extender (server): valid until 2096-10-02 07:06:40Z", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "wrong"),
+    [
+        ({}, []),
+        ({"ready": False, "problems": ["no view"]}, ["not ready: no view"]),
+        ({"denied": ["patch nodes"]}, ["a right is missing: patch nodes"]),
+        (
+            {"certificates": [{"listener": "webhook", "of": "client CA", "endsAt": 1e9}]},
+            ["certificate of the webhook (client CA): expired 2001-09-09 01:46:40Z"],
+        ),
+    ],
+)
+def test_a_process_that_is_not_as_it_should_be_ends_the_command_with_1(
+    more: dict[str, Any], wrong: list[str]
+) -> None:
+    told = process(**more)
+    assert [line for line, is_wrong in process_lines(told) if is_wrong] == wrong
+    assert status_code({"problems": [], "process": told}) == int(bool(wrong))
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        ({"problems": []}, 0),  # of a server of before
+        ({"problems": ["not ready"]}, 1),
+        ({"problems": [], "cluster": "https://x", "unseen": []}, 0),
+        ({"problems": [], "cluster": "https://x", "unseen": ["you may not list pods"]}, 1),
+    ],
+)
+def test_what_cannot_be_seen_ends_it_with_1_too(told: dict[str, Any], code: int) -> None:
+    assert status_code(told) == code
