@@ -35,6 +35,10 @@ _HELD_NODE = (
     "::test_pods_wait_for_held_nodes_while_fettle_is_gone_and_go_there_once_released"
 )
 _MARKS = f"{HERE}/test_node_marks.py::test_marks_follow_the_health_of_devices_and_cordons_a_budget"
+_REPORTED = (
+    f"{HERE}/test_direct_reading.py"
+    "::test_the_account_of_the_scheduled_reports_reads_all_that_is_checked_and_writes_them"
+)
 _SEE_LEADER = f"{HERE}/test_rights.py::test_webhook_and_extender_may_see_whether_a_steward_leads"
 _SECOND = (
     f"{HERE}/test_second_scheduler.py"
@@ -159,6 +163,37 @@ NEEDED: Mapping[Right, str] = {
     Right("fettle-hold-taints", "devicetaintrules", "create, delete"): _HELD_DEVICE,
     Right("fettle-lint", "resourcequotas", "list, watch"): _WATCHED,
     Right("fettle-lint", "computedomains", "list, watch"): _WATCHED,
+    Right(
+        "fettle-lint-reports",
+        "nodes, namespaces, pods, podtemplates, replicationcontrollers",
+        "list",
+    ): _REPORTED,
+    Right(
+        "fettle-lint-reports",
+        "resourceslices, deviceclasses, resourceclaims, resourceclaimtemplates, devicetaintrules",
+        "list",
+    ): _REPORTED,
+    Right("fettle-lint-reports", "devicepolicies", "list"): _REPORTED,
+    Right(
+        "fettle-lint-reports",
+        "deployments, replicasets, statefulsets, daemonsets, jobs, cronjobs",
+        "list",
+    ): _REPORTED,
+    Right(
+        "fettle-lint-reports",
+        "jobsets, leaderworkersets, pytorchjobs, rayclusters, rayjobs",
+        "list",
+    ): _REPORTED,
+    Right(
+        "fettle-lint-reports",
+        "reports, clusterreports, policyreports, clusterpolicyreports",
+        "list",
+    ): _REPORTED,
+    Right(
+        "fettle-lint-reports",
+        "reports, clusterreports, policyreports, clusterpolicyreports",
+        "create, patch, delete",
+    ): _REPORTED,
     Right("fettle-object-rules", "gpuresets", "list, watch"): _OBJECTS,
     Right("fettle-object-rules", "machines", "list, watch"): _OBJECTS,
     Right("fettle-object-rules", "nodemodulesconfigs", "list, watch"): _OBJECTS,

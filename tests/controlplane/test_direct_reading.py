@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.controlplane import objects, waiting
+from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.control_plane import ControlPlane
-from tests.controlplane.definitions import define_reports
+from tests.controlplane.definitions import define_policies, define_reports, define_workloads
 from tests.controlplane.fettle_process import REPOSITORY
 from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.kubelet import Kubelet
@@ -250,3 +250,47 @@ async def test_findings_are_kept_as_reports_of_whichever_definition_is_there(
     await api.delete("resourceclaims", "c")
     assert set(await reported()) == {"default", "zoo"}
     assert [one["metadata"]["name"] for one in await api.list(plural, "default")] == ["theirs"]
+
+
+@pytest.mark.parametrize(
+    ("group", "plural"), [("openreports.io", "reports"), ("wgpolicyk8s.io", "policyreports")]
+)
+async def test_the_account_of_the_scheduled_reports_reads_all_that_is_checked_and_writes_them(
+    control_plane: ControlPlane, api: Api, tmp_path: Path, group: str, plural: str
+) -> None:
+    await define_policies(api)
+    await define_workloads(api)
+    await define_reports(api, group)
+    await shipped.apply_rbac(api)
+    file = shipped.DEPLOY / "reports" / "lint-reports.yaml"
+    await shipped.apply(api, shipped.manifests(file))
+    (cron_job,) = (one for one in shipped.manifests(file) if one["kind"] == "CronJob")
+    pod = cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    given = [one for one in pod["containers"][0]["args"] if not one.startswith("--settings")]
+    account = await control_plane.kubeconfig_for_service_account(
+        pod["serviceAccountName"], "fettle-system"
+    )
+    await api.create(yaml.safe_load(NO_SUCH_CLASS))
+    labels = {"fettle.dev/policy": "trainin"}
+    await api.create(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "odd", "labels": labels}}
+    )
+
+    async def linted() -> str:
+        code, said = await run(given, account, tmp_path)
+        assert code == 0, said
+        assert "may not" not in said
+        return said
+
+    async def kept() -> list[str]:
+        both = [*await api.list(plural), *await api.list(f"cluster{plural}")]
+        return [one["metadata"].get("namespace", "") for one in both]
+
+    await linted()
+    assert sorted(await kept()) == ["", "default"]
+    await api.delete("resourceclaims", "c")
+    odd = await api.get("namespaces", "odd")
+    odd["metadata"]["labels"] = {}
+    await api.replace(odd)
+    await linted()
+    assert await kept() == []

@@ -49,6 +49,8 @@ ALL_RIGHTS: Mapping[str, Any] = {
 SECOND: Mapping[str, Any] = {
     "secondScheduler": {"enabled": True, "image": {"tag": building.NEWEST}}
 }
+REPORTS: Mapping[str, Any] = {"lintReports": {"schedule": "17 * * * *"}}
+LINT_REPORTS = "reports/"
 SECOND_SCHEDULER = "second-scheduler/"
 ENTRY = DEPLOY.parent / "fettle" / "cli" / "scheduler_config" / "entry.yaml"
 COPY = "chart/files/extender.yaml"
@@ -66,6 +68,7 @@ def renderings() -> dict[str, str]:
     plain = {path: found for path, found in plain.items() if not path.startswith(HOOKS)}
     found = plain | _under(OPTIONAL, optional) | _under(CERTIFICATES, signed)
     found |= _under(SECOND_SCHEDULER, second)
+    found |= _under(LINT_REPORTS, by_template(charting.rendered({**PLAIN, **REPORTS})))
     files = {path: _in_order(DEPLOY / path, documents) for path, documents in found.items()}
     alerts = (charting.CHART / "files" / "alerts.yaml").read_text()
     return {**files, ALERTS: alerts, COPY: ENTRY.read_text()}

@@ -50,6 +50,8 @@ MATRIX: dict[str, Any] = {
         "volumes": [{"name": "token", "secret": {"secretName": "token"}}],
         "volumeMounts": [{"name": "token", "mountPath": "/etc/fettle/token", "readOnly": True}],
     },
+    "reports": rendering.REPORTS,
+    "reports alone": {**NOTHING, **rendering.REPORTS},
     "second scheduler": {**NOTHING, "secondScheduler": {"enabled": True, "replicas": 1}},
     "second scheduler beside all": {**rendering.PLAIN, "secondScheduler": {"enabled": True}},
     "closed network": {

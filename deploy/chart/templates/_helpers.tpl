@@ -61,9 +61,13 @@ helm.sh/hook-weight: "-1"
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end -}}
 
-{{/* The pod of a hook, from (dict "root" $ "account" "fettle-check" "args" (list "status")). */}}
+{{/*
+The pod of a hook or of a schedule, from (dict "root" $ "account" "fettle-check" "args" (list "status")).
+With "settings" it has those of webhook and steward, with "resources" others than a hook needs.
+*/}}
 {{- define "fettle.oneOff" -}}
-{{- $placed := index .root.Values (first (fromJsonArray (include "fettle.deployed" .root))) -}}
+{{- $placed := dict -}}
+{{- with first (fromJsonArray (include "fettle.deployed" .root)) }}{{ $placed = index $.root.Values . }}{{ end -}}
 restartPolicy: Never
 serviceAccountName: {{ .account }}
 {{- with include "fettle.placement" (merge (pick .root.Values "imagePullSecrets") $placed) | trim }}
@@ -85,11 +89,28 @@ containers:
     env:
       # Not the one process that the image names.
       - {name: FETTLE_SERVER, value: ""}
+    {{- if .resources }}
+    resources: {{- toYaml .resources | nindent 6 }}
+    {{- else }}
     resources:
       requests: {cpu: 100m, memory: 128Mi}
       limits: {memory: 512Mi}
+    {{- end }}
     securityContext:
       allowPrivilegeEscalation: false
       readOnlyRootFilesystem: true
       capabilities: {drop: [ALL]}
+    {{- if .settings }}
+    volumeMounts:
+      - {name: settings, mountPath: /etc/fettle/settings, readOnly: true}
+      {{- with .root.Values.volumeMounts }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
+volumes:
+  - name: settings
+    configMap: {name: fettle}
+  {{- with .root.Values.volumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+    {{- end }}
 {{- end -}}
