@@ -12,9 +12,7 @@ from extender.freshness import Freshness, FreshTables
 from extender.http.connections import Handler, HTTPReply, SchedulerConnections, problem
 from extender.http.replies import Replies
 from extender.misconfiguration import SERVED, Misconfiguration
-from extender.preempt import Preempt
-from extender.prioritize import Prioritize
-from extender.verbs import NotReady
+from extender.verbs import NotReady, Preempt, Prioritize
 from fettle.api import extender as wire
 from fettle.config import ExtenderSettings
 from fettle.logs import Logger

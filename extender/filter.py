@@ -2,16 +2,20 @@
 
 Fail-open or fail-closed is decided here: Fettle allows nodes that it does not know. While it is not
 ready it answers `Error`, and `ignorable` in the scheduler's configuration decides. Refused nodes go
-into FailedAndUnresolvableNodes only, since no eviction heals a device.
+into FailedAndUnresolvableNodes only, since no eviction heals a device. Replies that refuse every
+node are kept for a pod that comes back, for speed alone.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Collection
+from math import inf
 from typing import NamedTuple
+
+from cachetools import LRUCache
 
 from extender.freshness import FreshTables
 from extender.http.replies import Replies
-from extender.http.reuse import Edition, KeptReplies, KeptReply
 from extender.misconfiguration import Misconfiguration
 from extender.verbs import ANSWER_WITHIN_S, REFUSED, result_of
 from fettle.api import core
@@ -19,11 +23,17 @@ from fettle.api import extender as wire
 from fettle.logs import Logger
 from fettle.model import Mode
 from fettle.observing import ExtenderMetrics
-from fettle.records import Recorder
+from fettle.records import Decision, Recorder
 from fettle.scheduling import Answers, Demand, Leanings, Narrowed, OwnerRefusals, Table
 from fettle.scheduling.placed import RecentPods
 
 _LOG = Logger(__name__)
+MAX_BYTES = 64 * 2**20
+HEAD_BYTES = 512
+"""Enough of a request to name its pod: to hash all of it would cost more than most answers do."""
+
+Edition = tuple[int, int]
+"""While `Answers.edition` is the same, so are all answers."""
 
 
 class Filtered(NamedTuple):
@@ -243,3 +253,43 @@ def refusal_text(table: Table) -> str:
     """The one text of all refusals. It depends on the demand alone: a text that changed between
     tries would make the scheduler try again without pause."""
     return f"fettle: no sound devices ({table.kinds})"
+
+
+class KeptReply(NamedTuple):
+    """`refused`: how many nodes it refuses; `decision`: where that is recorded. From `until` on, in
+    Unix seconds, the pod takes what it is refused now."""
+
+    request: bytes
+    edition: Edition
+    body: bytes
+    refused: int
+    decision: Decision
+    until: float = inf
+
+
+class KeptReplies:
+    """Replies to filter calls that refuse every node. Such a pod comes back hundreds of times a
+    second in a busy cluster. All requests and replies together take `max_bytes` at most; those not
+    used for longest go first."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._kept: LRUCache[bytes, KeptReply] = LRUCache(max_bytes, getsizeof=_size)
+
+    def get(self, request: bytes, edition: Edition) -> KeptReply | None:
+        """The reply to this very request in this edition of the answers, if it is kept."""
+        if not self._kept:
+            return None
+        reply = self._kept.get(request[:HEAD_BYTES])
+        if reply is None or reply.edition != edition or reply.request != request:
+            return None
+        return reply if reply.until == inf or self._now() < reply.until else None
+
+    def keep(self, reply: KeptReply) -> None:
+        """Keep a reply, in place of one to a request that begins alike."""
+        if _size(reply) <= self._kept.maxsize:
+            self._kept[reply.request[:HEAD_BYTES]] = reply
+
+
+def _size(reply: KeptReply) -> int:
+    return len(reply.request) + len(reply.body)

@@ -34,7 +34,7 @@ class FacesContract(Contract):
             for importer in graph.find_modules_that_directly_import(imported)
             if not _within(importer, room)
         }
-        # By `fettle.records.journal`, whoever has the room itself would reach all that is in it.
+        # By `fettle.records.log`, whoever has the room itself would reach all that is in it.
         found |= {
             f"{importer} -> {room}, by no `from {room} import`"
             for room in {*self.rooms, *(room.partition(".")[0] for room in self.rooms)}

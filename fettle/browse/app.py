@@ -7,15 +7,12 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from fettle.browse.access import DEVICES, Access, Invitation, Viewer, refusal
-from fettle.browse.changes import ChangeHandlers
 from fettle.browse.decisions import DecisionHandlers
 from fettle.browse.devices import DeviceHandlers
 from fettle.browse.fleet import FleetHandlers
-from fettle.browse.headline import HeadlineHandlers
 from fettle.browse.known import Known, Query
-from fettle.browse.page_files import page_file, page_files
-from fettle.browse.pods import PodHandlers
-from fettle.browse.policies import PolicyHandlers
+from fettle.browse.page_serving import ChangeHandlers, HeadlineHandlers, page_file, page_files
+from fettle.browse.pods import PodHandlers, PolicyHandlers
 from fettle.browse.probes import Probes
 from fettle.browse.reviews import NotShown
 from fettle.browse.status import StatusHandlers

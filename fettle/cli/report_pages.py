@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 
-from fettle.cli.replicas import OfAll, ask_all
+from fettle.cli.decision_tables import OfAll, ask_all
 from fettle.cli.tables import console, is_plain, new_table, print_plain, shown_time
 from fettle.records import Decision, make_report, merged, seconds_of
 

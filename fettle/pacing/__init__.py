@@ -3,9 +3,8 @@ whatever fails, failed tries are repeated ever more rarely, and a wait that brou
 repeated soon.
 """
 
-from fettle.pacing.backoff import Backoff
+from fettle.pacing.backoff import Backoff, Patience
 from fettle.pacing.keeping import KeptPart, KeptParts, keep, part
-from fettle.pacing.patience import Patience
 from fettle.pacing.pausing import SLICE_S, Superseded, pause, run_within, within, working_s
 
 __all__ = [

@@ -3,11 +3,9 @@
 Stands after the answer in *watch → inventory → health → verdict → answer*: no answer depends on it.
 """
 
-from fettle.records.ages import seconds_of
 from fettle.records.decisions import Act, Became, Decided, Decision, Placed, Verb, merged, wordless
 from fettle.records.fates import PodFates
-from fettle.records.journal import Journal
-from fettle.records.log import DecisionLog
+from fettle.records.log import DecisionLog, Journal, seconds_of
 from fettle.records.recorder import Recorder
 from fettle.records.report import make_report
 from fettle.records.summaries import Counted, Summaries

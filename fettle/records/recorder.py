@@ -20,8 +20,7 @@ from fettle.model.reasons import Reason
 from fettle.observing import DecisionMetrics
 from fettle.pacing import keep, part, pause, run_within
 from fettle.records.decisions import Act, Decided, Decision, Verb, new_id
-from fettle.records.journal import Journal
-from fettle.records.log import DecisionLog
+from fettle.records.log import DecisionLog, Journal
 from fettle.records.summaries import (
     MOST_PREFERRED,
     NOTHING,

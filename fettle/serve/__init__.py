@@ -4,9 +4,8 @@ the latter, runs them, and stops them in order. `fettle ui` does with the latter
 import sys
 
 from fettle.model import FettleError
-from fettle.serve.browse_token import browse_token
 from fettle.serve.channel import inherited
-from fettle.serve.options import OwnPage, ServeOptions
+from fettle.serve.options import OwnPage, ServeOptions, browse_token
 from fettle.serve.staying import stay
 
 __all__ = ["OwnPage", "ServeOptions", "serve", "show"]

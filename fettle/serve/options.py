@@ -1,12 +1,18 @@
-"""The options of `fettle serve`, and of `fettle ui`."""
+"""The options of `fettle serve`, and of `fettle ui`; and the token of the browse listener of a
+Fettle without a cluster: the user's own in FETTLE_TOKEN, else a random one, which successors have
+too."""
 
+import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:  # heavy
+if TYPE_CHECKING:
     from fettle.config import Settings
     from fettle.model import Policies
+
+_GIVEN, _RANDOM = "FETTLE_TOKEN", "FETTLE_RANDOM_TOKEN"
 
 
 class OwnPage(NamedTuple):
@@ -53,3 +59,15 @@ class ServeOptions(NamedTuple):
             *(f"--browse-listen={address}" for address in self.browse_listen),
             f"--log-level={self.log_level}",
         ]
+
+
+class BrowseToken(NamedTuple):
+    text: str
+    is_random: bool
+
+
+def browse_token() -> BrowseToken:
+    """Kept in the environment, where the processes that this one starts find it."""
+    if given := os.environ.get(_GIVEN, "").strip():
+        return BrowseToken(given, is_random=False)
+    return BrowseToken(os.environ.setdefault(_RANDOM, secrets.token_urlsafe(24)), is_random=True)

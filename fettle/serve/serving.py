@@ -86,10 +86,9 @@ from fettle.pacing import KeptParts, run_within
 from fettle.records import DecisionLog, Journal, PodFates, Recorder
 from fettle.scheduling import Answers, Engines, OwnerRefusals, Predictions
 from fettle.scheduling.placed import AtRisk, FollowedPods
-from fettle.serve.browse_token import browse_token
 from fettle.serve.channel import Channel
 from fettle.serve.listening import AppListener, ExtenderListener, Listeners
-from fettle.serve.options import ServeOptions
+from fettle.serve.options import ServeOptions, browse_token
 from fettle.serve.readiness import Readiness
 from fettle.serve.stewarding import make_steward
 from fettle.serve.succession import SettingsFiles, Succession

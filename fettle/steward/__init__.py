@@ -10,8 +10,7 @@ from fettle.steward.device_healths import HealthRecords
 from fettle.steward.failed_devices import FailedDevices
 from fettle.steward.health_taints import HEALTH_RULES, HealthTaints, TaintNews
 from fettle.steward.holding import HoldTaints
-from fettle.steward.hopeless import HopelessOwners
-from fettle.steward.hopeless_writes import HopelessPods, JobSuspension, Owners
+from fettle.steward.hopeless import HopelessOwners, HopelessPods, JobSuspension, Owners
 from fettle.steward.lost_nodes import LostNodes
 from fettle.steward.node_marks import NodeMarking
 from fettle.steward.pod_events import (

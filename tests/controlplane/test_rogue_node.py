@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fettle.steward.hopeless_writes import EVERY_S
+from fettle.steward.hopeless import EVERY_S
 from tests.controlplane import objects, shipped, test_health_taints, waiting
 from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.conftest import StartFettle

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fettle.cli.replicas import AS_SHIPPED
+from fettle.cli.decision_tables import AS_SHIPPED
 
 REPOSITORY = Path(__file__).parents[2]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())

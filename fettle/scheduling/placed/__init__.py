@@ -13,13 +13,13 @@ from fettle.scheduling.placed.device_failures import (
 )
 from fettle.scheduling.placed.finished import FinishedPod, FinishedPods, PodClaims
 from fettle.scheduling.placed.followed_pods import FollowedPods, RecentPods
-from fettle.scheduling.placed.start_failures import (
+from fettle.scheduling.placed.stuck_pods import (
     FreedPlaces,
     StartFailure,
     StartFailures,
     find_start_failures,
+    stuck,
 )
-from fettle.scheduling.placed.stuck_pods import stuck
 
 __all__ = [
     "AtRisk",

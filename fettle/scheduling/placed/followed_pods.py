@@ -15,7 +15,7 @@ from fettle.scheduling.placed.at_risk import AtRisk
 from fettle.scheduling.placed.comebacks import Comebacks
 from fettle.scheduling.placed.crashes import Crashes
 from fettle.scheduling.placed.finished import FinishedPods, PodClaims
-from fettle.scheduling.placed.start_failures import FreedPlaces
+from fettle.scheduling.placed.stuck_pods import FreedPlaces
 
 REMEMBERED_PODS = 2000
 

@@ -1,6 +1,6 @@
 """What one request leaves for the next: whole replies."""
 
-from extender.http.reuse import HEAD_BYTES, KeptReplies, KeptReply
+from extender.filter import HEAD_BYTES, KeptReplies, KeptReply
 from fettle.records import Decided, Decision, Verb
 
 NOW, LATER = (1, 0), (2, 0)

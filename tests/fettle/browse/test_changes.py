@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from fettle.browse import by_token
-from fettle.browse.changes import ChangeHandlers
+from fettle.browse.page_serving import ChangeHandlers
 from fettle.cel import SelectorEngine
 from fettle.cluster import Publisher
 from fettle.config import ListenAddress, Settings

@@ -7,8 +7,7 @@ import pytest
 
 from fettle.api import kinds
 from fettle.browse.fleet import LONGEST_TEXT, MOST_CELLS, compact_fleet
-from fettle.browse.headline import MOST_WAITING
-from fettle.browse.page_files import page_files
+from fettle.browse.page_serving import MOST_WAITING, page_files
 from fettle.cel import SelectorEngine
 from fettle.cluster import Publisher, View
 from fettle.config import Settings

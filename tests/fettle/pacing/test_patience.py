@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 
-from fettle.pacing.patience import MOST, Patience
+from fettle.pacing.backoff import MOST, Patience
 
 
 def test_a_wait_that_brought_nothing_is_skipped_for_each_of_its_keys_as_long_as_that_says() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fettle.records import Journal
-from fettle.records.journal import FILE
+from fettle.records.log import FILE
 from tests.fettle.records.building import decision
 
 
