@@ -206,7 +206,10 @@ def test_to_cut_nothing_of_a_pod_takes_a_tenth_of_a_millisecond(kind: Kind) -> N
 
 
 @pytest.mark.parametrize("read", READERS)
-@settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    max_examples=settings().max_examples // 3,
+)
 @given(piece=repetitions, head=heads, end=heads)
 @example(piece=";ErrorCode:1 ", head="", end="")
 def test_a_function_reads_a_megabyte_of_any_repetition_in_time(

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.engine import SelectorEngine
@@ -13,7 +14,10 @@ LABELS = {"nvidia.com/cuda.driver.major": "570", "zone": "a"}
 MAJOR = 'node.labels["nvidia.com/cuda.driver.major"]'
 
 
-@pytest.fixture
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the worker, which all share
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine() -> AsyncIterator[SelectorEngine]:
     engine = SelectorEngine()
     await engine.start()

@@ -47,6 +47,17 @@ async def denying(object: Object, known: Sequence[Object], drivers: Drivers) -> 
     return {finding.rule for finding in found if finding.severity is Severity.DENY}
 
 
+def is_about_a_claim(case: Case) -> bool:
+    """So that the allocator can say whether it is possible. What fails only later, in a driver, a
+    kubelet or a controller, is still denied."""
+    return case.object["kind"] in CHOOSING and not BY_ID[case.rule].on_node
+
+
+@pytest.mark.parametrize("case", [*filter(is_about_a_claim, EXAMPLES)], ids=str)
+def test_the_allocator_refuses_what_is_denied(case: Case) -> None:
+    assert not allocatable(case.object, case.known)
+
+
 @pytest.mark.parametrize(
     "growths",
     [*([growth] for growth in GROWTHS), GROWTHS],
@@ -56,11 +67,8 @@ async def denying(object: Object, known: Sequence[Object], drivers: Drivers) -> 
 async def test_no_growth_makes_possible_what_is_denied(
     case: Case, growths: Sequence[Growth]
 ) -> None:
-    """The allocator refuses a claim, as before. What fails only later, in a driver, a kubelet or a
-    controller, is still denied."""
     after = grown(case.object, case.known, growths, case.features)
-    if case.object["kind"] in CHOOSING and not BY_ID[case.rule].on_node:
-        assert not allocatable(case.object, case.known)
+    if is_about_a_claim(case):
         assert not allocatable(case.object, after.objects)
     else:
         assert case.rule in await denying(case.object, after.objects, after.drivers)

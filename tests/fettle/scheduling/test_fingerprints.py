@@ -47,9 +47,9 @@ from tests.fettle.scheduling.similar_fleets import (
 Compare = Callable[[dict[str, "Place"], Demand, Profile], "Judged"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def compare() -> Iterator[Compare]:
-    """Compares with a real selector engine, started once for all examples."""
+    """Compares with a real selector engine, started once for all."""
     engine = SelectorEngine()
     with asyncio.Runner() as runner:
         runner.run(engine.start())

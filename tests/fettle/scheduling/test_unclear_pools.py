@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import pytest_asyncio
 
 from fettle.api.resource import DeviceAttribute
 from fettle.cel import SelectorEngine
@@ -17,6 +18,7 @@ from fettle.scheduling.tables import Table
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT, Cluster
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the worker, which all share
 OURS = f'device.driver == "{b.DRIVER}"'
 MODEL = f'device.attributes["{b.DRIVER}"].model == "A100"'
 ODD = b.device("x")
@@ -36,13 +38,19 @@ def demand(*selectors: str, mode: str = "ExactCount") -> Demand:
     return Demand(BUILT_IN["training"], claims=(Claim("k", (Request("r", (alternative,)),)),))
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    cluster, engine = Cluster(), SelectorEngine()
-    cluster.answers = Answers(cluster.publisher, engine, PATIENT)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine() -> AsyncIterator[SelectorEngine]:
+    engine = SelectorEngine()
     await engine.start()
-    yield cluster
+    yield engine
     await engine.close()
+
+
+@pytest.fixture
+def cluster(engine: SelectorEngine) -> Cluster:
+    cluster = Cluster()
+    cluster.answers = Answers(cluster.publisher, engine, PATIENT)
+    return cluster
 
 
 async def judged(cluster: Cluster, demand: Demand, *pools: PoolView) -> Table:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import pytest_asyncio
 import yaml
 from structlog.testing import capture_logs
 
@@ -25,6 +26,7 @@ from fettle.scheduling.judge.verdicts import Verdict
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import PATIENT
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the worker, which all share
 VERSION = f'device.attributes["{b.DRIVER}"].driverVersion'
 RECENT = Requirement(
     expression=f'{VERSION}.isGreaterThan(semver("569.0.0"))', message="driver 570 or later"
@@ -60,7 +62,7 @@ def node(name: str = "n", *versions: str, score: float = 1.0, **labels: str) -> 
     return msgspec.structs.replace(b.node(name, gpus=2, pools=pools), labels=labels)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine() -> AsyncIterator[SelectorEngine]:
     engine = SelectorEngine()
     await engine.start()
@@ -227,9 +229,10 @@ async def test_an_ignored_requirement_is_logged_once(answers: Answers) -> None:
     assert [log["policy"] for log in others] == ["another"]
 
 
-async def test_requirements_are_evaluated_before_any_pod_asks(
-    answers: Answers, engine: SelectorEngine
-) -> None:
+async def test_requirements_are_evaluated_before_any_pod_asks() -> None:
+    engine = SelectorEngine()
+    answers = Answers(Publisher(), engine, PATIENT)
+    await engine.start()
     policy = requiring(RECENT, ZONE_A)
     nodes = [node("good", "570.1.2", zone="a"), node("bad", "570.1.2", zone="b")]
     policies = {"picky": policy, "wrong": requiring(WRONG)}
