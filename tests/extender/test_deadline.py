@@ -18,8 +18,8 @@ async def test_nodes_not_judged_in_time_are_undecided_and_known_the_next_time(
     extender.show(msgspec.structs.replace(hard, name="hard"), bad)
     monkeypatch.setattr(extender.answers.demands, "of", lambda _pod: ask)
     monkeypatch.setattr(extender.answers, "wait_s", 0.0)
-    for verb in ("filter", "prioritize"):
-        monkeypatch.setattr(f"extender.{verb}.ANSWER_WITHIN_S", 0.02)
+    for module in ("filter", "verbs"):
+        monkeypatch.setattr(f"extender.{module}.ANSWER_WITHIN_S", 0.02)
     names = ["hard", "bad"]
     assert (await extender.filter(POD, *names))["NodeNames"] == names
     assert extender.count("fettle_extender_nodes_total", result="undecided") == 2
