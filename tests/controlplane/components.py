@@ -14,10 +14,10 @@ SERVICE_RANGE = "10.96.0.0/16"
 ISSUER = "https://kubernetes.default.svc"
 
 
-RULES_API = "resource.k8s.io/v1" if building.minor() >= 37 else "resource.k8s.io/v1beta2"
+RULES_API = f"resource.k8s.io/{ {35: 'v1alpha3', 36: 'v1beta2'}.get(building.minor(), 'v1') }"
 """Of DeviceTaintRules, which are off by default before 1.37."""
 RULES = f"{RULES_API}/devicetaintrules"
-_GATES = "--feature-gates=DRADeviceTaintRules=true"
+_GATES = "--feature-gates=DRADeviceTaints=true,DRADeviceTaintRules=true"
 
 
 @dataclass(frozen=True)

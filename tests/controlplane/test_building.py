@@ -56,7 +56,8 @@ def test_a_version_without_modules_is_refused_with_those_that_have_some() -> Non
     )
     assert built.returncode == 1
     assert (
-        "FETTLE_KUBERNETES=v1.2.3: there are modules for v1.36.4 and v1.37.1 only" in built.stderr
+        "FETTLE_KUBERNETES=v1.2.3: there are modules for v1.35.4, v1.36.4 and v1.37.1 "
+        in built.stderr
     )
 
 

@@ -59,10 +59,7 @@ func (c *allocationCase) answer() any {
 	if err != nil {
 		return map[string]string{"malformed": err.Error()}
 	}
-	selectors := cel.NewCache(100, cel.Features{
-		EnableConsumableCapacity: features.ConsumableCapacity,
-		EnableListTypeAttributes: features.ListTypeAttributes,
-	})
+	selectors := cel.NewCache(100, ofSelectors(features))
 	allocator, err := structured.NewAllocator(
 		context.Background(), features, c.allocatedState(), c.Classes, c.Slices, selectors)
 	if err != nil {
@@ -83,6 +80,18 @@ func (c *allocationCase) answer() any {
 		reply.ErrorOnNode = errors.Is(err, structured.ErrFailedAllocationOnNode)
 	}
 	return reply
+}
+
+// ofSelectors sets those features that this version of Kubernetes has.
+func ofSelectors(features structured.Features) cel.Features {
+	var made cel.Features
+	of, to := reflect.ValueOf(features), reflect.ValueOf(&made).Elem()
+	for _, name := range []string{"ConsumableCapacity", "ListTypeAttributes"} {
+		if on := of.FieldByName(name); on.IsValid() {
+			to.FieldByName("Enable" + name).SetBool(on.Bool())
+		}
+	}
+	return made
 }
 
 func (c *allocationCase) allocatedState() structured.AllocatedState {
