@@ -12,8 +12,7 @@ from webhook.cluster_features import (
     fit_configuration,
     groups_to_discover,
 )
-from webhook.observed_events import REPORTING_CONTROLLER, EventSink
-from webhook.observing import EventMetrics, StoredPolicyRules
+from webhook.observing import REPORTING_CONTROLLER, EventMetrics, EventSink, StoredPolicyRules
 
 __all__ = [
     "ALL_PRESERVED",

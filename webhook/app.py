@@ -29,8 +29,7 @@ from fettle.scheduling import Engines
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields
 from webhook.mutate.annotations import with_configured
 from webhook.mutate.mutation import MutationContext, mutate, owner_pod, resolve_for
-from webhook.observed_events import EventSink, observed_event
-from webhook.observing import RateLimit, ReviewMetrics, UnknownLabels
+from webhook.observing import EventSink, RateLimit, ReviewMetrics, UnknownLabels, observed_event
 from webhook.patches import apply
 from webhook.review import AdmissionRequest, AdmissionResponse, decode, encode, shortened
 from webhook.validate import ValidationContext, validate

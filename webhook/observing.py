@@ -1,7 +1,10 @@
-"""What the webhook reports to operators: metrics, and log lines on what no warning reaches.
+"""What the webhook reports to operators: metrics, log lines on what no warning reaches, and in mode
+`observe` Events on what it would have refused, changed or warned of.
 
-No label holds a name that a tenant chooses, and no tenant can fill the log. Beside the flow
-*watch → inventory → health → verdict → answer*: no answer depends on it.
+No label holds a name that a tenant chooses, and no tenant can fill the log. Beside the flow *watch
+→ inventory → health → verdict → answer*: no answer depends on it. An Event also reaches people who
+see no warnings because a controller creates their pods; the answer says nothing of it, since in
+`observe` everything is as if Fettle were not there.
 """
 
 import time
@@ -9,10 +12,13 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from fettle.api.raw import mapping, text
+from fettle.client import Event, Regarding
 from fettle.cluster import Publisher, View
 from fettle.lint import unknown_rules
 from fettle.logs import Logger
 from fettle.model import ANNOTATION
+from webhook.review import AdmissionRequest, AdmissionResponse
 
 MAX_LOGGED_LABELS = 100
 """Namespace labels that are logged: whoever may label a namespace must not fill the disk."""
@@ -25,6 +31,10 @@ _RESULTS = {
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 _LOG = Logger("fettle.webhook")
+EventSink = Callable[[Event], object]
+"""Takes an Event. It must return at once: a review waits for it."""
+
+REPORTING_CONTROLLER = "fettle.dev/webhook"
 
 
 class ReviewMetrics:
@@ -161,3 +171,42 @@ class RateLimit:
         held_back, self._held_back = self._held_back, 0
         self._next_at = now + self._every_s
         return held_back
+
+
+def observed_event(
+    request: AdmissionRequest, answer: AdmissionResponse, rules: Sequence[str]
+) -> Event | None:
+    """The Event of a review that would have got this answer; None if that says nothing, or for a
+    dry run."""
+    fields = ", ".join(str(operation) for operation in answer.patch)
+    changes = [f"would be changed: {fields}"] if fields else []
+    refusals = [f"would be refused: {reason}" for reason in answer.reasons]
+    said = [*refusals, *changes, *answer.warnings]
+    if not said or request.dry_run:
+        return None
+    name = text(mapping(request.object, "metadata").get("generateName")) or "without a name"
+    called = f"{request.kind.kind} {request.name or name}"
+    return Event(
+        regarding=_regarding(request),
+        reason="WouldBeRefused" if refusals else "WouldBeChanged" if changes else "Warned",
+        action="Review",
+        note=f"{called}: {' | '.join(said)}",
+        # A controller that retries creates objects of many names: the same findings on one kind
+        # are one Event, which is counted.
+        series_key=" ".join((request.kind.kind, *sorted(set(rules)))),
+        type="Normal" if changes else "Warning",
+    )
+
+
+def _regarding(request: AdmissionRequest) -> Regarding:
+    metadata = mapping(request.object, "metadata")
+    if request.operation == "CREATE" and request.namespace:
+        # The object may never exist, so the Event is recorded on its namespace.
+        return Regarding("v1", "Namespace", request.namespace, request.namespace)
+    return Regarding(
+        request.kind.api_version,
+        request.kind.kind,
+        request.name,
+        request.namespace,
+        text(metadata.get("uid")),
+    )

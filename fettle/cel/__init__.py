@@ -20,8 +20,14 @@ from typing import TYPE_CHECKING
 
 from fettle.cel.library import semver
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import Outcome, OutcomeKind, undecided
-from fettle.cel.runtime.protocol import ExpressionRead, ObjectExpressions, RowOutcome
+from fettle.cel.runtime.protocol import (
+    ExpressionRead,
+    ObjectExpressions,
+    Outcome,
+    OutcomeKind,
+    RowOutcome,
+    undecided,
+)
 from fettle.cel.runtime.rows import (
     AttributeRead,
     Equation,

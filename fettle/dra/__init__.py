@@ -5,7 +5,6 @@ looked up, not evaluated. Stands between API objects and verdicts.
 """
 
 from fettle.dra.allocator.allocate_device import Match, are_tolerated, tolerates
-from fettle.dra.allocator.allocated_state import with_allocated, with_released, with_unreleased
 from fettle.dra.allocator.allocator import allocate
 from fettle.dra.allocator.constraint import equality_pattern, lookup_attribute
 from fettle.dra.allocator.consumable_capacity import (
@@ -24,7 +23,15 @@ from fettle.dra.allocator.features import (
     profile_of_version,
     why_unclear,
 )
-from fettle.dra.allocator.results import AMPLE, AllocationOutcome, AllocationStatus, Budget
+from fettle.dra.allocator.results import (
+    AMPLE,
+    AllocationOutcome,
+    AllocationStatus,
+    Budget,
+    with_allocated,
+    with_released,
+    with_unreleased,
+)
 from fettle.dra.allocator.shortfall import explain_shortfall
 from fettle.dra.claims import (
     ALL,
@@ -55,7 +62,15 @@ from fettle.dra.node_selectors import (
     ParsedNodeSelector,
     parse_node_selector,
 )
-from fettle.dra.pools import DeviceView, PoolView
+from fettle.dra.pools import (
+    CounterId,
+    DeviceView,
+    PoolView,
+    PublishedDevice,
+    PublishedSlice,
+    Target,
+    read_slice,
+)
 from fettle.dra.quantities import UNIT, Unreadable, nano
 from fettle.dra.resource_claims import (
     NO_TIME_LIMIT,
@@ -70,7 +85,6 @@ from fettle.dra.resource_claims import (
     is_left_over,
     why_not_twice,
 )
-from fettle.dra.slices import CounterId, PublishedDevice, PublishedSlice, Target, read_slice
 
 __all__ = [
     "ALL",

@@ -1,8 +1,9 @@
 """What is reported besides the rules: values of wrong types, selectors that do not compile, and
 what has no effect in DevicePolicies and in objects that refer to them.
 
-The table of rules holds only claims and workloads that can never work. `fettle lint` reports all
-of these checks, the webhook only those that the API server cannot make.
+The table of rules holds only claims and workloads that can never work. `fettle lint` reports all of
+these checks, the webhook only those that the API server cannot make. The grammar of CEL only the
+worker knows; here is what the text of a selector shows without it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -26,7 +27,6 @@ from fettle.lint.annotations import (
     not_passed_on,
     unknown_annotations,
 )
-from fettle.lint.cel_texts import holds_only_with_all, literals_of, meant_literal
 from fettle.lint.findings import Check, Finding, Severity
 from fettle.lint.identities import IDENTITY, mistakes_in_identity
 from fettle.lint.manifests import Field, Manifest, expressions
@@ -39,6 +39,7 @@ from fettle.lint.structure import (
     STRUCTURE,
     UNION,
     UNKNOWN_FIELD,
+    meant_quantity,
     mistakes_in_structure,
 )
 from fettle.model import (
@@ -178,6 +179,15 @@ _ANY_DEVICE = ("driver.example.com", Device(name="device"))
 
 
 # --- all checks of one object
+_LONGEST = 10 * 1024
+"""Characters that the API server accepts."""
+_CALLS = ("quantity", "semver")
+_QUOTES = "\"'"
+_BRANCHES = (
+    *("||", "?", "true", "false", ".all(", ".exists(", ".exists_one(", ".filter(", ".map("),
+    *(".bind(", ".transform", "sortBy("),
+)
+"""What may leave a part of an expression out."""
 
 
 def run_checks(
@@ -457,3 +467,68 @@ def _read(manifest: Manifest) -> tuple[Policy | None, str]:
         return None, str(error)
     assert isinstance(decoded, DevicePolicy)
     return decoded.policy(), ""
+
+
+def literals_of(text: str) -> Iterator[tuple[str, str]]:
+    """Each call `quantity("…")` or `semver("…")`: the function, and the text with its quotes."""
+    code, literals = _parts(text)
+    for index, literal in enumerate(literals):
+        before, after = code[index].rstrip(), code[index + 1].lstrip()
+        if not before.endswith("(") or not after.startswith(")"):
+            continue
+        before = before[:-1].rstrip()
+        for call in _CALLS:
+            other = before.removesuffix(call)
+            if other != before and not (other[-1:].isalnum() or other[-1:] in ("_", ".")):
+                yield call, literal
+
+
+def holds_only_with_all(text: str) -> bool:
+    """Whether it is a chain of && on the outside, and nothing in it may be left out: so it never
+    holds if one part always fails."""
+    code, _ = _parts(text)
+    without = '""'.join(code)
+    if any(branch in without for branch in _BRANCHES) or "!" in without.replace("!=", ""):
+        return False
+    depth = 0
+    for index, letter in enumerate(without):
+        depth += (letter in "([{") - (letter in ")]}")
+        if depth > 0 and without.startswith("&&", index):
+            return False
+    return bool(without)
+
+
+def _parts(text: str) -> tuple[list[str], list[str]]:
+    """The code before, between and after its texts, and these; nothing of what is hard to read."""
+    unread: tuple[list[str], list[str]] = ([""], [])
+    if len(text) > _LONGEST or "\\" in text or "//" in text:
+        return unread
+    code, literals, at = [], [], 0
+    while (start := _first_quote(text, at)) >= 0:
+        end = text.find(text[start], start + 1)
+        if end < 0 or text.startswith(text[start] * 3, start) or text[:start].endswith(_PREFIXES):
+            return unread
+        code.append(text[at:start])
+        literals.append(text[start : end + 1])
+        at = end + 1
+    return [*code, text[at:]], literals
+
+
+_PREFIXES = ("r", "R", "b", "B")
+"""Of raw texts and of bytes."""
+
+
+def _first_quote(text: str, at: int) -> int:
+    found = [where for quote in _QUOTES if (where := text.find(quote, at)) >= 0]
+    return min(found, default=-1)
+
+
+def meant_literal(call: str, literal: str) -> str:
+    """What to write instead, if that is plain."""
+    said = literal[1:-1]
+    if call == "quantity":
+        return meant_quantity(said)
+    numbers = said.lstrip("vV").split(".")
+    if len(numbers) > 3 or not all(part.isascii() and part.isdigit() for part in numbers):
+        return "write three numbers, such as 570.0.0"
+    return f"write {'.'.join(str(int(part)) for part in (*numbers, '0', '0')[:3])}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fettle.api.meta import rfc3339
-from fettle.cli.demo import fleet
+from fettle.cli.demo import story
 from fettle.cli.demo.served import Served
 from tests.browser.chromium import Tab, browser
 
@@ -64,8 +64,8 @@ async def take_all(folder: Path) -> list[Path]:
     with tempfile.TemporaryDirectory() as scratch:
         snapshot = Path(scratch, "snapshot")
         snapshot.mkdir()
-        fleet.write(snapshot, datetime.now(UTC))
-        waiting = fleet.plugin_pod("training", 8)
+        story.write(snapshot, datetime.now(UTC))
+        waiting = story.plugin_pod("training", 8)
         waiting["metadata"] |= {
             "name": "llm-0",
             "uid": "llm-0",
@@ -74,8 +74,8 @@ async def take_all(folder: Path) -> list[Path]:
         (snapshot / "waiting.yaml").write_text(json.dumps(waiting))
         with Served(snapshot, Path(scratch, "log")) as served:
             nodes = [f"hgx-0{number}" for number in range(1, 8)]
-            for policy in fleet.POLICIES:
-                pod = fleet.plugin_pod(policy, 4 if policy == "training" else 1)
+            for policy in story.POLICIES:
+                pod = story.plugin_pod(policy, 4 if policy == "training" else 1)
                 await asyncio.to_thread(served.filter, pod, nodes)
                 await asyncio.to_thread(served.prioritize, pod, nodes)
             await asyncio.to_thread(served.filter, waiting, ["hgx-03", "hgx-04", "hgx-05"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fettle.cli.demo import fleet
+from fettle.cli.demo import story
 from fettle.cli.demo.served import Served
 
 
@@ -15,7 +15,7 @@ def snapshot(tmp_path: Path) -> Path:
     """A folder with the demo's fleet."""
     folder = tmp_path / "snapshot"
     folder.mkdir()
-    fleet.write(folder, datetime.now(UTC))
+    story.write(folder, datetime.now(UTC))
     return folder
 
 

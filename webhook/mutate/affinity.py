@@ -1,10 +1,13 @@
-"""Node affinity on what the steward writes on Nodes about their health: for those who ask no
-extender, such as schedulers that cannot be configured, queues and autoscalers.
+"""Where pods of a policy may go, for those who ask no extender, such as schedulers that cannot be
+configured, queues and autoscalers: node affinity on what the steward writes on Nodes about their
+health; and which scheduler places them.
 
-It goes into pods and into the templates of workloads, since queues and autoscalers read templates.
-A node without the label matches: nobody has judged it yet, or an autoscaler only imagines it. What
-an author says of the label stays. Else each term of theirs has our expression once, whatever
-another webhook adds meanwhile.
+Affinity goes into pods and into the templates of workloads, since queues and autoscalers read
+templates. A node without the label matches: nobody has judged it yet, or an autoscaler only
+imagines it. What an author says of the label stays. Else each term of theirs has our expression
+once, whatever another webhook adds meanwhile.
+
+Only what goes by the default scheduler is given away: who names another one means it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from fettle.api.core import DEFAULT_SCHEDULER
 from fettle.api.raw import Raw, mapping, mappings, text
 from fettle.lint import Field, workload_kinds
 from fettle.model import (
@@ -27,7 +31,7 @@ from fettle.model import (
     Unknown,
     units_label,
 )
-from webhook.mutate import pods, schedulers
+from webhook.mutate import pods
 from webhook.mutate.injection import Injection
 from webhook.patches import Editing, field_at, fields_matching
 
@@ -36,6 +40,8 @@ WEIGHT = 100
 REQUIRED, PREFERRED = (
     f"{which}DuringSchedulingIgnoredDuringExecution" for which in ("required", "preferred")
 )
+_NAME = "schedulerName"
+_UNSAID = (None, "", DEFAULT_SCHEDULER)
 
 
 class HealthAffinity(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -261,7 +267,7 @@ def keep_affinity(
     if _bare(new, before, values) != _bare(old, before, values):
         return False
     _change(injection.editing, spec.at("affinity"), stored.at("affinity").value)
-    schedulers.keep_scheduler(injection, spec, stored, values)
+    keep_scheduler(injection, spec, stored, values)
     if is_in(stored, before):
         injection.note(path_of(spec), msgspec.to_builtins(before))
     else:
@@ -273,8 +279,8 @@ def _bare(template: Field, ours: HealthAffinity, values: Mapping[str, Any]) -> A
     spec = mapping(template.value, "spec")
     affinity = without(spec.get("affinity"), ours)
     rest = {key: value for key, value in spec.items() if key != "affinity"}
-    bare = schedulers.bare(rest, template.at("spec").path, values)
-    return {**mapping(template.value), "spec": bare, "affinity": affinity}
+    unscheduled = without_scheduler(rest, template.at("spec").path, values)
+    return {**mapping(template.value), "spec": unscheduled, "affinity": affinity}
 
 
 def is_in(spec: Field, ours: HealthAffinity) -> bool:
@@ -296,3 +302,39 @@ def carry_affinity(
             _change(editing, new, before)
         else:
             put(editing, spec, ours, ours)
+
+
+def inject_scheduler(
+    injection: Injection, spec: Field, wanted: str | None, asking: Collection[str] = ()
+) -> None:
+    """Name the scheduler that a policy wants, or take back what an earlier injection named; None:
+    it wants none. `asking`: those that call Fettle."""
+    field, before = spec.at(_NAME), injection.before.values
+    ours = field.value not in _UNSAID and field.value == before.get(field.path)
+    if spec.text("nodeName") or not (ours or field.value in _UNSAID):
+        return
+    if wanted is None and ours:
+        injection.remove(field)
+    elif wanted is not None and wanted not in (field.value, DEFAULT_SCHEDULER):
+        injection.set(field, wanted)
+        if wanted not in asking:
+            injection.warn(
+                f"scheduler {wanted} is not in the setting scheduler.names, so Fettle has no say "
+                "in where it places pods"
+            )
+
+
+def keep_scheduler(
+    injection: Injection, spec: Field, stored: Field, values: Mapping[str, Any]
+) -> None:
+    """Put back what a template had, by the record on the old object."""
+    field, before = spec.at(_NAME), stored.at(_NAME)
+    if field.value in _UNSAID and before.exists and before.value == values.get(before.path):
+        injection.set(field, before.value)
+
+
+def without_scheduler(spec: Raw, path: str, values: Mapping[str, Any]) -> Raw:
+    """A pod spec without its scheduler, if that is the default one or what we wrote."""
+    if spec.get(_NAME) not in (*_UNSAID, values.get(f"{path}.{_NAME}")):
+        return spec
+    return {key: value for key, value in spec.items() if key != _NAME}

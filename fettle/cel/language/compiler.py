@@ -49,7 +49,7 @@ from fettle.cel.library.values import (
     Undecidable,
     Value,
 )
-from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, Outcome, undecided, would_abort
+from fettle.cel.runtime.protocol import MATCH, NO_MATCH, Outcome, undecided, would_abort
 from fettle.cel.runtime.rows import (
     LABELS,
     Amount,

@@ -10,7 +10,7 @@ from fettle.cel.language.reads import path
 from fettle.cel.language.syntax import Again, Call, Expr, Ident, Literal, Select
 from fettle.cel.library.values import CelError, Ended, Uint, Undecidable, Value
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import TOO_SLOW, Outcome
+from fettle.cel.runtime.protocol import TOO_SLOW, Outcome
 from fettle.cel.runtime.rows import AttributeRead, Field, RowFingerprint
 
 _ORDERS = frozenset((-1, 0, 1))

@@ -21,7 +21,7 @@ from fettle.cel.library.values import Value
 from fettle.cel.misses.conditions import Parts, Trial, sides
 from fettle.cel.misses.shortfalls import failing, shortfall
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import OutcomeKind
+from fettle.cel.runtime.protocol import OutcomeKind
 from fettle.cel.runtime.rows import RowFingerprint
 
 _MOST_ITEMS = 64

@@ -35,7 +35,7 @@ from fettle.cel.library.values import (
     Version,
 )
 from fettle.cel.misses.conditions import Trial, is_constant, presence, read, scalar, sides
-from fettle.cel.runtime.outcomes import OutcomeKind
+from fettle.cel.runtime.protocol import OutcomeKind
 from fettle.cel.runtime.rows import AttributeRead
 from fettle.cel.runtime.rows import Value as Published
 

@@ -28,14 +28,16 @@ from fettle.cel.runtime.memory import (
     Memory,
     Priority,
 )
-from fettle.cel.runtime.outcomes import Outcome, OutcomeKind, undecided
 from fettle.cel.runtime.protocol import (
     EvaluateReply,
     EvaluateRequest,
     Inspect,
     Inspected,
+    Outcome,
+    OutcomeKind,
     Parse,
     Parsed,
+    undecided,
 )
 from fettle.cel.runtime.rows import AttributeRead, Equation, Reads, RowFingerprint, Variable
 from fettle.cel.runtime.supervisor import COMMAND, Worker, WorkerDied, WorkerUnready

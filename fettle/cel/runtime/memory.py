@@ -8,8 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import IntEnum
 
-from fettle.cel.runtime.outcomes import TOO_SLOW, Outcome, undecided
-from fettle.cel.runtime.protocol import EvaluateReply
+from fettle.cel.runtime.protocol import TOO_SLOW, EvaluateReply, Outcome, undecided
 from fettle.cel.runtime.rows import AttributeRead, Equation, Reads, RowFingerprint
 
 DIED = undecided("the process that evaluates it ended over it")

@@ -21,12 +21,13 @@ from fettle.cel.runtime.limits import (
     limit,
     uninterrupted,
 )
-from fettle.cel.runtime.outcomes import TOO_SLOW, Outcome
 from fettle.cel.runtime.protocol import (
+    TOO_SLOW,
     EvaluateReply,
     EvaluateRequest,
     Inspect,
     Inspected,
+    Outcome,
     Parse,
     Parsed,
     Ready,

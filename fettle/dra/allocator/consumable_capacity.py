@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from fettle.api.resource import DeviceCapacity, Quantity
 from fettle.dra.allocator.results import Aborted
+from fettle.dra.pools import PublishedCapacity, PublishedDevice, RequestPolicy, RequestPolicyRange
 from fettle.dra.quantities import MAX_INT64, UNIT, Amount, Unreadable, amount, milli, nano, whole
-from fettle.dra.slices import PublishedCapacity, PublishedDevice, RequestPolicy, RequestPolicyRange
 from fettle.model import reasons
 
 Requested = Mapping[str, Amount]

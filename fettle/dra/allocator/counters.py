@@ -8,8 +8,7 @@ from collections.abc import Hashable, Mapping
 
 from fettle.dra.allocator.features import Quirks
 from fettle.dra.allocator.results import Unclear
-from fettle.dra.pools import DeviceView, PoolView
-from fettle.dra.slices import CounterId
+from fettle.dra.pools import CounterId, DeviceView, PoolView
 from fettle.model import reasons
 from fettle.model.reasons import Unmodelled
 

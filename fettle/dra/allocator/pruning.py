@@ -23,7 +23,7 @@ from fettle.dra.allocator.features import Profile, Quirks
 from fettle.dra.allocator.matching import Need, can_serve_all, most_served
 from fettle.dra.allocator.results import Aborted, DeviceIndices, Unclear
 from fettle.dra.claims import Alternative, Claim, Constraint
-from fettle.dra.slices import CounterId
+from fettle.dra.pools import CounterId
 from fettle.model import PoolRef, reasons
 from fettle.model.reasons import Reason
 from fettle.pacing import pause

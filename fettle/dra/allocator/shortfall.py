@@ -34,8 +34,7 @@ from fettle.dra.allocator.pruning import (
 )
 from fettle.dra.allocator.results import AMPLE, NOTHING, Aborted, Budget, Unclear
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint
-from fettle.dra.pools import DeviceView, PoolView
-from fettle.dra.slices import PublishedDevice
+from fettle.dra.pools import DeviceView, PoolView, PublishedDevice
 from fettle.model import reasons
 from fettle.model.reasons import Obstacles, Reason
 from fettle.pacing import pause, within

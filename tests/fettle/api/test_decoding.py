@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fettle.api import kinds
 from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, shallow
 from fettle.api.resource import Device, ResourceSlice
-from fettle.dra.slices import read_slice
+from fettle.dra.pools import read_slice
 
 ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 

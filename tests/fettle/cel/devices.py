@@ -7,7 +7,7 @@ import msgspec
 from fettle.api.resource import Device
 from fettle.cel.language.compiler import judge, prepare
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import Outcome
+from fettle.cel.runtime.protocol import Outcome
 from fettle.cel.runtime.rows import DeviceRow
 
 DRIVER = "gpu.example.com"

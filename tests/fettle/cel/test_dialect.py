@@ -4,7 +4,7 @@ import pytest
 
 from fettle.cel.language.compiler import judge, prepare
 from fettle.cel.runtime import rows
-from fettle.cel.runtime.outcomes import OutcomeKind
+from fettle.cel.runtime.protocol import OutcomeKind
 from tests.fettle.cel.devices import DRIVER, GPU, judged, whole_row
 
 A = f'device.attributes["{DRIVER}"]'

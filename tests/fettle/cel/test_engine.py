@@ -13,7 +13,7 @@ import pytest
 
 from fettle.api.resource import Device
 from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cel.runtime.outcomes import Outcome, OutcomeKind
+from fettle.cel.runtime.protocol import Outcome, OutcomeKind
 from fettle.cel.runtime.supervisor import COMMAND
 from fettle.model import WorkerError
 from tests.fettle.cel.devices import AMOUNTS, DRIVER, GPU, MODEL, device

@@ -8,7 +8,7 @@ import pytest
 
 from fettle.cel.library.formats import FORMATS
 from fettle.cel.library.values import Undecidable
-from fettle.cel.runtime.outcomes import OutcomeKind
+from fettle.cel.runtime.protocol import OutcomeKind
 from tests.fettle.cel.devices import judged
 
 LABEL = (

@@ -15,8 +15,7 @@ from fettle.cel.runtime.memory import (
     Level,
     Memory,
 )
-from fettle.cel.runtime.outcomes import MATCH, TOO_SLOW
-from fettle.cel.runtime.protocol import EvaluateReply
+from fettle.cel.runtime.protocol import MATCH, TOO_SLOW, EvaluateReply
 
 
 class Clock:

@@ -15,7 +15,7 @@ from fettle.api.resource import Device
 from fettle.cel.language.compiler import prepare
 from fettle.cel.misses import nearest as inspecting
 from fettle.cel.misses.nearest import nearest
-from fettle.cel.runtime.outcomes import OutcomeKind
+from fettle.cel.runtime.protocol import OutcomeKind
 from tests.fettle.cel.devices import DRIVER, device, judged
 from tests.oracle.expressions import Grammar
 from tests.oracle.expressions import device as random_device

@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cel.runtime.outcomes import OutcomeKind
+from fettle.cel.runtime.protocol import OutcomeKind
 from tests.fettle.cel.devices import DRIVER, GPU
 
 LABELS = {"nvidia.com/cuda.driver.major": "570", "zone": "a"}

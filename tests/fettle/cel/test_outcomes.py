@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fettle.cel.language.compiler import UNFORESEEN, Prepared, Program, judge
 from fettle.cel.language.syntax import Literal
 from fettle.cel.library.values import Frame, Value
-from fettle.cel.runtime.outcomes import OutcomeKind
+from fettle.cel.runtime.protocol import OutcomeKind
 from tests.fettle.cel.devices import DRIVER, GPU, MODEL, device, judged, whole_row
 
 A = f'device.attributes["{DRIVER}"]'

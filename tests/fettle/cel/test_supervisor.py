@@ -12,7 +12,7 @@ import pytest
 
 from fettle.cel.runtime.engine import SelectorEngine
 from fettle.cel.runtime.memory import GIVEN_UP_S, STRIKES
-from fettle.cel.runtime.outcomes import OutcomeKind
+from fettle.cel.runtime.protocol import OutcomeKind
 from fettle.cel.runtime.supervisor import Worker
 from fettle.model import WorkerError
 from tests.fettle.cel.devices import DRIVER, GPU, MODEL, device

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from fettle.cel.runtime import protocol
-from fettle.cel.runtime.outcomes import MATCH
-from fettle.cel.runtime.protocol import EvaluateReply, EvaluateRequest, Parse, Parsed, Ready
+from fettle.cel.runtime.protocol import MATCH, EvaluateReply, EvaluateRequest, Parse, Parsed, Ready
 from tests.fettle.cel.devices import DRIVER, GPU, whole_row
 
 COMMAND = [sys.executable, "-m", "fettle.cel.runtime.worker"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fettle.cli.calling import fetch
-from fettle.cli.demo import fleet
+from fettle.cli.demo import story
 from fettle.cli.demo.served import QUICK, Served
 
 DEMO = [sys.executable, "-m", "fettle", "demo"]
@@ -198,16 +198,16 @@ def test_the_demo_that_serves_says_the_url_of_its_page_first_and_what_can_be_typ
 def test_faults_of_the_living_fleet_come_spread_and_are_mended(tmp_path: Path) -> None:
     snapshot = tmp_path / "snapshot"
     snapshot.mkdir()
-    fleet.write(snapshot, datetime.now(UTC))
+    story.write(snapshot, datetime.now(UTC))
     with Served(snapshot, tmp_path / "log", QUICK) as served:
         first = ill(served)
-        assert not first & {act.node for act in fleet.ACTS}
-        faults = [number for number, act in enumerate(fleet.ACTS) if act.type]
+        assert not first & {act.node for act in story.ACTS}
+        faults = [number for number, act in enumerate(story.ACTS) if act.type]
         for number in faults:
-            fleet.play(snapshot, number, datetime.now(UTC))
-        assert soon(lambda: ill(served) == first | {act.node for act in fleet.ACTS})
-        for number in set(range(len(fleet.ACTS))) - set(faults):
-            fleet.play(snapshot, number, datetime.now(UTC))
+            story.play(snapshot, number, datetime.now(UTC))
+        assert soon(lambda: ill(served) == first | {act.node for act in story.ACTS})
+        for number in set(range(len(story.ACTS))) - set(faults):
+            story.play(snapshot, number, datetime.now(UTC))
         assert soon(lambda: ill(served) == first)
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fettle.api import kinds
-from fettle.cel.runtime.outcomes import MATCH
+from fettle.cel.runtime.protocol import MATCH
 from fettle.cli.device_tables import device_table, print_devices
 from fettle.cli.printing import MOST_LISTED
 from fettle.cluster import NodeView, PluginView, UnitView

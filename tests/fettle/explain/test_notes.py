@@ -7,8 +7,8 @@ import pytest
 
 from fettle.api import core
 from fettle.cel import Outcome
-from fettle.cel.runtime import outcomes
-from fettle.cel.runtime.outcomes import MATCH
+from fettle.cel.runtime import protocol
+from fettle.cel.runtime.protocol import MATCH
 from fettle.dra import Alternative, Claim, DeviceView, Request
 from fettle.explain.pods import explain_pod
 from fettle.model import BUILT_IN, Policies
@@ -246,7 +246,7 @@ DEMAND = Demand(
 
 
 def odd(_expression: str, device: DeviceView) -> Outcome:
-    return outcomes.would_abort("no such key: model") if device.id.device == "odd" else MATCH
+    return protocol.would_abort("no such key: model") if device.id.device == "odd" else MATCH
 
 
 def notes(**devices: str) -> list[str]:

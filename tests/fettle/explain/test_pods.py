@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from fettle.api import core
-from fettle.cel.runtime.outcomes import MATCH
+from fettle.cel.runtime.protocol import MATCH
 from fettle.cli.explained_pods import evidence_lines, print_evidence
 from fettle.cluster import NodeView, PluginView, UnitView
 from fettle.dra import AllocatedDevice, Alternative, Claim, DeviceView, Request

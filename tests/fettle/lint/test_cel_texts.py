@@ -2,7 +2,7 @@
 
 import pytest
 
-from fettle.lint.cel_texts import holds_only_with_all, literals_of, meant_literal
+from fettle.lint.checks import holds_only_with_all, literals_of, meant_literal
 from tests.fettle.cli.linted import findings
 
 MEMORY = 'device.capacity["d"].memory'

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from fettle.api import resource
 from fettle.cluster import NodeView
 from fettle.dra import Alternative, Claim, DeviceView, PublishedDevice, Request
+from fettle.dra.pools import PublishedCapacity
 from fettle.dra.quantities import amount
-from fettle.dra.slices import PublishedCapacity
 from fettle.explain.wording import text
 from fettle.model import DeviceId
 from fettle.pacing import keeping

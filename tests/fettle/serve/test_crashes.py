@@ -14,11 +14,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from fettle.cli.demo import fleet
+from fettle.cli.demo import story
 from tests.controlplane.processes import free_port
 
 WITHIN_S = 60
-BODY = json.dumps({"Pod": fleet.plugin_pod("training", 1), "NodeNames": ["hgx-01", "hgx-04"]})
+BODY = json.dumps({"Pod": story.plugin_pod("training", 1), "NodeNames": ["hgx-01", "hgx-04"]})
 OURS = {"Authorization": "Bearer t"}
 CRASHES = "fettle_serving_process_restarts_total"
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from fettle.cli.calling import ask, call, call_json, fetch
-from fettle.cli.demo import fleet
+from fettle.cli.demo import story
 from fettle.cli.demo.served import Served
 from fettle.model import FettleError
 from tests.controlplane.processes import free_port
@@ -34,7 +34,7 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """One for all tests that leave it as it is."""
     folder = tmp_path_factory.mktemp("serving")
-    fleet.write(folder, datetime.now(UTC))
+    story.write(folder, datetime.now(UTC))
     with Served(folder, tmp_path_factory.mktemp("log") / "log") as fettle:
         yield fettle
 
@@ -204,7 +204,7 @@ def test_where_the_kernel_has_no_ipv6_all_interfaces_are_those_of_ipv4(snapshot:
 def test_a_changed_file_turns_verdicts_as_a_change_in_a_cluster_does(
     served: Served, snapshot: Path
 ) -> None:
-    pod = fleet.plugin_pod("training", 1)
+    pod = story.plugin_pod("training", 1)
     assert served.filter(pod, ["hgx-01"]) == {}
     nodes = snapshot / "nodes.yaml"
     held = 'name: hgx-01\n    annotations: {"fettle.dev/hold": "taken out"}\n'
@@ -247,13 +247,13 @@ def test_input_that_is_not_http_leaves_no_traceback_in_the_log(
 
 @pytest.mark.long
 def test_the_webhook_answers_from_the_same_snapshot(serving: Served) -> None:
-    answer = serving.validate(fleet.oversized_claim())
+    answer = serving.validate(story.oversized_claim())
     assert not answer["allowed"]
     assert "FTL010" in answer["status"]["message"]
 
 
 def test_explaining_says_which_node_gives_what_and_why(serving: Served) -> None:
-    pod = fleet.claim_pod("training")
+    pod = story.claim_pod("training")
     serving.filter(pod, ["dra-01"])
     told = called("explain", "pod", "ml/training-dra", "--server", serving.browse)
     assert told.returncode == 0, told.stderr
@@ -267,7 +267,7 @@ def test_explaining_says_which_node_gives_what_and_why(serving: Served) -> None:
 def test_what_the_verdicts_leave_out_is_said_to_people_where_a_node_fits(
     serving: Served, gpus: int, fit: bool
 ) -> None:
-    serving.filter(fleet.plugin_pod("inference", gpus), ["hgx-01"])
+    serving.filter(story.plugin_pod("inference", gpus), ["hgx-01"])
     ask = ("explain", "pod", "ml/inference-plugin", "--server", serving.browse)
     told, data = called(*ask), called(*ask, "--output", "json")
     said = [line for line in told.stdout.splitlines() if "are not considered" in line]
@@ -333,8 +333,8 @@ def test_probes_tell_the_truth(serving: Served) -> None:
 
 
 def test_the_served_webhook_mutates(serving: Served) -> None:
-    review = fleet.oversized_claim()
-    pod = fleet.claim_pod("training")
+    review = story.oversized_claim()
+    pod = story.claim_pod("training")
     review["request"] |= {
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
         "resource": {"group": "", "version": "v1", "resource": "pods"},

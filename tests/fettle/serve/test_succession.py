@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from fettle.cli.demo import fleet
+from fettle.cli.demo import story
 from fettle.serve import succession
 from fettle.serve.channel import Channel
 from fettle.serve.succession import SettingsFiles, Succession
@@ -132,7 +132,7 @@ async def test_no_call_fails_while_a_successor_takes_over(
         ],
         stderr=log,
     )
-    body = json.dumps({"Pod": fleet.plugin_pod("training", 1), "NodeNames": ["hgx-01", "hgx-04"]})
+    body = json.dumps({"Pod": story.plugin_pod("training", 1), "NodeNames": ["hgx-01", "hgx-04"]})
     connector = aiohttp.TCPConnector(force_close=not kept)
     try:
         async with aiohttp.ClientSession(connector=connector) as client:

@@ -4,7 +4,7 @@ import pytest
 from fettle.api import kinds, resource
 from fettle.cluster.inventory.gathered_pools import Gathered, PoolId, gather
 from fettle.dra import CURRENT, Features, NodeTarget
-from fettle.dra.slices import read_slice
+from fettle.dra.pools import read_slice
 from fettle.health import gpu_names
 
 

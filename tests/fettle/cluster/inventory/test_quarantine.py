@@ -8,7 +8,7 @@ import pytest
 
 from fettle.api import Bad, kinds
 from fettle.api.kinds import Kind
-from fettle.cel.runtime.outcomes import MATCH
+from fettle.cel.runtime.protocol import MATCH
 from fettle.cluster.inventory import inventory, reporting, starts, stores
 from fettle.config import HealthSettings
 from fettle.dra import AllocationStatus, Alternative, Claim, Request

@@ -13,7 +13,7 @@ from fettle.cluster.inventory.devices import Regions
 from fettle.cluster.inventory.gathered_pools import PoolId, gather, pool_of
 from fettle.cluster.view import NodeView
 from fettle.dra import CURRENT, NodeTarget, PublishedSlice, Target
-from fettle.dra.slices import read_slice
+from fettle.dra.pools import read_slice
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, claim, node
 

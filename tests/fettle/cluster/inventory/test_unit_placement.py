@@ -12,7 +12,7 @@ from fettle.api import kinds, resource
 from fettle.cluster.inventory.units import place_units
 from fettle.cluster.view import View
 from fettle.dra import PublishedDevice
-from fettle.dra.slices import read_slice
+from fettle.dra.pools import read_slice
 from fettle.model import State, UnitId
 from tests.fettle.cluster.inventory.fleets import Fleet
 from tests.fettle.cluster.inventory.saying import speaking

@@ -6,7 +6,7 @@ import msgspec
 
 from fettle.api.resource import DeviceAttribute
 from fettle.cel import Outcome
-from fettle.cel.runtime.outcomes import MATCH, NO_MATCH
+from fettle.cel.runtime.protocol import MATCH, NO_MATCH
 from fettle.dra.claims import Alternative, Claim, Constraint, Request
 from fettle.dra.pools import DeviceView, PoolView
 from tests.fettle import building as b

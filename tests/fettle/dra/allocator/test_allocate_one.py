@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.cel import Outcome
-from fettle.cel.runtime.outcomes import MATCH, NO_MATCH
+from fettle.cel.runtime.protocol import MATCH, NO_MATCH
 from fettle.dra.allocator import AllocationStatus, Budget, allocate
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.dra.pools import DeviceView

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds
-from fettle.dra.allocator.allocated_state import with_released, with_unreleased
 from fettle.dra.allocator.features import CURRENT
+from fettle.dra.allocator.results import with_released, with_unreleased
 from fettle.dra.claims import held_devices
 from fettle.dra.pools import PoolView
 from tests.fettle import building as b

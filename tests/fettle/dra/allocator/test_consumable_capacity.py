@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api import kinds, resource
-from fettle.cel.runtime.outcomes import MATCH
+from fettle.cel.runtime.protocol import MATCH
 from fettle.dra.allocator import (
     AMPLE,
     AllocationOutcome,
@@ -18,9 +18,8 @@ from fettle.dra.allocator import (
     explain_shortfall,
 )
 from fettle.dra.claims import Alternative, Claim, Request
-from fettle.dra.pools import DeviceView
+from fettle.dra.pools import DeviceView, read_slice
 from fettle.dra.quantities import amount
-from fettle.dra.slices import read_slice
 from tests.fettle import building as b
 from tests.fettle.building import as_text
 

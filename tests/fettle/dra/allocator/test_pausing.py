@@ -15,12 +15,11 @@ import pytest
 from fettle.api import resource
 from fettle.api.resource import DeviceAttribute, DeviceTaint, DeviceToleration
 from fettle.cel import Outcome
-from fettle.cel.runtime.outcomes import MATCH, NO_MATCH
+from fettle.cel.runtime.protocol import MATCH, NO_MATCH
 from fettle.dra.allocator import AllocationStatus, Budget, allocate, explain_shortfall
 from fettle.dra.allocator.features import CURRENT, Profile, profile_of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
-from fettle.dra.pools import DeviceView, PoolView
-from fettle.dra.slices import PublishedDevice
+from fettle.dra.pools import DeviceView, PoolView, PublishedDevice
 from fettle.model import DeviceId
 from fettle.pacing import pausing
 from tests.fettle import building as b

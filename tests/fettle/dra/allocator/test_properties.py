@@ -18,8 +18,8 @@ from fettle.dra.allocator import (
     explain_shortfall,
 )
 from fettle.dra.allocator.allocate_device import Acceptable, are_tolerated
-from fettle.dra.allocator.allocated_state import with_allocated
 from fettle.dra.allocator.features import CURRENT, Profile, profile_of_version
+from fettle.dra.allocator.results import with_allocated
 from fettle.dra.pools import PoolView
 from fettle.model import DeviceId
 from fettle.pacing import pausing, run_within

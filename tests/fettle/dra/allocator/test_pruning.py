@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.api.resource import DeviceAttribute
-from fettle.cel.runtime.outcomes import MATCH
+from fettle.cel.runtime.protocol import MATCH
 from fettle.dra.allocator import AllocationStatus, Budget, allocate
 from fettle.dra.allocator.features import CURRENT, Features, Profile
 from fettle.dra.claims import Alternative, Claim, Constraint, Request

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from fettle.api import resource
 from fettle.api.resource import DeviceAttribute, DeviceTaint
 from fettle.cel import Outcome
-from fettle.cel.runtime.outcomes import MATCH, NO_MATCH, would_abort
+from fettle.cel.runtime.protocol import MATCH, NO_MATCH, would_abort
 from fettle.dra.allocator import AMPLE, AllocationStatus, Budget, allocate, explain_shortfall
 from fettle.dra.allocator.features import CURRENT, Features, Profile, profile_of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
-from fettle.dra.pools import DeviceView, PoolView
+from fettle.dra.pools import DeviceView, PoolView, PublishedCapacity, PublishedDevice
 from fettle.dra.quantities import amount
-from fettle.dra.slices import PublishedCapacity, PublishedDevice
 from fettle.model import DeviceId
 from tests.fettle import building as b
 from tests.fettle.building import as_text

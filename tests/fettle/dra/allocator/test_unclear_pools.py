@@ -7,7 +7,7 @@ import pytest
 
 from fettle.api.resource import DeviceAttribute
 from fettle.cel import Outcome
-from fettle.cel.runtime.outcomes import MATCH
+from fettle.cel.runtime.protocol import MATCH
 from fettle.dra.allocator import AllocationOutcome, AllocationStatus, allocate
 from fettle.dra.allocator.features import CURRENT, Profile, profile_of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request

@@ -1,7 +1,7 @@
 """Demands for units and for claims, and verdicts on a node whose devices match every selector."""
 
 from fettle.cel import Outcome
-from fettle.cel.runtime.outcomes import MATCH
+from fettle.cel.runtime.protocol import MATCH
 from fettle.cluster import NodeView
 from fettle.dra import Alternative, Claim, DeviceView, Request
 from fettle.model import BUILT_IN, Policy

@@ -11,7 +11,7 @@ from fettle.api import kinds
 from fettle.api.kinds import Kind
 from fettle.api.resource import DeviceToleration
 from fettle.cel import SelectorEngine
-from fettle.cel.runtime.outcomes import MATCH
+from fettle.cel.runtime.protocol import MATCH
 from fettle.cluster import EMPTY, Inventory, NodeView, Publisher, UnitView, View
 from fettle.config import HealthSettings
 from fettle.explain.conclusions import summary

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fettle.api import kinds
-from fettle.cel.runtime.outcomes import MATCH
+from fettle.cel.runtime.protocol import MATCH
 from fettle.dra import Profile
 from fettle.dra.allocator.features import Quirks
 from fettle.explain.wording import text, texts

@@ -6,7 +6,7 @@ import pytest
 from fettle.api import core, resource
 from fettle.api.resource import DeviceTaint, DeviceToleration
 from fettle.cel import Outcome
-from fettle.cel.runtime import outcomes
+from fettle.cel.runtime import protocol
 from fettle.cluster import NodeView
 from fettle.dra import (
     AllocatedDevice,
@@ -118,7 +118,7 @@ def test_an_unreadable_device_leaves_the_node_undecided_allowed_and_scored_low()
 
 def test_a_selector_that_cannot_be_decided_leaves_the_node_undecided() -> None:
     def undecided(_expression: str, _device: DeviceView) -> Outcome:
-        return outcomes.undecided("uses optional types")
+        return protocol.undecided("uses optional types")
 
     demand = request(TRAINING)
     node = b.node(pools=(b.pool(b.device("a", 0.0)),))
@@ -234,7 +234,7 @@ def test_the_verdict_names_the_first_available_alternative_that_fits() -> None:
 
 def test_an_error_of_the_allocator_is_shown_and_refuses_nothing() -> None:
     def aborts(_expression: str, _device: DeviceView) -> Outcome:
-        return outcomes.would_abort("no such key: model")
+        return protocol.would_abort("no such key: model")
 
     node = b.node(pools=(b.pool(b.device("a", 0.0)),))
     answer = judge(request(TRAINING), node, Acceptance(TRAINING.placement), Allocator(aborts))
