@@ -15,8 +15,9 @@ from fettle.api import api_path, kinds
 from fettle.client import ServedKind, Session, decoded, served_kinds, server_version
 from fettle.config import WorkloadSettings
 from fettle.dra import parse_git_version
+from fettle.lint import IN_PLACE_RESTART
 from fettle.logs import Logger
-from fettle.model import DEGRADED_TAINT, ClusterError, Invalid, NotServed
+from fettle.model import DEGRADED_TAINT, ClusterError, Forbidden, Invalid, NotFound, NotServed
 from fettle.pacing import keep
 
 PROBE_EVERY_S = 600.0
@@ -113,12 +114,13 @@ def _workload_rules(
 
 class PreservedFields(NamedTuple):
     """Whether claims keep device tolerations and alternatives, and pods keep restart rules, also
-    with the action RestartAllContainers."""
+    with the action RestartAllContainers; and whether JobSets may restart in place."""
 
     tolerations: bool = False
     alternatives: bool = False
     restart_rules: bool = False
     restart_all: bool = False
+    in_place_restart: bool = False
 
     def without(self, disabled: Collection[str]) -> "PreservedFields":
         """Those that are heeded too, with these feature gates off."""
@@ -129,7 +131,7 @@ class PreservedFields(NamedTuple):
         )
 
 
-ALL_PRESERVED = PreservedFields(True, True, True, True)
+ALL_PRESERVED = PreservedFields(True, True, True, True, True)
 """For use without a cluster."""
 
 
@@ -189,6 +191,22 @@ class FieldProbe:
             alternatives=bool(alternatives.first_available),
             restart_rules=release >= RESTART_RULES_SINCE,
             restart_all=release >= RESTART_ALL_SINCE,
+            in_place_restart=await self._takes_in_place_restart(),
+        )
+
+    async def _takes_in_place_restart(self) -> bool:
+        """Whether the definition of JobSet that is served has this restartStrategy. Whoever is
+        authenticated may read it, but for clusters that changed that."""
+        try:
+            answer = await self._session.get(_JOBSET_SCHEMAS)
+        except (NotServed, NotFound, Forbidden) as error:
+            _log.debug("no schema of JobSets", reason=str(error))
+            return False
+        schemas = decoded(answer, _Document, f"OpenAPI at {_JOBSET_SCHEMAS}").components.schemas
+        return any(
+            IN_PLACE_RESTART in schema.properties.strategies
+            for name, schema in schemas.items()
+            if name.endswith(".JobSet")
         )
 
     async def _stored(self, version: str, request: Object) -> "_Request":
@@ -211,6 +229,51 @@ class FieldProbe:
             _log.debug("a claim would be refused", reason=str(error))
             return _Request()
         return decoded(stored, _Claim, "dry-run claim").spec.devices.requests[0]
+
+
+_JOBSET_SCHEMAS = "/openapi/v3/apis/jobset.x-k8s.io/v1alpha2"
+
+
+class _Strategy(msgspec.Struct, frozen=True):
+    enum: Sequence[Any] = ()
+
+
+class _PolicyFields(msgspec.Struct, frozen=True, rename="camel"):
+    restart_strategy: _Strategy = _Strategy()
+
+
+class _PolicySchema(msgspec.Struct, frozen=True):
+    properties: _PolicyFields = _PolicyFields()
+
+
+class _SpecFields(msgspec.Struct, frozen=True, rename="camel"):
+    failure_policy: _PolicySchema = _PolicySchema()
+
+
+class _SpecSchema(msgspec.Struct, frozen=True):
+    properties: _SpecFields = _SpecFields()
+
+
+class _Fields(msgspec.Struct, frozen=True):
+    spec: _SpecSchema = _SpecSchema()
+
+    @property
+    def strategies(self) -> Sequence[Any]:
+        return self.spec.properties.failure_policy.properties.restart_strategy.enum
+
+
+class _Schema(msgspec.Struct, frozen=True):
+    properties: _Fields = _Fields()
+
+
+class _Components(msgspec.Struct, frozen=True):
+    schemas: Mapping[str, _Schema] = {}
+
+
+class _Document(msgspec.Struct, frozen=True):
+    """OpenAPI of a group's version, of which nothing else is read."""
+
+    components: _Components = _Components()
 
 
 class _Option(msgspec.Struct, frozen=True):

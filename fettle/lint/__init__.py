@@ -37,6 +37,7 @@ from fettle.lint.manifests import Field, Manifest, below, values_at
 from fettle.lint.names import listed, nearest
 from fettle.lint.refusals import REFUSALS
 from fettle.lint.rules import ABSENCES, RULES
+from fettle.lint.rules.jobs import IN_PLACE_RESTART, in_place_errors
 from fettle.lint.shapes.customs import (
     Customs,
     StatedRule,
@@ -55,6 +56,7 @@ __all__ = [
     "COMPLETENESS",
     "DEFAULT_LEVELS",
     "INVALID_RULES",
+    "IN_PLACE_RESTART",
     "REFUSALS",
     "REPEATED_KEY",
     "RULES",
@@ -77,6 +79,7 @@ __all__ = [
     "configured_drivers",
     "customs_with",
     "has_expressions",
+    "in_place_errors",
     "ineffective_settings",
     "levels_for",
     "listed",

@@ -109,6 +109,7 @@ class JobSetAction(StrEnum):
 class JobSetRestartStrategy(StrEnum):
     RECREATE = "Recreate"
     BLOCKING_RECREATE = "BlockingRecreate"
+    IN_PLACE_RESTART = "InPlaceRestart"  # JobSet 0.11 with its feature gate and its agent
 
 
 class JobFailureReason(StrEnum):

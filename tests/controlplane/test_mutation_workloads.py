@@ -169,6 +169,39 @@ def are_what_the_policy_says(made: dict[str, Object]) -> None:
         assert group["template"]["metadata"]["annotations"] == NAMED
 
 
+async def test_a_jobset_restarts_in_place_where_its_definition_has_that_and_its_jobs_allow_it(
+    api: Api, start_fettle: StartFettle
+) -> None:
+    """As JobSet's example for the agent as a sidecar has them."""
+    await define_workloads(api)
+    policy = {"maxRestarts": 3, "restartStrategy": "InPlaceRestart"}
+    await installed(api, start_fettle, {"failure": {"jobSet": policy}})
+    template = _template()
+    template["spec"]["initContainers"] = [
+        {
+            "name": "in-place-restart-agent",
+            "image": "registry.example.com/agent:1",
+            "restartPolicy": "Always",
+            "env": [{"name": "JOBSET_NAME", "value": "w"}, {"name": "POD_NAME", "value": "w-0"}],
+        }
+    ]
+    job = {
+        "completions": 2,
+        "parallelism": 2,
+        "backoffLimit": 2147483647,
+        "podReplacementPolicy": "Failed",
+        "template": template,
+    }
+    made = {}
+    for name, spec in (("a", job), ("b", {**job, "backoffLimit": 6})):
+        jobs = [{"name": "workers", "template": {"spec": spec}}]
+        jobset = workload("jobset.x-k8s.io/v1alpha2/JobSet", {"replicatedJobs": jobs})
+        jobset["metadata"]["name"] = name
+        made[name] = (await api.create(jobset))["spec"]["failurePolicy"]
+    assert made["a"] == policy
+    assert made["b"] == {**policy, "restartStrategy": "Recreate"}  # the definition's default
+
+
 async def test_controllers_make_their_pods_once_of_stamped_templates(
     control_plane: ControlPlane, api: Api, start_fettle: StartFettle
 ) -> None:

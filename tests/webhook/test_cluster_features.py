@@ -35,6 +35,8 @@ class ApiServer:
         """What is served of the group: a resource in each version."""
         self.version = "v1.37.1"
         self.page = False
+        self.jobset: str | None = None
+        """The restart strategies of the JobSet that is served."""
         self.serves = True
         self.answers_nothing = False
         self.answers_oddly = False
@@ -68,6 +70,13 @@ class ApiServer:
         kind = {"resourceclaims": "ResourceClaim", "devicetaintrules": "DeviceTaintRule"}[plural]
         return web.json_response({"resources": [{"name": plural, "kind": kind}]})
 
+    async def tell_schemas(self, request: web.Request) -> web.Response:
+        if self.jobset is None:
+            return web.Response(text="404 page not found", status=404)
+        if self.jobset == "forbidden":
+            return web.json_response({"kind": "Status", "code": 403}, status=403)
+        return web.json_response(_open_api(*self.jobset.split()))
+
     async def tell_version(self, request: web.Request) -> web.Response:
         if self.page:
             return web.Response(text="<title>Please log in</title>", content_type="text/html")
@@ -79,6 +88,20 @@ def _over_quota(metadata: dict[str, Any]) -> dict[str, Any]:
     name = metadata.get("name") or metadata["generateName"] + secrets.token_hex(3)
     said = f'resourceclaims.resource.k8s.io "{name}" is forbidden: exceeded quota: default'
     return {"kind": "Status", "code": 403, "message": said}
+
+
+def _open_api(*strategies: str) -> dict[str, Any]:
+    """What an API server says of JobSet's definition, but for all other fields."""
+    strategy: Any = {"type": "string", "enum": [*strategies]}
+    policy = {"properties": {"maxRestarts": {"format": "int32"}, "restartStrategy": strategy}}
+    spec = {"properties": {"failurePolicy": policy, "suspend": {"type": "boolean"}}}
+    jobset = {"type": "object", "properties": {"kind": {"type": "string"}, "spec": spec}}
+    listed = {"properties": {"items": {"type": "array"}}}
+    names = ("io.x-k8s.jobset.v1alpha2.JobSet", "io.x-k8s.jobset.v1alpha2.JobSetList")
+    return {
+        "openapi": "3.0.0",
+        "components": {"schemas": dict(zip(names, (jobset, listed), strict=True))},
+    }
 
 
 @pytest.fixture
@@ -94,6 +117,7 @@ async def probe(api: ApiServer, aiohttp_server: Any, tmp_path: Path) -> AsyncIte
         [
             web.post(path, api.create),
             web.get("/version", api.tell_version),
+            web.get("/openapi/v3/apis/jobset.x-k8s.io/v1alpha2", api.tell_schemas),
             web.get("/apis/resource.k8s.io", api.tell_versions),
             web.get("/apis/resource.k8s.io/{version}", api.tell_resources),
         ]
@@ -115,6 +139,22 @@ async def test_a_cluster_may_preserve_every_field(api: ApiServer, probe: FieldPr
     assert await probe.discover() == PreservedFields(True, True, True, True)
     assert {asked["dryRun"] for asked in api.asked} == {"All"}
     assert {"fettle-system" in asked["path"] for asked in api.asked} == {True}
+
+
+@pytest.mark.parametrize(
+    ("jobset", "served"),
+    [
+        (None, False),
+        ("forbidden", False),
+        ("Recreate BlockingRecreate", False),
+        ("Recreate BlockingRecreate InPlaceRestart", True),
+    ],
+)
+async def test_the_definition_of_jobset_says_whether_it_restarts_in_place(
+    api: ApiServer, probe: FieldProbe, jobset: str | None, served: bool
+) -> None:
+    api.jobset = jobset
+    assert (await probe.discover()).in_place_restart is served
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from fettle.api.raw import Raw
-from fettle.lint import Field, workload_kinds
+from fettle.lint import IN_PLACE_RESTART, Field, in_place_errors, workload_kinds
 from fettle.model import DEVICE_FAILED, JOB_EXIT_CODES, Failure
 from webhook.mutate.injection import Injection
 from webhook.patches import fields_matching
@@ -254,8 +254,13 @@ def _pods_at_once(spec: Field) -> int:
 # --- JobSets
 
 
-def inject_jobset_failure_policy(injection: Injection, failure: Failure) -> None:
-    """Into a new JobSet, unless its author wrote a failurePolicy that has any effect."""
+def inject_jobset_failure_policy(
+    injection: Injection, failure: Failure, *, in_place_served: bool
+) -> None:
+    """Into a new JobSet, unless its author wrote a failurePolicy that has any effect.
+
+    `in_place_served`: whether the cluster's JobSets may restart in place.
+    """
     spec = injection.read("spec")
     own = spec.at("failurePolicy")
     if _has_effect(own.value) or failure.job_set is None:
@@ -263,9 +268,38 @@ def inject_jobset_failure_policy(injection: Injection, failure: Failure) -> None
     there = {job.text("name") for job in spec.each("replicatedJobs")}
     wanted: Raw = msgspec.to_builtins(failure.job_set)
     rules = [_narrowed(injection, rule, there) for rule in wanted["rules"]]
+    if wanted["restartStrategy"] == IN_PLACE_RESTART:
+        whys = _why_not_in_place(injection) if in_place_served else [_NOT_SERVED]
+        if whys:
+            wanted = {**wanted, "restartStrategy": None}
+            left_out = f"restartStrategy: {IN_PLACE_RESTART} is left out"
+            injection.warn(f"{left_out}: {'; '.join(whys[:_MOST_WHYS])}")
     wanted = _compact({**wanted, "rules": [rule for rule in rules if rule is not None]})
     if _has_effect(wanted):
         injection.set(own, wanted)
+
+
+_NOT_SERVED = "the JobSet that this cluster serves does not have it, or this is not known yet"
+_MOST_WHYS = 4
+_AGENT = frozenset(("JOBSET_NAME", "POD_NAME"))
+"""What the in-place-restart-agent must be told: kubernetes-sigs/jobset, cmd/in-place-restart-agent.
+Nobody restarts the other pods of a JobSet without it."""
+_NO_AGENT = "jobset.sigs.k8s.io/disable-in-place-restart"
+
+
+def _why_not_in_place(injection: Injection) -> list[str]:
+    """Why JobSet would refuse a JobSet that restarts in place, or nothing would restart it."""
+    found = []
+    if _NO_AGENT in injection.read("metadata").strings("annotations"):
+        found.append(f"it has the annotation {_NO_AGENT}")
+    for entry in injection.read("spec").each("replicatedJobs"):
+        job = entry.at("template", "spec")
+        found += [f"{field.path} {why}: {hint}" for field, why, hint in in_place_errors(job)]
+        pod = job.at("template", "spec")
+        containers = (c for group in ("initContainers", "containers") for c in pod.each(group))
+        if not any({v.text("name") for v in c.each("env")} >= _AGENT for c in containers):
+            found.append(f"{pod.path} has no container of JobSet's in-place-restart-agent")
+    return found
 
 
 def _narrowed(injection: Injection, rule: Raw, there: set[str]) -> Raw | None:

@@ -215,7 +215,8 @@ def _workload(
             if context.preserved is None or context.preserved.restart_rules:
                 jobs.annotate_exit_codes(injection, failure)
         elif kind == "JobSet":
-            jobs.inject_jobset_failure_policy(injection, failure)
+            served = context.preserved is not None and context.preserved.in_place_restart
+            jobs.inject_jobset_failure_policy(injection, failure, in_place_served=served)
         for path in workload.jobs:
             jobs.warn_of_job_templates(injection, failure, path)
     if kind != DAEMON_SET:

@@ -8,7 +8,12 @@ from fettle.lint.findings import Finding, Refusal
 from fettle.lint.manifests import Field, Manifest
 from fettle.lint.names import is_mark, nearest
 from fettle.lint.refusals.wording import why_no_label, why_no_schedule
-from fettle.lint.rules.jobs import failure_rules, job_errors
+from fettle.lint.rules.jobs import (
+    IN_PLACE_RESTART,
+    failure_rules,
+    in_place_errors,
+    job_errors,
+)
 
 _CRON_FIELDS = 5
 _RESTARTS = ("OnFailure", "Never")
@@ -266,6 +271,25 @@ class WrongJobSetTarget(Refusal):
                 near = nearest(field.value, names)
                 message = f"the JobSet has no replicated job {field.value!r}"
                 yield self.finding(field, message, f"write {near}" if near else "")
+
+
+class InPlaceRestartUnmet(Refusal):
+    """A JobSet that restarts in place, whose Jobs do not meet what JobSet requires of them then."""
+
+    id = "FTL245"
+    name = "no-restart-in-place"
+    today = "JobSet's webhook refuses it."
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        if (manifest.group, manifest.kind) != ("jobset.x-k8s.io", "JobSet"):
+            return
+        strategy = manifest.root.at("spec", "failurePolicy", "restartStrategy")
+        if strategy.value != IN_PLACE_RESTART:
+            return
+        for job in manifest.jobs:
+            for field, said, hint in in_place_errors(job):
+                message = f"{said}, which restartStrategy: {IN_PLACE_RESTART} does not allow"
+                yield self.finding(field, message, hint)
 
 
 def _targets(spec: Field, jobs: list[Field]) -> Iterator[Field]:

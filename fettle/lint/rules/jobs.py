@@ -98,6 +98,31 @@ def job_errors(job: Field, *, by_default: str = "Indexed") -> Iterator[tuple[Fie
             yield from _exit_code_errors(rule.at("onExitCodes"))
 
 
+IN_PLACE_RESTART = "InPlaceRestart"
+MAX_INT32 = 2**31 - 1
+
+
+def in_place_errors(job: Field) -> Iterator[tuple[Field, str, str]]:
+    """Why JobSet's webhook refuses a Job of a JobSet with restartStrategy: InPlaceRestart, and what
+    to write: kubernetes-sigs/jobset, pkg/webhooks/jobset_webhook.go."""
+    limit, replacement = job.at("backoffLimit"), job.at("podReplacementPolicy")
+    if limit.value != MAX_INT32:
+        said = "is not set" if limit.value is None else f"is {limit.value}"
+        yield limit, said, f"write backoffLimit: {MAX_INT32}"
+    if replacement.value != "Failed":
+        said = "is not set" if replacement.value is None else f"is {replacement.value}"
+        yield replacement, said, "write podReplacementPolicy: Failed"
+    completions, parallelism = job.at("completions"), job.at("parallelism")
+    if completions.value is None or completions.value != parallelism.value:
+        counts = completions.value, parallelism.value
+        shown = ["not set" if count is None else str(count) for count in counts]
+        yield (
+            completions,
+            f"is {shown[0]}, parallelism {shown[1]}",
+            "write the same number for both",
+        )
+
+
 def _union_errors(job: Field) -> Iterator[tuple[Field, str]]:
     for rule in failure_rules(job):
         if bool(rule.at("onExitCodes").value) == bool(rule.at("onPodConditions").value):

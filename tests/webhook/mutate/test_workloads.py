@@ -17,6 +17,7 @@ from tests.webhook.mutations import (
     updated,
 )
 from tests.webhook.reviews import CLAIMS, Object, pod
+from webhook.cluster_features import PreservedFields
 from webhook.mutate.annotations import WORKLOADS, with_configured
 from webhook.mutate.mutation import Mutation
 
@@ -349,6 +350,71 @@ async def test_a_jobset_rule_names_only_jobs_that_exist_and_is_dropped_without_a
     assert done["spec"]["failurePolicy"]["rules"] == [*expected, RULE]
     warnings = (await mutation(before, by=by)).warnings
     assert [says in warning for warning in warnings] == [True] * bool(says)
+
+
+AGENT: Object = {
+    "name": "agent",
+    "env": [{"name": "JOBSET_NAME", "value": "x"}, {"name": "POD_NAME", "value": "x"}],
+}
+IN_PLACE: Object = {
+    "completions": 2,
+    "parallelism": 2,
+    "backoffLimit": 2147483647,
+    "podReplacementPolicy": "Failed",
+}
+IN_PLACE_POLICY: Object = {"maxRestarts": 3, "restartStrategy": "InPlaceRestart", "rules": [RULE]}
+
+
+def restarting(agent: Object | None = AGENT, **job: Any) -> Object:
+    """JobSet's examples have the agent as an init container, or start the worker by it."""
+    template = pod_template(restartPolicy="Never", initContainers=[agent] if agent else [])
+    spec = {"template": template, **IN_PLACE, **job}
+    return workload(JOBSET, {"replicatedJobs": [{"name": "a", "template": {"spec": spec}}]}, OWN)
+
+
+async def test_a_jobset_that_may_restart_in_place_does_if_its_policy_says_so() -> None:
+    by = context_of({"failure": {"jobSet": IN_PLACE_POLICY}})
+    done = await mutated(restarting(), by=by)
+    assert done["spec"]["failurePolicy"] == IN_PLACE_POLICY
+
+
+@pytest.mark.parametrize(
+    ("jobset", "says"),
+    [
+        (restarting(backoffLimit=6), "spec.backoffLimit is 6: write backoffLimit: 2147483647"),
+        (restarting(podReplacementPolicy=None), "podReplacementPolicy is not set"),
+        (restarting(completions=4), "completions is 4, parallelism 2"),
+        (restarting(agent=None), "has no container of JobSet's in-place-restart-agent"),
+        (restarting(agent={"name": "agent"}), "has no container of"),
+    ],
+)
+async def test_a_jobset_that_would_be_refused_in_place_is_restarted_as_a_whole(
+    jobset: Object, says: str
+) -> None:
+    by = context_of({"failure": {"jobSet": IN_PLACE_POLICY}})
+    done = await mutated(jobset, by=by)
+    assert done["spec"]["failurePolicy"] == {"maxRestarts": 3, "rules": [RULE]}
+    warnings = (await mutation(jobset, by=by)).warnings
+    (warning,) = (one for one in warnings if "restartStrategy" in one)
+    assert "restartStrategy: InPlaceRestart is left out: " in warning
+    assert says in warning
+
+
+async def test_a_jobset_whose_agent_is_switched_off_is_restarted_as_a_whole() -> None:
+    jobset = restarting()
+    jobset["metadata"]["annotations"]["jobset.sigs.k8s.io/disable-in-place-restart"] = "true"
+    done = await mutated(jobset, by=context_of({"failure": {"jobSet": IN_PLACE_POLICY}}))
+    assert "restartStrategy" not in done["spec"]["failurePolicy"]
+
+
+@pytest.mark.parametrize("preserved", [None, PreservedFields()])
+async def test_no_jobset_restarts_in_place_where_that_is_not_served(
+    preserved: PreservedFields | None,
+) -> None:
+    by = context_of({"failure": {"jobSet": IN_PLACE_POLICY}})._replace(preserved=preserved)
+    done = await mutated(restarting(), by=by)
+    assert done["spec"]["failurePolicy"] == {"maxRestarts": 3, "rules": [RULE]}
+    assert any("serves does not have it" in one for one in (await mutation(restarting(), by=by))[1])
 
 
 async def test_a_failure_policy_whose_rules_are_all_for_absent_jobs_is_not_injected() -> None:

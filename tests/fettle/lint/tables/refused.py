@@ -767,11 +767,48 @@ def job_set(*names: str, **spec: Any) -> Object:
     }
 
 
+def restarting_in_place(*dropped: str, **job: Any) -> Object:
+    """As JobSet's own example, without these fields of its Job, or with other values."""
+    needed = {
+        "completions": 2,
+        "parallelism": 2,
+        "backoffLimit": 2147483647,
+        "podReplacementPolicy": "Failed",
+    }
+    made = job_set("a", failurePolicy={"maxRestarts": 3, "restartStrategy": "InPlaceRestart"})
+    spec = {**JOB["spec"], **needed, **job}
+    kept = {key: value for key, value in spec.items() if key not in dropped}
+    made["spec"]["replicatedJobs"][0]["template"] = {"spec": kept}
+    return made
+
+
 def failing(*targets: str) -> Object:
     return {"rules": [{"action": "FailJobSet", "targetReplicatedJobs": list(targets)}]}
 
 
 JUDGED_BY_JOB_SET = [
+    Refused("FTL245", "as JobSet's example", restarting_in_place()),
+    Refused("FTL245", "no limit", restarting_in_place("backoffLimit"), "is not set"),
+    Refused("FTL245", "a limit", restarting_in_place(backoffLimit=6), "is 6, which"),
+    Refused("FTL245", "no policy", restarting_in_place("podReplacementPolicy"), "is not set"),
+    Refused(
+        "FTL245",
+        "replaced too early",
+        restarting_in_place(podReplacementPolicy="TerminatingOrFailed"),
+        "is TerminatingOrFailed",
+    ),
+    Refused("FTL245", "more pods", restarting_in_place(completions=4), "is 4, parallelism 2"),
+    Refused(
+        "FTL245",
+        "neither number",
+        restarting_in_place("completions", "parallelism"),
+        "is not set, parallelism not set",
+    ),
+    Refused(
+        "FTL245",
+        "a limit with another strategy",
+        job_set("a", failurePolicy={"restartStrategy": "Recreate"}),
+    ),
     Refused("FTL235", "two of one name", job_set("a", "a"), "another one already"),
     Refused("FTL235", "two names", job_set("a", "b")),
     Refused(
@@ -799,7 +836,7 @@ JUDGED_BY_JOB_SET = [
         job_set(
             "a",
             failurePolicy={
-                "restartStrategy": "InPlaceRestart",
+                "restartStrategy": "BlockingRecreate",
                 "rules": [
                     {
                         "name": "a",
