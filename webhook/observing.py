@@ -35,6 +35,13 @@ EventSink = Callable[[Event], object]
 """Takes an Event. It must return at once: a review waits for it."""
 
 REPORTING_CONTROLLER = "fettle.dev/webhook"
+"""The `reportingController` of the webhook's Events."""
+REFUSED = "WouldBeRefused"
+"""An Event of mode `observe`: the object, or one of a controller's, would have been denied."""
+CHANGED = "WouldBeChanged"
+"""An Event of mode `observe`: something would have been injected."""
+WARNED = "Warned"
+"""An Event of mode `observe`: the author would have been warned."""
 
 
 class ReviewMetrics:
@@ -188,7 +195,7 @@ def observed_event(
     called = f"{request.kind.kind} {request.name or name}"
     return Event(
         regarding=_regarding(request),
-        reason="WouldBeRefused" if refusals else "WouldBeChanged" if changes else "Warned",
+        reason=REFUSED if refusals else CHANGED if changes else WARNED,
         action="Review",
         note=f"{called}: {' | '.join(said)}",
         # A controller that retries creates objects of many names: the same findings on one kind

@@ -271,6 +271,30 @@ def _names(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
+def names() -> str:
+    """Every name under `fettle.dev/`, and the reason of every Event."""
+    own, events = [], []
+    for files in ("fettle/**/*.py", "webhook/**/*.py"):
+        for tree in _trees(files):
+            for name, about in _constants(tree):
+                if name.startswith("fettle.dev/") and name != "fettle.dev/":
+                    own.append(f"| `{name}` | {about} |")
+                if about.startswith("An Event "):
+                    events.append(f"| `{name}` | {about.removeprefix('An Event ')} |")
+    head = "| | |\n|---|---|"
+    parts = [f"## Names under `fettle.dev/`\n\n{head}", *sorted(own), ""]
+    parts += [f"## Events\n\n{head}", *sorted(events), ""]
+    return "\n".join(parts)
+
+
+def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The value and the docstring of each constant that is a text."""
+    for made, doc in pairwise(tree.body):
+        given = made.value if isinstance(made, ast.Assign) else None
+        if isinstance(given, ast.Constant) and isinstance(doc, ast.Expr):
+            yield str(given.value), " ".join(str(ast.literal_eval(doc.value)).split())
+
+
 def _trees(files: str) -> Iterator[ast.Module]:
     for file in sorted(_ROOT.glob(files)):
         yield ast.parse(file.read_text(encoding="utf-8"))
@@ -328,6 +352,7 @@ _PARTS: dict[str, Callable[[], str]] = {
     "builtin": built_in,
     "decisions": decisions,
     "devicehealth": lambda: fields("deploy/crds/devicehealths.yaml", "status"),
+    "names": names,
     "policy": lambda: fields("deploy/crds/devicepolicies.yaml", "spec"),
 }
 _MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- /made -->)", re.DOTALL)

@@ -12,7 +12,8 @@ from fettle.dra.quantities import Unreadable, amount
 from fettle.model import OWN_PREFIX
 
 MARKER = "fettle.dev/claims"
-"""The webhook adds this extended resource to pods with claims, so that the scheduler asks us."""
+"""An extended resource, of which the webhook adds none to pods with claims, so that the scheduler
+asks Fettle."""
 IMPLICIT_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 """With the name of a class: the extended resource that every DeviceClass implicitly has."""
 

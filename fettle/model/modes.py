@@ -9,7 +9,7 @@ from typing import NamedTuple
 NO_SETTINGS = "no settings are given"
 """Who says that the mode is `observe` where a command judges without a Fettle's settings."""
 MODE_LABEL = "fettle.dev/mode"
-"""On a namespace: the mode for its pods and other objects."""
+"""A label on a namespace: the mode for its pods and other objects."""
 
 
 class Mode(StrEnum):

@@ -16,9 +16,9 @@ DEVICE_FAILED = "fettle.dev/DeviceFailed"
 """The pod condition that tells a Job that its pod failed because of a device, if it is set in
 time."""
 DEGRADED_TAINT = "fettle.dev/degraded"
-"""The taint of degraded devices. Only claims that tolerate it get such a device."""
+"""The taint of Degraded devices. Only claims that tolerate it get such a device."""
 UNHEALTHY_TAINT = "fettle.dev/unhealthy"
-"""The taint of unhealthy devices."""
+"""The taint of Unhealthy devices."""
 ASSESSED = "assessed"
 """The value of these taints if Fettle sets them by what it knows of a device's health. Taints of
 another value are somebody else's."""

@@ -28,9 +28,17 @@ STUCK_S = 300.0
 """A pod that should have ended so long ago holds up no other."""
 SEEN_WITHIN_S = 30.0
 """A write that no view shows after so long is tried again."""
-MARKED, EVICTED, WAITS = "DeviceFailed", "EvictedFromFailedDevice", "EvictionWaits"
-"""What can be told of a pod: reasons of Events, an interface."""
-OF_STARTS = {MARKED: "NotStarted", EVICTED: "EvictedNotStarted"}
+MARKED = "DeviceFailed"
+"""An Event on a Pod: it was marked, since its device, unit or node has failed."""
+EVICTED = "EvictedFromFailedDevice"
+"""An Event on a Pod: it was evicted, since its device, unit or node has failed."""
+WAITS = "EvictionWaits"
+"""An Event on a Pod: it is to be evicted from its failed device, and why it is not yet."""
+NOT_STARTED = "NotStarted"
+"""An Event on a Pod: it was marked, since it does not start on its node."""
+EVICTED_NOT_STARTED = "EvictedNotStarted"
+"""An Event on a Pod: it was evicted, since it did not start on its node."""
+OF_STARTS = {MARKED: NOT_STARTED, EVICTED: EVICTED_NOT_STARTED}
 """How the same is told of a pod that does not start."""
 OURS = "fettle: "
 """How the messages of our conditions begin. Others may set the condition too."""

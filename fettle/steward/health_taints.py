@@ -53,7 +53,7 @@ ROLE = "fettle-health-taints"
 """The ClusterRole that allows all this. It owns the rules, so they go when it is deleted."""
 RIGHTS = "deploy/rbac/optional/health-taints.yaml grants the rights"
 DEVICE_TAINTED = "DeviceTainted"
-"""The Events' reason, an interface."""
+"""An Event on a Node: a device of it was tainted by its health."""
 DRY_RUN_NAMESPACE = "fettle-dry-run"
 """Objects in Fettle's own namespace are not sent to its webhook."""
 STEERING_EVERY_S = 10.0

@@ -63,7 +63,7 @@ FITS_NOWHERE = frozenset(
 pods that are placed and go wrong later."""
 EVERY_S = 5.0
 REASON = "PodsComeBack"
-"""The Events' reason, an interface."""
+"""An Event on a controller: it makes pods for ever, of which none can run, and why."""
 SUSPEND_JOB = "SuspendJob"
 """The code in the records."""
 RIGHTS = "deploy/rbac/optional/suspend-jobs.yaml grants the rights"

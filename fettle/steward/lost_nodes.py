@@ -32,7 +32,8 @@ from fettle.steward.pod_events import about_pod, act_on, once_name
 
 EVERY_S = 2.0
 DELETED = "ForceDeleted"
-"""The Event's reason and the code in the records, an interface."""
+"""An Event on a Pod: it was deleted by force, since its node is lost. Also the code in the
+records."""
 RIGHTS = "deploy/rbac/optional/pod-force-deletes.yaml grants the rights"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _LEASES = "kube-node-lease"

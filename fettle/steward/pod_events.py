@@ -30,12 +30,21 @@ REST = 4.0
 """After looking at all waiting pods, pause for so many times as long."""
 # The Events' reasons, interfaces.
 REFUSED = "RefusedByHealth"
+"""An Event on a Pod: Fettle refused every node that the scheduler asked about; why, and how long
+the pod waits."""
 AT_RISK = "AtRisk"
+"""An Event on a Pod: its own policy refuses where it is now."""
 STUCK = "StuckOnFailedDevice"
+"""An Event on a Pod: it does not end, does not become ready or crashes again and again, and a
+device that it certainly holds has failed."""
 CRASHED = "CrashedByDevice"
+"""An Event on a Pod: a container ended within a minute of the fault of a device that it held."""
 MAYBE_CRASHED = "MaybeCrashedByDevice"
-"""Where nobody knows which units the pod held."""
+"""An Event on a Pod: a container ended within a minute of the fault of a device that it may have
+held: nobody knows which units it has."""
 DOES_NOT_START = "WorkloadDoesNotStart"
+"""An Event on a Pod or its controller: the workload's pods start on none of several nodes, so its
+own image, configuration or claims are the likely cause."""
 MOST_AT_ONCE = 100
 MOST_CODES = 5
 HELD_BACK_S = 60.0

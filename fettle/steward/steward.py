@@ -11,7 +11,7 @@ from fettle.observing import StewardMetrics
 from fettle.pacing import keep
 
 STEWARD = "fettle.dev/steward"
-"""Who reports the steward's Events."""
+"""The `reportingController` of the steward's Events."""
 
 
 class Steward:

@@ -32,6 +32,7 @@ def test_the_pages_have_every_code_metric_and_field() -> None:
     )
     assert "| `fettle_pods_at_risk` | " in pages["monitoring.md"]
     assert "\n| ready | type: `Ready`; faulty: `false`;" in pages["shipped-rows.md"]
+    assert "| `AtRisk` | on a Pod: its own policy refuses" in pages["names.md"]
     assert "| `placement.requires[].message` | string | " in pages["policy-fields.md"]
 
 
