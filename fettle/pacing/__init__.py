@@ -4,20 +4,31 @@ repeated soon.
 """
 
 from fettle.pacing.backoff import Backoff, Patience
-from fettle.pacing.keeping import KeptPart, KeptParts, keep, part
-from fettle.pacing.pausing import SLICE_S, Superseded, pause, run_within, within, working_s
+from fettle.pacing.keeping import USUAL_PAUSES, KeptPart, KeptParts, Pauses, keep, part
+from fettle.pacing.pausing import (
+    SLICE_S,
+    Superseded,
+    pause,
+    run_within,
+    taking_turns,
+    within,
+    working_s,
+)
 
 __all__ = [
     "SLICE_S",
+    "USUAL_PAUSES",
     "Backoff",
     "KeptPart",
     "KeptParts",
     "Patience",
+    "Pauses",
     "Superseded",
     "keep",
     "part",
     "pause",
     "run_within",
+    "taking_turns",
     "within",
     "working_s",
 ]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from math import inf
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from fettle.logs import Logger
 from fettle.pacing.backoff import Backoff
@@ -26,12 +26,25 @@ _LONGEST_PROBLEM = 200
 _LOG = Logger(__name__)
 
 
+class Pauses(NamedTuple):
+    """After failures, in seconds."""
+
+    first_s: float = FIRST_PAUSE_S
+    longest_s: float = LONGEST_PAUSE_S
+    goes_on_s: float = GOES_ON_S
+    logged_every_s: float = LOGGED_EVERY_S
+
+
+USUAL_PAUSES = Pauses()
+
+
 class KeptPart:
     """Something that a process does again and again. `work` is what it does, `errors` how often
     that failed, and `problem` why it failed last; "" if it has succeeded since."""
 
-    def __init__(self, name: str, work: Callable[..., Any]) -> None:
+    def __init__(self, name: str, work: Callable[..., Any], pauses: Pauses) -> None:
         self.name = name
+        self.pauses = pauses
         self.work = work
         self.errors = 0
         self.problem = ""
@@ -67,7 +80,7 @@ class KeptPart:
         """Log it with its traceback, once while it lasts; `about` what it failed on."""
         self.errors += 1
         now = time.monotonic()
-        if not self.problem and now >= self._logged_at + LOGGED_EVERY_S:
+        if not self.problem and now >= self._logged_at + self.pauses.logged_every_s:
             self._logged_at = now
             _LOG.error(
                 "a part failed, and will be tried again", part=self.name, **about, exc_info=error
@@ -81,7 +94,8 @@ class KeptPart:
 class KeptParts:
     """The parts of one process, those that have ended too: what they have counted stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, pauses: Pauses = USUAL_PAUSES) -> None:
+        self._pauses = pauses
         self._by_name: dict[str, KeptPart] = {}
 
     def __iter__(self) -> Iterator[KeptPart]:
@@ -93,7 +107,7 @@ class KeptParts:
 
     def part(self, name: str, work: Callable[..., Any]) -> KeptPart:
         """A part of that name, which goes on counting where the one before ended."""
-        part = KeptPart(name, work)
+        part = KeptPart(name, work, self._pauses)
         if (before := self._by_name.get(name)) is not None:
             part.errors = before.errors
         self._by_name[name] = part
@@ -127,7 +141,7 @@ async def keep(
     done yet. Pauses grow until a look succeeds.
     """
     loop, task, this = asyncio.get_running_loop(), asyncio.current_task(), part(name, look)
-    backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+    backoff = Backoff(this.pauses.first_s, this.pauses.longest_s)
 
     def goes_on() -> None:
         this.succeeded()
@@ -141,7 +155,7 @@ async def keep(
                 if when is not None and not backoff.failures:
                     await when()
                 began = loop.time()
-                lasting = loop.call_later(GOES_ON_S, goes_on)
+                lasting = loop.call_later(this.pauses.goes_on_s, goes_on)
                 try:
                     await this.work()
                 finally:

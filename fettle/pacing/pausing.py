@@ -8,10 +8,11 @@ objects of any size. `within` bounds work without slices. Outside of both a paus
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from greenlet import greenlet
 
@@ -19,6 +20,27 @@ SLICE_S = 0.0003
 """Longest stretch of work before waiting requests have their turn."""
 
 _Result = TypeVar("_Result")
+
+
+class _Turns(NamedTuple):
+    slice_s: float
+    clock: Callable[[], float]
+
+
+_USUAL = _Turns(SLICE_S, time.perf_counter)
+_TURNS: ContextVar[_Turns] = ContextVar("turns", default=_USUAL)
+
+
+@contextmanager
+def taking_turns(
+    slice_s: float = SLICE_S, clock: Callable[[], float] = time.perf_counter
+) -> Iterator[None]:
+    """What begins within has slices of that length, in seconds of that clock."""
+    token = _TURNS.set(_Turns(slice_s, clock))
+    try:
+        yield
+    finally:
+        _TURNS.reset(token)
 
 
 class Superseded(Exception):
@@ -48,7 +70,9 @@ class _Pace:
     def __init__(self, worker: greenlet | None = None) -> None:
         self.waited_s = 0.0
         self.due = inf
-        """When the next pause has something to do, on the process clock."""
+        """When the next pause has something to do, on this clock."""
+        self.clock = _TURNS.get().clock
+        self._slice_s = _TURNS.get().slice_s
         self._worker = worker
         self._slice_ends = inf
         self._left_at: float | None = None
@@ -56,10 +80,10 @@ class _Pace:
 
     def go_on(self) -> None:
         """A slice begins."""
-        now = time.perf_counter()
+        now = self.clock()
         if self._left_at is not None:
             self.waited_s += now - self._left_at
-        self._slice_ends = now + SLICE_S
+        self._slice_ends = now + self._slice_s
         self._reckon()
 
     def rest(self, now: float) -> None:
@@ -73,7 +97,7 @@ class _Pace:
             self._worker.parent.switch()
 
     def begin(self, seconds: float) -> _Bound:
-        bound = _Bound(time.perf_counter() - self.waited_s + seconds)
+        bound = _Bound(self.clock() - self.waited_s + seconds)
         self._bounds.append(bound)
         self._reckon()
         return bound
@@ -94,14 +118,14 @@ _PACE: ContextVar[_Pace | None] = ContextVar("pace", default=None)
 def pause() -> None:
     """Let others have their turn if a slice is over; end the work if its time is."""
     pace = _PACE.get()
-    if pace is not None and (now := time.perf_counter()) > pace.due:
+    if pace is not None and (now := pace.clock()) > pace.due:
         pace.rest(now)
 
 
 def working_s() -> float:
     """Seconds on a clock that stands still while others have their turn."""
     pace = _PACE.get()
-    return time.perf_counter() - (pace.waited_s if pace is not None else 0.0)
+    return _TURNS.get().clock() if pace is None else pace.clock() - pace.waited_s
 
 
 def within(seconds: float, work: Callable[[], _Result]) -> _Result:

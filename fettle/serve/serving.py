@@ -82,7 +82,7 @@ from fettle.observing import (
     log_health_changes,
     make_registry,
 )
-from fettle.pacing import KeptParts, run_within
+from fettle.pacing import USUAL_PAUSES, KeptParts, Pauses, run_within
 from fettle.records import DecisionLog, Journal, PodFates, Recorder
 from fettle.scheduling import Answers, Engines, OwnerRefusals, Predictions
 from fettle.scheduling.placed import AtRisk, FollowedPods
@@ -190,14 +190,16 @@ class Runtime:
         settings: Settings,
         files: SettingsFiles | None = None,
         succession: Succession | None = None,
+        pauses: Pauses = USUAL_PAUSES,
     ) -> None:
-        """`files` are where the settings are from; without `succession`, none follows."""
+        """`files` are where the settings are from; without `succession`, none follows. `pauses` are
+        those of its parts."""
         self._options = options
         self._settings = settings
         self._files = files or SettingsFiles(None)
         self._succession = succession or Succession()
         self._registry = make_registry()
-        self.parts = KeptParts()
+        self.parts = KeptParts(pauses)
         self._publisher = Publisher()
         self._readiness = Readiness(self._publisher, settings.sources.silent_after_seconds)
         self._tasks = Tasks()

@@ -7,13 +7,12 @@ them is tested on the real one in `tests/controlplane/`.
 import copy
 import itertools
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from fettle.pacing import SLICE_S, pausing
+from fettle.pacing import SLICE_S, taking_turns
 from tests.extender.conftest import Extender, listening
 from tests.fettle import building as b
 
@@ -52,19 +51,19 @@ LATER = itertools.count(0.0, 2 * SLICE_S)
 @pytest.mark.parametrize("clock", [AT_ONCE, LATER], ids=["at once", "later"])
 @pytest.mark.parametrize("form", ["names", "nodes"])
 async def test_only_pods_that_some_node_was_left_for_are_expected_to_take_devices(
-    clock: Iterator[float], form: str, monkeypatch: pytest.MonkeyPatch
+    clock: Iterator[float], form: str
 ) -> None:
-    monkeypatch.setattr(pausing, "time", SimpleNamespace(perf_counter=clock.__next__))
-    async with listening(Extender()) as extender:
-        expected = []
-        extender.answers.on_nodes_given(lambda ask, pod: expected.append(pod.metadata.name))
-        extender.show(b.node("good", gpus=8), b.node("dead", gpus=8, own=b.health(0.1)))
-        for pod, node in (("goes", "good"), ("waits", "dead")):
-            items = [{"metadata": {"name": node}}]
-            about = {"NodeNames": [node]} if form == "names" else {"Nodes": {"items": items}}
-            status, _ = await extender.post("filter", {"Pod": b.gpu_pod(name=pod), **about})
-            assert status == 200
-        assert expected == ["goes"]
+    with taking_turns(clock=clock.__next__):
+        async with listening(Extender()) as extender:
+            expected = []
+            extender.answers.on_nodes_given(lambda ask, pod: expected.append(pod.metadata.name))
+            extender.show(b.node("good", gpus=8), b.node("dead", gpus=8, own=b.health(0.1)))
+            for pod, node in (("goes", "good"), ("waits", "dead")):
+                items = [{"metadata": {"name": node}}]
+                about = {"NodeNames": [node]} if form == "names" else {"Nodes": {"items": items}}
+                status, _ = await extender.post("filter", {"Pod": b.gpu_pod(name=pod), **about})
+                assert status == 200
+            assert expected == ["goes"]
 
 
 async def test_no_name_is_answered_that_was_not_asked_about(fleet: Extender) -> None:

@@ -61,15 +61,18 @@ class Writer:
         watched: Iterable[Kind] = kinds.KINDS,
         on_put: Collection[Callable[[WireObject], None]] = (),
         on_view: Collection[Follow] = (),
+        publish_every_s: float = PUBLISH_EVERY_S,
     ) -> None:
         """`clock` is compared with times of API objects, in Unix seconds. `on_put` are called with
-        each object before a view shows it, `on_view` with each view once it is published."""
+        each object before a view shows it, `on_view` with each view once it is published, at most
+        every `publish_every_s`."""
         self._on_put = [part(one.__qualname__, one) for one in on_put]
         self._on_view = [part(one.__qualname__, one) for one in on_view]
         self._applying = part("changes", self._apply)
         self._inventory = inventory
         self._publisher = publisher
         self._clock = clock
+        self._publish_every_s = publish_every_s
         self._queue: asyncio.Queue[list[Change] | list[Finding]] = asyncio.Queue(MAX_WAITING)
         self._unshown = False
         """Whether changes were folded that no view shows yet."""
@@ -116,7 +119,7 @@ class Writer:
         await self._fold_changes()
         if not all(s.synced for s in self._publisher.sources.values() if s.needed):
             return
-        if (early_s := self._published_at + PUBLISH_EVERY_S - time.monotonic()) > 0:
+        if (early_s := self._published_at + self._publish_every_s - time.monotonic()) > 0:
             await self._gather(early_s)
             await self._fold_changes(wait=False)
         now = self._clock()

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from fettle.cluster import Publisher, View
-from fettle.pacing import keeping
 
 Look = Callable[[View], Awaitable[float | None]]
 
@@ -82,10 +81,8 @@ async def test_it_looks_again_after_so_long_as_the_look_said() -> None:
     assert watched.seen == [1, 1, 1]
 
 
-async def test_a_view_on_which_it_failed_is_looked_at_again_and_the_next_ones_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(keeping, "FIRST_PAUSE_S", 0.01)
+@pytest.mark.usefixtures("parts")
+async def test_a_view_on_which_it_failed_is_looked_at_again_and_the_next_ones_too() -> None:
     watched = Watched()
 
     async def look(view: View) -> float | None:

@@ -13,7 +13,6 @@ from fettle.api import kinds
 from fettle.cluster import EMPTY, NodeView, PluginView, UnitView, View
 from fettle.model import SOUND, Health, State
 from fettle.observing.health_changes import MOST, count_devices, log_health_changes
-from fettle.pacing import pausing as slicing
 from fettle.pacing import run_within
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
@@ -158,10 +157,8 @@ def test_the_log_shows_a_fault_begin_and_end() -> None:
     assert rest[2]["why"].startswith("was until recently: XID 79")
 
 
-async def test_requests_are_answered_while_thousands_of_nodes_are_compared(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+@pytest.mark.usefixtures("turns_at_each_pause")
+async def test_requests_are_answered_while_thousands_of_nodes_are_compared() -> None:
     names = [f"n{i}" for i in range(5000)]
     before = b.view(*(b.node(n) for n in names))
     after = b.view(*(b.node(n, own=ILL) for n in names))

@@ -1,30 +1,16 @@
 """Something is done again and again, whatever it raises, and it is said while it fails."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
-import pytest
 from structlog.testing import capture_logs
 
-from fettle.pacing import KeptPart, KeptParts, keep, keeping, part
+from fettle.pacing import KeptPart, KeptParts, Pauses, keep, part
 from tests.waiting import until
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(keeping, "LONGEST_PAUSE_S", 0.02)
-
-
-@pytest.fixture
-def parts() -> Iterator[KeptParts]:
-    before = keeping._PARTS.get()
-    made = KeptParts()
-    made.enter()
-    yield made
-    keeping._PARTS.set(before)
+KeptBy = Callable[[Pauses], KeptParts]
 
 
 class Looks:
@@ -70,9 +56,9 @@ async def test_while_it_fails_the_notes_name_it_and_why(parts: KeptParts) -> Non
 
 
 async def test_each_run_of_failures_is_logged_once_with_its_traceback(
-    parts: KeptParts, monkeypatch: pytest.MonkeyPatch
+    kept_by: KeptBy,
 ) -> None:
-    monkeypatch.setattr(keeping, "LOGGED_EVERY_S", 0.0)
+    kept_by(Pauses(first_s=0.01, longest_s=0.02, logged_every_s=0.0))
     looks = Looks(1, 2, 3, 6, 7)
     with capture_logs() as logs:
         async with kept(asyncio.create_task(keep("marks", looks.look))):
@@ -118,9 +104,9 @@ async def test_a_wait_that_fails_is_kept_too(parts: KeptParts) -> None:
 
 
 async def test_a_look_that_lasts_counts_as_one_that_succeeded(
-    parts: KeptParts, monkeypatch: pytest.MonkeyPatch
+    kept_by: KeptBy,
 ) -> None:
-    monkeypatch.setattr(keeping, "GOES_ON_S", 0.02)
+    parts = kept_by(Pauses(first_s=0.01, longest_s=0.02, goes_on_s=0.02))
     tries = 0
 
     async def read() -> None:
@@ -137,10 +123,9 @@ async def test_a_look_that_lasts_counts_as_one_that_succeeded(
 
 
 async def test_pauses_grow_up_to_a_bound_and_begin_anew_after_a_success(
-    monkeypatch: pytest.MonkeyPatch,
+    kept_by: KeptBy,
 ) -> None:
-    monkeypatch.setattr(keeping, "FIRST_PAUSE_S", 0.02)
-    monkeypatch.setattr(keeping, "LONGEST_PAUSE_S", 0.08)
+    kept_by(Pauses(first_s=0.02, longest_s=0.08))
     began, times = asyncio.get_running_loop().time(), []
     looks = Looks(1, 2, 3, 4, 6)
 

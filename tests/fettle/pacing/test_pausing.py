@@ -3,31 +3,29 @@
 import asyncio
 import itertools
 import time
-from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 
-from fettle.pacing import pausing
-from fettle.pacing.pausing import SLICE_S, Superseded, pause, run_within, within, working_s
+from fettle.pacing import (
+    SLICE_S,
+    Superseded,
+    pause,
+    run_within,
+    taking_turns,
+    within,
+    working_s,
+)
 from tests.fettle.others import turns_during
 
 
-def on_clock(monkeypatch: pytest.MonkeyPatch, clock: Callable[[], float]) -> None:
-    monkeypatch.setattr(pausing, "time", SimpleNamespace(perf_counter=clock))
-
-
-async def test_others_have_their_turn_while_long_work_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    on_clock(monkeypatch, itertools.count(0.0, SLICE_S * 0.4).__next__)
-
+async def test_others_have_their_turn_while_long_work_goes_on() -> None:
     def work() -> str:
         for _ in range(100):
             pause()
         return "done"
 
-    done, turns = await turns_during(run_within(None, work))
+    with taking_turns(clock=itertools.count(0.0, SLICE_S * 0.4).__next__):
+        done, turns = await turns_during(run_within(None, work))
     assert done == "done"
     assert 10 <= turns <= 100
 
@@ -133,22 +131,21 @@ def endless(number: int = 10**9) -> str:
     return "done"
 
 
-def test_without_slices_too_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    on_clock(monkeypatch, itertools.count(0.0, 0.1).__next__)
-    assert within(1.0, lambda: endless(8)) == "done"
-    with pytest.raises(TimeoutError, match="no result within 1 s"):
-        within(1.0, endless)
-    assert endless(8) == "done"
+def test_without_slices_too_work_is_bounded() -> None:
+    with taking_turns(clock=itertools.count(0.0, 0.1).__next__):
+        assert within(1.0, lambda: endless(8)) == "done"
+        with pytest.raises(TimeoutError, match="no result within 1 s"):
+            within(1.0, endless)
+        assert endless(8) == "done"
 
 
 @pytest.mark.parametrize(
     ("outer", "inner", "ended"), [(9.0, 1.0, "inner"), (1.0, 9.0, "outer"), (1.0, 1.0, "outer")]
 )
 def test_of_two_bounds_the_one_that_is_over_first_ends_its_work(
-    outer: float, inner: float, ended: str, monkeypatch: pytest.MonkeyPatch
+    outer: float, inner: float, ended: str
 ) -> None:
     """What handles errors on the way, and whoever set the other bound, does not notice."""
-    on_clock(monkeypatch, itertools.count(0.0, 0.1).__next__)
 
     def bounded() -> str:
         try:
@@ -156,8 +153,9 @@ def test_of_two_bounds_the_one_that_is_over_first_ends_its_work(
         except Exception:
             return "inner"
 
-    try:
-        found = within(outer, bounded)
-    except TimeoutError:
-        found = "outer"
+    with taking_turns(clock=itertools.count(0.0, 0.1).__next__):
+        try:
+            found = within(outer, bounded)
+        except TimeoutError:
+            found = "outer"
     assert found == ended

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -18,7 +17,7 @@ from fettle.config import Settings
 from fettle.dra import AllocatedDevice, DeviceView
 from fettle.explain.wording import text
 from fettle.model import BUILT_IN
-from fettle.pacing import SLICE_S, pausing
+from fettle.pacing import SLICE_S, taking_turns
 from fettle.scheduling import kept_tables
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Bound, Demand, Units
@@ -190,28 +189,25 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_node_that_changed_is_judged_within_the_request(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pausing, "time", SimpleNamespace(perf_counter=lambda: 0.0))
+async def test_a_node_that_changed_is_judged_within_the_request() -> None:
     cluster = Cluster()
     cluster.show({n: b.node(n, gpus=8) for n in ("a", "b")})
     await cluster.answers.judged(TRAINING)
     cluster.show({"a": b.node("a", gpus=8), "b": b.node("b", gpus=8, own=b.health(0.1))})
-    table = cluster.answers.at_once(TRAINING, ["a", "b"])
+    with taking_turns(clock=lambda: 0.0):
+        table = cluster.answers.at_once(TRAINING, ["a", "b"])
     assert table is not None
     assert table.refused == {"b"}
 
 
-async def test_a_request_judges_for_at_most_one_time_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticking = SimpleNamespace(perf_counter=itertools.count(0.0, SLICE_S / 10).__next__)
-    monkeypatch.setattr(pausing, "time", ticking)
+async def test_a_request_judges_for_at_most_one_time_slice() -> None:
     cluster = Cluster()
     cluster.show({str(n): b.node(str(n), gpus=8) for n in range(500)})
     names = list(cluster.answers.view.nodes)
-    assert cluster.answers.at_once(TRAINING, names) is None
-    table = await cluster.answers.judged(TRAINING, names)
-    assert cluster.answers.at_once(TRAINING, names) is table
+    with taking_turns(clock=itertools.count(0.0, SLICE_S / 10).__next__):
+        assert cluster.answers.at_once(TRAINING, names) is None
+        table = await cluster.answers.judged(TRAINING, names)
+        assert cluster.answers.at_once(TRAINING, names) is table
 
 
 async def test_a_demand_that_waits_for_a_selector_is_not_answered_at_once() -> None:

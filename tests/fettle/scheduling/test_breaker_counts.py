@@ -17,7 +17,7 @@ from fettle.cluster import NodeView, PluginView, Publisher, UnitView
 from fettle.config import BreakerSettings, HealthSettings
 from fettle.dra import PoolView
 from fettle.model import BUILT_IN, SOUND, DeviceId, Health, Policies, Policy, State, Unknown
-from fettle.pacing import pausing
+from fettle.pacing import taking_turns
 from fettle.scheduling.breaker import Alarm, Breakers
 from fettle.scheduling.judge.acceptance import Cause, Causes, by_cause, complaint
 from fettle.scheduling.judge.units import allocatable_units
@@ -252,14 +252,13 @@ def test_requests_see_whole_counts_while_nodes_are_counted_in_time_slices(
         keeping.cancel()
         await asyncio.wait([keeping])
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pausing, "SLICE_S", 0.0)
+    with taking_turns(slice_s=0.0):
         asyncio.run(run())
 
 
+@pytest.mark.usefixtures("turns_at_each_pause")
 @pytest.mark.parametrize("turns", range(12))
-async def test_a_cancelled_count_starts_over(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pausing, "SLICE_S", 0.0)
+async def test_a_cancelled_count_starts_over(turns: int) -> None:
     watched, fabric = Watched(), b.pool(*(b.device(f"f{i}", 0.1, local="") for i in range(4)))
     watched.show({name: b.node(name, gpus=1, pools=(fabric,)) for name in NAMES})
     keeping = asyncio.create_task(watched.breakers.keep())

@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView
 from fettle.config import Settings
 from fettle.model import BUILT_IN, Placement, Policy
-from fettle.pacing import pausing
+from fettle.pacing import KeptParts, Pauses, taking_turns
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.breaker import MAX_BREAKERS, Alarm
 from fettle.scheduling.demand import Demand, Units, WaitStage
@@ -92,10 +93,10 @@ def test_breakers_of_many_minimum_scores_share_one_census(watched: Watched) -> N
     assert len(pickle.dumps(kept)) < len(pickle.dumps(kept[:1])) + 1000 * len(kept)
 
 
+@pytest.mark.usefixtures("parts")
 async def test_the_breaker_of_an_unused_policy_still_closes_once_all_is_sound(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: Watched,
 ) -> None:
-    monkeypatch.setattr("fettle.pacing.keeping.FIRST_PAUSE_S", 0.001)
     watched.show(bad=10)
     policies = TRAINING, BUILT_IN["inference"]
     for policy in policies:
@@ -109,10 +110,10 @@ async def test_the_breaker_of_an_unused_policy_still_closes_once_all_is_sound(
         assert not any(watched.answers.breaker(policy.placement).set_aside for policy in policies)
 
 
+@pytest.mark.usefixtures("parts")
 async def test_counting_does_not_keep_an_unused_breaker_from_being_forgotten(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: Watched,
 ) -> None:
-    monkeypatch.setattr("fettle.pacing.keeping.FIRST_PAUSE_S", 0.001)
     watched.show(bad=10)
     oldest = watched.answers.breaker(scoring(0.5))
     latest = watched.answers.breaker(scoring(0.05))
@@ -136,11 +137,11 @@ async def test_the_newest_view_counts_even_after_missed_ones(views: int, watched
         assert not watched.answers.set_aside()
 
 
+@pytest.mark.usefixtures("turns_at_each_pause")
 @pytest.mark.parametrize("turns", range(25))
 async def test_a_request_during_a_count_is_answered_by_the_counts_of_one_view(
-    turns: int, watched: Watched, monkeypatch: pytest.MonkeyPatch
+    turns: int, watched: Watched
 ) -> None:
-    monkeypatch.setattr(pausing, "SLICE_S", 0.0)  # after each node others have their turn
     watched.show(bad=10)
     async with kept_complete(watched.answers):
         await a_while()
@@ -156,11 +157,11 @@ async def test_a_request_during_a_count_is_answered_by_the_counts_of_one_view(
         assert watched.opened == watched.closed == ["training"]
 
 
+@pytest.mark.usefixtures("turns_at_each_pause")
 async def test_views_published_during_a_count_are_counted_too(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: Watched, kept_by: Callable[[Pauses], KeptParts]
 ) -> None:
-    monkeypatch.setattr(pausing, "SLICE_S", 0.0)
-    monkeypatch.setattr("fettle.pacing.keeping.FIRST_PAUSE_S", 0.0)
+    kept_by(Pauses(first_s=0.0))
     watched.show(bad=10)
     watched.place()
     watched.show(bad=9)
@@ -173,10 +174,10 @@ async def test_views_published_during_a_count_are_counted_too(
         assert share(watched.answers.breaker(TRAINING.placement), b.RESOURCE) == 0.05
 
 
+@pytest.mark.usefixtures("turns_at_each_pause")
 async def test_a_request_that_finds_all_nodes_changed_lets_others_go_first(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: Watched,
 ) -> None:
-    monkeypatch.setattr(pausing, "SLICE_S", 0.0)
     watched.cluster.show(fabric(degraded=1))
     async with kept_complete(watched.answers):
         await a_while()
@@ -189,10 +190,10 @@ async def test_a_request_that_finds_all_nodes_changed_lets_others_go_first(
         assert asked >= 50
 
 
+@pytest.mark.usefixtures("turns_at_each_pause")
 async def test_a_breaker_that_opens_after_a_count_publishes_the_view_again(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: Watched,
 ) -> None:
-    monkeypatch.setattr(pausing, "SLICE_S", 0.0)
     demand = Demand(TRAINING, units=(Units(b.RESOURCE, 8),), waited=WaitStage.ENOUGH)
     watched.show(bad=0)
     watched.place()
@@ -200,27 +201,25 @@ async def test_a_breaker_that_opens_after_a_count_publishes_the_view_again(
         await a_while()
         watched.show(bad=10)
         edition = watched.answers.edition
-        monkeypatch.setattr(pausing, "SLICE_S", 60.0)  # nobody has a turn before the answer
-        assert len((await watched.answers.judged(demand)).refused) == 10
-        monkeypatch.setattr(pausing, "SLICE_S", 0.0)
+        with taking_turns(slice_s=60.0):  # nobody has a turn before the answer
+            assert len((await watched.answers.judged(demand)).refused) == 10
         await until(lambda: watched.answers.edition != edition)
         await until(lambda: watched.opened == ["training"])
         assert not (await watched.answers.judged(demand)).refused
 
 
+@pytest.mark.usefixtures("turns_at_each_pause")
 async def test_a_breaker_that_was_forgotten_during_a_count_publishes_the_view_again(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: Watched,
 ) -> None:
-    monkeypatch.setattr(pausing, "SLICE_S", 0.0)
     demand = Demand(TRAINING, units=(Units(b.RESOURCE, 8),), waited=WaitStage.ENOUGH)
     degraded = {f"n{i}": b.node(f"n{i}", gpus=8, own=b.health(0.6)) for i in range(20)}
     watched.show(bad=0)
     async with kept_complete(watched.answers):
         await a_while()
         watched.cluster.show(degraded)
-        monkeypatch.setattr(pausing, "SLICE_S", 60.0)  # nobody has a turn before the answer
-        assert len((await watched.answers.judged(demand)).refused) == 20
-        monkeypatch.setattr(pausing, "SLICE_S", 0.0)
+        with taking_turns(slice_s=60.0):  # nobody has a turn before the answer
+            assert len((await watched.answers.judged(demand)).refused) == 20
         for number in range(MAX_BREAKERS):
             watched.answers.breaker(
                 msgspec.structs.replace(BUILT_IN["inference"].placement, min_score=number / 1000)
@@ -229,10 +228,8 @@ async def test_a_breaker_that_was_forgotten_during_a_count_publishes_the_view_ag
         assert not (await watched.answers.judged(demand)).refused
 
 
-async def test_an_error_in_counting_does_not_end_the_task(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fettle.pacing.keeping.FIRST_PAUSE_S", 0.001)
+@pytest.mark.usefixtures("parts")
+async def test_an_error_in_counting_does_not_end_the_task(watched: Watched) -> None:
     watched.show(bad=10)
     assert watched.answers.set_aside()
     async with kept_complete(watched.answers):

@@ -1,7 +1,7 @@
 """Long searches let other work go first, and one demand gets only so much time."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from fettle.dra.pools import PublishedCapacity
 from fettle.dra.quantities import amount
 from fettle.explain.wording import text
 from fettle.model import DeviceId
-from fettle.pacing import keeping
+from fettle.pacing import KeptParts, Pauses
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.acceptance import Acceptance
 from fettle.scheduling.tables import DEMAND_SECONDS, REST, Table
@@ -124,9 +124,9 @@ def test_a_demand_pays_off_a_fifth_of_a_second_each_second() -> None:
 
 
 async def test_a_search_that_fails_again_waits_for_the_next_view(
-    monkeypatch: pytest.MonkeyPatch,
+    kept_by: Callable[[Pauses], KeptParts],
 ) -> None:
-    monkeypatch.setattr(keeping, "FIRST_PAUSE_S", 0.0)
+    kept_by(Pauses(first_s=0.0))
     demand, node = laborious()
     clock = SlowClock()
     cluster = Cluster(clock, working_s=clock)

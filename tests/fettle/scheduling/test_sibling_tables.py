@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from fettle.api.extender import host_priority
 from fettle.cluster import NodeView
 from fettle.dra import AMPLE
-from fettle.pacing import SLICE_S, pausing
+from fettle.pacing import SLICE_S, taking_turns
 from fettle.scheduling import tables
 from fettle.scheduling.in_flight import STEPS
 from fettle.scheduling.tables import BATCH, FEW, Table
@@ -93,15 +92,14 @@ async def test_a_table_filled_from_a_sibling_is_updated_by_the_next_view(
 
 @pytest.mark.parametrize("nodes", [4 * BATCH - 1, 4 * BATCH + 1])
 async def test_verdicts_known_for_another_number_of_pods_in_flight_are_reused_within_a_time_slice(
-    nodes: int, monkeypatch: pytest.MonkeyPatch
+    nodes: int,
 ) -> None:
-    ticking = SimpleNamespace(perf_counter=itertools.count(0.0, SLICE_S / 35).__next__)
-    monkeypatch.setattr(pausing, "time", ticking)
     cluster = Cluster()
     cluster.show(fleet([(1.0, 0.6)] * nodes))
     names = list(cluster.answers.view.nodes)
-    assert cluster.answers.at_once(anything(), names) is None
-    await cluster.answers.judged(anything())
-    table = cluster.answers.at_once(anything(in_flight=1), names)
+    with taking_turns(clock=itertools.count(0.0, SLICE_S / 35).__next__):
+        assert cluster.answers.at_once(anything(), names) is None
+        await cluster.answers.judged(anything())
+        table = cluster.answers.at_once(anything(in_flight=1), names)
     assert table is not None
     assert table.complete(cluster.answers.view)

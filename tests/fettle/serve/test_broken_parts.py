@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from fettle.config import Settings
-from fettle.pacing import KeptPart, keeping
+from fettle.pacing import KeptPart, Pauses
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
 from tests.fettle.client.fake_api import OPERATOR, FakeApi
@@ -100,7 +100,8 @@ async def served(api: FakeApi, folder: Path) -> AsyncIterator[tuple[Process, Run
             webhook=process.webhook,
             browse=process.browse,
         )
-        runtime = Runtime(options, msgspec.convert(settings, Settings))
+        pauses = Pauses(first_s=0.01, longest_s=0.05, goes_on_s=0.1)
+        runtime = Runtime(options, msgspec.convert(settings, Settings), pauses=pauses)
         staying = None
         try:
             await runtime.open()
@@ -133,11 +134,8 @@ def broken(*_: Any, **__: Any) -> Any:
 
 @pytest.mark.long
 async def test_each_part_may_fail_and_goes_on_while_filter_and_admission_are_answered(
-    api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: FakeApi, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(keeping, "FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(keeping, "LONGEST_PAUSE_S", 0.05)
-    monkeypatch.setattr(keeping, "GOES_ON_S", 0.1)
     api.put("pods", {"metadata": {"name": "fettle-wake-up", "namespace": "fettle-system"}})
     api.put("nodes", node("gpu-1", gpus=8))
     async with served(api, tmp_path) as (process, runtime):

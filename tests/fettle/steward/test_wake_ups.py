@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from fettle.api import core, kinds
 from fettle.client import Session
 from fettle.cluster import EMPTY
-from fettle.pacing import pausing as slicing
 from fettle.pacing import run_within
 from fettle.steward.waking import SCHEDULER_RETRIES_S, Nudge, WakeUps, is_waiting, waiting
 from tests.fettle.client.fake_api import FakeApi
@@ -63,10 +62,8 @@ def test_other_pods_do_not_wait_for_us(other: core.Pod) -> None:
     assert not is_waiting(other)
 
 
-async def test_requests_are_answered_while_thousands_of_pods_are_searched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
+@pytest.mark.usefixtures("turns_at_each_pause")
+async def test_requests_are_answered_while_thousands_of_pods_are_searched() -> None:
     running = {f"ns/p{i}": pod(node="n") for i in range(5000)}
     view = msgspec.structs.replace(EMPTY, pods=running | {"ns/p": pod()})
     turns = 0

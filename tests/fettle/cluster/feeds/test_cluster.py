@@ -21,7 +21,6 @@ from fettle.cluster.feeds.writer import Writer
 from fettle.config import HealthSettings
 from fettle.health import HealthBook, load_rules
 from fettle.model import Forbidden, NotServed, Unauthorized
-from fettle.pacing import keeping
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.cluster.feeds.recorder import Recorder
 
@@ -123,10 +122,10 @@ class _Stumbling(Recorder):
         await super().send(changes)
 
 
+@pytest.mark.usefixtures("parts")
 async def test_a_kind_whose_reflector_fails_begins_again_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(keeping, "FIRST_PAUSE_S", 0.01)
     recorder = _Stumbling()
     async with fake_api() as api, feeding(tmp_path, recorder, api):
         await recorder.until(lambda r: len(r.synced) == len(KINDS))

@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -26,13 +25,12 @@ from fettle.api import (
 )
 from fettle.api.kinds import Kind
 from fettle.cluster import Inventory, Publisher, SourceStatus, View
-from fettle.cluster.feeds import writer
-from fettle.cluster.feeds.writer import Follow, Writer
+from fettle.cluster.feeds.writer import PUBLISH_EVERY_S, Follow, Writer
 from fettle.config import HealthSettings
 from fettle.health import HealthBook, SignalReport, load_rules
 from fettle.health.ledger import Ledger
 from fettle.model import State, Subject
-from fettle.pacing import pausing as slicing
+from fettle.pacing import SLICE_S, taking_turns
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import slice_
 
@@ -43,11 +41,23 @@ WATCHED = (kinds.NODE, kinds.SLICE, kinds.POD)
 class Writing:
     """A writer, the feed's side of it, and what it publishes."""
 
-    def __init__(self, book: HealthBook | None = None, *on_view: Follow) -> None:
+    def __init__(
+        self,
+        book: HealthBook | None = None,
+        *on_view: Follow,
+        publish_every_s: float = PUBLISH_EVERY_S,
+    ) -> None:
         self.now = 1_000_000.0
         self.publisher = Publisher()
         inventory = Inventory(book or HealthBook(HealthSettings(), RULES), RULES)
-        self.writer = Writer(inventory, self.publisher, lambda: self.now, WATCHED, on_view=on_view)
+        self.writer = Writer(
+            inventory,
+            self.publisher,
+            lambda: self.now,
+            WATCHED,
+            on_view=on_view,
+            publish_every_s=publish_every_s,
+        )
 
     async def send(self, *changes: Change) -> None:
         await self.writer.send(list(changes))
@@ -56,6 +66,7 @@ class Writing:
         for kind in WATCHED:
             mine = [p for p in puts if p[0] is kind]
             await self.send(ListStarted(kind), *mine, ListEnded(kind))
+        await self.writer.catch_up()
         return await self.newer(0)
 
     async def newer(self, generation: int) -> View:
@@ -70,8 +81,8 @@ class Writing:
 
 
 @pytest.fixture
-async def writing() -> AsyncIterator[Writing]:
-    made = Writing()
+async def writing(request: pytest.FixtureRequest) -> AsyncIterator[Writing]:
+    made = Writing(publish_every_s=getattr(request, "param", PUBLISH_EVERY_S))
     task = asyncio.create_task(made.writer.run())
     yield made
     task.cancel()
@@ -103,12 +114,12 @@ async def test_a_kind_that_is_not_served_counts_as_synced_and_empty(writing: Wri
     assert view.served["ResourceSlice"] is False
 
 
+@pytest.mark.usefixtures("turns_at_each_pause")
+@pytest.mark.parametrize("writing", [600.0], indirect=True, ids=["every ten minutes"])
 async def test_catching_up_publishes_what_was_sent_without_waiting_for_a_burst(
-    writing: Writing, monkeypatch: pytest.MonkeyPatch
+    writing: Writing,
 ) -> None:
     await writing.sync()
-    monkeypatch.setattr(writer, "PUBLISH_EVERY_S", 600.0)
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)  # others have their turn after each change
 
     async def send_and_wait(number: int) -> None:
         await asyncio.sleep(number % 7 / 1000)
@@ -156,10 +167,10 @@ async def test_a_burst_of_changes_becomes_few_views_and_loses_none(writing: Writ
     assert writing.publisher.view.generation < 100
 
 
+@pytest.mark.usefixtures("turns_at_each_pause")
 async def test_requests_are_answered_while_one_nodes_many_devices_change(
-    writing: Writing, monkeypatch: pytest.MonkeyPatch
+    writing: Writing,
 ) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
     many = 500
     view = await writing.sync(node("n"), put(kinds.SLICE, slice_("n", devices=1)))
     newer = asyncio.create_task(writing.newer(view.generation))
@@ -178,12 +189,12 @@ async def test_a_deleted_object_is_gone_from_the_view(writing: Writing) -> None:
     assert list((await writing.newer(view.generation)).nodes) == ["b"]
 
 
+@pytest.mark.usefixtures("turns_at_each_pause")
+@pytest.mark.parametrize("writing", [0.0], indirect=True, ids=["at once"])
 @pytest.mark.parametrize("served", [True, False], ids=["not listed", "no longer served"])
 async def test_requests_are_answered_while_many_objects_go_and_see_all_or_none_of_them(
-    writing: Writing, monkeypatch: pytest.MonkeyPatch, served: bool
+    writing: Writing, served: bool
 ) -> None:
-    monkeypatch.setattr(slicing, "SLICE_S", 0.0)
-    monkeypatch.setattr(writer, "PUBLISH_EVERY_S", 0.0)
     many = 200
     view = await writing.sync(*(node(f"n{i}") for i in range(many)), put(kinds.SLICE, slice_("n0")))
     newer = asyncio.create_task(writing.newer(view.generation))
@@ -201,12 +212,7 @@ async def test_requests_are_answered_while_many_objects_go_and_see_all_or_none_o
     assert turns >= 2 * many, "one for each object that goes, and one for each record"
 
 
-async def test_requests_are_answered_while_many_short_batches_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    readings = itertools.count()
-    ticking = SimpleNamespace(perf_counter=lambda: next(readings) * slicing.SLICE_S * 0.4)
-    monkeypatch.setattr(slicing, "time", ticking)
+async def test_requests_are_answered_while_many_short_batches_wait() -> None:
     turn = 0
     folded_at: list[int] = []
     inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
@@ -215,7 +221,8 @@ async def test_requests_are_answered_while_many_short_batches_wait(
     batches = 60
     for i in range(batches):
         await writer.send([node(f"n{i}")])
-    task = asyncio.create_task(writer.run())
+    with taking_turns(clock=itertools.count(0.0, SLICE_S * 0.4).__next__):
+        task = asyncio.create_task(writer.run())
     while len(folded_at) < batches:
         turn += 1
         await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from fettle.cluster import EMPTY, Inventory
 from fettle.config import HealthSettings, PrometheusSettings
 from fettle.health import HealthBook, SignalRules, load_rules
 from fettle.model import SOUND, Health, State
-from fettle.pacing import pausing, run_within
+from fettle.pacing import run_within
 from tests.prometheus.fleets import node, slice_of, uuid
 
 RULES = load_rules()
@@ -287,11 +287,9 @@ def test_labels_that_no_gpu_can_have_name_none() -> None:
     assert not any(len(name) > 100 or "\u001b" in name for name in asking.healths())
 
 
-async def test_rules_that_are_looked_at_together_each_find_all_their_devices(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.usefixtures("turns_at_each_pause")
+async def test_rules_that_are_looked_at_together_each_find_all_their_devices() -> None:
     """By UUID alone, which takes a look at all that is published, with a rest at each pause."""
-    monkeypatch.setattr(pausing, "SLICE_S", 0.0)
     asking = Replica(asks=True)
     names = [f"n{number}" for number in range(40)]
     for name in names:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, count
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,7 @@ from fettle.cel.runtime.protocol import MATCH, NO_MATCH
 from fettle.dra.allocator import AllocationStatus, Budget, allocate
 from fettle.dra.claims import Alternative, Claim, Request
 from fettle.dra.pools import DeviceView
-from fettle.pacing import pausing
+from fettle.pacing import taking_turns
 from tests.fettle import building as b
 
 NAMES = "abcdef"
@@ -77,16 +76,15 @@ def test_devices_in_use_are_skipped() -> None:
     ("seconds", "found"), [(1.0, AllocationStatus.UNDECIDED), (1e9, AllocationStatus.NONE)]
 )
 def test_a_search_that_exceeds_its_seconds_is_undecided(
-    seconds: float, found: AllocationStatus, monkeypatch: pytest.MonkeyPatch
+    seconds: float, found: AllocationStatus
 ) -> None:
-    clock = count(0.0, 0.1)
-    monkeypatch.setattr(pausing, "time", SimpleNamespace(perf_counter=clock.__next__))
-    said = allocate(
-        [claim([(NAMES, 3), (NAMES, 3), (NAMES, 1)])],
-        (b.pool(*map(b.device, NAMES)),),
-        by_letter,
-        budget=Budget(steps=10**9, seconds=seconds, prune_after=None),
-    )
+    with taking_turns(clock=count(0.0, 0.1).__next__):
+        said = allocate(
+            [claim([(NAMES, 3), (NAMES, 3), (NAMES, 1)])],
+            (b.pool(*map(b.device, NAMES)),),
+            by_letter,
+            budget=Budget(steps=10**9, seconds=seconds, prune_after=None),
+        )
     assert (said.found, said.bounded) == (found, found is AllocationStatus.UNDECIDED)
 
 

@@ -2,11 +2,9 @@
 
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import count
 from math import inf
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,7 +19,7 @@ from fettle.dra.allocator.features import CURRENT, Profile, profile_of_version
 from fettle.dra.claims import ALL, Alternative, Claim, Constraint, Request
 from fettle.dra.pools import DeviceView, PoolView, PublishedDevice
 from fettle.model import DeviceId
-from fettle.pacing import pausing
+from fettle.pacing import taking_turns
 from tests.fettle import building as b
 from tests.fettle.building import as_text
 from tests.fettle.dra.allocator import pairs
@@ -34,14 +32,6 @@ PATIENT = Budget(steps=150, seconds=inf)
 
 Pools = tuple[PoolView, ...]
 Asked = tuple[Sequence[Claim], Pools]
-
-
-@contextmanager
-def on_clock(clock: Callable[[], float]) -> Iterator[None]:
-    """A clock that is looked at by each pause of work that is bounded."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pausing, "time", SimpleNamespace(perf_counter=clock))
-        yield
 
 
 def longest(work: Callable[[], T]) -> tuple[T, int]:
@@ -63,7 +53,7 @@ def longest(work: Callable[[], T]) -> tuple[T, int]:
     before = sys.getprofile()
     gc.disable()
     try:
-        with on_clock(paused):
+        with taking_turns(clock=paused):
             sys.setprofile(profile)
             try:
                 found = work()
@@ -221,7 +211,7 @@ def test_a_search_that_takes_too_long_is_undecided(wild: Callable[[], Asked]) ->
     """By a clock that goes on whenever it is looked at: no part of the work is free of charge."""
     claims, pools = asked = wild()
     ticks = count(0.0, 0.001).__next__
-    with on_clock(ticks):
+    with taking_turns(clock=ticks):
         found = allocate(claims, pools, of(asked), budget=Budget(seconds=0.002))
     assert (found.found, as_text(found.reasons)) == (
         AllocationStatus.UNDECIDED,
@@ -236,7 +226,7 @@ def test_an_explanation_that_takes_too_long_is_a_short_one(
 ) -> None:
     claims, pools = asked = wild()
     ticks = count(0.0, 0.001).__next__
-    with on_clock(ticks):
+    with taking_turns(clock=ticks):
         words = as_text(explain_shortfall(claims, pools, of(asked), budget=Budget(seconds=0.002)))
     assert words == "no combination of devices satisfies all requests"
     assert ticks() < 0.01
@@ -250,6 +240,6 @@ def test_a_search_continues_if_pruning_takes_too_long() -> None:
     for seconds, reason in ((0.3, nothing), (10.0, agreeing)):
         ticks = count(0.0, 0.001).__next__
         budget = Budget(seconds=seconds, prune_after=3)
-        with on_clock(ticks):
+        with taking_turns(clock=ticks):
             found = allocate(*in_vain, pairs.match, budget=budget)
         assert (found.found, as_text(found.reasons)) == (AllocationStatus.NONE, reason)

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 
 import msgspec
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -22,7 +21,7 @@ from fettle.dra.allocator.features import CURRENT, Profile, profile_of_version
 from fettle.dra.allocator.results import with_allocated
 from fettle.dra.pools import PoolView
 from fettle.model import DeviceId
-from fettle.pacing import pausing, run_within
+from fettle.pacing import run_within, taking_turns
 from tests.conformance.allocation import match, seen, wanted
 from tests.fettle.building import as_text
 from tests.fettle.dra.allocator.cases import Raw
@@ -93,8 +92,7 @@ def test_the_same_question_has_the_same_answer(case: Raw) -> None:
 
 @given(cases())
 def test_pausing_changes_nothing(case: Raw) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pausing, "SLICE_S", 0.0)  # others have their turn at each pause
+    with taking_turns(slice_s=0.0):  # others have their turn at each pause
         assert asyncio.run(run_within(None, lambda: allocation(case))) == allocation(case)
 
 
