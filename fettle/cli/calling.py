@@ -131,9 +131,9 @@ def is_url(text: str) -> bool:
         return False
 
 
-def call_json(url: str, body: Any = None, *, seconds: float = SECONDS) -> Any:
+def call_json(url: str, body: Any = None) -> Any:
     """Like `call`, and decodes the JSON of the answer."""
-    answer = call(url, body, seconds=seconds)
+    answer = call(url, body)
     try:
         return json.loads(answer)
     except ValueError as error:

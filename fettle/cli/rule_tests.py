@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from fettle.client import Session
 
 SAID, SILENT, UNUSABLE = 0, 1, 2
-FAIL_ON = ("unknown", "silent")
-"""The values of `--fail-on`: a row could not be evaluated of some object; or it says nothing."""
 _NOT_ASKED = frozenset(("metrics", "alerts", "exporters"))
 """Tables about what Prometheus and Alertmanager say, which no object tells."""
 _MOST_SHOWN = 20

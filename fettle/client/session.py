@@ -157,13 +157,12 @@ class Session:
         body: Mapping[str, Any],
         *,
         strategic: bool = False,
-        timeout_s: float = 10.0,
     ) -> bytes:
         """A JSON merge patch, or a strategic one: that changes single entries of lists such as
         conditions, which others write too."""
         form = "strategic-merge-patch" if strategic else "merge-patch"
         call = _Call("PATCH", path, body=body, content_type=f"application/{form}+json")
-        return await self._call(call, timeout_s)
+        return await self._call(call)
 
     async def apply(
         self, path: str, body: Mapping[str, Any], manager: str, *, timeout_s: float = 10.0
@@ -173,11 +172,9 @@ class Session:
         given: dict[str, str | bool] = {"fieldManager": manager, "force": True}
         return await self._call(_Call("PATCH", path, given, body, form), timeout_s)
 
-    async def delete(
-        self, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float = 10.0
-    ) -> bytes:
+    async def delete(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         """`body`: DeleteOptions."""
-        return await self._call(_Call("DELETE", path, body=body), timeout_s)
+        return await self._call(_Call("DELETE", path, body=body))
 
     async def stream(
         self,
@@ -223,7 +220,7 @@ class Session:
     ) -> None:
         await self.close()
 
-    async def _call(self, call: _Call, timeout_s: float) -> bytes:
+    async def _call(self, call: _Call, timeout_s: float = 10.0) -> bytes:
         limits = aiohttp.ClientTimeout(sock_connect=min(timeout_s, _CONNECT_S))
         async with self._in_time(timeout_s):
             with _closing(await self._respond(call, limits)) as response:

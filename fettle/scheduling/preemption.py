@@ -56,18 +56,14 @@ class Preemption:
         self._offered: LRUCache[str, ByNode] = LRUCache(MAX_REMEMBERED)
         self._emptied: LRUCache[str, _Emptied] = LRUCache(MAX_REMEMBERED)
 
-    async def acceptable_nodes(self, pod: core.Pod, victims: ByNode) -> list[str]:
-        """The nodes that would not be refused with their victims gone.
-
-        None of them if another node was emptied for the pod already.
-        """
-        found, _ = await self.judged_nodes(pod, victims)
-        return found
-
     async def judged_nodes(
         self, pod: core.Pod, victims: ByNode
     ) -> tuple[list[str], dict[str, Verdict]]:
-        """As `acceptable_nodes`, with the verdicts on all of them, if they had to be judged."""
+        """The nodes that would not be refused with their victims gone, and the verdicts on all of
+        them, if they had to be judged.
+
+        None of them if another node was emptied for the pod already.
+        """
         if await self._has_room_made(pod):
             return [], {}
         verdicts = await self.verdicts(pod, victims)

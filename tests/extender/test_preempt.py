@@ -227,13 +227,15 @@ async def test_claims_that_never_let_go_are_not_waited_for_long(cluster: Cluster
         cluster.node(name, lost="b")
         cluster.claim(f"of-{name}", "a", f"low-{name}", node=name)
     cluster.show(extender)
-    assert await preemption.acceptable_nodes(b.pod(TEMPLATE), {"n": ["low-n"], **ELSEWHERE}) == [
-        "n",
-        "m",
-    ]
-    assert await preemption.acceptable_nodes(b.pod(nominated("n")), ELSEWHERE) == []
+
+    async def acceptable(manifest: Raw, victims: dict[str, list[str]]) -> list[str]:
+        found, _ = await preemption.judged_nodes(b.pod(manifest), victims)
+        return found
+
+    assert await acceptable(TEMPLATE, {"n": ["low-n"], **ELSEWHERE}) == ["n", "m"]
+    assert await acceptable(nominated("n"), ELSEWHERE) == []
     now = RELEASE_S + 1
-    assert await preemption.acceptable_nodes(b.pod(nominated("n")), ELSEWHERE) == ["m"]
+    assert await acceptable(nominated("n"), ELSEWHERE) == ["m"]
 
 
 async def test_the_claims_of_a_full_cluster_are_read_in_short_slices(

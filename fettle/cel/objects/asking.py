@@ -28,8 +28,8 @@ _MOST_TEXTS = 64
 class ObjectJudge:
     """Judges one object at a time, in a worker that is started when it is first needed."""
 
-    def __init__(self, command: Sequence[str] = COMMAND, *, wait_s: float = 10.0) -> None:
-        self._worker = Worker(command, wait_s=wait_s, name="the worker for rules about objects")
+    def __init__(self) -> None:
+        self._worker = Worker(COMMAND, wait_s=10.0, name="the worker for rules about objects")
 
     async def close(self) -> None:
         await self._worker.close()

@@ -224,10 +224,6 @@ def _an_object(value: Any) -> str:
     return "" if value is None or isinstance(value, dict) else "must be an object"
 
 
-def _not_empty(value: Any) -> str:
-    return "must not be empty" if value == "" else ""
-
-
 def _resource_types(rows: Mapping[Place, Form]) -> dict[Place, Form]:
     """Rows about a type of resource.k8s.io, for all its versions."""
     versions = ("v1", "v1alpha3", "v1beta1", "v1beta2")

@@ -16,7 +16,6 @@ from fettle.lint.rules.jobs import (
 )
 
 _CRON_FIELDS = 5
-_RESTARTS = ("OnFailure", "Never")
 
 
 def _jobs(manifest: Manifest) -> tuple[Field, ...]:

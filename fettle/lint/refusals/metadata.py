@@ -18,7 +18,6 @@ _LONGEST_CRON_JOB = 52
 _MOST_BYTES = 256 * 1024
 _OWN = ("kubernetes", "orphan", "foregroundDeletion")
 """Finalizers of Kubernetes."""
-_LABEL_NAMES = ("ReplicationController",)
 
 
 class WrongObjectName(Refusal):

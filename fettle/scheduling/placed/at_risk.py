@@ -36,9 +36,6 @@ REST = 4.0
 LATELY_S = 600.0
 """The log counts pods that were bound so shortly before Fettle started."""
 MOST_NAMED = 3
-MAX_PLACEMENTS = 32
-"""Whether a breaker is open is looked up for so many placements at most. Annotations can set any
-minimum score, so there may be more, and each breaker costs."""
 _STATES = (State.UNHEALTHY, State.DEGRADED, State.UNKNOWN, State.HEALTHY)
 
 
@@ -208,10 +205,6 @@ class AtRisk:
         return {
             (name, certain): counts[name, certain] for name in names for certain in (True, False)
         }
-
-    def has_node(self, uid: str) -> bool:
-        """Whether a pod with devices has a node, and is not finished."""
-        return uid in self._places
 
     async def _update(self, view: View) -> None:
         before = self._view

@@ -4,7 +4,7 @@ nodes are cordoned, and where an evicted pod may go. Pure.
 Stands between health and what the steward writes.
 """
 
-from fettle.scheduling.plans.node_fit import ExcludedBy, Exclusion, node_exclusion, node_fit
+from fettle.scheduling.plans.node_fit import Exclusion, node_exclusion, node_fit
 from fettle.scheduling.plans.node_healths import (
     NOTHING_LOST,
     Cordons,
@@ -30,7 +30,6 @@ from fettle.scheduling.plans.taint_plans import (
 __all__ = [
     "NOTHING_LOST",
     "Cordons",
-    "ExcludedBy",
     "Exclusion",
     "LostDevices",
     "NodeHealth",
