@@ -175,7 +175,7 @@ class Webhook:
             body = await _body(http)
             began = time.perf_counter()
             long = len(body) > _LONG
-            request = await run_within(None, lambda: decode(body)) if long else decode(body)
+            request = await run_within(lambda: decode(body)) if long else decode(body)
         except BadInput as error:
             self._metrics.reviews.labels(webhook, "bad_input").inc()
             reason = str(error)[:_MAX_REASON_LENGTH]
@@ -221,7 +221,7 @@ class Webhook:
     async def _in_mode(self, webhook: str, request: AdmissionRequest, judged: Review) -> Review:
         """The review as far as the object's mode allows."""
         view, context = self._publisher.view, self._mutation()
-        resolved = await run_within(None, lambda: resolve_for(request, view, context))
+        resolved = await run_within(lambda: resolve_for(request, view, context))
         mode = resolved.mode.mode
         decided = _RECORDED.get(judged.result)
         if self._recording is not None and decided is not None and not request.dry_run:
@@ -254,7 +254,7 @@ class Webhook:
                 f"it nests deeper than {MAX_JSON_DEPTH} levels or is not valid UTF-8, "
                 "so a patch could lose data"
             )
-        await run_within(None, lambda: apply(request.object, mutation.patch))
+        await run_within(lambda: apply(request.object, mutation.patch))
         self._metrics.unknown_policies.inc(len(mutation.unknown))
         label = view.namespaces.get(request.namespace, {}).get(ANNOTATION)
         if view.synced and label is not None and label in mutation.unknown:

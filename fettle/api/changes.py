@@ -168,7 +168,7 @@ async def _in_slices(raw: bytes, read: Callable[[bytes], T]) -> T:
         return read(raw)
     if large := len(raw) >= BATCH_BYTES:
         await asyncio.sleep(0)
-    found = await run_within(None, partial(read, raw))
+    found = await run_within(partial(read, raw))
     if large:
         await asyncio.sleep(0)
     return found

@@ -73,11 +73,11 @@ class DecisionHandlers:
         decisions: object = []
         modes: list[str] = []
         if await viewer.may(DEVICES) and await viewer.may(PODS):
-            lines = await run_within(None, recorder.lines) if recorder is not None else []
+            lines = await run_within(recorder.lines) if recorder is not None else []
             decisions = msgspec.Raw(b"[" + b",".join(lines) + b"]")
             modes = describe_modes(self._known.answers.view, self._known.answers.policies)
         elif recorder is not None:
-            decisions = await self._shown(await run_within(None, recorder.all), viewer)
+            decisions = await self._shown(await run_within(recorder.all), viewer)
         found = {"version": JSON_VERSION, "notes": notes, "modes": modes, "decisions": decisions}
         return as_json(found)
 
@@ -89,9 +89,9 @@ class DecisionHandlers:
         except BadInput as error:
             return as_json({"error": str(error)}, 400)
         recorder = self._known.recorder
-        decisions = await run_within(None, recorder.all) if recorder is not None else []
+        decisions = await run_within(recorder.all) if recorder is not None else []
         shown = await self._shown(decisions, viewer)
-        made = await run_within(None, lambda: make_report(merged([shown]), since, now))
+        made = await run_within(lambda: make_report(merged([shown]), since, now))
         notes = [*self._record_notes(since), *await _notes_for(viewer)]
         return as_json({"notes": notes, **_shortened(made)})
 

@@ -50,9 +50,7 @@ class DeviceHandlers:
             return as_json({"error": "this process does not follow the health of devices"}, 404)
         try:
             set_aside = self._known.answers.set_aside()
-            explained = await run_within(
-                None, lambda: explain(name, view, recoveries, now, set_aside)
-            )
+            explained = await run_within(lambda: explain(name, view, recoveries, now, set_aside))
         except BadInput as error:
             return as_json({"error": "; ".join([str(error), *self._known.unready()])}, error.status)
         if "device" in explained:
@@ -75,7 +73,6 @@ class DeviceHandlers:
         except BadInput as error:
             return as_json({"error": "; ".join([str(error), *self._known.unready()])}, error.status)
         listed = await run_within(
-            None,
             lambda: {
                 "generation": view.generation,
                 "version": JSON_VERSION,
@@ -106,7 +103,7 @@ class DeviceHandlers:
             names = _names(view, "", query.get("selector", ""))
         except BadInput as error:
             return as_json({"error": str(error)}, error.status)
-        listed = await run_within(None, lambda: list_usage(view))
+        listed = await run_within(lambda: list_usage(view))
         return as_json(
             {
                 "version": JSON_VERSION,

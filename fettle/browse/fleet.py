@@ -94,7 +94,7 @@ class FleetHandlers:
                 or (made.generation == view.generation and now < made.at + OLDEST_S)
             ):
                 return made
-            told = await run_within(None, lambda: compact_fleet(view, time.time(), label))
+            told = await run_within(lambda: compact_fleet(view, time.time(), label))
             body = msgspec.json.encode(told)
             tag = hashlib.sha256(body).hexdigest()[:16]
             head = {"version": JSON_VERSION, "tag": tag, "generation": view.generation}

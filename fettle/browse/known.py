@@ -108,7 +108,6 @@ class Known(NamedTuple):
         view = answers.view
         plan = await plan_for(answers, as_if_on(settings), time.time(), steers=True)
         return await run_within(
-            None,
             lambda: list_taints(
                 plan or TaintPlan({}),
                 view,
@@ -124,16 +123,14 @@ class Known(NamedTuple):
         last, names = self.asked().get("extender"), self.settings.scheduler.names
         asked, answers = None if last is None else last.was_called, self.answers
         view = answers.view
-        found = await run_within(
-            None, lambda: describe_mechanisms(view, answers.policies, names, asked)
-        )
+        found = await run_within(lambda: describe_mechanisms(view, answers.policies, names, asked))
         return [one._asdict() for one in found]
 
     async def decisions(self, since: float, **wanted: str) -> list[Decision]:
         recorder = self.recorder
         if recorder is None:
             return []
-        return await run_within(None, lambda: recorder.select(since, **wanted))
+        return await run_within(lambda: recorder.select(since, **wanted))
 
 
 def namespace_of(key: str) -> str:

@@ -168,7 +168,7 @@ class HeadlineHandlers:
         known, answers = self._known, self._known.answers
         view = answers.view
         if self._unplaced[0] != view.generation:
-            found = await run_within(None, lambda: _unplaced(view.pods.values()))
+            found = await run_within(lambda: _unplaced(view.pods.values()))
             self._unplaced = view.generation, found
         at_risk = await known.pods.at_risk.current()
         risky = [one.pod.metadata.namespace for one in at_risk.values() if one.at_risk]
@@ -176,7 +176,7 @@ class HeadlineHandlers:
         shown = await viewer.shown({*risky, *(pod.metadata.namespace for pod in unplaced)})
         waiting = [pod for pod in unplaced if pod.metadata.namespace in shown]
         sees_devices = await viewer.may(DEVICES)
-        rows = await run_within(None, lambda: [*map(self._waiting, waiting[:MOST_WAITING])])
+        rows = await run_within(lambda: [*map(self._waiting, waiting[:MOST_WAITING])])
         told: dict[str, Any] = {
             "version": JSON_VERSION,
             "generation": view.generation,

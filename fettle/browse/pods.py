@@ -89,7 +89,6 @@ class PodHandlers:
         avoided = self._known.pods.refusals.nodes_for(pod)
         leaning = self._known.pods.leanings.of(pod, demand) if demand is not None else NEUTRAL
         explained = await run_within(
-            None,
             lambda: explain_pod(
                 *(key, resolved, demand, verdicts, view, notes, finished, avoided, leaning),
                 node_exclusion(pod),
@@ -101,7 +100,7 @@ class PodHandlers:
             told, decisions = withhold_of_pod(told), [*map(wordless, decisions)]
         answer = None
         if demand is not None:
-            answer = await run_within(None, lambda: conclusion(told))
+            answer = await run_within(lambda: conclusion(told))
         sees_all = await viewer.may(DEVICES) and await viewer.may(PODS)
         mechanisms = await self._known.mechanisms() if sees_all else []
         return as_json({**told, "answer": answer, "decisions": decisions, "mechanisms": mechanisms})
@@ -171,8 +170,8 @@ class PodHandlers:
         if at_risk:
             refused = [one for one in placed if one.worst is not None]
             total = len(refused)
-            placed = await run_within(None, lambda: worst_first(refused, MOST_PODS))
-        listed, problems = await run_within(None, lambda: _plain(placed)), self._known.unready()
+            placed = await run_within(lambda: worst_first(refused, MOST_PODS))
+        listed, problems = await run_within(lambda: _plain(placed)), self._known.unready()
         if not sees_devices:
             listed, problems = [*map(withhold_of_placed, listed)], [*problems, WITHHELD]
         return as_json(
@@ -249,7 +248,7 @@ class PolicyHandlers:
             no = f"{name!r} cannot be read ({why})" if why else f"there is no policy {name!r}"
             return as_json({"error": f"{no}; known: {known}"}, 404)
         named = [n for n, labels in view.namespaces.items() if labels.get(ANNOTATION) == name]
-        pods = await run_within(None, lambda: self._pods_of(name, view))
+        pods = await run_within(lambda: self._pods_of(name, view))
         ignored = await self._known.answers.ignored(found.policy)
         shown = await viewer.shown([*named, *map(namespace_of, pods)])
         users = {

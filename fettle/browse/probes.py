@@ -112,7 +112,7 @@ class Exposition:
     async def _make(self) -> bytes:
         async with self._making:
             self._next = None  # whoever asks from here on may miss what was counted before
-            return await run_within(None, lambda: generate_latest(self._registry))
+            return await run_within(lambda: generate_latest(self._registry))
 
 
 class _Paused(Collector):

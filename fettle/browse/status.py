@@ -27,7 +27,7 @@ class StatusHandlers:
         await viewer.require(PODS)
         answers = self._known.answers
         at_risk = await self._known.pods.at_risk.current()
-        counted = await run_within(None, lambda: _counted(answers.view, time.time()))
+        counted = await run_within(lambda: _counted(answers.view, time.time()))
         counted["pods"]["atRisk"] = sum(placed.at_risk for placed in at_risk.values())
         mechanisms = await self._known.mechanisms()
         return as_json(

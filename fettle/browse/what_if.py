@@ -58,7 +58,7 @@ class WhatIfHandlers:
             return self._known.unknown_pod(key)
         now = _Case(copy_to_place(pod) if pod.node_name else pod, self._known.answers.view)
         try:
-            then, change = await run_within(None, lambda: self._changed(now, asked))
+            then, change = await run_within(lambda: self._changed(now, asked))
         except BadInput as error:
             return as_json({"error": "; ".join([str(error), *self._known.unready()])}, error.status)
         before, after = await self._explained(key, now), await self._explained(key, then)
@@ -120,7 +120,7 @@ class WhatIfHandlers:
             told["placed"] = None
             return {**told, "answer": conclusion(told)}
 
-        return await run_within(None, explain)
+        return await run_within(explain)
 
     async def _verdicts(self, demand: Demand, view: View) -> dict[str, Verdict]:
         answers = self._known.answers

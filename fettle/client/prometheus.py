@@ -136,7 +136,7 @@ class Prometheus:
                 reason="unreachable",
                 whole=True,
             ) from error
-        return await run_within(None, partial(self._read, status, kind, body))
+        return await run_within(partial(self._read, status, kind, body))
 
     async def _post(self, form: dict[str, str]) -> tuple[int, str, bytes]:
         assert self._session is not None

@@ -303,7 +303,7 @@ class Reflector:
         body = await self._session.get(self._path, parameters, timeout_s=60.0)
         try:
             # In slices: if one object nests deep, all of the page has to be mended.
-            page: _Page = await run_within(None, partial(decode_lenient, _PAGE, body))
+            page: _Page = await run_within(partial(decode_lenient, _PAGE, body))
             return page
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unreachable(
@@ -396,7 +396,7 @@ class Reflector:
         if len(line) < LARGE_CHUNK:
             event = self._event(line)
         else:
-            event = await run_within(None, partial(self._event, line))
+            event = await run_within(partial(self._event, line))
         if isinstance(event, ObjectEvent):
             await batches.add(event.change, len(line))
             self._advance(event.version)

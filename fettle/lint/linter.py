@@ -97,7 +97,7 @@ class Linter:
         )
         if cluster.complete:
             for _ in range(2 if manifest.device_classes else 1):
-                selections = await run_within(None, lambda: list(cluster.selections(manifest)))
+                selections = await run_within(lambda: list(cluster.selections(manifest)))
                 await self._fleet.prepare(view, selections, self._survey_wait_s)
         found = await self._found(manifest, cluster, most)
         rules = {rule.id: rule for rule in self._rules}
@@ -114,7 +114,7 @@ class Linter:
         if key is not None and (cached := self._cache.get(key)) is not None:
             return cached
         epoch = self._epoch
-        found = await run_within(None, lambda: tuple(self._run_rules(manifest, cluster, most)))
+        found = await run_within(lambda: tuple(self._run_rules(manifest, cluster, most)))
         if epoch is not self._epoch:
             return found  # meanwhile another object was checked against a newer view
         if key is not None and not any(f.severity is Severity.UNDECIDED for f in found):

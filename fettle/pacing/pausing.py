@@ -152,21 +152,17 @@ def within(seconds: float, work: Callable[[], _Result]) -> _Result:
 
 
 async def run_within(
-    seconds: float | None,
-    work: Callable[[], _Result],
-    *,
-    superseded: Callable[[], bool] = lambda: False,
+    work: Callable[[], _Result], *, superseded: Callable[[], bool] = lambda: False
 ) -> _Result:
     """What the function returns, or raises, run in slices.
 
-    Raises TimeoutError once it has worked for so many seconds (None: as long as it takes), and
-    Superseded if that is so after others had their turn. Cancelled between two slices, it ends
-    there.
+    Raises Superseded if that is so after others had their turn. Cancelled between two slices, it
+    ends there.
     """
 
     def run() -> _Result:
         _PACE.set(pace)
-        return work() if seconds is None else within(seconds, work)
+        return work()
 
     running = greenlet(run)
     pace = _Pace(running)

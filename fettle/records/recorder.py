@@ -352,7 +352,7 @@ class Recorder:
 
     async def write(self) -> None:
         """Count and write what changed."""
-        changed = await run_within(None, self._collect)
+        changed = await run_within(self._collect)
         if not changed:
             return
         if not await asyncio.to_thread(self._journal.append, [line for _, line in changed]):
@@ -387,7 +387,7 @@ class Recorder:
         for decision in await asyncio.to_thread(self._journal.load):
             if decision.id not in ids and decision.last >= self._began:
                 self.log.restore(decision)
-        lines = await run_within(None, self.log.lines)
+        lines = await run_within(self.log.lines)
         await asyncio.to_thread(self._journal.rewrite, lines)
 
     def _count(self, decision: Decision, known: Collection[str]) -> None:

@@ -296,7 +296,7 @@ class Answers:
                 pause()
             return verdicts
 
-        return await run_within(None, judge_all)
+        return await run_within(judge_all)
 
     async def _judge(
         self,
@@ -312,7 +312,7 @@ class Answers:
         basis = self.view.basis
         work = partial(self._fill, table, names, outcomes, left)
         with suppress(Superseded):
-            await run_within(None, work, superseded=lambda: self.view.basis != basis)
+            await run_within(work, superseded=lambda: self.view.basis != basis)
 
     def _fill(
         self,

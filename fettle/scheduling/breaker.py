@@ -248,7 +248,7 @@ class Breakers:
     async def _look(self, _: View) -> None:
         if self._basis == self._publisher.view.basis:
             return
-        await run_within(None, self._count_and_judge)
+        await run_within(self._count_and_judge)
         if self._late:
             self._late = False
             self._publisher.republish()

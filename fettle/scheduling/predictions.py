@@ -143,7 +143,7 @@ class Predictions:
         """Compare what is due."""
         self._has_due.clear()
         while self._due:
-            self._on_result(await run_within(None, partial(self._result, *self._due.popleft())))
+            self._on_result(await run_within(partial(self._result, *self._due.popleft())))
 
     def answered(self, demand: Demand, pod: core.Pod) -> None:
         """Note that a pod was answered with suitable nodes."""

@@ -92,7 +92,7 @@ class Preemption:
         kept of it.
         """
         answers = self._answers
-        cases = await run_within(None, lambda: list(self._cases(pod, victims)))
+        cases = await run_within(lambda: list(self._cases(pod, victims)))
         outcomes = answers.outcomes()
         verdicts = await answers.judge_apart(cases, outcomes, emptied=True)
         if outcomes.missing:  # a pod that finds all nodes full is sent to this verb first
@@ -108,7 +108,7 @@ class Preemption:
         The notes are about preempting all pods on the node that the pod may preempt.
         """
         view = self._answers.view
-        victims = await run_within(None, lambda: preemptible_pods(view, pod))
+        victims = await run_within(lambda: preemptible_pods(view, pod))
         uids = {name: [one.metadata.uid for one in pods] for name, pods in victims.items()}
         changed = await self.verdicts(pod, uids)
         return verdicts | {

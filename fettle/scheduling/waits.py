@@ -57,7 +57,7 @@ class PodWaits:
         """Follow the views until cancelled."""
 
         async def look(view: View) -> None:
-            await run_within(None, partial(self.follow, view))
+            await run_within(partial(self.follow, view))
 
         await publisher.keep_looking("waits of pods", look, every_s=EVERY_S, rest=REST)
 

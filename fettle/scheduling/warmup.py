@@ -151,7 +151,7 @@ class WarmUp:
         changed = self._publisher.changed_since(basis) if basis >= 0 else None
         before, warmed.view = warmed.view, view
         same = before is not None and _has_same_sources(before, view)
-        wanted = known if same else await run_within(None, partial(wanted_in, view))
+        wanted = known if same else await run_within(partial(wanted_in, view))
         if changed is None or _has_more(wanted, known):  # then no node is ready
             changed = frozenset(view.nodes)
             ready.clear()
@@ -186,9 +186,9 @@ class WarmUp:
             nodes = [view.nodes[name] for name in batch if name in view.nodes]
             fresh = [n for n in nodes if not _is_same(_published(n), ready.get(n.name))]
             attributes = attributes_read(map(self._engine.reads, selectors))
-            pools = await run_within(None, partial(_by_fingerprint, fresh, attributes))
+            pools = await run_within(partial(_by_fingerprint, fresh, attributes))
             new = partial(_devices_of, pools, evaluated, before, ready)
-            devices = await run_within(None, new)
+            devices = await run_within(new)
             done = await self._engine.evaluate(selectors, devices)
             done = await self._engines.evaluate(required, nodes) and done
             if done:

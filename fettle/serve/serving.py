@@ -464,7 +464,7 @@ class Runtime:
         """Whether it is this process that asks for metrics, also where it does not believe what
         the leader stores."""
         ahead_s = partial(readiness.dated_ahead_s, self._publisher, time.time())
-        return await is_ours() or bool(await run_within(None, ahead_s))
+        return await is_ours() or bool(await run_within(ahead_s))
 
     def _keep_answers_current(self, source: _Source, writer: Writer, answers: Answers) -> None:
         self._readiness.notes.append(answers.allocator_notes)

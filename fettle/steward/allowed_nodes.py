@@ -63,14 +63,14 @@ class AllowedNodes:
 
     async def _full_nodes(self, demand: Demand, pod: core.Pod, view: View) -> frozenset[str]:
         if view.generation != self._generation:
-            self._taken = await run_within(None, lambda: count_taken(view.pods.values()))
+            self._taken = await run_within(lambda: count_taken(view.pods.values()))
             self._generation = view.generation
             self._full.clear()
         key = demand.units, pod.priority
         if key not in self._full:
             nodes = view.nodes.values()
             self._full[key] = await run_within(
-                None, lambda: nodes_lacking_units(demand, nodes, self._taken, preemptor=pod)
+                lambda: nodes_lacking_units(demand, nodes, self._taken, preemptor=pod)
             )
         return self._full[key]
 
@@ -104,7 +104,7 @@ class PreemptibleNodes:
             self._emptied.clear()
         key = demand, pod.priority
         if key not in self._emptied:
-            found = await run_within(None, lambda: preemptible_pods(view, pod))
+            found = await run_within(lambda: preemptible_pods(view, pod))
             victims = {name: [one.metadata.uid for one in pods] for name, pods in found.items()}
             verdicts = await self._preemption.verdicts(pod, victims)
             self._emptied[key] = frozenset(

@@ -78,7 +78,7 @@ class HealthRecords:
         view = self._publisher.view
         if view.served.get(kinds.DEVICE_HEALTH.name) and self._is_on:
             changed = self._publisher.changed_since(pending.basis)
-            await run_within(None, partial(pending.look, view, changed, self._clock()))
+            await run_within(partial(pending.look, view, changed, self._clock()))
             await self._writes.do(
                 partial(self._write, pending, name) for name in pending.most_urgent()
             )

@@ -179,7 +179,7 @@ class Evictions:
     async def mark(self, due: DueEvictions, unmarked: Iterable[core.Pod] = ()) -> bool:
         """Mark what is due, and take away what is not to be there; false if not all was done."""
         if not self._writes:
-            await run_within(None, lambda: self._record_marks(due.marked))
+            await run_within(lambda: self._record_marks(due.marked))
             return True
         return await self._marking.do(
             (partial(self._unmark, pod) for pod in unmarked),
@@ -304,9 +304,9 @@ class Replacements:
             return MarkReason.CLAIM_SHARED
         if isinstance(failure, StartFailure) and self._freed.is_freed(pod):
             return MarkReason.FREED_BEFORE
-        departure = await run_within(None, lambda: Departure(self._answers, view, pod))
+        departure = await run_within(lambda: Departure(self._answers, view, pod))
         demand = departure.demand()
-        fitting = await run_within(None, lambda: _fitting(pod, view))
+        fitting = await run_within(lambda: _fitting(pod, view))
         does_not_start = isinstance(failure, StartFailure)
         if pod.node_name in fitting:
             # Judged as it will be by then: a device that would be given again does not count.
@@ -320,7 +320,7 @@ class Replacements:
             found = demand is None or await departure.has_devices_elsewhere(demand, fitting)
             return None if found else MarkReason.NO_OTHER_NODE
         if does_not_start:
-            fitting -= await run_within(None, lambda: {*_starting_nothing(pod, view)})
+            fitting -= await run_within(lambda: {*_starting_nothing(pod, view)})
         allowed = await self._allowed_nodes.find(departure.copy, view, Mode.ENFORCE, demand)
         return None if fitting & allowed else MarkReason.NOWHERE_BETTER
 

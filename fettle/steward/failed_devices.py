@@ -126,7 +126,7 @@ class FailedDevices:
         if failures is None:
             return True
         view = self._answers.view
-        unmarked, real, dry = await run_within(None, lambda: self._plan(failures, starts.due, view))
+        unmarked, real, dry = await run_within(lambda: self._plan(failures, starts.due, view))
         all_marked = await self._real.mark(real, unmarked)
         await self._dry.mark(dry)
         await self._real.evict(real, view)

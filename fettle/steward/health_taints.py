@@ -315,7 +315,6 @@ class HealthTaints:
         wanted = {} if in_vain else plan.taints
         would = wanted if (held_back := self._held_back()) else {}
         due, untold, counts = await run_within(
-            None,
             lambda: (
                 due_writes(view, {} if held_back else wanted),
                 [*self._untold(would)],

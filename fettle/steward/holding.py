@@ -163,7 +163,7 @@ class HoldTaints:
 
     async def _reconcile(self, view: View) -> float | None:
         """In how many seconds to write what is left; None if nothing is."""
-        due = await run_within(None, lambda: _due(view))
+        due = await run_within(lambda: _due(view))
         done = await self._writes.do(
             (partial(self._renew_taint, name) for name in due.nodes),
             (partial(self._taint_device, one) for one in due.devices if self._adds()),

@@ -136,17 +136,17 @@ class HopelessOwners:
     async def found(self, view: View, of: str = "") -> AsyncIterator[Hopeless]:
         """All of a view, or only what concerns the controller with the identity `of`, among
         others."""
-        pods = await run_within(None, lambda: _by_owner(view, of))
-        for pod, refused in await run_within(None, lambda: [*self._comebacks.hopeless(view)]):
+        pods = await run_within(lambda: _by_owner(view, of))
+        for pod, refused in await run_within(lambda: [*self._comebacks.hopeless(view)]):
             owner = pod.metadata.controller
             if owner is not None and not any(
                 map(was_taken, pods.get(pod.metadata.controller_identity, ()))
             ):
                 yield Hopeless(owner, pod, refused)
-        for one in await run_within(None, lambda: [*self._starting_nowhere(view)]):
+        for one in await run_within(lambda: [*self._starting_nowhere(view)]):
             yield one
         left = MOST_LINTED
-        for owner, waiting in await run_within(None, lambda: [*self._waiting(pods)]):
+        for owner, waiting in await run_within(lambda: [*self._waiting(pods)]):
             for name, kind, made in _claims(waiting[0], view):
                 version = made.metadata.resource_version
                 if (name, version) not in self._linted and left:

@@ -91,7 +91,7 @@ class LostNodes:
         after_s, view = self._settings.device_failures.force_delete_seconds, self._answers.view
         if after_s is None or not view.synced:
             return
-        due = await run_within(None, lambda: [*self._due(view, after_s)])
+        due = await run_within(lambda: [*self._due(view, after_s)])
         self._done &= {pod.metadata.uid for pod, _ in due}
         await self._writes.do(
             partial(self._try, pod, policy, after_s)

@@ -291,17 +291,17 @@ class NodeMarking:
         return max(LOOK_S, self._due - self._clock()) if self._due < inf else None
 
     async def _look_at_all(self, view: View) -> None:
-        planned = await run_within(None, partial(self._plan, view))
+        planned = await run_within(partial(self._plan, view))
         if planned is None:
             return
         wanted, cordons, lost = planned
         writes = self._settings.writes(self._settings.mode)
-        due, next_at = await run_within(None, lambda: self._due_now(view.nodes, wanted))
+        due, next_at = await run_within(lambda: self._due_now(view.nodes, wanted))
         if writes:
             self._would = {}
         else:
-            await run_within(None, lambda: self._tell_unwritten(view, due))
-            due = await run_within(None, lambda: due_marks(view.nodes, {}))
+            await run_within(lambda: self._tell_unwritten(view, due))
+            due = await run_within(lambda: due_marks(view.nodes, {}))
         for mark, writing in self._writing.items():
             await writing.do(
                 self._write(one, view.nodes[one.node]) for one in due if one.mark is mark

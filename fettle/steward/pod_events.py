@@ -89,7 +89,7 @@ class EventsOnPods:
         await keep(f"events on {self._what}", self._look, every_s=EVERY_S)
 
     async def _look(self) -> None:
-        await run_within(None, self.tell)
+        await run_within(self.tell)
 
     def tell(self) -> None:
         """Record an Event about all that is not told yet; the rest of it at the next time."""
@@ -214,7 +214,7 @@ class RefusalEvents:
     async def tell(self, _: View = EMPTY) -> None:
         """Record an Event about each pod that waits for reasons that it was not told."""
         view = self._publisher.view
-        pods = await run_within(None, lambda: [*waiting(view)])
+        pods = await run_within(lambda: [*waiting(view)])
         told: dict[str, frozenset[str]] = {}
         for key, pod in pods:
             found = await self._refusals(pod)

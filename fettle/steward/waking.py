@@ -221,7 +221,7 @@ class Waking:
         return True
 
     async def _allowed_by_pod(self, view: View) -> AllowedByPod:
-        found = await run_within(None, lambda: [*self._waiting(view)])
+        found = await run_within(lambda: [*self._waiting(view)])
         # One pod that cannot be judged must not keep the others waiting.
         return {
             key: await self._judging.attempt_async(pod, view) or frozenset() for key, pod in found
@@ -278,7 +278,7 @@ class PatienceEnds:
     async def _look(self, view: View) -> float | None:
         """Wake those whose patience is over; returns in how many seconds the next one's is."""
         until = self._clock() - LATER_S
-        ends = await run_within(None, partial(self._ends, view))
+        ends = await run_within(partial(self._ends, view))
         due = [pod for pod, at in ends if self._since < at <= until]
         if (pause_s := self._retry_at - asyncio.get_running_loop().time()) > 0:
             return pause_s

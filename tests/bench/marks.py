@@ -102,7 +102,7 @@ class _Fleet(StormyFleet):
         self._holds = Holds(SETTINGS.node_marks)
 
     async def due(self, now: float) -> list[DueMark]:
-        return await run_within(None, lambda: self._due(now))
+        return await run_within(lambda: self._due(now))
 
     def _due(self, now: float) -> list[DueMark]:
         nodes, settings = self.answers.view.nodes, SETTINGS.node_marks

@@ -154,7 +154,7 @@ class _Work:
     async def _fold(self, found: Finding) -> None:
         if isinstance(found, Measured):
             work = partial(self._inventory.measuring.measure, found, inventories.NOW)
-            await run_within(None, work)
+            await run_within(work)
 
     async def round_ms(self) -> float:
         began = time.process_time()

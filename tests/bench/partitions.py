@@ -141,7 +141,7 @@ def _refresh(inventory: Any) -> None:
 
 
 async def _longest_ms(work: Callable[[], None]) -> float:
-    task, longest_s = asyncio.ensure_future(run_within(None, work)), 0.0
+    task, longest_s = asyncio.ensure_future(run_within(work)), 0.0
     while not task.done():
         began = time.perf_counter()
         await asyncio.sleep(0)

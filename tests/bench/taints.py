@@ -96,7 +96,7 @@ class _Fleet(StormyFleet):
     async def due(self, now: float) -> DueWrites:
         plan = await plan_for(self.answers, SETTINGS.device_taints, now, steers=True)
         assert plan is not None
-        return await run_within(None, lambda: due_writes(self.answers.view, plan.taints))
+        return await run_within(lambda: due_writes(self.answers.view, plan.taints))
 
     def write(self, name: str, planned: PlannedTaint | None, now: float) -> None:
         """Set the taint by the rule of this name; None: remove the rule."""

@@ -194,7 +194,7 @@ def test_a_function_reads_a_megabyte_of_each_piece_in_time(read: Read) -> None:
 async def test_what_no_decoder_reads_is_mended_while_others_have_their_turn(odd: bytes) -> None:
     text = b"[%b]" % b",".join([odd, *[b'"\\n"'] * 200_000])
     async with noted() as pauses:
-        await run_within(None, lambda: mend(text))
+        await run_within(lambda: mend(text))
     assert pauses.longest_s < AT_MOST_S
 
 

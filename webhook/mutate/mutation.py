@@ -91,7 +91,7 @@ class Mutation(NamedTuple):
 async def mutate(request: AdmissionRequest, view: View, context: MutationContext) -> Mutation:
     """The patch for a new or changed object; an empty one if Fettle has nothing to change."""
     await asyncio.sleep(0)
-    return await run_within(None, lambda: _mutation(request, view, context))
+    return await run_within(lambda: _mutation(request, view, context))
 
 
 def _mutation(request: AdmissionRequest, view: View, context: MutationContext) -> Mutation:

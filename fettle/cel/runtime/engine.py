@@ -299,7 +299,7 @@ class SelectorEngine:
         left = [(work.priority(), at, work) for at, work in enumerate(works)]
         heapq.heapify(left)
         try:
-            listed = await run_within(None, partial(_listed, devices))
+            listed = await run_within(partial(_listed, devices))
             await self._work(left, listed, Level.LARGE, patience)
             if left:
                 quick.set()
@@ -354,7 +354,7 @@ class SelectorEngine:
             await self._parse(work, entry)
             return True
         if work.fingerprints is None:
-            work.fingerprints = await run_within(None, partial(_unknown, entry, devices))
+            work.fingerprints = await run_within(partial(_unknown, entry, devices))
             self._memory.make_room(entry, len(work.fingerprints))
         if work.batch():
             await self._judge(work, entry)

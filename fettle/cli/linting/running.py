@@ -203,7 +203,7 @@ async def _lint(
                         manifest, view, levels, complete=known.complete, unknown=known.unknown
                     )
                     findings += at_levels(beside, levels)
-                    more: list[Finding] = await run_within(None, partial(list, checking))
+                    more: list[Finding] = await run_within(partial(list, checking))
                     more += at_levels(await stated.broken_by(manifest), levels)
                     findings += for_patches(more) if document.may_be_patch else more
             except TimeoutError:

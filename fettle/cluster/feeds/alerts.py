@@ -135,7 +135,7 @@ class Alerts:
             else:
                 self._fired_at.pop(source, None)
             alerts.append(alert)
-        placed = await run_within(None, partial(self._measuring.are_placed, alerts))
+        placed = await run_within(partial(self._measuring.are_placed, alerts))
         if alerts:
             await self._send(Alerted(tuple(alerts)))
         found = {

@@ -190,7 +190,7 @@ class Poller:
                 return None
         present: Answer | None = None
         firing = partial(self._measuring.ended, rule, answer.samples)
-        if not one.row.gone_is_over and (ended := await run_within(None, firing)):
+        if not one.row.gone_is_over and (ended := await run_within(firing)):
             present = await self._query(asking, one, one.of_devices(ended))
             if present is None:
                 return None

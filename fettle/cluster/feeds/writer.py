@@ -126,7 +126,7 @@ class Writer:
         if not 0 <= now - self._aged_at < TICK_S:
             self._aged_at = now
             self._inventory.age(now)
-        await run_within(None, partial(self._refresh, now))
+        await run_within(partial(self._refresh, now))
         await self._publish()
         if self._published_at == -inf:
             # What was loaded stays: garbage collections need not walk it each time.
@@ -144,7 +144,7 @@ class Writer:
             except TimeoutError:
                 return
         self._unshown = True
-        await run_within(None, partial(self._fold, first))
+        await run_within(partial(self._fold, first))
 
     async def _gather(self, seconds: float) -> None:
         """Let a burst of changes become one view, unless somebody waits for it."""
@@ -167,7 +167,7 @@ class Writer:
         self._publisher.publish(view, changed)
         self._shown()
         for follow in self._on_view:
-            await run_within(None, partial(follow.attempt, before, view, changed))
+            await run_within(partial(follow.attempt, before, view, changed))
 
     def _shown(self) -> None:
         self._unshown = False

@@ -195,7 +195,7 @@ class Fleet:
 
     async def _follow(self, view: View) -> None:
         async with self._lock:
-            self._pools, self.catalogue = await run_within(None, partial(self._catalogued, view))
+            self._pools, self.catalogue = await run_within(partial(self._catalogued, view))
             self._view = view
             self._followed_at = self._current_at = self._clock()
             self.version += 1
@@ -247,9 +247,7 @@ class Fleet:
                 return
             known = held.by_fingerprint if held is not None else {}
             selected = await match_pools(selection, self._pools, known, self._evaluator)
-            survey = await run_within(
-                None, partial(total, selection, selected, self._pools, self._view)
-            )
+            survey = await run_within(partial(total, selection, selected, self._pools, self._view))
             nearest = await nearest_miss(selection, survey, self._evaluator)
             survey = msgspec.structs.replace(survey, nearest=nearest)
             kept = {

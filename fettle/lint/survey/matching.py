@@ -220,7 +220,7 @@ async def match_pools(
     from fettle.cluster import attributes_read  # late: only where devices are known
 
     attributes = attributes_read(reads)
-    fingerprints = await run_within(None, partial(_fingerprints, surveyed, attributes))
+    fingerprints = await run_within(partial(_fingerprints, surveyed, attributes))
     by_fingerprint: dict[SelectionFingerprint, PoolMatches] = {}
     in_progress: dict[SelectionFingerprint, _PoolInProgress] = {}
 
@@ -237,10 +237,10 @@ async def match_pools(
             by_fingerprint[fingerprint] = done.matches()
             pause()
 
-    await run_within(None, find_known)
+    await run_within(find_known)
     if in_progress:
         await _sift(selection, in_progress.values(), evaluator)
-    await run_within(None, collect)
+    await run_within(collect)
     driver = evaluator.driver(expressions[0]) if expressions else ""
     return SelectionMatches(fingerprints, by_fingerprint, driver or "")
 
@@ -342,7 +342,7 @@ async def _sift_by(
     own: bool,
 ) -> None:
     await asyncio.sleep(0)  # many expressions may each take less than a slice
-    examples = await run_within(None, partial(_example_devices, pools, evaluator.reads(expression)))
+    examples = await run_within(partial(_example_devices, pools, evaluator.reads(expression)))
     known = [(str(key[0]), device) for key, device in examples.items()]
     await evaluator.evaluate((expression,), known)
     outcomes = {
@@ -355,7 +355,7 @@ async def _sift_by(
             pool.sift(expression, outcomes, own=own)
             pause()
 
-    await run_within(None, sift)
+    await run_within(sift)
 
 
 def _example_devices(

@@ -113,7 +113,7 @@ async def nearest_miss(selection: Selection, survey: Survey, evaluator: Evaluato
     if survey.matched or not survey.missed:
         return ""
     reads = [read for e in selection.of_request for read in evaluator.reads(e) or ()]
-    largest = await run_within(None, lambda: _largest_of_each_kind_first(survey.missed, reads))
+    largest = await run_within(lambda: _largest_of_each_kind_first(survey.missed, reads))
     devices = [(device.id.driver, device.device) for device in largest]
     return await evaluator.nearest(selection.of_request, devices)
 

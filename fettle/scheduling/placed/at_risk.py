@@ -181,7 +181,7 @@ class AtRisk:
                 pause()
             return judged
 
-        return await run_within(None, judge_all)
+        return await run_within(judge_all)
 
     def as_it_ran(self, pod: core.Pod, claims: tuple[Bound, ...]) -> PlacedPod | None:
         """What the policy of a pod, which may have ended, says of where it is or was: of what it
@@ -209,12 +209,12 @@ class AtRisk:
     async def _update(self, view: View) -> None:
         before = self._view
         nodes = self._answers.publisher.changed_since(before.basis) if before.synced else None
-        dirty = await run_within(None, lambda: self._take_in(before, view))
+        dirty = await run_within(lambda: self._take_in(before, view))
         if nodes is None or view.policies is not before.policies:
             dirty = set(self._on_node)
         else:
             dirty |= nodes & self._on_node.keys()
-        self.found = await run_within(None, lambda: self._judged(dirty, self.found, view))
+        self.found = await run_within(lambda: self._judged(dirty, self.found, view))
         self._view = view
 
     def _take_in(self, before: View, view: View) -> set[str]:

@@ -103,7 +103,7 @@ class Crashes:
             return
         self._known_from = min(self._known_from, self._clock())
         await self._at_risk.current()
-        for found in await run_within(None, lambda: [*self._newly_explained()]):
+        for found in await run_within(lambda: [*self._newly_explained()]):
             self._explained[found.pod.metadata.uid] = found
             for told in self._told:
                 told(found)

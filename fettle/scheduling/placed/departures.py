@@ -41,7 +41,7 @@ class Departure:
 
     async def frees_a_place(self, demand: Demand) -> bool:
         """Whether its node would then take the replacement, and give it what its policy accepts."""
-        found = await run_within(None, lambda: self._node(demand))
+        found = await run_within(lambda: self._node(demand))
         if found is None:
             return False
         answers, outcomes = self._answers, self._answers.outcomes()
@@ -58,7 +58,7 @@ class Departure:
         nodes = [node for name in names if (node := self._view.nodes.get(name)) is not None]
         await self._answers.evaluate_selectors(demand, nodes)
         outcomes = self._answers.outcomes()
-        return await run_within(None, lambda: any(_has(demand, n, outcomes) for n in nodes))
+        return await run_within(lambda: any(_has(demand, n, outcomes) for n in nodes))
 
     def _node(self, demand: Demand) -> NodeView | None:
         """The node by then; None if it has too few units even then."""

@@ -88,7 +88,7 @@ async def find_failures(
         running = {failure.placed.key: failure for failure in failures(found.values())}
         return Failures(running, [*failures(when_they_ran())])
 
-    return await run_within(None, find_all)
+    return await run_within(find_all)
 
 
 def failure_of(placed: PlacedPod, accepted: Acceptance) -> DeviceFailure | None:

@@ -163,7 +163,7 @@ async def find_start_failures(answers: Answers, at_risk: AtRisk, now: float) -> 
     def find() -> list[_Failing]:
         return [*_by_words(answers, view), *_by_proof(found.values(), now)]
 
-    failing = await run_within(None, find)
+    failing = await run_within(find)
     due = {one.pod.metadata.key: one for one in failing if one.due_at <= now}
     placed = await at_risk.placed(one.pod for one in due.values())
     failures = [StartFailure(one, due[one.key].why, due[one.key].due_at) for one in placed]

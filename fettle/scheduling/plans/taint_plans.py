@@ -105,7 +105,7 @@ async def plan_for(
         return None if devices is None else int(devices * settings.max_share)
 
     return await run_within(
-        None, lambda: plan_taints(_unsound(view), accepted, settings, now, most, steers=steers)
+        lambda: plan_taints(_unsound(view), accepted, settings, now, most, steers=steers)
     )
 
 

@@ -165,7 +165,7 @@ async def test_requests_are_answered_while_thousands_of_nodes_are_compared() -> 
     follow = partial(log_health_changes, before, after, frozenset(names))
     turns = 0
     with capture_logs() as logs:
-        task = asyncio.create_task(run_within(None, follow))
+        task = asyncio.create_task(run_within(follow))
         while not task.done():
             turns += 1
             await asyncio.sleep(0)

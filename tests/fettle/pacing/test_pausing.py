@@ -25,7 +25,7 @@ async def test_others_have_their_turn_while_long_work_goes_on() -> None:
         return "done"
 
     with taking_turns(clock=itertools.count(0.0, SLICE_S * 0.4).__next__):
-        done, turns = await turns_during(run_within(None, work))
+        done, turns = await turns_during(run_within(work))
     assert done == "done"
     assert 10 <= turns <= 100
 
@@ -42,7 +42,7 @@ async def test_a_deadline_ends_the_work_where_it_is() -> None:
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await run_within(None, work)
+            await run_within(work)
     assert ended == ["cleaned up"]
 
 
@@ -57,7 +57,7 @@ async def test_work_that_takes_longer_than_it_may_is_ended() -> None:
             ended.append("cleaned up")
 
     with pytest.raises(TimeoutError, match=r"no result within 0\.01 s"):
-        await run_within(0.01, work)
+        await run_within(lambda: within(0.01, work))
     assert ended == ["cleaned up"]
 
 
@@ -81,7 +81,7 @@ async def test_the_time_that_others_take_does_not_count() -> None:
 
     task = asyncio.create_task(other())
     began = time.perf_counter()
-    assert await run_within(0.02, work) < 0.02
+    assert await run_within(lambda: within(0.02, work)) < 0.02
     assert time.perf_counter() - began > 0.05
     ended = True
     await task
@@ -94,7 +94,7 @@ async def test_work_whose_result_nobody_needs_any_more_is_ended() -> None:
 
     turns = itertools.count()
     with pytest.raises(Superseded):
-        await run_within(None, work, superseded=lambda: next(turns) == 3)
+        await run_within(work, superseded=lambda: next(turns) == 3)
 
 
 async def test_errors_of_the_work_are_those_of_the_caller() -> None:
@@ -102,7 +102,7 @@ async def test_errors_of_the_work_are_those_of_the_caller() -> None:
         raise ZeroDivisionError("a bug")
 
     with pytest.raises(ZeroDivisionError, match="a bug"):
-        await run_within(1.0, work)
+        await run_within(work)
 
 
 async def test_several_works_take_turns() -> None:
@@ -113,9 +113,9 @@ async def test_several_works_take_turns() -> None:
             pause()
         return "longer"
 
-    long = asyncio.create_task(run_within(None, longer))
+    long = asyncio.create_task(run_within(longer))
     await asyncio.sleep(0)
-    assert await run_within(None, lambda: "short") == "short"
+    assert await run_within(lambda: "short") == "short"
     assert not long.done()
     ended.set()
     assert await long == "longer"

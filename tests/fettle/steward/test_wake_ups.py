@@ -67,7 +67,7 @@ async def test_requests_are_answered_while_thousands_of_pods_are_searched() -> N
     running = {f"ns/p{i}": pod(node="n") for i in range(5000)}
     view = msgspec.structs.replace(EMPTY, pods=running | {"ns/p": pod()})
     turns = 0
-    task = asyncio.create_task(run_within(None, lambda: [*waiting(view)]))
+    task = asyncio.create_task(run_within(lambda: [*waiting(view)]))
     while not task.done():
         turns += 1
         await asyncio.sleep(0)

@@ -299,7 +299,7 @@ async def test_rules_that_are_looked_at_together_each_find_all_their_devices() -
     measuring = asking.inventory.measuring
 
     async def measure(rule: str) -> None:
-        await run_within(None, lambda: measuring.measure(Measured(rule, series), NOW))
+        await run_within(lambda: measuring.measure(Measured(rule, series), NOW))
 
     await asyncio.gather(*map(measure, (HEAT, LATCHED, "dcgm-xid")))
     assert not any("no device that is known" in note for note in measuring.notes(alerts=False))

@@ -93,7 +93,7 @@ def test_the_same_question_has_the_same_answer(case: Raw) -> None:
 @given(cases())
 def test_pausing_changes_nothing(case: Raw) -> None:
     with taking_turns(slice_s=0.0):  # others have their turn at each pause
-        assert asyncio.run(run_within(None, lambda: allocation(case))) == allocation(case)
+        assert asyncio.run(run_within(lambda: allocation(case))) == allocation(case)
 
 
 @given(cases())
