@@ -127,6 +127,87 @@ async def test_what_objects_say_refuses_their_nodes_until_they_say_something_els
     assert not (await scores(watching, "p"))["machine"]["fits"]
 
 
+def state(type: str, message: str) -> Object:
+    """What Slurm says of a node, as Slinky writes it on the pod: SlinkyProject/slurm-operator,
+    internal/controller/nodeset/slurmcontrol/slurmcontrol.go and pkg/conditions/conditions.go."""
+    at = "2026-09-21T13:54:24Z"
+    return {"type": type, "status": "True", "message": message, "lastTransitionTime": at}
+
+
+async def test_what_slurm_says_of_a_node_refuses_it_until_that_is_over(
+    control_plane: ControlPlane, api: Api, watching: FettleProcess
+) -> None:
+    """Slinky has no kind of its own for that: a Slurm node is a pod."""
+    await control_plane.create_namespace("slurm")
+    states = {
+        "down": [state("SlurmNodeStateDown", "Not responding")],
+        "drained": [state("SlurmNodeStateIdle", ""), state("SlurmNodeStateDrain", "new kernel")],
+        "idle": [state("SlurmNodeStateIdle", "")],
+    }
+    for name, said in states.items():
+        await create_node(api, objects.node(name, 1, cpu="16" if name == "idle" else "512"))
+        slurmd = objects.pod(f"slinky-{name}", namespace="slurm")
+        slurmd["spec"]["nodeName"] = name
+        await api.create(slurmd)
+        await api.patch_status("pods", f"slinky-{name}", {"conditions": said}, "slurm")
+    for name in ("down", "drained"):
+        await heard_of(watching, name)
+    await register_extender(control_plane, watching)
+    await api.create(objects.pod("p", gpus=1, cpu="4", annotations=STRICT))
+    assert await waiting.bound(api, "p") == "idle"
+    verdicts = await scores(watching, "p")
+    assert {name for name, one in verdicts.items() if one["fits"]} == {"idle"}
+    assert "Slurm says SlurmNodeStateDown" in str(verdicts["down"])
+    assert "Slurm drains it: new kernel" in str(verdicts["drained"])
+
+    for name in ("down", "drained"):
+        back = {"conditions": [state("SlurmNodeStateIdle", "")]}
+        await api.patch_status("pods", f"slinky-{name}", back, "slurm")
+    await waiting.wait_until(
+        lambda: scores(watching, "p"),
+        lambda found: found["drained"]["fits"],
+        what="Slurm uses the node again",
+    )
+
+
+async def test_a_domain_that_does_not_become_ready_makes_its_node_come_after_others(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
+    """It is in a tenant's namespace, so it refuses nothing. Here it counts after 2 seconds instead
+    of ten minutes."""
+    rules, settings = tmp_path / "rules.yaml", tmp_path / "settings.yaml"
+    rules.write_text(SAMPLE.read_text().replace("duration('10m')", "duration('2s')"))
+    settings.write_text(f"mode: enforce\nhealth: {{rulesFile: {rules}}}\n")
+    await shipped.apply(api, shipped.manifests(KINDS))
+    await shipped.apply_rbac(api)
+    await shipped.apply(api, shipped.manifests(RIGHT))
+    fettle = await start_fettle("extender", settings=settings)
+    await create_node(api, objects.node("forming", 1, cpu="512"))
+    await create_node(api, objects.node("other", 1, cpu="16"))
+    await register_extender(control_plane, fettle)
+    spec = {"numNodes": 1, "channel": {"resourceClaimTemplate": {"name": "imex"}}}
+    metadata = {"name": "imex", "namespace": "default"}
+    await api.create(named("resource.nvidia.com/v1beta1", "ComputeDomain", spec, **metadata))
+    member = {"name": "forming", "ipAddress": "10.0.0.7", "cliqueID": "a.0", "index": 0}
+    status = {"status": "NotReady", "nodes": [{**member, "status": "NotReady"}]}
+    await api.patch_status("computedomains", "imex", status, "default")
+    await heard_of(fettle, "forming")
+    await api.create(objects.pod("p", gpus=1, cpu="4", annotations=STRICT))
+    assert await waiting.bound(api, "p") == "other"
+    found = (await scores(fettle, "p"))["forming"]
+    assert found["fits"]
+    assert "it is not ready for more than ten minutes" in str(found)
+
+    async def kinds() -> list[str]:
+        _, told = await fettle.browse("/explain", node="forming")
+        return [each["kind"] for each in told["evidence"]]
+
+    assert await kinds() == ["level"]
+    ready = {"status": "Ready", "nodes": [{**member, "status": "Ready"}]}
+    await api.patch_status("computedomains", "imex", ready, "default")
+    await waiting.wait_until(kinds, lambda found: "level" not in found, what="the domain is ready")
+
+
 async def test_what_an_object_in_a_tenants_namespace_says_refuses_nothing(
     control_plane: ControlPlane, api: Api, watching: FettleProcess
 ) -> None:
