@@ -12,7 +12,7 @@ from extender.freshness import Freshness, FreshTables
 from extender.http.connections import Handler, HTTPReply, SchedulerConnections, problem
 from extender.http.replies import Replies
 from extender.misconfiguration import SERVED, Misconfiguration
-from extender.verbs import NotReady, Preempt, Prioritize
+from extender.verbs import NotReady, Preempt, Prioritize, Waits
 from fettle.api import extender as wire
 from fettle.config import ExtenderSettings
 from fettle.logs import Logger
@@ -39,6 +39,7 @@ def make_connections(
     recorder: Recorder,
     refusals: OwnerRefusals,
     leanings: Leanings,
+    waits: Waits | None = None,
 ) -> SchedulerConnections:
     """POST /filter, /prioritize and /preempt; a protocol factory for a listener.
 
@@ -46,8 +47,9 @@ def make_connections(
     answers come from. What the calls show goes into `misconfiguration`, `recent` and `refusals`,
     and what is decided into `recorder`. `leanings` say what the scores of single pods differ by.
     """
+    waits = waits or Waits()
     replies = Replies(settings.replies, lambda: answers.version)
-    tables = FreshTables(answers, metrics, freshness)
+    tables = FreshTables(answers, metrics, freshness, waits)
     filter_ = Filter(
         answers,
         metrics,
@@ -59,8 +61,9 @@ def make_connections(
         recorder,
         refusals,
         leanings,
+        waits,
     )
-    prioritize = Prioritize(answers, metrics, not_ready, replies, recorder, leanings)
+    prioritize = Prioritize(answers, metrics, not_ready, replies, recorder, leanings, waits)
     verbs: dict[str, Verb] = {
         "filter": filter_.answer,
         "prioritize": prioritize.answer,

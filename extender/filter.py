@@ -17,7 +17,7 @@ from cachetools import LRUCache
 from extender.freshness import FreshTables
 from extender.http.replies import Replies
 from extender.misconfiguration import Misconfiguration
-from extender.verbs import ANSWER_WITHIN_S, REFUSED, result_of
+from extender.verbs import REFUSED, Waits, result_of
 from fettle.api import core
 from fettle.api import extender as wire
 from fettle.logs import Logger
@@ -63,8 +63,10 @@ class Filter:
         recorder: Recorder,
         refusals: OwnerRefusals,
         leanings: Leanings,
+        waits: Waits,
     ) -> None:
         self._answers = answers
+        self._waits = waits
         self._metrics = metrics
         self._problem = problem
         self._replies = replies
@@ -198,7 +200,7 @@ class Filter:
         self._remember(pod)
         unjudged: Collection[str] = ()
         try:
-            async with asyncio.timeout(ANSWER_WITHIN_S + self._answers.wait_s):
+            async with asyncio.timeout(self._waits.answer_within_s + self._answers.wait_s):
                 if self._lacks_news(pod):
                     await self._tables.until_shown(pod)
                 table, narrowed = await self._tables.narrowed(pod, demand, names)

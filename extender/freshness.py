@@ -24,6 +24,7 @@ from typing import Protocol
 
 import msgspec
 
+from extender.verbs import Waits
 from fettle.api import core
 from fettle.cluster import NodeView, View
 from fettle.dra import with_unreleased
@@ -31,16 +32,12 @@ from fettle.observing import ExtenderMetrics
 from fettle.pacing import Patience
 from fettle.scheduling import Answers, Demand, Narrowed, Table
 
-WAIT_S = 0.15
-"""On a busy machine, one watcher can receive an event this much later than another."""
 CHECK_S = 0.005
 """How often a wait checks whether an event has arrived."""
 SAME_DEMAND_S = 10.0
 """How long a wait that brought nothing skips further ones for the same demand,"""
 SAME_NAMESPACE_S = 1.5
-"""for any pod of the same namespace,"""
-ANY_POD_S = 0.3
-"""and for any pod at all."""
+"""and for any pod of the same namespace."""
 
 
 class Freshness(Protocol):
@@ -78,7 +75,10 @@ class AlwaysFresh:
 class FreshTables:
     """Narrows the names of a request by a table that is as new as what the scheduler may know."""
 
-    def __init__(self, answers: Answers, metrics: ExtenderMetrics, freshness: Freshness) -> None:
+    def __init__(
+        self, answers: Answers, metrics: ExtenderMetrics, freshness: Freshness, waits: Waits
+    ) -> None:
+        self._waits = waits
         self._answers = answers
         self._metrics = metrics
         self._freshness = freshness
@@ -97,7 +97,8 @@ class FreshTables:
     def _without_releases(self, table: Table, passed: Iterable[str]) -> Iterator[NodeView]:
         """The nodes that have a device to refuse and released others a moment ago, as they would be
         without these releases."""
-        former, nodes = self._answers.publisher.former(WAIT_S), self._answers.view.nodes
+        former = self._answers.publisher.former(self._waits.newer_view_s)
+        nodes = self._answers.view.nodes
         if not former:
             return
         for name in table.near_refusal.intersection(former).intersection(passed):
@@ -147,10 +148,13 @@ class FreshTables:
         """
         if self._freshness.stale:
             await self._freshness.catch_up()
-        until = asyncio.get_running_loop().time() + WAIT_S
+        until = asyncio.get_running_loop().time() + self._waits.newer_view_s
         identity = pod.metadata.controller_identity
         owner = f"owner {identity}" if identity else ""
-        pauses_s: Mapping[Hashable, float] = {owner: SAME_DEMAND_S, "any": ANY_POD_S}
+        pauses_s: Mapping[Hashable, float] = {
+            owner: SAME_DEMAND_S,
+            "any": self._waits.any_pod_s,
+        }
 
         async def newer(view: View) -> View | None:
             newest = await self._newer_view(view, until)
@@ -173,8 +177,8 @@ class FreshTables:
     ) -> tuple[Table, Narrowed]:
         """By the first view that explains why the scheduler asks, if one comes in time."""
         demand, names = table.demand, narrowed.names
-        pauses_s = retry_pauses_s(demand, pod)
-        until = asyncio.get_running_loop().time() + WAIT_S
+        pauses_s = self._retry_pauses_s(demand, pod)
+        until = asyncio.get_running_loop().time() + self._waits.newer_view_s
 
         async def newer(_: tuple[Table, Narrowed]) -> tuple[Table, Narrowed] | None:
             view = self._answers.view
@@ -203,12 +207,12 @@ class FreshTables:
     def _is_stale(self, table: Table, narrowed: Narrowed) -> bool:
         return is_table_stale(table, narrowed.passed, self._answers.view.nodes)
 
-
-def retry_pauses_s(demand: Demand, pod: core.Pod) -> Mapping[Hashable, float]:
-    """The keys of a wait for this pod, and for how many seconds each is skipped after a wait that
-    brought nothing."""
-    namespace = f"namespace {pod.metadata.namespace}"
-    return {demand: SAME_DEMAND_S, namespace: SAME_NAMESPACE_S, "any": ANY_POD_S}
+    def _retry_pauses_s(self, demand: Demand, pod: core.Pod) -> Mapping[Hashable, float]:
+        """The keys of a wait for this pod, and for how many seconds each is skipped after a wait
+        that brought nothing."""
+        namespace = f"namespace {pod.metadata.namespace}"
+        any_pod_s = self._waits.any_pod_s
+        return {demand: SAME_DEMAND_S, namespace: SAME_NAMESPACE_S, "any": any_pod_s}
 
 
 def is_near_refusal(table: Table, passed: Sequence[str]) -> bool:

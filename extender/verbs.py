@@ -4,6 +4,7 @@ and what they share with filter: when an error is answered, and how answers are 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from extender.http.replies import Replies
 from fettle.api import extender as wire
@@ -16,7 +17,20 @@ ANSWER_WITHIN_S = 1.5
 """Beside what it waits for selectors, a call takes no longer: the shipped configuration gives it
 two seconds, after which the scheduler does without Fettle. Nodes not judged by then are undecided.
 """
+WAIT_S = 0.15
+"""On a busy machine, one watcher can receive an event this much later than another."""
+ANY_POD_S = 0.3
+"""How long a wait that brought nothing skips further ones for any pod at all."""
 REFUSED = "refused"
+
+
+@dataclass
+class Waits:
+    """How long calls take at most, in seconds."""
+
+    answer_within_s: float = ANSWER_WITHIN_S
+    newer_view_s: float = WAIT_S
+    any_pod_s: float = ANY_POD_S
 
 
 class NotReady(FettleError):
@@ -48,8 +62,10 @@ class Prioritize:
         replies: Replies,
         recorder: Recorder,
         leanings: Leanings,
+        waits: Waits,
     ) -> None:
         self._answers = answers
+        self._waits = waits
         self._metrics = metrics
         self._problem = problem
         self._replies = replies
@@ -79,7 +95,7 @@ class Prioritize:
 
     async def _score_later(self, demand: Demand, names: list[str], leaning: Leaning) -> bytes:
         with suppress(TimeoutError):
-            async with asyncio.timeout(ANSWER_WITHIN_S + self._answers.wait_s):
+            async with asyncio.timeout(self._waits.answer_within_s + self._answers.wait_s):
                 await self._answers.judged(demand, names)
         return self._scored(self._answers.table(demand), names, leaning)
 

@@ -39,6 +39,15 @@ DISCARD_S = 2.0
 writes would reset the connection, and the client would not see the error."""
 
 
+class Times(NamedTuple):
+    """Of each connection, in seconds."""
+
+    receive_s: float = RECEIVE_S
+    idle_s: float = IDLE_S
+    linger_s: float = LINGER_S
+    discard_s: float = DISCARD_S
+
+
 class _TooManyAhead(Exception):
     """Ends the parsing of what has come."""
 
@@ -95,6 +104,7 @@ class SchedulerConnections:
         self.emptied = asyncio.Event()
         self.emptied.set()
         self.draining = False
+        self.times = Times()
 
     def __call__(
         self, accepted: Accepted | None = None, callers: Callers | None = None
@@ -104,9 +114,9 @@ class SchedulerConnections:
 
     async def drain(self, seconds: float) -> None:
         """Answer requests that have come or still come, each as the last on its connection. Close
-        connections that stay idle after LINGER_S, and the rest when time is up."""
+        connections that stay idle after `linger_s`, and the rest when time is up."""
         self.draining = True
-        linger_s = min(LINGER_S, seconds)
+        linger_s = min(self.times.linger_s, seconds)
         if not await self._emptied_within(linger_s):
             for connection in list(self.open):
                 connection.close_if_idle()
@@ -165,7 +175,7 @@ class SchedulerConnection(asyncio.Protocol):
             self._caller = self._callers(transport.get_extra_info("ssl_object"))
         self._all.open.add(self)
         self._all.emptied.clear()
-        self._expect_within(IDLE_S)
+        self._expect_within(self._all.times.idle_s)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._all.open.discard(self)
@@ -193,7 +203,7 @@ class SchedulerConnection(asyncio.Protocol):
             return
         if not self._begun:
             self._begun = True
-            self._expect_within(RECEIVE_S)
+            self._expect_within(self._all.times.receive_s)
         self._received += len(data)
         self._accepted.took(len(data))
         self._had_turn = False
@@ -335,7 +345,7 @@ class SchedulerConnection(asyncio.Protocol):
         if not keep:
             self._transport.close()
             return
-        self._expect_within(IDLE_S)
+        self._expect_within(self._all.times.idle_s)
         if answer.status >= HTTPStatus.BAD_REQUEST:
             self._rests = True
             self._transport.pause_reading()
@@ -348,7 +358,7 @@ class SchedulerConnection(asyncio.Protocol):
         self._body.clear()
         if self._transport.can_write_eof():
             self._transport.write_eof()
-        self._loop.call_later(DISCARD_S, self._transport.close)
+        self._loop.call_later(self._all.times.discard_s, self._transport.close)
 
     def _refuse(self, answer: HTTPReply) -> None:
         """Answer before the request was read whole, and close, since nobody can tell where the next
@@ -391,16 +401,21 @@ class SchedulerConnection(asyncio.Protocol):
         starts again if it was put off, which is cheaper than a new timer for each deadline."""
         self._due_at = self._loop.time() + seconds if seconds is not None else None
         if self._timer is None and seconds is not None:
-            self._timer = self._loop.call_later(min(seconds, RECEIVE_S), self._check_deadline)
+            self._timer = self._loop.call_later(
+                min(seconds, self._all.times.receive_s), self._check_deadline
+            )
 
     def _check_deadline(self) -> None:
         self._timer = None
         if self._due_at is None:
             return
         if (left_s := self._due_at - self._loop.time()) > 0:
-            self._timer = self._loop.call_later(min(left_s, RECEIVE_S), self._check_deadline)
+            self._timer = self._loop.call_later(
+                min(left_s, self._all.times.receive_s), self._check_deadline
+            )
         elif self._begun:
-            self._refuse(problem(408, f"the request did not arrive within {RECEIVE_S:g} s"))
+            within_s = self._all.times.receive_s
+            self._refuse(problem(408, f"the request did not arrive within {within_s:g} s"))
         else:
             self._transport.close()
 

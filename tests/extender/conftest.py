@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import io
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.app import make_connections
 from extender.misconfiguration import Misconfiguration
+from extender.verbs import Waits
 from fettle.api import core
 from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, Publisher
@@ -71,8 +73,11 @@ class Extender:
         metrics = ExtenderMetrics(self.registry)
         self.misconfiguration = Misconfiguration(metrics, all_settings.scheduler.names)
         self.recent = RecentPods() if recent is None else recent
-        self.refusals = OwnerRefusals()
-        self.former = FormerNodes()
+        self.ahead_s = 0.0
+        """How far the clock is put forward by which failures are forgotten."""
+        self.refusals = OwnerRefusals(self.now)
+        self.former = FormerNodes(self.now)
+        self.waits = Waits()
         self.arrivals = Arrivals(self.publisher)
         self.recorder = Recorder(
             self.answers,
@@ -91,9 +96,13 @@ class Extender:
             recorder=self.recorder,
             refusals=self.refusals,
             leanings=Leanings(self.answers, self.refusals, self.former),
+            waits=self.waits,
         )
         self.client: aiohttp.ClientSession
         self.port = 0
+
+    def now(self) -> float:
+        return time.time() + self.ahead_s
 
     def show(self, *nodes: NodeView, **fields: Any) -> None:
         """Publish a view of exactly these nodes."""

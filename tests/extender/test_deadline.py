@@ -17,12 +17,11 @@ async def test_nodes_not_judged_in_time_are_undecided_and_known_the_next_time(
     bad = msgspec.structs.replace(hard, name="bad", health=b.health(0.1))
     extender.show(msgspec.structs.replace(hard, name="hard"), bad)
     monkeypatch.setattr(extender.answers.demands, "of", lambda _pod: ask)
-    monkeypatch.setattr(extender.answers, "wait_s", 0.0)
-    for module in ("filter", "verbs"):
-        monkeypatch.setattr(f"extender.{module}.ANSWER_WITHIN_S", 0.02)
+    extender.answers.wait_s = 0.0
+    extender.waits.answer_within_s = 0.02
     names = ["hard", "bad"]
     assert (await extender.filter(POD, *names))["NodeNames"] == names
     assert extender.count("fettle_extender_nodes_total", result="undecided") == 2
     assert set(await extender.prioritize(POD, *names)) == set(names)
-    monkeypatch.setattr("extender.filter.ANSWER_WITHIN_S", 30)
+    extender.waits.answer_within_s = 30.0
     assert (await extender.filter(POD, *names))["NodeNames"] == ["hard"]

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender import freshness
 from fettle.api import resource
 from fettle.api.meta import ObjectMeta
 from fettle.cluster import NodeView
@@ -38,13 +37,13 @@ def device_node(*devices: DeviceView) -> NodeView:
 
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freshness, "WAIT_S", 60.0)
+def patient(extender: Extender) -> None:
+    extender.waits.newer_view_s = 60.0
 
 
 @pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freshness, "WAIT_S", 0.01)
+def hasty(extender: Extender) -> None:
+    extender.waits.newer_view_s = 0.01
 
 
 async def asked_before(extender: Extender, show: Callable[[], None], *names: str) -> Any:
@@ -108,12 +107,12 @@ async def test_a_pod_that_is_refused_on_all_nodes_is_answered_without_a_wait(
 
 @pytest.mark.usefixtures("hasty")
 async def test_after_a_wait_that_brought_nothing_the_node_is_allowed_and_the_next_time_at_once(
-    extender: Extender, monkeypatch: pytest.MonkeyPatch
+    extender: Extender,
 ) -> None:
     extender.show(b.node("n"))
     assert (await extender.filter(POD, "n"))["NodeNames"] == ["n"]
     assert extender.count("fettle_extender_waits_total", result="in_vain") == 1
-    monkeypatch.setattr(freshness, "WAIT_S", 60.0)
+    extender.waits.newer_view_s = 60.0
     async with asyncio.timeout(20):
         assert (await extender.filter(POD, "n"))["NodeNames"] == ["n"]
 
@@ -153,11 +152,11 @@ async def test_a_device_released_a_moment_ago_may_still_be_held_for_the_schedule
 
 
 async def test_a_device_released_long_ago_is_free_for_the_scheduler_too(
-    extender: Extender, monkeypatch: pytest.MonkeyPatch
+    extender: Extender,
 ) -> None:
     extender.show(HELD, **CLAIMS)
     extender.show(RELEASED, **CLAIMS)
-    monkeypatch.setattr(freshness, "WAIT_S", 0.0)
+    extender.waits.newer_view_s = 0.0
     assert (await extender.filter(CLAIMING, "n"))["NodeNames"] == ["n"]
 
 
@@ -216,9 +215,9 @@ async def test_a_pool_that_contradicts_itself_is_waited_for_since_it_may_be_whol
 
 @pytest.mark.usefixtures("hasty")
 async def test_waits_that_brought_nothing_to_one_namespace_do_not_keep_others_from_waiting(
-    extender: Extender, monkeypatch: pytest.MonkeyPatch
+    extender: Extender,
 ) -> None:
-    monkeypatch.setattr(freshness, "ANY_POD_S", 0.0)
+    extender.waits.any_pod_s = 0.0
     extender.show(b.node("n"))
     other = b.gpu_pod(2)
     other["metadata"]["namespace"] = "other"

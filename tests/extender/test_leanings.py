@@ -1,6 +1,5 @@
 """A pod's scores differ from those of its demand by its gang, and by where its like ran before."""
 
-import time
 from typing import Any
 
 import msgspec
@@ -215,7 +214,7 @@ async def test_a_node_that_is_the_last_choice_stays_that_for_who_comes_back(
 
 
 async def test_a_pod_that_comes_back_avoids_where_it_failed_for_a_while(
-    extender: Extender, monkeypatch: pytest.MonkeyPatch
+    extender: Extender,
 ) -> None:
     back = member("a", policy="sticky")
     extender.former.put(read(member("a", "old", policy="sticky", phase="Failed")))
@@ -223,10 +222,9 @@ async def test_a_pod_that_comes_back_avoids_where_it_failed_for_a_while(
     assert await scores(extender, back, "old", "new") == {"old": 0, "new": 10}
     assert (await explained(extender, back))["old"] == (0, ["FailedHere"])
     assert await scores(extender, back, "old") == {"old": 10}  # nowhere else to go
-    since = time.time()
-    monkeypatch.setattr(extender.refusals, "_clock", lambda: since + 601)
+    extender.ahead_s = 601
     assert (await scores(extender, back, "old", "new"))["old"] == 5
-    monkeypatch.setattr(extender.former, "_clock", lambda: since + KEEP_S + 1)
+    extender.ahead_s = KEEP_S + 1
     assert (await scores(extender, back, "old", "new"))["old"] == 10
 
 

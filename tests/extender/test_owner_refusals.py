@@ -1,13 +1,11 @@
 """Pods go elsewhere than where a kubelet refused an earlier pod of their owner."""
 
 import asyncio
-import time
 from typing import Any
 
 import msgspec
 import pytest
 
-from extender import freshness
 from fettle.api import core, kinds
 from fettle.cluster import NodeView
 from fettle.scheduling.owner_refusals import KEEP_S
@@ -67,11 +65,10 @@ async def test_an_owner_is_refused_no_node_if_no_other_is_left(three: Extender) 
 
 
 async def test_a_node_that_refused_a_pod_of_the_owner_a_while_ago_is_only_scored_lower(
-    three: Extender, monkeypatch: pytest.MonkeyPatch
+    three: Extender,
 ) -> None:
     three.refusals.put(refused_on("a"))
-    since = time.time()
-    monkeypatch.setattr(three.refusals, "_clock", lambda: since + KEEP_S + 1)
+    three.ahead_s = KEEP_S + 1
     assert (await three.filter(owned(), *"abc"))["NodeNames"] == ["a", "b", "c"]
     assert (await three.prioritize(owned(), *"abc")) == {"a": 5, "b": 10, "c": 10}
     assert (await three.prioritize(owned(owner="job-2"), *"abc"))["a"] == 10
@@ -163,9 +160,9 @@ async def test_the_scores_after_filter_are_of_the_nodes_that_are_left(three: Ext
 
 @pytest.mark.parametrize("arrived", [True, False], ids=["it has arrived", "it arrives later"])
 async def test_a_refusal_that_no_view_shows_is_awaited_if_the_owners_last_pod_was_just_answered(
-    three: Extender, arrived: bool, monkeypatch: pytest.MonkeyPatch
+    three: Extender, arrived: bool
 ) -> None:
-    monkeypatch.setattr(freshness, "WAIT_S", 30.0)
+    three.waits.newer_view_s = 30.0
     assert (await three.filter(owned("first"), *"abc"))["NodeNames"] == ["a", "b", "c"]
 
     def show() -> None:
@@ -185,18 +182,18 @@ async def test_a_refusal_that_no_view_shows_is_awaited_if_the_owners_last_pod_wa
 
 
 async def test_a_pod_that_no_view_ever_shows_is_awaited_once_and_not_for_long(
-    three: Extender, monkeypatch: pytest.MonkeyPatch
+    three: Extender,
 ) -> None:
-    monkeypatch.setattr(freshness, "WAIT_S", 0.01)
+    three.waits.newer_view_s = 0.01
     for name in ("first", "second", "third"):
         assert (await three.filter(owned(name), *"abc"))["NodeNames"] == ["a", "b", "c"]
     assert three.count("fettle_extender_waits_total", result="in_vain") == 1
 
 
 async def test_the_first_pod_of_an_owner_and_one_that_a_view_shows_wait_for_nothing(
-    three: Extender, monkeypatch: pytest.MonkeyPatch
+    three: Extender,
 ) -> None:
-    monkeypatch.setattr(freshness, "WAIT_S", 60.0)
+    three.waits.newer_view_s = 60.0
     names = ("first", "second")
     pods = {f"default/{name}": read(owned(name)) for name in names}
     await three.filter(owned("alone", owner="job-2"), *"abc")

@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,10 +21,9 @@ from structlog.testing import capture_logs
 
 from certs.serving import ServingCertificate
 from extender import SchedulerConnections
-from extender.http import connections as extender_connections
-from extender.http.connections import HTTPReply
+from extender.http.connections import HTTPReply, Times
 from fettle.config import ListenAddress
-from fettle.http import Acceptor, Limits, app_connections, listening_on
+from fettle.http import RECEIVE_S, Acceptor, Limits, app_connections, listening_on
 from fettle.http.accepting import Accepted
 from fettle.serve.listening import AppListener, ExtenderListener, Listener
 from tests.certs.test_serving import make_leaf, make_root
@@ -51,8 +51,11 @@ def slow_listener() -> Listener:
     return AppListener("webhook", ListenAddress("127.0.0.1", 0), None, app)
 
 
-def extender_listener(context: ssl.SSLContext | None = None) -> Listener:
+def extender_listener(
+    context: ssl.SSLContext | None = None, receive_s: float = RECEIVE_S
+) -> Listener:
     kept = SchedulerConnections({"/call": lambda body: HTTPReply(200, body)}, 2**20)
+    kept.times = Times(receive_s=receive_s)
     return ExtenderListener("extender", ListenAddress("127.0.0.1", 0), context, kept)
 
 
@@ -130,10 +133,11 @@ def tls() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app_connections, "RECEIVE_S", 0.3)
-    monkeypatch.setattr(extender_connections, "RECEIVE_S", 0.3)
 
 
-@both
+@pytest.mark.parametrize(
+    "make", [app_listener, partial(extender_listener, receive_s=0.3)], ids=["app", "extender"]
+)
 @pytest.mark.parametrize(
     "begun",
     [post(1000, b"abc"), b"POST /call HTTP/1.1\r\nHost: x\r\nX-Slow: "],

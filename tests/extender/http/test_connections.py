@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.http import connections
-from extender.http.connections import HTTPReply, SchedulerConnections
+from extender.http.connections import (
+    MOST_AHEAD,
+    REFUSED_PAUSE_S,
+    HTTPReply,
+    SchedulerConnections,
+    Times,
+)
 
 
 class Client:
@@ -93,9 +98,9 @@ async def serving() -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
-    monkeypatch.setattr(connections, "DISCARD_S", 20.0)
+async def server() -> AsyncIterator[Server]:
     async with serving() as made:
+        made.connections.times = Times(discard_s=20.0)
         yield made
 
 
@@ -119,7 +124,7 @@ async def test_who_asks_for_what_is_not_served_waits_before_it_is_read_again(
     for body in (b"one", b"two", b"three"):
         await client.send(post(b"/no", body))
         assert (await client.answer())[0] == 404
-    assert time.monotonic() - began >= 2 * connections.REFUSED_PAUSE_S
+    assert time.monotonic() - began >= 2 * REFUSED_PAUSE_S
     await client.send(post(b"/echo", b"four"))
     assert await client.answer() == (200, b"four")
 
@@ -195,12 +200,12 @@ async def test_requests_sent_ahead_take_turns_with_those_of_others(server: Serve
     await greedy.send(post(b"/echo", b"first"))
     assert await greedy.answer() == (200, b"first")
     await asyncio.gather(
-        greedy.send(b"".join(post(b"/echo", b"greedy") for _ in range(connections.MOST_AHEAD))),
+        greedy.send(b"".join(post(b"/echo", b"greedy") for _ in range(MOST_AHEAD))),
         other.send(post(b"/echo", b"other")),
     )
     assert await other.answer() == (200, b"other")
     assert server.echoed.index(b"other") <= 2
-    for _ in range(connections.MOST_AHEAD):
+    for _ in range(MOST_AHEAD):
         assert await greedy.answer() == (200, b"greedy")
 
 
@@ -209,12 +214,12 @@ async def test_whoever_sends_too_many_requests_ahead_is_answered_the_first_and_t
 ) -> None:
     greedy = await server.connect()
     await greedy.send(post(b"/echo", b"x") * 3000)
-    answers = [await greedy.answer() for _ in range(connections.MOST_AHEAD + 2)]
-    assert answers[:-1] == [(200, b"x")] * (connections.MOST_AHEAD + 1)
+    answers = [await greedy.answer() for _ in range(MOST_AHEAD + 2)]
+    assert answers[:-1] == [(200, b"x")] * (MOST_AHEAD + 1)
     status, text = answers[-1]
     assert status == 400
     assert b"wait for replies" in text
-    assert len(server.echoed) == connections.MOST_AHEAD + 1
+    assert len(server.echoed) == MOST_AHEAD + 1
 
 
 async def test_a_client_that_expects_continue_is_told_to(server: Server) -> None:
@@ -284,9 +289,9 @@ async def test_a_client_that_writes_on_after_an_error_can_still_read_it(
 
 
 async def test_a_client_that_never_ends_a_refused_request_is_cut_off(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server,
 ) -> None:
-    monkeypatch.setattr(connections, "DISCARD_S", 0.05)
+    server.connections.times = Times(discard_s=0.05)
     client = await server.connect()
     await client.send(b"POST /echo HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n")
     assert (await client.answer())[0] == 413
@@ -327,9 +332,9 @@ async def test_an_error_about_a_request_does_not_answer_the_request_before_it(
 
 
 async def test_a_request_that_never_ends_is_given_up(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server,
 ) -> None:
-    monkeypatch.setattr(connections, "RECEIVE_S", 0.05)
+    server.connections.times = Times(receive_s=0.05)
     client = await server.connect()
     await client.send(b"POST /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
     assert (await client.answer())[0] == 408
@@ -337,9 +342,9 @@ async def test_a_request_that_never_ends_is_given_up(
 
 
 async def test_an_idle_connection_is_closed_after_its_time(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server,
 ) -> None:
-    monkeypatch.setattr(connections, "IDLE_S", 0.05)
+    server.connections.times = Times(idle_s=0.05)
     client = await server.connect()
     assert await client.closed()
 
@@ -358,9 +363,9 @@ async def test_draining_sends_the_reply_under_way_and_closes_idle_connections(
 
 
 async def test_draining_answers_further_requests_with_connection_close(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server,
 ) -> None:
-    monkeypatch.setattr(connections, "LINGER_S", 60.0)
+    server.connections.times = Times(linger_s=60.0)
     kept = await server.connect()
     await kept.send(post(b"/echo", b"before"))
     assert await kept.answer() == (200, b"before")
@@ -375,9 +380,9 @@ async def test_draining_answers_further_requests_with_connection_close(
 
 
 async def test_draining_ends_at_once_without_connections(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server,
 ) -> None:
-    monkeypatch.setattr(connections, "LINGER_S", 60.0)
+    server.connections.times = Times(linger_s=60.0)
     client = await server.connect()
     await client.send(post(b"/echo", b""))
     await client.answer()
@@ -388,9 +393,9 @@ async def test_draining_ends_at_once_without_connections(
 
 
 async def test_draining_loses_no_request_of_a_client_that_asks_all_the_time(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server,
 ) -> None:
-    monkeypatch.setattr(connections, "LINGER_S", 60.0)
+    server.connections.times = Times(linger_s=60.0)
 
     asked: list[bytes] = []
     often = asyncio.Event()
