@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from fettle.api import ObjectHeard, kinds
+from fettle.api import ObjectReported, kinds
 from fettle.api.kinds import Kind
 from fettle.cel import ObjectJudge
 from fettle.cli import explaining
@@ -43,7 +43,7 @@ def examples() -> list[Example]:
     return [Example(title, *_BLOCK.findall(text)[:3]) for title, text in sections]
 
 
-async def judged(one: dict[str, Any], rules: SignalRules, now: float) -> ObjectHeard:
+async def judged(one: dict[str, Any], rules: SignalRules, now: float) -> ObjectReported:
     """What rows say of an object of any kind."""
     rows, judge = [row for row in rules.objects.values() if row.kind == one["kind"]], ObjectJudge()
     try:
@@ -53,7 +53,7 @@ async def judged(one: dict[str, Any], rules: SignalRules, now: float) -> ObjectH
         await judge.close()
     facts = {row.name: found.facts for row, found in zip(rows, outcomes, strict=True)}
     metadata = one["metadata"]
-    return ObjectHeard(one["kind"], f"{metadata['namespace']}/{metadata['name']}", "u", facts)
+    return ObjectReported(one["kind"], f"{metadata['namespace']}/{metadata['name']}", "u", facts)
 
 
 def explained(example: Example, *, with_rules: bool) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def explained(example: Example, *, with_rules: bool) -> dict[str, Any]:
         if (kind := _KINDS.get(one["kind"])) is not None:
             fleet.put(kind, {k: v for k, v in one.items() if k != "kind"})
         else:
-            fleet.inventory.hear(asyncio.run(judged(one, rules, fleet.now)), fleet.now)
+            fleet.inventory.take_report(asyncio.run(judged(one, rules, fleet.now)), fleet.now)
     view, name = fleet.look(), example.said.split("  ")[0]
     if name.startswith("node "):
         found = explain_node(name.removeprefix("node "), view, fleet.inventory, fleet.now)

@@ -302,7 +302,7 @@ class ObjectFact(msgspec.Struct, frozen=True, array_like=True):
     said: str = ""
 
 
-class ObjectHeard(NamedTuple):
+class ObjectReported(NamedTuple):
     """What rows of the table `objects` say of one object now, by their names.
 
     `unknown`: rows that could not be evaluated. `gone`: it does not exist any more.
@@ -316,4 +316,4 @@ class ObjectHeard(NamedTuple):
     gone: bool = False
 
 
-Finding = Measured | Alerted | Unmeasured | ObjectHeard | Inheritance
+Finding = Measured | Alerted | Unmeasured | ObjectReported | Inheritance

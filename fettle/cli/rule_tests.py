@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from fettle.api import Bad, Change, ObjectFact, ObjectHeard, Put, core, kinds, read_object
+from fettle.api import Bad, Change, ObjectFact, ObjectReported, Put, core, kinds, read_object
 from fettle.api.kinds import EVENTS, KINDS, Kind, any_kind
 from fettle.cel import ObjectJudge, RowOutcome
 from fettle.cli import tables
@@ -158,8 +158,8 @@ async def _tested(
         objects = await _of_cluster(options.reading, wanted)
     objects.notes += (f"{one.kind.name} {one.key}: {one.reason}" for one in objects.bad)
     now = time.time()
-    heard, unknown = await _heard(objects.others, rows, now)
-    return objects, [*_results(own, objects, heard, unknown, settings, now)]
+    reported, unknown = await _reported(objects.others, rows, now)
+    return objects, [*_results(own, objects, reported, unknown, settings, now)]
 
 
 def _of_folder(path: Path, wanted: Collection[ObjectKind]) -> Objects:
@@ -213,12 +213,12 @@ async def _read_others(session: "Session", of: ObjectKind, objects: Objects) -> 
 # --- what is said of it
 
 
-async def _heard(
+async def _reported(
     others: Sequence[OtherObject], rows: Sequence[ObjectRow], now: float
-) -> tuple[list[ObjectHeard], Mapping[str, Mapping[str, str]]]:
+) -> tuple[list[ObjectReported], Mapping[str, Mapping[str, str]]]:
     """What rows say of objects; and by row, why it could not be told of some."""
     unknown: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    heard, judge = [], ObjectJudge()
+    reported, judge = [], ObjectJudge()
     try:
         for of, read in others:
             about = [row for row in rows if row.of == of]
@@ -237,28 +237,28 @@ async def _heard(
                 elif outcome.facts:
                     trusted = row.trusts(key.rpartition("/")[0])
                     facts[row.name] = outcome.facts[: None if trusted else MOST_FACTS_OF_TENANTS]
-            heard.append(ObjectHeard(str(of), key, uid, facts))
+            reported.append(ObjectReported(str(of), key, uid, facts))
     finally:
         await judge.close()
-    return heard, unknown
+    return reported, unknown
 
 
 def _results(
     own: Tables,
     objects: Objects,
-    heard: Sequence[ObjectHeard],
+    reported: Sequence[ObjectReported],
     unknown: Mapping[str, Mapping[str, str]],
     settings: Settings,
     now: float,
 ) -> Iterator[RowResult]:
-    whole = _facts(objects, heard, make_rules(own), settings, now)
+    whole = _facts(objects, reported, make_rules(own), settings, now)
     number = Counter(one.of for one in objects.others)
     for table, rows in own.items():
         for name, row in rows.items():
             if table in _NOT_ASKED:
                 yield RowResult(table, name, skipped="no object tells: Prometheus is asked")
                 continue
-            without = _facts(objects, heard, rules_without(own, table, name), settings, now)
+            without = _facts(objects, reported, rules_without(own, table, name), settings, now)
             yield RowResult(
                 table,
                 name,
@@ -275,7 +275,7 @@ def _looked_at(of: ObjectKind, number: int) -> str:
 
 def _facts(
     objects: Objects,
-    heard: Iterable[ObjectHeard],
+    reported: Iterable[ObjectReported],
     rules: SignalRules,
     settings: Settings,
     now: float,
@@ -286,8 +286,8 @@ def _facts(
         inventory.put(kind, one, now)
     for bad in objects.bad:
         inventory.quarantine(bad, now)
-    for one in heard:
-        inventory.hear(one, now)
+    for one in reported:
+        inventory.take_report(one, now)
     inventory.age(now)
     for _ in inventory.refresh(now):
         pass

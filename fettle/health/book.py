@@ -1,8 +1,8 @@
 """The health book: signal reports in, health out. Only the writer task touches it.
 
 Nothing is stored for subjects without evidence, so 40,000 sound devices cost nothing. For others it
-remembers the last Health it answered, the stay in its state, and when time alone may next change
-the answer.
+remembers the last Health it answered, since when it is in its state, and when time alone may next
+change the answer.
 """
 
 from __future__ import annotations
@@ -123,14 +123,16 @@ class HealthBook:
         changed |= self.ledger.adopt_faults(key, memory.faults_of(stored), now)
         since = unix_s(stored.since, 0.0)
         if starting and key in changed and 0 < since <= now + memory.CLOCKS_APART_S:
-            stay = StateSince(stored.state, min(since, now))
-            if stay.state is State.UNKNOWN:
-                stay = START
+            state_since = StateSince(stored.state, min(since, now))
+            if state_since.state is State.UNKNOWN:
+                state_since = START
             proven = stored.score if stored.proven_score is None else stored.proven_score
             tenant_caused = round(max(0.0, proven - stored.score), DIGITS)
-            before = Health(stored.score, stay.state, stay.since, tenant_caused=tenant_caused)
+            before = Health(
+                stored.score, state_since.state, state_since.since, tenant_caused=tenant_caused
+            )
             self._memory[key] = Remembered(
-                (key,), stay, {key: 0}, before, adopted=True, mended_at=math.inf
+                (key,), state_since, {key: 0}, before, adopted=True, mended_at=math.inf
             )
         return changed
 
@@ -150,7 +152,7 @@ class HealthBook:
         ):
             return SOUND
         assessed = self._reassess(remembered, subjects, now)
-        if not assessed.health.evidence and assessed.stay.state is State.HEALTHY:
+        if not assessed.health.evidence and assessed.state_since.state is State.HEALTHY:
             self._memory.pop(key, None)
             return SOUND
         health = assessed.health
@@ -158,7 +160,7 @@ class HealthBook:
             health = remembered.health
         self._memory[key] = Remembered(
             subjects=subjects,
-            stay=assessed.stay,
+            state_since=assessed.state_since,
             all_clears={s: self.ledger.all_clears(s) for s in subjects},
             health=health,
             due_at=self._due_at(assessed, health, subjects, now),
@@ -172,7 +174,7 @@ class HealthBook:
         if remembered is None:
             return Recovery(SOUND, now)
         subjects = remembered.subjects
-        health, stay, *_ = self._reassess(remembered, subjects, now)
+        health, state_since, *_ = self._reassess(remembered, subjects, now)
         awaited = [w.evidence for w in health.evidence if w.evidence.kind is EvidenceKind.UNKNOWN]
         standing = [
             one.evidence
@@ -181,7 +183,7 @@ class HealthBook:
             or (one.evidence.kind is EvidenceKind.LEVEL and one.weight > 0.0)
         ]
         standing.sort(key=lambda e: e.kind is not EvidenceKind.LATCHED)
-        while (at := self._healthy_at(stay, subjects, awaited, now)) is None and standing:
+        while (at := self._healthy_at(state_since, subjects, awaited, now)) is None and standing:
             awaited.append(standing.pop(0))
         return Recovery(
             health,
@@ -190,7 +192,11 @@ class HealthBook:
         )
 
     def _healthy_at(
-        self, stay: StateSince, subjects: tuple[Subject, ...], over: list[Evidence], now: float
+        self,
+        state_since: StateSince,
+        subjects: tuple[Subject, ...],
+        over: list[Evidence],
+        now: float,
     ) -> float | None:
         """When a stay ends in Healthy, if this evidence is over now, and leaves its traces."""
         traces = [
@@ -217,8 +223,8 @@ class HealthBook:
         if over:  # its traces may also make what was Healthy worse
             score, latched, recurring_until = foresee(now)
             clears = any(e.weight > MILD and e.kind is not EvidenceKind.UNKNOWN for e in over)
-            stay = states.following(
-                stay,
+            state_since = states.following(
+                state_since,
                 score,
                 latched,
                 self._settings,
@@ -227,7 +233,7 @@ class HealthBook:
                 but_for_traces=_but_for_traces(left(now)) if clears else None,
                 recurring_until=recurring_until,
             )
-        return healthy_at(stay, foresee, self._settings, now)
+        return healthy_at(state_since, foresee, self._settings, now)
 
     def changed_by_time(self, now: float) -> set[Subject]:
         """Keys whose health has changed since their assessment by time alone, or about which
@@ -256,8 +262,8 @@ class HealthBook:
         now."""
         for remembered in self._memory.values():
             remembered.due_at = now
-            if remembered.stay.since > now:
-                remembered.stay = remembered.stay._replace(since=now)
+            if remembered.state_since.since > now:
+                remembered.state_since = remembered.state_since._replace(since=now)
 
     def _sweep(self, now: float) -> set[UnitId]:
         """Forget what has faded, and units that would be the same without it.
@@ -279,7 +285,9 @@ class HealthBook:
         if len(self.ledger.faults(remembered.subjects, now)) > 1:
             return False
         assessed = self._reassess(remembered, remembered.subjects, now)
-        return assessed.stay.state is afresh(assessed.score, assessed.latched, self._settings)
+        return assessed.state_since.state is afresh(
+            assessed.score, assessed.latched, self._settings
+        )
 
     def _reassess(
         self, remembered: Remembered | None, subjects: tuple[Subject, ...], now: float
@@ -291,7 +299,7 @@ class HealthBook:
         for one, past in self._fading(subjects, now):
             recurring_until = max(recurring_until, one.recurring_until(past))
             mended_at = max(mended_at, one.mended_at(past))
-        stay = remembered.stay if remembered is not None else START
+        state_since = remembered.state_since if remembered is not None else START
         its = frozenset(subjects)
         all_clear = remembered is not None and any(
             self.ledger.all_clears(s) > count or (s not in its and self.ledger.knows(s))
@@ -300,7 +308,7 @@ class HealthBook:
         is_mended = remembered is not None and mended_at > remembered.mended_at
         assessed = assess(
             evidence,
-            stay,
+            state_since,
             self._settings,
             now,
             all_clear=all_clear or is_mended,
@@ -350,7 +358,7 @@ class Remembered(msgspec.Struct, gc=False):
     all-clears that are counted came later. `mended_at`: the latest repair that has been seen."""
 
     subjects: tuple[Subject, ...]
-    stay: StateSince
+    state_since: StateSince
     all_clears: dict[Subject, int]
     health: Health
     due_at: float = 0.0
@@ -363,7 +371,7 @@ class Assessment(NamedTuple):
     could cause nor the record of 28 days."""
 
     health: Health
-    stay: StateSince
+    state_since: StateSince
     score: float
     latched: bool
     mended_at: float = -math.inf
@@ -371,7 +379,7 @@ class Assessment(NamedTuple):
 
 def assess(
     evidence: tuple[Weighed, ...],
-    stay: StateSince,
+    state_since: StateSince,
     settings: HealthSettings,
     now: float,
     *,
@@ -388,7 +396,7 @@ def assess(
     most = score if len(stating) == len(proven) else known_score(proven)
     shown = most if len(proven) == len(evidence) else known_score(evidence)
     after = states.following(
-        stay,
+        state_since,
         score,
         latched,
         settings,
@@ -451,19 +459,19 @@ def due_at(
 
     Weights only fall, and ever more slowly, so the score rises at most at its present rate.
     """
-    stay = assessed.stay
+    state_since = assessed.state_since
     due, rate = NEVER, 0.0
     recurring_until = -math.inf
     for one, past in fading:
         due = min(due, one.negligible_at(past))
         rate += one.falls_by(now, past)
         recurring_until = max(recurring_until, one.recurring_until(past))
-    leads = states.within_bands(stay.state, assessed.score, assessed.latched, settings)
-    if leads is not stay.state:
-        due = min(due, max(states.dwells_until(stay, settings), recurring_until))
+    leads = states.within_bands(state_since.state, assessed.score, assessed.latched, settings)
+    if leads is not state_since.state:
+        due = min(due, max(states.dwells_until(state_since, settings), recurring_until))
     if rate > 0.0:
         room = NOTICEABLE - _moved(assessed.health, shown)
-        bound = states.left_at(stay.state, settings)
+        bound = states.left_at(state_since.state, settings)
         if bound is not None and assessed.score < bound:
             room = min(room, bound - assessed.score)
         due = min(due, now + max(room, _LEAST_STEP) / rate)

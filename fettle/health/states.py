@@ -46,7 +46,7 @@ def within_bands(state: State, score: float, latched: bool, settings: HealthSett
 
 
 def following(
-    stay: StateSince,
+    state_since: StateSince,
     score: float,
     latched: bool,
     settings: HealthSettings,
@@ -64,40 +64,40 @@ def following(
     """
     all_clear = but_for_traces is not None
     if but_for_traces is None:
-        state = within_bands(stay.state, score, latched, settings)
+        state = within_bands(state_since.state, score, latched, settings)
     else:
-        held = within_bands(stay.state, but_for_traces, latched, settings)
+        held = within_bands(state_since.state, but_for_traces, latched, settings)
         state = max(held, afresh(score, latched, settings), key=_SEVERITY.__getitem__)
-    if state is stay.state:
-        return stay
-    if _SEVERITY[state] > _SEVERITY[stay.state]:
+    if state is state_since.state:
+        return state_since
+    if _SEVERITY[state] > _SEVERITY[state_since.state]:
         return StateSince(state, min(fact_at, now))
-    if now >= recurring_until and (all_clear or now >= dwells_until(stay, settings)):
+    if now >= recurring_until and (all_clear or now >= dwells_until(state_since, settings)):
         return StateSince(state, now)
-    return stay
+    return state_since
 
 
 def kept(
-    stay: StateSince,
+    state_since: StateSince,
     score: float,
     latched: bool,
     settings: HealthSettings,
     recurring_until: float = -inf,
 ) -> Kept | None:
     """Why a state is worse than the score alone would make it; None if it is not."""
-    bound = left_at(stay.state, settings)
-    if bound is None or stay.state is afresh(score, latched, settings):
+    bound = left_at(state_since.state, settings)
+    if bound is None or state_since.state is afresh(score, latched, settings):
         return None
-    then = within_bands(stay.state, score, latched, settings)
-    if then is not stay.state:
-        dwells = dwells_until(stay, settings)
+    then = within_bands(state_since.state, score, latched, settings)
+    if then is not state_since.state:
+        dwells = dwells_until(state_since, settings)
         recurring = recurring_until > dwells
         return Kept(then, until=max(dwells, recurring_until), recurring=recurring)
-    return Kept(within_bands(stay.state, bound, latched, settings), score=bound)
+    return Kept(within_bands(state_since.state, bound, latched, settings), score=bound)
 
 
-def dwells_until(stay: StateSince, settings: HealthSettings) -> float:
-    return stay.since + settings.min_dwell_seconds
+def dwells_until(state_since: StateSince, settings: HealthSettings) -> float:
+    return state_since.since + settings.min_dwell_seconds
 
 
 def left_at(state: State, settings: HealthSettings) -> float | None:
@@ -140,37 +140,43 @@ class Recovery(NamedTuple):
 
 
 def healthy_at(
-    stay: StateSince, foresee: Callable[[float], RecoveryStep], settings: HealthSettings, now: float
+    state_since: StateSince,
+    foresee: Callable[[float], RecoveryStep],
+    settings: HealthSettings,
+    now: float,
 ) -> float | None:
     """When a stay in a state leads to Healthy by time alone; None if it does not.
 
     What is foreseen only gets better with time.
     """
-    while stay.state is not State.HEALTHY:
-        now_or_then = _first_move(stay, foresee, settings, now)
+    while state_since.state is not State.HEALTHY:
+        now_or_then = _first_move(state_since, foresee, settings, now)
         if now_or_then is None:
             return None
-        now, stay = now_or_then
+        now, state_since = now_or_then
     return now
 
 
 def _first_move(
-    stay: StateSince, foresee: Callable[[float], RecoveryStep], settings: HealthSettings, now: float
+    state_since: StateSince,
+    foresee: Callable[[float], RecoveryStep],
+    settings: HealthSettings,
+    now: float,
 ) -> tuple[float, StateSince] | None:
     """When the state is left for a better one, and the stay that follows."""
 
     def after(at: float) -> StateSince:
         score, latched, recurring_until = foresee(at)
         return following(
-            stay, score, latched, settings, at, fact_at=at, recurring_until=recurring_until
+            state_since, score, latched, settings, at, fact_at=at, recurring_until=recurring_until
         )
 
     early, late = now, now + _EVER_S
-    if after(late) is stay:
+    if after(late) is state_since:
         return None
-    if (at_once := after(early)) is not stay:
+    if (at_once := after(early)) is not state_since:
         return early, at_once
     while late - early > _SOON_S:
         middle = (early + late) / 2
-        early, late = (middle, late) if after(middle) is stay else (early, middle)
+        early, late = (middle, late) if after(middle) is state_since else (early, middle)
     return late, after(late)

@@ -24,7 +24,7 @@ from fettle.api import (
     ListStarted,
     Lost,
     ObjectFact,
-    ObjectHeard,
+    ObjectReported,
     Put,
     Unserved,
     core,
@@ -72,7 +72,7 @@ class _Waiting(NamedTuple):
 class _Said(NamedTuple):
     """What was last said of an object. `waiting` is kept where time alone may change that."""
 
-    heard: ObjectHeard
+    reported: ObjectReported
     waiting: _Waiting | None
 
 
@@ -252,7 +252,7 @@ class ObjectFeed:
         kind.forget(key)
         for row in kind.rows:
             self._failing[row.name].pop(f"{kind.of} {key}", None)
-        await self._send(ObjectHeard(str(kind.of), key, gone=True))
+        await self._send(ObjectReported(str(kind.of), key, gone=True))
 
     def _note(self, kind: FollowedKind, note: str) -> None:
         if note and note != kind.note:
@@ -277,22 +277,22 @@ class ObjectFeed:
             waiting = self._waiting.pop((of, key))
             kind = self._kinds[of]
             try:
-                heard = await self._heard(kind, key, waiting)
+                reported = await self._reported(kind, key, waiting)
             except Exception:
                 self._waiting.setdefault((of, key), waiting)
                 raise
-            await self._tell(kind, heard, waiting)
+            await self._tell(kind, reported, waiting)
         self._came.clear()
 
-    async def _tell(self, kind: FollowedKind, heard: ObjectHeard, waiting: _Waiting) -> None:
-        if heard.key not in kind.known:
+    async def _tell(self, kind: FollowedKind, reported: ObjectReported, waiting: _Waiting) -> None:
+        if reported.key not in kind.known:
             return  # it went meanwhile
-        before = kind.said.get(heard.key)
-        kind.said[heard.key] = _Said(heard, waiting if kind.reads_now else None)
-        if before is None or before.heard != heard:
-            await self._send(heard)
+        before = kind.said.get(reported.key)
+        kind.said[reported.key] = _Said(reported, waiting if kind.reads_now else None)
+        if before is None or before.reported != reported:
+            await self._send(reported)
 
-    async def _heard(self, kind: FollowedKind, key: str, waiting: _Waiting) -> ObjectHeard:
+    async def _reported(self, kind: FollowedKind, key: str, waiting: _Waiting) -> ObjectReported:
         outcomes = await self._outcomes(kind, key, waiting)
         facts: dict[str, tuple[ObjectFact, ...]] = {}
         unknown = []
@@ -303,7 +303,7 @@ class ObjectFeed:
                 unknown.append(row.name)
             elif outcome.facts:
                 facts[row.name] = outcome.facts[:most]
-        return ObjectHeard(str(kind.of), key, waiting.uid, facts, tuple(unknown))
+        return ObjectReported(str(kind.of), key, waiting.uid, facts, tuple(unknown))
 
     async def _outcomes(
         self, kind: FollowedKind, key: str, waiting: _Waiting

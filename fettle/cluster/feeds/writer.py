@@ -25,7 +25,7 @@ from fettle.api import (
     ListStarted,
     Lost,
     Measured,
-    ObjectHeard,
+    ObjectReported,
     Put,
     Unmeasured,
     Unserved,
@@ -220,8 +220,8 @@ class Writer:
                 self._unserved(kind, note, now)
             case Inheritance(identity, inherited):
                 self._inventory.inherit(identity, inherited)
-            case ObjectHeard() as heard:
-                self._inventory.hear(heard, now)
+            case ObjectReported() as reported:
+                self._inventory.take_report(reported, now)
             case Measured() as found:
                 self._inventory.measuring.measure(found, now)
             case Alerted(alerts):

@@ -13,7 +13,7 @@ import msgspec
 from fettle.api import (
     Bad,
     DeviceHealth,
-    ObjectHeard,
+    ObjectReported,
     Pools,
     complete_node,
     core,
@@ -233,9 +233,9 @@ class Inventory:
         """What the pods of this controller inherit."""
         self._stores.inherit(identity, inherited)
 
-    def hear(self, heard: ObjectHeard, now: float) -> None:
+    def take_report(self, reported: ObjectReported, now: float) -> None:
         """What rows of the table `objects` say of an object."""
-        self._reports.of_object(heard, now)
+        self._reports.of_object(reported, now)
 
     def quarantine(self, bad: Bad, now: float) -> bool:
         """An object cannot be read: its node becomes Unknown, and its pools unclear. Returns

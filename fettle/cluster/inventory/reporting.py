@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from fettle.api import ObjectHeard, core, kinds, resource
+from fettle.api import ObjectReported, core, kinds, resource
 from fettle.api.kinds import Kind
 from fettle.api.meta import unix_s
 from fettle.cluster.inventory.devices import Devices, SliceDevices
@@ -211,14 +211,14 @@ class Reports:
     def of_compute_domain(self, domain: resource.ComputeDomain, now: float) -> None:
         self.deliver(report_of_compute_domain(domain, self._rules, now), now)
 
-    def of_object(self, heard: ObjectHeard, now: float) -> None:
+    def of_object(self, reported: ObjectReported, now: float) -> None:
         """What rows say of an object, which is not kept. Of a tenant's only so many units of a node
         count."""
-        who = object_reporter(heard.kind, heard.key)
-        if heard.gone:
+        who = object_reporter(reported.kind, reported.key)
+        if reported.gone:
             self._nodes.mark_dirty(self._book.ledger.vanish(who, now))
             return
-        report = report_of_object(heard, self._rules, now)
+        report = report_of_object(reported, self._rules, now)
         by_node: defaultdict[str, set[UnitId]] = defaultdict(set)
         for one in report.evidence:
             if one.reporting_namespace and isinstance(one.subject, UnitId):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from fettle.api import ObjectHeard
+from fettle.api import ObjectReported
 from fettle.health.signals.object_rows import ObjectRow
 from fettle.health.signals.operator_words import subject_called
 from fettle.health.signals.reports import SignalReport, heaviest, one_line
@@ -21,46 +21,46 @@ def object_reporter(kind: str, key: str) -> ReporterId:
     return ReporterId(kind, key)
 
 
-def report_of_object(heard: ObjectHeard, rules: SignalRules, now: float) -> SignalReport:
+def report_of_object(reported: ObjectReported, rules: SignalRules, now: float) -> SignalReport:
     """What an object that exists says."""
-    settled = (name for name in rules.objects if name not in heard.unknown)
+    settled = (name for name in rules.objects if name not in reported.unknown)
     return SignalReport(
-        object_reporter(heard.kind, heard.key),
-        heaviest(_evidence(heard, rules, now)),
-        uid=heard.uid,
+        object_reporter(reported.kind, reported.key),
+        heaviest(_evidence(reported, rules, now)),
+        uid=reported.uid,
         settled=frozenset(Source(SourceKind.OBJECT, name) for name in settled),
     )
 
 
-def _evidence(heard: ObjectHeard, rules: SignalRules, now: float) -> Iterator[Evidence]:
-    for name, facts in heard.facts.items():
+def _evidence(reported: ObjectReported, rules: SignalRules, now: float) -> Iterator[Evidence]:
+    for name, facts in reported.facts.items():
         row = rules.objects.get(name)
         if row is None:
             continue
         for fact in facts:
             subject = subject_called(fact.device, NodeId(fact.node))
             about = "" if subject is not None else f"device {fact.device!r} cannot be read"
-            said = f"{heard.kind.partition('.')[0]} {heard.key}: {fact.said or name}"
+            said = f"{reported.kind.partition('.')[0]} {reported.key}: {fact.said or name}"
             told = "; ".join(filter(None, (said, about)))
-            yield _fact(heard, row, rules, subject or NodeId(fact.node), told, now)
+            yield _fact(reported, row, rules, subject or NodeId(fact.node), told, now)
 
 
 def _fact(
-    heard: ObjectHeard,
+    reported: ObjectReported,
     row: ObjectRow,
     rules: SignalRules,
     subject: Subject,
     said: str,
     now: float,
 ) -> Evidence:
-    namespace = heard.key.rpartition("/")[0]
+    namespace = reported.key.rpartition("/")[0]
     evidence = Evidence(
         subject=subject,
         family=row.family,
         kind=row.evidence,
         weight=row.weight,
         source=Source(SourceKind.OBJECT, row.name),
-        reporter=object_reporter(heard.kind, heard.key),
+        reporter=object_reporter(reported.kind, reported.key),
         said=one_line(said),
         observed_at=now,
         half_life_s=rules.half_life_s(row.family),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from fettle.api import Finding, ObjectFact, ObjectHeard
+from fettle.api import Finding, ObjectFact, ObjectReported
 from fettle.client import Session
 from fettle.cluster.feeds import ObjectFeed
 from fettle.cluster.feeds import objects as feed
@@ -55,16 +55,16 @@ class Following:
     """A feed, and what it last said of each object."""
 
     def __init__(self, session: Session, rows: str, clock: Callable[[], float]) -> None:
-        self.said: dict[str, ObjectHeard] = {}
+        self.said: dict[str, ObjectReported] = {}
         self.counted = Counted()
         rules = load_rules("rules.yaml", rows)
         self.feed = ObjectFeed(session, rules.objects, self._find, self.counted, clock)
 
     async def _find(self, found: Finding) -> None:
-        assert isinstance(found, ObjectHeard)
+        assert isinstance(found, ObjectReported)
         self.said[found.key] = found
 
-    async def of(self, key: str, what: Callable[[ObjectHeard], object]) -> ObjectHeard:
+    async def of(self, key: str, what: Callable[[ObjectReported], object]) -> ObjectReported:
         """What it says of an object, once it says that."""
         await until(lambda: key in self.said and what(self.said[key]))
         return self.said[key]
@@ -93,8 +93,8 @@ async def test_an_object_says_what_its_row_reads_of_it(api: FakeApi, session: Se
     api.put("resets", reset(metadata={"annotations": {"any": "text"}, "labels": {"a": "b"}}))
     api.put("resets", reset("b", "Done"))
     async with following(session) as found:
-        heard = await found.of("a", lambda one: one.facts)
-        assert heard == ObjectHeard(KIND, "a", "uid-a", {"failed-reset": (FACT,)})
+        reported = await found.of("a", lambda one: one.facts)
+        assert reported == ObjectReported(KIND, "a", "uid-a", {"failed-reset": (FACT,)})
         assert (await found.of("b", bool)).facts == {}
 
 
@@ -116,8 +116,8 @@ async def test_what_cannot_be_evaluated_is_unknown_told_and_counted_until_it_can
     api.put("resets", reset(phase=None))
     async with following(session) as found:
         with capture_logs() as logs:
-            heard = await found.of("a", lambda one: one.unknown)
-            assert (heard.unknown, heard.facts) == (("failed-reset",), {})
+            reported = await found.of("a", lambda one: one.unknown)
+            assert (reported.unknown, reported.facts) == (("failed-reset",), {})
             api.put("resets", reset("b", None))
             await found.of("b", lambda one: one.unknown)
         assert len([one for one in logs if one["log_level"] == "warning"]) == 1

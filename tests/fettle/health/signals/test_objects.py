@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from fettle.api import ObjectFact, ObjectHeard, kinds
+from fettle.api import ObjectFact, ObjectReported, kinds
 from fettle.health import SignalRules, load_rules, report_of_object, rule_mistakes
 from fettle.model import DeviceId, EvidenceKind, NodeId, UnitId
 from tests.fettle.cluster.inventory.fleets import Fleet
@@ -33,27 +33,27 @@ def rules_with(**changes: object) -> SignalRules:
     return load_rules("rules.yaml", written(**changes))
 
 
-def heard(
+def reported(
     key: str = "a", *, node: str = "n", device: str = "", unknown: tuple[str, ...] = ()
-) -> ObjectHeard:
+) -> ObjectReported:
     facts = {} if unknown or not node else {"r": (ObjectFact(node, device, "it failed"),)}
-    return ObjectHeard(KIND, key, "uid", facts, unknown)
+    return ObjectReported(KIND, key, "uid", facts, unknown)
 
 
 @pytest.mark.parametrize("key", ["a", "trusted/a"])
 def test_what_has_no_namespace_or_a_trusted_one_counts_in_full(key: str) -> None:
-    (one,) = report_of_object(heard(key), rules_with(), 0.0).evidence
+    (one,) = report_of_object(reported(key), rules_with(), 0.0).evidence
     assert (one.subject, one.weight, one.reporting_namespace) == (NodeId("n"), 0.9, "")
     assert one.text == f"Reset {key}: it failed"
 
 
 def test_what_is_in_another_namespace_is_its_word_bounded_and_not_latched() -> None:
     rules = rules_with(evidence="latched")
-    (one,) = report_of_object(heard("tenant/a"), rules, 0.0).evidence
+    (one,) = report_of_object(reported("tenant/a"), rules, 0.0).evidence
     bound = rules.signals["tenant-caused"]
     assert (one.reporting_namespace, one.kind) == ("tenant", EvidenceKind.LEVEL)
     assert (one.weight, one.cap, one.together) == (bound.cap, bound.cap, bound.together)
-    (one,) = report_of_object(heard("trusted/a"), rules, 0.0).evidence
+    (one,) = report_of_object(reported("trusted/a"), rules, 0.0).evidence
     assert (one.weight, one.kind) == (0.9, EvidenceKind.LATCHED)
 
 
@@ -66,7 +66,7 @@ def test_what_is_in_another_namespace_is_its_word_bounded_and_not_latched() -> N
     ],
 )
 def test_a_device_is_named_as_in_a_hold(device: str, subject: object) -> None:
-    (one,) = report_of_object(heard(device=device), rules_with(), 0.0).evidence
+    (one,) = report_of_object(reported(device=device), rules_with(), 0.0).evidence
     assert one.subject == subject
     assert ("cannot be read" in one.text) == (device == "what?")
 
@@ -77,7 +77,7 @@ def test_a_fault_is_over_when_its_object_says_so_and_fades_if_that_is_not_known_
         gpus = {"nvidia.com/gpu": "8"}
         status = {"capacity": gpus, "allocatable": gpus}
         found.put(kinds.NODE, {"metadata": {"name": "n"}, "status": status})
-        found.inventory.hear(heard(), found.now)
+        found.inventory.take_report(reported(), found.now)
         return found
 
     def score(found: Fleet) -> float:
@@ -85,12 +85,12 @@ def test_a_fault_is_over_when_its_object_says_so_and_fades_if_that_is_not_known_
 
     said = fleet()
     assert score(said) == pytest.approx(0.1)
-    said.inventory.hear(heard(node=""), said.now)
+    said.inventory.take_report(reported(node=""), said.now)
     over = score(said)
     unknown = fleet()
-    unknown.inventory.hear(heard(unknown=("r",)), unknown.now)
+    unknown.inventory.take_report(reported(unknown=("r",)), unknown.now)
     gone = fleet()
-    gone.inventory.hear(ObjectHeard(KIND, "a", gone=True), gone.now)
+    gone.inventory.take_report(ObjectReported(KIND, "a", gone=True), gone.now)
     assert over > 0.7 > 0.2 > score(unknown) == score(gone)
 
 
