@@ -51,8 +51,12 @@ LONGEST_LABEL = 317
 """A prefix, a slash and a name."""
 MOST_LABELS = 4
 """For so many labels that somebody groups by the answer is kept."""
-REST = 10.0
-"""For so many times as long as the last one took no other answer is made."""
+REST = 5.0
+"""For so many times the processor time of the last one no other answer is made."""
+LONGEST_REST_S = 0.5
+MOST_TEXTS = 2.0
+"""Once there are so many times the texts of a new answer, all is told anew: each is there that was
+told since."""
 OLDEST_S = 10.0
 """What is missing becomes lost by time alone."""
 _LETTERS = {State.HEALTHY: "H", State.DEGRADED: "D", State.UNHEALTHY: "U", State.UNKNOWN: "K"}
@@ -74,69 +78,101 @@ class FleetHandlers:
     def __init__(self, known: Known) -> None:
         self._known = known
         self._made: LRUCache[str, _Made] = LRUCache(MOST_LABELS)
+        self._telling: LRUCache[str, CompactFleet] = LRUCache(MOST_LABELS)
         self._making = asyncio.Lock()
 
     async def fleet(self, query: Query, viewer: Viewer) -> web.Response:
         """?tag=TAG: only this tag, if the answer that had it is still right. ?label=KEY: grouped by
-        that label of nodes, too."""
+        that label of nodes, too. Whoever has a tag is told of the newest view, if need be after a
+        moment; all others are told at once what is there."""
         await viewer.require(DEVICES)
-        made = await self._current(query.get("label", "")[:LONGEST_LABEL])
+        label = query.get("label", "")[:LONGEST_LABEL]
+        made = await self._current(label, waits="tag" in query)
         if query.get("tag") == made.tag:
             return as_json({"version": JSON_VERSION, "tag": made.tag})
         return web.Response(body=made.body, content_type="application/json")
 
-    async def _current(self, label: str) -> _Made:
+    async def _current(self, label: str, *, waits: bool) -> _Made:
+        began = time.monotonic()
+        while True:
+            async with self._making:
+                made = self._made.get(label)
+                rest = 0.0 if made is None else made.until - time.monotonic()
+                if made is None or (rest <= 0 and not self._is_of_now(made)):
+                    return await self._make(label)
+                if not waits or made.at >= began or self._is_of_now(made):
+                    return made
+            await asyncio.sleep(rest)
+
+    async def _make(self, label: str) -> _Made:
         """One at a time is made, for all who ask."""
-        async with self._making:
-            made, view, now = self._made.get(label), self._known.answers.view, time.monotonic()
-            if made is not None and (
-                now < made.until
-                or (made.generation == view.generation and now < made.at + OLDEST_S)
-            ):
-                return made
-            told = await run_within(lambda: compact_fleet(view, time.time(), label))
-            body = msgspec.json.encode(told)
-            tag = hashlib.sha256(body).hexdigest()[:16]
-            head = {"version": JSON_VERSION, "tag": tag, "generation": view.generation}
-            body, after = msgspec.json.encode(head)[:-1] + b"," + body[1:], time.monotonic()
-            until = after + REST * (after - now)
-            made = self._made[label] = _Made(view.generation, now, until, tag, body)
-            return made
+        view, now, spent = self._known.answers.view, time.monotonic(), time.thread_time()
+        telling = self._telling.get(label)
+        if telling is None:
+            telling = self._telling[label] = CompactFleet(label)
+        told = await run_within(lambda: telling.fleet(view, time.time()))
+        body = msgspec.json.encode(told)
+        tag = hashlib.sha256(body).hexdigest()[:16]
+        head = {"version": JSON_VERSION, "tag": tag, "generation": view.generation}
+        body, spent = msgspec.json.encode(head)[:-1] + b"," + body[1:], time.thread_time() - spent
+        until = time.monotonic() + min(REST * spent, LONGEST_REST_S)
+        made = self._made[label] = _Made(view.generation, now, until, tag, body)
+        return made
+
+    def _is_of_now(self, made: _Made) -> bool:
+        is_newest = made.generation == self._known.answers.view.generation
+        return is_newest and time.monotonic() < made.at + OLDEST_S
 
 
-def compact_fleet(view: View, now: float, label: str = "") -> dict[str, Any]:
-    """- `texts`: what the other parts name by its place.
+class _ToldNode(NamedTuple):
+    """What was told of a node as it was, None for nothing; how many units were `taken` then; and
+    its pools of devices that are not its own."""
+
+    node: NodeView
+    taken: tuple[int, ...]
+    record: msgspec.Raw | None
+    network: tuple[PoolView, ...]
+
+
+class CompactFleet:
+    """Tells views one after the other; what is told of a node is kept until the node is another.
+
+    - `texts`: what the other parts name by its place.
     - `nodes`: each a list: name, group values, score, state, since, cause, its text, flags, kinds.
     - A kind is a resource or a driver on a node, a list: name, DRA pool, names of its devices, a
       letter for each (small where it is in use), how many more there are, and what is to be said of
       some: place, score, since, cause, its text, flags.
     """
-    return _Compact(now, label).fleet(view)
 
-
-class _Compact:
-    def __init__(self, now: float, label: str) -> None:
-        self._now = now
+    def __init__(self, label: str = "") -> None:
+        self._now = 0.0
         self._keys = [*GROUPS.values(), *([(label,)] if label else [])]
         self._groups = [*GROUPS, *([label] if label else [])]
+        self._forget()
+
+    def _forget(self) -> None:
         self._texts: dict[str, int] = {"": 0}
         self._layouts: dict[tuple[str, ...], int] = {}
+        self._told: dict[str, _ToldNode] = {}
+        self._fresh = 0
 
-    def fleet(self, view: View) -> dict[str, Any]:
+    def fleet(self, view: View, now: float) -> dict[str, Any]:
+        size = len(self._texts) + len(self._layouts)
+        if self._fresh and size > MOST_TEXTS * self._fresh:
+            self._forget()
+        self._now = now
         taken = {key: sum(by.values()) for key, by in count_taken(view.pods.values()).items()}
         nodes, network = [], dict[tuple[str, str], PoolView]()
+        told: dict[str, _ToldNode] = {}
         for name, node in sorted(view.nodes.items()):
-            network |= {
-                (pool.driver, pool.name): pool
-                for pool in node.pools
-                if not all(one.published.local for one in pool.devices)
-            }
-            kinds = [*self._kinds(node, taken)]
-            if kinds or node.health.evidence:
-                labels = [self._text(_label(node, keys)) for keys in self._keys]
-                record = [name, labels, *self._health(node.health), kinds]
-                nodes.append(msgspec.Raw(msgspec.json.encode(record)))
+            told[name] = one = self._of_node(node, taken)
+            for pool in one.network:
+                network[pool.driver, pool.name] = pool
+            if one.record is not None:
+                nodes.append(one.record)
             pause()
+        self._told = told
+        self._fresh = self._fresh or len(self._texts) + len(self._layouts)
         return {
             "groups": self._groups,
             "nodes": nodes,
@@ -144,6 +180,20 @@ class _Compact:
             "texts": [*self._texts],
             "layouts": [*self._layouts],
         }
+
+    def _of_node(self, node: NodeView, taken: dict[tuple[str, str], int]) -> _ToldNode:
+        held = tuple(taken.get((node.name, resource), 0) for resource in node.plugins)
+        before = self._told.get(node.name)
+        is_same = before is not None and before.node is node and before.taken == held
+        if before is not None and is_same and not node.missing:  # which becomes lost by time alone
+            return before
+        record, kinds = None, [*self._kinds(node, taken)]
+        if kinds or node.health.evidence:
+            labels = [self._text(_label(node, keys)) for keys in self._keys]
+            said = [node.name, labels, *self._health(node.health), kinds]
+            record = msgspec.Raw(msgspec.json.encode(said))
+        shared = (p for p in node.pools if not all(one.published.local for one in p.devices))
+        return _ToldNode(node, held, record, tuple(shared))
 
     def _text(self, text: str) -> int:
         if len(text) > LONGEST_TEXT:

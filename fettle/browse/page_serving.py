@@ -64,8 +64,9 @@ HEADERS = {
 MOST_LISTENERS = 64
 LASTS_S = 60.0
 """Then it ends, and whoever goes on listening is looked at anew: a right may have ended."""
-REST_S = 1.0
-"""Views that follow each other closely are one event: each makes a page ask."""
+REST_S = 0.1
+"""Views that follow each other closely are one event: each makes a page ask. So long a page may be
+behind, beside what its answer takes."""
 WRITES_S = 10.0
 """How long an event may wait for a reader that takes nothing. Nothing else is kept for it."""
 _FULL = f"{MOST_LISTENERS} pages are told of changes already: ask again every few seconds"

@@ -1,12 +1,20 @@
 """What the page is told: the fleet in one compact answer, the headline, and its own files."""
 
 import time
+from typing import Any
 
 import msgspec
 import pytest
 
 from fettle.api import kinds
-from fettle.browse.fleet import LONGEST_TEXT, MOST_CELLS, compact_fleet
+from fettle.browse import TRUSTED
+from fettle.browse.fleet import (
+    LONGEST_TEXT,
+    MOST_CELLS,
+    MOST_TEXTS,
+    CompactFleet,
+    FleetHandlers,
+)
 from fettle.browse.page_serving import MOST_WAITING, page_files
 from fettle.cel import SelectorEngine
 from fettle.cluster import Publisher, View
@@ -20,7 +28,7 @@ from tests.fettle.cluster.inventory import fleets, saying
 
 def letters(view: View, now: float = 0.0) -> dict[str, list[str]]:
     """Of each kind of devices on each node."""
-    fleet = msgspec.json.decode(msgspec.json.encode(compact_fleet(view, now)))
+    fleet = msgspec.json.decode(msgspec.json.encode(CompactFleet().fleet(view, now)))
     return {name: [kind[3] for kind in kinds_] for name, *_, kinds_ in fleet["nodes"]}
 
 
@@ -59,26 +67,95 @@ def test_lost_devices_are_missing_and_withdrawn_ones_are_withdrawn() -> None:
 
 def test_what_is_long_or_many_is_cut() -> None:
     many = b.node("n", pools=(b.pool(*[b.device(f"d{i}") for i in range(500)]),))
-    record = msgspec.json.decode(compact_fleet(b.view(many), 0.0)["nodes"][0])
+    record = msgspec.json.decode(CompactFleet().fleet(b.view(many), 0.0)["nodes"][0])
     _, _, _, shown, more, _ = record[-1][0]
     assert (len(shown), more) == (MOST_CELLS, 500 - MOST_CELLS)
     long = b.node("n", gpus=1, own=b.health(0.1, text="x" * 10_000))
-    assert max(map(len, compact_fleet(b.view(long), 0.0)["texts"])) == LONGEST_TEXT + 1
+    assert max(map(len, CompactFleet().fleet(b.view(long), 0.0)["texts"])) == LONGEST_TEXT + 1
 
 
 def test_a_device_of_the_network_is_told_once_however_many_nodes_see_it() -> None:
     shared = b.pool(b.device("nic", local=""), name="fabric")
-    fleet = compact_fleet(b.view(b.node("a", pools=(shared,)), b.node("b", pools=(shared,))), 0.0)
+    fleet = CompactFleet().fleet(
+        b.view(b.node("a", pools=(shared,)), b.node("b", pools=(shared,))), 0.0
+    )
     assert [kind[3] for kind in fleet["network"]] == ["H"]
     assert fleet["nodes"] == []
 
 
 def test_nodes_are_grouped_by_the_label_that_somebody_names() -> None:
     node = msgspec.structs.replace(b.node("n", gpus=1), labels={"row": "7", "other": "x"})
-    fleet = compact_fleet(b.view(node), 0.0, "row")
+    fleet = CompactFleet("row").fleet(b.view(node), 0.0)
     assert fleet["groups"] == ["pool", "model", "rack", "row"]
     record = msgspec.json.decode(fleet["nodes"][0])
     assert [fleet["texts"][i] for i in record[1]] == ["", "", "", "7"]
+
+
+def in_full(fleet: Any) -> Any:
+    """With texts and layouts in place of their numbers."""
+    texts, layouts = fleet["texts"], fleet["layouts"]
+
+    def kind(told: Any) -> Any:
+        name, pool, layout, shown, more, said = told
+        of_cells = [[*one[:3], texts[one[3]], texts[one[4]], one[5]] for one in said]
+        return texts[name], texts[pool], [*layouts[layout]], shown, more, of_cells
+
+    nodes = []
+    for record in fleet["nodes"]:
+        name, labels, score, state, since, cause, text, flags, kinds_ = msgspec.json.decode(record)
+        own = [texts[at] for at in (*labels, cause, text)]
+        nodes.append((name, own, score, state, since, flags, [*map(kind, kinds_)]))
+    return nodes, [*map(kind, fleet["network"])]
+
+
+def test_what_is_kept_of_former_views_is_as_if_it_were_told_anew() -> None:
+    """Each view differs from the one before in one thing."""
+    raw = b.gpu_pod()
+    raw["spec"]["nodeName"] = "n2"
+    shared = b.pool(b.device("nic", local=""), name="fabric")
+    first = [b.node("n1", gpus=4), b.node("n2", gpus=4), b.node("n3", pools=(shared,))]
+    ill = b.node("n1", gpus=4, own=b.health(0.1, text="broken"))
+    labelled = msgspec.structs.replace(first[1], labels={"row": "7"})
+    views = [
+        b.view(*first),
+        b.view(ill, *first[1:]),
+        b.view(ill, *first[1:], pods={"default/p": b.pod(raw)}),
+        b.view(ill, labelled, first[2], pods={"default/p": b.pod(raw)}),
+        b.view(ill, labelled),
+        b.view(*first),
+    ]
+    kept = CompactFleet("row")
+    for view in views:
+        assert in_full(kept.fleet(view, 0.0)) == in_full(CompactFleet("row").fleet(view, 0.0))
+
+
+def test_texts_that_nobody_says_any_more_are_forgotten() -> None:
+    kept, fresh = CompactFleet(), CompactFleet()
+    for number in range(100):
+        view = b.view(b.node("n", gpus=1, own=b.health(0.1, text=f"{number} errors")))
+        told = kept.fleet(view, 0.0)
+    few = len(fresh.fleet(view, 0.0)["texts"])
+    assert len(told["texts"]) <= (MOST_TEXTS + 1) * (few + 1)
+
+
+async def test_whoever_has_a_fleet_is_told_the_newest_and_whoever_has_none_is_told_at_once() -> (
+    None
+):
+    publisher, node = Publisher(), b.node("n", gpus=8)
+    publisher.publish(b.view(node), frozenset())
+    handlers = FleetHandlers(known(Answers(publisher, SelectorEngine(), Settings())))
+
+    async def generation(**query: str) -> int:
+        reply = await handlers.fleet(query, TRUSTED)
+        assert isinstance(reply.body, bytes)
+        told: int = msgspec.json.decode(reply.body)["generation"]
+        return told
+
+    first = await generation()
+    view = msgspec.structs.replace(publisher.view, generation=first + 1)
+    publisher.publish(view, frozenset())
+    assert await generation() in (first, first + 1)  # whatever is there
+    assert await generation(tag="older") == first + 1
 
 
 async def test_while_nothing_changes_only_the_tag_is_answered() -> None:
