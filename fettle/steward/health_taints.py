@@ -269,7 +269,9 @@ class HealthTaints:
         metrics: StewardMetrics,
         news: TaintNews,
         clock: Callable[[], float] = time.time,
+        look_s: float = LOOK_S,
     ) -> None:
+        self._look_s = look_s
         self._session = session
         self._answers = answers
         self._settings = settings
@@ -294,7 +296,7 @@ class HealthTaints:
         something."""
         publisher = self._answers.publisher
         try:
-            await publisher.keep_looking("device taints", self._look, every_s=LOOK_S)
+            await publisher.keep_looking("device taints", self._look, every_s=self._look_s)
         finally:
             self._metrics.device_taints({})
 
@@ -310,7 +312,7 @@ class HealthTaints:
         newer."""
         plan = await self._plan(view)
         if plan is None:
-            return LOOK_S
+            return self._look_s
         in_vain = why_in_vain(self._answers)
         wanted = {} if in_vain else plan.taints
         would = wanted if (held_back := self._held_back()) else {}
@@ -327,7 +329,7 @@ class HealthTaints:
         await self._telling.do(untold)
         self._note(self._describe(plan, in_vain, held_back))
         if any(due) or untold:
-            return max(LOOK_S, self._writing.pause_s(), self._telling.pause_s())
+            return max(self._look_s, self._writing.pause_s(), self._telling.pause_s())
         again_s = plan.due - self._clock()
         if self._needs_steering(plan):
             again_s = min(again_s, STEERING_EVERY_S)

@@ -144,7 +144,9 @@ class HoldTaints:
         adds: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.time,
         longest_pause_s: float = LONGEST_PAUSE_S,
+        every_s: float = _EVERY_S,
     ) -> None:
+        self._every_s = every_s
         self._session = session
         self._publisher = publisher
         self._adds = adds
@@ -159,7 +161,8 @@ class HoldTaints:
 
     async def keep(self) -> None:
         """Never returns. Looks at each view, at most once a second."""
-        await self._publisher.keep_looking("taints of holds", self._reconcile, every_s=_EVERY_S)
+        look = self._publisher.keep_looking
+        await look("taints of holds", self._reconcile, every_s=self._every_s)
 
     async def _reconcile(self, view: View) -> float | None:
         """In how many seconds to write what is left; None if nothing is."""

@@ -45,7 +45,7 @@ from fettle.pacing import pause, run_within
 from fettle.records import Act, Recorder
 from fettle.scheduling import Answers, resolve_policy
 from fettle.scheduling.placed import Comebacks, was_taken
-from fettle.steward.paced_writes import PacedWrites
+from fettle.steward.paced_writes import LONGEST_PAUSE_S, PacedWrites
 from fettle.steward.pod_events import event_name
 
 WAITED_S = 30.0
@@ -344,13 +344,23 @@ class JobSuspension:
     """`notes` say what is amiss."""
 
     def __init__(
-        self, session: Session, answers: Answers, settings: Settings, recorder: Recorder
+        self,
+        session: Session,
+        answers: Answers,
+        settings: Settings,
+        recorder: Recorder,
+        longest_pause_s: float = LONGEST_PAUSE_S,
     ) -> None:
         self._session = session
         self._answers = answers
         self._settings = settings
         self._recorder = recorder
-        self._writes = PacedWrites("Jobs cannot be suspended", RIGHTS, per_s=WRITES_PER_S)
+        self._writes = PacedWrites(
+            "Jobs cannot be suspended",
+            RIGHTS,
+            per_s=WRITES_PER_S,
+            longest_pause_s=longest_pause_s,
+        )
         self.notes = self._writes.notes
         self._done: LRUCache[str, None] = LRUCache(2000)
         """Identities of Jobs with which nothing is left to do."""

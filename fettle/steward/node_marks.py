@@ -49,7 +49,7 @@ from fettle.scheduling.plans import (
     plan_cordons,
 )
 from fettle.steward.holding import RawNode, change_node, metadata_of
-from fettle.steward.paced_writes import PacedWrites, Write
+from fettle.steward.paced_writes import LONGEST_PAUSE_S, PacedWrites, Write
 
 LOOK_S = 1.0
 RIGHTS = "deploy/rbac/optional/node-marks.yaml grants the rights"
@@ -244,12 +244,15 @@ class NodeMarking:
         metrics: StewardMetrics,
         recorder: Recorder,
         clock: Callable[[], float] = time.time,
+        look_s: float = LOOK_S,
+        longest_pause_s: float = LONGEST_PAUSE_S,
     ) -> None:
         self._session = session
         self._answers = answers
         self._settings = settings
         self._recorder = recorder
         self._clock = clock
+        self._look_s = look_s
         self._healths = NodeHealths(answers)
         self._of_hardware = NodeHealths(answers, of_hardware=True)
         self._writing = {
@@ -257,6 +260,7 @@ class NodeMarking:
                 f"node marks: {mark} cannot be written",
                 RIGHTS,
                 per_s=settings.node_marks.writes_per_second,
+                longest_pause_s=longest_pause_s,
                 wrote=partial(metrics.wrote_node, mark),
             )
             for mark in Mark
@@ -274,7 +278,7 @@ class NodeMarking:
         """Never returns. Looks at each view, at most once a second, and when time changes
         something."""
         publisher = self._answers.publisher
-        await publisher.keep_looking("node marks", self._look, every_s=LOOK_S)
+        await publisher.keep_looking("node marks", self._look, every_s=self._look_s)
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`."""
@@ -287,8 +291,8 @@ class NodeMarking:
         if view.basis != self._settled_at or self._clock() >= self._due:
             await self._look_at_all(view)
         if view.basis != self._settled_at:
-            return LOOK_S
-        return max(LOOK_S, self._due - self._clock()) if self._due < inf else None
+            return self._look_s
+        return max(self._look_s, self._due - self._clock()) if self._due < inf else None
 
     async def _look_at_all(self, view: View) -> None:
         planned = await run_within(partial(self._plan, view))

@@ -21,7 +21,7 @@ from fettle.health import one_line
 from fettle.lint import without_effect
 from fettle.model import NotFound, Policy, utc, why_unreadable
 from fettle.scheduling import Answers
-from fettle.steward.paced_writes import PacedWrites
+from fettle.steward.paced_writes import LONGEST_PAUSE_S, PacedWrites
 
 LOOK_S = 1.0
 WRITES_PER_S = 10.0
@@ -70,7 +70,10 @@ class PolicyStatuses:
         answers: Answers,
         settings: Settings,
         clock: Callable[[], float] = time.time,
+        look_s: float = LOOK_S,
+        longest_pause_s: float = LONGEST_PAUSE_S,
     ) -> None:
+        self._look_s = look_s
         self._session = session
         self._answers = answers
         self._settings = settings
@@ -78,14 +81,17 @@ class PolicyStatuses:
         self._told: dict[str, Policy | str] = {}
         """The policies whose status is right; of one that cannot be read, why."""
         self._writes = PacedWrites(
-            "the status of DevicePolicies cannot be written", RIGHTS, per_s=WRITES_PER_S
+            "the status of DevicePolicies cannot be written",
+            RIGHTS,
+            per_s=WRITES_PER_S,
+            longest_pause_s=longest_pause_s,
         )
         self.notes = self._writes.notes
 
     async def keep(self) -> None:
         """Until cancelled."""
         publisher = self._answers.publisher
-        await publisher.keep_looking("statuses of policies", self._look, every_s=LOOK_S)
+        await publisher.keep_looking("statuses of policies", self._look, every_s=self._look_s)
 
     async def _look(self, view: View) -> float | None:
         if not view.served.get(kinds.POLICY.name):
@@ -94,7 +100,7 @@ class PolicyStatuses:
         self._told = {name: one for name, one in self._told.items() if name in there}
         due = [name for name in sorted(there) if self._told.get(name) != there[name]]
         is_all = await self._writes.do(partial(self._tell, name, there[name]) for name in due)
-        return None if is_all else LOOK_S
+        return None if is_all else self._look_s
 
     async def _tell(self, name: str, installed: Policy | str) -> None:
         path = kinds.POLICY.path_of(name, subresource="status")

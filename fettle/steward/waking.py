@@ -254,7 +254,11 @@ class PatienceEnds:
         wake: Callable[[View, float], Awaitable[None]],
         metrics: StewardMetrics,
         clock: Callable[[], float] = time.time,
+        every_s: float = PATIENCE_EVERY_S,
+        retry_s: float = RETRY_S,
     ) -> None:
+        self._every_s = every_s
+        self._retry_s = retry_s
         self._answers = answers
         self._publisher = publisher
         self._allowed = allowed
@@ -272,7 +276,7 @@ class PatienceEnds:
         """Never returns."""
         self._since = self._clock() - LATER_S
         await self._publisher.keep_looking(
-            "waking when patience ends", self._look, every_s=PATIENCE_EVERY_S, rest=REST
+            "waking when patience ends", self._look, every_s=self._every_s, rest=REST
         )
 
     async def _look(self, view: View) -> float | None:
@@ -283,8 +287,8 @@ class PatienceEnds:
         if (pause_s := self._retry_at - asyncio.get_running_loop().time()) > 0:
             return pause_s
         if await self._is_any_allowed(due, view) and not await self._wake_all(due, view):
-            self._retry_at = asyncio.get_running_loop().time() + RETRY_S
-            return RETRY_S
+            self._retry_at = asyncio.get_running_loop().time() + self._retry_s
+            return self._retry_s
         self._since = until
         return min((at - until for _, at in ends if at > until), default=None)
 

@@ -23,7 +23,7 @@ from fettle.model import (
     State,
     Weighed,
 )
-from fettle.steward import paced_writes
+from fettle.steward.paced_writes import FIRST_PAUSE_S
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import kept
 from tests.fettle.scheduling.placed.test_at_risk import BOUND_S
@@ -234,9 +234,9 @@ async def test_a_leader_that_dies_between_any_two_writes_leaves_the_rest_to_the_
 
 
 async def test_while_the_api_server_is_away_nothing_is_lost_and_then_each_write_is_made_once(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    fleet: Fleet,
 ) -> None:
-    monkeypatch.setattr(paced_writes, "FIRST_PAUSE_S", 0.05)
+    fleet.each_look_s = FIRST_PAUSE_S
     fleet.led()
     healed = having(on("healed", "free-2"), condition())
     nodes = (BAD, FREE, msgspec.structs.replace(FREE, name="free-2"))

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from fettle.model import (
     Mode,
 )
-from fettle.steward import eviction_plans
+from fettle.steward.eviction_plans import ENDS_WITHIN_S
 from tests.fettle import building as b
 from tests.fettle.steward.failing import (
     BAD,
@@ -24,9 +24,9 @@ from tests.fettle.steward.failing import (
 
 @pytest.mark.parametrize("how", [{"mode": Mode.OBSERVE}, {"mode": Mode.STEER}, {"dry_run": True}])
 async def test_where_nothing_may_be_written_it_is_recorded_once_and_marks_are_taken_back(
-    fleet: Fleet, how: Raw, monkeypatch: pytest.MonkeyPatch
+    fleet: Fleet, how: Raw
 ) -> None:
-    monkeypatch.setattr(eviction_plans, "ENDS_WITHIN_S", 0.0)
+    fleet.each_look_s = ENDS_WITHIN_S + 1
     fleet.led(**how)
     marked = having(on("marked"), condition())
     await fleet.look(b.node(gpus=2, own=b.health(0.1)), FREE, pods=(on(), marked))
@@ -48,29 +48,29 @@ TWO_BAD = [b.node(name, gpus=1, own=b.health(0.0)) for name in ("a", "b")]
 TWO_PODS = (on("on-a", "a"), on("on-b", "b"))
 
 
-async def test_a_dry_run_keeps_to_the_rate(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eviction_plans, "ENDS_WITHIN_S", 0.0)
+async def test_a_dry_run_keeps_to_the_rate(fleet: Fleet) -> None:
+    fleet.each_look_s = ENDS_WITHIN_S + 1
     fleet.led(dry_run=True, evictions_per_second=0.001)
     await fleet.look(*TWO_BAD, FREE, pods=TWO_PODS, looks=4)
     assert len(would_evict(fleet)) == 1
 
 
 async def test_a_dry_run_keeps_to_the_share_of_pods_that_would_be_ending(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    fleet: Fleet,
 ) -> None:
     fleet.led(dry_run=True)
     await fleet.look(*TWO_BAD, FREE, pods=TWO_PODS, looks=4)
     assert len(would_evict(fleet)) == 1
     assert "evicted later, by deviceFailures.maxShare: 1 pods" in str(fleet.steward.notes())
-    monkeypatch.setattr(eviction_plans, "ENDS_WITHIN_S", 0.0)
+    fleet.each_look_s = ENDS_WITHIN_S + 1
     await fleet.look_until(lambda: would_evict(fleet) == ["default/on-a", "default/on-b"])
     assert fleet.evicted() == []
 
 
 async def test_a_dry_run_asks_the_api_server_and_says_once_if_it_may_not(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    fleet: Fleet,
 ) -> None:
-    monkeypatch.setattr(eviction_plans, "ENDS_WITHIN_S", 0.0)
+    fleet.each_look_s = ENDS_WITHIN_S + 1
     fleet.led(dry_run=True)
     await fleet.look(BAD, FREE, pods=(on(),), looks=4)
     (asked,) = [one for one in fleet.api.asked if one.target.plural == "evictions"]

@@ -63,8 +63,7 @@ class Cluster:
 
 
 @pytest.fixture
-async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
-    monkeypatch.setattr(holding, "_EVERY_S", 0.01)
+async def cluster() -> AsyncIterator[Cluster]:
     async with fake_api() as api:
         yield Cluster(api)
 
@@ -73,7 +72,12 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
 async def keeping(cluster: Cluster, folder: Path, *, adds: bool = True) -> AsyncIterator[None]:
     async with await Session.open(cluster.api.kubeconfig(folder)) as session:
         made = HoldTaints(
-            session, cluster.publisher, adds=lambda: adds, clock=lambda: NOW, longest_pause_s=0.02
+            session,
+            cluster.publisher,
+            adds=lambda: adds,
+            clock=lambda: NOW,
+            longest_pause_s=0.02,
+            every_s=0.01,
         )
         task = asyncio.create_task(made.keep())
         try:

@@ -17,7 +17,7 @@ from fettle.model import Failure, Mode, Policy
 from fettle.observing import DecisionMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.scheduling import Answers
-from fettle.steward import JobSuspension, paced_writes
+from fettle.steward import JobSuspension
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
 from tests.fettle.others import WatchedPublisher
@@ -69,7 +69,7 @@ class Suspending:
         answers = Answers(publisher, SelectorEngine(), settings)
         log, metrics = DecisionLog(100, 2**20), DecisionMetrics(CollectorRegistry())
         self.recorder = Recorder(answers, log, Journal(None, 2**20), metrics)
-        self.jobs = JobSuspension(session, answers, settings, self.recorder)
+        self.jobs = JobSuspension(session, answers, settings, self.recorder, longest_pause_s=0.05)
 
     def acts(self) -> list[tuple[str, str]]:
         return [(one.key, str(one.decided)) for one in self.recorder.all()]
@@ -271,9 +271,8 @@ async def test_a_leader_that_dies_between_two_jobs_leaves_the_other_one_to_the_n
 
 
 async def test_while_the_api_server_is_away_a_job_waits_and_is_then_suspended_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(paced_writes, "FIRST_PAUSE_S", 0.05)
     async with fake_api() as api, await Session.open(api.kubeconfig(tmp_path)) as session:
         api.put("jobs", job())
         suspending = Suspending(session, Settings())

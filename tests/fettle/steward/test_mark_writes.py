@@ -17,7 +17,7 @@ from fettle.client import Session
 from fettle.config import Settings
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
-from fettle.steward import NodeMarking, node_marks, paced_writes
+from fettle.steward import NodeMarking
 from tests.bench import fleets, inventories, storms
 from tests.controlplane.objects import DRIVER
 from tests.fettle.client.fake_api import FakeApi
@@ -31,9 +31,7 @@ WRITES = 6
 
 
 @pytest.fixture
-def api(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> FakeApi:
-    monkeypatch.setattr(node_marks, "LOOK_S", 0.01)
-    monkeypatch.setattr(paced_writes, "FIRST_PAUSE_S", 0.05)
+def api(api: FakeApi) -> FakeApi:
     for name in (A, B, C):
         api.put("nodes", {"metadata": {"name": name}, "spec": {}, "status": {"conditions": []}})
     return api
@@ -79,6 +77,8 @@ class Fleet(storms.StormyFleet):
             StewardMetrics(CollectorRegistry()),
             self._recorder,
             clock=lambda: self.at,
+            look_s=0.01,
+            longest_pause_s=0.05,
         )
         async with kept(made.keep()):
             yield made

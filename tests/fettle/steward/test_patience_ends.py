@@ -18,7 +18,6 @@ from fettle.model import BUILT_IN, ClusterError, Mode
 from fettle.observing import StewardMetrics
 from fettle.scheduling import Answers
 from fettle.steward import AllowedNodes, PatienceEnds
-from fettle.steward import waking as steward_waking
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import kept
 from tests.fettle.steward.test_wake_ups import REFUSED
@@ -56,6 +55,8 @@ class Waking:
             AllowedNodes(answers).find,
             self.wake,
             StewardMetrics(CollectorRegistry()),
+            every_s=0.01,
+            retry_s=0.02,
         )
 
     async def wake(self, _view: View, now: float) -> None:
@@ -63,12 +64,6 @@ class Waking:
             self.fails -= 1
             raise ClusterError("forbidden")
         self.woken.append(now - self.began)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steward_waking, "PATIENCE_EVERY_S", 0.01)
-    monkeypatch.setattr(steward_waking, "RETRY_S", 0.02)
 
 
 async def test_a_pod_is_woken_once_when_its_patience_ends_though_no_view_comes() -> None:

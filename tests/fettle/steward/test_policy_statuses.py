@@ -15,7 +15,7 @@ from fettle.api import kinds
 from fettle.client import Session
 from fettle.config import Settings
 from fettle.model import BUILT_IN, Policy
-from fettle.steward import PolicyStatuses, paced_writes, policy_statuses
+from fettle.steward import PolicyStatuses, policy_statuses
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.scheduling.clusters import Cluster, kept
 from tests.waiting import until
@@ -23,13 +23,6 @@ from tests.waiting import until
 NOW = 1_790_000_000.0
 IN_VAIN = {"placement": {"degraded": "Prefer", "minScore": 0.9}}
 CANNOT = "DevicePolicy gold: Expected `float`, got `str` - at `$.spec.placement.minScore`"
-
-
-@pytest.fixture
-def api(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> FakeApi:
-    monkeypatch.setattr(policy_statuses, "LOOK_S", 0.01)
-    monkeypatch.setattr(paced_writes, "FIRST_PAUSE_S", 0.05)
-    return api
 
 
 class Policies:
@@ -66,7 +59,12 @@ class Policies:
     @asynccontextmanager
     async def led(self) -> AsyncIterator[PolicyStatuses]:
         made = PolicyStatuses(
-            self._session, self.cluster.answers, Settings(), clock=lambda: self.at
+            self._session,
+            self.cluster.answers,
+            Settings(),
+            clock=lambda: self.at,
+            look_s=0.01,
+            longest_pause_s=0.05,
         )
         async with kept(made.keep()):
             yield made

@@ -20,7 +20,6 @@ from fettle.model import DeviceId
 from fettle.observing import DecisionMetrics, StewardMetrics
 from fettle.records import DecisionLog, Journal, Recorder
 from fettle.scheduling import Answers
-from fettle.steward import health_taints
 from fettle.steward.health_taints import HealthTaints, TaintNews
 from fettle.steward.taint_rules import rule_name
 from tests.fettle import building as b
@@ -35,8 +34,7 @@ LONG_AGO, JUST_NOW, NOW = 1000.0, 1990.0, 2000.0
 
 
 @pytest.fixture
-def api(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> FakeApi:
-    monkeypatch.setattr(health_taints, "LOOK_S", 0.01)
+def api(api: FakeApi) -> FakeApi:
     resource = {"name": RULES, "kind": "DeviceTaintRule"}
     api.discovered = {"resource.k8s.io/v1": [resource]}
     return api
@@ -84,7 +82,13 @@ class Fleet:
     async def keeping(self) -> AsyncIterator[HealthTaints]:
         news = TaintNews(self.recorder, self.events, self.settings.mode)
         made = HealthTaints(
-            self.session, self.answers, self.settings, self.metrics, news, clock=lambda: NOW
+            self.session,
+            self.answers,
+            self.settings,
+            self.metrics,
+            news,
+            clock=lambda: NOW,
+            look_s=0.01,
         )
         task = asyncio.create_task(made.keep())
         try:
