@@ -1,36 +1,46 @@
-"""Runs `fettle lint`: reads files and the known objects, checks each manifest, prints findings."""
+"""Runs `fettle lint`: reads files and the known objects, checks each manifest, also by what
+CustomResourceDefinitions say in CEL (`x-kubernetes-validations`), and prints findings.
+
+cel-python evaluates that CEL, in the worker for rules about objects. What it cannot evaluate is
+undecided.
+"""
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+import msgspec
 
+from fettle.api.raw import Raw
 from fettle.cli.linting import known_objects, reports
-from fettle.cli.linting.existing import (
-    Existing,
-    Progress,
-    is_checked,
-    read_existing,
-    write_reports,
+from fettle.cli.linting.existing import Existing, Progress, is_checked, read_existing, write_reports
+from fettle.cli.linting.files import (
+    Document,
+    ReadManifests,
+    for_patches,
+    line_of,
+    mistakes_in_files,
+    read,
 )
-from fettle.cli.linting.files import Document, ReadManifests, line_of, read
 from fettle.cli.linting.ignoring import Ignoring
-from fettle.cli.linting.inputs import for_patches, mistakes_in_files
 from fettle.cli.linting.reports import LintReport
-from fettle.cli.linting.stated_rules import StatedRules
 from fettle.cli.sources import Reading
 from fettle.config import Settings, load_settings
 from fettle.lint import (
+    BROKEN_RULE,
     INVALID_RULES,
     Customs,
     Finding,
     Linter,
     Manifest,
     Severity,
+    StatedRule,
     absent_field,
     at_levels,
     check_settings,
@@ -39,14 +49,21 @@ from fettle.lint import (
     levels_for,
     remarks_on_policies,
     run_checks,
+    schemas_of,
+    stated_rules,
     workload_kinds,
 )
 from fettle.model import RuleSeverity, Validation, WorkerError
 from fettle.pacing import run_within
 
 if TYPE_CHECKING:
+    from fettle.cel import ObjectJudge
     from fettle.health import RuleMistake
 
+MOST_EVALUATED = 400
+"""Evaluations for one object."""
+STATED_WITHIN_S = 10.0
+"""For one object."""
 CLEAN, FOUND, UNUSABLE = 0, 1, 2
 FAILING: dict[str, set[Severity]] = {
     "never": set(),
@@ -58,6 +75,69 @@ FAILING: dict[str, set[Severity]] = {
 DEADLINE_S = 60.0
 """How long checking one object may take."""
 _SURVEY_WAIT_S = 30.0
+
+
+class StatedRules:
+    """Those of `named` definitions, which the user has passed, and of those that were `found`, of
+    which a cluster may have another release: they only warn."""
+
+    def __init__(self, named: Iterable[Raw], found: Iterable[Raw]) -> None:
+        self._named = schemas_of(named)
+        self._found = schemas_of(found)
+        self._judge: ObjectJudge | None = None
+
+    async def __aenter__(self) -> None:
+        """The worker is started once something is to be evaluated."""
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._judge is not None:
+            await self._judge.close()
+
+    async def broken_by(self, manifest: Manifest) -> list[Finding]:
+        key = (manifest.api_version, manifest.kind)
+        schema = self._named.get(key) or self._found.get(key)
+        if schema is None:
+            return []
+        severity = None if key in self._named else Severity.WARN
+        broken: list[Finding] = []
+        open_: dict[str, Finding] = {}
+        until = time.monotonic() + STATED_WITHIN_S
+        rules = stated_rules(schema, manifest.object)
+        for field, several in groupby(islice(rules, MOST_EVALUATED), key=lambda one: one.field):
+            at_once = list(several)
+            outcomes = await self._outcomes(at_once, until)
+            for rule, outcome in zip(at_once, outcomes, strict=True):
+                if outcome is False:
+                    broken.append(BROKEN_RULE.finding(field, rule.message, severity=severity))
+                elif isinstance(outcome, str):
+                    open_.setdefault(rule.expression, _undecided(rule, outcome))
+        if (one_more := next(rules, None)) is not None:
+            why = (
+                f"more than {MOST_EVALUATED} rules are about this object, and the rest is not "
+                "evaluated"
+            )
+            open_.setdefault("", _undecided(one_more, why))
+        return [*broken, *open_.values()]
+
+    async def _outcomes(self, rules: list[StatedRule], until: float) -> tuple[bool | str, ...]:
+        """By one value."""
+        if time.monotonic() > until:
+            return (f"the rules of this object take more than {STATED_WITHIN_S:g} s",) * len(rules)
+        try:
+            given = msgspec.json.encode({"self": rules[0].field.value})
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            return (f"the value cannot be written as JSON: {error}",) * len(rules)
+        if self._judge is None:
+            from fettle.cel import ObjectJudge  # late: few objects have such rules
+
+            self._judge = ObjectJudge()
+        return await self._judge.conditions([rule.expression for rule in rules], given)
+
+
+def _undecided(rule: StatedRule, why: str) -> Finding:
+    shown = " ".join(rule.expression.split())[:200]
+    message = f"whether the rule holds is not known: {why}: {shown}"
+    return BROKEN_RULE.finding(rule.field, message, severity=Severity.UNDECIDED)
 
 
 class LintOptions(NamedTuple):

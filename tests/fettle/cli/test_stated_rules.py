@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fettle.cli.linting.stated_rules import MOST
+from fettle.cli.linting.running import MOST_EVALUATED
 from tests.fettle.cli.linted import ROOT, fettle
 
 OURS = str(ROOT / "deploy" / "crds")
@@ -103,8 +103,8 @@ def test_a_rule_that_never_ends_and_rules_without_number_are_bounded(tmp_path: P
         "type": "array",
         "items": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 0"}]},
     }
-    (one,) = _found(tmp_path, {"many": [1] * (MOST + 1)}, _definition(many=rows))
-    assert f"more than {MOST} rules" in one["message"]
+    (one,) = _found(tmp_path, {"many": [1] * (MOST_EVALUATED + 1)}, _definition(many=rows))
+    assert f"more than {MOST_EVALUATED} rules" in one["message"]
 
 
 def test_our_own_samples_keep_the_rules_of_our_own_definitions() -> None:
