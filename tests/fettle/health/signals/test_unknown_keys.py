@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fettle.health import load_rules
-from fettle.health.signals.node_labels import MOST_UNKNOWN_SIGNALS
+from fettle.health.signals.conditions import MOST_UNKNOWN_SIGNALS
 from fettle.health.signals.nodes import report_of_node
 from tests.fettle.health.signals.objects import NOW, node
 
