@@ -10,6 +10,7 @@ everything is allowed unchanged, without a word, in `steer` nothing is denied. W
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -77,6 +78,14 @@ Judge = Callable[[AdmissionRequest], Awaitable[Review]]
 _Found = TypeVar("_Found")
 
 
+@dataclass
+class ReviewWaits:
+    """How long a review waits for others, in seconds."""
+
+    owner_s: float = OWNER_WAIT_S
+    applied_s: float = APPLIED_WAIT_S
+
+
 def make_app(
     publisher: Publisher,
     settings: Settings,
@@ -90,6 +99,7 @@ def make_app(
     last: LastRequests | None = None,
     recorder: Recorder | None = None,
     to_strangers: bool = False,
+    waits: ReviewWaits | None = None,
 ) -> web.Application:
     """The application; it registers its metrics in `registry`.
 
@@ -123,6 +133,7 @@ def make_app(
         None if to_strangers else events,
         last or last_reviews(),
         None if to_strangers else recorder,
+        waits or ReviewWaits(),
     )
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     app.add_routes(
@@ -149,8 +160,10 @@ class Webhook:
         events: EventSink | None,
         last: LastRequests,
         recorder: Recorder | None,
+        waits: ReviewWaits,
     ) -> None:
         self._publisher = publisher
+        self._waits = waits
         self._deadline_s = settings.deadline_seconds
         self._metrics = metrics
         self._patience = Patience()
@@ -271,7 +284,7 @@ class Webhook:
         if not made or not view.synced or (owner := owner_pod(request)) is None:
             return view
         try:
-            async with asyncio.timeout(min(OWNER_WAIT_S, self._deadline_s / 2)):
+            async with asyncio.timeout(min(self._waits.owner_s, self._deadline_s / 2)):
                 while owner not in view.pods:
                     view = await self._publisher.newer_than(view.generation)
         except TimeoutError:
@@ -287,7 +300,8 @@ class Webhook:
         """Judge by the newest view. If the object names something that the view lacks, wait
         briefly for a view that has it."""
         found = await judge(view)
-        until = asyncio.get_running_loop().time() + min(APPLIED_WAIT_S, self._deadline_s / 2)
+        wait_s = min(self._waits.applied_s, self._deadline_s / 2)
+        until = asyncio.get_running_loop().time() + wait_s
 
         def missing(judged: tuple[View, _Found]) -> Mapping[Hashable, float]:
             view, found = judged

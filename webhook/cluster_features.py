@@ -142,7 +142,16 @@ class FieldProbe:
     `preserved` is the latest result; None: there is none yet.
     """
 
-    def __init__(self, session: Session, namespace: str) -> None:
+    def __init__(
+        self,
+        session: Session,
+        namespace: str,
+        *,
+        every_s: float = PROBE_EVERY_S,
+        retry_s: float = RETRY_S,
+    ) -> None:
+        self.every_s = every_s
+        self.retry_s = retry_s
         self.preserved: PreservedFields | None = None
         self._session = session
         self._namespace = namespace
@@ -159,12 +168,12 @@ class FieldProbe:
             if str(error) != self._failure:
                 _log.warning(_UNKNOWN, reason=str(error))
             self._failure = str(error)
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(self.retry_s)
             return
         if preserved != self.preserved:
             _log.info("injected fields that the API server preserves", **preserved._asdict())
         self.preserved, self._failure = preserved, ""
-        await asyncio.sleep(PROBE_EVERY_S)
+        await asyncio.sleep(self.every_s)
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`: why the last probe failed, and what follows from that."""

@@ -111,7 +111,8 @@ class SettingsFiles:
     since `certs/` reads them again itself.
     """
 
-    def __init__(self, settings: Path | None) -> None:
+    def __init__(self, settings: Path | None, poll_s: float = FILES_POLL_S) -> None:
+        self._poll_s = poll_s
         self._settings = settings
         self._read = self._digest()
 
@@ -122,7 +123,7 @@ class SettingsFiles:
 
         async def look() -> None:
             nonlocal before, handled
-            await asyncio.sleep(FILES_POLL_S)
+            await asyncio.sleep(self._poll_s)
             now = await asyncio.to_thread(self._digest)
             if now == before and now != handled:
                 handled = now

@@ -20,7 +20,7 @@ from fettle.observing import LastRequests
 from fettle.records import Recorder
 from tests.fettle.others import WatchedPublisher
 from tests.webhook.reviews import UID, Object, encoded, review
-from webhook.app import make_app
+from webhook.app import ReviewWaits, make_app
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields
 
 
@@ -97,6 +97,7 @@ def serve(aiohttp_client: Any, monkeypatch: pytest.MonkeyPatch) -> Serve:
         evaluator: Evaluator | None = None,
         to_strangers: bool = False,
         recorder: Recorder | None = None,
+        waits: ReviewWaits | None = None,
         **webhook: Any,
     ) -> Served:
         publisher, registry = WatchedPublisher(), CollectorRegistry()
@@ -118,6 +119,7 @@ def serve(aiohttp_client: Any, monkeypatch: pytest.MonkeyPatch) -> Serve:
             last=last,
             recorder=recorder,
             to_strangers=to_strangers,
+            waits=waits,
         )
         served = Served(await aiohttp_client(made), registry, publisher, events)
         if known is not None:

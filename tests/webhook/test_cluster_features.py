@@ -257,9 +257,9 @@ def test_fields_that_the_scheduler_ignores_are_not_injected() -> None:
 
 
 async def test_a_refusal_that_stays_the_same_is_logged_once(
-    api: ApiServer, probe: FieldProbe, monkeypatch: pytest.MonkeyPatch
+    api: ApiServer, probe: FieldProbe
 ) -> None:
-    monkeypatch.setattr("webhook.cluster_features.RETRY_S", 0.0)
+    probe.retry_s = 0.0
     api.quota = True
     with capture_logs() as logs:
         running = asyncio.create_task(probe.run())
@@ -272,9 +272,9 @@ async def test_a_refusal_that_stays_the_same_is_logged_once(
 
 
 async def test_while_the_probe_fails_a_note_says_why_and_what_follows(
-    api: ApiServer, probe: FieldProbe, monkeypatch: pytest.MonkeyPatch
+    api: ApiServer, probe: FieldProbe
 ) -> None:
-    monkeypatch.setattr("webhook.cluster_features.RETRY_S", 0.0)
+    probe.retry_s = 0.0
     assert probe.notes() == []
     api.quota = True
     running = asyncio.create_task(probe.run())
@@ -292,10 +292,10 @@ async def test_while_the_probe_fails_a_note_says_why_and_what_follows(
 
 
 async def test_the_last_result_is_used_until_a_new_probe_succeeds(
-    api: ApiServer, probe: FieldProbe, monkeypatch: pytest.MonkeyPatch
+    api: ApiServer, probe: FieldProbe
 ) -> None:
-    monkeypatch.setattr("webhook.cluster_features.RETRY_S", 0.0)
-    monkeypatch.setattr("webhook.cluster_features.PROBE_EVERY_S", 0.0)
+    probe.retry_s = 0.0
+    probe.every_s = 0.0
     running = asyncio.create_task(probe.run())
     async with asyncio.timeout(20):
         while probe.preserved is None:

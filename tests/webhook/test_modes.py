@@ -21,7 +21,7 @@ from tests.webhook.mutate.test_claims import OWN, knowing_worker, owned
 from tests.webhook.mutate.test_claims import claim as whole_claim
 from tests.webhook.mutations import cluster, policy_of
 from tests.webhook.reviews import CLAIMS, UID, job, patch_of, pod
-from webhook import app
+from webhook.app import ReviewWaits
 from webhook.cluster_features import PreservedFields
 from webhook.observing import EventMetrics, RateLimit, ReviewMetrics
 
@@ -33,10 +33,9 @@ TOLERANT = policy_of({"tolerations": {"devices": [{"key": "vendor.example.com/ec
 
 
 async def test_a_claim_waits_for_the_pod_it_was_made_for(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve,
 ) -> None:
-    monkeypatch.setattr(app, "OWNER_WAIT_S", 20.0)
-    served = await serve(cluster(), policies=(TOLERANT,))
+    served = await serve(cluster(), policies=(TOLERANT,), waits=ReviewWaits(owner_s=20.0))
     asked = asyncio.create_task(served.ask("/mutate", owned()))
     await served.publisher.is_waited_for()
     assert not asked.done()
@@ -51,10 +50,12 @@ async def test_a_claim_waits_for_the_pod_it_was_made_for(
     ids=["for a moment", "for half of the deadline"],
 )
 async def test_a_claim_whose_pod_never_shows_up_is_allowed_as_it_is(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, owner_wait_s: float, deadline_seconds: float
+    serve: Serve, owner_wait_s: float, deadline_seconds: float
 ) -> None:
-    monkeypatch.setattr(app, "OWNER_WAIT_S", owner_wait_s)
-    served = await serve(cluster(), policies=(TOLERANT,), deadline_seconds=deadline_seconds)
+    waits = ReviewWaits(owner_s=owner_wait_s)
+    served = await serve(
+        cluster(), policies=(TOLERANT,), waits=waits, deadline_seconds=deadline_seconds
+    )
     assert await served.ask("/mutate", owned()) == {"uid": UID, "allowed": True}
     assert served.undecided("mutate", "owner") == 1
 
@@ -62,14 +63,11 @@ async def test_a_claim_whose_pod_never_shows_up_is_allowed_as_it_is(
 # --- what was applied a moment before
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "APPLIED_WAIT_S", PATIENCE_S)
+PATIENT = ReviewWaits(applied_s=PATIENCE_S)
 
 
-@pytest.mark.usefixtures("patient")
 async def test_a_class_that_was_applied_just_before_its_claim_is_not_missed(serve: Serve) -> None:
-    served = await serve(cluster(), lint=LintSettings(strict=True))
+    served = await serve(cluster(), lint=LintSettings(strict=True), waits=PATIENT)
     asked = asyncio.create_task(served.ask("/validate", claim(exactly())))
     await served.publisher.is_waited_for()
     assert not asked.done()
@@ -78,11 +76,10 @@ async def test_a_class_that_was_applied_just_before_its_claim_is_not_missed(serv
     assert await asked == {"uid": UID, "allowed": True}
 
 
-@pytest.mark.usefixtures("patient")
 async def test_a_policy_that_was_applied_just_before_its_workload_is_injected(
     serve: Serve,
 ) -> None:
-    served = await serve(cluster())
+    served = await serve(cluster(), waits=PATIENT)
     asked = asyncio.create_task(served.ask("/mutate", pod({ANNOTATION: "own"})))
     await served.publisher.is_waited_for()
     assert not asked.done()
@@ -92,14 +89,12 @@ async def test_a_policy_that_was_applied_just_before_its_workload_is_injected(
     assert served.counted("unknown_policies") == 0
 
 
-async def test_what_stays_away_is_told_and_not_waited_for_again(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(app, "APPLIED_WAIT_S", 0.01)
-    served = await serve(cluster(), lint=LintSettings(strict=True))
+async def test_what_stays_away_is_told_and_not_waited_for_again(serve: Serve) -> None:
+    waits = ReviewWaits(applied_s=0.01)
+    served = await serve(cluster(), lint=LintSettings(strict=True), waits=waits)
     first = await served.ask("/validate", claim(exactly()))
     assert "FTL001" in first["status"]["message"]
-    monkeypatch.setattr(app, "APPLIED_WAIT_S", PATIENCE_S)
+    waits.applied_s = PATIENCE_S
     async with asyncio.timeout(PATIENCE_S / 2):
         assert await served.ask("/validate", claim(exactly())) == first
 

@@ -79,7 +79,10 @@ class _Said(NamedTuple):
 class FollowedKind:
     """What is known of one kind, and its sink: which objects there are, and why it is not read."""
 
-    def __init__(self, of: ObjectKind, rows: Sequence[ObjectRow], reads_now: bool) -> None:
+    def __init__(
+        self, of: ObjectKind, rows: Sequence[ObjectRow], reads_now: bool, most_of_tenants: int
+    ) -> None:
+        self._most_of_tenants = most_of_tenants
         self.of = of
         self.rows = rows
         self.reads_now = reads_now
@@ -100,7 +103,7 @@ class FollowedKind:
         if key in self.known:
             return True
         trusted = self.is_trusted(key)
-        if self._number[trusted] < (MOST_OBJECTS if trusted else MOST_OF_TENANTS):
+        if self._number[trusted] < (MOST_OBJECTS if trusted else self._most_of_tenants):
             self._number[trusted] += 1
             self.known.add(key)
             self.left_out.discard(key)
@@ -122,7 +125,7 @@ class FollowedKind:
             found.append(
                 f"objects: {self.of}: {len(self.left_out)} are not looked at, such as "
                 f"{one_line(min(self.left_out))}: there are more than "
-                f"{MOST_OBJECTS}, or than {MOST_OF_TENANTS} in namespaces that no row trusts"
+                f"{MOST_OBJECTS}, or than {self._most_of_tenants} in namespaces that no row trusts"
             )
         return found
 
@@ -138,8 +141,15 @@ class ObjectFeed:
         counted: ObjectMetrics,
         clock: Callable[[], float] = time.time,
         judge: ObjectJudge | None = None,
+        *,
+        look_s: float = LOOK_S,
+        again_s: float = AGAIN_S,
+        most_of_tenants: int = MOST_OF_TENANTS,
     ) -> None:
-        """`clock` is `now` of expressions, in Unix seconds."""
+        """`clock` is `now` of expressions, in Unix seconds. It looks every `look_s` whether a kind
+        is served, and evaluates what reads the time again every `again_s`."""
+        self._look_s = look_s
+        self._again_s = again_s
         self._session = session
         self._send = send
         self._counted = counted
@@ -158,7 +168,12 @@ class ObjectFeed:
             by_kind[row.of].append(row)
         read = expressions_of(rows.values())
         self._kinds = {
-            of: FollowedKind(of, own, any(read[t].reads_now for row in own for t in row.texts))
+            of: FollowedKind(
+                of,
+                own,
+                any(read[t].reads_now for row in own for t in row.texts),
+                most_of_tenants,
+            )
             for of, own in by_kind.items()
         }
 
@@ -192,7 +207,7 @@ class ObjectFeed:
     async def _follow(self, kind: FollowedKind) -> None:
         served = await self._served(kind)
         if served is None:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(self._look_s)
             return
         await Reflector(self._session, served, _KindSink(self, kind)).run()
 
@@ -262,7 +277,7 @@ class ObjectFeed:
     # --- what is said of it
 
     async def _pause(self) -> None:
-        await asyncio.sleep(AGAIN_S)
+        await asyncio.sleep(self._again_s)
 
     async def _again(self) -> None:
         for kind in self._kinds.values():

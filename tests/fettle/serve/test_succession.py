@@ -15,12 +15,12 @@ import aiohttp
 import pytest
 
 from fettle.cli.demo import story
-from fettle.serve import succession
 from fettle.serve.channel import Channel
 from fettle.serve.succession import SettingsFiles, Succession
 from tests.controlplane.processes import free_port
 
 WITHIN_S = 60
+OFTEN_S = 0.05
 
 
 @asynccontextmanager
@@ -38,20 +38,15 @@ async def until_noticed(found: list[None], times: int) -> None:
             await asyncio.sleep(0.01)
 
 
-@pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(succession, "FILES_POLL_S", 0.05)
-
-
 async def test_a_change_of_the_settings_and_of_each_file_they_name_is_noticed_once(
-    often: None, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     settings, rules, schemas = (tmp_path / name for name in ("settings", "rules", "schemas"))
     schemas.mkdir()
     rules.write_text("{}")
     named = f"health: {{rulesFile: {rules}}}\nlint: {{driverSchemas: {schemas}}}\n"
     settings.write_text(named)
-    async with noticed(SettingsFiles(settings)) as found:
+    async with noticed(SettingsFiles(settings, OFTEN_S)) as found:
         await asyncio.sleep(0.3)
         assert not found
         rules.write_text("# other\n{}")
@@ -66,26 +61,25 @@ async def test_a_change_of_the_settings_and_of_each_file_they_name_is_noticed_on
         assert len(found) == 4
 
 
-async def test_a_kubelets_swap_of_links_is_a_change(often: None, tmp_path: Path) -> None:
+async def test_a_kubelets_swap_of_links_is_a_change(tmp_path: Path) -> None:
     for name, text in (("one", "{}"), ("two", "defaultPolicy: training")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "settings.yaml").write_text(text)
     data = tmp_path / "..data"
     data.symlink_to("one")
     (tmp_path / "settings.yaml").symlink_to("..data/settings.yaml")
-    async with noticed(SettingsFiles(tmp_path / "settings.yaml")) as found:
+    async with noticed(SettingsFiles(tmp_path / "settings.yaml", OFTEN_S)) as found:
         (tmp_path / "new").symlink_to("two")
         (tmp_path / "new").replace(data)
         await until_noticed(found, 1)
 
 
 async def test_a_file_that_is_still_being_written_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(succession, "FILES_POLL_S", 0.5)
     settings = tmp_path / "settings.yaml"
     settings.write_text("{}")
-    async with noticed(SettingsFiles(settings)) as found:
+    async with noticed(SettingsFiles(settings, 0.5)) as found:
         for number in range(15):
             settings.write_text(f"# {number}\n{{}}")
             await asyncio.sleep(0.1)

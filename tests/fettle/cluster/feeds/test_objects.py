@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 from fettle.api import Finding, ObjectFact, ObjectReported
 from fettle.client import Session
 from fettle.cluster.feeds import ObjectFeed
-from fettle.cluster.feeds import objects as feed
 from fettle.health import load_rules
 from tests.fettle.client.fake_api import FakeApi
 from tests.waiting import until
@@ -54,11 +53,13 @@ class Counted:
 class Following:
     """A feed, and what it last said of each object."""
 
-    def __init__(self, session: Session, rows: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, session: Session, rows: str, clock: Callable[[], float], **bounds: Any
+    ) -> None:
         self.said: dict[str, ObjectReported] = {}
         self.counted = Counted()
         rules = load_rules("rules.yaml", rows)
-        self.feed = ObjectFeed(session, rules.objects, self._find, self.counted, clock)
+        self.feed = ObjectFeed(session, rules.objects, self._find, self.counted, clock, **bounds)
 
     async def _find(self, found: Finding) -> None:
         assert isinstance(found, ObjectReported)
@@ -72,9 +73,12 @@ class Following:
 
 @asynccontextmanager
 async def following(
-    session: Session, rows: str = ROW, clock: Callable[[], float] = lambda: 1_790_000_000.0
+    session: Session,
+    rows: str = ROW,
+    clock: Callable[[], float] = lambda: 1_790_000_000.0,
+    **bounds: Any,
 ) -> AsyncIterator[Following]:
-    found = Following(session, rows, clock)
+    found = Following(session, rows, clock, **bounds)
     task = asyncio.create_task(found.feed.run())
     try:
         yield found
@@ -149,12 +153,9 @@ async def test_without_the_right_that_is_said_once_and_other_kinds_are_read(
         assert len([one for one in logs if one["log_level"] == "warning"]) == 1
 
 
-async def test_a_kind_that_is_served_later_is_read_then(
-    api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(feed, "LOOK_S", 0.05)
+async def test_a_kind_that_is_served_later_is_read_then(api: FakeApi, session: Session) -> None:
     discovered, api.discovered = api.discovered, {}
-    async with following(session) as found:
+    async with following(session, look_s=0.05) as found:
         await until(found.feed.notes)
         assert "does not serve example.com/v1" in found.feed.notes()[0]
         api.discovered = discovered
@@ -163,15 +164,12 @@ async def test_a_kind_that_is_served_later_is_read_then(
         assert found.feed.notes() == []
 
 
-async def test_a_row_that_reads_the_time_is_evaluated_again(
-    api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(feed, "AGAIN_S", 0.05)
+async def test_a_row_that_reads_the_time_is_evaluated_again(api: FakeApi, session: Session) -> None:
     clock = [1_790_000_000.0]  # 2026-09-21T14:13:20Z
     stuck = "now - timestamp(resource.metadata.creationTimestamp) > duration('1h')"
     rows = ROW.replace("resource.status.phase == 'Failed'", stuck)
     api.put("resets", reset(metadata={"creationTimestamp": "2026-09-21T13:30:00Z"}))
-    async with following(session, rows, lambda: clock[0]) as found:
+    async with following(session, rows, lambda: clock[0], again_s=0.05) as found:
         assert (await found.of("a", bool)).facts == {}
         clock[0] += 3600
         await found.of("a", lambda one: one.facts)
@@ -187,13 +185,12 @@ async def test_a_large_object_is_not_read_and_others_are(api: FakeApi, session: 
 
 
 async def test_a_tenants_many_objects_leave_room_for_those_that_count_in_full(
-    api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
+    api: FakeApi, session: Session
 ) -> None:
-    monkeypatch.setattr(feed, "MOST_OF_TENANTS", 3)
     for number in range(6):
         api.put("resets", reset(f"t{number}", metadata={"namespace": "tenant"}))
     api.put("resets", reset("z", metadata={"namespace": "trusted"}))
-    async with following(session) as found:
+    async with following(session, most_of_tenants=3) as found:
         await found.of("trusted/z", lambda one: one.facts)
         await until(found.feed.notes)
         assert len([key for key in found.said if key.startswith("tenant/")]) == 3
