@@ -8,32 +8,15 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from fettle.api.own_group import (
-    NOTHING_KNOWN,
-    DeviceHealthStatus,
-    StoredSubject,
-    name_of_pool,
-)
+from fettle.api.own_group import NOTHING_KNOWN, DeviceHealthStatus, StoredSubject, name_of_pool
 from fettle.cluster import View, whole_device
-from fettle.explain.devices import (
-    list_unknown_signals,
-    plain_device,
-    plain_node,
-    withheld_from,
-)
+from fettle.explain.devices import list_unknown_signals, plain_device, plain_node, withheld_from
 from fettle.explain.finding import find_device, find_node
 from fettle.explain.marks import list_holds, plain_marks
 from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit, without_repeats
 from fettle.explain.users import Users, plain_users
 from fettle.explain.wording import plain_reason, with_former
-from fettle.health import (
-    BY_REBOOT,
-    BY_RESOLUTION,
-    HOLD_SOURCE,
-    RECORD_SOURCE,
-    Awaited,
-    Recovery,
-)
+from fettle.health import BY_REBOOT, BY_RESOLUTION, HOLD_SOURCE, RECORD_SOURCE, Awaited, Recovery
 from fettle.model import (
     DeviceId,
     Evidence,

@@ -54,11 +54,7 @@ from fettle.health.signals.rule_files import (
     own_rows,
     rules_without,
 )
-from fettle.health.signals.rule_tables import (
-    BY_REBOOT,
-    BY_RESOLUTION,
-    SignalRules,
-)
+from fettle.health.signals.rule_tables import BY_REBOOT, BY_RESOLUTION, SignalRules
 from fettle.health.signals.slices import report_of_slice, report_of_taint_rule, selects_device
 from fettle.health.signals.starts import (
     AWAITED_S,

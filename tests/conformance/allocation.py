@@ -13,7 +13,8 @@ from fettle.api import core, kinds, resource
 from fettle.api.kinds import Kind
 from fettle.cel import Outcome, rows, undecided
 from fettle.cel.language.compiler import Prepared, judge, prepare
-from fettle.cluster.inventory.devices import Devices, Holdings
+from fettle.cluster.inventory.devices import Devices
+from fettle.cluster.inventory.holdings import Holdings
 from fettle.cluster.inventory.nodes import pool_view
 from fettle.cluster.inventory.units import UnitPlacement
 from fettle.config import HealthSettings

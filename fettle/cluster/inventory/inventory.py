@@ -47,13 +47,7 @@ from fettle.dra import (
     unreadable_shares,
     uses_devices,
 )
-from fettle.health import (
-    HealthBook,
-    Recovery,
-    SignalRules,
-    is_device_refusal,
-    metrics,
-)
+from fettle.health import HealthBook, Recovery, SignalRules, is_device_refusal, metrics
 from fettle.logs import Logger
 from fettle.model import DeviceId, Inherited
 from fettle.pacing import part, pause

@@ -11,16 +11,12 @@ from operator import itemgetter
 import msgspec
 
 from fettle.api import core
-from fettle.cluster.inventory.devices import Devices, Holdings, Visibility
+from fettle.cluster.inventory.devices import Devices, Visibility
 from fettle.cluster.inventory.driver_versions import DriverVersions
 from fettle.cluster.inventory.fingerprints import mark_unclear, with_fingerprints
 from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
-from fettle.cluster.inventory.missing_devices import (
-    Has,
-    MissingDevices,
-    hardware,
-    unclear_drivers,
-)
+from fettle.cluster.inventory.holdings import Holdings
+from fettle.cluster.inventory.missing_devices import Has, MissingDevices, hardware, unclear_drivers
 from fettle.cluster.inventory.namesakes import Known
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.stores import LayeredDict, Stores

@@ -6,14 +6,7 @@ as what changed since it was last shown.
 """
 
 from collections import UserDict, defaultdict
-from collections.abc import (
-    ItemsView,
-    Iterator,
-    KeysView,
-    Mapping,
-    MutableMapping,
-    ValuesView,
-)
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
 from typing import Any, TypeVar
 
 from fettle.api import DeviceHealth, core, kinds, resource

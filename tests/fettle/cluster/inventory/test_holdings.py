@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cluster.inventory.devices import Holdings
+from fettle.cluster.inventory.holdings import Holdings
 from fettle.dra import AllocatedDevice
 from fettle.model import DeviceId
 
