@@ -19,6 +19,8 @@ COPY fettle fettle
 COPY extender extender
 COPY webhook webhook
 COPY certs certs
+COPY deploy/webhook deploy/webhook
+COPY deploy/scheduler deploy/scheduler
 RUN python -m hatchling build --target wheel --directory /wheels \
     && python -m venv /opt/fettle \
     && /opt/fettle/bin/pip install --no-cache-dir --no-index --find-links /wheels fettle-scheduler

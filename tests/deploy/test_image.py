@@ -66,6 +66,8 @@ def test_commands_in_a_container_ask_the_fettle_that_runs_there() -> None:
 def test_every_package_of_the_wheel_is_copied() -> None:
     packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert set(packages) <= set(sources())
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert set(included) <= set(sources())
     assert {"pyproject.toml", "README.md", "LICENSE", "requirements.lock"} <= set(sources())
 
 
