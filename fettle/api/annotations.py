@@ -74,12 +74,15 @@ KEPT = {
     "PartialObjectMetadata": KeptAnnotations(frozenset(ANNOTATIONS)),  # of a pod's owners
     "ResourceClaim": KeptAnnotations(frozenset((POD_CLAIM_NAME, EXTENDED_RESOURCE_CLAIM))),
     "ResourceSlice": KeptAnnotations(frozenset((HOLD,)), (FURTHER_HOLD,), _LONGEST_HOLD),
+    "AdmissionCheck": _NONE,
     "ComputeDomain": _NONE,
     "DeviceClass": _NONE,
     "DeviceHealth": _NONE,
     "DevicePolicy": _NONE,
     "DeviceTaintRule": _NONE,
     "WatchedEvent": _NONE,
+    "QueuedWorkload": _NONE,
+    "ResourceFlavor": _NONE,
     "Namespace": _NONE,  # its labels name a policy
     "ResourceClaimTemplate": _NONE,
     "ResourceQuota": _NONE,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fettle.api import api_server, core, own_group, resource
+from fettle.api import api_server, core, kueue, own_group, resource
 from fettle.api.api_server import api_path
 from fettle.api.decoding import (
     decode_lenient,
@@ -35,6 +35,9 @@ WireObject = (
     | core.WatchedEvent
     | resource.ComputeDomain
     | api_server.WebhookConfiguration
+    | kueue.QueuedWorkload
+    | kueue.AdmissionCheck
+    | kueue.ResourceFlavor
 )
 
 
@@ -215,6 +218,25 @@ WEBHOOK_CONFIGURATIONS = tuple(
 )
 """Fettle keeps its own webhook configurations up to date. They are not part of a view."""
 
+_KUEUE = "kueue.x-k8s.io"
+KUEUE_WORKLOAD = Kind(
+    "Workload",
+    _KUEUE,
+    "v1beta2",
+    "workloads",
+    kueue.QueuedWorkload,
+    True,
+    longest=LONGEST_SPEC,
+)
+ADMISSION_CHECK = Kind(
+    "AdmissionCheck", _KUEUE, "v1beta2", "admissionchecks", kueue.AdmissionCheck, True
+)
+RESOURCE_FLAVOR = Kind(
+    "ResourceFlavor", _KUEUE, "v1beta2", "resourceflavors", kueue.ResourceFlavor, True
+)
+KUEUE_KINDS = (ADMISSION_CHECK, RESOURCE_FLAVOR, KUEUE_WORKLOAD)
+"""Followed by a leader that answers Kueue. They are not part of a view."""
+
 PARTIAL = Kind("PartialObjectMetadata", "meta.k8s.io", "v1", "", core.PartialObjectMetadata)
 """Any object, if only its metadata was asked for."""
 
@@ -232,7 +254,7 @@ BY_NAME = {kind.name: kind for kind in (*KINDS, *ON_DEMAND, EVENT)}
 
 _DECODERS: dict[str, Any] = {
     kind.name: msgspec.json.Decoder(kind.struct, strict=False)
-    for kind in (*BY_NAME.values(), NODE_EVENT, PARTIAL, *WEBHOOK_CONFIGURATIONS)
+    for kind in (*BY_NAME.values(), NODE_EVENT, PARTIAL, *WEBHOOK_CONFIGURATIONS, *KUEUE_KINDS)
 }
 
 

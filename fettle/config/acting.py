@@ -125,6 +125,14 @@ class DeviceFailureSettings(SettingsSection, frozen=True, kw_only=True):
         check(where, 0 <= self.max_share <= 1, "maxShare must be 0 to 1")
 
 
+class KueueSettings(SettingsSection, frozen=True, kw_only=True):
+    """What the steward answers Kueue, with the rights in `deploy/rbac/optional/kueue.yaml`."""
+
+    admission_check: bool = False
+    """Answer AdmissionChecks with the controller `fettle.dev/sound-devices`: a workload that holds
+    quota starts once there are enough sound devices for all of its pods."""
+
+
 class StewardSettings(SettingsSection, frozen=True, kw_only=True):
     """The steward: the one replica that writes to the cluster."""
 

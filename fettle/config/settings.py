@@ -13,6 +13,7 @@ from fettle.api.core import DEFAULT_SCHEDULER
 from fettle.config.acting import (
     DeviceFailureSettings,
     DeviceTaintSettings,
+    KueueSettings,
     NodeMarkSettings,
     StewardSettings,
 )
@@ -450,6 +451,7 @@ class Settings(SettingsSection, frozen=True, kw_only=True):
     device_taints: DeviceTaintSettings = DeviceTaintSettings()
     node_marks: NodeMarkSettings = NodeMarkSettings()
     device_failures: DeviceFailureSettings = DeviceFailureSettings()
+    kueue: KueueSettings = KueueSettings()
 
     def __post_init__(self) -> None:
         if self.namespace is not None:

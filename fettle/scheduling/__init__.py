@@ -11,6 +11,7 @@ from fettle.scheduling.demand import (
     Units,
     copy_to_place,
     resolve_policy,
+    side_by_side,
 )
 from fettle.scheduling.former_nodes import FormerNodes
 from fettle.scheduling.judge.acceptance import Cause
@@ -66,4 +67,5 @@ __all__ = [
     "nodes_lacking_units",
     "preemptible_pods",
     "resolve_policy",
+    "side_by_side",
 ]

@@ -189,6 +189,36 @@ def copy_to_place(pod: core.Pod) -> core.Pod:
     return msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=None)
 
 
+def side_by_side(demand: Demand, pod: core.Pod, number: int) -> Demand:
+    """What so many copies of a pod need together on one node. They share claims that they name."""
+    if number == 1:
+        return demand
+    shared = {one.name for one in pod.resource_claims if one.resource_claim_name}
+    claims = [
+        msgspec.structs.replace(claim, name=f"{claim.name} {copy}") if copy else claim
+        for claim in demand.claims
+        for copy in range(1 if claim.name in shared else number)
+    ]
+    units = [
+        Units(
+            each.resource,
+            each.count * number,
+            tuple(
+                msgspec.structs.replace(request, name=f"{request.name} {copy}") if copy else request
+                for request in each.backing
+                for copy in range(number)
+            ),
+        )
+        for each in demand.units
+    ]
+    # How likely one of them all gets a bad unit says nothing of a single one.
+    placement = msgspec.structs.replace(
+        demand.policy.placement, max_risk=1.0, patience=None, gang_patience=None
+    )
+    policy = msgspec.structs.replace(demand.policy, placement=placement)
+    return msgspec.structs.replace(demand, units=tuple(units), claims=tuple(claims), policy=policy)
+
+
 def resolve_policy(pod: core.Pod, view: View, policies: Policies) -> Resolved:
     """The policy of a pod, from its annotations, its workload's, and its namespace's labels."""
     labels = view.namespaces.get(pod.metadata.namespace)

@@ -15,6 +15,7 @@ from fettle.steward import (
     LET_PREEMPT_NOBODY,
     PREEMPTOR_WOKEN_FOR_S,
     STEWARD,
+    AdmissionChecks,
     AllowedNodes,
     EventsOnPods,
     FailedDevices,
@@ -76,6 +77,7 @@ def make_steward(
     )
     lost = LostNodes(session, answers, settings, events, recorder)
     namespace = settings.namespace or session.namespace
+    checks = AdmissionChecks(session, answers, settings)
     statuses = PolicyStatuses(session, answers, settings)
     waking = _waking(session, namespace, settings, answers, metrics)
 
@@ -106,6 +108,7 @@ def make_steward(
             holds.keep,
             healths.keep,
             statuses.keep,
+            checks.keep,
             taints.keep,
             marking.keep,
             failed.keep,
@@ -115,6 +118,7 @@ def make_steward(
             *(one.notes for one in waking),
             healths.notes,
             statuses.notes,
+            checks.notes,
             holds.notes,
             taints.notes,
             marking.notes,

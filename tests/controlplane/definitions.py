@@ -78,24 +78,41 @@ async def define_reports(api: Api, group: str) -> None:
     await shipped.apply(api, _of_modules(_REPORTS[group]))
 
 
+@functools.cache
+def kueue_definitions() -> list[Object]:
+    """Of Kueue, each in the version that it stores: nobody converts here."""
+    folder = _folders("kueue.mod")["sigs.k8s.io/kueue"] / "config" / "components" / "crd" / "bases"
+    found = []
+    for file in sorted(folder.glob("*.yaml")):
+        definition = yaml.load(file.read_text(), Loader=yaml.CSafeLoader)
+        spec = definition["spec"]
+        spec["versions"] = [version for version in spec["versions"] if version["storage"]]
+        found.append(definition)
+    return found
+
+
 def _of_modules(wanted: Mapping[str, Sequence[str]]) -> list[Object]:
     """The definitions in these files of modules."""
-    go = shutil.which("go")
-    assert go is not None, "the control plane was built with it"
-    done = subprocess.run(
-        [go, "mod", "download", "-json"], cwd=MODULES, capture_output=True, text=True, timeout=300
-    )
-    if done.returncode != 0:
-        why = f"modules of custom resources cannot be downloaded: {done.stdout[-500:]}"
-        if os.environ.get(REQUIRED) == "1":
-            pytest.fail(why, pytrace=False)
-        pytest.skip(why)
-    folders = {module["Path"]: Path(module["Dir"]) for module in _objects(done.stdout)}
+    folders = _folders()
     return [
         yaml.load((folders[path] / file).read_text(), Loader=yaml.CSafeLoader)  # megabytes
         for path, files in wanted.items()
         for file in files
     ]
+
+
+def _folders(listed: str = "go.mod") -> Mapping[str, Path]:
+    """By the path of each module of a file: where it is on this machine."""
+    go = shutil.which("go")
+    assert go is not None, "the control plane was built with it"
+    command = [go, "mod", "download", f"-modfile={listed}", "-json"]
+    done = subprocess.run(command, cwd=MODULES, capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        why = f"modules of custom resources cannot be downloaded: {done.stdout[-500:]}"
+        if os.environ.get(REQUIRED) == "1":
+            pytest.fail(why, pytrace=False)
+        pytest.skip(why)
+    return {module["Path"]: Path(module["Dir"]) for module in _objects(done.stdout)}
 
 
 def _objects(text: str) -> list[Object]:

@@ -77,6 +77,10 @@ _FORCES = (
     f"{HERE}/test_lost_nodes.py"
     "::test_a_job_goes_on_once_its_pod_on_a_lost_node_may_be_deleted_by_force"
 )
+_KUEUE = (
+    f"{HERE}/test_admission_checks.py"
+    "::test_a_workload_starts_once_there_are_enough_sound_devices_for_all_of_its_pods"
+)
 _WAKES = f"{HERE}/test_policies.py::test_a_loosened_policy_wakes_the_pods_that_it_kept_waiting"
 
 
@@ -201,6 +205,10 @@ NEEDED: Mapping[Right, str] = {
     Right("fettle-node-marks", "nodes", "get, patch"): _MARKS,
     Right("fettle-node-marks", "nodemarks", "write"): _MARKS,
     Right("fettle-node-marks", "nodes/status", "patch"): _MARKS,
+    Right("fettle-kueue", "workloads", "get, list, watch"): _KUEUE,
+    Right("fettle-kueue", "admissionchecks, resourceflavors", "list, watch"): _KUEUE,
+    Right("fettle-kueue", "workloads/status", "patch"): _KUEUE,
+    Right("fettle-kueue", "admissionchecks/status", "patch"): _KUEUE,
     Right("fettle-pod-conditions", "pods/status", "patch"): f"{HERE}/test_device_failures.py"
     "::test_a_mark_goes_when_the_device_heals_and_where_nothing_may_be_written",
     Right("fettle-pod-evictions", "pods/eviction", "create"): f"{HERE}/test_device_failures.py"

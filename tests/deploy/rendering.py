@@ -30,6 +30,7 @@ ALL_RIGHTS: Mapping[str, Any] = {
     "settings": {
         "deviceTaints": {},
         "nodeMarks": {},
+        "kueue": {"admissionCheck": True},
         "deviceFailures": {"allow": "Evict", "forceDeleteSeconds": 900},
         "lint": {"watch": ["ResourceQuota", "ComputeDomain"]},
     },

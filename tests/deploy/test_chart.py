@@ -198,6 +198,7 @@ def test_beside_the_scheduler_the_extender_may_write_nothing() -> None:
 RIGHTS = {
     "fettle-health-taints": {"settings": {"deviceTaints": {"unhealthy": "NoSchedule"}}},
     "fettle-node-marks": {"settings": {"nodeMarks": {"label": True}}},
+    "fettle-kueue": {"settings": {"kueue": {"admissionCheck": True}}},
     "fettle-pod-conditions": {"settings": {"deviceFailures": {"allow": "Mark"}}},
     "fettle-pod-evictions": {"settings": {"deviceFailures": {"allow": "Evict"}}},
     "fettle-pod-force-deletes": {

@@ -33,6 +33,7 @@ IS_OFF: dict[str, Callable[[Settings], bool]] = {
             policy.failure.suspend_hopeless_jobs for policy in s.all_policies().by_name.values()
         )
     ),
+    "kueue.admissionCheck": lambda s: not s.kueue.admission_check,
     "prometheus.url": lambda s: not s.prometheus.url,
     "alertmanager.listen": lambda s: not s.alertmanager.listen,
     "lint.watch": lambda s: not s.lint.watch,

@@ -142,6 +142,7 @@ CASES = {
     "lint.yaml": Case(lambda _: None, {"lint": {"watch": ["ResourceQuota"]}}, "resourcequotas"),
     "object-rules.yaml": Case(with_machines, {"health": {"rulesFile": str(SAMPLE)}}),
     "node-marks.yaml": Case(failed, {"nodeMarks": {"label": True}}),
+    "kueue.yaml": Case(lambda _: None, {"kueue": {"admissionCheck": True}}),
     "suspend-jobs.yaml": Case(
         hopeless, {"policies": [{"name": "ending", "failure": {"suspendHopelessJobs": True}}]}
     ),

@@ -153,6 +153,7 @@ WRITTEN_BY_CHOICE = {
         ("create", "devicetaintrules"),
         ("delete", "devicetaintrules"),
     },
+    "fettle-kueue": {("patch", "workloads/status"), ("patch", "admissionchecks/status")},
     "fettle-lint": set[tuple[str, str]](),
     "fettle-node-leases": set[tuple[str, str]](),
     "fettle-node-marks": {("patch", "nodes"), ("write", "nodemarks"), ("patch", "nodes/status")},

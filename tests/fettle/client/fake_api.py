@@ -1,6 +1,6 @@
 """A fake API server: lists in pages, watches (with and without watch-list), bookmarks, merge
-patches and optimistic concurrency. Its JSON objects may be as malformed as a test likes. It serves
-HTTP on loopback, and a test can make it forget, refuse, hang or restart.
+patches, server-side apply and optimistic concurrency. Its JSON objects may be as malformed as a
+test likes. It serves HTTP on loopback, and a test can make it forget, refuse, hang or restart.
 """
 
 from __future__ import annotations
@@ -371,7 +371,8 @@ class FakeApi:
                 self._end_pod(key)
             return web.json_response(self.put(target.plural, body), status=201)
         key = f"{target.namespace}/{target.name}" if target.namespace else target.name
-        if "apply" in request.content_type:  # by one manager, which sends all of its fields
+        is_part = request.path.endswith("/status")
+        if "apply" in request.content_type and not is_part:  # by one manager, with all its fields
             return web.json_response(self.put(target.plural, body))
         found = things.get(key)
         if found is None:
@@ -391,8 +392,9 @@ class FakeApi:
             sent = body.get("metadata", {}).get("resourceVersion")
             if sent and sent != found["metadata"]["resourceVersion"]:
                 return _status(409, "Conflict", "the object has been modified")
-            strategic = "strategic" in request.content_type
-            found = self.put(target.plural, _merged(found, body, strategic=strategic))
+            form = request.content_type
+            by = "type" if "strategic" in form else "name" if "apply" in form else ""
+            found = self.put(target.plural, _merged(found, body, by))
         return web.json_response(found)
 
     def _end_pod(self, key: str) -> None:
@@ -480,15 +482,17 @@ def _key(metadata: Object) -> str:
     return f"{namespace}/{metadata.get('name')}" if namespace else str(metadata.get("name"))
 
 
-def _merged(into: Any, patch: Any, *, strategic: bool = False) -> Any:
-    """`strategic`: entries of lists are told apart by their `type`, as those of conditions are."""
-    if strategic and isinstance(patch, list):
-        kept = {entry["type"]: entry for entry in into or ()}
+def _merged(into: Any, patch: Any, by: str = "") -> Any:
+    """`by`: entries of lists are told apart by this, as conditions by their `type`; or by that."""
+    if by and isinstance(patch, list):
+        if patch and by not in patch[0]:
+            by = "type"
+        kept = {entry[by]: entry for entry in into or ()}
         for entry in patch:
             if entry.get("$patch") == "delete":
-                kept.pop(entry["type"], None)
+                kept.pop(entry[by], None)
             else:
-                kept[entry["type"]] = {**kept.get(entry["type"], {}), **entry}
+                kept[entry[by]] = {**kept.get(entry[by], {}), **entry}
         return [*kept.values()]
     if not isinstance(patch, dict):
         return patch
@@ -497,5 +501,5 @@ def _merged(into: Any, patch: Any, *, strategic: bool = False) -> Any:
         if value is None:
             merged.pop(key, None)
         else:
-            merged[key] = _merged(merged.get(key), value, strategic=strategic)
+            merged[key] = _merged(merged.get(key), value, by)
     return merged

@@ -1,0 +1,121 @@
+"""Kueue's AdmissionCheck `fettle.dev/sound-devices`, with Kueue's definitions and Kueue's part
+played by hand. `test_kueue.py` has Kueue itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane import objects, shipped, waiting
+from tests.controlplane.api import Api, Object
+from tests.controlplane.conftest import StartFettle
+from tests.controlplane.definitions import define_policies, kueue_definitions
+from tests.controlplane.fleet import create_node
+
+SERVED = "kueue.x-k8s.io/v1beta2"
+RIGHTS = shipped.DEPLOY / "rbac" / "optional" / "kueue.yaml"
+CHECK: Object = {
+    "apiVersion": SERVED,
+    "kind": "AdmissionCheck",
+    "metadata": {"name": "sound-devices"},
+    "spec": {"controllerName": "fettle.dev/sound-devices"},
+}
+POOL = {"pool": "gpus"}
+FLAVOR: Object = {
+    "apiVersion": SERVED,
+    "kind": "ResourceFlavor",
+    "metadata": {"name": "gpus"},
+    "spec": {"nodeLabels": POOL},
+}
+
+
+async def start_answering(api: Api, start_fettle: StartFettle, folder: Path) -> None:
+    """A steward that answers Kueue, with the rights for that."""
+    await define_policies(api)
+    await shipped.apply(api, shipped.manifests(RIGHTS))
+    file = folder / "answering.yaml"
+    file.write_text("mode: enforce\nkueue: {admissionCheck: true}\n")
+    await start_fettle("steward", settings=file)
+
+
+async def checked(api: Api, name: str) -> Any:
+    """What the check of a workload says."""
+    workload = await api.get("workloads", name, "default")
+    checks = workload.get("status", {}).get("admissionChecks") or [{}]
+    return next((one for one in checks if one.get("name") == "sound-devices"), {})
+
+
+async def until_checked(api: Api, name: str, state: str) -> Any:
+    return await waiting.wait_until(
+        lambda: checked(api, name),
+        lambda found: found.get("state") == state and found.get("message"),
+        what=f"the check of {name} is {state}",
+        timeout_s=60,
+    )
+
+
+async def is_active(api: Api) -> None:
+    await waiting.wait_until(
+        lambda: api.get("admissionchecks", "sound-devices"),
+        lambda check: (
+            [(one["type"], one["status"]) for one in check.get("status", {}).get("conditions", ())]
+            == [("Active", "True")]
+        ),
+        what="the check is active",
+        timeout_s=60,
+    )
+
+
+async def reserve(api: Api, name: str, pods: int, at: str = "") -> None:
+    """As Kueue does: a Workload of this many pods with eight GPUs, that holds quota."""
+    template = objects.pod_template(gpus=8, annotations={"fettle.dev/policy": "training"})
+    sets = [{"name": "main", "count": pods, "template": template}]
+    metadata = {"name": name, "namespace": "default"}
+    await api.create(
+        {"apiVersion": SERVED, "kind": "Workload", "metadata": metadata, "spec": {"podSets": sets}}
+    )
+    at = at or objects.now()
+    reserved = {
+        "type": "QuotaReserved",
+        "status": "True",
+        "reason": "QuotaReserved",
+        "message": "",
+        "lastTransitionTime": at,
+    }
+    assigned = {"name": "main", "flavors": {objects.GPU: "gpus"}, "count": pods}
+    state = {"state": "Pending", "message": "", "lastTransitionTime": at}
+    status = {
+        "conditions": [reserved],
+        "admission": {"clusterQueue": "all", "podSetAssignments": [assigned]},
+        "admissionChecks": [{"name": name, **state} for name in ("other", "sound-devices")],
+    }
+    await api.patch_status("workloads", name, status, "default")
+
+
+async def test_a_workload_starts_once_there_are_enough_sound_devices_for_all_of_its_pods(
+    api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
+    await shipped.apply(api, kueue_definitions())
+    await api.create(CHECK)
+    await api.create(FLAVOR)
+    await create_node(api, objects.node("elsewhere", 8))
+    for name in ("a", "b"):
+        await create_node(api, objects.node(name, 8, labels=POOL))
+    await api.patch("nodes", "b", {"metadata": {"annotations": {"fettle.dev/hold": "broken"}}})
+    await start_answering(api, start_fettle, tmp_path)
+    await is_active(api)
+
+    await reserve(api, "gang", 2)
+    found = await until_checked(api, "gang", "Pending")
+    assert found["message"] == (
+        "main: 1 of 2 pods fit on sound devices now (nvidia.com/gpu); refused: b"
+    )
+    await reserve(api, "patient", 2, at="2026-01-01T00:00:00Z")
+    await until_checked(api, "patient", "Retry")
+    await api.patch("nodes", "b", {"metadata": {"annotations": {"fettle.dev/hold": None}}})
+    await until_checked(api, "gang", "Ready")
+    checks = (await api.get("workloads", "gang", "default"))["status"]["admissionChecks"]
+    assert {one["name"]: one["state"] for one in checks} == {
+        "other": "Pending",
+        "sound-devices": "Ready",
+    }
