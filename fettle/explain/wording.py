@@ -92,7 +92,7 @@ _OWN_EFFECTS = {
     "DeviceRequirementUndecided": _EFFECTS["undecided"],
     "RanHere": "It ranks the node higher, and refuses nobody.",
     **dict.fromkeys(
-        ("Maintenance", "NewDriver", "FailedHere", "SlowsGang", "SlowsRestOfGang", "GangIsSlow"),
+        ("Maintenance", "DriverIsNew", "FailedHere", "SlowsGang", "SlowsRestOfGang", "GangIsSlow"),
         _RANKS,
     ),
 }

@@ -85,7 +85,7 @@ class Maintenance(Reason, frozen=True, gc=False):
         )
 
 
-class NewDriver(Reason, frozen=True, gc=False):
+class DriverIsNew(Reason, frozen=True, gc=False):
     """The node runs a new version of a driver, which the policy avoids as long as it is new: it is
     the last choice. Or the policy prefers it."""
 

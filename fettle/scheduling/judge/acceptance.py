@@ -337,13 +337,13 @@ def without_planned(
     return node, reasons.Maintenance(first.text, begins_in_s, runs_s)
 
 
-def new_driver(node: NodeView, placement: Placement) -> reasons.NewDriver | None:
+def new_driver(node: NodeView, placement: Placement) -> reasons.DriverIsNew | None:
     """Why the policy avoids or prefers the node for a driver that is new there, if it does."""
     if not node.new_drivers or placement.new_driver is NewDriverPlacement.ALLOW:
         return None
     one = node.new_drivers[0]
     preferred = placement.new_driver is NewDriverPlacement.PREFER
-    return reasons.NewDriver(one.name, one.version, one.former, preferred)
+    return reasons.DriverIsNew(one.name, one.version, one.former, preferred)
 
 
 def _is_work(weighed: Weighed) -> bool:

@@ -68,8 +68,8 @@ class Part(msgspec.Struct, gc=False):
     devices: list[Choice] = []
     notes: list[Reason] = []
     leftover: Reason | None = None
-    last_choice: reasons.Maintenance | reasons.NewDriver | None = None
-    canary: reasons.NewDriver | None = None
+    last_choice: reasons.Maintenance | reasons.DriverIsNew | None = None
+    canary: reasons.DriverIsNew | None = None
     risk: float = 0.0
     may_be_bad: bool = False
 
