@@ -44,6 +44,7 @@ from fettle.lint.shapes.customs import (
     absent_field,
     customs_with,
     schemas_of,
+    shipped_customs,
     stated_rules,
 )
 from fettle.lint.survey.matching import Evaluator
@@ -89,6 +90,7 @@ __all__ = [
     "remarks_on_policies",
     "run_checks",
     "schemas_of",
+    "shipped_customs",
     "stated_rules",
     "suggest_annotation",
     "unknown_rules",

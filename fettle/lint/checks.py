@@ -137,7 +137,7 @@ BROKEN_RULE = Check(
     "broken-definition-rule",
     Severity.DENY,
     "A custom resource that breaks a rule of its CustomResourceDefinition "
-    "(`x-kubernetes-validations`), as `--crds` or the files have it.",
+    "(`x-kubernetes-validations`). By `--crds`; else, as the files or Fettle have it, a warning.",
     "The API server refuses it.",
 )
 ENDLESS_GRACE = Check(

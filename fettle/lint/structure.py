@@ -125,6 +125,7 @@ _UNITS = {unit.lower(): unit for unit in ("Ki", "Mi", "Gi", "Ti", "Pi", "k", "M"
 _NONE = Customs()
 _LEADER_WORKERS = "leaderworkerset.x-k8s.io"
 _METADATA, _POD, _JOB = "meta.v1.ObjectMeta", "core.v1.PodSpec", "batch.v1.JobSpec"
+_TEMPLATES = {_POD: "core.v1.PodTemplateSpec", _JOB: "batch.v1.JobTemplateSpec"}
 
 
 class _Union(NamedTuple):
@@ -197,13 +198,23 @@ def mistakes_in_structure(manifest: Manifest, customs: Customs | None = None) ->
                 yield finding
     if manifest.group == _LEADER_WORKERS:
         yield from _checked(manifest.root.at("spec", "replicas"), "integer")
+    is_known = (manifest.group, manifest.kind) in workload_kinds.POD_TEMPLATES
     jobs = manifest.paths(workload_kinds.JOB_SPECS)
     for paths, type in ((jobs, _JOB), (() if jobs else manifest.pod_specs, _POD)):
         for path in paths:
             for beside in values_at(manifest.root, path[:-1]):
+                if isinstance(beside.value, dict) and is_known:
+                    yield from _unknown_beside(beside, _TEMPLATES[type])
                 yield from _checked(beside.at("metadata"), _METADATA)
                 for finding in _checked(beside.at("spec"), type):
                     yield _in_template(finding, manifest)
+
+
+def _unknown_beside(template: Field, type: str) -> Iterator[Finding]:
+    """The fields of a template that are none."""
+    for name, member in template.members():
+        if name not in kubernetes().types[type]:
+            yield _unknown(member, name, type, _NONE)
 
 
 def _of_custom(finding: Finding, source: str) -> Finding:

@@ -26,6 +26,15 @@ _CERT_MANAGER = {
         "deploy/crds/cert-manager.io_issuers.yaml",
     )
 }
+_QUEUED = {
+    "sigs.k8s.io/kueue": tuple(
+        f"config/components/crd/bases/kueue.x-k8s.io_{plural}.yaml"
+        for plural in (
+            *("admissionchecks", "clusterqueues", "cohorts", "localqueues", "multikueueclusters"),
+            *("multikueueconfigs", "resourceflavors", "topologies", "workloadpriorityclasses"),
+        )
+    )
+}
 _REPORTS = {
     "openreports.io": {
         "github.com/openreports/reports-api": (
@@ -66,6 +75,12 @@ async def define_workloads(api: Api) -> None:
 @functools.cache
 def workload_definitions() -> list[Object]:
     return _of_modules(_WORKLOADS)
+
+
+@functools.cache
+def queued_definitions() -> list[Object]:
+    """Of Kueue's queues and flavors, which people write."""
+    return _of_modules(_QUEUED)
 
 
 async def define_cert_manager(api: Api) -> None:

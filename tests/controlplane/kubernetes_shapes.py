@@ -22,10 +22,10 @@ from typing import Any
 
 import msgspec
 
-from fettle.lint.shapes.customs import Customs, customs_of
+from fettle.lint.shapes.customs import Customs, customs_of, schemas_of
 from tests.controlplane import building, shipped
 from tests.controlplane.control_plane import ControlPlane
-from tests.controlplane.definitions import MODULES, workload_definitions
+from tests.controlplane.definitions import MODULES, queued_definitions, workload_definitions
 
 TARGET = Path(__file__).parents[2] / "fettle" / "lint" / "shapes" / "kubernetes.json"
 CUSTOMS = TARGET.with_name("customs.json")
@@ -292,33 +292,143 @@ def write(versions: Iterable[str] = OLDER) -> None:
 
 
 def customs() -> Customs:
-    """The fields of our own custom resources and of JobSet's."""
+    """The fields of our own custom resources and of those of others."""
     ours = customs_of(shipped.manifests(shipped.DEPLOY / "crds"))
-    theirs = customs_of(o for o in workload_definitions() if o["spec"]["group"] == _JOB_SET)
-    versions = re.search(r"sigs.k8s.io/jobset v(\S+)", (MODULES / "go.mod").read_text())
-    assert versions is not None
-    # JobSet's webhook adds what its schema requires, such as the names of rules.
-    types = {
-        name: {field: text.removesuffix("!") for field, text in fields.items()}
-        for name, fields in theirs.types.items()
+    modules = (MODULES / "go.mod").read_text()
+    kinds: dict[str, Mapping[str, str]] = dict(ours.kinds)
+    types: dict[str, Mapping[str, str]] = {}
+    sources = {}
+    current = [*map(_current, queued_definitions() + workload_definitions())]
+    theirs = customs_of(current)
+    for group, (name, module) in _OTHERS.items():
+        version = re.search(rf"{module} v(\S+)", modules)
+        assert version is not None
+        sources[group] = f"{name} {version[1]}"
+    kinds |= {
+        version: {k: t for k, t in of.items() if k not in _MADE}
+        for version, of in theirs.kinds.items()
     }
-    for name, fields in _LATER.items():
-        types[name] = {**types[name], **fields}
-    return Customs(
-        {**ours.kinds, **theirs.kinds},
-        {**ours.types, **types},
-        {_JOB_SET: f"JobSet {versions[1]}"},
-    )
+    # Webhooks add what a schema requires, such as the names of JobSet's rules.
+    for name, fields in theirs.types.items():
+        types[name] = {
+            field: _ANY if f"{name}.{field}".endswith(_NOT_CHECKED) else text.removesuffix("!")
+            for field, text in fields.items()
+        }
+    for name, more in _BY_HAND.items():
+        types[name] = {**types[name], **more}
+    rules: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for (version_, kind), schema in schemas_of(current).items():
+        if (left := _with_rules(schema)) and kind not in _MADE:
+            rules.setdefault(version_, {})[kind] = left
+    return Customs(kinds, {**ours.types, **_needed(kinds, _shared(types))}, sources, rules)
 
 
-_LATER = {
-    "jobset.x-k8s.io/v1alpha2.JobSet.spec.failurePolicy.rules": {
-        "action": "=FailJobSet|RestartJobSet|RestartJobSetAndIgnoreMaxRestarts|RestartJob|"
-        "RestartJobAndIgnoreMaxRestarts"
+def _with_rules(schema: Mapping[str, Any], *, below_rule: bool = False) -> dict[str, Any]:
+    """What is left of a schema to evaluate its rules about new objects: these, the defaults that
+    they may read, and the way there. Empty if nothing is."""
+    stated = [
+        {key: rule[key] for key in ("rule", "message") if rule.get(key)}
+        for rule in schema.get("x-kubernetes-validations", ())
+        if "oldSelf" not in rule["rule"]
+    ]
+    below_rule = below_rule or bool(stated)
+    left: dict[str, Any] = {"x-kubernetes-validations": stated} if stated else {}
+    if below_rule and "default" in schema:
+        left["default"] = schema["default"]
+    if below_rule and schema.get("type") == "number":
+        left["type"] = "number"
+    for name in ("items", "additionalProperties"):
+        about = schema.get(name)
+        if not isinstance(about, dict):
+            continue
+        if below := _with_rules(about, below_rule=below_rule):
+            left[name] = below
+    properties = {
+        name: below
+        for name, about in schema.get("properties", {}).items()
+        if name not in ("status", "template", "submitterPodTemplate")
+        if (below := _with_rules(about, below_rule=below_rule))
     }
+    return left | ({"properties": properties} if properties else {})
+
+
+def _current(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the versions that are superseded."""
+    spec = definition["spec"]
+    versions = [one for one in spec["versions"] if one["name"] not in _SUPERSEDED]
+    return {**definition, "spec": {**spec, "versions": versions or spec["versions"]}}
+
+
+def _shared(types: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
+    """The types, each once: schemas repeat what they are made of."""
+    found = dict(types)
+    while True:
+        first: dict[tuple[str, str], str] = {}
+        same = {}
+        for name in sorted(found, key=lambda name: (len(name), name)):
+            key = (name.rpartition(".")[2], json.dumps(found[name], sort_keys=True))
+            if first.setdefault(key, name) != name and ".spec." in name:
+                same[name] = first[key]
+        if not same:
+            return found
+        found = {
+            name: {field: _named(text, same) for field, text in fields.items()}
+            for name, fields in found.items()
+            if name not in same
+        }
+
+
+def _named(text: str, same: Mapping[str, str]) -> str:
+    bare = text.removesuffix("!")
+    name = bare.lstrip("[]{}")
+    return text.replace(name, same[name]) if name in same else text
+
+
+def _needed(
+    kinds: Mapping[str, Mapping[str, str]], types: Mapping[str, Mapping[str, str]]
+) -> dict[str, Mapping[str, str]]:
+    """Those that objects are made of: not those of a status of others."""
+    found: dict[str, Mapping[str, str]] = {}
+    left = [name for of in kinds.values() for name in of.values()]
+    while left:
+        if (name := left.pop()) in types and name not in found:
+            found[name] = types[name]
+            left += [text.removesuffix("!").lstrip("[]{}") for text in types[name].values()]
+    return found
+
+
+_SUPERSEDED = frozenset({"v1alpha1"})
+_OTHERS = {
+    _JOB_SET: ("JobSet", "sigs.k8s.io/jobset"),
+    "leaderworkerset.x-k8s.io": ("LeaderWorkerSet", "sigs.k8s.io/lws"),
+    "kubeflow.org": ("the training operator", "github.com/kubeflow/training-operator"),
+    "trainer.kubeflow.org": ("Trainer", "github.com/kubeflow/trainer/v2"),
+    "ray.io": ("KubeRay", "github.com/ray-project/kuberay/ray-operator"),
+    "kueue.x-k8s.io": ("Kueue", "sigs.k8s.io/kueue"),
 }
-"""What later releases of JobSet take too, so that it is no mistake: kubernetes-sigs/jobset v0.12.0,
-config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml."""
+_MADE = frozenset({"Workload"})
+"""Kinds that nobody writes."""
+_NOT_CHECKED = (
+    ".spec.elasticPolicy.metrics",
+    ".headGroupSpec.headService",
+    ".trainingRuntimeSpec.template",
+)
+"""Parts that are large and that few write."""
+_BY_HAND = {
+    # RestartPolicy in training-operator's pkg/apis/kubeflow.org/v1/common_types.go
+    "kubeflow.org/v1.PyTorchJob.spec.pytorchReplicaSpecs": {
+        "restartPolicy": "=Always|OnFailure|Never|ExitCode"
+    },
+    "jobset.x-k8s.io/v1alpha2.JobSet.spec.failurePolicy.rules": {
+        # validOnJobFailureReasons in pkg/webhooks/jobset_webhook.go
+        "onJobFailureReasons": "[]=BackoffLimitExceeded|DeadlineExceeded|FailedIndexes|"
+        "MaxFailedIndexesExceeded|PodFailurePolicy",
+        "action": "=FailJobSet|RestartJobSet|RestartJobSetAndIgnoreMaxRestarts|RestartJob|"
+        "RestartJobAndIgnoreMaxRestarts",
+    },
+}
+"""What JobSet's webhook allows, and what later releases take too, so that it is no mistake:
+kubernetes-sigs/jobset v0.12.0, config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml."""
 
 
 if __name__ == "__main__":

@@ -11,13 +11,17 @@ import pytest
 from fettle.lint import Severity
 from fettle.lint.shapes import kubernetes, place
 from fettle.lint.shapes.customs import shipped_customs
-from tests.controlplane import kubernetes_shapes
+from tests.controlplane import kubernetes_shapes, shipped
 from tests.controlplane.api import Api, ApiError
 from tests.controlplane.control_plane import ControlPlane
-from tests.controlplane.definitions import define_policies, define_workloads
+from tests.controlplane.definitions import (
+    define_policies,
+    define_workloads,
+    queued_definitions,
+)
 from tests.fettle.lint.builders import Object
 from tests.fettle.lint.edits import edited
-from tests.fettle.lint.tables.refused import CUSTOM, JUDGED
+from tests.fettle.lint.tables.refused import CUSTOM, JUDGED, STATED
 from tests.fettle.lint.tables.refused_details import DETAILS
 from tests.fettle.lint.test_refused import checked
 from tests.fettle.lint.test_tables import CASES
@@ -106,8 +110,9 @@ def denials(object: Object) -> list[str]:
 async def test_the_api_server_refuses_what_definitions_of_custom_resources_do(api: Api) -> None:
     await define_policies(api)
     await define_workloads(api)
+    await shipped.apply(api, queued_definitions())
     wrong = {}
-    for row in CUSTOM:
+    for row in (*CUSTOM, *STATED):
         said = await refusal(api, row.object)
         if bool(said) != bool(row.says):
             wrong[str(row)] = said or "accepted"

@@ -50,6 +50,7 @@ from fettle.lint import (
     remarks_on_policies,
     run_checks,
     schemas_of,
+    shipped_customs,
     stated_rules,
     workload_kinds,
 )
@@ -78,8 +79,8 @@ _SURVEY_WAIT_S = 30.0
 
 
 class StatedRules:
-    """Those of `named` definitions, which the user has passed, and of those that were `found`, of
-    which a cluster may have another release: they only warn."""
+    """Those of `named` definitions, which the user has passed, of those that were `found`, and of
+    those that are shipped. Of the last two a cluster may have another release: they only warn."""
 
     def __init__(self, named: Iterable[Raw], found: Iterable[Raw]) -> None:
         self._named = schemas_of(named)
@@ -95,7 +96,8 @@ class StatedRules:
 
     async def broken_by(self, manifest: Manifest) -> list[Finding]:
         key = (manifest.api_version, manifest.kind)
-        schema = self._named.get(key) or self._found.get(key)
+        shipped = shipped_customs().rules.get(manifest.api_version, {})
+        schema = self._named.get(key) or self._found.get(key) or shipped.get(manifest.kind)
         if schema is None:
             return []
         severity = None if key in self._named else Severity.WARN

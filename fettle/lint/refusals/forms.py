@@ -175,7 +175,8 @@ def _extended(value: str) -> str:
 
 def _surge(value: Any) -> str:
     if isinstance(value, str):
-        return "" if is_mark(value) or _PERCENT.fullmatch(value) else "is no percentage"
+        is_sound = is_mark(value.removesuffix("%")) or _PERCENT.fullmatch(value)
+        return "" if is_sound else "is no percentage"
     return "must be at least 0" if isinstance(value, int) and value < 0 else ""
 
 

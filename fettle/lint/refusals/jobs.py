@@ -69,8 +69,16 @@ class JobRestartsAlways(Refusal):
         for job in _jobs(manifest):
             restart = job.at("template", "spec", "restartPolicy")
             if job.raw("template", "spec") and restart.value in (None, "", "Always"):
-                message = "must be OnFailure or Never in a Job"
-                yield self.finding(restart, message, "write restartPolicy: Never")
+                yield self.finding(restart, _ONCE, _NEVER)
+        if manifest.group == _JOB_SET:  # whose webhook makes OnFailure of none
+            for job in manifest.jobs:
+                restart = job.at("template", "spec", "restartPolicy")
+                if restart.value == "Always":
+                    yield self.finding(restart, _ONCE, _NEVER)
+
+
+_JOB_SET = "jobset.x-k8s.io"
+_ONCE, _NEVER = "must be OnFailure or Never in a Job", "write restartPolicy: Never"
 
 
 class WrongIndexes(Refusal):
@@ -257,7 +265,7 @@ class WrongJobSetTarget(Refusal):
     today = "JobSet's webhook refuses it."
 
     def found(self, manifest: Manifest) -> Iterator[Finding]:
-        if (manifest.group, manifest.kind) != ("jobset.x-k8s.io", "JobSet"):
+        if (manifest.group, manifest.kind) != (_JOB_SET, "JobSet"):
             return
         spec = manifest.root.at("spec")
         entries = list(spec.each("replicatedJobs"))

@@ -1,5 +1,5 @@
 """Which fields custom resources have, by their CustomResourceDefinitions: those of Fettle and of
-JobSet, which are shipped, and those that a user names.
+projects whose workloads have devices, which are shipped, and those that a user names.
 
 Of a schema, types, names, required fields and lists of values are read. Ranges and patterns are
 not: what they say is undecided. `x-kubernetes-validations` are found here, and evaluated by who
@@ -33,11 +33,13 @@ _HOLD = (workload_kinds.JOB_TEMPLATES, workload_kinds.POD_TEMPLATES, workload_ki
 
 class Customs(msgspec.Struct, frozen=True):
     """`kinds` and `types` as in `shapes.Kubernetes`. `sources`: by group, the release that it is
-    from, if a cluster may have another one."""
+    from, if a cluster may have another one. `rules`: by apiVersion and kind, what is left of a
+    schema with `x-kubernetes-validations`."""
 
     kinds: Mapping[str, Mapping[str, str]] = {}
     types: Mapping[str, Mapping[str, str]] = {}
     sources: Mapping[str, str] = {}
+    rules: Mapping[str, Mapping[str, Raw]] = {}
 
     def type_of(self, api_version: str, kind: str) -> str:
         return self.kinds.get(api_version, {}).get(kind, "")

@@ -12,5 +12,6 @@ require (
 	github.com/openreports/reports-api v0.2.1
 	github.com/ray-project/kuberay/ray-operator v1.5.1
 	sigs.k8s.io/jobset v0.11.1
+	sigs.k8s.io/kueue v0.16.1
 	sigs.k8s.io/lws v0.7.0
 )

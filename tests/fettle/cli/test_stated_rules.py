@@ -9,6 +9,7 @@ import pytest
 
 from fettle.cli.linting.running import MOST_EVALUATED
 from tests.fettle.cli.linted import ROOT, fettle
+from tests.fettle.lint.tables.refused import STATED, Refused
 
 OURS = str(ROOT / "deploy" / "crds")
 WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
@@ -119,3 +120,12 @@ spec: {placement: {degraded: Prefer}, tolerations: {degradedAsFallback: true}}
 """
     found = json.loads(fettle("-", "--crds", OURS, "-o", "json", stdin=broken).stdout)
     assert [one["path"] for one in found if one["rule"] == "FTL290"] == ["spec"]
+
+
+@pytest.mark.parametrize("row", STATED, ids=str)
+def test_rules_of_shipped_definitions_are_evaluated_without_a_folder(row: Refused) -> None:
+    """They only warn: a cluster may have another release."""
+    found = json.loads(fettle("-", "-o", "json", stdin=json.dumps(row.object)).stdout or "[]")
+    broken = [one for one in found if one["rule"] == row.rule]
+    assert [row.says in one["message"] for one in broken] == ([True] if row.says else [])
+    assert {one["severity"] for one in broken} <= {"Warn"}

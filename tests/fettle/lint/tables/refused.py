@@ -786,6 +786,10 @@ def failing(*targets: str) -> Object:
     return {"rules": [{"action": "FailJobSet", "targetReplicatedJobs": list(targets)}]}
 
 
+def failing_for(reason: str) -> Object:
+    return {"action": "FailJobSet", "onJobFailureReasons": [reason]}
+
+
 JUDGED_BY_JOB_SET = [
     Refused("FTL245", "as JobSet's example", restarting_in_place()),
     Refused("FTL245", "no limit", restarting_in_place("backoffLimit"), "is not set"),
@@ -808,6 +812,25 @@ JUDGED_BY_JOB_SET = [
         "FTL245",
         "a limit with another strategy",
         job_set("a", failurePolicy={"restartStrategy": "Recreate"}),
+    ),
+    Refused(
+        "FTL232",
+        "a Job of a JobSet that restarts always",
+        put(job_set("a"), (f"spec/replicatedJobs/0/template/{IN_JOB}/restartPolicy", "Always")),
+        "OnFailure or Never",
+    ),
+    Refused(
+        "FTL232",
+        "a Job of a JobSet that leaves it to the webhook",
+        put(job_set("a"), (f"spec/replicatedJobs/0/template/{IN_JOB}/restartPolicy", GONE)),
+    ),
+    Refused(
+        "FTL202",
+        "a misspelt reason",
+        job_set(
+            "a", failurePolicy={"rules": [{"name": "r", **failing_for("BackoffLimitExceded")}]}
+        ),
+        "must be one of",
     ),
     Refused("FTL235", "two of one name", job_set("a", "a"), "another one already"),
     Refused("FTL235", "two names", job_set("a", "b")),
@@ -862,6 +885,63 @@ def policy(**spec: Any) -> Object:
     }
 
 
+def job_set_in_order(*, depends: bool) -> Object:
+    made = job_set("a", "b", startupPolicy={"startupPolicyOrder": "InOrder"})
+    if not depends:
+        return made
+    waits = [{"name": "a", "status": "Ready"}]
+    return put(made, ("spec/replicatedJobs/1/dependsOn", waits))
+
+
+def custom(api_version: str, kind: str, **spec: Any) -> Object:
+    metadata = {"name": "custom", "namespace": "default"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+LED, MASTER = "spec/leaderWorkerTemplate", "spec/pytorchReplicaSpecs/Master"
+QUOTA = "spec/resourceGroups/0/flavors/0/resources/0"
+LEADER_WORKERS = custom(
+    "leaderworkerset.x-k8s.io/v1",
+    "LeaderWorkerSet",
+    leaderWorkerTemplate={"workerTemplate": DEPLOYMENT["spec"]["template"]},
+)
+RAY_CLUSTER = custom(
+    "ray.io/v1",
+    "RayCluster",
+    headGroupSpec={"rayStartParams": {}, "template": DEPLOYMENT["spec"]["template"]},
+    workerGroupSpecs=[
+        {
+            "groupName": "w",
+            "minReplicas": 1,
+            "maxReplicas": 1,
+            "template": DEPLOYMENT["spec"]["template"],
+        }
+    ],
+)
+PYTORCH_JOB = custom(
+    "kubeflow.org/v1",
+    "PyTorchJob",
+    pytorchReplicaSpecs={"Master": {"template": DEPLOYMENT["spec"]["template"]}},
+)
+QUEUE = custom(
+    "kueue.x-k8s.io/v1beta1",
+    "ClusterQueue",
+    resourceGroups=[
+        {
+            "coveredResources": ["cpu"],
+            "flavors": [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": 9}]}],
+        }
+    ],
+)
+del QUEUE["metadata"]["namespace"]
+
+
+def train_job(**trainer: Any) -> Object:
+    runtime = {"name": "torch-distributed"}
+    kind = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
+    return custom(*kind, runtimeRef=runtime, trainer=trainer)
+
+
 CUSTOM = [
     Refused("FTL201", "a weaker policy", policy(placement={"minscore": 0.9}), "mean minScore?"),
     Refused("FTL201", "a policy", policy(placement={"minScore": 0.9})),
@@ -879,5 +959,62 @@ CUSTOM = [
         "an action",
         job_set("a", failurePolicy={"rules": [{"name": "r", "action": "FailJobSet"}]}),
     ),
+    Refused(
+        "FTL201",
+        "a Job of a JobSet without its spec's name",
+        put(job_set("a"), ("spec/replicatedJobs/0/template/specs", {})),
+        "mean spec?",
+    ),
+    Refused("FTL201", "a misspelt size", put(LEADER_WORKERS, (f"{LED}/sizes", 2)), "mean size?"),
+    Refused("FTL201", "a size", put(LEADER_WORKERS, (f"{LED}/size", 2))),
+    Refused("FTL106", "a size in words", put(LEADER_WORKERS, (f"{LED}/size", "two")), "number"),
+    Refused(
+        "FTL201",
+        "a misspelt bound",
+        put(RAY_CLUSTER, ("spec/workerGroupSpecs/0/maxReplica", 2)),
+        "mean maxReplicas?",
+    ),
+    Refused("FTL201", "workers", RAY_CLUSTER),
+    Refused(
+        "FTL201", "misspelt replicas", put(PYTORCH_JOB, (f"{MASTER}/replica", 1)), "mean replicas?"
+    ),
+    Refused("FTL201", "a master", PYTORCH_JOB),
+    Refused("FTL201", "misspelt nodes", train_job(numNode=2), "mean numNodes?"),
+    Refused("FTL201", "nodes", train_job(numNodes=2)),
+    Refused(
+        "FTL201",
+        "a misspelt quota",
+        put(QUEUE, (f"{QUOTA}/nominalQuotas", 9)),
+        "mean nominalQuota?",
+    ),
+    Refused("FTL201", "a queue", QUEUE),
+    Refused(
+        "FTL202",
+        "a word in small letters",
+        put(QUEUE, ("spec/preemption", {"reclaimWithinCohort": "any"})),
+        "mean Any?",
+    ),
 ]
 """What definitions of custom resources judge."""
+STATED = [
+    Refused("FTL290", "borrows from nobody", put(QUEUE, (f"{QUOTA}/borrowingLimit", 1)), "cohort"),
+    Refused(
+        "FTL290",
+        "borrows from a cohort",
+        put(QUEUE, (f"{QUOTA}/borrowingLimit", 1), ("spec/cohort", "all")),
+    ),
+    Refused(
+        "FTL290",
+        "covers what no flavor has",
+        put(QUEUE, ("spec/resourceGroups/0/coveredResources", ["cpu", "memory"])),
+        "same number",
+    ),
+    Refused(
+        "FTL290",
+        "waits for a job that has no order",
+        job_set_in_order(depends=True),
+        "StartupPolicy and DependsOn",
+    ),
+    Refused("FTL290", "an order", job_set_in_order(depends=False)),
+]
+"""What rules of definitions (`x-kubernetes-validations`) judge."""

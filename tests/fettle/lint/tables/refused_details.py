@@ -1042,6 +1042,12 @@ DETAILS = [
     ),
     Refused(
         "FTL242",
+        "Deployment surge with a space before its sign",
+        put(DEPLOYMENT, ("spec/strategy", {"rollingUpdate": {"maxSurge": "25 %"}})),
+        "'25 %' is no percentage",
+    ),
+    Refused(
+        "FTL242",
         "Deployment unavailable 150%",
         put(DEPLOYMENT, ("spec/strategy", {"rollingUpdate": {"maxUnavailable": "150%"}})),
         "'150%' is more than 100%",
