@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 
@@ -127,3 +128,41 @@ def test_every_metric_is_in_the_table_and_no_other() -> None:
         for name in re.findall(r"`(fettle_[a-z_]+)`", row)
     }
     assert told == exported
+
+
+USERS_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_FORMER = {"health.restlessSeconds"}
+"""Told of in docs/upgrading.md alone."""
+
+
+def _listed(page: str, row: str) -> set[str]:
+    return set(re.findall(row, (ROOT / "docs" / page).read_text(), re.M))
+
+
+@pytest.mark.parametrize("page", USERS_PAGES, ids=lambda page: str(page.name))
+def test_each_setting_field_metric_rule_and_flag_that_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text()
+    fields = _listed("settings.md", r"^\| `([^`]+)`") | _listed(
+        "policy-fields.md", r"^\| `([^`]+)`"
+    )
+    sections = {name.partition(".")[0] for name in fields if "." in name}
+    within = {part for name in fields for part in (name, *_parents(name))}
+    named = re.findall(r"`([a-z][A-Za-z]*\.[A-Za-z.]+)`", text)
+    no_files = {name for name in named if not name.endswith((".md", ".yaml", ".crt", ".key"))}
+    ours = {name for name in no_files if name.partition(".")[0] in sections} - {
+        "scheduler.extraArgs"
+    }
+    assert ours - within - _FORMER == set()
+    metrics = _listed("monitoring.md", r"^\| `(fettle_\w+)` \| .* \|$")
+    ends = r"(_bucket|_sum|_count|_total|_)?$"
+    bare = {re.sub(ends, "", name) for name in metrics} | {"fettle_prometheus", "fettle_steward"}
+    assert {re.sub(ends, "", name) for name in re.findall(r"\bfettle_[a-z_]+", text)} <= bare
+    assert set(re.findall(r"FTL\d{3}", text)) <= _listed("rules.md", r"\*\*(FTL\d{3})\*\*")
+    flags = set(re.findall(r"`fettle [^`\n]*?(--[a-z-]+)", text))
+    assert flags <= _listed("commands.md", r"(--[a-z-]+)")
+
+
+def _parents(name: str) -> Iterator[str]:
+    while "." in name:
+        name = name.rpartition(".")[0].removesuffix("[]")
+        yield name
