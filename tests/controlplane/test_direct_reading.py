@@ -19,6 +19,7 @@ from tests.controlplane.fettle_process import REPOSITORY
 from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.test_browse_access import run
+from tests.fettle.cli.test_ui import page_of
 
 PAGE = REPOSITORY / "docs" / "without-a-server.md"
 LOST = [objects.taint("gpu.nvidia.com/gpu-lost", "None")]
@@ -81,6 +82,22 @@ async def told(reader: Path, folder: Path, *arguments: str, code: int = 0) -> tu
     assert ended == code, said
     start = said.index("{\n")
     return json.loads(said[start:]), said[:start].splitlines()
+
+
+async def test_the_page_of_an_account_that_may_only_read_follows_the_cluster(
+    reader: Path, api: Api, tmp_path: Path
+) -> None:
+    async with page_of(reader, tmp_path, "--no-open") as page:
+        assert (await page.get("/"))[0] == 200
+        assert (await page.get("/fleet"))[0] == 401
+        fleet = await page.told("/fleet", lambda told: len(told["nodes"]) == 2)
+        states = {name: state for name, _, _, state, *_ in fleet["nodes"]}
+        assert states == {"bad": "U", "dra": "H"}
+        assert (await page.told("/headline", lambda told: told["atRisk"]))["mode"] == "observe"
+        pods = await page.told("/pods?at-risk=true", lambda told: told["pods"])
+        assert [(pod["pod"], pod["policy"]) for pod in pods["pods"]] == [("default/p", "training")]
+        await create_node(api, objects.node("late", 8))
+        await page.told("/fleet", lambda told: len(told["nodes"]) == 3)
 
 
 async def test_an_account_that_may_only_read_sees_what_is_wrong_and_who_sits_on_it(

@@ -58,11 +58,17 @@ class Page:
 
 @asynccontextmanager
 async def page(api: FakeApi, folder: Path, *arguments: str) -> AsyncIterator[Page]:
+    async with page_of(api.kubeconfig(folder), folder, *arguments) as found:
+        yield found
+
+
+@asynccontextmanager
+async def page_of(kubeconfig: Path, folder: Path, *arguments: str) -> AsyncIterator[Page]:
     opened, browser = folder / "opened", folder / "browser"
     browser.write_text(f'#!/bin/sh\necho "$1" > {opened}.new; mv {opened}.new {opened}\n')
     browser.chmod(0o755)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "fettle", "ui", "--kubeconfig", str(api.kubeconfig(folder))),
+        *(sys.executable, "-m", "fettle", "ui", "--kubeconfig", str(kubeconfig)),
         *arguments,
         env={**os.environ, "BROWSER": f"{browser} %s"},
         stdout=asyncio.subprocess.PIPE,
