@@ -1,5 +1,5 @@
-"""Contracts for import-linter: outsiders import a room's face only, and no modules import each
-other in a circle.
+"""Contracts for import-linter: outsiders import a room's face only, no modules import each other in
+a circle, and a small module with one user is part of that one.
 
 A room is a package. Its face is its `__init__`: `__all__` there lists what others may use, names
 and modules that serve as namespaces, as `core` in `core.Pod`. Everything else is private to it, and
@@ -79,6 +79,69 @@ class CirclesContract(Contract):
     def render_broken_contract(self, check: ContractCheck) -> None:
         output.print_error(f"- {' -> '.join(check.metadata['circle'])}", bold=False)
         output.print_error("Move what two of them need into a module that imports neither.")
+
+
+class SizesContract(Contract):
+    """Options: `smallest` and `largest`, in lines, and `larger`: modules that may have more.
+
+    A module below `smallest` that only one module of its package uses is part of it. It stays if
+    both together are above `largest`; if it is imported as a namespace, as `hami` in `hami.names`;
+    if it is imported within a function, since it is heavy; or if nothing imports it, as a process
+    that is started by its name.
+    """
+
+    type_name = "sizes"
+
+    smallest: Any = fields.IntegerField()
+    largest: Any = fields.IntegerField()
+    larger: Any = fields.SetField(subfield=fields.StringField(), required=False)
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        lines = {
+            module: len(_file(module).read_text(encoding="utf-8").splitlines())
+            for module in graph.modules
+            if not graph.is_module_squashed(module)
+        }
+        larger = self.larger or set()
+        broken = [
+            f"{module} has {number} lines, of {self.largest}: part it if it holds two ideas"
+            for module, number in lines.items()
+            if number > self.largest and module not in larger
+        ]
+        broken += [
+            f"{module} is a `larger` one that is not"
+            for module in larger
+            if lines.get(module, 0) <= self.largest
+        ]
+        for module, number in lines.items():
+            users = graph.find_modules_that_directly_import(module)
+            if number >= self.smallest or len(users) != 1 or graph.find_children(module):
+                continue
+            (user,) = users
+            package = module.rpartition(".")[0]
+            if user.rpartition(".")[0] != package or number + lines[user] > self.largest:
+                continue
+            if _takes_names(graph, user, module):
+                broken.append(f"{module} ({number} lines) has one user, {user}: move it there")
+        return ContractCheck(kept=not broken, metadata={"broken": sorted(broken)})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        for one in check.metadata["broken"]:
+            output.print_error(f"- {one}", bold=False)
+
+
+def _takes_names(graph: ImportGraph, user: str, module: str) -> bool:
+    """Whether the user imports names of the module, at once."""
+    lines = _file(user).read_text(encoding="utf-8").splitlines()
+    return any(
+        lines[found["line_number"] - 1].startswith(f"from {module} import")
+        for found in graph.get_import_details(importer=user, imported=module)
+    )
+
+
+def _file(module: str) -> Path:
+    path = Path(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def _within(module: str, package: str) -> bool:
