@@ -71,10 +71,11 @@ def without_its_kind(object: Object) -> Object:
     return {key: value for key, value in object.items() if key not in ("apiVersion", "kind")}
 
 
-@pytest.mark.parametrize("case", CAUGHT, ids=str)
-async def test_no_finding_says_what_others_have(case: Case) -> None:
-    said = await told(case, to_strangers=True)
-    assert [one for one in secrets(case) if re.search(rf"\b{re.escape(one)}\b", said)] == []
+async def test_no_finding_says_what_others_have() -> None:
+    for case in CAUGHT:
+        said = await told(case, to_strangers=True)
+        found = [one for one in secrets(case) if re.search(rf"\b{re.escape(one)}\b", said)]
+        assert (str(case), found) == (str(case), [])
 
 
 @pytest.mark.long

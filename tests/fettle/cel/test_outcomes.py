@@ -78,9 +78,10 @@ def test_the_expression_matches(expression: str) -> None:
     assert judged(expression) == (OutcomeKind.MATCH, "")
 
 
-@pytest.mark.parametrize("expression", MATCHING)
-def test_the_negation_of_a_match_does_not_match(expression: str) -> None:
-    assert judged(f"!({expression.partition(' //')[0]})").kind is OutcomeKind.NO_MATCH
+def test_the_negation_of_a_match_does_not_match() -> None:
+    for expression in MATCHING:
+        negated = f"!({expression.partition(' //')[0]})"
+        assert judged(negated).kind is OutcomeKind.NO_MATCH, negated
 
 
 ABORTING = [

@@ -69,20 +69,20 @@ def example(kind: type[Reason]) -> Reason:
     return kind(**{field.name: value_of(field.type) for field in fields})
 
 
-@pytest.mark.parametrize("kind", REASONS)
-def test_every_reason_has_words_and_can_be_hashed(kind: type[Reason]) -> None:
-    reason = example(kind)
-    assert text(reason)
-    assert hash(reason) == hash(example(kind))
+def test_every_reason_has_words_and_can_be_hashed() -> None:
+    for kind in REASONS:
+        reason = example(kind)
+        assert text(reason), kind
+        assert hash(reason) == hash(example(kind)), kind
 
 
-@pytest.mark.parametrize("kind", REASONS)
-def test_json_has_the_code_the_text_and_every_field(kind: type[Reason]) -> None:
-    said = plain_reason(example(kind))
-    assert said["code"] == kind.__name__
-    assert said["text"] == text(example(kind))
-    assert len(said) == 2 + len(msgspec.structs.fields(kind))
-    assert msgspec.json.decode(msgspec.json.encode(said)) == said
+def test_json_has_the_code_the_text_and_every_field() -> None:
+    for kind in REASONS:
+        said = plain_reason(example(kind))
+        assert said["code"] == kind.__name__
+        assert said["text"] == text(example(kind))
+        assert len(said) == 2 + len(msgspec.structs.fields(kind)), kind
+        assert msgspec.json.decode(msgspec.json.encode(said)) == said
 
 
 def test_a_health_in_json_has_the_heaviest_evidence() -> None:

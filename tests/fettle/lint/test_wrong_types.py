@@ -117,9 +117,8 @@ def test_a_mark_that_is_replaced_before_is_not_of_a_wrong_type(mark: str) -> Non
     assert wrong(job(parallelism=f"{mark} of them"))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_the_api_server_accepts_has_no_wrong_types(case: Any) -> None:
-    assert wrong(case.object) == []
+def test_what_the_api_server_accepts_has_no_wrong_types() -> None:
+    assert {str(case): found for case in CASES if (found := wrong(case.object))} == {}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ writes it. `forms.yaml` has them, each with its origin."""
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.fettle.health.signals.reading import RULES
@@ -67,11 +66,9 @@ def matched(form: dict[str, Any]) -> Any:
     raise AssertionError(table)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form["row"])
-def test_what_a_producer_writes_is_read_by_its_row(form: dict[str, Any]) -> None:
-    row = matched(form)
-    assert row is not None
-    assert row.name == form["row"], form["origin"]
+def test_what_a_producer_writes_is_read_by_its_row() -> None:
+    read = [(form, getattr(matched(form), "name", None)) for form in FORMS]
+    assert [(form, name) for form, name in read if name != form["row"]] == []
 
 
 def test_every_shipped_row_has_a_form_or_says_why_not() -> None:

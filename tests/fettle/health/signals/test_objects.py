@@ -24,9 +24,12 @@ ROW = {
 KIND = "Reset.example.com"
 
 
+def row(**changes: object) -> dict[str, object]:
+    return {field: value for field, value in {**ROW, **changes}.items() if value is not None}
+
+
 def written(**changes: object) -> str:
-    row = {field: value for field, value in {**ROW, **changes}.items() if value is not None}
-    return yaml.safe_dump({"objects": [row]})
+    return yaml.safe_dump({"objects": [row(**changes)]})
 
 
 def rules_with(**changes: object) -> SignalRules:
@@ -94,27 +97,30 @@ def test_a_fault_is_over_when_its_object_says_so_and_fades_if_that_is_not_known_
     assert over > 0.7 > 0.2 > score(unknown) == score(gone)
 
 
-@pytest.mark.parametrize(
-    ("changes", "path", "problem"),
-    [
-        ({"when": "resource.a =="}, "objects[0]", "cannot be parsed"),
-        ({"when": "resource.?a"}, "objects[0]", "no optionals"),
-        ({"node": "resourse.a"}, "objects[0]", "nothing is called resourse"),
-        ({"node": "resource.a.split('-')[0]"}, "objects[0]", "no function split"),
-        ({"message": "it says {resource.}"}, "objects[0]", "cannot be parsed"),
-        ({"when": None}, "objects[0]", "when is missing"),
-        ({"apiVersion": "example.com"}, "objects[0].apiVersion", "is none"),
-        ({"apiVersion": "fettle.dev/v1alpha1"}, "objects[0].apiVersion", "Fettle writes itself"),
-        ({"kind": "resets"}, "objects[0].kind", "is none"),
-        ({"evidence": "decaying"}, "objects[0].evidence", "level, latched or unknown"),
-        ({"weight": 2}, "objects[0].weight", "<= 1.0"),
-    ],
-    ids=lambda value: str(value)[:30] if isinstance(value, dict) else "",
-)
-def test_mistakes_in_a_row_are_told(changes: dict[str, object], path: str, problem: str) -> None:
-    (found,) = rule_mistakes(written(**changes), "rules.yaml")
-    assert found.path == path
-    assert problem in found.problem
+MISTAKES: list[tuple[dict[str, object], str, str]] = [
+    ({"when": "resource.a =="}, "", "cannot be parsed"),
+    ({"when": "resource.?a"}, "", "no optionals"),
+    ({"node": "resourse.a"}, "", "nothing is called resourse"),
+    ({"node": "resource.a.split('-')[0]"}, "", "no function split"),
+    ({"message": "it says {resource.}"}, "", "cannot be parsed"),
+    ({"when": None}, "", "when is missing"),
+    ({"apiVersion": "example.com"}, ".apiVersion", "is none"),
+    ({"apiVersion": "fettle.dev/v1alpha1"}, ".apiVersion", "Fettle writes itself"),
+    ({"kind": "resets"}, ".kind", "is none"),
+    ({"evidence": "decaying"}, ".evidence", "level, latched or unknown"),
+    ({"weight": 2}, ".weight", "<= 1.0"),
+]
+
+
+def test_mistakes_in_a_row_are_told() -> None:
+    """All rows in one file, and so read by one worker."""
+    text = yaml.safe_dump(
+        {"objects": [row(name=f"r{n}", **changes) for n, (changes, _, _) in enumerate(MISTAKES)]}
+    )
+    found = {one.path: one.problem for one in rule_mistakes(text, "rules.yaml")}
+    wanted = {f"objects[{n}]{field}": said for n, (_, field, said) in enumerate(MISTAKES)}
+    assert found.keys() == wanted.keys()
+    assert {path: found[path] for path, said in wanted.items() if said not in found[path]} == {}
 
 
 def test_two_versions_of_one_kind_are_a_mistake() -> None:
