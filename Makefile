@@ -10,7 +10,7 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 QUICK := -n auto --dist worksteal --hypothesis-profile quick -m "not controlplane and not oracle and not long and not prometheus and not helm"
 WHOLE := -n $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4))) --dist worksteal
 
-.PHONY: help demo demo-cluster quick test retest check format bench goodput soak controlplane manifests release sbom audit base lock site clean
+.PHONY: help demo demo-cluster quick test retest check format bench goodput soak controlplane versions manifests release sbom audit base lock site clean
 .DEFAULT_GOAL := help
 
 help:
@@ -82,6 +82,15 @@ soak: $(READY)
 controlplane: $(READY)
 	@$(BIN)/python -m tests.controlplane.building
 	@$(BIN)/python -m tests.deploy.charting
+
+# What .ci/run runs on the newest version alone. Ten minutes each, the first build aside.
+VERSIONS = v1.35.4 v1.36.4
+CORE = steering second_scheduler
+versions: $(READY)
+	@for version in $(VERSIONS); do \
+		echo "Kubernetes $$version" && FETTLE_REQUIRE_CONTROLPLANE=1 FETTLE_KUBERNETES=$$version \
+			$(BIN)/python -m pytest -n0 $(CORE:%=tests/controlplane/test_%.py) || exit 1; \
+	done
 
 manifests: $(READY)
 	@$(BIN)/python -m tests.deploy.values_schema

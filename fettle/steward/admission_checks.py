@@ -99,14 +99,19 @@ class AdmissionChecks:
         answers: Answers,
         settings: Settings,
         clock: Callable[[], float] = time.time,
+        *,
+        every_s: float = EVERY_S,
+        answers_per_s: float = ANSWERS_PER_S,
     ) -> None:
+        """`every_s`: how often it looks at those that wait."""
+        self._every_s = every_s
         self._session = session
         self._answers = answers
         self._is_on = settings.kueue.admission_check
         self._clock = clock
         self._seen = _Seen()
         self._writes = PacedWrites(
-            f"Kueue's checks of {CONTROLLER} cannot be answered", RIGHTS, per_s=ANSWERS_PER_S
+            f"Kueue's checks of {CONTROLLER} cannot be answered", RIGHTS, per_s=answers_per_s
         )
         self._promises: list[Promise] = []
         self._generation = -1
@@ -123,7 +128,7 @@ class AdmissionChecks:
         async with asyncio.TaskGroup() as group:
             for kind in kinds.KUEUE_KINDS:
                 group.create_task(self._follow(kind))
-            group.create_task(keep("admission checks of Kueue", self.look, every_s=EVERY_S))
+            group.create_task(keep("admission checks of Kueue", self.look, every_s=self._every_s))
 
     async def _follow(self, kind: kinds.Kind) -> None:
         async def follow() -> None:

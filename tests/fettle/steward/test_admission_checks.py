@@ -27,12 +27,6 @@ TRAINING = {"fettle.dev/policy": "training"}
 WAITS = admission_checks.HOLDS_QUOTA_S
 
 
-@pytest.fixture
-def api(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> FakeApi:
-    monkeypatch.setattr(admission_checks, "EVERY_S", 0.01)
-    return api
-
-
 def sound(*names: str, gpus: int = 8) -> dict[str, NodeView]:
     return {name: b.node(name, gpus=gpus) for name in names}
 
@@ -60,6 +54,7 @@ class Kueue:
         self.cluster = Cluster()
         self.at = NOW
         self.settings = ON
+        self.answers_per_s = 100.0
         spec = {"controllerName": "fettle.dev/sound-devices"}
         metadata = {"name": "sound", "generation": 1}
         api.put("admissionchecks", {"metadata": metadata, "spec": spec})
@@ -107,7 +102,14 @@ class Kueue:
     @asynccontextmanager
     async def led(self) -> AsyncIterator[AdmissionChecks]:
         answers = Answers(self.cluster.publisher, self.cluster.engine, self.settings)
-        made = AdmissionChecks(self._session, answers, self.settings, clock=lambda: self.at)
+        made = AdmissionChecks(
+            self._session,
+            answers,
+            self.settings,
+            lambda: self.at,
+            every_s=0.01,
+            answers_per_s=self.answers_per_s,
+        )
         async with kept(made.keep()):
             yield made
 
@@ -208,6 +210,16 @@ async def test_claims_are_counted_as_the_scheduler_would_allocate_them(kueue: Ku
             await kueue.says("of-5", "Pending", "4 of 5 pods")
     finally:
         await kueue.cluster.engine.close()
+
+
+async def test_workloads_that_wait_keep_no_other_from_its_turn(kueue: Kueue) -> None:
+    kueue.cluster.show({**sound("a"), **bad("b")})
+    kueue.answers_per_s = 10.0
+    for number in range(25):
+        kueue.reserve(f"too-large-{number}", *(pods(f"set-{i}", 2) for i in range(8)))
+    kueue.reserve("zz-small", pods("workers", 1))
+    async with kueue.led():
+        await kueue.says("zz-small", "Ready")
 
 
 async def test_only_nodes_of_its_flavor_and_node_selector_count(api: FakeApi, kueue: Kueue) -> None:
