@@ -49,6 +49,7 @@ SELECTORS_WITHIN_S = 10.0
 """How long an answer waits for selectors: their worker starts when it is asked first."""
 WORKLOADS_WITHIN_S = 5.0
 """How long the workloads of pods are asked for their policies."""
+MOST_ELSEWHERE = 3
 _STORED = PrometheusSettings(url="http://stored.invalid")
 """Nobody is asked for metrics here: as in each process that is not the leader, what DeviceHealth
 objects say of them counts."""
@@ -260,9 +261,17 @@ class _Read:
         assert isinstance(reply.body, bytes)
         answer = msgspec.json.decode(reply.body)
         if reply.status != 200:
-            raise FettleError(answer["error"])
+            raise FettleError(answer["error"] + self._elsewhere(query.get("pod", "")))
         answer.pop("process", None)  # a command is none that serves
         return answer | {"cluster": self.source, "unseen": self.unseen}
+
+    def _elsewhere(self, pod: str) -> str:
+        """The end of a sentence: where pods of this name are, if it is not known itself."""
+        name = pod.rpartition("/")[2]
+        if not name or self.known.pod(pod) is not None:
+            return ""
+        found = sorted(key for key in self.known.answers.view.pods if key.endswith(f"/{name}"))
+        return f"; of that name there is {', '.join(found[:MOST_ELSEWHERE])}" if found else ""
 
     async def _learn(self, path: str, query: Mapping[str, str]) -> None:
         """What a server finds out in the background, as far as this question needs it: what the
@@ -372,7 +381,8 @@ class _Counting:
         await asyncio.sleep(SHOWN_AFTER_S)
         try:
             while True:
-                told = ", ".join(f"{count} {name}" for name, count in self._read.most_common(3))
+                most = self._read.most_common(3)
+                told = ", ".join(f"{count} {name}" for name, count in most) or "nothing yet"
                 click.echo(f"\r\x1b[Kread so far: {told}", nl=False, err=True)
                 await asyncio.sleep(_SHOWN_EVERY_S)
         finally:

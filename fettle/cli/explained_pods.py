@@ -21,7 +21,7 @@ from fettle.cli.printing import (
     span,
 )
 from fettle.cli.tables import console, is_plain, new_table, print_plain, readable, shown_time
-from fettle.explain import conclusion, excluded_by, exclusion, result_word, summary
+from fettle.explain import conclusion, excluded_by, exclusion, near, result_word, summary
 from fettle.model import FettleError
 
 LEFT_OUT = "cpu, memory, volumes and other pods are not considered: the scheduler checks them too"
@@ -56,7 +56,10 @@ def of_node(data: dict[str, Any], name: str) -> dict[str, Any]:
     if data["demand"] is None:
         return data
     if name not in data["nodes"]:
-        raise FettleError(f"{data['pod']} has no verdict for node {name}: there is no such node")
+        like = near(name, data["nodes"])
+        raise FettleError(
+            f"{data['pod']} has no verdict for node {name}: there is no such node{like}"
+        )
     return {**data, "nodes": {name: data["nodes"][name]}}
 
 

@@ -53,21 +53,26 @@ def list_pods(server: str, output: str, asked: dict[str, str]) -> int:
         for pod in data["pods"]:
             click.echo(f"pod {pod['pod']}")
     else:
-        print_pods(readable(data), at_risk=at_risk, wide=output == "wide")
+        is_narrow = bool(asked.keys() - {"at-risk"})
+        wide = output == "wide"
+        print_pods(readable(data), at_risk=at_risk, wide=wide, is_narrow=is_narrow)
     if at_risk and any(pod["atRisk"] for pod in data["pods"]):
         return AT_RISK
     return 1 if at_risk and data.get("unseen") else 0
 
 
-def print_pods(data: dict[str, Any], *, at_risk: bool, wide: bool = False) -> None:
-    """Print the answer of `/pods` as a table."""
+def print_pods(
+    data: dict[str, Any], *, at_risk: bool, wide: bool = False, is_narrow: bool = False
+) -> None:
+    """Print the answer of `/pods` as a table. `is_narrow`: only some were asked for."""
     from rich.markup import escape
 
     out = console(wide=wide)
     for problem in data["problems"]:
         out.print(f"[yellow]{escape(problem)}[/]")
     if not data["pods"]:
-        out.print(_no_pods(at_risk=at_risk, may_be_hidden=bool(data.get("unseen"))))
+        said = _no_pods(at_risk=at_risk, may_be_hidden=bool(data.get("unseen")))
+        out.print(f"{said}, of those that you ask for" if is_narrow else said)
         return
     started = None if "cluster" in data else data["startedAt"]
     refused = any(pod["since"] for pod in data["pods"])

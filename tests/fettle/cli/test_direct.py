@@ -459,6 +459,19 @@ async def test_a_pod_without_a_namespace_is_of_that_of_the_context(
         assert (await reader.run("explain", "pod", wrong)).exit_code == 2, wrong
 
 
+async def test_pods_of_that_name_in_other_namespaces_are_named(
+    api: FakeApi, reader: Reader
+) -> None:
+    api.put("nodes", objects.node("n", 8))
+    put_pod(api, "p", "n", namespace="ml")
+    ended = await reader.run("explain", "pod", "other/p")
+    assert ended.exit_code == 1
+    assert "pod other/p is not known" in ended.output
+    assert "of that name there is ml/p" in ended.output
+    ended = await reader.run("pods", "-n", "other")
+    assert ended.stdout == "no pod with devices runs, of those that you ask for\n"
+
+
 async def test_a_pod_that_is_not_there_is_a_sentence(api: FakeApi, reader: Reader) -> None:
     ended = await reader.run("explain", "pod", "default/p")
     assert ended.exit_code == 1
