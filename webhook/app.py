@@ -18,6 +18,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from fettle.api import MAX_JSON_DEPTH
+from fettle.cel import Engines
 from fettle.cluster import Publisher, View
 from fettle.config import Settings, WebhookSettings
 from fettle.lint import ABSENCES, Linter, workload_kinds
@@ -26,7 +27,6 @@ from fettle.model import ANNOTATION, BadInput, Mode
 from fettle.observing import LastRequests
 from fettle.pacing import Patience, part, run_within
 from fettle.records import Decided, Recorder, Verb
-from fettle.scheduling import Engines
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields
 from webhook.mutate.annotations import with_configured
 from webhook.mutate.mutation import MutationContext, mutate, owner_pod, resolve_for

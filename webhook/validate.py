@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fettle.api.raw import Raw, mappings
+from fettle.cel import Engines
 from fettle.cluster import View
 from fettle.config import HealthSettings
 from fettle.lint import (
@@ -30,7 +31,6 @@ from fettle.lint import (
 )
 from fettle.model import Policies
 from fettle.model import Validation as Levels
-from fettle.scheduling import Engines
 from webhook.mutate.claims import CLAIM_SPECS, SOUND, fallbacks_of
 from webhook.mutate.injection import record_of
 from webhook.review import SCHEDULER, AdmissionRequest, shortened

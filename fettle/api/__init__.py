@@ -4,6 +4,8 @@ Field names are Kubernetes' own in snake case (`msgspec` renames them). An absen
 read the same. Fields that a struct does not name are skipped while decoding, not stored.
 """
 
+from typing import TYPE_CHECKING
+
 from fettle.api import (
     annotations,
     api_server,
@@ -48,7 +50,6 @@ from fettle.api.changes import (
 )
 from fettle.api.core import known_as, workload_of
 from fettle.api.decoding import MAX_JSON_DEPTH, decode_lenient, describe_error, mend, suggest_field
-from fettle.api.documents import LocatedObject, objects_of_json, objects_of_yaml
 from fettle.api.own_group import (
     POLICY_READ,
     DeviceHealth,
@@ -58,6 +59,9 @@ from fettle.api.own_group import (
     StoredPolicyStatus,
 )
 from fettle.api.salvage import Pools, complete_node, node_and_pools
+
+if TYPE_CHECKING:
+    from fettle.api.documents import LocatedObject, objects_of_json, objects_of_yaml
 
 __all__ = [
     "MAX_JSON_DEPTH",
@@ -119,3 +123,15 @@ __all__ = [
     "suggest_field",
     "workload_of",
 ]
+
+_OF_DOCUMENTS = ("LocatedObject", "objects_of_json", "objects_of_yaml")
+
+
+def __getattr__(name: str) -> object:
+    # Late, since it loads PyYAML, and the CEL worker imports this package too.
+    if name in _OF_DOCUMENTS:
+        from fettle.api import documents
+
+        found: object = getattr(documents, name)
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -40,10 +40,11 @@ from fettle.cel.runtime.rows import (
 
 if TYPE_CHECKING:
     from fettle.cel.objects.asking import ObjectJudge, read_expressions
-    from fettle.cel.runtime.engine import SelectorEngine
+    from fettle.cel.runtime.engine import Engines, SelectorEngine
 
 __all__ = [
     "AttributeRead",
+    "Engines",
     "Equation",
     "ExpressionRead",
     "Field",
@@ -66,13 +67,15 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # Late, since the worker process imports this package too and must stay small.
-    if name == "SelectorEngine":
-        from fettle.cel.runtime.engine import SelectorEngine
+    found: object
+    if name in ("Engines", "SelectorEngine"):
+        from fettle.cel.runtime import engine
 
-        return SelectorEngine
+        found = getattr(engine, name)
+        return found
     if name in ("ObjectJudge", "read_expressions"):
         from fettle.cel.objects import asking
 
-        found: object = getattr(asking, name)
+        found = getattr(asking, name)
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -58,7 +58,7 @@ from fettle.model import (
 )
 
 if TYPE_CHECKING:
-    from fettle.scheduling import Engines
+    from fettle.cel import Engines
 
 INVALID_POLICY = Check(
     "FTL102",

@@ -18,7 +18,6 @@ from fettle.scheduling.judge.acceptance import Cause
 from fettle.scheduling.judge.claims import is_usable
 from fettle.scheduling.judge.parts import Choice
 from fettle.scheduling.judge.placed import PluginUse, UnitUsers
-from fettle.scheduling.judge.requirements import Engines
 from fettle.scheduling.judge.units import (
     Taken,
     allocatable_units,
@@ -42,7 +41,6 @@ __all__ = [
     "Cause",
     "Choice",
     "Demand",
-    "Engines",
     "FormerNodes",
     "Leaning",
     "Leanings",

@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 
 from fettle.api import core
-from fettle.cel import SelectorEngine
+from fettle.cel import Engines, SelectorEngine
 from fettle.cluster import NodeView, Publisher, View
 from fettle.config import Settings
 from fettle.dra import describe_allocator, profile_of_version
@@ -24,7 +24,7 @@ from fettle.pacing import SLICE_S, Superseded, pause, run_within, within, workin
 from fettle.scheduling.breaker import Alarm, Breaker, Breakers
 from fettle.scheduling.demand import Demand, resolve_policy
 from fettle.scheduling.judge.acceptance import Acceptance
-from fettle.scheduling.judge.requirements import Engines, Requirements
+from fettle.scheduling.judge.requirements import Requirements, rows_of
 from fettle.scheduling.judge.verdicts import Verdict, judge
 from fettle.scheduling.kept_tables import KeptTables
 from fettle.scheduling.pod_demands import PodDemands
@@ -192,7 +192,7 @@ class Answers:
         that have a node."""
         policies = self._warm_up.policies_of(self.view)
         required = [r for policy in policies for r in policy.placement.requires]
-        await self._engines.evaluate(required, self.view.nodes.values())
+        await self._engines.evaluate(required, *rows_of(self.view.nodes.values()))
 
     async def keep_complete(self) -> None:
         """Complete shared tables, count breakers and follow how long pods wait, in the background,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from fettle.api.resource import Device
-from fettle.cel import SelectorEngine
+from fettle.cel import Engines, SelectorEngine
 from fettle.cluster import (
     Attribute,
     AttributeFingerprints,
@@ -27,7 +27,7 @@ from fettle.logs import Logger
 from fettle.model import Policies, Policy, Requirement
 from fettle.pacing import Backoff, pause, run_within
 from fettle.scheduling.demand import Demand
-from fettle.scheduling.judge.requirements import Engines
+from fettle.scheduling.judge.requirements import rows_of
 
 _LOG = Logger(__name__)
 
@@ -190,7 +190,7 @@ class WarmUp:
             new = partial(_devices_of, pools, evaluated, before, ready)
             devices = await run_within(new)
             done = await self._engine.evaluate(selectors, devices)
-            done = await self._engines.evaluate(required, nodes) and done
+            done = await self._engines.evaluate(required, *rows_of(nodes)) and done
             if done:
                 ready.update((node.name, _published(node)) for node in fresh)
                 evaluated.update(pools)
@@ -341,7 +341,7 @@ class Evaluations:
     async def _evaluate(
         self, demand: Demand, nodes: Sequence[NodeView], quick: asyncio.Event
     ) -> None:
-        await self._engines.evaluate(demand.policy.placement.requires, nodes)
+        await self._engines.evaluate(demand.policy.placement.requires, *rows_of(nodes))
         devices = [(d.id.driver, d.device) for n in nodes for p in n.pools for d in p.devices]
         await self._engines.devices.evaluate(demand.selectors, devices, quick)
 

@@ -34,7 +34,7 @@ from fettle.browse import (
     screened,
     trusting,
 )
-from fettle.cel import SelectorEngine
+from fettle.cel import Engines, SelectorEngine
 from fettle.client import Chosen, EventRecorder, LeaseLook, Session, follow_server_version, identity
 from fettle.cluster import Inventory, Publisher, readiness
 from fettle.cluster.feeds import (
@@ -84,7 +84,7 @@ from fettle.observing import (
 )
 from fettle.pacing import USUAL_PAUSES, KeptParts, Pauses, run_within
 from fettle.records import DecisionLog, Journal, PodFates, Recorder
-from fettle.scheduling import Answers, Engines, OwnerRefusals, Predictions
+from fettle.scheduling import Answers, OwnerRefusals, Predictions
 from fettle.scheduling.placed import AtRisk, FollowedPods
 from fettle.serve.channel import Channel
 from fettle.serve.listening import AppListener, ExtenderListener, Listeners

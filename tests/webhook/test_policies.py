@@ -11,13 +11,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from fettle.cel import SelectorEngine
+from fettle.cel import Engines, SelectorEngine
 from fettle.cluster import EMPTY, Publisher
 from fettle.lint import DEFAULT_LEVELS, Linter
 from fettle.model import Policies, RuleSeverity
 from fettle.model import Validation as Levels
 from fettle.model.annotations import ANNOTATION
-from fettle.scheduling import Engines
 from tests.webhook.conftest import Serve
 from tests.webhook.mutations import cluster, policy_of
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review

@@ -11,7 +11,7 @@ import heapq
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count, islice, takewhile
@@ -42,7 +42,7 @@ from fettle.cel.runtime.protocol import (
 from fettle.cel.runtime.rows import AttributeRead, Equation, Reads, RowFingerprint, Variable
 from fettle.cel.runtime.supervisor import COMMAND, Worker, WorkerDied, WorkerUnready
 from fettle.logs import Logger
-from fettle.model import WorkerError
+from fettle.model import Policy, Requirement, WorkerError
 from fettle.pacing import pause, run_within
 
 # The order in which questions reach the worker
@@ -418,3 +418,80 @@ def _unknown(entry: ExpressionEntry, devices: Devices) -> deque[RowFingerprint]:
         if key not in keys and key not in entry.rows and not rows.problem(driver, device):
             keys[key] = None
     return deque(keys)
+
+
+# What policies require
+
+
+class Engines:
+    """The selector engines for expressions about devices and about nodes; both share a worker.
+
+    An expression is about devices if it compiles with the variable `device`, and about nodes if it
+    compiles with `node`. One that compiles with neither is ignored.
+    """
+
+    def __init__(self, devices: SelectorEngine) -> None:
+        self.devices = devices
+        self.nodes = devices.of_nodes()
+        self._warned: frozenset[tuple[str, str]] = frozenset()
+
+    async def evaluate(
+        self,
+        requirements: Iterable[Requirement],
+        devices: Collection[tuple[str, Device]] = (),
+        labels: Collection[Mapping[str, str]] = (),
+    ) -> bool:
+        """Evaluate requirements on these devices, each with its driver, and on these nodes by their
+        labels; without any, only compile them.
+
+        True if everything is evaluated that can be; see `SelectorEngine.evaluate`.
+        """
+        expressions = {requirement.expression for requirement in requirements}
+        if not expressions:
+            return True
+        done = await self.devices.evaluate(expressions, devices)
+        about_nodes = [e for e in expressions if self.devices.refusal(e) != ""]
+        if about_nodes:
+            nodes = [("", rows.device_of_node(one)) for one in labels]
+            done = await self.nodes.evaluate(about_nodes, nodes) and done
+        return done
+
+    def about(self, requirement: Requirement) -> SelectorEngine | None:
+        """The engine for its variable; None if it compiles with neither, or is not compiled yet."""
+        for engine in (self.devices, self.nodes):
+            if engine.refusal(requirement.expression) == "":
+                return engine
+        return None
+
+    def known(self, requirement: Requirement) -> bool:
+        """Whether it is known if a requirement is about devices, about nodes, or neither."""
+        expression = requirement.expression
+        if self.devices.refusal(expression) == "":
+            return True
+        return None not in (self.devices.refusal(expression), self.nodes.refusal(expression))
+
+    def refusal(self, requirement: Requirement) -> str:
+        """Why a requirement is ignored; "" if it is not, or if that is not known yet."""
+        if not self.known(requirement) or self.about(requirement) is not None:
+            return ""
+        about_node = "node." in requirement.expression
+        engine = self.nodes if about_node and "device." not in requirement.expression else None
+        return (engine or self.devices).refusal(requirement.expression) or ""
+
+    def ignored(self, policy: Policy) -> list[str]:
+        """A sentence for each requirement that is known not to compile."""
+        return [
+            f"placement.requires[{at}] is ignored: {why}"
+            for at, requirement in enumerate(policy.placement.requires)
+            if (why := self.refusal(requirement))
+        ]
+
+    def warn(self, policies: Iterable[Policy]) -> None:
+        """Log each requirement that is ignored, once."""
+        # The API server does not compile these expressions, so nobody else reports them.
+        ignored = frozenset(
+            (policy.name, why) for policy in policies for why in self.ignored(policy)
+        )
+        for name, why in sorted(ignored - self._warned):
+            _log.warning("a policy's requirement is ignored", policy=name, reason=why)
+        self._warned = ignored

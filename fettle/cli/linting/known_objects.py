@@ -24,7 +24,7 @@ from fettle.lint import Evaluator, Manifest, compile_expressions, has_expression
 from fettle.model import BadInput, ClusterError, Forbidden, NotServed, SnapshotError
 
 if TYPE_CHECKING:
-    from fettle.scheduling import Engines
+    from fettle.cel import Engines
 
 _MAX_NAMED = 5
 """How many objects that cannot be read are named one by one."""
@@ -141,8 +141,7 @@ async def known(
     if against_nothing and not any(map(has_expressions, manifests)):
         yield KnownObjects(EMPTY, None, complete=False)
         return
-    from fettle.cel import SelectorEngine
-    from fettle.scheduling import Engines
+    from fettle.cel import Engines, SelectorEngine
 
     engine = SelectorEngine()
     if snapshot is not None:

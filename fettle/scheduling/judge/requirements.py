@@ -1,21 +1,20 @@
 """What a policy requires of nodes and devices in CEL, looked up for verdicts.
 
-The selector engine evaluates expressions beforehand; this module looks up their outcomes in its
-memory. An expression is about devices if it compiles with the variable `device`, and about nodes if
-it compiles with `node`. One that compiles with neither is ignored. What is not known is allowed.
+The selector engines evaluate expressions beforehand; this module looks up their outcomes in their
+memory. What is not known is allowed.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from math import inf
 from typing import NamedTuple
 
-from fettle.cel import Outcome, OutcomeKind, Reads, SelectorEngine, rows
+from fettle.api.resource import Device
+from fettle.cel import Engines, Outcome, OutcomeKind, Reads, SelectorEngine, rows
 from fettle.cluster import NodeView
 from fettle.dra import DeviceView
-from fettle.logs import Logger
-from fettle.model import Policy, Requirement
+from fettle.model import Requirement
 
-_LOG = Logger(__name__)
+Labels = Mapping[str, str]
 
 
 class Met(NamedTuple):
@@ -32,73 +31,12 @@ class Met(NamedTuple):
 ALL_MET = Met()
 
 
-class Engines:
-    """The selector engines for expressions about devices and about nodes; both share a worker."""
-
-    def __init__(self, devices: SelectorEngine) -> None:
-        self.devices = devices
-        self.nodes = devices.of_nodes()
-        self._warned: frozenset[tuple[str, str]] = frozenset()
-
-    async def evaluate(
-        self, requirements: Iterable[Requirement], nodes: Iterable[NodeView] = ()
-    ) -> bool:
-        """Evaluate requirements on these nodes and their devices; without nodes, only compile them.
-
-        True if everything is evaluated that can be; see `SelectorEngine.evaluate`.
-        """
-        expressions = {requirement.expression for requirement in requirements}
-        if not expressions:
-            return True
-        nodes = tuple(nodes)
-        pools = [pool for node in nodes for pool in node.pools]
-        devices = [(d.id.driver, d.device) for p in pools for d in (*p.devices, *p.withheld)]
-        done = await self.devices.evaluate(expressions, devices)
-        about_nodes = [e for e in expressions if self.devices.refusal(e) != ""]
-        if about_nodes:
-            labels = [("", rows.device_of_node(node.labels)) for node in nodes]
-            done = await self.nodes.evaluate(about_nodes, labels) and done
-        return done
-
-    def about(self, requirement: Requirement) -> SelectorEngine | None:
-        """The engine for its variable; None if it compiles with neither, or is not compiled yet."""
-        for engine in (self.devices, self.nodes):
-            if engine.refusal(requirement.expression) == "":
-                return engine
-        return None
-
-    def known(self, requirement: Requirement) -> bool:
-        """Whether it is known if a requirement is about devices, about nodes, or neither."""
-        expression = requirement.expression
-        if self.devices.refusal(expression) == "":
-            return True
-        return None not in (self.devices.refusal(expression), self.nodes.refusal(expression))
-
-    def refusal(self, requirement: Requirement) -> str:
-        """Why a requirement is ignored; "" if it is not, or if that is not known yet."""
-        if not self.known(requirement) or self.about(requirement) is not None:
-            return ""
-        about_node = "node." in requirement.expression
-        engine = self.nodes if about_node and "device." not in requirement.expression else None
-        return (engine or self.devices).refusal(requirement.expression) or ""
-
-    def ignored(self, policy: Policy) -> list[str]:
-        """A sentence for each requirement that is known not to compile."""
-        return [
-            f"placement.requires[{at}] is ignored: {why}"
-            for at, requirement in enumerate(policy.placement.requires)
-            if (why := self.refusal(requirement))
-        ]
-
-    def warn(self, policies: Iterable[Policy]) -> None:
-        """Log each requirement that is ignored, once."""
-        # The API server does not compile these expressions, so nobody else reports them.
-        ignored = frozenset(
-            (policy.name, why) for policy in policies for why in self.ignored(policy)
-        )
-        for name, why in sorted(ignored - self._warned):
-            _LOG.warning("a policy's requirement is ignored", policy=name, reason=why)
-        self._warned = ignored
+def rows_of(nodes: Iterable[NodeView]) -> tuple[list[tuple[str, Device]], list[Labels]]:
+    """What `Engines.evaluate` is given of nodes: their devices, and their labels."""
+    nodes = tuple(nodes)
+    pools = [pool for node in nodes for pool in node.pools]
+    devices = [(d.id.driver, d.device) for p in pools for d in (*p.devices, *p.withheld)]
+    return devices, [node.labels for node in nodes]
 
 
 class Requirements:

@@ -18,6 +18,18 @@ spec:
   containers:
   - {name: main, image: train, resources: {limits: {nvidia.com/gpu: 1}}}
 """
+CLAIM = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: c}
+spec:
+  devices:
+    requests:
+    - name: gpu
+      exactly:
+        deviceClassName: gpu.nvidia.com
+        selectors: [{cel: {expression: 'device.driver == "gpu.nvidia.com"'}}]
+"""
 CALL = """\
 import sys
 from fettle.cli import main
@@ -73,8 +85,9 @@ def test_a_list_of_devices_loads_only_what_asks_a_server_and_prints(tmp_path: Pa
     assert sorted(loaded & ((SLOW | OF_A_SERVER | others) - {"rich"})) == []
 
 
-def test_lint_of_a_file_loads_neither_a_server_nor_a_client(tmp_path: Path) -> None:
-    (tmp_path / "pod.yaml").write_text(POD)
-    loaded = _loaded("lint", "pod.yaml", cwd=tmp_path)
+@pytest.mark.parametrize("manifest", [POD, CLAIM], ids=["a pod", "a claim with a selector"])
+def test_lint_of_a_file_loads_neither_a_server_nor_a_client(manifest: str, tmp_path: Path) -> None:
+    (tmp_path / "made.yaml").write_text(manifest)
+    loaded = _loaded("lint", "made.yaml", cwd=tmp_path)
     assert "fettle.lint" in loaded
     assert sorted(loaded & (SLOW | OF_A_SERVER)) == []

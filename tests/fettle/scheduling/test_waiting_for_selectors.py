@@ -6,14 +6,13 @@ from typing import Any
 import msgspec
 from structlog.testing import capture_logs
 
-from fettle.cel import SelectorEngine
+from fettle.cel import Engines, SelectorEngine
 from fettle.config import Settings
 from fettle.dra import Alternative, Claim, Request
 from fettle.explain.wording import text
 from fettle.model import BUILT_IN
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
-from fettle.scheduling.judge.requirements import Engines
 from fettle.scheduling.preemption import Preemption
 from fettle.scheduling.tables import MANY
 from fettle.scheduling.warmup import Evaluations
