@@ -32,7 +32,7 @@ from fettle.cluster import View
 from fettle.config import Settings
 from fettle.health import one_line
 from fettle.logs import Logger
-from fettle.model import Conflict, Mode, NotFound
+from fettle.model import ClusterError, Conflict, Mode, NotFound
 from fettle.pacing import keep, run_within
 from fettle.scheduling import (
     Answers,
@@ -43,7 +43,7 @@ from fettle.scheduling import (
     side_by_side,
 )
 from fettle.scheduling.plans import node_fit
-from fettle.steward.paced_writes import PacedWrites
+from fettle.steward.paced_writes import PacedWrites, concerns_all
 
 CONTROLLER = "fettle.dev/sound-devices"
 """`spec.controllerName` of the AdmissionChecks that are answered, an interface."""
@@ -143,6 +143,7 @@ class AdmissionChecks:
         if not ours or not view.synced or not self._seen.is_complete:
             return
         names = frozenset(one.metadata.name for one in ours)
+        self._seen.failed = ""
         await self._writes.do(
             [partial(self._activate, one) for one in ours if not one.is_active],
             [partial(self._try, key, names, view) for key in self._seen.waiting],
@@ -164,7 +165,18 @@ class AdmissionChecks:
             )
 
     async def _try(self, key: str, names: frozenset[str], view: View) -> None:
-        """Who was looked at comes last, so that everybody has a turn."""
+        """Who was looked at comes last, so that everybody has a turn. What fails for this one alone
+        has no other wait."""
+        try:
+            await self._look_at(key, names, view)
+        except (NotFound, Conflict):
+            pass  # it has changed, so the watch brings it again
+        except ClusterError as error:
+            if concerns_all(error):
+                raise
+            self._seen.failed = f"Workload {key}: {error}"
+
+    async def _look_at(self, key: str, names: frozenset[str], view: View) -> None:
         waiting = self._seen.waiting
         if key not in waiting:
             return
@@ -178,16 +190,13 @@ class AdmissionChecks:
             return
         answer, promises = await self._answer(workload, view)
         due = [one for one in checks if (one.state, one.message) != (answer.state, answer.message)]
-        with suppress(NotFound, Conflict):  # it has changed, so the watch brings it again
-            if due:
-                await self._apply(
-                    kinds.KUEUE_WORKLOAD,
-                    "Workload",
-                    workload.metadata,
-                    admissionChecks=[self._entry(one, answer) for one in checks],
-                )
-            if answer.state == _READY:
-                self._promises += promises
+        if due:
+            entries = [self._entry(one, answer) for one in checks]
+            await self._apply(
+                kinds.KUEUE_WORKLOAD, "Workload", workload.metadata, admissionChecks=entries
+            )
+        if answer.state == _READY:
+            self._promises += promises
 
     def _entry(self, check: CheckState, answer: Answer) -> dict[str, Any]:
         return {
@@ -360,6 +369,8 @@ class _Seen:
         self.waiting: dict[str, QueuedWorkload | None] = {}
         """By key: those that hold quota and wait for some check; None of one that is unread."""
         self.unread: set[str] = set()
+        self.failed = ""
+        """Which could not be answered last, and why."""
         self._listed: dict[str, set[str]] = {}
         """By kind: the keys that a list has shown so far."""
         self._complete: set[str] = set()
@@ -371,6 +382,8 @@ class _Seen:
 
     def notes(self) -> list[str]:
         notes = [f"{_UNREAD}: {why} ({RIGHTS})" for why in self._lost.values()]
+        if self.failed:
+            notes.append(f"Kueue: the last that could not be answered is {self.failed}")
         if self.unread:
             key = min(self.unread)
             notes.append(f"Kueue: {len(self.unread)} Workloads cannot be read, such as {key}")

@@ -14,9 +14,13 @@ Write = Callable[[], Awaitable[object]]
 """Makes one write; raises ClusterError."""
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
-_CONCERNS_ALL = (Forbidden, NotServed, Unreachable)
 
 _LOG = Logger(__name__)
+
+
+def concerns_all(error: ClusterError) -> bool:
+    """Whether the next write would fail alike, whatever it is about."""
+    return isinstance(error, Forbidden | NotServed | Unreachable) and not isinstance(error, Denied)
 
 
 class PacedWrites:
@@ -65,7 +69,7 @@ class PacedWrites:
                     await write()
                 except ClusterError as error:
                     failure = error
-                    if isinstance(error, _CONCERNS_ALL) and not isinstance(error, Denied):
+                    if concerns_all(error):
                         break
                 else:
                     self._wrote()

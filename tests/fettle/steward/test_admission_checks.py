@@ -259,6 +259,18 @@ async def test_a_workload_that_cannot_be_read_starts(api: FakeApi, kueue: Kueue)
         assert any("ml/odd" in note for note in checks.notes())
 
 
+async def test_one_that_cannot_be_answered_stops_no_other(api: FakeApi, kueue: Kueue) -> None:
+    kueue.cluster.show(sound("a"))
+    kueue.reserve("odd", pods("workers", 1), conditions=7)
+    kueue.reserve("first", pods("workers", 1))
+    async with kueue.led() as checks:
+        await kueue.says("first", "Ready")
+        await until(lambda: any("ml/odd" in note for note in checks.notes()))
+        await until(lambda: api.verbs("workloads").count("get") > 2)  # it is tried again
+        # What fails for all has all of them wait.
+        assert not any("cannot be answered" in note for note in checks.notes())
+
+
 @pytest.mark.parametrize(
     "status",
     [
