@@ -1,1 +1,1 @@
-"""What makes the extender fast, and nothing else: connections, replies, and what is used again."""
+"""What makes the extender fast, and nothing else: connections and replies."""
