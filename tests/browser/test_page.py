@@ -83,6 +83,29 @@ async def test_a_view_shows_what_tenants_wrote_as_text(shown: Shown, tab: Tab, v
     await is_unharmed(tab)
 
 
+async def test_a_link_to_what_is_gone_says_so_and_the_browser_leads_back(
+    shown: Shown, tab: Tab
+) -> None:
+    await opened(tab, shown)
+    says = "(t => t.includes({!r}) && t)(document.querySelector('main').innerText)"
+    gone = {
+        "node/gone": "there is no node 'gone'",
+        "device/gone": "there is no device 'gone'",
+        "pod/ours/gone": "pod ours/gone is not known",
+        "no/such/view": "",
+    }
+    for path, words in gone.items():
+        await tab.value(f"location.hash = '#/{path}'")
+        await tab.until(says.format(words))
+    for path in reversed([*gone][:-1]):
+        await tab.value("history.back()")
+        await tab.until(f"location.hash === '#/{path}'")
+        await tab.until(says.format(gone[path]))
+    await tab.value("history.back()")
+    await tab.until("document.querySelector('.scroller canvas')")
+    assert all("404 (Not Found)" in said for said in tab.complaints)
+
+
 async def test_what_would_become_of_a_pod_is_asked_on_its_view(shown: Shown, tab: Tab) -> None:
     await opened(tab, shown)
     await tab.value(f"location.hash = '#/{VIEWS['pod'][0]}'")
