@@ -16,6 +16,7 @@ from fettle.cluster.view import NewDriver
 from fettle.dra import PublishedDevice
 from fettle.health import is_device_name
 from fettle.model import utc
+from fettle.pacing import pause
 
 MOST_DRIVERS = 8
 """Of one node."""
@@ -24,6 +25,9 @@ LONGEST = 64
 PROVEN_BY = 3
 """So many sound nodes prove a version, if no more than one in `_SOUND_OF` is not."""
 _SOUND_OF = 10
+
+EVERY_S = 1.0
+"""So often what is proven is found out anew, at most: for that all nodes are looked at."""
 
 _LABELS = (
     # NVIDIA/k8s-device-plugin, internal/lm/nvml.go
@@ -84,6 +88,7 @@ class DriverVersions:
         self._proven: frozenset[tuple[str, str]] = frozenset()
         self._settled_until = -inf
         """Until then the clock alone changes nothing."""
+        self._proved_at = -inf
 
     def of(self, name: str) -> tuple[NewDriver, ...]:
         """Which drivers of a node are on probation."""
@@ -131,11 +136,16 @@ class DriverVersions:
 
     def changed(self, now: float) -> set[str]:
         """The nodes where something else is on probation than when they were last looked at."""
-        if now < self._settled_until:
+        if now < self._settled_until or 0 <= now - self._proved_at < EVERY_S:
             return set()
+        self._proved_at = now
         before = dict(self._shown)
         names = self._prove(now) | before.keys()
-        return {name for name in names if self._show(name, now) != before.get(name, ())}
+        return {name for name in names if self._differs(name, before.get(name, ()), now)}
+
+    def _differs(self, name: str, before: tuple[NewDriver, ...], now: float) -> bool:
+        pause()
+        return self._show(name, now) != before
 
     def _prove(self, now: float) -> set[str]:
         """Returns the nodes with a driver that has changed lately."""
@@ -144,6 +154,7 @@ class DriverVersions:
         long: dict[tuple[str, str], int] = {}
         self._settled_until = inf
         for name, runs in self._runs.items():
+            pause()
             for what, run in runs.items():
                 run.since = min(run.since, now)  # the clock was set back
                 until = run.since + self._probation_s

@@ -124,6 +124,7 @@ class Inventory:
             part("refused pods", self._hear_refusals),
             part("failed starts", self._tell_starts),
             part("what is remembered", self._recall_all),
+            part("new drivers", self._prove_drivers),
             part("records of nodes", self._judge_nodes),
         ]
         self._put: dict[str, Callable[[Any, Any, float], None]] = {
@@ -306,6 +307,10 @@ class Inventory:
         """Update the records of changed nodes, one node per step. Every kind has been read once."""
         for one in self._refreshing:
             yield from one.attempt_steps(now)
+
+    def _prove_drivers(self, now: float) -> Iterator[None]:
+        self._nodes.mark_upgraded_dirty(now)
+        yield
 
     # What is taken up is no longer due, whether or not it fails: the rest has its turn.
 

@@ -229,7 +229,10 @@ class Nodes:
         since work on them is stuck."""
         concerned = self._missing.concerned() | self._missing.shown_again(now)
         self.mark_devices_dirty(concerned & self.records.keys())
-        self.dirty |= self._drivers.changed(now)
+
+    def mark_upgraded_dirty(self, now: float) -> None:
+        """Of these nodes other drivers are new than before."""
+        self.dirty |= self._drivers.changed(now) & self.records.keys()
 
     def mark_all_dirty(self) -> None:
         """Something changed that every node may see, of any pool."""

@@ -6,7 +6,12 @@ import pytest
 
 from fettle.api import kinds
 from fettle.cluster import NewDriver
-from fettle.cluster.inventory.driver_versions import LONGEST, MOST_DRIVERS, PROVEN_BY
+from fettle.cluster.inventory.driver_versions import (
+    EVERY_S,
+    LONGEST,
+    MOST_DRIVERS,
+    PROVEN_BY,
+)
 from tests.fettle import building as b
 from tests.fettle.cluster.inventory.fleets import Fleet, node, slice_
 from tests.fettle.cluster.inventory.test_device_healths import started, stored, uid
@@ -115,6 +120,7 @@ def test_canaries_that_break_later_make_the_version_new_again(fleet: Fleet) -> N
     fleet.look()
     assert run(fleet, NEW) == ()
     run(fleet, NEW, "canary-0", status={"conditions": [ROW_REMAP]})
+    fleet.now += EVERY_S
     assert told(fleet.look().nodes["n"].new_drivers) == [("nvidia.com/gpu", NEW, OLD)]
 
 
