@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from tests.controlplane import objects as api
 from tests.fettle.cli.linted import ROOT, called
@@ -33,44 +32,44 @@ ANNOTATED = _pod()
 ANNOTATED["metadata"]["annotations"] = {"fettle.dev/policy": "training"}
 
 
-def _said(folder: Path, *given: Any, more: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What is said of the last of these objects."""
+def _said(folder: Path, *given: Any, more: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """What is said of each of these objects that may be sent."""
     file = folder / "objects.yaml"
     file.write_bytes(b"\n---\n".join(msgspec.yaml.encode(one) for one in given))
     ran = called("explain", "sent", str(file), "-o", "json", *more)
     assert ran.returncode == 0, ran.stderr
     told: list[dict[str, Any]] = json.loads(ran.stdout)
-    return told[-1]
+    return told
 
 
-@pytest.mark.parametrize(
-    ("given", "webhooks", "asked"),
-    [
-        ([_pod()], [], False),
-        ([ANNOTATED], ["pods.mutate.fettle.dev"], False),
-        ([_pod(spec=CLAIMS)], ["pods.mutate.fettle.dev", "pods.validate.fettle.dev"], True),
-        ([_pod("kube-system", CLAIMS)], [], False),
-        ([_pod(spec={**CLAIMS, "schedulerName": "mine"})], ["pods.mutate.fettle.dev"], None),
-        ([_pod(spec=_of("nvidia.com/gpu"))], ["pods.validate.fettle.dev"], True),
-        ([_pod(spec=_of("example.com/own"))], ["pods.validate.fettle.dev"], False),
-        (
-            [NAMESPACE, _pod("team", _of("example.com/own"))],
-            ["labelled-pods.mutate.fettle.dev", "pods.validate.fettle.dev"],
-            False,
-        ),
-        ([NAMESPACE, _pod("team")], [], False),
-        ([api.job("j", gpus=1)], [], True),
-    ],
-)
+SENT: list[tuple[Any, list[str], bool | None]] = [
+    (_pod(), [], False),
+    (ANNOTATED, ["pods.mutate.fettle.dev"], False),
+    (_pod(spec=CLAIMS), ["pods.mutate.fettle.dev", "pods.validate.fettle.dev"], True),
+    (_pod("kube-system", CLAIMS), [], False),
+    (_pod(spec={**CLAIMS, "schedulerName": "mine"}), ["pods.mutate.fettle.dev"], None),
+    (_pod(spec=_of("nvidia.com/gpu")), ["pods.validate.fettle.dev"], True),
+    (_pod(spec=_of("example.com/own")), ["pods.validate.fettle.dev"], False),
+    (
+        _pod("team", _of("example.com/own")),
+        ["labelled-pods.mutate.fettle.dev", "pods.validate.fettle.dev"],
+        False,
+    ),
+    (_pod("team"), [], False),
+    (api.job("j", gpus=1), [], True),
+]
+
+
 def test_it_is_told_which_webhooks_are_asked_and_whether_the_scheduler_asks(
-    given: list[Any], webhooks: list[str], asked: bool | None, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    told = _said(tmp_path, *given)
-    reached = [one["webhook"] for one in told["webhooks"] if one["sent"]]
-    assert set(webhooks) <= set(reached)
-    assert told["pods"]["asked"] is asked, told["pods"]
-    if not webhooks and not told["pods"]["asked"]:
-        assert (told["sent"], reached) == (False, [])
+    _, *told = _said(tmp_path, NAMESPACE, *(given for given, _, _ in SENT))
+    for (given, webhooks, asked), said in zip(SENT, told, strict=True):
+        reached = [one["webhook"] for one in said["webhooks"] if one["sent"]]
+        assert set(webhooks) <= set(reached), given
+        assert said["pods"]["asked"] is asked, given
+        if not webhooks and not asked:
+            assert (said["sent"], reached) == (False, []), given
 
 
 def test_of_a_condition_that_cannot_be_evaluated_nothing_is_claimed(tmp_path: Path) -> None:
@@ -87,7 +86,7 @@ def test_of_a_condition_that_cannot_be_evaluated_nothing_is_claimed(tmp_path: Pa
     made = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "a"}}
     kind = "MutatingWebhookConfiguration"
     file.write_bytes(msgspec.yaml.encode({**made, "kind": kind, "webhooks": [hook]}))
-    told = _said(tmp_path, _pod(spec=CLAIMS), more=("--webhooks", str(file)))
+    (told,) = _said(tmp_path, _pod(spec=CLAIMS), more=("--webhooks", str(file)))
     (passage,) = told["webhooks"]
     assert (told["sent"], passage["sent"], told["pods"]["asked"]) == (None, None, None)
     assert passage["why"].startswith("it cannot be told here: may: ")
