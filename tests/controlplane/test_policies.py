@@ -123,6 +123,7 @@ async def test_what_makes_no_sense_is_refused_with_our_message_and_the_rest_is_f
             "degraded": "Allow",
             "unknown": "Allow",
             "aggregate": "Mean",
+            "newDriver": "Allow",
             "previousNode": "Allow",
             "affinity": "None",
         },
