@@ -8,6 +8,8 @@ is reported once, at the field that the author knows.
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,11 +28,13 @@ from fettle.lint import (
     Severity,
     ineffective_settings,
     levels_for,
+    misspelt_names,
     policy_requirements,
     workload_kinds,
 )
 from fettle.model import Policies
 from fettle.model import Validation as Levels
+from fettle.pacing import run_within
 from webhook.mutate.claims import CLAIM_SPECS, SOUND, fallbacks_of
 from webhook.mutate.injection import record_of
 from webhook.review import SCHEDULER, AdmissionRequest, shortened
@@ -125,11 +129,16 @@ async def validate(
         known = set(await linter.lint(before, view, levels, unknown=incomplete, most=most))
         told = Counter(f.rule for f in known)
         found = [_demoted(f) if f in known or told[f.rule] >= most else f for f in found]
+    # Beside the rules, which may deny: what is ignored is never a reason to refuse an object.
+    misspelt: list[Finding] = []
+    if not manifest.late:
+        some = islice(misspelt_names(manifest), _MAX_SHOWN)
+        misspelt = await run_within(partial(list, some))
     if context.to_strangers:
         found = [*dict.fromkeys(map(_without_the_cluster, found))]
     return ValidationResult(
         denied=_of(Severity.DENY, found),
-        warned=_of(Severity.WARN, found),
+        warned=(*_of(Severity.WARN, found), *misspelt),
         undecided=_of(Severity.UNDECIDED, found),
     )
 

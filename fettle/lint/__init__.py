@@ -8,7 +8,7 @@ evaluates no selector itself.
 """
 
 from fettle.lint import workload_kinds
-from fettle.lint.annotations import ANNOTATION_IGNORED, suggest_annotation
+from fettle.lint.annotations import ANNOTATION_IGNORED, misspelt_names, suggest_annotation
 from fettle.lint.checks import (
     BROKEN_RULE,
     CHECKS,
@@ -85,6 +85,7 @@ __all__ = [
     "levels_for",
     "listed",
     "looks_like_object",
+    "misspelt_names",
     "nearest",
     "policy_requirements",
     "remarks_on_policies",

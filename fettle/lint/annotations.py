@@ -27,6 +27,7 @@ from fettle.model import (
     is_unknown,
     wrong_label,
 )
+from fettle.pacing import pause
 
 IGNORED = Check(
     "FTL101",
@@ -174,9 +175,11 @@ def misspelt_names(manifest: Manifest) -> Iterator[Finding]:
     for metadata in _metadata(manifest):
         annotations, labels = metadata.at("annotations"), metadata.at("labels")
         for key in annotations.strings():
+            pause()
             if not key.startswith(OWN_PREFIX) and (meant := _meant(key)):
                 yield _misspelt(annotations.at(key), meant, metadata, of_namespace=of_namespace)
         for key in labels.strings():
+            pause()
             if meant := _meant(key):
                 yield _misspelt(labels.at(key), meant, metadata, of_namespace=of_namespace)
 
@@ -241,8 +244,10 @@ def _meant(key: str) -> str:
 def _is_our_word(word: str) -> bool:
     """Whether it is ours, or that with a letter missing, doubled or swapped. With another letter
     it is another word: kettle, settle."""
+    if word[:1] != _OWN_WORD[0] or abs(len(word) - len(_OWN_WORD)) > 1:
+        return False
     other = len(word) == len(_OWN_WORD) and sorted(word) != sorted(_OWN_WORD)
-    return not other and nearest(word, [_OWN_WORD]) != "" and word[0] == _OWN_WORD[0]
+    return not other and nearest(word, [_OWN_WORD]) != ""
 
 
 def _warnings(field: Field, resolved: Resolved, names: Iterable[str]) -> Iterator[Finding]:

@@ -217,3 +217,18 @@ async def test_the_policy_of_a_namespace_overrides_the_cluster() -> None:
     assert (await validation(TOO_MANY, known)) == ValidationResult()
     elsewhere = claim(exactly(count=40), namespace="other")
     assert [f.rule for f in (await validation(elsewhere, known)).denied] == ["FTL010"]
+
+
+async def test_an_annotation_that_means_one_of_fettles_is_a_warning_and_never_a_denial() -> None:
+    """Also where the rule is set to deny: what is ignored is no reason to refuse an object."""
+    made = template(exactly())
+    made["metadata"]["annotations"] = {"fettle.io/policy": "training"}
+    denies = Levels(rules={"FTL115": RuleSeverity.DENY})
+    found = await validation(made, levels=denies)
+    assert found.denied == ()
+    assert [(f.rule, f.field) for f in found.warned] == [
+        ("FTL115", "metadata.annotations[fettle.io/policy]")
+    ]
+    late = pod(pod_spec())
+    late["metadata"]["annotations"] = {"fettle.io/policy": "training"}
+    assert (await validation(late)).warned == ()

@@ -367,24 +367,29 @@ class ExcludedNodes(Rule):
             restrictions = NodeRestrictions(pod)
             for claim in cluster.claims_of(pod, manifest.namespace):
                 for request in claim.requests:
-                    excluded: Counter[str] = Counter()
+                    excluded: list[tuple[str, NodeView]] = []
                     names = nodes_for(request, cluster)
                     for node in filter(None, map(cluster.nodes.get, names)):
                         if not (path := restrictions.excludes(node)):
                             break
-                        excluded[path] += 1
+                        excluded.append((path, node))
                         yield None
                     else:
                         if excluded:
                             yield self._finding(pod, request.name, excluded)
 
-    def _finding(self, pod: ManifestPod, request: str, excluded: Counter[str]) -> Finding:
-        (path, _), *_ = excluded.most_common(1)
-        count = excluded.total()
+    def _finding(
+        self, pod: ManifestPod, request: str, excluded: Sequence[tuple[str, NodeView]]
+    ) -> Finding:
+        (path, _), *_ = Counter(path for path, _ in excluded).most_common(1)
+        count = len(excluded)
         if path != _TOLERATIONS_PATH:
             nodes = f"all {count} nodes" if count > 1 else "the only node"
             message = f"excludes {nodes} with devices for request {request!r}"
             fix = "leave the choice of node to the claim, or widen the selector"
+            if (named := _label_that_none_has(pod, [node for _, node in excluded])) is not None:
+                label, said, fix = named
+                return self.finding(label, f"{message}: {said}", fix)
         else:
             nodes = f"any of the {count} nodes" if count > 1 else "the only node"
             message = f"does not tolerate the taints of {nodes} with devices"
@@ -455,6 +460,17 @@ def unmet(
     keys = listed({t.key for node in nodes for t in node.taints if not restrictions.tolerates(t)})
     message = f"every node with {what} has a taint that the pod does not tolerate: {keys}"
     yield field, message, f"tolerate {keys}"
+
+
+def _label_that_none_has(
+    pod: ManifestPod, nodes: Sequence[NodeView]
+) -> tuple[Field, str, str] | None:
+    """Of what the pod wants of nodes the first label that none of these has."""
+    found = (
+        _unlabelled(field, key, values, nodes, "such devices")
+        for field, key, values in _wanted_labels(pod)
+    )
+    return next(filter(None, found), None)
 
 
 def _wanted_labels(pod: ManifestPod) -> Iterator[tuple[Field, str, tuple[str, ...]]]:

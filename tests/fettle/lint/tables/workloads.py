@@ -233,6 +233,14 @@ CASES = [
     ),
     Case(
         "FTL045",
+        "a misspelt label",
+        api.pod("p", templates={"gpu": "t"}, node_selector={"zoen": "b"}),
+        "no node with such devices has a label 'zoen'",
+        "did you mean zone?",
+        known=KNOWN,
+    ),
+    Case(
+        "FTL045",
         "affinity to a zone without GPUs",
         affine("c"),
         "excludes all 2 nodes",
