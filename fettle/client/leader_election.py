@@ -45,13 +45,14 @@ async def lead(
     duration_s: float,
     work: Callable[[], Awaitable[None]],
     on_leader: Callable[[str], None] = lambda _: None,
+    release_s: float = RELEASE_S,
 ) -> None:
     """Wait to lead, run `work` while leading, cancel it when leadership is lost, and start over.
     `on_leader` hears who holds the lease, "" for nobody.
 
     Returns when `work` does; its exceptions propagate. The lease is released at the end.
     """
-    elector = LeaderElector(session, namespace, name, identity, duration_s, on_leader)
+    elector = LeaderElector(session, namespace, name, identity, duration_s, on_leader, release_s)
     try:
         while True:
             await elector.acquire()
@@ -134,7 +135,9 @@ class LeaderElector:
         identity: str,
         duration_s: float,
         on_leader: Callable[[str], None] = lambda _: None,
+        release_s: float = RELEASE_S,
     ) -> None:
+        self._release_s = release_s
         self._session = session
         self._on_leader = on_leader
         self._collection = api_path(_API_VERSION, "leases", namespace=namespace)
@@ -175,7 +178,7 @@ class LeaderElector:
         if not self._wrote:
             return
         try:
-            async with asyncio.timeout(min(self._retry_s, RELEASE_S)):
+            async with asyncio.timeout(min(self._retry_s, self._release_s)):
                 lease = await self._read()
                 if lease["spec"].get("holderIdentity") == self._identity:
                     given_back = lease["spec"] | {"holderIdentity": "", "leaseDurationSeconds": 1}

@@ -52,7 +52,9 @@ class PodFates:
         recorder: Recorder,
         crashes: Crashes | None = None,
         clock: Callable[[], float] = time.time,
+        asked_within_s: float = ASKED_WITHIN_S,
     ) -> None:
+        self._asked_within_s = asked_within_s
         self._answers = answers
         self._recorder = recorder
         self._log: DecisionLog = recorder.log
@@ -83,7 +85,7 @@ class PodFates:
                 self._unasked[uid] = new
         elif not new.node_name and not new.terminal and uses_devices(new):
             self._unasked[uid] = new
-            asyncio.get_running_loop().call_later(ASKED_WITHIN_S, self._still_unasked, uid)
+            asyncio.get_running_loop().call_later(self._asked_within_s, self._still_unasked, uid)
 
     def _follow(self, decision: Decision, pod: core.Pod) -> None:
         if pod.node_name and decision.placed is None:

@@ -47,11 +47,13 @@ class _Last(NamedTuple):
 class OwnerRefusals:
     """Follows pods, by what they have in common with the next ones. `clock` is in Unix seconds."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.time, most_owners: int = MOST_OWNERS
+    ) -> None:
         self._clock = clock
-        self._refused: LRUCache[str, dict[str, _Last]] = LRUCache(MOST_OWNERS)
+        self._refused: LRUCache[str, dict[str, _Last]] = LRUCache(most_owners)
         """For each owner, what each node last did to a pod of its; the last node comes last."""
-        self._given_nodes: TTLCache[str, str] = TTLCache(MOST_OWNERS, ANSWERED_S)
+        self._given_nodes: TTLCache[str, str] = TTLCache(most_owners, ANSWERED_S)
         """For each owner, the UID of the pod that was given nodes last."""
 
     def put(self, new: WireObject) -> None:

@@ -66,9 +66,10 @@ class FinishedPod(NamedTuple):
 
 
 class FinishedPods:
-    """The last `MOST` pods that were seen to be finished, by `namespace/name`."""
+    """The last `most` pods that were seen to be finished, by `namespace/name`."""
 
-    def __init__(self, claims: PodClaims) -> None:
+    def __init__(self, claims: PodClaims, most: int = MOST) -> None:
+        self._most = most
         self._claims = claims
         self._pods: OrderedDict[str, FinishedPod] = OrderedDict()
 
@@ -84,7 +85,7 @@ class FinishedPods:
             self._pods[key] = before._replace(pod=new)  # its claims may be gone by now
             return
         self._pods[key] = FinishedPod(new, self._claims.of(new))
-        if len(self._pods) > MOST:
+        if len(self._pods) > self._most:
             self._pods.popitem(last=False)
 
     def failed_since(self, since: float) -> Iterator[FinishedPod]:

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from fettle.client import leader_election
 from fettle.client.leader_election import LeaderElector, lead, read_lease
 from fettle.client.session import Session
 from tests.fettle.client.fake_api import FakeApi, fake_api
@@ -28,20 +27,30 @@ LONG_S = 30.0
 """A release may take a fifth of it."""
 
 
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for a release, however slow this machine is."""
-    monkeypatch.setattr(leader_election, "RELEASE_S", 60.0)
-
-
 class Worker:
-    """Work that notes when it begins and ends."""
+    """Work that notes when it begins and ends. A release is waited for, however slow this machine
+    is."""
 
-    def __init__(self, session: Session, identity: str, *, duration_s: float = DURATION_S) -> None:
+    def __init__(
+        self,
+        session: Session,
+        identity: str,
+        *,
+        duration_s: float = DURATION_S,
+        release_s: float = 60.0,
+    ) -> None:
         self.working = asyncio.Event()
         self.stopped = asyncio.Event()
         self.task = asyncio.create_task(
-            lead(session, "fettle-system", "steward", identity, duration_s, self.work)
+            lead(
+                session,
+                "fettle-system",
+                "steward",
+                identity,
+                duration_s,
+                self.work,
+                release_s=release_s,
+            )
         )
 
     async def work(self) -> None:
@@ -218,7 +227,7 @@ async def test_work_that_ends_releases_the_lease(api: FakeApi, session: Session)
     async def nothing() -> None:
         return
 
-    await lead(session, "fettle-system", "steward", "one", LONG_S, nothing)
+    await lead(session, "fettle-system", "steward", "one", LONG_S, nothing, release_s=60.0)
     assert spec(api)["holderIdentity"] == ""
 
 
@@ -229,15 +238,14 @@ async def test_work_that_fails_releases_the_lease_and_raises(
         raise RuntimeError("broken work")
 
     with pytest.raises(RuntimeError, match="broken work"):
-        await lead(session, "fettle-system", "steward", "one", LONG_S, failing)
+        await lead(session, "fettle-system", "steward", "one", LONG_S, failing, release_s=60.0)
     assert spec(api)["holderIdentity"] == ""
 
 
 async def test_releasing_a_lease_does_not_wait_for_a_server_that_hangs(
-    api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
+    api: FakeApi, session: Session
 ) -> None:
-    monkeypatch.setattr(leader_election, "RELEASE_S", 0.05)
-    one = Worker(session, "one", duration_s=3600.0)
+    one = Worker(session, "one", duration_s=3600.0, release_s=0.05)
     await one.leads()
     api.answers_nothing = True
     async with asyncio.timeout(PATIENCE_S):

@@ -16,7 +16,7 @@ from fettle.config import Settings
 from fettle.model import Mode
 from fettle.observing import DecisionMetrics
 from fettle.records import Became, Decided, DecisionLog, Journal, PodFates, Recorder, Verb
-from fettle.records import fates as fates_module
+from fettle.records.fates import ASKED_WITHIN_S
 from fettle.scheduling import Answers
 from fettle.scheduling.placed import AtRisk, Crashes, PodClaims
 from tests.fettle import building as b
@@ -37,7 +37,7 @@ def pod(node: str = "", phase: str = "Pending", name: str = "p", **status: Any) 
 class Watch:
     """Fates over a view that a test lays out."""
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, asked_within_s: float = ASKED_WITHIN_S) -> None:
         self.publisher = WatchedPublisher()
         self.now = 1000.0
         answers = Answers(self.publisher, SelectorEngine(), Settings(mode=Mode(mode)))
@@ -45,7 +45,9 @@ class Watch:
         log, journal = DecisionLog(100, 2**20), Journal(None, 2**20)
         self.recorder = Recorder(answers, log, journal, metrics, lambda: self.now)
         self.answers = answers
-        self.fates = PodFates(answers, self.recorder, clock=lambda: self.now)
+        self.fates = PodFates(
+            answers, self.recorder, clock=lambda: self.now, asked_within_s=asked_within_s
+        )
         self.show()
 
     def show(self, *pods: core.Pod, nodes: tuple[NodeView, ...] = (GOOD, BAD)) -> None:
@@ -269,9 +271,8 @@ async def test_one_that_ends_before_it_is_decided_on_is_followed_to_its_end() ->
     assert watch.only.placed.node == "bad"
 
 
-async def test_one_that_waits_unasked_is_decided_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fates_module, "ASKED_WITHIN_S", 0.01)
-    watch = Watch("observe")
+async def test_one_that_waits_unasked_is_decided_on_too() -> None:
+    watch = Watch("observe", asked_within_s=0.01)
     await watch.put(pod())
     assert watch.only.verb is Verb.SEEN
     assert watch.only.placed is None

@@ -8,7 +8,6 @@ import pytest
 from fettle.api import core
 from fettle.api.meta import ObjectMeta, OwnerReference
 from fettle.model.reasons import KubeletRefusedWorkload, PodsDoNotStart
-from fettle.scheduling import owner_refusals
 from fettle.scheduling.owner_refusals import KEEP_S, MOST_NODES, OwnerRefusals, is_refused
 
 NOW = 1_000_000.0
@@ -156,13 +155,12 @@ def test_a_workload_that_makes_a_new_owner_to_try_again_is_remembered_over_that(
     assert refusals.may_replace_another(msgspec.structs.replace(third, metadata=metadata))
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded() -> None:
     refusals = OwnerRefusals(Clock())
     for number in range(MOST_NODES + 1):
         refusals.put(refused(f"n{number}"))
     assert refusals.nodes_for(NEXT).keys() == {f"n{number}" for number in range(1, MOST_NODES + 1)}
-    monkeypatch.setattr(owner_refusals, "MOST_OWNERS", 2)
-    few = OwnerRefusals(Clock())
+    few = OwnerRefusals(Clock(), most_owners=2)
     for owner in "oxy":
         reference = (OwnerReference(uid=owner, controller=True),)
         pod = refused("n")

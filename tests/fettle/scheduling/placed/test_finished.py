@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from fettle.cluster import Publisher
-from fettle.scheduling.placed import FinishedPods, PodClaims, finished
+from fettle.scheduling.placed import FinishedPods, PodClaims
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
 from tests.fettle.scheduling.placed.test_at_risk import claim, claimed, placed
@@ -41,9 +39,8 @@ def test_what_a_pod_held_is_known_though_its_claims_go_before_its_end_is_seen() 
     assert [one.device.device for bound in found.claims for one in bound.held] == ["gpu-0"]
 
 
-def test_only_the_newest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finished, "MOST", 2)
-    pods = FinishedPods(PodClaims(Publisher()))
+def test_only_the_newest_are_remembered() -> None:
+    pods = FinishedPods(PodClaims(Publisher()), most=2)
     for name in ("a", "b", "c"):
         pods.put(ended(placed(name, gpus=1)))
     assert pods.get("default/a") is None
