@@ -63,7 +63,7 @@ _READY, _PENDING, _RETRY = "Ready", "Pending", "Retry"
 _LOG = Logger(__name__)
 
 
-class Answer(NamedTuple):
+class _Answer(NamedTuple):
     """A state of the check, and why."""
 
     state: str
@@ -198,7 +198,7 @@ class AdmissionChecks:
         if answer.state == _READY:
             self._promises += promises
 
-    def _entry(self, check: CheckState, answer: Answer) -> dict[str, Any]:
+    def _entry(self, check: CheckState, answer: _Answer) -> dict[str, Any]:
         return {
             "name": check.name,
             "state": answer.state,
@@ -227,9 +227,9 @@ class AdmissionChecks:
         outline = decoded(raw, WorkloadOutline, f"Workload {key}")
         return QueuedWorkload(metadata=outline.metadata, status=outline.status)
 
-    async def _answer(self, workload: QueuedWorkload, view: View) -> tuple[Answer, list[Promise]]:
+    async def _answer(self, workload: QueuedWorkload, view: View) -> tuple[_Answer, list[Promise]]:
         if workload.metadata.key in self._seen.unread:
-            return Answer(_READY, "Fettle cannot read its pods, so it does not judge them"), []
+            return _Answer(_READY, "Fettle cannot read its pods, so it does not judge them"), []
         if view.generation != self._generation:
             self._taken = await run_within(lambda: count_taken(view.pods.values()))
             self._generation = view.generation
@@ -336,20 +336,20 @@ def _held_s(status: WorkloadStatus, now: float) -> float:
     return now - unix_s(reserved.last_transition_time if reserved is not None else None, now)
 
 
-def _answer_of(rooms: Collection[Room], held_s: float) -> Answer:
+def _answer_of(rooms: Collection[Room], held_s: float) -> _Answer:
     short = [room for room in rooms if room.sound < room.needed]
     if not rooms:
-        return Answer(_READY, "nothing of it is refused by device health")
+        return _Answer(_READY, "nothing of it is refused by device health")
     if not short:
-        return Answer(_READY, "enough sound devices for all of its pods")
+        return _Answer(_READY, "enough sound devices for all of its pods")
     told = "; ".join(map(_told, short))
     if held_s < HOLDS_QUOTA_S:
-        return Answer(_PENDING, told)
+        return _Answer(_PENDING, told)
     by_health = [room for room in short if room.at_all >= room.needed]
     if not by_health:
-        return Answer(_READY, f"{told}; that is not for their health alone, so it may start")
+        return _Answer(_READY, f"{told}; that is not for their health alone, so it may start")
     # Without requeueAfterSeconds: Kueue 0.17.0 lets the workload keep its quota for so long.
-    return Answer(_RETRY, told)
+    return _Answer(_RETRY, told)
 
 
 def _told(room: Room) -> str:
