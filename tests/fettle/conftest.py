@@ -1,14 +1,25 @@
 """Fettle served from a snapshot folder, in its own process, as a user starts it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
+from fettle.cel import SelectorEngine
 from fettle.cli.demo import story
 from fettle.cli.demo.served import Served
 from fettle.pacing import KeptParts, Pauses, keeping, taking_turns
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine() -> AsyncIterator[SelectorEngine]:
+    """With a worker that all tests of a module share, which must run in the module's loop."""
+    engine = SelectorEngine()
+    await engine.start()
+    yield engine
+    await engine.close()
 
 
 @pytest.fixture

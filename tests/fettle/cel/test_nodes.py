@@ -1,9 +1,6 @@
 """Expressions about the labels of a node."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from fettle.cel.runtime import rows
 from fettle.cel.runtime.engine import SelectorEngine
@@ -15,14 +12,6 @@ MAJOR = 'node.labels["nvidia.com/cuda.driver.major"]'
 
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the worker, which all share
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine() -> AsyncIterator[SelectorEngine]:
-    engine = SelectorEngine()
-    await engine.start()
-    yield engine
-    await engine.close()
 
 
 async def judged(engine: SelectorEngine, expression: str, labels: dict[str, str]) -> OutcomeKind:

@@ -1,11 +1,9 @@
 """A node with a pool whose devices are unclear, beside the pools that a demand is about."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
-import pytest_asyncio
 
 from fettle.api.resource import DeviceAttribute
 from fettle.cel import SelectorEngine
@@ -36,14 +34,6 @@ def unclear(driver: str = "net.example.com", *devices: Any) -> PoolView:
 def demand(*selectors: str, mode: str = "ExactCount") -> Demand:
     alternative = Alternative("r", "any", selectors, mode=mode)
     return Demand(BUILT_IN["training"], claims=(Claim("k", (Request("r", (alternative,)),)),))
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine() -> AsyncIterator[SelectorEngine]:
-    engine = SelectorEngine()
-    await engine.start()
-    yield engine
-    await engine.close()
 
 
 @pytest.fixture

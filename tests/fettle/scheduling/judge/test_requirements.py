@@ -2,13 +2,12 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import pytest_asyncio
 import yaml
 from structlog.testing import capture_logs
 
@@ -60,14 +59,6 @@ def node(name: str = "n", *versions: str, score: float = 1.0, **labels: str) -> 
     ]
     pools = (b.looked_at(b.pool(*made, name=name)),) if made else ()
     return msgspec.structs.replace(b.node(name, gpus=2, pools=pools), labels=labels)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine() -> AsyncIterator[SelectorEngine]:
-    engine = SelectorEngine()
-    await engine.start()
-    yield engine
-    await engine.close()
 
 
 @pytest.fixture
