@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from fettle.pacing import pause
 
-_LONGEST, _MOST = 128, 100  # the comparison is quadratic in length and linear in candidates
+_LONGEST, _MOST = 128, 200  # the comparison is quadratic in length and linear in candidates
 _WORD = re.compile(r"\d+|[A-Z]?[a-z]+|[A-Z]+|[^\W\da-zA-Z_]+")
 _NUMBER = re.compile(r"\d+")
 _SEPARATORS = re.compile(r"[\s._:/-]+")

@@ -3,7 +3,10 @@
 import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from fettle import __version__
 from fettle.lint import CHECKS, REFUSALS, RULES, Check, Rule, Severity, nearest
@@ -13,6 +16,7 @@ _ALL: tuple[Rule | Check, ...] = (*RULES, *REFUSALS, *CHECKS)
 _NAMES = {rule.id: rule.name for rule in _ALL}
 _BY_ID = {rule.id: rule for rule in _ALL}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_EXAMPLES = Path(__file__).with_name("examples.json")
 _DOCUMENTATION = "docs/rules.md"
 _PAGE = "rules.html"
 """The same as `make site` builds it."""
@@ -254,6 +258,7 @@ def explained(rule: str) -> str:
     ]
     if isinstance(about, Rule) and about.inventory:
         lines.append("  needs      what the cluster has: --snapshot FOLDER or --cluster")
+    lines += _example(about.id)
     lines += [
         "  to mend    each finding says how, after `fix:`",
         f"  to ignore  `# fettle:ignore={about.id}: why` on its line or above it, or an annotation",
@@ -262,6 +267,25 @@ def explained(rule: str) -> str:
         f"  more       {page_of(about.id)}",
     ]
     return "\n".join(lines)
+
+
+class _Example(msgspec.Struct):
+    """As `tests/fettle/lint/examples.py` takes it from the tables of tests: `differ` are the lines
+    in which a sound object is another one."""
+
+    what: str
+    wrong: str
+    differ: str
+
+
+def _example(rule: str) -> Iterator[str]:
+    found = msgspec.json.decode(_EXAMPLES.read_bytes(), type=dict[str, _Example]).get(rule)
+    if found is None:
+        return
+    yield f"  wrong      {found.what}:"
+    yield from (f"    {line}" for line in found.wrong.splitlines())
+    yield "  sound      it finds nothing if instead:"
+    yield from (f"    {line}" for line in found.differ.splitlines())
 
 
 def rules_in_text() -> str:

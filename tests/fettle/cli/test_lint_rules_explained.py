@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
 from fettle.lint import CHECKS, REFUSALS, RULES, Check, Rule
-from tests.fettle.cli.linted import CLAIM, ROOT, called, fettle
+from tests.fettle.cli.linted import CLAIM, ROOT, called, fettle, findings
+from tests.fettle.lint import examples
 
 ALL: tuple[Rule | Check, ...] = (*RULES, *REFUSALS, *CHECKS)
 IDS = [rule.id for rule in ALL]
@@ -20,6 +22,21 @@ def test_a_rule_is_explained_by_its_id_or_name(asked: str) -> None:
     assert "  why        The devices are allocated to the pod and stay idle.\n" in ran.stdout
     assert ran.stdout.endswith("docs/rules.md#ftl036\n")
     assert called("rules", asked).stdout == ran.stdout
+
+
+def test_a_rule_shows_a_mistake_and_what_differs_in_a_sound_object() -> None:
+    said = fettle("--explain", "FTL233").stdout
+    shown = said.partition("  wrong      without completions:\n")[2]
+    wrong, _, sound = shown.partition("  sound      it finds nothing if instead:\n")
+    assert [f["rule"] for f in findings("-", stdin=dedent(wrong))] == ["FTL233"]
+    assert sound.startswith("    +   completions: 1\n  to mend")
+
+
+def test_examples_are_those_of_the_tables() -> None:
+    """`python -m tests.fettle.lint.examples` writes them."""
+    assert examples.FILE.read_text() == examples.written()
+    without = {r.id for r in (*RULES, *REFUSALS)} - {*examples.examples()}
+    assert len(without) < 10, without
 
 
 def test_a_rule_that_there_is_not_is_bad_input() -> None:
