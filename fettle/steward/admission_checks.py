@@ -159,7 +159,7 @@ class AdmissionChecks:
             "lastTransitionTime": rfc3339_at(self._clock()),
             "observedGeneration": check.metadata.generation,
         }
-        with suppress(NotFound):
+        with suppress(NotFound, Conflict):
             await self._apply(
                 kinds.ADMISSION_CHECK, "AdmissionCheck", check.metadata, conditions=[condition]
             )
