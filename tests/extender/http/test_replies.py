@@ -144,9 +144,10 @@ def test_replies_are_compact_where_that_is_set_or_was_tested_with_the_schedulers
     assert replies(form, version).compact is compact
 
 
-def test_releases_that_take_compact_replies_are_those_that_the_tests_can_run() -> None:
+def test_releases_that_take_compact_replies_are_among_those_that_the_tests_can_run() -> None:
     older = [file.stem for file in building.SOURCES.glob("v*.mod")]
-    assert {parse_git_version(v)[:2] for v in (building.NEWEST, *older)} == COMPACT_RELEASES
+    assert {parse_git_version(v)[:2] for v in (building.NEWEST, *older)} >= COMPACT_RELEASES
+    assert parse_git_version(building.NEWEST)[:2] in COMPACT_RELEASES
 
 
 # -- over HTTP
