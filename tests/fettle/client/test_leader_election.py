@@ -231,6 +231,22 @@ async def test_work_that_ends_releases_the_lease(api: FakeApi, session: Session)
     assert spec(api)["holderIdentity"] == ""
 
 
+async def test_whoever_stands_hears_who_leads(api: FakeApi, session: Session) -> None:
+    one, heard = Worker(session, "one"), list[str]()
+
+    async def nothing() -> None:
+        return
+
+    await one.leads()
+    standing = asyncio.create_task(
+        lead(session, "fettle-system", "steward", "two", LONG_S, nothing, heard.append)
+    )
+    await until(lambda: heard == ["one"])
+    await one.end()
+    await standing
+    assert heard[-1] == "two"
+
+
 async def test_work_that_fails_releases_the_lease_and_raises(
     api: FakeApi, session: Session
 ) -> None:
