@@ -59,8 +59,10 @@ class WorkloadFeed:
         find: Callable[[Finding], Awaitable[None]],
         kinds: Kinds,
         clock: Callable[[], float] = time.monotonic,
+        learnt_within_s: float = LEARNT_WITHIN_S,
     ) -> None:
         """`clock` is in seconds and never goes back."""
+        self._learnt_within_s = learnt_within_s
         self._session = session
         self._publisher = publisher
         self._find = find
@@ -92,7 +94,7 @@ class WorkloadFeed:
     async def learn(self, pod: core.Pod) -> None:
         """Ask for the pod's workload, for a moment at most. The next view shows what it names."""
         try:
-            async with asyncio.timeout(LEARNT_WITHIN_S):
+            async with asyncio.timeout(self._learnt_within_s):
                 await self._ask(pod)
         except (ClusterError, TimeoutError):
             self._silent_until = self._clock() + _LONGEST_PAUSE_S

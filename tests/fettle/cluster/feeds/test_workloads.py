@@ -46,11 +46,13 @@ def pod(owner: Mapping[str, Any], annotations: Mapping[str, str] | None = None) 
 class Cluster:
     """Workloads that a feed asks for, and what it found, by the UID of the controller."""
 
-    def __init__(self, api: FakeApi, session: Session) -> None:
+    def __init__(self, api: FakeApi, session: Session, learnt_within_s: float = 20) -> None:
         self.api = api
         self.now = 0.0
         self.found: dict[str, Inherited] = {}
-        self.feed = WorkloadFeed(session, Publisher(), self._find, KINDS, lambda: self.now)
+        self.feed = WorkloadFeed(
+            session, Publisher(), self._find, KINDS, lambda: self.now, learnt_within_s
+        )
 
     async def _find(self, found: Finding) -> None:
         assert isinstance(found, Inheritance)
@@ -155,7 +157,10 @@ async def test_a_workload_that_may_not_be_read_is_said(cluster: Cluster) -> None
     assert "jobs" in found.unknown
 
 
-async def test_answers_do_not_wait_for_an_api_server_that_is_away(cluster: Cluster) -> None:
+async def test_answers_do_not_wait_for_an_api_server_that_is_away(
+    api: FakeApi, session: Session
+) -> None:
+    cluster = Cluster(api, session, feed.LEARNT_WITHIN_S)
     cluster.create("jobs", "train", "training")
     wanted = pod(owned_by("Job", "train"))
     cluster.api.answers_nothing = True
