@@ -105,6 +105,18 @@ def test_what_kustomize_makes_is_linted(tmp_path: Path) -> None:
     assert code == 0, said
 
 
+@pytest.mark.helm
+@pytest.mark.skipif(shutil.which("kustomize") is None, reason="there is no kustomize")
+def test_what_kustomize_makes_of_a_chart_is_linted(tmp_path: Path, helm: Path) -> None:
+    charts = {f"overlays/prod/charts/{name}": text for name, text in CHART.items()}
+    file = "overlays/prod/kustomization.yaml"
+    for field, expected in (("limmits", 1), ("limits", 0)):
+        chart = f"{{name: chart, releaseName: r, valuesInline: {{field: {field}}}}}"
+        made = {**charts, file: f"helmCharts: [{chart}]\n"}
+        code, said = _run(_line("kustomize build"), tmp_path, made, str(helm.parent))
+        assert (code, "FTL201" in said) == (expected, bool(expected)), said
+
+
 @pytest.mark.parametrize(
     ("line", "folder", "object_"),
     [
