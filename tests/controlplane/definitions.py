@@ -35,6 +35,7 @@ _QUEUED = {
         )
     )
 }
+_FEATURES = {"sigs.k8s.io/node-feature-discovery": ("deployment/base/nfd-crds/nfd-api-crds.yaml",)}
 _REPORTS = {
     "openreports.io": {
         "github.com/openreports/reports-api": (
@@ -83,6 +84,12 @@ def queued_definitions() -> list[Object]:
     return _of_modules(_QUEUED)
 
 
+@functools.cache
+def feature_definitions() -> list[Object]:
+    """Of Node Feature Discovery's rules and groups."""
+    return _of_modules(_FEATURES)
+
+
 async def define_cert_manager(api: Api) -> None:
     """Certificates and Issuers, established; skips the test where they cannot be had."""
     await shipped.apply(api, _of_modules(_CERT_MANAGER))
@@ -110,9 +117,10 @@ def _of_modules(wanted: Mapping[str, Sequence[str]]) -> list[Object]:
     """The definitions in these files of modules."""
     folders = _folders()
     return [
-        yaml.load((folders[path] / file).read_text(), Loader=yaml.CSafeLoader)  # megabytes
+        definition
         for path, files in wanted.items()
         for file in files
+        for definition in yaml.load_all((folders[path] / file).read_text(), yaml.CSafeLoader)
     ]
 
 

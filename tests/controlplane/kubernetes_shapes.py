@@ -25,7 +25,12 @@ import msgspec
 from fettle.lint.shapes.customs import Customs, customs_of, schemas_of
 from tests.controlplane import building, shipped
 from tests.controlplane.control_plane import ControlPlane
-from tests.controlplane.definitions import MODULES, queued_definitions, workload_definitions
+from tests.controlplane.definitions import (
+    MODULES,
+    feature_definitions,
+    queued_definitions,
+    workload_definitions,
+)
 
 TARGET = Path(__file__).parents[2] / "fettle" / "lint" / "shapes" / "kubernetes.json"
 CUSTOMS = TARGET.with_name("customs.json")
@@ -298,7 +303,8 @@ def customs() -> Customs:
     kinds: dict[str, Mapping[str, str]] = dict(ours.kinds)
     types: dict[str, Mapping[str, str]] = {}
     sources = {}
-    current = [*map(_current, queued_definitions() + workload_definitions())]
+    others = (*queued_definitions(), *workload_definitions(), *feature_definitions())
+    current = [*map(_current, others)]
     theirs = customs_of(current)
     for group, (name, module) in _OTHERS.items():
         version = re.search(rf"{module} v(\S+)", modules)
@@ -405,6 +411,7 @@ _OTHERS = {
     "trainer.kubeflow.org": ("Trainer", "github.com/kubeflow/trainer/v2"),
     "ray.io": ("KubeRay", "github.com/ray-project/kuberay/ray-operator"),
     "kueue.x-k8s.io": ("Kueue", "sigs.k8s.io/kueue"),
+    "nfd.k8s-sigs.io": ("Node Feature Discovery", "sigs.k8s.io/node-feature-discovery"),
 }
 _MADE = frozenset({"Workload"})
 """Kinds that nobody writes."""

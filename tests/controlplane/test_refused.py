@@ -17,6 +17,7 @@ from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import (
     define_policies,
     define_workloads,
+    feature_definitions,
     queued_definitions,
 )
 from tests.fettle.lint.builders import Object
@@ -110,7 +111,7 @@ def denials(object: Object) -> list[str]:
 async def test_the_api_server_refuses_what_definitions_of_custom_resources_do(api: Api) -> None:
     await define_policies(api)
     await define_workloads(api)
-    await shipped.apply(api, queued_definitions())
+    await shipped.apply(api, [*queued_definitions(), *feature_definitions()])
     wrong = {}
     for row in (*CUSTOM, *STATED):
         said = await refusal(api, row.object)

@@ -14,4 +14,5 @@ require (
 	sigs.k8s.io/jobset v0.11.1
 	sigs.k8s.io/kueue v0.16.1
 	sigs.k8s.io/lws v0.7.0
+	sigs.k8s.io/node-feature-discovery v0.18.3
 )

@@ -936,6 +936,14 @@ QUEUE = custom(
 del QUEUE["metadata"]["namespace"]
 
 
+def feature_rule(op: str = "Exists", **more: Any) -> Object:
+    features = [{"feature": "pci.device", "matchExpressions": {"vendor": {"op": op}}}]
+    rule = {"name": "r", "matchFeatures": features, **more}
+    made = custom("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureRule", rules=[rule])
+    del made["metadata"]["namespace"]
+    return made
+
+
 def train_job(**trainer: Any) -> Object:
     runtime = {"name": "torch-distributed"}
     kind = ("trainer.kubeflow.org/v1alpha1", "TrainJob")
@@ -988,6 +996,14 @@ CUSTOM = [
         "mean nominalQuota?",
     ),
     Refused("FTL201", "a queue", QUEUE),
+    Refused(
+        "FTL201",
+        "a rule without its features",
+        feature_rule(matchFeature=[]),
+        "mean matchFeatures?",
+    ),
+    Refused("FTL202", "an operator in small letters", feature_rule("exists"), "mean Exists?"),
+    Refused("FTL202", "an operator", feature_rule("Exists")),
     Refused(
         "FTL202",
         "a word in small letters",
