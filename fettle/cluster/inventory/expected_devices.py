@@ -76,8 +76,16 @@ nodes with the same labels."""
 _MIG_COUNT = re.compile(r"nvidia\.com/mig-\d.*\.count")
 _MIG_STRATEGY, _MIG_CONFIG = "nvidia.com/mig.strategy", "nvidia.com/mig.config"
 _MIG_OFF = "all-disabled"
-_DEPLOY_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
-"""NVIDIA/gpu-operator: `true`, `false`, or `paused-for-…`."""
+_WORKLOAD = "nvidia.com/gpu.workload.config"
+_NO_PLUGIN = (
+    ("nvidia.com/gpu.deploy.device-plugin", "false"),  # else `true`, or `paused-for-…`
+    ("nvidia.com/gpu.deploy.operands", "false"),
+    ("nvidia.com/gpu.deploy.sandbox-device-plugin", "true"),  # also if VMs are the default
+    (_WORKLOAD, "vm-passthrough"),
+    (_WORKLOAD, "vm-vgpu"),
+)
+"""Labels and values of nodes on which NVIDIA/gpu-operator runs no device plugin that counts GPUs
+for containers (controllers/state_manager.go)."""
 _KARPENTER_COUNT = "karpenter.k8s.aws/instance-gpu-count"
 _KARPENTER_MAKER = "karpenter.k8s.aws/instance-gpu-manufacturer"
 """Karpenter's provider for AWS, of the instance type."""
@@ -184,7 +192,7 @@ def _is_given_otherwise(node: DeviceCounts, found: Collection[str]) -> bool:
         GPU_DRIVER in node.devices
         or GPU_DRIVER in found
         or any(map(_OTHER_PLUGIN.search, there))
-        or node.labels.get(_DEPLOY_PLUGIN) == "false"
+        or any(node.labels.get(key) == value for key, value in _NO_PLUGIN)
     )
 
 
@@ -262,7 +270,7 @@ _LAYOUT = (
     _MIG_CONFIG,
     "nvidia.com/vgpu.config",
     "nvidia.com/device-plugin.config",
-    "nvidia.com/gpu.workload.config",
+    _WORKLOAD,
     _DCM_PROFILE,
     "amd.com/compute-memory-partition",  # ROCm/k8s-device-plugin, node labeller: such as cpx_nps4
 )

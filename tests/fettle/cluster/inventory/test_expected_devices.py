@@ -51,6 +51,7 @@ KARPENTER = {
     "karpenter.k8s.aws/instance-gpu-count": "8",
     "karpenter.k8s.aws/instance-gpu-manufacturer": "nvidia",
 }
+NO_OPERANDS = {"nvidia.com/gpu.deploy.operands": "false"}
 GKE = {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}
 TPU = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice"}
 LABEL, MEMORY = "label nvidia.com/gpu.count", "the most since its boot"
@@ -111,6 +112,15 @@ PEERS = "what most nodes of its type and pool have"
         ({"labels": GKE, "capacities": {"nvidia.com/GA102GL_A10": 2}}, {}),
         ({"labels": GFD, "capacities": {"volcano.sh/vgpu-number": 80}}, {}),
         ({"labels": GFD | {"nvidia.com/gpu.deploy.device-plugin": "false"}}, {}),
+        # GPUs that the GPU Operator is told to leave alone, or gives to VMs; what there is counts
+        ({"labels": {"nvidia.com/gpu.present": "true"} | NO_OPERANDS}, {}),
+        ({"labels": GFD | NO_OPERANDS}, {}),
+        ({"labels": GFD | NO_OPERANDS, "capacities": {GPU: 7}}, {GPU: (8, LABEL)}),
+        ({"labels": GFD | {"nvidia.com/gpu.deploy.operands": "true"}}, {GPU: (8, LABEL)}),
+        ({"labels": GFD | {"nvidia.com/gpu.workload.config": "vm-passthrough"}}, {}),
+        ({"labels": GFD | {"nvidia.com/gpu.workload.config": "vm-vgpu"}}, {}),
+        ({"labels": GFD | {"nvidia.com/gpu.workload.config": "container"}}, {GPU: (8, LABEL)}),
+        ({"labels": GFD | {"nvidia.com/gpu.deploy.sandbox-device-plugin": "true"}}, {}),
         ({"labels": GFD, "devices": {DRIVER: 7}}, {DRIVER: (8, LABEL)}),
         ({"labels": GFD, "devices": {DRIVER: 0}, "capacities": {GPU: 0}}, {DRIVER: (8, LABEL)}),
         ({"labels": SINGLE, "devices": {DRIVER: 8}}, {}),
