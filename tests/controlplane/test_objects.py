@@ -3,6 +3,7 @@ objects that the API server took by the definitions of their projects."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +50,22 @@ def module(image: str) -> Object:
     return {"name": "amdgpu", "namespace": "kmm", "serviceAccountName": "kmm", "config": config}
 
 
-async def create_reset(api: Api, node: str, reason: str) -> None:
+def completed(ago: timedelta) -> str:
+    return (datetime.now(UTC) - ago).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+async def create_reset(
+    api: Api, node: str, reason: str, *, name: str = "", ago: timedelta = timedelta(0)
+) -> None:
+    """A reset that ended so long ago. Each is an object of its own, which then stays as it is."""
+    name = name or node
     spec = {"nodeName": node, "selector": {"uuids": [UUID]}}
-    await api.create(named("janitor.dgxc.nvidia.com/v1alpha1", "GPUReset", spec, name=node))
+    await api.create(named("janitor.dgxc.nvidia.com/v1alpha1", "GPUReset", spec, name=name))
     status = {
-        "completionTime": "2026-09-21T13:54:24Z",
+        "completionTime": completed(ago),
         "conditions": [condition("Complete", "True", reason)],
     }
-    await api.patch_status("gpuresets", node, status)
+    await api.patch_status("gpuresets", name, status)
 
 
 async def create_machine(api: Api, node: str, namespace: str) -> None:
@@ -103,6 +112,11 @@ async def test_what_objects_say_refuses_their_nodes_until_they_say_something_els
     for name in bad:
         await create_node(api, objects.node(name, 1, cpu="512"))
     await create_node(api, objects.node("good", 1, cpu="16"))
+    await create_node(api, objects.node("mended", 1, cpu="8"))
+    await create_reset(
+        api, "mended", "ResetJobFailed", name="mended-1", ago=timedelta(days=1, hours=1)
+    )
+    await create_reset(api, "mended", "GPUResetSucceeded", name="mended-2")
     await create_reset(api, "reset", "ResetJobFailed")
     await create_machine(api, "machine", "default")
     await create_modules(api, "modules")
@@ -113,16 +127,17 @@ async def test_what_objects_say_refuses_their_nodes_until_they_say_something_els
     assert await waiting.bound(api, "p") == "good"
     verdicts = await scores(watching, "p")
     assert not any(verdicts[name]["fits"] for name in bad)
+    assert verdicts["mended"]["fits"]
     _, told = await watching.browse("/status")
     assert told["objectRules"] == []  # every kind is read, and every row says something
 
-    done = {"conditions": [condition("Complete", "True", "GPUResetSucceeded")]}
-    await api.patch_status("gpuresets", "reset", done)
+    a_day_later = {"completionTime": completed(timedelta(days=1, seconds=1))}
+    await api.patch_status("gpuresets", "reset", a_day_later)
     await api.patch_status("nodemodulesconfigs", "modules", {"modules": [module("amdgpu:2")]})
     await waiting.wait_until(
         lambda: scores(watching, "p"),
-        lambda found: found["modules"]["fits"],
-        what="the module is loaded",
+        lambda found: found["modules"]["fits"] and found["reset"]["fits"],
+        what="the module is loaded, and the reset is a day old",
     )
     assert not (await scores(watching, "p"))["machine"]["fits"]
 

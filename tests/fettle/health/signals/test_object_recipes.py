@@ -93,6 +93,18 @@ CASES = {
         RESET % ("", "RestoreTimeoutExceeded"),
         (("gpu-7", "", "the reset failed: RestoreTimeoutExceeded"),),
     ),
+    "a failed reset of GPUs by their addresses": Case(
+        "nvsentinel-gpu-reset",
+        RESET % (f", selector: {{uuids: [{GPU}], pciBusIDs: ['0000:1B:00.0']}}", "ResetJobFailed"),
+        (
+            ("gpu-7", f"nvidia.com/gpu {GPU}", "the reset failed: ResetJobFailed"),
+            ("gpu-7", "nvidia.com/gpu pci:0000:1B:00.0", "the reset failed: ResetJobFailed"),
+        ),
+    ),
+    "a reset that failed a day ago": Case(
+        "nvsentinel-gpu-reset",
+        (RESET % ("", "ResetJobFailed")).replace("09-21T13:54:24Z", "09-20T13:54:24Z"),
+    ),
     "a reset that succeeded": Case("nvsentinel-gpu-reset", RESET % ("", "GPUResetSucceeded")),
     "a reset that has not begun": Case(
         "nvsentinel-gpu-reset", "{metadata: {name: m}, spec: {nodeName: gpu-7}}"
