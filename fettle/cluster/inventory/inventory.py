@@ -344,8 +344,11 @@ class Inventory:
 
     def _judge_nodes(self, now: float) -> Iterator[None]:
         while self._nodes.dirty:
-            self._nodes.refresh_one(now)
-            yield
+            while self._nodes.dirty:
+                self._nodes.refresh_one(now)
+                yield
+            # What was looked at later may say what to expect of nodes that were looked at before.
+            self._nodes.mark_expecting_dirty(now)
 
     def view(self, previous: View, *, synced: bool, served: dict[str, bool]) -> View | None:
         """The view after `previous`; None if nothing that a reader could see has changed."""

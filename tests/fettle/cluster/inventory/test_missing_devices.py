@@ -135,6 +135,17 @@ def test_peers_of_one_type_and_pool_show_what_is_missing(fleet: Fleet) -> None:
     assert not fleet.view.nodes["other"].missing
 
 
+@pytest.mark.parametrize("lacking", [f"n{i}" for i in range(5)])
+def test_the_first_view_knows_all_peers_whichever_node_is_looked_at_first(
+    fleet: Fleet, lacking: str
+) -> None:
+    fleet.put(kinds.NODE, node("unlabelled"))
+    for name in (f"n{i}" for i in range(5)):
+        fleet.put(kinds.NODE, node(name, gpus=8 - (name == lacking), labels={TYPE: "p5"}))
+    found = {name: told(one.missing) for name, one in fleet.look().nodes.items() if one.missing}
+    assert found == {lacking: [(GPU, 7, 8, "what most nodes of its type and pool have")]}
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
