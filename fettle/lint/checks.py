@@ -7,6 +7,7 @@ worker knows; here is what the text of a selector shows without it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,6 +44,7 @@ from fettle.lint.structure import (
     mistakes_in_structure,
 )
 from fettle.model import (
+    LONGEST_PATTERN,
     BadInput,
     Degraded,
     OnDeviceFailure,
@@ -55,6 +57,8 @@ from fettle.model import (
     RuleSeverity,
     Validation,
     prefers_in_vain,
+    shown,
+    why_no_expression,
 )
 
 if TYPE_CHECKING:
@@ -148,6 +152,14 @@ ENDLESS_GRACE = Check(
     "If its process does not end by itself, it holds its devices that long after it was deleted, "
     "evicted or preempted.",
 )
+WRONG_PATTERN = Check(
+    "FTL247",
+    "wrong-message-pattern",
+    Severity.WARN,
+    "A JobSet with a rule in its failurePolicy for messages that match what is no regular "
+    "expression.",
+    "JobSet accepts it, logs an error at each failure, and takes it as one that matches nothing.",
+)
 CHECKS = (
     IGNORED,
     INVALID_POLICY,
@@ -164,6 +176,7 @@ CHECKS = (
     MISSPELT_NAME,
     IMPOSSIBLE_LITERAL,
     ENDLESS_GRACE,
+    WRONG_PATTERN,
     *STRUCTURE,
     *IDENTITY,
     BROKEN_RULE,
@@ -244,6 +257,7 @@ def _found(
     yield from misspelt_names(manifest)
     yield from not_passed_on(manifest)
     yield from endless_grace(manifest)
+    yield from wrong_patterns(manifest)
     yield from invalid_policy(manifest)
     yield from ineffective_settings(manifest, engines, thresholds, labels=labels)
     yield from evicted_for_good(manifest, known, installed)
@@ -317,6 +331,22 @@ def endless_grace(manifest: Manifest) -> Iterator[Finding]:
 
 
 _LONGEST_GRACE_S = 24 * 3600
+
+
+def wrong_patterns(manifest: Manifest) -> Iterator[Finding]:
+    """Patterns in a JobSet's failurePolicy that match no message."""
+    if (manifest.group, manifest.kind) != ("jobset.x-k8s.io", "JobSet"):
+        return
+    rules = manifest.root.each("spec", "failurePolicy", "rules")
+    patterns = (field for rule in rules for field in rule.entries("onJobFailureMessagePatterns"))
+    for field in islice(patterns, _MOST_PATTERNS):
+        if len(field.text()) <= LONGEST_PATTERN and (why := why_no_expression(field.text())):
+            message = f"{shown(field.text())} is no regular expression as Go reads it ({why[:80]})"
+            yield WRONG_PATTERN.finding(field, message)
+
+
+_MOST_PATTERNS = 100
+"""Of one object; each takes 0.1 s at most to compile."""
 
 
 # --- checks of DevicePolicies

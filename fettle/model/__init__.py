@@ -67,7 +67,12 @@ from fettle.model.evidence import (
     TaintRef,
     UnknownSignal,
 )
-from fettle.model.field_checks import shown
+from fettle.model.field_checks import (
+    LONGEST_PATTERN,
+    shown,
+    why_no_expression,
+    why_no_rule_name,
+)
 from fettle.model.health import (
     BAD_STATES,
     SOUND,
@@ -144,6 +149,7 @@ __all__ = [
     "INJECTED",
     "JOB_EXIT_CODES",
     "LEFT_ALONE",
+    "LONGEST_PATTERN",
     "LOST_DEVICES",
     "MODE_LABEL",
     "NOTHING_INHERITED",
@@ -238,6 +244,8 @@ __all__ = [
     "shown",
     "units_label",
     "utc",
+    "why_no_expression",
+    "why_no_rule_name",
     "why_unreadable",
     "wrong_label",
 ]

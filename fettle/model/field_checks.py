@@ -85,28 +85,43 @@ def scheduler_name(name: str) -> None:
 
 def rule_name(name: str) -> None:
     """Checks the name of a rule in a JobSet's failurePolicy."""
-    if _RULE_NAME.fullmatch(name) is None:
-        raise ValueError(
-            f"name {shown(name)} must be at most 128 letters, digits, '_', ',' and ':', "
-            "starting with a letter and not ending with ',' or ':'"
-        )
+    if why := why_no_rule_name(name):
+        raise ValueError(f"name {shown(name)} {why}")
+
+
+def why_no_rule_name(name: str) -> str:
+    """What JobSet's webhook requires of the name of a rule that this one is not; "" if it is."""
+    if _RULE_NAME.fullmatch(name) is not None:
+        return ""
+    return (
+        "must be at most 128 letters, digits, '_', ',' and ':', starting with a letter and not "
+        "ending with ',' or ':'"
+    )
 
 
 def expressions(field: str, patterns: Sequence[str]) -> None:
     """Checks regular expressions as Go reads them."""
-    import re2  # type: ignore[import-untyped]  # late: few policies have any
-
-    options = re2.Options()
-    options.log_errors = False
     for pattern in patterns:
         if not 0 < len(pattern) <= LONGEST_PATTERN:
             raise ValueError(
                 f"{field}: {shown(pattern)} must have 1 to {LONGEST_PATTERN} characters"
             )
-        try:
-            re2.compile(pattern, options)
-        except re2.error as error:
-            raise ValueError(f"{field}: {shown(pattern)} is no regular expression") from error
+        if why_no_expression(pattern):
+            raise ValueError(f"{field}: {shown(pattern)} is no regular expression")
+
+
+def why_no_expression(pattern: str) -> str:
+    """Why Go does not read it as a regular expression; "" if it does."""
+    import re2  # type: ignore[import-untyped]  # late: few policies have any
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options)
+    except re2.error as error:
+        said = error.args[0]
+        return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    return ""
 
 
 def replicated_jobs(names: Sequence[str]) -> None:

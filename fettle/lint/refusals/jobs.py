@@ -14,6 +14,7 @@ from fettle.lint.rules.jobs import (
     in_place_errors,
     job_errors,
 )
+from fettle.model import shown, why_no_rule_name
 
 _CRON_FIELDS = 5
 
@@ -297,6 +298,41 @@ class InPlaceRestartUnmet(Refusal):
             for field, said, hint in in_place_errors(job):
                 message = f"{said}, which restartStrategy: {IN_PLACE_RESTART} does not allow"
                 yield self.finding(field, message, hint)
+
+
+class WrongFailureRule(Refusal):
+    """A JobSet with a rule in its failurePolicy whose name is wrong or another's, or that restarts
+    alone one of more than 1024 replicas."""
+
+    id = "FTL246"
+    name = "wrong-failure-rule"
+    today = "JobSet's webhook refuses it."
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        if (manifest.group, manifest.kind) != (_JOB_SET, "JobSet"):
+            return
+        spec = manifest.root.at("spec")
+        rules = list(spec.each("failurePolicy", "rules"))
+        first: dict[str, int] = {}
+        for index, rule in enumerate(rules):
+            name = rule.text("name") or f"failurePolicyRule{index}"  # as the webhook calls it
+            if (before := first.setdefault(name, index)) != index:
+                message = f"{shown(name)} is the name of rules {before} and {index}"
+                yield self.finding(rule.at("name"), message, "give each its own name")
+            elif not is_mark(name) and (why := why_no_rule_name(name)):
+                yield self.finding(rule.at("name"), f"{shown(name)} {why}")
+        alone = [(index, r) for index, r in enumerate(rules) if r.text("action") in _ALONE]
+        for job in spec.each("replicatedJobs") if alone else ():
+            if (job.integer("replicas") or 0) > _MOST_ALONE:
+                index, rule = alone[0]
+                action, named = rule.text("action"), rule.text("name") or f"{index}"
+                message = f"is {job.integer('replicas')}, and rule {shown(named)} has action: "
+                yield self.finding(
+                    job.at("replicas"), f"{message}{action}, which allows {_MOST_ALONE}"
+                )
+
+
+_ALONE, _MOST_ALONE = ("RestartJob", "RestartJobAndIgnoreMaxRestarts"), 1024
 
 
 def _targets(spec: Field, jobs: list[Field]) -> Iterator[Field]:

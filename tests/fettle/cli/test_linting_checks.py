@@ -338,6 +338,40 @@ def test_the_recipes_read_only_fields_that_their_projects_define() -> None:
     assert findings(str(recipes), "--crds", str(kinds)) == []
 
 
+def test_a_pattern_in_a_job_set_that_is_no_regular_expression_is_found() -> None:
+    """JobSet accepts it, logs an error, and takes it as one that matches nothing:
+    kubernetes-sigs/jobset, pkg/controllers/failure_policy.go."""
+    job_set = """\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: j}
+spec:
+  failurePolicy:
+    rules:
+    - name: a
+      action: FailJobSet
+      onJobFailureMessagePatterns:
+      - 'exit code (1|2)'
+      - '%s'
+  replicatedJobs:
+  - name: w
+    template: {spec: {template: {spec: {containers: [{name: c, image: i}]}}}}
+"""
+    for pattern in ("(bad", "(?=a)", "a{2000}"):
+        (one,) = findings("-", stdin=job_set % pattern)
+        assert (one["rule"], one["severity"], one["line"]) == ("FTL247", "Warn", 11), pattern
+        assert "no regular expression" in one["message"]
+    for pattern in (
+        "[Ee]xit code [0-9]+",
+        r"\bXid 79\b",
+        "(?i)ecc",
+        "",
+        "(" * 400,
+        "[^a]{1000}" * 40,
+    ):
+        assert findings("-", stdin=job_set % pattern) == [], pattern
+
+
 def test_a_pod_that_may_hold_its_devices_for_days_after_its_end_is_found() -> None:
     pod = """\
 apiVersion: v1

@@ -790,6 +790,17 @@ def failing_for(reason: str) -> Object:
     return {"action": "FailJobSet", "onJobFailureReasons": [reason]}
 
 
+def with_rules(*names: str | None, action: str = "FailJobSet", replicas: int = 1) -> Object:
+    rules = [{"action": action} if name is None else rule_named(name, action) for name in names]
+    made = job_set("a", failurePolicy={"rules": rules})
+    made["spec"]["replicatedJobs"][0]["replicas"] = replicas
+    return made
+
+
+def rule_named(name: str, action: str) -> Object:
+    return {"name": name, "action": action}
+
+
 JUDGED_BY_JOB_SET = [
     Refused("FTL245", "as JobSet's example", restarting_in_place()),
     Refused("FTL245", "no limit", restarting_in_place("backoffLimit"), "is not set"),
@@ -832,6 +843,33 @@ JUDGED_BY_JOB_SET = [
         ),
         "must be one of",
     ),
+    Refused("FTL246", "a space in a rule's name", with_rules("1bad name"), "must be at most 128"),
+    Refused("FTL246", "a rule's name that ends with a comma", with_rules("a,"), "must be at most"),
+    Refused("FTL246", "a long name of a rule", with_rules("a" * 129), "must be at most 128"),
+    Refused("FTL246", "the longest names of rules", with_rules("a" * 128, "b:c_d,e")),
+    Refused("FTL246", "what is put in later", with_rules("${RULE}")),
+    Refused(
+        "FTL246", "two rules of one name", with_rules("a", "b", "a"), "'a' is the name of rules"
+    ),
+    Refused(
+        "FTL246",
+        "the name that the webhook gives to another rule",
+        with_rules("failurePolicyRule1", None),
+        "'failurePolicyRule1' is the name of rules",
+    ),
+    Refused("FTL246", "rules that the webhook names", with_rules(None, None)),
+    Refused(
+        "FTL246",
+        "more replicas than restart alone",
+        with_rules("a", action="RestartJob", replicas=1025),
+        "is 1025, and rule 'a' has action: RestartJob, which allows 1024",
+    ),
+    Refused(
+        "FTL246",
+        "as many replicas as restart alone",
+        with_rules("a", action="RestartJobAndIgnoreMaxRestarts", replicas=1024),
+    ),
+    Refused("FTL246", "more replicas that restart together", with_rules("a", replicas=1025)),
     Refused("FTL235", "two of one name", job_set("a", "a"), "another one already"),
     Refused("FTL235", "two names", job_set("a", "b")),
     Refused(
