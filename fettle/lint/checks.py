@@ -148,9 +148,10 @@ ENDLESS_GRACE = Check(
     "FTL117",
     "endless-grace",
     Severity.WARN,
-    "A pod with devices whose terminationGracePeriodSeconds is more than a day.",
-    "If its process does not end by itself, it holds its devices that long after it was deleted, "
-    "evicted or preempted.",
+    "A pod with devices whose terminationGracePeriodSeconds is more than an hour: longer than it "
+    "takes to save a checkpoint.",
+    "If its process does not end by itself, as on a failed device, it holds its devices that long "
+    "after it was deleted, evicted or preempted, and drains and gangs wait for it.",
 )
 WRONG_PATTERN = Check(
     "FTL247",
@@ -317,7 +318,7 @@ async def compile_expressions(manifests: Iterable[Manifest], engines: "Engines")
 
 
 def endless_grace(manifest: Manifest) -> Iterator[Finding]:
-    """Pods with devices that may take more than a day to end."""
+    """Pods with devices that may take more than an hour to end."""
     for pod in manifest.pods:
         grace = pod.field.at("terminationGracePeriodSeconds")
         seconds = grace.integer() or 0
@@ -325,12 +326,12 @@ def endless_grace(manifest: Manifest) -> Iterator[Finding]:
         if has_devices and seconds > _LONGEST_GRACE_S:
             yield ENDLESS_GRACE.finding(
                 grace,
-                f"the pod may hold its devices for {seconds // 3600} hours after it should end",
+                f"the pod may hold its devices for {seconds / 3600:.3g} hours after it should end",
                 "write the seconds that it takes to save its work",
             )
 
 
-_LONGEST_GRACE_S = 24 * 3600
+_LONGEST_GRACE_S = 3600
 
 
 def wrong_patterns(manifest: Manifest) -> Iterator[Finding]:

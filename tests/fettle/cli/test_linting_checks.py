@@ -372,7 +372,7 @@ spec:
         assert findings("-", stdin=job_set % pattern) == [], pattern
 
 
-def test_a_pod_that_may_hold_its_devices_for_days_after_its_end_is_found() -> None:
+def test_a_pod_that_may_hold_its_devices_for_hours_after_its_end_is_found() -> None:
     pod = """\
 apiVersion: v1
 kind: Pod
@@ -384,5 +384,9 @@ spec:
     (one,) = findings("-", stdin=pod % (604800, "nvidia.com/gpu"))
     assert (one["rule"], one["severity"], one["line"]) == ("FTL117", "Warn", 5)
     assert one["message"] == "the pod may hold its devices for 168 hours after it should end"
-    assert findings("-", stdin=pod % (86400, "nvidia.com/gpu")) == []
+    for seconds, said in ((3601, "1 hours"), (5400, "1.5 hours"), (86400, "24 hours")):
+        (one,) = findings("-", stdin=pod % (seconds, "nvidia.com/gpu"))
+        assert f"for {said} after" in one["message"]
+    for seconds in (0, 30, 60, 300, 600, 1800, 3600):  # as public manifests have them
+        assert findings("-", stdin=pod % (seconds, "nvidia.com/gpu")) == []
     assert findings("-", stdin=pod % (604800, "cpu")) == []
