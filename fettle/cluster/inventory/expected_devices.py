@@ -258,6 +258,17 @@ def changes(labels: Mapping[str, str]) -> Mapping[str, str]:
     return {key: state for key, state in said.items() if state != _DONE}
 
 
+_PAUSED = ("paused-for-mig-change", "paused-for-vgpu-change")
+"""NVIDIA/mig-parted and NVIDIA/vgpu-device-manager: of labels `nvidia.com/gpu.deploy.…`."""
+
+
+def labels_of_changes(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """All that labels say of such a change while it goes on: also what it stops meanwhile."""
+    if not changes(labels):
+        return {}
+    return {k: v for k, v in labels.items() if k in _STATES or v in _PAUSED}
+
+
 def is_change(told: Mapping[str, str]) -> bool:
     """Whether these labels were remembered during such a change."""
     return any(key in told for key in _STATES)

@@ -86,7 +86,9 @@ class Inventory:
         self._quarantine = Quarantine()
         health = health or HealthSettings()
         missing, drivers = MissingDevices(health), DriverVersions(health.new_driver_seconds)
-        self._nodes = Nodes(self._stores, self._devices, book, self._quarantine, missing, drivers)
+        self._nodes = Nodes(
+            self._stores, self._devices, book, self._quarantine, missing, drivers, rules
+        )
         self._reports = Reports(book, rules, self._stores, self._devices, self._nodes)
         self._remembering = Remembering(book, self._devices, self._stores.nodes, missing, drivers)
         self._starts = Starts(

@@ -47,8 +47,9 @@ a restart."""
 
 
 HIDES_S = 6 * 3600.0
-"""So long a change of devices, or work on a node, hides what is missing, while what is said of it
-stays the same. Upgrades of drivers take minutes, a drain some hours; what takes longer is stuck."""
+"""So long a change of devices hides what is missing, from its first attempt on, and work on a node
+while what is said of it stays the same. Upgrades of drivers take minutes, a drain some hours; what
+takes longer is stuck."""
 MOST_SHOWN = 64
 """Resources and drivers of a node of which it is shown and stored what it lacks, and stored how
 many it had. Its kubelet may name thousands."""
@@ -231,7 +232,7 @@ class MissingDevices:
 
     def _recall(self, node: core.Node, now: float) -> _Past:
         """A label that goes says nothing: whoever wrote it may have lost the devices, too. That a
-        change is no longer told of says that it is over."""
+        change is no longer told of says that it is over; until then all attempts are one."""
         boot, labels = boot_of(node), node.metadata.labels or {}
         changed = changes(labels)
         told = {**layout(labels), **changed}
@@ -240,7 +241,9 @@ class MissingDevices:
         is_same = past is not None and past.boot == boot and not is_over
         if past is not None and is_same and {**past.layout, **told} == past.layout:
             return past
-        made = self._past[node.metadata.name] = _Past(boot, dict(told), now)
+        goes_on = past is not None and not past.layout.keys().isdisjoint(changed)
+        began = past.began if past is not None and goes_on else now
+        made = self._past[node.metadata.name] = _Past(boot, dict(told), began)
         return made
 
     def _remember_most(self, past: _Past, has: Has, now: float) -> None:

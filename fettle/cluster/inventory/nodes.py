@@ -13,6 +13,7 @@ import msgspec
 from fettle.api import core
 from fettle.cluster.inventory.devices import Devices, Visibility
 from fettle.cluster.inventory.driver_versions import DriverVersions
+from fettle.cluster.inventory.expected_devices import labels_of_changes
 from fettle.cluster.inventory.fingerprints import mark_unclear, with_fingerprints
 from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
 from fettle.cluster.inventory.holdings import Holdings
@@ -32,7 +33,7 @@ from fettle.cluster.inventory.units import (
 )
 from fettle.cluster.view import UNMARKED, NodeMarks, NodeView, PluginView
 from fettle.dra import CounterId, DeviceView, NodeTarget, PoolView, PublishedDevice
-from fettle.health import HealthBook, node_reporter
+from fettle.health import HealthBook, SignalRules, node_reporter
 from fettle.logs import Logger
 from fettle.model import (
     BAD_STATES,
@@ -47,6 +48,7 @@ from fettle.model import (
     Family,
     Health,
     NodeId,
+    SourceKind,
     Standing,
     State,
     Subject,
@@ -165,8 +167,10 @@ class Nodes:
         quarantine: Quarantine,
         missing: MissingDevices,
         drivers: DriverVersions,
+        rules: SignalRules,
     ) -> None:
         self._stores = stores
+        self._rules = rules
         self._devices = devices
         self._book = book
         self._quarantine = quarantine
@@ -220,9 +224,20 @@ class Nodes:
         said = self._book.ledger.standing(node_reporter(name)).values()
         return any(map(_is_under_way, said))
 
-    def _worked_on_since(self, name: str) -> float:
-        said = self._book.ledger.standing(node_reporter(name)).values()
-        return max((one.observed_at for one in said if _is_under_way(one)), default=-inf)
+    def _worked_on_since(self, node: core.Node) -> float:
+        """Without changes of devices, each attempt at which is told of anew."""
+        said = self._book.ledger.standing(node_reporter(node.metadata.name)).values()
+        of_changes = labels_of_changes(node.metadata.labels or {})
+        rows = {found[0].name for one in of_changes.items() if (found := self._rules.label(*one))}
+        return max(
+            (
+                one.observed_at
+                for one in said
+                if _is_under_way(one)
+                and not (one.source.kind is SourceKind.LABEL and one.source.name in rows)
+            ),
+            default=-inf,
+        )
 
     def mark_expecting_dirty(self, now: float) -> None:
         """Of these nodes other devices are to be expected than before: by what their peers have, or
@@ -367,7 +382,7 @@ class Nodes:
             parts = {part for wholes in seen for part in wholes}
             devices = hardware(self._devices.published_by(name), parts)
             has = Has(resources, devices, unclear_drivers(pools))
-            self._missing.look(node, has, pods, now, self._worked_on_since(name))
+            self._missing.look(node, has, pods, now, self._worked_on_since(node))
         self._unlooked.discard(name)
 
     def _placing(self, name: str, resources: Iterable[PluginView]) -> UnitPlacement:

@@ -209,6 +209,24 @@ def test_work_that_is_stuck_hides_no_loss_for_ever(old: Fleet, work: dict[str, A
     assert (one.found, one.expected, one.lost_at) == (7, 8, old.now + AFTER_S)
 
 
+def test_a_change_that_begins_again_and_again_hides_no_loss_for_ever(old: Fleet) -> None:
+    """Each attempt is told of in turn, and some reboot the node."""
+    state, expected = "nvidia.com/mig.config.state", {"fettle.dev/expected-devices": f"{GPU}=8"}
+    turns = [("pending", "boot-1"), ("rebooting", "boot-1"), ("failed", "boot-2")]
+    for said, boot in [turn for _ in range(5) for turn in turns]:
+        plugin = "true" if said == "failed" else "paused-for-mig-change"
+        labels = {state: said, "nvidia.com/gpu.deploy.device-plugin": plugin}
+        assert put(old, gpus=7, annotations=expected, labels=labels, boot=boot) == ()
+        old.now += HIDES_S / 15
+    labels |= {state: "pending", "nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}
+    [one] = put(old, gpus=7, annotations=expected, labels=labels, boot="boot-2")
+    assert (one.found, one.expected) == (7, 8)
+    labels["nvidia.com/gpu-driver-upgrade-state"] = "pod-restart-required"
+    assert put(old, gpus=7, annotations=expected, labels=labels, boot="boot-2") == ()
+    put(old, gpus=7, annotations=expected, labels={state: "success"}, boot="boot-2")
+    assert put(old, gpus=7, annotations=expected, labels={state: "pending"}, boot="boot-2") == ()
+
+
 def test_work_that_goes_on_hides_a_loss_longer(old: Fleet) -> None:
     state = "nvidia.com/gpu-driver-upgrade-state"
     put(old, gpus=7, labels={state: "drain-required"})
