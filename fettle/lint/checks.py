@@ -153,6 +153,15 @@ ENDLESS_GRACE = Check(
     "If its process does not end by itself, as on a failed device, it holds its devices that long "
     "after it was deleted, evicted or preempted, and drains and gangs wait for it.",
 )
+HASTY_DEADLINE = Check(
+    "FTL118",
+    "hasty-deadline",
+    Severity.WARN,
+    "A DevicePolicy whose `startDeadline` is less than a minute, less than a driver takes to be "
+    "replaced.",
+    "A pod is evicted that would have started; the webhook warns when the policy is written, and "
+    "never refuses it.",
+)
 WRONG_PATTERN = Check(
     "FTL247",
     "wrong-message-pattern",
@@ -177,6 +186,7 @@ CHECKS = (
     MISSPELT_NAME,
     IMPOSSIBLE_LITERAL,
     ENDLESS_GRACE,
+    HASTY_DEADLINE,
     WRONG_PATTERN,
     *STRUCTURE,
     *IDENTITY,
@@ -397,6 +407,13 @@ def ineffective_settings(
             "each eviction counts against the backoffLimit of a Job",
             "write ignoreDisruptions: true",
         )
+    deadline_s = failure.start_deadline_s
+    if deadline_s is not None and deadline_s < _LEAST_DEADLINE_S:
+        yield HASTY_DEADLINE.finding(
+            manifest.root.at("spec", "failure", "startDeadline"),
+            "a pod is evicted before a driver that restarts could start it",
+            "write more than a driver takes to be replaced, such as 10m",
+        )
     yield from _without_effect(manifest, policy)
     yield from _affinity_without_effect(manifest, policy.placement, labels=labels)
     below = thresholds.degraded_below
@@ -411,6 +428,9 @@ def ineffective_settings(
     for field, requirement in zip(fields, policy.placement.requires, strict=True):
         if why := engines.refusal(requirement):
             yield IGNORED_REQUIREMENT.finding(field.at("expression"), why)
+
+
+_LEAST_DEADLINE_S = 60
 
 
 def _without_effect(manifest: Manifest, policy: Policy) -> Iterator[Finding]:
@@ -463,7 +483,7 @@ def remarks_on_policies(settings: Settings) -> list[str]:
 def without_effect(policy: Policy, settings: Settings) -> list[str]:
     """A sentence for each field of an installed DevicePolicy that does nothing, but for
     requirements, which only a compiler can tell."""
-    return _remarks(policy, settings, but={COUNTED_EVICTIONS.id})
+    return _remarks(policy, settings, but={COUNTED_EVICTIONS.id, HASTY_DEADLINE.id})
 
 
 def _remarks(policy: Policy, settings: Settings, but: Set[str] = frozenset()) -> list[str]:

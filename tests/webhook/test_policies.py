@@ -84,6 +84,16 @@ async def test_evictions_that_count_against_a_job_are_a_warning() -> None:
     assert await validated(spared) == ValidationResult()
 
 
+@pytest.mark.parametrize(("deadline", "hasty"), [("0s", True), ("59s", True), ("1m", False)])
+async def test_a_deadline_that_leaves_no_time_to_start_is_a_warning(
+    deadline: str, hasty: bool
+) -> None:
+    found = await validated({"failure": {"ignoreDisruptions": True, "startDeadline": deadline}})
+    assert found.denied == ()
+    told = [(warning.rule, warning.field) for warning in found.warned]
+    assert told == [("FTL118", "spec.failure.startDeadline")] * hasty
+
+
 @pytest.mark.parametrize(
     ("spec", "field", "effective"),
     [

@@ -63,9 +63,9 @@ _BESIDE = """\
 
 `fettle lint` also reports mistakes in DevicePolicies, and what the API server refuses anyway. \
 There, set them to `Deny`, `Warn` or `Off` as you set rules. The webhook warns about FTL101, \
-FTL104, FTL105, FTL107 to FTL109, FTL111 and FTL115 whatever they are set to. It is not asked \
-about the objects of FTL114. Of policies in the settings the log says the same at start, and so \
-does `fettle lint --settings`.
+FTL104, FTL105, FTL107 to FTL109, FTL111, FTL115 and FTL118 whatever they are set to. It is not \
+asked about the objects of FTL114. Of policies in the settings the log says the same at start, and \
+so does `fettle lint --settings`.
 
 | | | mistake | what Kubernetes does |
 |-|-|-|-|"""

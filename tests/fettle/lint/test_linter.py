@@ -179,6 +179,10 @@ def test_an_unknown_name_is_refused_with_its_field(tmp_path: Path, text: str, sa
             "policy scavenger",
         ),
         ("policies: [{name: a, failure: {onDeviceFailure: Evict}}]", "(FTL107)"),
+        (
+            "policies: [{name: a, failure: {ignoreDisruptions: true, startDeadline: 0s}}]",
+            "(FTL118)",
+        ),
         ("policies: [{name: a, failure: {restartAction: RestartAllContainers}}]", "(FTL111)"),
         ("policies: [{name: a, placement: {affinity: Required}}]", "set nodeMarks.label"),
         (
