@@ -28,13 +28,15 @@ from fettle.health import (
     ObjectRow,
     SignalRules,
     Tables,
+    gpu_names,
     make_rules,
     one_line,
     own_rows,
     rule_mistakes,
     rules_without,
+    subject_called,
 )
-from fettle.model import ClusterError, SnapshotError
+from fettle.model import ClusterError, DeviceId, EvidenceKind, NodeId, SnapshotError, UnitId
 
 if TYPE_CHECKING:
     from fettle.client import Session
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 SAID, SILENT, UNUSABLE = 0, 1, 2
 _NOT_ASKED = frozenset(("metrics", "alerts", "exporters"))
 """Tables about what Prometheus and Alertmanager say, which no object tells."""
+_LONGEST_INDEX = 9
 _MOST_SHOWN = 20
 """Facts of a row that are shown one by one."""
 
@@ -64,29 +67,57 @@ class Fact(NamedTuple):
     family: str
     said: str
     namespace: str
+    evidence: EvidenceKind
 
     @property
     def shown(self) -> str:
+        if self.evidence is EvidenceKind.UNKNOWN:
+            return f"makes {self.about} Unknown: {self.said}"
+        latched = ", latched" if self.evidence is EvidenceKind.LATCHED else ""
         word = f", the word of namespace {self.namespace}" if self.namespace else ""
-        return f"{self.about}  {self.weight:g} {self.family}{word}: {self.said}"
+        return f"{self.about}  {self.weight:g} {self.family}{latched}{word}: {self.said}"
 
 
 class RowResult(NamedTuple):
-    """What a row says. `instead`: what others say without it. `unknown`: why it says nothing, by
-    object. `looked_at`: which objects a row about objects is about. `skipped`: why it is not
-    tried."""
+    """What a row says. `instead`: what others say without it. `skipped`: why it is not tried.
+
+    Of a row about objects, by object: `unknown`: why it says nothing; `absent`: why what it says is
+    about nothing that there is; `unsaid`: why a part of its message cannot be told. `looked_at`:
+    which objects there are.
+    """
 
     table: str
     name: str
     says: tuple[Fact, ...] = ()
     instead: tuple[Fact, ...] = ()
     unknown: Mapping[str, str] = {}
+    absent: Mapping[str, str] = {}
+    unsaid: Mapping[str, str] = {}
     looked_at: str = ""
     skipped: str = ""
 
     @property
     def is_silent(self) -> bool:
         return not (self.says or self.instead or self.skipped)
+
+
+class Told:
+    """What rows about objects say. By row and object: what it counts for, why that could not be
+    told, and why a part of its message could not."""
+
+    def __init__(self) -> None:
+        self.reported: list[ObjectReported] = []
+        self.counts: defaultdict[str, dict[str, tuple[ObjectFact, ...]]] = defaultdict(dict)
+        self.unknown: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self.unsaid: defaultdict[str, dict[str, str]] = defaultdict(dict)
+
+    def take(self, row: str, name: str, outcome: RowOutcome) -> None:
+        if outcome.problem:
+            self.unknown[row][name] = outcome.problem
+        if outcome.counts:
+            self.counts[row][name] = outcome.facts
+        if outcome.unsaid:
+            self.unsaid[row][name] = outcome.unsaid
 
 
 class Objects:
@@ -158,8 +189,8 @@ async def _tested(
         objects = await _of_cluster(options.reading, wanted)
     objects.notes += (f"{one.kind.name} {one.key}: {one.reason}" for one in objects.bad)
     now = time.time()
-    reported, unknown = await _reported(objects.others, rows, now)
-    return objects, [*_results(own, objects, reported, unknown, settings, now)]
+    told = await _told(objects.others, rows, now)
+    return objects, [*_results(own, objects, told, settings, now)]
 
 
 def _of_folder(path: Path, wanted: Collection[ObjectKind]) -> Objects:
@@ -213,12 +244,8 @@ async def _read_others(session: "Session", of: ObjectKind, objects: Objects) -> 
 # --- what is said of it
 
 
-async def _reported(
-    others: Sequence[OtherObject], rows: Sequence[ObjectRow], now: float
-) -> tuple[list[ObjectReported], Mapping[str, Mapping[str, str]]]:
-    """What rows say of objects; and by row, why it could not be told of some."""
-    unknown: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    reported, judge = [], ObjectJudge()
+async def _told(others: Sequence[OtherObject], rows: Sequence[ObjectRow], now: float) -> Told:
+    told, judge = Told(), ObjectJudge()
     try:
         for of, read in others:
             about = [row for row in rows if row.of == of]
@@ -232,55 +259,91 @@ async def _reported(
                 outcomes = await judge.judge(texts, read.object.raw, now)
             facts: dict[str, tuple[ObjectFact, ...]] = {}
             for row, outcome in zip(about, outcomes, strict=True):
-                if outcome.problem:
-                    unknown[row.name][f"{of} {key}"] = outcome.problem
-                elif outcome.facts:
+                told.take(row.name, f"{of} {key}", outcome)
+                if outcome.facts:
                     trusted = row.trusts(key.rpartition("/")[0])
                     facts[row.name] = outcome.facts[: None if trusted else MOST_FACTS_OF_TENANTS]
-            reported.append(ObjectReported(str(of), key, uid, facts))
+            told.reported.append(ObjectReported(str(of), key, uid, facts))
     finally:
         await judge.close()
-    return reported, unknown
+    return told
 
 
 def _results(
     own: Tables,
     objects: Objects,
-    reported: Sequence[ObjectReported],
-    unknown: Mapping[str, Mapping[str, str]],
+    told: Told,
     settings: Settings,
     now: float,
 ) -> Iterator[RowResult]:
-    whole = _facts(objects, reported, make_rules(own), settings, now)
+    view = _view(objects, told.reported, make_rules(own), settings, now)
+    whole = _facts(view)
     number = Counter(one.of for one in objects.others)
     for table, rows in own.items():
         for name, row in rows.items():
             if table in _NOT_ASKED:
                 yield RowResult(table, name, skipped="no object tells: Prometheus is asked")
                 continue
-            without = _facts(objects, reported, rules_without(own, table, name), settings, now)
-            yield RowResult(
+            others = rules_without(own, table, name)
+            without = _facts(_view(objects, told.reported, others, settings, now))
+            result = RowResult(
                 table,
                 name,
                 tuple(fact for fact in whole if fact not in without),
                 tuple(fact for fact in without if fact not in whole),
-                unknown.get(name, {}) if table == "objects" else {},
-                _looked_at(row.of, number[row.of]) if isinstance(row, ObjectRow) else "",
             )
+            if isinstance(row, ObjectRow):
+                result = result._replace(
+                    unknown=told.unknown[name],
+                    absent=_absent(told.counts[name], view),
+                    unsaid=told.unsaid[name],
+                    looked_at=_looked_at(row.of, number[row.of]),
+                )
+            yield result
 
 
 def _looked_at(of: ObjectKind, number: int) -> str:
     return f" of {number} {of.kind}" if number else f": there is no {of.kind}"
 
 
-def _facts(
+def _absent(counts: Mapping[str, tuple[ObjectFact, ...]], view: View | None) -> dict[str, str]:
+    """By object, why what is said of it is about nothing that there is."""
+    found = {}
+    for name, facts in counts.items():
+        why = [_why_absent(fact, view) for fact in facts] or ["`node` names none"]
+        if told := "; ".join(dict.fromkeys(filter(None, why))):
+            found[name] = told
+    return found
+
+
+def _why_absent(fact: ObjectFact, view: View | None) -> str:
+    """Why there is not what a fact is about; "" as far as anything tells."""
+    node = None if view is None else view.nodes.get(fact.node)
+    if node is None:
+        return f"there is no node {one_line(fact.node)!r}"
+    subject = subject_called(fact.device, NodeId(fact.node))
+    has_not = f"node {fact.node} has no such device as {one_line(fact.device)!r}"
+    if isinstance(subject, DeviceId):
+        devices = (one for pool in node.pools for one in (*pool.devices, *pool.withheld))
+        is_there = any(str(one.published.id) == str(subject) for one in devices)
+        return "" if is_there else has_not
+    if isinstance(subject, UnitId):
+        plugin = node.plugins.get(subject.resource)
+        number = plugin.capacity if plugin is not None else 0
+        index = subject.unit.removeprefix("index:") if gpu_names.is_index(subject.unit) else ""
+        if not number or (index.isdecimal() and int(index[:_LONGEST_INDEX]) >= number):
+            return f"{has_not}: it has {number} {subject.resource}"
+    return ""
+
+
+def _view(
     objects: Objects,
     reported: Iterable[ObjectReported],
     rules: SignalRules,
     settings: Settings,
     now: float,
-) -> Mapping[Fact, None]:
-    """What is said of nodes and devices by these rules, by the code that serves."""
+) -> View | None:
+    """What becomes of it by these rules, by the code that serves."""
     inventory = Inventory(HealthBook(settings.health, rules), rules, health=settings.health)
     for kind, one in objects.put:
         inventory.put(kind, one, now)
@@ -291,7 +354,11 @@ def _facts(
     inventory.age(now)
     for _ in inventory.refresh(now):
         pass
-    view = inventory.view(EMPTY, synced=True, served={})
+    return inventory.view(EMPTY, synced=True, served={})
+
+
+def _facts(view: View | None) -> Mapping[Fact, None]:
+    """What is said of nodes and devices."""
     return dict.fromkeys(sorted(_facts_of(view))) if view is not None else {}
 
 
@@ -302,7 +369,12 @@ def _facts_of(view: View) -> Iterator[Fact]:
         for health in chain((node.health,), units, devices):
             for one in (weighed.evidence for weighed in health.evidence):
                 yield Fact(
-                    str(one.subject), one.weight, one.family, one.said, one.reporting_namespace
+                    str(one.subject),
+                    one.weight,
+                    one.family,
+                    one.said,
+                    one.reporting_namespace,
+                    one.kind,
                 )
 
 
@@ -327,7 +399,8 @@ def _summary(row: RowResult) -> str:
         said = f"says {len(row.says)}" if row.says else ""
         kept = f"keeps from being said {len(row.instead)}" if row.instead else ""
         return ", ".join(filter(None, (said, kept)))
-    return f"says nothing{row.looked_at}"
+    matches = f"matches {len(row.absent)}, and " if row.absent else ""
+    return f"{matches}says nothing{row.looked_at}"
 
 
 def _lines(row: RowResult) -> Iterator[str]:
@@ -335,11 +408,16 @@ def _lines(row: RowResult) -> Iterator[str]:
         yield from (f"{mark} {fact.shown}" for fact in facts[:_MOST_SHOWN])
         if (more := len(facts) - _MOST_SHOWN) > 0:
             yield f"{mark} and {more} more"
-    if row.unknown:
-        key, why = min(row.unknown.items())
-        number = len(row.unknown)
-        objects = "1 object" if number == 1 else f"{number} objects, such as"
-        yield f"? cannot be told of {objects} {one_line(key)}: {one_line(why)}"
+    for mark, problems in (
+        ("! matches", row.absent),
+        ("? cannot be told of", row.unknown),
+        ("? a part of the message cannot be told of", row.unsaid),
+    ):
+        if problems:
+            key, why = min(problems.items())
+            number = len(problems)
+            objects = "1 object" if number == 1 else f"{number} objects, such as"
+            yield f"{mark} {objects} {one_line(key)}: {one_line(why)}"
 
 
 def _plain(row: RowResult) -> dict[str, Any]:
@@ -349,5 +427,7 @@ def _plain(row: RowResult) -> dict[str, Any]:
         "says": [fact._asdict() for fact in row.says],
         "instead": [fact._asdict() for fact in row.instead],
         "unknown": row.unknown,
+        "absent": row.absent,
+        "unsaid": row.unsaid,
         "skipped": row.skipped,
     }

@@ -188,8 +188,9 @@ def test_rules(
     """What each row of a rules file would say about the objects of a snapshot, or of your cluster.
 
     A row says (+) what is not said without it, and keeps others from saying (-) what would be.
-    With ?, a row about objects cannot be evaluated on some. What is remembered of faults that are
-    over does not count, and neither does health.rulesFile of the settings.
+    With ?, a row about objects, or a part of its message, cannot be evaluated on some. With !, it
+    matches objects whose node or device is not there. What is remembered of faults that are over
+    does not count, and neither does health.rulesFile of the settings.
 
     Exits with 0, or with 1 if a row cannot be evaluated on some object, 2 on bad input.
     """

@@ -28,6 +28,7 @@ from fettle.health.signals.operator_words import (
     in_force,
     is_device_name,
     name_of_held,
+    subject_called,
     to_count,
     written,
 )
@@ -133,6 +134,7 @@ __all__ = [
     "source_of",
     "start_evidence",
     "starts_of",
+    "subject_called",
     "to_count",
     "written",
 ]

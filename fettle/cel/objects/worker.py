@@ -21,6 +21,7 @@ from celpy.evaluation import CELEvalError
 from fettle.api import ObjectFact
 from fettle.cel.objects import expressions
 from fettle.cel.runtime.limits import (
+    MEMORY_BYTES,
     Interrupted,
     end_after,
     interrupted_after,
@@ -78,24 +79,24 @@ def activation(object_: bytes, now: float, *, named: bool = False) -> Activation
 
 def judge(row: ObjectExpressions, given: Activation) -> RowOutcome:
     try:
-        return RowOutcome(_facts(row, given))
+        return _outcome(row, given)
     except NotJudged as error:
         return RowOutcome(problem=str(error))
 
 
-def _facts(row: ObjectExpressions, given: Activation) -> tuple[ObjectFact, ...]:
+def _outcome(row: ObjectExpressions, given: Activation) -> RowOutcome:
     counts = _value("when", row.when, given)
     if not isinstance(counts, celtypes.BoolType | bool):
         raise NotJudged(f"when: it gives {_kind(counts)}, not true or false")
     if not counts:
-        return ()
+        return RowOutcome()
     nodes = _names("node", row.node, given)
-    if not row.device:
-        return tuple(ObjectFact(node, "", _said(row.message, given)) for node in nodes)
-    if len(nodes) > 1:
+    if row.device and len(nodes) > 1:
         raise NotJudged(f"node: it gives {len(nodes)} nodes, and with device there can be only one")
-    devices, said = _names("device", row.device, given), _said(row.message, given)
-    return tuple(ObjectFact(node, device, said) for node in nodes for device in devices or ("",))
+    devices = _names("device", row.device, given) if row.device else ()
+    said, unsaid = _said(row.message, given)
+    facts = (ObjectFact(node, device, said) for node in nodes for device in devices or ("",))
+    return RowOutcome(tuple(facts), counts=True, unsaid=unsaid)
 
 
 def _value(field: str, expression: str, given: Activation) -> Any:
@@ -122,18 +123,20 @@ def _names(field: str, expression: str, given: Activation) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(one) for one in many if one))[:MOST_FACTS]
 
 
-def _said(message: str, given: Activation) -> str:
-    parts = expressions.holes(message)
+def _said(message: str, given: Activation) -> tuple[str, str]:
+    """What people read, and why the first of its parts that cannot be told cannot."""
+    parts, unsaid = expressions.holes(message), ""
     for at in range(1, len(parts), 2):
-        parts[at] = _part(parts[at], given)
-    return "".join(parts)[:LONGEST_SAID]
+        try:
+            parts[at] = _part(parts[at], given)
+        except NotJudged as error:
+            parts[at], unsaid = _UNKNOWN, unsaid or str(error)
+    return "".join(parts)[:LONGEST_SAID], unsaid
 
 
 def _part(expression: str, given: Activation) -> str:
-    try:
-        value = _value("message", expression, given)
-    except NotJudged:
-        return _UNKNOWN
+    """Raises NotJudged."""
+    value = _value("message", expression, given)
     is_shown = isinstance(value, str | int | float) and not isinstance(value, celtypes.BoolType)
     return str(value)[:LONGEST_SAID] if is_shown else str(bool(value)).lower()
 
@@ -144,6 +147,8 @@ def _kind(value: Any) -> str:
 
 
 def _short(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return f"it takes more memory than {MEMORY_BYTES // 1024**2} MiB"
     words = error.args[0] if error.args else error
     line = " ".join(str(words).split()).partition(_ALL_OF_CEL)[0]
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_MEMORY_BYTES = 512 * 1024 * 1024
+MEMORY_BYTES = 512 * 1024 * 1024
 RECURSION_LIMIT = 6000
 
 
@@ -22,7 +22,7 @@ class Interrupted(BaseException):
 def limit() -> None:
     """Bound this process."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = _MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MEMORY_BYTES)
+    most = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(hard, MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)

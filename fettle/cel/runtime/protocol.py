@@ -157,11 +157,17 @@ class JudgeObject(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class RowOutcome(msgspec.Struct, frozen=True, array_like=True):
-    """What a row says of an object, or why that is not known; `slow` if it took too long."""
+    """What a row says of an object, or why that is not known; `slow` if it took too long.
+
+    `counts`: the object is a fault, though it may name no node. `unsaid`: why a part of its message
+    cannot be told.
+    """
 
     facts: tuple[ObjectFact, ...] = ()
     problem: str = ""
     slow: bool = False
+    counts: bool = False
+    unsaid: str = ""
 
 
 class ObjectJudged(msgspec.Struct, frozen=True, tag=True, array_like=True):

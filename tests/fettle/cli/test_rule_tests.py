@@ -47,6 +47,16 @@ metadata: {name: t-17, namespace: repair-desk, uid: a}
 spec: {node: gpu-7, what: row remapping failed}
 status: {phase: Open}
 """
+SLICE = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: gpu-7-a}
+spec:
+  driver: gpu.example.com
+  nodeName: gpu-7
+  pool: {name: gpu-7, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0}]
+"""
 NEW = OPEN.replace("t-17", "t-18").replace("status: {phase: Open}\n", "")
 
 
@@ -108,6 +118,77 @@ def test_what_an_object_in_a_namespace_says_is_shown_as_bounded(folder: Path) ->
     trusted = TICKET + "    namespaces: [repair-desk]\n"
     (fact,) = said(folder, trusted, OPEN)["ticket"]["says"]
     assert (fact["weight"], fact["namespace"]) == (0.8, "")
+
+
+def test_what_a_row_says_shows_whether_it_makes_unknown_or_is_latched(folder: Path) -> None:
+    trusted = TICKET + "    namespaces: [repair-desk]\n"
+    for kind, begins in {
+        "unknown": "    + makes node gpu-7 Unknown: Ticket repair-desk/t-17: row remapping",
+        "latched": "    + node gpu-7  0.8 memory, latched: Ticket repair-desk/t-17: row",
+        "level": "    + node gpu-7  0.8 memory: Ticket repair-desk/t-17: row remapping",
+    }.items():
+        row = f"{trusted}    evidence: {kind}\n"
+        assert tried(folder, row, objects=OPEN).stdout.splitlines()[1].startswith(begins)
+        (fact,) = said(folder, row, OPEN)["ticket"]["says"]
+        assert fact["evidence"] == kind
+
+
+def test_an_object_that_matches_and_names_no_node_that_there_is_is_told_of(folder: Path) -> None:
+    for node, why in {
+        "'node-that-is-not'": "there is no node 'node-that-is-not'",
+        "''": "`node` names none",
+    }.items():
+        row = TICKET.replace("node: resource.spec.node", f'node: "{node}"')
+        ran = tried(folder, row, objects=OPEN)
+        assert ran.stdout.splitlines() == [
+            "objects  ticket: matches 1, and says nothing of 1 Ticket",
+            f"    ! matches 1 object Ticket.repair.example.com repair-desk/t-17: {why}",
+        ]
+        found = said(folder, row, OPEN)["ticket"]
+        assert found["absent"] == {"Ticket.repair.example.com repair-desk/t-17": why}
+
+
+@pytest.mark.parametrize(
+    ("device", "why"),
+    [
+        ("nvidia.com/gpu index:99", ": it has 8 nvidia.com/gpu"),
+        ("nvidia.com/gpu 8", ": it has 8 nvidia.com/gpu"),
+        ("amd.com/gpu index:0", ": it has 0 amd.com/gpu"),
+        ("gpu.example.com/gpu-7/gpu-9", ""),
+        ("nvidia.com/gpu index:7", None),
+        ("nvidia.com/gpu GPU-1a2b3c4d-0000-1111-2222-333344445555", None),
+        ("gpu.example.com/gpu-7/gpu-0", None),
+        ("", None),
+    ],
+)
+def test_a_device_that_its_node_does_not_have_is_told_of(
+    folder: Path, device: str, why: str | None
+) -> None:
+    row = f"""{TICKET}    device: "'{device}'"\n"""
+    ran = tried(folder, row, objects=f"{OPEN}---\n{SLICE}")
+    has_not = f"t-17: node gpu-7 has no such device as {device!r}{why}\n"
+    assert (has_not in ran.stdout) is (why is not None)
+    assert ("no such device" in ran.stdout) is (why is not None)
+
+
+def test_why_a_part_of_a_message_cannot_be_told_is_said(folder: Path) -> None:
+    row = TICKET.replace("{resource.spec.what}", "{resource.spec.nope}, since ever")
+    ran = tried(folder, row, objects=OPEN)
+    assert ran.returncode == 0
+    assert "Ticket repair-desk/t-17: ?, since ever" in ran.stdout
+    assert (
+        "? a part of the message cannot be told of 1 object Ticket.repair.example.com "
+        "repair-desk/t-17: message: no such member in mapping: 'nope'"
+    ) in ran.stdout
+
+
+def test_a_row_that_takes_too_much_memory_says_so(folder: Path) -> None:
+    twice = "[resource.spec.what]"
+    for _ in range(16):
+        twice = f"[{twice}[0]].map(b, b + b)"
+    row = TICKET.replace("resource.status.phase ==", f">-\n      {twice}[0] ==")
+    ran = tried(folder, row, objects=OPEN.replace("row remapping failed", "x" * 20_000))
+    assert "t-17: when: it takes more memory than 512 MiB" in ran.stdout
 
 
 def test_a_row_that_cannot_be_evaluated_on_an_object_says_on_which_and_fails(folder: Path) -> None:
