@@ -40,6 +40,7 @@ def integer(value: object) -> int | None:
 
 
 def strings(value: object) -> dict[str, str]:
-    """The entries of an object whose values are strings, such as labels and annotations."""
+    """The entries of an object whose values are strings, such as labels and annotations. In YAML a
+    key may be something else, such as `on`."""
     found = mapping(value)
-    return {key: entry for key, entry in found.items() if isinstance(entry, str)}
+    return {k: v for k, v in found.items() if isinstance(v, str) and isinstance(k, str)}

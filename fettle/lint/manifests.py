@@ -14,6 +14,7 @@ from fettle.lint import workload_kinds
 from fettle.pacing import pause
 
 DEFAULT_NAMESPACE = "default"
+_MOST_TEMPLATES, _DEEPEST = 64, 24
 _MARKS = frozenset(".[]/ ")
 
 
@@ -113,6 +114,28 @@ def values_at(field: Field, path: workload_kinds.Path, *, named: bool = False) -
     else:
         for entry in field.entries(named=named):
             yield from values_at(entry, path[1:], named=named)
+
+
+def pod_specs_by_form(root: Field) -> Iterator[Field]:
+    """The specs of what has the name and the form of a pod template, wherever it stands."""
+    waiting, found = [root], 0
+    while waiting and found < _MOST_TEMPLATES:
+        field = waiting.pop(0)
+        below = (
+            field.entries()
+            if isinstance(field.value, list)
+            else (one for _, one in field.members())
+        )
+        for member in below:
+            if len(member.keys) > _DEEPEST or not isinstance(member.value, dict | list):
+                continue
+            containers = member.at("spec", "containers").value
+            is_named = str(member.keys[-1]).lower().endswith("template")
+            if is_named and isinstance(containers, list) and mapping(next(iter(containers), None)):
+                yield member.at("spec")
+                found += 1
+            else:
+                waiting.append(member)
 
 
 class ManifestOption:
@@ -282,7 +305,14 @@ class Manifest:
     @cached_property
     def pods(self) -> tuple[ManifestPod, ...]:
         found = (spec for path in self.pod_specs for spec in objects_at(self.root, path))
-        return tuple(ManifestPod(field) for field in found if field.value)
+        return tuple(ManifestPod(field) for field in (*found, *self.specs_by_form) if field.value)
+
+    @cached_property
+    def specs_by_form(self) -> tuple[Field, ...]:
+        """The specs of pods in an object of another project whose templates no table locates."""
+        foreign = "." in self.group and self.group not in ("apiextensions.k8s.io", "fettle.dev")
+        known = self.pod_specs or self.paths(workload_kinds.CLAIM_SPECS)
+        return tuple(pod_specs_by_form(self.root)) if foreign and not known else ()
 
     @cached_property
     def jobs(self) -> tuple[Field, ...]:

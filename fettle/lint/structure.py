@@ -7,7 +7,7 @@ such as `__NUM_NODES__` or `NUM_NODES`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -95,6 +95,7 @@ STRUCTURE = (
     *(WRONG_TYPE, UNKNOWN_FIELD, NOT_ALLOWED, MISSING, UNION, SOME_VERSIONS, OUT_OF_RANGE),
     *(WRONG_FORM, REPEATED, TOO_MANY),
 )
+_SURELY_WRONG = frozenset((WRONG_TYPE.id, UNKNOWN_FIELD.id, NOT_ALLOWED.id))
 
 _WHOLE_NUMBER, _TEXT, _OBJECT, _LIST = "a whole number", "text", "an object", "a list"
 _QUANTITY_WORD = "a quantity"
@@ -208,6 +209,22 @@ def mistakes_in_structure(manifest: Manifest, customs: Customs | None = None) ->
                 yield from _checked(beside.at("metadata"), _METADATA)
                 for finding in _checked(beside.at("spec"), type):
                     yield _in_template(finding, manifest)
+    for spec in manifest.specs_by_form:
+        yield from _by_form(spec)
+
+
+def _by_form(spec: Field) -> Iterator[Finding]:
+    """What is misspelt in the pods of a kind that is not known. Its pods may have more fields than
+    Kubernetes' (Knative's do), and its controller may complete them, so this only warns."""
+    fields = kubernetes().types[_POD]
+    for name, member in spec.members():
+        if name in fields:
+            found = _checked(member, place(fields[name]).type)
+        else:
+            found = iter([_unknown(member, name, _POD, _NONE)] if _near(name, fields) else [])
+        for finding in found:
+            if finding.rule in _SURELY_WRONG:
+                yield msgspec.structs.replace(finding, severity=Severity.WARN)
 
 
 def _unknown_beside(template: Field, type: str) -> Iterator[Finding]:
@@ -311,7 +328,7 @@ def _fields(type: str, customs: Customs) -> Mapping[str, str] | None:
 def _unknown(member: Field, name: str, type: str, customs: Customs) -> Finding:
     fields = _fields(type, customs) or {}
     what = type.rpartition(".")[2]
-    if near := nearest(name, fields) or next(iter(get_close_matches(name, fields, 1, _ALIKE)), ""):
+    if near := _near(name, fields):
         message = f"{what} has no such field; did you mean {near}?"
         return UNKNOWN_FIELD.finding(member, message, f"write {near}")
     at = _place_below(name, type, customs)
@@ -321,6 +338,11 @@ def _unknown(member: Field, name: str, type: str, customs: Customs) -> Finding:
         return UNKNOWN_FIELD.finding(member, message, fix, severity=Severity.WARN)
     where = f" in Kubernetes {kubernetes().span}" if type in kubernetes().types else ""
     return UNKNOWN_FIELD.finding(member, f"{what} has no such field{where}", fix)
+
+
+def _near(name: str, fields: Iterable[str]) -> str:
+    """The field that a name means; "" if none."""
+    return nearest(name, fields) or next(iter(get_close_matches(name, list(fields), 1, _ALIKE)), "")
 
 
 def _place_below(name: str, type: str, customs: Customs) -> str:

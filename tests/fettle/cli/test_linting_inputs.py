@@ -63,6 +63,11 @@ def test_objects_that_may_not_meet_are_not_called_the_same(tmp_path: Path) -> No
     assert findings(str(tmp_path)) == []
 
 
+def test_a_label_whose_key_yaml_reads_as_true_breaks_nothing() -> None:
+    marked = POD.replace("{name: a}", '{name: a, labels: {on: "yes"}, annotations: {off: "x"}}')
+    assert told(marked) == []
+
+
 def test_an_object_that_does_not_say_what_it_is_is_denied() -> None:
     assert told(POD.replace("kind:", "Kind:")) == [("FTL206", "Deny", 2, "Kind")]
     assert told(POD.replace("apiVersion:", "apiversion:")) == [("FTL206", "Deny", 1, "apiversion")]

@@ -10,6 +10,7 @@ from fettle.lint import workload_kinds
 from fettle.lint.annotations import ignored_references
 from fettle.lint.findings import Finding, Severity
 from fettle.lint.manifests import Manifest
+from fettle.lint.refusals import REFUSALS
 from fettle.lint.structure import mistakes_in_structure
 from fettle.model import Policies, Validation
 from tests.controlplane import objects as api
@@ -110,6 +111,70 @@ def test_every_pod_template_of_every_kind_is_checked(
     ]
     named = [found.field for found in ignored_references(manifest, Policies(), {})]
     assert named == [f"{where}.metadata.annotations[fettle.dev/policy]"]
+
+
+def of_form(api_version: str, kind: str, path: str, spec: Object) -> Manifest:
+    below = with_template(tuple(path.split(".")), {"spec": spec})
+    return Manifest({"apiVersion": api_version, "kind": kind, **below})
+
+
+FOREIGN = [
+    ("kubeflow.org/v2beta1", "MPIJob", "spec.mpireplicaspecs.Worker.template"),
+    ("batch.volcano.sh/v1alpha1", "Job", "spec.tasks.*.template"),
+    ("ray.io/v1", "RayService", "spec.rayClusterConfig.workerGroupSpecs.*.template"),
+    ("argoproj.io/v1alpha1", "Rollout", "spec.template"),
+    ("example.com/v1", "Server", "spec.podTemplate"),
+]
+
+
+@pytest.mark.parametrize(("api_version", "kind", "path"), FOREIGN, ids=[row[1] for row in FOREIGN])
+async def test_pods_are_known_by_their_form_in_kinds_that_are_not(
+    api_version: str, kind: str, path: str
+) -> None:
+    container = {"name": "a", "image": "x", "resources": {"limit": {"nvidia.com/gpu": 1}}}
+    spec = {"containers": [container], "nodeselector": {}, "restartPolicy": "never"}
+    manifest = of_form(api_version, kind, path, spec)
+    where = path.replace(".*", "[0]")
+    assert {
+        (one.rule, one.severity, one.field.removeprefix(f"{where}.spec."))
+        for one in mistakes_in_structure(manifest)
+    } == {
+        ("FTL201", Severity.WARN, "containers[0].resources.limit"),
+        ("FTL201", Severity.WARN, "nodeselector"),
+        ("FTL202", Severity.WARN, "restartPolicy"),
+    }
+    half = {"name": "a", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "0.5"}}}
+    manifest = of_form(api_version, kind, path, {"containers": [half]})
+    found = [(one.rule, one.severity) for rule in REFUSALS for one in rule.check(manifest)]
+    assert found == [("FTL222", Severity.WARN)]
+
+
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        # knative/serving, pkg/apis/serving/v1/revision_types.go: RevisionSpec
+        ("spec.template", {"containerConcurrency": 1, "idleTimeoutSeconds": 5}),
+        ("spec.template", {"containers": [{"name": "a"}]}),  # its controller adds the image
+        ("spec.template", {"containers": "a"}),
+        ("spec.pods", {"nodeselector": {}}),
+    ],
+    ids=["more fields", "to be completed", "no containers", "another name"],
+)
+def test_what_only_resembles_a_pod_in_another_kind_is_left_alone(path: str, spec: Object) -> None:
+    made = {"containers": [{"image": "x"}], **spec}
+    manifest = of_form("example.com/v1", "Thing", path, made)
+    assert list(mistakes_in_structure(manifest)) == []
+    assert [one for rule in REFUSALS for one in rule.check(manifest)] == []
+
+
+def test_pods_are_looked_for_only_so_far_into_an_object() -> None:
+    deep = of_form("example.com/v1", "Thing", ".".join(["a"] * 40 + ["template"]), CONTAINERS)
+    many = [{"template": {"spec": CONTAINERS}}] * 200
+    wide = Manifest({"apiVersion": "example.com/v1", "kind": "Thing", "spec": many})
+    assert (len(deep.pods), len(wide.pods)) == (0, 64)
+
+
+CONTAINERS: Object = {"containers": [{"name": "a", "image": "x"}]}
 
 
 async def test_a_leader_counts_once_for_each_group() -> None:
