@@ -61,7 +61,13 @@ from fettle.api.own_group import (
 from fettle.api.salvage import Pools, complete_node, node_and_pools
 
 if TYPE_CHECKING:
-    from fettle.api.documents import LocatedObject, objects_of_json, objects_of_yaml
+    from fettle.api.documents import (
+        LocatedObject,
+        as_key,
+        objects_of_json,
+        objects_of_yaml,
+        scalar_of,
+    )
 
 __all__ = [
     "MAX_JSON_DEPTH",
@@ -96,6 +102,7 @@ __all__ = [
     "annotations",
     "api_path",
     "api_server",
+    "as_key",
     "bad_object",
     "complete_node",
     "core",
@@ -120,11 +127,12 @@ __all__ = [
     "read_in_slices",
     "read_object",
     "resource",
+    "scalar_of",
     "suggest_field",
     "workload_of",
 ]
 
-_OF_DOCUMENTS = ("LocatedObject", "objects_of_json", "objects_of_yaml")
+_OF_DOCUMENTS = ("LocatedObject", "as_key", "objects_of_json", "objects_of_yaml", "scalar_of")
 
 
 def __getattr__(name: str) -> object:

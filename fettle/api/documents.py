@@ -1,18 +1,22 @@
 """Reads the objects in YAML or JSON text, each with its line. Bounded in depth and in what aliases
-add. Timestamps stay text, as our structs expect them. Pure; knows nothing of kinds.
+add. Pure; knows nothing of kinds.
+
+A scalar means what it means to kubectl, whose reader is sigs.k8s.io/yaml (goyaml.v2/resolve.go and
+the keys in yaml.go): timestamps stay text, and every key of a map is text. But y and
+n stay text, as most readers have them.
 """
 
 import json
 import re
+from base64 import b64decode
 from contextlib import suppress
 from functools import lru_cache
-from math import isfinite
+from math import isfinite, isnan
+from struct import pack
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 import yaml
-from yaml.constructor import SafeConstructor
-from yaml.resolver import Resolver
 
 from fettle.api.decoding import decode_lenient, mend
 from fettle.model import SnapshotError
@@ -32,11 +36,24 @@ _MERGE = "<<"
 _ANY: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _LONGEST_PLAIN = 64  # a longer text is no number; also keeps the cache small
 _BYTE = re.compile(r"\(byte (\d+)\)")
-_RESOLVER = Resolver()
-_MAKE: dict[str, Any] = {
-    f"{_TAG}{name}": getattr(SafeConstructor(), f"construct_yaml_{name}")
-    for name in ("null", "bool", "int", "float")
+_MOST_WHOLE = 1e21  # Go writes a larger float with an exponent
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("yes", "Yes", "YES", "true", "True", "TRUE"), True),
+    **dict.fromkeys(("on", "On", "ON"), True),
+    **dict.fromkeys(("no", "No", "NO", "false", "False", "FALSE"), False),
+    **dict.fromkeys(("off", "Off", "OFF"), False),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
 }
+_BASES = {"0x": 16, "0o": 8, "0b": 2}
+_DIGITS, _IN_FLOATS = frozenset("0123456789"), frozenset("0123456789.eE+-")
+_COLLECTIONS = {"map": ("map", "set"), "seq": ("seq", "omap", "pairs")}
+"""Standard tags of what is read as a map or list."""
+_TYPES = {"null": (type(None),), "bool": (bool,), "int": (int,), "float": (int, float)}
+_SINGLE_DIGITS = 9
+"""That many tell any two numbers of 32 bits apart."""
 
 
 class LocatedObject(NamedTuple):
@@ -156,7 +173,7 @@ class _Builder:
     def take(self, event: Any) -> None:
         if isinstance(event, yaml.ScalarEvent):
             size, line = len(event.value) + 1, _line(event)
-            self._add(_scalar(event), size, event, line, event.anchor)
+            self._add(scalar_of(event), size, event, line, event.anchor)
         elif isinstance(event, yaml.MappingStartEvent):
             self._start({}, "map", event)
         elif isinstance(event, yaml.SequenceStartEvent):
@@ -169,7 +186,8 @@ class _Builder:
             self._anchors, self._item_lines = {}, []
 
     def _start(self, value: list[Any] | dict[Any, Any], name: str, event: Any) -> None:
-        if event.tag not in (None, "!", f"{_TAG}{name}"):
+        tags = (f"{_TAG}{tag}" for tag in _COLLECTIONS[name])
+        if event.tag not in (None, "!", *tags):
             _refuse(event, f"the tag {event.tag} is not allowed in a manifest")
         self._open.append(_Open(value, event))
         if event.anchor:
@@ -221,7 +239,10 @@ def _put(into: _Open, mapping: dict[Any, Any], value: Any, event: Any) -> None:
     if not into.has_key:
         if isinstance(value, list | dict):
             _refuse(event, "a key must be a scalar")
-        into.key, into.has_key, into.merges = value, True, _is_merge(event)
+        key = as_key(value)
+        if key is None:
+            _refuse(event, f"a key must be text, and is {'null' if value is None else 'too large'}")
+        into.key, into.has_key, into.merges = key, True, _is_merge(event)
         return
     into.has_key = False
     if not into.merges:
@@ -239,18 +260,22 @@ def _is_merge(event: Any) -> bool:
     return bool(plain and event.value == _MERGE)
 
 
-def _scalar(event: Any) -> Any:
+def scalar_of(event: Any) -> Any:  # noqa: RET503
+    """The value that a scalar stands for; raises SnapshotError if it does not match its tag."""
     if event.tag in (None, "!"):
         return _plain(event.value) if event.implicit[0] else event.value
-    if event.tag in (f"{_TAG}str", f"{_TAG}timestamp"):
+    name = event.tag.removeprefix(_TAG)
+    if name in ("str", "timestamp"):
         return event.value
-    make = _MAKE.get(event.tag)
-    if make is None:
+    if name == "binary":  # kubectl decodes it, also where base64 is due
+        text = "".join(event.value.split())
+        with suppress(ValueError):
+            return b64decode(text, validate=True).decode(errors="replace")
+    elif name not in _TYPES:
         _refuse(event, f"the tag {event.tag} is not allowed in a manifest")
-    try:
-        return make(yaml.ScalarNode(event.tag, event.value))
-    except (ValueError, KeyError, IndexError):
-        _refuse(event, f"{event.value[:40]!r} does not match its tag")
+    elif type(value := _plain(event.value)) in _TYPES[name]:
+        return value
+    _refuse(event, f"{event.value[:40]!r} does not match its tag")
 
 
 def _plain(text: str) -> Any:
@@ -259,16 +284,70 @@ def _plain(text: str) -> Any:
 
 @lru_cache(maxsize=16384)
 def _resolved(text: str) -> Any:
-    """The value of text without quotes: null, a bool, a number, else itself. What has a colon is
-    text, as for Kubernetes: YAML 1.1 reads 22:22 as a number to the base of 60."""
-    if ":" in text:
-        return text
-    tag = _RESOLVER.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-    make = _MAKE.get(str(tag))
+    """The value of text without quotes: null, a bool, a number, else itself."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] == "." or text[0] in "+-" or text[0] in _DIGITS:
+        number = _number(text.replace("_", "") if text[0] != "." else text)
+        return text if number is None else number
+    return text
+
+
+def _number(text: str) -> int | float | None:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    base = _BASES.get(digits[:2].lower(), 0)
+    if base:
+        digits = digits[2:]
+    else:
+        base = 8 if digits.startswith("0") and len(digits) > 1 else 10
+    if digits.isascii() and digits.isalnum():
+        with suppress(ValueError):
+            whole = int(digits, base)
+            return -whole if text.startswith("-") else whole
+    if not _IN_FLOATS.issuperset(text):
+        return None
     try:
-        return make(yaml.ScalarNode(tag, text)) if make else text
-    except ValueError:  # such as `0b_`, which resolves to a number
-        return text
+        number = float(text)
+    except ValueError:
+        return None
+    if not isfinite(number):
+        return None
+    # What is written with a point stays a float, so that it can be shown as it was written.
+    is_whole = "." not in text and number.is_integer() and abs(number) < _MOST_WHOLE
+    return int(number) if is_whole else number
+
+
+def as_key(value: Any) -> str | None:
+    """A scalar as a key, which is text in JSON; None if kubectl refuses it as a key."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value) if -(2**63) <= value < 2**63 else None
+    return _single(value) if isinstance(value, float) else None
+
+
+def _single(value: float) -> str:
+    """As Go writes a float of 32 bits, with as few digits as tell it apart (format g)."""
+    if isnan(value):
+        return ".nan"
+    try:
+        wanted = pack("<f", value)
+    except OverflowError:
+        return ".inf" if value > 0 else "-.inf"
+    if not isfinite(value):
+        return ".inf" if value > 0 else "-.inf"
+    shown = ""
+    for places in range(_SINGLE_DIGITS):
+        shown = f"{value:.{places}e}"
+        if pack("<f", float(shown)) == wanted:
+            break
+    mantissa, _, exponent = shown.partition("e")
+    if not -4 <= int(exponent) < 6:
+        return shown
+    places = len(mantissa.lstrip("-").replace(".", "")) - 1
+    return f"{float(shown):.{max(places - int(exponent), 0)}f}"
 
 
 def _line(event: Any) -> int:

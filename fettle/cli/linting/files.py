@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from fettle.api import LocatedObject, objects_of_json, objects_of_yaml
+from fettle.api import LocatedObject, as_key, objects_of_json, objects_of_yaml, scalar_of
 from fettle.lint import (
     COMPLETENESS,
     REPEATED_KEY,
@@ -337,7 +337,7 @@ def _lines(text: bytes) -> _Lines:
                     stack.append(_Level(path, is_list=is_list))
                     if not is_list:
                         lines.roots.setdefault(line, path)
-    except (yaml.YAMLError, RecursionError):
+    except (yaml.YAMLError, SnapshotError, RecursionError):
         pass  # the file was read before; a finding without its line is still useful
     return lines
 
@@ -360,7 +360,8 @@ class _Level:
             path = f"{self._path}[{self._index}]"
             self._index += 1
         elif self._key is None:
-            self._key = event.value if isinstance(event, yaml.ScalarEvent) else ""
+            is_scalar = isinstance(event, yaml.ScalarEvent)
+            self._key = (as_key(scalar_of(event)) if is_scalar else "") or ""
             key = below(self._path, self._key)
             if self._key in self._keys and self._key != _MERGE:
                 lines.repeated.append((key, line))

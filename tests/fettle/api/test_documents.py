@@ -19,11 +19,11 @@ from fettle.api.documents import (
 )
 from fettle.model import SnapshotError
 
+TEXTS = st.text(max_size=8).filter(lambda text: text[:1] not in tuple("0123456789+-."))
+"""PyYAML writes some texts without quotes that kubectl reads as numbers, such as 1e3."""
 TREES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-    ),
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=20,
 )
 
@@ -78,8 +78,11 @@ def test_times_stay_text() -> None:
         ("a: *b", "line 1: the alias *b"),
         ("a: &a\n- *a\n", "line 2: the alias *a"),
         ("{[1]: 2}", "line 1: a key must be a scalar"),
-        ("a: !!binary aGk=", "line 1: the tag"),
-        ("a: !!set {x}", "line 1: the tag"),
+        ("a: !!binary a-", "line 1: 'a-' does not match its tag"),
+        ("a: !!null x", "line 1: 'x' does not match its tag"),
+        ("a: !Ref x", "line 1: the tag"),
+        ("a: 1\n~: x", "line 2: a key must be text, and is null"),
+        ("18446744073709551615: x", "line 1: a key must be text, and is too large"),
         ("a: {<<: 5}", "line 1: only mappings can be merged"),
     ],
 )
@@ -154,15 +157,93 @@ def test_an_alias_of_a_large_text_counts_by_its_size() -> None:
 
 
 def test_own_keys_win_over_merges_and_earlier_merges_over_later() -> None:
-    text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], x: 0}\n"
-    assert values(text)[0]["c"] == {"x": 0, "y": 1, "z": 2}
+    text = "a: &a {x: 1, w: 1}\nb: &b {w: 2, z: 2}\nc: {<<: [*a, *b], x: 0}\n"
+    assert values(text)[0]["c"] == {"x": 0, "w": 1, "z": 2}
 
 
 @pytest.mark.parametrize(
-    "text", ["~", "null", "true", "No", "1", "-0x1F", "1_000", "1e3", "1.5", ".inf", "'1'", '"~"']
+    "text", ["~", "null", "true", "No", "1", "-0x1F", "1_000", "010", "1.5", ".inf", "'1'", '"~"']
 )
 def test_plain_values_mean_what_they_mean_to_pyyaml(text: str) -> None:
     assert values(f"a: {text}") == [{"a": yaml.safe_load(text)}]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0o400", 256),
+        ("-0o17", -15),
+        ("0400", 256),
+        ("0b101", 5),
+        ("0X1f", 31),
+        ("+0x_1F", 31),
+        ("08", 8),
+        ("1e1", 10),
+        ("1E+3", 1000),
+        ("1e-1", 0.1),
+        ("1_0.5", 10.5),
+        ("+.5", 0.5),
+        ("On", True),
+        ("1e400", "1e400"),
+        ("1e", "1e"),
+        (".5_0", ".5_0"),
+        ("0o8", "0o8"),
+        ("٣", "٣"),
+        ("1٣", "1٣"),
+    ],
+)
+def test_plain_values_mean_what_they_mean_to_kubectl(text: str, value: Any) -> None:
+    """goyaml.v2/resolve.go of sigs.k8s.io/yaml, which kubectl reads with."""
+    (found,) = values(f"a: {text}")
+    assert (found, type(found["a"])) == ({"a": value}, type(value))
+
+
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        ("on", "true"),
+        ("off", "false"),
+        ("'on'", "on"),
+        ("2024", "2024"),
+        ("0x10", "16"),
+        ("-1", "-1"),
+        ("1.50", "1.5"),
+        ("1.0", "1"),
+        ("0.1", "0.1"),
+        ("-0.00012", "-0.00012"),
+        ("0.00001", "1e-05"),
+        ("123456.5", "123456.5"),
+        ("1234567.5", "1.2345675e+06"),
+        ("16777217.5", "1.6777218e+07"),
+        ("1.5e+40", ".inf"),
+        ("-.inf", "-.inf"),
+        (".nan", ".nan"),
+    ],
+)
+def test_keys_are_text_as_kubectl_makes_them(written: str, key: str) -> None:
+    """yaml.go of sigs.k8s.io/yaml: floats as Go's strconv.FormatFloat(x, 'g', -1, 32)."""
+    assert values(f"a: {{{written}: x}}") == [{"a": {key: "x"}}]
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("!!binary aGk=", "hi"),
+        ("!!binary |\n  aG\n  k=\n", "hi"),
+        ("!!binary /w==", "\ufffd"),
+        ("!!str 5", "5"),
+        ("!!int '0o17'", 15),
+        ("!!float 5", 5),
+        ("!!bool 'on'", True),
+        ("!!null ''", None),
+        ("!!timestamp 2026-01-02", "2026-01-02"),
+        ("!!set {x}", {"x": None}),
+        ("!!omap [x: 1]", [{"x": 1}]),
+        ("!!map {x: 1}", {"x": 1}),
+    ],
+)
+def test_standard_tags_mean_what_they_mean_to_kubectl(written: str, value: Any) -> None:
+    assert values(f"a: {written}") == [{"a": value}]
 
 
 @pytest.mark.parametrize("text", ["0b_", "-0b_", "0x_", "22:22", "1:30:45.5"])
@@ -171,8 +252,8 @@ def test_text_that_only_looks_like_a_number_is_text(text: str) -> None:
 
 
 def test_modest_aliases_and_merges_are_read() -> None:
-    text = "base: &base {x: 1}\nmore:\n  <<: *base\n  y: 2\n"
-    assert values(text) == [{"base": {"x": 1}, "more": {"x": 1, "y": 2}}]
+    text = "base: &base {x: 1}\nmore:\n  <<: *base\n  z: 2\n"
+    assert values(text) == [{"base": {"x": 1}, "more": {"x": 1, "z": 2}}]
 
 
 def test_a_merge_key_in_quotes_is_an_ordinary_key() -> None:
@@ -180,7 +261,7 @@ def test_a_merge_key_in_quotes_is_an_ordinary_key() -> None:
     assert values('"<<": {x: 1}\n') == [{"<<": {"x": 1}}]
 
 
-@given(st.lists(st.dictionaries(st.text(max_size=8), TREES, min_size=1), min_size=1, max_size=3))
+@given(st.lists(st.dictionaries(TEXTS, TREES, min_size=1), min_size=1, max_size=3))
 def test_written_yaml_is_read_back(trees: list[dict[str, Any]]) -> None:
     text = yaml.safe_dump_all(trees)
     found = [f.value for tree in trees for f in objects_of_json(json.dumps(tree).encode())]

@@ -32,6 +32,32 @@ def test_a_key_that_stands_twice_is_denied_at_its_line() -> None:
     assert told(json) == [("FTL207", "Deny", 1, "kind")]
 
 
+def test_labels_and_annotations_may_have_keys_that_yaml_reads_as_bools_and_numbers() -> None:
+    labels = '{on: "yes", 2024: x, 1.5: x}'
+    pod = POD.replace("{name: a}", f"{{name: a, labels: {labels}, annotations: {{1: x, no: x}}}}")
+    assert told(pod) == []
+    job = (
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec:\n  template:\n"
+        f"    metadata: {{labels: {labels}}}\n"
+        "    spec: {restartPolicy: Never, containers: [{name: a, image: x}]}\n"
+    )
+    assert told(job) == []
+
+
+def test_what_is_wrong_below_such_a_key_has_its_line() -> None:
+    pod = POD.replace("{name: a}", "\n  name: a\n  labels:\n    on: 'a'\n    2024: 5")
+    assert told(pod) == [("FTL106", "Deny", 7, "metadata.labels.2024")]
+    twice = POD.replace("{name: a}", "\n  name: a\n  labels:\n    on: 'a'\n    true: 'b'")
+    assert told(twice) == [("FTL207", "Deny", 7, "metadata.labels.true")]
+
+
+def test_whole_numbers_may_be_written_in_every_way_that_kubectl_takes() -> None:
+    volumes = "  volumes: [{name: a, secret: {secretName: x, defaultMode: 0o400}}]\n"
+    assert told(f"{POD}  terminationGracePeriodSeconds: 1e1\n{volumes}") == []
+    ((rule, _, _, path),) = told(f"{POD}  terminationGracePeriodSeconds: 1e-1\n")
+    assert (rule, path) == ("FTL106", "spec.terminationGracePeriodSeconds")
+
+
 def test_a_key_that_stands_twice_is_said_of_its_own_object_only() -> None:
     other = POD.replace("name: a", "name: b")
     ((rule, _, line, _),) = told(f"{other}---\n{POD}    image: y\n---\n{other.replace('b', 'd')}")
