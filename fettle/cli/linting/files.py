@@ -33,8 +33,8 @@ from fettle.lint import (
 )
 from fettle.model import SnapshotError
 
-_DIRECTIVE = "$"
-"""Begins the names of fields that tell kustomize how to merge."""
+_DIRECTIVE = ".$"
+"""A `$` begins the names of fields that tell kustomize how to merge."""
 
 
 try:
@@ -46,7 +46,11 @@ LARGEST_BYTES = 16 * 1024 * 1024
 STDIN = "-"
 _STDIN_NAME = "<stdin>"
 _KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
-_DIRECTIVES = (b"$patch:", b'"$patch":', b"$retainKeys:", b"$deleteFromPrimitiveList/")
+_DIRECTIVES = (
+    *(b"$%s%s" % (name, end) for name in (b"patch", b"retainKeys") for end in (b":", b'":', b"':")),
+    *(b"$deleteFromPrimitiveList/", b"$setElementOrder/"),
+)
+"""All of apimachinery's util/strategicpatch."""
 _SHOWN = 60
 _SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -419,7 +423,7 @@ def _again(document: Document, first: Document, manifest: Manifest) -> Finding:
 def for_patches(found: Sequence[Finding]) -> Iterator[Finding]:
     """The findings for what may be a patch: what is missing may be in what it is merged into."""
     for finding in found:
-        if finding.field.rpartition(".")[2].startswith(_DIRECTIVE):
+        if _DIRECTIVE in f".{finding.field}".replace("[", "."):
             continue
         if finding.rule in COMPLETENESS and finding.severity is Severity.DENY:
             message = f"{finding.message}, unless a kustomization adds it"

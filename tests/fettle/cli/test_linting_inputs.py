@@ -3,6 +3,8 @@ say what they are, and patches of kustomize."""
 
 from pathlib import Path
 
+import pytest
+
 from tests.fettle.cli.linted import fettle, findings
 
 POD = """\
@@ -151,3 +153,20 @@ def test_what_a_kustomization_above_names_may_be_a_patch(tmp_path: Path) -> None
 def test_what_tells_kustomize_how_to_merge_is_a_patch() -> None:
     assert {severity for _, severity, _, _ in told(PATCH)} == {"Deny"}
     assert {severity for _, severity, _, _ in told(f"{PATCH}$patch: delete\n")} == {"Warn"}
+
+
+@pytest.mark.parametrize(
+    "directive",
+    [
+        "$retainKeys: [type]",
+        "'$retainKeys': [type]",
+        '"$patch": merge',
+        "$deleteFromPrimitiveList/finalizers: [a.b/c]",
+        "$setElementOrder/containers: [{name: a}, {name: b}]",
+        '"$setElementOrder/containers": [{name: a}]',
+    ],
+)
+def test_each_directive_of_a_strategic_merge_is_one_of_a_patch(directive: str) -> None:
+    """All that apimachinery has, in util/strategicpatch/patch.go."""
+    for text in (f"{PATCH}{directive}\n", PATCH.replace("{replicas", f"{{{directive}, replicas")):
+        assert {severity for _, severity, _, _ in told(text)} == {"Warn"}
