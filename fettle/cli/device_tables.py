@@ -122,7 +122,7 @@ def print_devices(
         out.print("no device is both worth a word and what you ask for (--all lists sound ones)")
     elif not problems and not _missing(data["nodes"]):
         out.print(_no_devices(data))
-    print_missing(out, data["nodes"])
+    print_missing(out, data["nodes"], everything=everything)
     if wanted.is_narrow:
         return
     print_holds(out, data.get("holds", ()))
@@ -150,20 +150,22 @@ def _no_devices(data: dict[str, Any]) -> str:
     return "no evidence concerns any device: all are sound"
 
 
-def print_missing(out: Any, nodes: Sequence[dict[str, Any]]) -> None:
+def print_missing(out: Any, nodes: Sequence[dict[str, Any]], *, everything: bool) -> None:
     """The devices that nodes should have and have not, what was missing first at the top."""
     from rich.markup import escape
 
-    missing = sorted(_missing(nodes), key=lambda each: each[1]["since"])
+    missing = sorted(_missing(nodes), key=lambda each: (each[1]["since"] or 0, each[0]["node"]))
     if missing:
         out.print("missing devices, which no pod can be given:")
-    lines = [
-        f"{node['node']}: {one['text']}; since {shown_time(one['since'])}, lost from "
-        f"{shown_time(one['lostAt'])} on"
-        for node, one in missing
-    ]
-    for line in first(lines, MOST_LISTED):
+    lines = [f"{node['node']}: {one['text']}; {_missing_since(one)}" for node, one in missing]
+    for line in lines if everything else first(lines, MOST_LISTED, "--all lists them"):
         out.print(f"  {escape(line)}")
+
+
+def _missing_since(one: dict[str, Any]) -> str:
+    if one["since"] is None:
+        return "seen now, for how long is not known"
+    return f"since {shown_time(one['since'])}, lost from {shown_time(one['lostAt'])} on"
 
 
 def _missing(nodes: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:

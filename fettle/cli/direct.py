@@ -215,6 +215,7 @@ class _Read:
             prometheus=_STORED,
             health=settings.health,
             alerts=True,
+            looks_once=True,
         )
         self._writer = Writer(
             inventory,

@@ -77,7 +77,7 @@ def print_node(data: dict[str, Any]) -> None:
         out.print(f"pods with devices here: {escape(_named(data['usedBy']))}")
     for one in data["resources"]:
         out.print(escape(f"{one['resource']}: {one['allocatable']} of {one['capacity']} offered"))
-    print_missing(out, [data])
+    print_missing(out, [data], everything=True)
     for one in data.get("newDrivers", ()):
         until, text = shown_time(one["until"]), f"{one['version']} instead of {one['former']}"
         out.print(escape(f"its driver of {one['name']} is new until {until}: {text}"))

@@ -234,6 +234,8 @@ def _print_status(data: dict[str, Any], server: str) -> None:
     for name, counts in data.get("missing", {}).items():
         nodes = "1 node" if counts["nodes"] == 1 else f"{counts['nodes']} nodes"
         said = f"{counts['devices']} {name} missing on {nodes}, {counts['lost']} lost"
+        if undated := counts.get("undated", 0):  # a server of before says nothing of that
+            said += f"; of {undated} it is not known for how long"
         out.print(f"[yellow]{escape(said)} (`fettle devices` names the nodes)[/]")
     pods = data["pods"]
     out.print(
@@ -358,6 +360,7 @@ def span(shown: Iterable[str]) -> str:
     return values[0] if values[0] == values[-1] else f"{values[0]}–{values[-1]}"
 
 
-def first(names: list[str], most: int) -> list[str]:
-    more = len(names) - most
-    return [*names[:most], *([f"… {more} more"] if more > 0 else [])]
+def first(names: list[str], most: int, rest: str = "") -> list[str]:
+    """`rest` says how to see the others."""
+    more, how = len(names) - most, f" ({rest})" if rest else ""
+    return [*names[:most], *([f"… {more} more{how}"] if more > 0 else [])]

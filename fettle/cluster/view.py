@@ -82,14 +82,14 @@ class Shortage(msgspec.Struct, frozen=True, gc=False):
     DRA driver; `name` is either's.
 
     - `source` says who expects them. `since`, `lost_at`: when this was first seen, and from when on
-      they count as lost, in Unix seconds.
+      they count as lost, in Unix seconds; None and never if one look cannot tell.
     """
 
     name: str
     expected: int
     found: int
     source: str
-    since: float
+    since: float | None
     lost_at: float
 
     @property

@@ -149,7 +149,8 @@ def plain_marks(marks: NodeMarks) -> dict[str, Any] | None:
 
 
 def plain_missing(node: NodeView) -> list[dict[str, Any]]:
-    """What a node has fewer of than expected, and who expects it. From `lostAt` on it is lost."""
+    """What a node has fewer of than expected, and who expects it. From `lostAt` on it is lost; None
+    if it is not known since when."""
     return [
         {
             "name": one.name,
@@ -157,7 +158,7 @@ def plain_missing(node: NodeView) -> list[dict[str, Any]]:
             "found": one.found,
             "source": one.source,
             "since": one.since,
-            "lostAt": one.lost_at,
+            "lostAt": one.lost_at if one.since is not None else None,
             "text": missing_in_words(one),
         }
         for one in node.missing

@@ -199,11 +199,13 @@ def count_lost(view: View, now: float) -> Counter[str]:
 
 
 class MissingCount(NamedTuple):
-    """How many devices are missing, how many of them are lost, and on how many nodes."""
+    """How many devices are missing, how many of them are lost, and on how many nodes; and of how
+    many nobody knows for how long."""
 
     devices: int = 0
     lost: int = 0
     nodes: int = 0
+    undated: int = 0
 
 
 def count_missing(view: View, now: float) -> dict[str, MissingCount]:
@@ -214,7 +216,10 @@ def count_missing(view: View, now: float) -> dict[str, MissingCount]:
             if one.expected <= MOST_UNITS:
                 so_far, lost = found.get(one.name, MissingCount()), now >= one.lost_at
                 found[one.name] = MissingCount(
-                    so_far.devices + one.number, so_far.lost + lost * one.number, so_far.nodes + 1
+                    so_far.devices + one.number,
+                    so_far.lost + lost * one.number,
+                    so_far.nodes + 1,
+                    so_far.undated + (one.since is None) * one.number,
                 )
         pause()
     return found

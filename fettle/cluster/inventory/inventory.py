@@ -73,19 +73,22 @@ class Inventory:
         health: HealthSettings | None = None,
         *,
         alerts: bool = False,
+        looks_once: bool = False,
     ) -> None:
         """`features`: the feature gates of the scheduler, as far as they are set.
         `on_failed_start` is called before a view shows it, and each second while it lasts.
         `prometheus`: without a URL, metrics are not asked for. `health`: when devices are missing,
         and drivers new.
-        `alerts`: whether Alertmanager's are taken."""
+        `alerts`: whether Alertmanager's are taken. `looks_once`: whether it sees the cluster at one
+        moment alone, and so not for how long devices have been missing."""
         prometheus = prometheus or PrometheusSettings()
         self._book = book
         self._stores = Stores()
         self._devices = Devices(features)
         self._quarantine = Quarantine()
         health = health or HealthSettings()
-        missing, drivers = MissingDevices(health), DriverVersions(health.new_driver_seconds)
+        missing = MissingDevices(health, looks_once=looks_once)
+        drivers = DriverVersions(health.new_driver_seconds)
         self._nodes = Nodes(
             self._stores, self._devices, book, self._quarantine, missing, drivers, rules
         )

@@ -111,7 +111,9 @@ class _Past(msgspec.Struct):
 class MissingDevices:
     """Of all nodes."""
 
-    def __init__(self, settings: HealthSettings) -> None:
+    def __init__(self, settings: HealthSettings, *, looks_once: bool = False) -> None:
+        """`looks_once`: what is missing may have been for long, unless it is stored since when."""
+        self._looks_once = looks_once
         self._after_s = settings.missing_after_seconds
         self._rows = [(one.label.partition("="), one.devices) for one in settings.expected_devices]
         self._peers = Peers(type_and_pool)
@@ -176,6 +178,7 @@ class MissingDevices:
                 since=utc(one.since),
             )
             for one in self.of(name)
+            if one.since is not None
         )
         return most, tuple(missing)
 
@@ -224,11 +227,17 @@ class MissingDevices:
             there = found.get(what, 0)
             if source in SEEN and _may_be_in_use(what, count - there, held):
                 continue
-            since = min(past.since.get(what, now), now)
-            missing.append(Shortage(what, count, there, source, since, since + self._after_s))
-        past.since = {one.name: one.since for one in missing}
+            since = self._since(past, what, now)
+            lost_at = since + self._after_s if since is not None else inf
+            missing.append(Shortage(what, count, there, source, since, lost_at))
+        past.since = {one.name: one.since for one in missing if one.since is not None}
         self._lacking[name] = tuple(missing[:MOST_SHOWN])
         return self._lacking[name]
+
+    def _since(self, past: _Past, what: str, now: float) -> float | None:
+        if what not in past.since:
+            return None if self._looks_once else now
+        return min(past.since[what], now)
 
     def _recall(self, node: core.Node, now: float) -> _Past:
         """A label that goes says nothing: whoever wrote it may have lost the devices, too. That a

@@ -27,12 +27,12 @@ def fleet() -> Fleet:
     return fleet
 
 
-def printed(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> str:
+def printed(fleet: Fleet, capsys: pytest.CaptureFixture[str], *, everything: bool = False) -> str:
     nodes = list_nodes(fleet.view, only_unsound=True)
     network = list_network_devices(fleet.view, only_unsound=True)
     print_devices(
         {"nodes": nodes, "network": network, "quarantined": {}, "nodesWithDevices": 0},
-        everything=False,
+        everything=everything,
     )
     return " ".join(capsys.readouterr().out.split())
 
@@ -55,6 +55,21 @@ def test_where_nothing_is_missing_nothing_is_said_of_it(
     assert printed(fleet, capsys) == "no node has devices"
 
 
+def test_one_look_does_not_know_for_how_long_devices_have_been_missing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fleet = Fleet(looks_once=True)
+    fleet.put(kinds.NODE, {"metadata": {"name": "n", "labels": GFD}, "status": {}})
+    fleet.look()
+    found: dict[str, Any] = explain_node("n", fleet.view, fleet.inventory, fleet.now)
+    [one] = json.loads(json.dumps(found))["missing"]
+    assert (one["found"], one["since"], one["lostAt"]) == (0, None, None)
+    said = f"{SAID}; seen now, for how long is not known"
+    assert f"n: {said}" in printed(fleet, capsys)
+    explaining.print_node({**found, "problems": []})
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_many_nodes_that_lack_devices_are_counted(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,7 +77,12 @@ def test_many_nodes_that_lack_devices_are_counted(
         name = f"m{number:02}"
         fleet.put(kinds.NODE, {"metadata": {"name": name, "labels": GFD}, "status": {}})
     fleet.look()
-    assert "… 5 more" in printed(fleet, capsys)
+    some = printed(fleet, capsys)
+    assert "… 5 more (--all lists them)" in some
+    assert f"n: {SAID}" not in some
+    everything = printed(fleet, capsys, everything=True)
+    assert f"n: {SAID}" in everything
+    assert " more" not in everything
 
 
 def test_explain_node_says_what_is_missing_in_words_and_in_json(

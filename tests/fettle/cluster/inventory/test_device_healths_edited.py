@@ -144,6 +144,7 @@ def test_a_forged_memory_stays_in_bounds_and_can_be_stored_and_explained(
         assert all(0.0 <= w.weight <= 1.0 for w in health.evidence)
         for one in fleet.view.nodes["n"].missing:
             assert one.found < one.expected <= 999_999
+            assert one.since is not None
             assert one.since <= fleet.now
         explained = explain_node("n", fleet.view, fleet.inventory, fleet.now)
         assert len(msgspec.json.encode(explained)) < LARGEST_BYTES

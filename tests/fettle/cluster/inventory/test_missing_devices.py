@@ -527,6 +527,16 @@ def test_a_restart_of_fettle_forgets_neither_what_a_node_had_nor_since_when_it_l
     assert told((after,)) == [(GPU, 7, 8, "the most since its boot")]
 
 
+def test_one_look_knows_since_when_devices_are_missing_if_that_is_stored(old: Fleet) -> None:
+    old.put(kinds.NODE, booted(7))
+    [before] = old.look().nodes["n"].missing
+    reader = Fleet(looks_once=True)
+    reader.now = old.now + 60
+    reader.inventory.put(kinds.DEVICE_HEALTH, stored(old), reader.now)
+    reader.put(kinds.NODE, booted(7))
+    assert reader.look().nodes["n"].missing == (before,)
+
+
 def test_what_is_lost_while_fettle_is_away_is_missing_when_it_starts(old: Fleet) -> None:
     old.put(kinds.NODE, booted(8))
     old.look()
@@ -641,5 +651,6 @@ def test_nothing_is_missing_where_there_is_what_is_expected_whatever_the_clock_d
             if one.name == GPU:
                 assert one.found == min(capacity, allocatable)
                 assert one.expected == word
+            assert one.since is not None
             assert one.since <= now
             assert one.lost_at - one.since == AFTER_S
