@@ -4,19 +4,28 @@ What a node offers is what its device plugins report, so nodes of a pool that an
 made yet offer nothing here: these rules only warn.
 """
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
 from fettle.api import core
+from fettle.api.core import Taint
 from fettle.api.meta import ObjectMeta
+from fettle.api.resource import DeviceToleration
 from fettle.cluster import NodeView
 from fettle.dra import IMPLICIT_CLASS_PREFIX, device_units, domain_of, is_device_resource
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestPod
 from fettle.lint.names import listed, nearest
-from fettle.lint.rules.placement import NodeRestrictions, unmet
+from fettle.lint.rules.placement import (
+    NodeRestrictions,
+    prefers,
+    tolerated_by,
+    tolerations_of,
+    unmet,
+)
 from fettle.pacing import pause
 
 KNOWN = (
@@ -209,10 +218,11 @@ def _units_of_plugins(pod: ManifestPod, cluster: Cluster) -> Iterator[tuple[str,
 
 
 class PinnedWithoutDevices(Rule):
-    """A pod without devices that may only go where devices are, though other nodes are there.
+    """A pod without devices that may only go where they are, or tolerates what keeps others off.
 
     A DaemonSet belongs on each node, and a pod may reach devices without asking for them: by its
-    runtime class, as privileged, or by paths of the host.
+    runtime class, as privileged, or by paths of the host. Of a pod that goes anywhere nothing is
+    said where no taint keeps pods off devices: that would be said of nearly all.
     """
 
     id = "FTL063"
@@ -220,33 +230,94 @@ class PinnedWithoutDevices(Rule):
     name = "pinned-without-devices"
     severity = Severity.WARN
     inventory = True
-    today = "It takes CPU and memory of nodes that are there for their devices."
+    today = (
+        "It takes CPU and memory of nodes that are there for their devices. Where no taint keeps "
+        "pods off these, a pod that may go anywhere passes; so does one that prefers other nodes "
+        "by its node affinity, and a DaemonSet."
+    )
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
-        if manifest.kind == "DaemonSet" or cluster.offered is None:
+        if cluster.offered is None or _is_on_each_node(manifest):
             return
         for pod in manifest.pods:
-            if not pod.field.raw("nodeSelector") or _may_reach_devices(pod):
+            if _may_reach_devices(pod):
                 continue
-            restrictions = NodeRestrictions(pod)
-            suited = elsewhere = 0
-            for node in cluster.nodes.values():
-                pause()
-                has_devices = bool(node.pools) or any(p.capacity for p in node.plugins.values())
-                if restrictions.excludes(node):
-                    elsewhere += not has_devices
-                elif has_devices:
-                    suited += 1
-                else:
-                    break
+            tolerations = tolerations_of(pod, cluster.node_taints)
+            if pod.field.raw("nodeSelector") or tolerations:
+                yield from self._judge(pod, cluster, tolerations)
+
+    def _judge(
+        self,
+        pod: ManifestPod,
+        cluster: Cluster,
+        tolerations: Sequence[tuple[Field, DeviceToleration]],
+    ) -> Iterator[Finding]:
+        restrictions = NodeRestrictions(pod)
+        suited: list[NodeView] = []
+        all_with: list[NodeView] = []
+        without: list[NodeView] = []
+        leaves_a_choice = False
+        for node in cluster.nodes.values():
+            pause()
+            has_devices = bool(node.pools) or any(p.capacity for p in node.plugins.values())
+            (all_with if has_devices else without).append(node)
+            if restrictions.excludes(node):
+                continue
+            if has_devices:
+                suited.append(node)
+            elif tolerations:
+                leaves_a_choice = True
             else:
-                if suited and elsewhere:
-                    yield self.finding(
-                        pod.field.at("nodeSelector"),
-                        f"the pod asks for no device, and all {suited} nodes that match have some; "
-                        f"{elsewhere} others have none",
-                        "leave it out, or select nodes without devices",
-                    )
+                return
+        if not suited or not without:
+            return
+        if pod.field.raw("nodeSelector") and not leaves_a_choice:
+            yield self.finding(
+                pod.field.at("nodeSelector"),
+                f"the pod asks for no device, and all {len(suited)} nodes that match have some; "
+                f"{len(without)} others have none",
+                "leave it out, or select nodes without devices",
+            )
+            return
+        keeping = _keeping_off(all_with, without, cluster.offered or ())
+        reserved = [node for node in suited if not keeping.isdisjoint(node.taints)]
+        taints = [t for node in reserved for t in node.taints if t in keeping]
+        found = tolerated_by(tolerations, dict.fromkeys(taints))
+        if found is not None and not prefers(pod, without, reserved):
+            field, taint = found
+            yield self.finding(
+                field,
+                f"the pod asks for no device and tolerates {taint.key}, which keeps pods off "
+                f"{len(reserved)} nodes with devices; {len(without)} others have none",
+                "leave it out, or prefer nodes without devices by a node affinity",
+            )
+
+
+def _keeping_off(
+    nodes: Sequence[NodeView], others: Sequence[NodeView], offered: Collection[str]
+) -> set[Taint]:
+    """The taints that keep pods off nodes with devices as such: named as a resource, or on all of
+    several of these and on no others."""
+    of_others = {taint for node in others for taint in node.taints}
+    counts = Counter(taint for node in nodes for taint in node.taints)
+    return {
+        taint
+        for taint, count in counts.items()
+        if taint.effect in ("NoSchedule", "NoExecute")
+        and (
+            taint.key in KNOWN
+            or taint.key in offered
+            or (1 < count == len(nodes) and taint not in of_others)
+        )
+    }
+
+
+def _is_on_each_node(manifest: Manifest) -> bool:
+    owners = manifest.root.each("metadata", "ownerReferences")
+    return manifest.kind == "DaemonSet" or any(o.text("kind") in _ON_EACH for o in owners)
+
+
+_ON_EACH = ("DaemonSet", "Node")  # the latter owns the mirror of a static pod
 
 
 def _may_reach_devices(pod: ManifestPod) -> bool:

@@ -1,11 +1,11 @@
 """Rules about what keeps pods from devices: taints, nodeName, nodeSelector and affinity."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from fettle.api.core import NodeSelector, Taint
+from fettle.api.core import NodeSelector, NodeSelectorTerm, Taint
 from fettle.api.resource import DeviceTaint, DeviceToleration
 from fettle.cluster import NodeView
 from fettle.dra import MalformedNodeSelector, NodeTarget, ParsedNodeSelector, tolerates
@@ -425,16 +425,64 @@ class NodeRestrictions:
 
     def tolerates(self, taint: Taint) -> bool:
         # Kubernetes' own taints come and go with the state of the node.
-        if taint.effect not in ("NoSchedule", "NoExecute"):
+        if taint.effect not in _BLOCKING_EFFECTS:
             return True
-        if taint.key.startswith("node.kubernetes.io/"):
+        if taint.key.startswith(_OWN_TAINTS):
             return True
         if (known := self._tolerated.get(taint)) is not None:
             return known
-        as_device_taint = DeviceTaint(key=taint.key, value=taint.value, effect=taint.effect)
-        tolerated = any(tolerates(toleration, as_device_taint) for toleration in self._tolerations)
+        tolerated = any(_tolerates(toleration, taint) for toleration in self._tolerations)
         self._tolerated[taint] = tolerated
         return tolerated
+
+
+def _tolerates(toleration: DeviceToleration, taint: Taint) -> bool:
+    as_device_taint = DeviceTaint(key=taint.key, value=taint.value, effect=taint.effect)
+    return tolerates(toleration, as_device_taint)
+
+
+def tolerations_of(pod: ManifestPod, keys: Collection[str]) -> list[tuple[Field, DeviceToleration]]:
+    """Those that may tolerate taints with these keys, but for Kubernetes' own."""
+    return [
+        (field, read)
+        for field in pod.field.each("tolerations")
+        if (read := _node_toleration(field))
+        and (not read.key or (read.key in keys and not read.key.startswith(_OWN_TAINTS)))
+    ]
+
+
+def tolerated_by(
+    tolerations: Iterable[tuple[Field, DeviceToleration]], taints: Iterable[Taint]
+) -> tuple[Field, Taint] | None:
+    """The first that tolerates one of these taints, and which."""
+    taints = list(taints)
+    for field, toleration in tolerations:
+        for taint in taints:
+            if _tolerates(toleration, taint):
+                return field, taint
+    return None
+
+
+def prefers(pod: ManifestPod, these: Iterable[NodeView], others: Iterable[NodeView]) -> bool:
+    """Whether it prefers one of these nodes to all others, by its node affinity."""
+    terms = []
+    for entry in pod.field.each("affinity", "nodeAffinity", _PREFERRED):
+        try:
+            term = msgspec.convert(entry.at("preference").value, NodeSelectorTerm)
+            selector = ParsedNodeSelector(NodeSelector(node_selector_terms=(term,)))
+        except (msgspec.ValidationError, MalformedNodeSelector):
+            continue
+        terms.append((selector, entry.integer("weight") or 0))
+
+    def most(nodes: Iterable[NodeView]) -> int:
+        targets = (NodeTarget(node.name, node.labels) for node in nodes)
+        return max((sum(w for s, w in terms if s.matches(at)) for at in targets), default=0)
+
+    return bool(terms) and most(these) > most(others)
+
+
+_OWN_TAINTS = "node.kubernetes.io/"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def unmet(

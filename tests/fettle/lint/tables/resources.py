@@ -65,6 +65,39 @@ POOLS = (
 )
 
 
+TAINTED = (
+    api.node("taint-a", 8, taints=[RESERVED]),
+    api.node("taint-b", 4, taints=[RESERVED], labels={POOL: "old"}),
+    api.node("taint-c", labels={POOL: "cpu"}),
+)
+BY_SKU = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}  # as the docs of AKS have it
+OF_ALL = (
+    api.node("sku-a", 8, taints=[BY_SKU]),
+    api.node("sku-b", 8, taints=[BY_SKU]),
+    api.node("sku-c"),
+)
+EVERYTHING = {"operator": "Exists"}
+FOR_GPUS = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def tolerating(*tolerations: Object, prefers: str = "", **more: Any) -> Object:
+    """A pod without devices; it prefers nodes whose label has this operator."""
+    made = api.pod("p", tolerations=list(tolerations), **more)
+    if prefers:
+        wanted = {"key": POOL, "operator": prefers, "values": ["cpu"]}
+        term = {"weight": 1, "preference": {"matchExpressions": [wanted]}}
+        preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [term]}
+        made["spec"]["affinity"] = {"nodeAffinity": preferred}
+    return made
+
+
+def of_daemon_set() -> Object:
+    made = tolerating(EVERYTHING)
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}
+    made["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    return made
+
+
 def by_runtime() -> Object:
     made = api.pod("p", node_selector={POOL: "gpu"})
     made["spec"]["runtimeClassName"] = "nvidia"
@@ -250,6 +283,59 @@ CASES = [
     Case("FTL063", "nowhere", api.pod("p", node_selector={POOL: "tpu"}), known=POOLS),
     Case("FTL063", "by its runtime", by_runtime(), known=POOLS),
     Case("FTL063", "on each node", on_each_node(), known=POOLS),
+    Case(
+        "FTL063",
+        "a pod that tolerates the taint of GPUs",
+        tolerating({"key": "other"}, FOR_GPUS),
+        "tolerates nvidia.com/gpu, which keeps pods off 2 nodes with devices; 1 others have none",
+        "leave it out, or prefer nodes without devices",
+        known=TAINTED,
+    ),
+    Case(
+        "FTL063",
+        "a pod that tolerates everything",
+        tolerating(EVERYTHING),
+        "the pod asks for no device and tolerates nvidia.com/gpu",
+        known=TAINTED,
+    ),
+    Case(
+        "FTL063",
+        "a workload that tolerates everything",
+        deployment(1, tolerations=[EVERYTHING]),
+        "off 2 nodes with devices",
+        known=TAINTED,
+    ),
+    Case(
+        "FTL063",
+        "a taint that all nodes with devices and no others have",
+        tolerating(EVERYTHING),
+        "tolerates sku, which keeps",
+        known=OF_ALL,
+    ),
+    Case(
+        "FTL063",
+        "a preference for nodes with devices",
+        tolerating(FOR_GPUS, prefers="NotIn"),
+        "tolerates nvidia.com/gpu",
+        known=TAINTED,
+    ),
+    Case(
+        "FTL063",
+        "a preference for others",
+        tolerating(FOR_GPUS, prefers="In"),
+        known=TAINTED,
+    ),
+    Case("FTL063", "tolerant, with devices", asking(tolerations=[FOR_GPUS]), known=TAINTED),
+    Case(
+        "FTL063",
+        "tolerant, elsewhere",
+        tolerating(FOR_GPUS, node_selector={POOL: "cpu"}),
+        known=TAINTED,
+    ),
+    Case("FTL063", "of a DaemonSet", of_daemon_set(), known=TAINTED),
+    Case("FTL063", "tolerant where nothing is tainted", tolerating(EVERYTHING), known=POOLS),
+    Case("FTL063", "tolerant of another taint", tolerating({"key": "other"}), known=TAINTED),
+    Case("FTL063", "tolerant where all have devices", tolerating(FOR_GPUS), known=TAINTED[:2]),
     Case(
         "FTL113",
         "evicts from all devices of a driver",
