@@ -16,7 +16,7 @@ from fettle.health.signals.claims import (
 )
 from fettle.health.signals.events import report_of_event
 from fettle.health.signals.nodes import report_of_node
-from fettle.health.signals.object_rows import ObjectKind, ObjectRow
+from fettle.health.signals.object_rows import ObjectKind, ObjectRow, quoted
 from fettle.health.signals.objects import object_reporter, report_of_object
 from fettle.health.signals.operator_words import (
     HOLD_SOURCE,
@@ -118,6 +118,7 @@ __all__ = [
     "object_reporter",
     "one_line",
     "own_rows",
+    "quoted",
     "report_of_claim",
     "report_of_compute_domain",
     "report_of_event",

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from io import BytesIO
@@ -21,6 +22,7 @@ from fettle.model import WorkerError
 
 COMMAND = (sys.executable, "-m", "fettle.cel.objects.worker")
 _CHECKED_WITHIN_S = 60.0
+_TOO_MUCH = ExpressionRead("it is too long or has too many parts: it cannot be checked")
 _MOST_TEXTS = 64
 """Files' worth of expressions of which it is remembered what they read."""
 
@@ -92,16 +94,34 @@ def read_expressions(expressions: Sequence[str]) -> Mapping[str, ExpressionRead]
 def _read(expressions: tuple[str, ...]) -> Mapping[str, ExpressionRead]:
     if not expressions:
         return {}
+    found = _checked(expressions, time.monotonic() + _CHECKED_WITHIN_S)
+    return dict(zip(expressions, found, strict=True))
+
+
+def _checked(expressions: tuple[str, ...], until: float) -> tuple[ExpressionRead, ...]:
+    """One for each. What ends the worker is looked for by halves, so that it alone is to blame.
+    Raises WorkerError."""
     asked = protocol.frame(CheckExpressions(expressions))
     try:
         done = subprocess.run(  # noqa: S603 (our own worker)
-            COMMAND, input=asked, capture_output=True, timeout=_CHECKED_WITHIN_S, check=True
+            COMMAND,
+            input=asked,
+            capture_output=True,
+            timeout=max(0.0, until - time.monotonic()),
+            check=False,
         )
         replies = BytesIO(done.stdout)
-        protocol.body_length(header := replies.read(4))
-        replies.read(int.from_bytes(header, "big"))
-        reply = protocol.decode_reply(replies.read(protocol.body_length(replies.read(4))))
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        replies.read(protocol.body_length(replies.read(4)))  # it is ready
+        if not done.returncode:
+            reply = protocol.decode_reply(replies.read(protocol.body_length(replies.read(4))))
+            assert isinstance(reply, ExpressionsRead)
+            return reply.found
+    except subprocess.TimeoutExpired as error:
+        why = f"that takes more than {_CHECKED_WITHIN_S:g} s"
+        raise WorkerError(f"expressions cannot be checked: {why}") from error
+    except (OSError, ValueError) as error:
         raise WorkerError(f"expressions cannot be checked: {error}") from error
-    assert isinstance(reply, ExpressionsRead)
-    return dict(zip(expressions, reply.found, strict=True))
+    if len(expressions) == 1:
+        return (_TOO_MUCH,)
+    middle = len(expressions) // 2
+    return _checked(expressions[:middle], until) + _checked(expressions[middle:], until)

@@ -16,6 +16,8 @@ from fettle.cel.runtime.protocol import ExpressionRead
 VARIABLES = ("resource", "now")
 LONGEST = 10 * 1024
 """Characters. Kubernetes takes no longer selectors."""
+MOST_NESTED = 30
+"""Brackets within one another. cel-python recurses: it cannot evaluate 50."""
 ENTRY = "*"
 _MACROS = frozenset(("all", "exists", "exists_one", "filter", "map"))
 _FUNCTIONS = frozenset((*base_functions, *_MACROS, "has", "dyn"))
@@ -42,16 +44,40 @@ def program(expression: str) -> celpy.Runner:
 def read(expression: str) -> ExpressionRead:
     if len(expression) > LONGEST:
         return ExpressionRead(f"it is longer than {LONGEST // 1024} KiB")
+    if _nested(expression) > MOST_NESTED:
+        return ExpressionRead(f"its brackets are nested more than {MOST_NESTED} deep")
+    reading = _Reading()
     try:
         tree = celpy.Environment().compile(expression)
+        reading.path(tree, dict.fromkeys(_TYPES) | {"resource": ()})
     except CELParseError as error:
         return ExpressionRead(_complaint(expression, error))
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        return ExpressionRead("it has too many parts within one another")
+    except ValueError as error:
         return ExpressionRead(f"it cannot be parsed: {error}"[:200])
-    reading = _Reading()
-    reading.path(tree, dict.fromkeys(_TYPES) | {"resource": ()})
     fields = tuple(dict.fromkeys(reading.fields))
     return ExpressionRead(reading.problem, fields, reading.reads_now)
+
+
+def _nested(expression: str) -> int:
+    """How deep its brackets are nested, as far as texts in it let one see."""
+    deepest = depth = 0
+    quote, characters = "", iter(expression)
+    for one in characters:
+        if quote:
+            if one == "\\":
+                next(characters, "")
+            elif one == quote:
+                quote = ""
+        elif one in "'\"":
+            quote = one
+        elif one in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif one in ")]}":
+            depth -= 1
+    return deepest
 
 
 def _complaint(expression: str, error: CELParseError) -> str:

@@ -357,7 +357,7 @@ def _of_rules(
 def _absent_fields(document: Document, customs: Customs) -> "Iterator[RuleMistake]":
     """Fields that expressions of rows about objects read, and that these cannot have by what
     defines them."""
-    from fettle.health import RuleMistake, expressions_of, rows_about_objects
+    from fettle.health import RuleMistake, expressions_of, quoted, rows_about_objects
 
     rows = [*rows_about_objects(document.object)]
     try:
@@ -371,7 +371,7 @@ def _absent_fields(document: Document, customs: Customs) -> "Iterator[RuleMistak
                 if absent is None:
                     continue
                 above = f"{row.kind}.{absent.above}" if absent.above else row.kind
-                problem = f"{text!r}: {above} has no field {absent.name}"
+                problem = f"{quoted(text)}: {above} has no field {absent.name}"
                 fix = f"did you mean {absent.near}?" if absent.near else ""
                 yield RuleMistake(f"objects[{at}].{field}", row.name, problem, fix)
                 break

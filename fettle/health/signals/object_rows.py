@@ -34,6 +34,15 @@ class ObjectKind(NamedTuple):
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
 
+_QUOTED = 120
+
+
+def quoted(expression: str) -> str:
+    """An expression as people read it in a sentence; of a long one the beginning."""
+    is_whole = len(expression) <= _QUOTED
+    return repr(expression if is_whole else f"{expression[:_QUOTED]}…")
+
+
 class ObjectRow(RuleRow, frozen=True, kw_only=True):
     """Objects of any kind, and what CEL over `resource` and `now` reads of them.
 

@@ -18,7 +18,7 @@ from fettle.cel import ExpressionRead, read_expressions
 from fettle.config import parse_yaml
 from fettle.health.signals import promql
 from fettle.health.signals.metric_rows import HOLE, AlertRow, ExporterRow, MetricRow
-from fettle.health.signals.object_rows import ObjectRow
+from fettle.health.signals.object_rows import ObjectRow, quoted
 from fettle.health.signals.rule_rows import (
     ActionRow,
     AnnotationRow,
@@ -314,7 +314,7 @@ def _unread_expressions(given: Iterable[RuleRow]) -> Iterator[tuple[str, str, st
     for row in rows:
         for field, text in row.by_field:
             if problem := read[text].problem:
-                yield "objects", row.name, f"{field}: {text!r}: {problem}"
+                yield "objects", row.name, f"{field}: {quoted(text)}: {problem}"
 
 
 def _unknown_names(tables: Tables) -> Iterator[tuple[str, str, str]]:

@@ -123,6 +123,32 @@ def test_mistakes_in_a_row_are_told() -> None:
     assert {path: found[path] for path, said in wanted.items() if said not in found[path]} == {}
 
 
+TOO_MUCH = {
+    "nested": ("(" * 3000 + "true" + ")" * 3000, "its brackets are nested more than 30 deep"),
+    "lists": ("[" * 31 + "]" * 31 + " == []", "its brackets are nested more than 30 deep"),
+    "added": ("1" + " + 1" * 2400 + " == 1", "too many parts"),
+    "members": ("resource" + ".a" * 5000, "too many parts"),
+    "denied": ("!" * 10_000 + "true", "too many parts"),
+    "longer": ("true || " * 1300 + "true", "longer than 10 KiB"),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_an_expression_that_is_too_much_is_named_and_the_others_are_checked(name: str) -> None:
+    when, why = TOO_MUCH[name]
+    rows = [
+        row(name="sound"),
+        row(name="deep", when=when),
+        row(name="misspelt", when="resourse.a"),
+        row(name="texts", when="'" + "(" * 50 + "' == 'x'"),
+    ]
+    found = {one.row: one for one in rule_mistakes(yaml.safe_dump({"objects": rows}), "rules.yaml")}
+    assert found.keys() == {"deep", "misspelt"}
+    assert why in found["deep"].problem
+    assert len(found["deep"].problem) < 300
+    assert "nothing is called resourse" in found["misspelt"].problem
+
+
 def test_two_versions_of_one_kind_are_a_mistake() -> None:
     rows = [ROW, {**ROW, "name": "s", "apiVersion": "example.com/v2"}]
     (found,) = rule_mistakes(yaml.safe_dump({"objects": rows}), "rules.yaml")
