@@ -96,9 +96,11 @@ async def heard_of(fettle: FettleProcess, node: str) -> None:
 
 @pytest.fixture
 async def watching(api: Api, start_fettle: StartFettle, tmp_path: Path) -> FettleProcess:
-    """Fettle with the recipes, and the right to read their kinds."""
-    settings = tmp_path / "settings.yaml"
-    settings.write_text(f"mode: enforce\nhealth: {{rulesFile: {SAMPLE}}}\n")
+    """Fettle with the recipes, and the right to read their kinds. What takes ten minutes counts at
+    once."""
+    rules, settings = tmp_path / "rules.yaml", tmp_path / "settings.yaml"
+    rules.write_text(SAMPLE.read_text().replace("duration('10m')", "duration('0s')"))
+    settings.write_text(f"mode: enforce\nhealth: {{rulesFile: {rules}}}\n")
     await shipped.apply(api, shipped.manifests(KINDS))
     await shipped.apply_rbac(api)
     await shipped.apply(api, shipped.manifests(RIGHT))

@@ -57,7 +57,7 @@ status:
     - {type: HealthCheckSucceeded, status: "%s", reason: %s, message: ""}
 """
 MODULES = """
-metadata: {name: gpu-7}
+metadata: {name: gpu-7, creationTimestamp: "2026-09-21T13:00:00Z"}
 spec:
   modules:
     - name: amdgpu
@@ -73,6 +73,12 @@ status:
       bootId: 1c1d
       config: {kernelVersion: 6.8.0-1, containerImage: "amdgpu:%s"}
 """
+MORE = """\
+    - name: sound
+      namespace: kmm
+      config: {kernelVersion: 6.8.0-1, containerImage: "sound:1"}
+"""
+NOT_LOADED = "a kernel module is not loaded as it is wanted"
 DOMAIN = """
 metadata: {name: imex, namespace: ml, creationTimestamp: "2026-09-21T%sZ"}
 spec: {numNodes: 2}
@@ -134,12 +140,20 @@ CASES = {
         "cluster-api-machine-unhealthy", MACHINE % ("True", "HealthCheckSucceeded")
     ),
     "a module that is not loaded": Case(
-        "kmm-module-not-loaded", MODULES % "", (("gpu-7", "", "a kernel module is not loaded"),)
+        "kmm-module-not-loaded", MODULES % "", (("gpu-7", "", f"{NOT_LOADED}: amdgpu"),)
+    ),
+    "the second of two modules is not loaded": Case(
+        "kmm-module-not-loaded",
+        (MODULES % (LOADED % "2")).replace("status:", f"{MORE}status:"),
+        (("gpu-7", "", f"{NOT_LOADED}: sound"),),
+    ),
+    "a module that is being loaded": Case(
+        "kmm-module-not-loaded", (MODULES % "").replace("13:00:00", "14:10:00")
     ),
     "a module of another version": Case(
         "kmm-module-not-loaded",
         MODULES % (LOADED % "1"),
-        (("gpu-7", "", "a kernel module is not loaded"),),
+        (("gpu-7", "", f"{NOT_LOADED}: amdgpu"),),
     ),
     "a module that is loaded": Case("kmm-module-not-loaded", MODULES % (LOADED % "2")),
     "a domain that does not become ready": Case(
