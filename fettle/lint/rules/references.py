@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from typing import NamedTuple
 
+from fettle.api import resource
 from fettle.api.resource import MAX_RESERVED
 from fettle.lint import workload_kinds
 from fettle.lint.cluster import Cluster
@@ -39,7 +40,11 @@ class AbsentClaim(Rule):
             where = f"ResourceClaim {manifest.namespace}/{name}"
             if claim is not None and claim.metadata.deletion_timestamp is not None:
                 yield self.finding(field, f"{where} is being deleted", "wait, then create it again")
-            elif claim is None and cluster.knows("ResourceClaim"):
+            elif claim is not None:
+                continue
+            elif other := _elsewhere(cluster.view.claims, manifest, name, cluster, "ResourceClaim"):
+                yield self.finding(field, *_in_another(where, manifest.namespace, other))
+            elif cluster.knows("ResourceClaim"):
                 near = nearest(name, names())
                 yield self.finding(
                     field,
@@ -64,15 +69,48 @@ class AbsentTemplate(Rule):
 
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         names = cache(partial(_names_in, cluster.view.templates, manifest.namespace))
+        kind, held = "ResourceClaimTemplate", cluster.view.templates
         for field, name in _claims_named_by(manifest, "resourceClaimTemplateName"):
-            known = cluster.knows("ResourceClaimTemplate")
-            if known and cluster.template(manifest.namespace, name) is None:
+            if cluster.template(manifest.namespace, name) is not None:
+                continue
+            where = f"{kind} {manifest.namespace}/{name}"
+            if other := _elsewhere(held, manifest, name, cluster, kind):
+                yield self.finding(field, *_in_another(where, manifest.namespace, other))
+            elif cluster.knows(kind):
                 near = nearest(name, names())
                 yield self.finding(
                     field,
-                    f"ResourceClaimTemplate {manifest.namespace}/{name} does not exist (yet)",
+                    f"{where} does not exist (yet)",
                     f"write {near}" if near else "create it before its pods",
                 )
+
+
+def _elsewhere(
+    held: Mapping[str, resource.ResourceClaim] | Mapping[str, resource.ResourceClaimTemplate],
+    manifest: Manifest,
+    name: str,
+    cluster: Cluster,
+    kind: str,
+) -> str:
+    """A namespace that has an object of this name, though the pod's has none; "" if none has.
+
+    Of objects in files alone, both must say their namespace: kubectl may put others into any.
+    """
+    known = cluster.knows(kind)
+    if len(held) > _MAX_SEARCHED or not (known or manifest.root.text("metadata", "namespace")):
+        return ""
+    for key, other in held.items():
+        namespace, _, its_name = key.partition("/")
+        written = not other.metadata.uid and (known or other.metadata.namespace)
+        if its_name == name and written:
+            return namespace
+    return ""
+
+
+def _in_another(where: str, namespace: str, other: str) -> tuple[str, str]:
+    """What is wrong with a reference to an object in another namespace, and the fix."""
+    message = f"{where} does not exist (yet), but namespace {other} has one of this name"
+    return f"{message}; pods find only those of their own", f"create it in {namespace}, too"
 
 
 def _claims_named_by(manifest: Manifest, key: str) -> Iterator[tuple[Field, str]]:

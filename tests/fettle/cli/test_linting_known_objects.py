@@ -408,16 +408,48 @@ def test_templates_of_beta_versions_are_known_as_those_of_v1_are(
     assert [(f["severity"], f["fix"]) for f in found] == [("Deny", "write request: gpu")]
 
 
-def test_a_template_in_another_namespace_is_not_the_one_that_a_pod_names(tmp_path: Path) -> None:
-    for kind in ("nodes", "resourceslices", "deviceclasses", "resourceclaims"):
-        (tmp_path / f"{kind}.yaml").write_text("apiVersion: v1\nkind: List\nitems: []\n")
-    other = LIST.replace("{name: gpus, namespace: team}", "{name: gpus, namespace: others}")
-    found = findings("-", "--snapshot", str(tmp_path), stdin=other.replace("gpux", "gpu"))
-    assert [f for f in found if f["rule"] == "FTL038"] == [], "templates may be elsewhere"
+ELSEWHERE = LIST.replace("{name: gpus, namespace: team}", "{name: gpus, namespace: others}")
+
+
+def test_a_template_in_another_namespace_is_named_with_that_namespace(tmp_path: Path) -> None:
+    said = "ResourceClaimTemplate team/gpus does not exist (yet), but namespace others has one"
+    (one,) = [f for f in findings("-", stdin=ELSEWHERE) if f["rule"] == "FTL038"]
+    assert (said in one["message"], one["severity"]) == (True, "Warn")
+    assert one["fix"] == "create it in team, too"
     (tmp_path / "resourceclaimtemplates.yaml").write_text("kind: List\nitems: []\n")
-    found = findings("-", "--snapshot", str(tmp_path), stdin=other.replace("gpux", "gpu"))
+    found = findings("-", "--snapshot", str(tmp_path), stdin=ELSEWHERE)
     (one,) = [f for f in found if f["rule"] == "FTL038"]
-    assert "ResourceClaimTemplate team/gpus does not exist" in one["message"]
+    assert said in one["message"]
+
+
+def test_a_claim_in_another_namespace_is_named_with_that_namespace() -> None:
+    claim = EMPTY_CLAIM.replace("namespace: team", "namespace: others").replace(
+        "name: c", "name: gpus"
+    )
+    by_name = f"{LIST.replace('TemplateName', 'Name')}---\n{claim}"
+    (one,) = [f for f in findings("-", stdin=by_name) if f["rule"] == "FTL037"]
+    said = "ResourceClaim team/gpus does not exist (yet), but namespace others has one"
+    assert said in one["message"]
+
+
+@pytest.mark.parametrize("namespace", [", namespace: others", ", namespace: team"])
+def test_where_an_object_does_not_say_its_namespace_it_may_be_any(namespace: str) -> None:
+    one_without = ELSEWHERE.replace(namespace, "")
+    assert one_without != ELSEWHERE
+    assert [f for f in findings("-", stdin=one_without) if f["rule"] == "FTL038"] == []
+
+
+def test_what_the_api_server_holds_in_other_namespaces_is_not_told(tmp_path: Path) -> None:
+    (tmp_path / "resourceclaimtemplates.yaml").write_text(
+        "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\n"
+        "metadata: {name: gpus, namespace: secret, uid: u}\nspec: {spec: {}}\n"
+    )
+    found = findings("-", "--snapshot", str(tmp_path), stdin=ELSEWHERE.replace("others", "team"))
+    assert [f for f in found if f["rule"] == "FTL038"] == []
+    pod = ELSEWHERE.replace("name: gpus, namespace: others", "name: another, namespace: others")
+    found = findings("-", "--snapshot", str(tmp_path), stdin=pod)
+    (one,) = [f for f in found if f["rule"] == "FTL038"]
+    assert "secret" not in one["message"]
 
 
 def test_a_file_with_an_empty_list_says_that_there_are_none_of_its_kind(tmp_path: Path) -> None:
