@@ -27,7 +27,7 @@ from tests.controlplane.test_deployments import containers, run
 from tests.controlplane.test_removing import traces
 from tests.deploy import charting
 from tests.deploy.conftest import helm
-from tests.deploy.test_chart import MATRIX
+from tests.deploy.rendering import MATRIX
 
 __all__ = ["containers", "helm"]
 

@@ -58,6 +58,55 @@ COPY = "chart/files/extender.yaml"
 """Of the entry, for the chart's second scheduler."""
 SIGNED: Mapping[str, Any] = {"certificates": "cert-manager"}
 _SOURCE = re.compile(r"^---\n# Source: fettle/templates/(.+)\n", re.MULTILINE)
+CLIENT_CA = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
+
+NOTHING = {
+    "extender": {"type": "None"},
+    "webhook": {"enabled": False},
+    "steward": {"enabled": False},
+    "crds": {"enabled": False},
+}
+
+MATRIX: dict[str, Any] = {
+    "as it is": {},
+    "nothing": NOTHING,
+    "as deploy": PLAIN,
+    "all rights": {**PLAIN, **ALL_RIGHTS},
+    "webhook alone": {**NOTHING, "webhook": {"enabled": True, "replicas": 1}},
+    "steward alone": {**NOTHING, "steward": {"enabled": True, "replicas": 1}},
+    "extender alone": {**NOTHING, "extender": {"type": "DaemonSet"}},
+    "extender by TLS": {**NOTHING, "extender": {"type": "Deployment", "clientCa": CLIENT_CA}},
+    "cert-manager": {**PLAIN, **SIGNED},
+    "cert-manager for the webhook": SIGNED,
+    "pod monitors": {"monitoring": {"monitor": "PodMonitor", "rules": True, "dashboard": True}},
+    "service monitors": {"monitoring": {"monitor": "ServiceMonitor", "labels": {"release": "p"}}},
+    "placed": {
+        role: {
+            "priorityClassName": "system-cluster-critical",
+            "nodeSelector": {"pool": "system"},
+            "tolerations": [{"key": "system", "operator": "Exists"}],
+        }
+        for role in ("extender", "webhook", "steward")
+    },
+    "own image and files": {
+        "image": {"repository": "r.example.com/fettle", "digest": "sha256:" + 64 * "0"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "files": {"rules.yaml": "conditions: []\n"},
+        "volumes": [{"name": "token", "secret": {"secretName": "token"}}],
+        "volumeMounts": [{"name": "token", "mountPath": "/etc/fettle/token", "readOnly": True}],
+    },
+    "reports": REPORTS,
+    "reports alone": {**NOTHING, **REPORTS},
+    "second scheduler": {**NOTHING, "secondScheduler": {"enabled": True, "replicas": 1}},
+    "second scheduler beside all": {**PLAIN, "secondScheduler": {"enabled": True}},
+    "closed network": {
+        "networkPolicies": {
+            "enabled": True,
+            "webhookFrom": [{"ipBlock": {"cidr": "192.0.2.0/28"}}],
+            "extenderFrom": [{"ipBlock": {"cidr": "192.0.2.0/28"}}],
+        }
+    },
+}
 
 
 def renderings() -> dict[str, str]:

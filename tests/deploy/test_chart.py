@@ -11,57 +11,10 @@ import yaml
 from fettle.config import Settings, load_settings
 from tests.deploy import charting, rendering
 from tests.deploy.charting import HelmFailed, objects
-from tests.deploy.test_shipped_files import written
+from tests.deploy.rendering import MATRIX
+from tests.deploy.shipped import written
 
 pytestmark = [pytest.mark.helm, pytest.mark.usefixtures("helm")]
-
-CLIENT_CA = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
-NOTHING = {
-    "extender": {"type": "None"},
-    "webhook": {"enabled": False},
-    "steward": {"enabled": False},
-    "crds": {"enabled": False},
-}
-MATRIX: dict[str, Any] = {
-    "as it is": {},
-    "nothing": NOTHING,
-    "as deploy": rendering.PLAIN,
-    "all rights": {**rendering.PLAIN, **rendering.ALL_RIGHTS},
-    "webhook alone": {**NOTHING, "webhook": {"enabled": True, "replicas": 1}},
-    "steward alone": {**NOTHING, "steward": {"enabled": True, "replicas": 1}},
-    "extender alone": {**NOTHING, "extender": {"type": "DaemonSet"}},
-    "extender by TLS": {**NOTHING, "extender": {"type": "Deployment", "clientCa": CLIENT_CA}},
-    "cert-manager": {**rendering.PLAIN, **rendering.SIGNED},
-    "cert-manager for the webhook": rendering.SIGNED,
-    "pod monitors": {"monitoring": {"monitor": "PodMonitor", "rules": True, "dashboard": True}},
-    "service monitors": {"monitoring": {"monitor": "ServiceMonitor", "labels": {"release": "p"}}},
-    "placed": {
-        role: {
-            "priorityClassName": "system-cluster-critical",
-            "nodeSelector": {"pool": "system"},
-            "tolerations": [{"key": "system", "operator": "Exists"}],
-        }
-        for role in ("extender", "webhook", "steward")
-    },
-    "own image and files": {
-        "image": {"repository": "r.example.com/fettle", "digest": "sha256:" + 64 * "0"},
-        "imagePullSecrets": [{"name": "registry"}],
-        "files": {"rules.yaml": "conditions: []\n"},
-        "volumes": [{"name": "token", "secret": {"secretName": "token"}}],
-        "volumeMounts": [{"name": "token", "mountPath": "/etc/fettle/token", "readOnly": True}],
-    },
-    "reports": rendering.REPORTS,
-    "reports alone": {**NOTHING, **rendering.REPORTS},
-    "second scheduler": {**NOTHING, "secondScheduler": {"enabled": True, "replicas": 1}},
-    "second scheduler beside all": {**rendering.PLAIN, "secondScheduler": {"enabled": True}},
-    "closed network": {
-        "networkPolicies": {
-            "enabled": True,
-            "webhookFrom": [{"ipBlock": {"cidr": "192.0.2.0/28"}}],
-            "extenderFrom": [{"ipBlock": {"cidr": "192.0.2.0/28"}}],
-        }
-    },
-}
 
 
 KUBERNETES_OWN = (

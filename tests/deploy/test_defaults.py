@@ -11,7 +11,7 @@ import yaml
 from fettle.config import Settings, load_settings
 from fettle.model import Mode, OnLostNode
 from tests.controlplane import shipped
-from tests.deploy.test_shipped_files import DEPLOY, roles, written
+from tests.deploy.shipped import DEPLOY, roles, written
 
 README = (DEPLOY.parent / "README.md").read_text()
 OBSERVING = (DEPLOY.parent / "docs" / "observing.md").read_text()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.test_shipped_files import documents
+from tests.deploy.shipped import documents
 
 DEPLOYMENTS = {
     "fettle-webhook": ("server", "webhook.yaml"),

@@ -16,10 +16,10 @@ from structlog.testing import capture_logs
 from fettle.config import Settings
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
-from tests.deploy.test_shipped_files import DEPLOY, documents
+from tests.deploy.shipped import DEPLOY, documents
 from tests.fettle.client.fake_api import OPERATOR, FakeApi
+from tests.fettle.serve.builders import node, refused
 from tests.fettle.serve.runtimes import serve_options
-from tests.fettle.serve.test_waking import node, refused
 from tests.waiting import until
 
 SAMPLE = DEPLOY / "samples" / "rules" / "objects.yaml"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.controlplane.needed_rights import NEEDED, ROOT, Right, copy_without, without
 from tests.deploy import charting
-from tests.deploy.test_chart import MATRIX
+from tests.deploy.rendering import MATRIX
 
 pytestmark = [pytest.mark.helm, pytest.mark.usefixtures("helm")]
 

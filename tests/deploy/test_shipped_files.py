@@ -1,7 +1,6 @@
 """What is shipped in `deploy/`, as far as it can be checked without a cluster."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,13 +8,8 @@ import yaml
 
 from fettle.config import Settings
 from fettle.dra.extended_resources import MARKER, is_device_resource
+from tests.deploy.shipped import DEPLOY, documents, roles, written
 from tests.fettle.cli.linted import called
-
-DEPLOY = Path(__file__).parents[2] / "deploy"
-
-
-def documents(*parts: str) -> list[Any]:
-    return [d for d in yaml.safe_load_all(DEPLOY.joinpath(*parts).read_text()) if d]
 
 
 def extender() -> Any:
@@ -95,26 +89,6 @@ def test_webhooks_fail_open_in_time_and_leave_our_own_namespace_alone() -> None:
                 selector = str(webhook["namespaceSelector"])
                 assert "kube-system" in selector
                 assert "fettle-system" in selector
-
-
-def roles(*parts: str) -> list[Any]:
-    return [
-        d
-        for path in sorted(DEPLOY.joinpath("rbac", *parts).glob("*.yaml"))
-        for d in yaml.safe_load_all(path.read_text())
-        if d and d["kind"] in ("Role", "ClusterRole")
-    ]
-
-
-def written(role: Any) -> set[tuple[str, str]]:
-    """Verb and resource of what it lets write."""
-    return {
-        (verb, resource)
-        for rule in role["rules"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-        if verb not in ("get", "list", "watch")
-    }
 
 
 WRITTEN_IN_THE_CLUSTER = {

@@ -12,7 +12,7 @@ from fettle.api.kinds import Kind
 from fettle.api.meta import rfc3339_at
 from fettle.cluster import NodeView
 from fettle.model import State
-from tests.hostile.test_fields import House
+from tests.hostile.house import House
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1"
 HOLD = {"fettle.dev/hold": "broken"}

@@ -2,29 +2,14 @@
 under 50 ms, and nobody waits longer than 5 ms meanwhile."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.api import (
-    Bad,
-    Gone,
-    ListEnded,
-    ListStarted,
-    Put,
-    key_of,
-    metadata_in_slices,
-    read_in_slices,
-)
 from fettle.api.kinds import Kind
-from fettle.client.watch_streams import GONE, Events, ObjectEvent
-from fettle.cluster import Inventory, Publisher
-from fettle.cluster.feeds.writer import Writer
-from fettle.config import HealthSettings
-from fettle.health import HealthBook, load_rules
+from tests.hostile.house import House
 from tests.hostile.objects import (
     MEGABYTE,
     WATCHED,
@@ -39,42 +24,12 @@ from tests.hostile.objects import (
 from tests.hostile.pauses import noted, slowness
 from tests.hostile.texts import heads, repeated, repetitions
 
-RULES = load_rules()
 PLACES = [*places()]
 LARGEST = 1_500_000
 """An API server's limit for one object, in bytes."""
 ALL_S, PAUSE_S, DECODED_S = 0.05, 0.005, 0.25
 PIECES = ("a", "xids 1%,,", '"', "{", "9", "Recommended Action=")
 TRIES = 8
-
-
-class House:
-    """A writer that follows watches of every kind."""
-
-    def __init__(self) -> None:
-        self.publisher = Publisher()
-        self._inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
-        self.writer = Writer(self._inventory, self.publisher, time.time, WATCHED)
-        self._events = {kind.name: Events(kind) for kind in WATCHED}
-
-    async def sync(self) -> None:
-        for kind in WATCHED:
-            await self.writer.send([ListStarted(kind), ListEnded(kind)])
-        await self.writer.catch_up()
-
-    async def take(self, kind: Kind, line: bytes) -> Put | Bad | Gone:
-        """An event of a watch, as the reflector reads it, until a view shows it."""
-        event = self._events[kind.name].read(line)
-        change: Put | Bad | Gone
-        if isinstance(event, ObjectEvent):
-            change = event.change
-        elif event.type == GONE:
-            change = Gone(kind, key_of(await metadata_in_slices(bytes(event.object))))
-        else:
-            change = await read_in_slices(kind, bytes(event.object))
-        await self.writer.send([change])
-        await self.writer.catch_up()
-        return change
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from fettle.api import kinds
+from tests.hostile.house import House
 from tests.hostile.pauses import noted, slowness
-from tests.hostile.test_fields import House
 
 GPU = "nvidia.com/gpu"
 

@@ -15,8 +15,8 @@ from typing import Any
 from fettle.lint import Linter
 from fettle.model import BadInput
 from fettle.model.annotations import ANNOTATION
-from tests.webhook.mutate.test_claims import claim, either, exactly, spec, template
-from tests.webhook.mutate.test_workloads import KINDS, workload
+from tests.webhook.mutate.claims import claim, either, exactly, spec, template
+from tests.webhook.mutate.workloads import KINDS, workload
 from tests.webhook.mutations import cluster, context_of, mutation
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
 from tests.webhook.test_old_versions import flat

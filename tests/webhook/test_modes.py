@@ -15,10 +15,10 @@ from fettle.cluster import View
 from fettle.config import LintSettings
 from fettle.model.annotations import ANNOTATION
 from tests.fettle.lint.builders import claim, exactly, knowing
-from tests.fettle.records.test_recorder import recorder as remembering
+from tests.fettle.records.building import recorder as remembering
 from tests.webhook.conftest import PATIENCE_S, Serve
-from tests.webhook.mutate.test_claims import OWN, knowing_worker, owned
-from tests.webhook.mutate.test_claims import claim as whole_claim
+from tests.webhook.mutate.claims import OWN, knowing_worker, owned
+from tests.webhook.mutate.claims import claim as whole_claim
 from tests.webhook.mutations import cluster, policy_of
 from tests.webhook.reviews import CLAIMS, UID, job, patch_of, pod
 from webhook.app import ReviewWaits

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.webhook.mutate.test_claims import (
+from tests.webhook.mutate.claims import (
     BOTH,
     KEY,
     NO_EXECUTE,

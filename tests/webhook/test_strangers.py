@@ -19,7 +19,7 @@ from tests.fettle.lint.clusters import InProcess, view_of
 from tests.fettle.lint.fleets import GPU, fleet
 from tests.fettle.lint.tables.case import Case, claim, exactly
 from tests.fettle.lint.test_tables import CASES
-from tests.fettle.records.test_recorder import recorder as remembering
+from tests.fettle.records.building import recorder as remembering
 from tests.webhook.conftest import Serve
 from tests.webhook.reviews import Object, encoded, pod, review
 from webhook.review import decode

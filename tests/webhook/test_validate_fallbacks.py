@@ -7,7 +7,7 @@ import pytest
 from fettle.lint import Linter
 from fettle.model import Policies
 from tests.fettle.lint.builders import knowing
-from tests.webhook.mutate.test_claims import claim, either, exactly, requests, spec, template
+from tests.webhook.mutate.claims import claim, either, exactly, requests, spec, template
 from tests.webhook.mutations import context_of, mutated
 from tests.webhook.reviews import Object, encoded, review
 from webhook.review import decode

@@ -17,9 +17,9 @@ from fettle.model.annotations import (
     MIN_SCORE_ANNOTATION,
     ON_DEVICE_FAILURE_ANNOTATION,
 )
-from tests.webhook.mutate.test_claims import claim as whole_claim
-from tests.webhook.mutate.test_claims import template
-from tests.webhook.mutate.test_workloads import KINDS, workload
+from tests.webhook.mutate.claims import claim as whole_claim
+from tests.webhook.mutate.claims import template
+from tests.webhook.mutate.workloads import KINDS, workload
 from tests.webhook.mutations import CONTEXT, context_of, mutated
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, pod, review
 from tests.webhook.sending import ENTRIES, passes, sent

@@ -1,66 +1,19 @@
 """The engine answers from memory, and no hostile expression harms the others."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import sys
-import textwrap
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from fettle.api.resource import Device
-from fettle.cel.runtime.engine import SelectorEngine
-from fettle.cel.runtime.protocol import Outcome, OutcomeKind
-from fettle.cel.runtime.supervisor import COMMAND
+from fettle.cel.runtime.protocol import OutcomeKind
 from fettle.model import WorkerError
 from tests.fettle.cel.devices import AMOUNTS, DRIVER, GPU, MODEL, device
+from tests.fettle.cel.engines import SOUND, SPINNING, A, decided, engine, fleet, worker
 
-A = f'device.attributes["{DRIVER}"]'
-SOUND = f'{A}.model == "A100"'
 LINKS = device({**MODEL, "links": {"ints": list(range(48))}})
-
-
-def worker(code: str) -> tuple[str, ...]:
-    """The command of a worker process that runs this code first."""
-    start = "from fettle.cel.runtime import worker\n"
-    return (sys.executable, "-c", start + textwrap.dedent(code) + "\nworker.main()\n")
-
-
-SPINNING = worker("""
-    sound = worker.judge
-    def judge(prepared, row):
-        while row.driver == "spin.example.com":
-            pass
-        return sound(prepared, row)
-    worker.judge = judge
-""")
-
-
-@contextlib.asynccontextmanager
-async def engine(
-    command: tuple[str, ...] = COMMAND,
-    *,
-    wait_s: float = 5.0,
-    expressions: int = 1000,
-    rows: int = 400_000,
-) -> AsyncIterator[SelectorEngine]:
-    made = SelectorEngine(command=command, wait_s=wait_s, expressions=expressions, rows=rows)
-    try:
-        yield made
-    finally:
-        await made.close()
-
-
-def fleet(count: int) -> list[tuple[str, Device]]:
-    return [(DRIVER, device({**MODEL, "uuid": {"string": f"GPU-{n}"}})) for n in range(count)]
-
-
-async def decided(engine: SelectorEngine, expression: str = SOUND) -> Outcome | None:
-    await engine.evaluate([expression], [(DRIVER, GPU)])
-    return engine.outcome(expression, DRIVER, GPU)
 
 
 async def test_nothing_is_known_before_it_is_evaluated() -> None:

@@ -11,7 +11,7 @@ from fettle.api.resource import Device
 from fettle.cel.runtime.engine import LINGERING, SelectorEngine
 from fettle.cel.runtime.memory import GIVEN_UP_S
 from tests.fettle.cel.devices import DRIVER, device
-from tests.fettle.cel.test_engine import SPINNING, A, fleet, worker
+from tests.fettle.cel.engines import SPINNING, A, fleet, worker
 
 TEN = "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
 DEVICES = fleet(80)

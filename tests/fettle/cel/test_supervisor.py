@@ -16,7 +16,7 @@ from fettle.cel.runtime.protocol import OutcomeKind
 from fettle.cel.runtime.supervisor import Worker
 from fettle.model import WorkerError
 from tests.fettle.cel.devices import DRIVER, GPU, MODEL, device
-from tests.fettle.cel.test_engine import SOUND, A, decided, engine, fleet, worker
+from tests.fettle.cel.engines import SOUND, A, decided, engine, fleet, worker
 
 DEADLY = "deadly.example.com"
 UUID = f'{A}.uuid != "x"'

@@ -14,7 +14,7 @@ from fettle.cli.printing import print_pods
 from fettle.cli.tables import print_plain, shown_age
 from fettle.cli.watching import watch
 from fettle.model import FettleError, State
-from tests.fettle.cli.test_printing import health
+from tests.fettle.cli.printed import health
 
 HELD = {
     **health(0.0, State.UNHEALTHY, "held by an operator"),

@@ -12,7 +12,7 @@ import pytest
 
 from fettle.cli.commands import CLOSED_PIPE
 from fettle.model import State
-from tests.fettle.cli.test_printing import health
+from tests.fettle.cli.printed import health
 
 SICK = {"node": "n1", "resources": [], "devices": [], "disputed": [], "missing": []}
 TOLD = {

@@ -7,31 +7,9 @@ import pytest
 from fettle.cli import device_tables, explained_pods
 from fettle.cli.printing import FEW, process_lines, status_code
 from fettle.model import State
+from tests.fettle.cli.printed import health
 
 TRACE = "was until recently: not allocatable: nvidia.com/gpu 8 of 8"
-
-
-def health(
-    score: float, state: State = State.HEALTHY, *texts: str, proven: float | None = None
-) -> dict[str, Any]:
-    evidence = [
-        {
-            "text": text,
-            "family": "driver",
-            "weight": 1 - score,
-            "source": "allocatable",
-            "reporter": "Node n",
-            "observedAt": 0.0,
-        }
-        for text in texts
-    ]
-    return {
-        "score": score,
-        "proven": score if proven is None else proven,
-        "state": str(state),
-        "kept": None,
-        "evidence": evidence,
-    }
 
 
 def device_rows(

@@ -9,37 +9,16 @@ from hypothesis import strategies as st
 
 from fettle.api.meta import rfc3339_at
 from fettle.api.own_group import StoredSubject
-from fettle.config import HealthSettings
-from fettle.health import HealthBook
 from fettle.health.signals.nodes import report_of_node
-from fettle.model import Health, State, UnitId
+from fettle.model import Health, State
 from fettle.model.reasons import describe_kept
+from tests.fettle.health.builders import GPU, MESSAGE, a_book, flap
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import NOW, UUID, condition, node
 
-GPU = UnitId("gpu-1", "nvidia.com/gpu", UUID)
-MESSAGE = f"ErrorCode:{{}} GPU_UUID:{UUID} text Recommended Action=COMPONENT_RESET;"
 REPAIRED = "fettle.dev/repaired"
 UNSHOWN = 0.01
 """What a score moves by less than this is not shown."""
-
-
-def a_book() -> HealthBook:
-    return HealthBook(HealthSettings(), RULES)
-
-
-def flap(
-    book: HealthBook, begins: list[float], lasts_s: float = MINUTE, check: str = "GpuNvlinkWatch"
-) -> float:
-    """A fault of a GPU that begins at these times; returns when it was last over."""
-    at = NOW
-    for at in begins:
-        tell(book, node(condition(check, "True", "x", MESSAGE.format("X"), at=at)), at)
-        of(book, GPU, at)
-        at += lasts_s
-        tell(book, node(condition(check, "False", "x", at=at)), at)
-        of(book, GPU, at)
-    return at
 
 
 def trace(health: Health) -> tuple[float, str]:

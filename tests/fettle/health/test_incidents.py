@@ -12,6 +12,7 @@ from fettle.scheduling.judge.acceptance import complaint
 from tests.fettle.health.incidents import DEVICE, HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import (
     NOW,
+    THERMAL,
     UUID,
     condition,
     node,
@@ -19,7 +20,6 @@ from tests.fettle.health.signals.objects import (
     taint,
     taint_rule,
 )
-from tests.fettle.health.signals.test_nvsentinel import THERMAL
 
 
 def test_a_gpu_falls_off_the_bus_and_its_neighbour_stays_sound(book: HealthBook) -> None:

@@ -12,7 +12,7 @@ from fettle.config import HealthSettings
 from fettle.health import HealthBook
 from fettle.health.signals.reports import SignalReport, heaviest
 from fettle.model import Evidence, EvidenceKind, Health, ReporterId, State, Subject
-from tests.fettle.health.test_properties import (
+from tests.fettle.health.drawn import (
     KEY,
     RULES,
     SOURCES,

@@ -14,9 +14,9 @@ from fettle.health import HealthBook, load_rules, probation
 from fettle.health.fading import RECORD_SOURCE
 from fettle.health.signals.nodes import report_of_node
 from fettle.model import Health, NodeId, State, UnitId
+from tests.fettle.health.builders import GPU, MESSAGE, a_book
 from tests.fettle.health.incidents import HOUR, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import NOW, UUID, condition, node
-from tests.fettle.health.test_fading import GPU, MESSAGE, a_book
 
 DAY = 24 * HOUR
 XID = "SysLogsXIDError"

@@ -17,10 +17,10 @@ from fettle.model import (
     State,
     Subject,
 )
+from tests.fettle.health.builders import GPU, MESSAGE, a_book, flap
+from tests.fettle.health.drawn import KEY, SUBJECTS, T0, assess, reports, told, waits, who
 from tests.fettle.health.incidents import HOUR, MINUTE, NODE, RULES, of, tell
 from tests.fettle.health.signals.objects import NOW, condition, node
-from tests.fettle.health.test_fading import GPU, MESSAGE, a_book, flap
-from tests.fettle.health.test_properties import KEY, SUBJECTS, T0, assess, reports, told, waits, who
 
 fades = reports([EvidenceKind.DECAYING])
 anything = reports()

@@ -1,10 +1,18 @@
 """Decisions as tests need them."""
 
+from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
+from fettle.cel import SelectorEngine
+from fettle.cluster import Publisher
+from fettle.config import Settings
 from fettle.model import Mode
-from fettle.records import Decided, Decision, Verb
+from fettle.observing import DecisionMetrics
+from fettle.records import Decided, Decision, DecisionLog, Journal, Recorder, Verb
 from fettle.records.decisions import new_id
+from fettle.scheduling import Answers
 
 
 def decision(pod: str = "p", decided: Decided = Decided.REFUSED, **fields: Any) -> Decision:
@@ -24,3 +32,9 @@ def decision(pod: str = "p", decided: Decided = Decided.REFUSED, **fields: Any) 
             **fields,
         }
     )
+
+
+def recorder(folder: Path | None, max_bytes: int = 2**20, most: int = 100) -> Recorder:
+    answers = Answers(Publisher(), SelectorEngine(), Settings())
+    log, journal = DecisionLog(most, 2**20), Journal(folder, max_bytes)
+    return Recorder(answers, log, journal, DecisionMetrics(CollectorRegistry()))

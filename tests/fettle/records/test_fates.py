@@ -21,7 +21,7 @@ from fettle.scheduling import Answers
 from fettle.scheduling.placed import AtRisk, Crashes, PodClaims
 from tests.fettle import building as b
 from tests.fettle.others import WatchedPublisher, settled
-from tests.fettle.scheduling.placed.test_stuck_pods import failed
+from tests.fettle.scheduling.placed.builders import failed
 
 GOOD, BAD = b.node("good", gpus=8), b.node("bad", gpus=8, own=b.health(0.0))
 

@@ -2,23 +2,11 @@
 
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-
-from fettle.cel import SelectorEngine
-from fettle.cluster import Publisher
-from fettle.config import Settings
 from fettle.model import BUILT_IN, Mode
-from fettle.observing import DecisionMetrics
-from fettle.records import Act, Decided, DecisionLog, Journal, Recorder, Verb
-from fettle.scheduling import Answers, Demand
+from fettle.records import Act, Decided, Verb
+from fettle.scheduling import Demand
 from tests.fettle import building as b
-from tests.fettle.records.building import decision
-
-
-def recorder(folder: Path | None, max_bytes: int = 2**20, most: int = 100) -> Recorder:
-    answers = Answers(Publisher(), SelectorEngine(), Settings())
-    log, journal = DecisionLog(most, 2**20), Journal(folder, max_bytes)
-    return Recorder(answers, log, journal, DecisionMetrics(CollectorRegistry()))
+from tests.fettle.records.building import decision, recorder
 
 
 async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from fettle.model import Placement, Policy, Requirement
 from fettle.scheduling.answers import Answers
 from fettle.scheduling.demand import Demand
 from tests.fettle import building as b
-from tests.fettle.cel.test_engine import worker
+from tests.fettle.cel.engines import worker
 from tests.fettle.scheduling.clusters import Cluster, share
 from tests.fettle.scheduling.test_costly_selectors import Clock, answers
 from tests.fettle.scheduling.test_costly_selectors import demand as ask_for

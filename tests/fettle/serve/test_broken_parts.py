@@ -18,8 +18,8 @@ from fettle.pacing import KeptPart, Pauses
 from fettle.serve.serving import Runtime
 from tests.controlplane.processes import free_port
 from tests.fettle.client.fake_api import OPERATOR, FakeApi
+from tests.fettle.serve.builders import let_preempt_nobody, node, refused, running
 from tests.fettle.serve.runtimes import serve_options
-from tests.fettle.serve.test_waking import let_preempt_nobody, node, refused, running
 from tests.webhook.reviews import review
 
 REPOSITORY = Path(__file__).parents[3]

@@ -4,17 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from fettle.config import Settings
 from fettle.serve.serving import Runtime
 from tests.fettle.client.fake_api import FakeApi
+from tests.fettle.serve.builders import let_preempt_nobody, node, refused, running
 from tests.fettle.serve.runtimes import serve_options
 from tests.waiting import until
 
-GPU = "nvidia.com/gpu"
 OFTEN = msgspec.convert({"steward": {"wakeIntervalSeconds": 0.02}}, Settings)
 
 
@@ -27,25 +26,6 @@ async def steward(api: FakeApi, folder: Path) -> AsyncIterator[None]:
         yield
     finally:
         await runtime.close()
-
-
-def node(name: str, gpus: int = 0, hold: str = "") -> dict[str, Any]:
-    amounts = {"cpu": "8", **({GPU: str(gpus)} if gpus else {})}
-    return {
-        "metadata": {"name": name, "annotations": {"fettle.dev/hold": hold} if hold else {}},
-        "status": {"capacity": amounts, "allocatable": amounts},
-    }
-
-
-def refused(name: str) -> dict[str, Any]:
-    said = f"0/2 nodes are available: 1 Insufficient {GPU}, 1 fettle: no sound devices ({GPU})."
-    condition = {"type": "PodScheduled", "status": "False", "message": said}
-    container = {"name": "main", "resources": {"limits": {GPU: "1"}}}
-    return {
-        "metadata": {"name": name, "namespace": "ml", "uid": name},
-        "spec": {"containers": [container]},
-        "status": {"phase": "Pending", "conditions": [condition]},
-    }
 
 
 def wakes(api: FakeApi) -> int:
@@ -68,16 +48,6 @@ async def test_a_pod_is_woken_by_a_node_that_recovers_and_not_by_one_that_never_
         await until(lambda: wakes(api) > 0)
 
 
-def running(name: str, node: str, gpus: int, priority: int = 0) -> dict[str, Any]:
-    container = {"name": "main", "resources": {"limits": {GPU: str(gpus)}}}
-    spec = {"nodeName": node, "containers": [container], "priority": priority}
-    return {
-        "metadata": {"name": name, "namespace": "ml", "uid": name},
-        "spec": spec,
-        "status": {"phase": "Running"},
-    }
-
-
 async def test_a_pod_is_woken_once_a_taken_unit_is_free(api: FakeApi, tmp_path: Path) -> None:
     api.put("nodes", node("gpu-1", gpus=8))
     api.put("pods", running("most", "gpu-1", 7))
@@ -96,14 +66,6 @@ async def test_a_pod_is_woken_for_units_that_it_may_preempt(api: FakeApi, tmp_pa
     api.put("pods", refused("first"))
     async with steward(api, tmp_path):
         await until(lambda: wakes(api) > 0)
-
-
-def let_preempt_nobody(name: str) -> dict[str, Any]:
-    waits = refused(name)
-    said = f"0/1 nodes are available: 1 Insufficient {GPU}. preemption: no candidate node for "
-    waits["status"]["conditions"][0]["message"] = said + "preemption."
-    waits["spec"]["priority"] = 10
-    return waits
 
 
 async def test_a_pod_that_was_let_preempt_nobody_is_woken_once_its_victims_leave_sound_devices(

@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
+from fettle.api import core, kinds
 from fettle.client import EventRecorder, Session
 from fettle.cluster import NodeView
 from fettle.config import DeviceFailureSettings, Settings, StewardSettings
@@ -21,7 +23,7 @@ from fettle.scheduling.placed import FinishedPods, FreedPlaces, PodClaims
 from fettle.steward import STEWARD, FailedDevices
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi
-from tests.fettle.scheduling.placed.test_at_risk import Watched, placed
+from tests.fettle.scheduling.placed.builders import Watched, placed
 
 Raw = dict[str, Any]
 FAILED = "fettle.dev/DeviceFailed"
@@ -124,3 +126,20 @@ class Fleet(Watched):
 
     def recorded(self) -> list[tuple[str, str, str]]:
         return [(one.key, " ".join(one.reasons), str(one.decided)) for one in self.log]
+
+
+REFUSED = "0/4 nodes are available: 4 fettle: no sound devices (nvidia.com/gpu). preemption: none."
+
+
+def pod(
+    message: str = REFUSED, *, node: str = "", phase: str = "Pending", status: str = "False"
+) -> core.Pod:
+    condition = {"type": "PodScheduled", "status": status, "message": message}
+    whole = {
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+        "spec": {"nodeName": node},
+        "status": {"phase": phase, "conditions": [condition]},
+    }
+    read = kinds.POD.decode(msgspec.json.encode(whole))
+    assert isinstance(read, core.Pod)
+    return read

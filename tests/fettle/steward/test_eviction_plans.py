@@ -19,7 +19,7 @@ from fettle.steward.eviction_plans import (
     steps_for,
 )
 from tests.fettle import building as b
-from tests.fettle.scheduling.placed.test_at_risk import Watched
+from tests.fettle.scheduling.placed.builders import Watched
 from tests.fettle.steward.failing import condition, having, on
 
 SETTINGS = DeviceFailureSettings(allow="Evict", confirm_seconds=60.0, max_share=0.05)

@@ -26,7 +26,7 @@ from fettle.model import (
 from fettle.steward.paced_writes import FIRST_PAUSE_S
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import kept
-from tests.fettle.scheduling.placed.test_at_risk import BOUND_S
+from tests.fettle.scheduling.placed.builders import BOUND_S
 from tests.fettle.steward.failing import (
     BAD,
     FREE,

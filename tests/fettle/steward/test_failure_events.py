@@ -6,9 +6,16 @@ from fettle.client import EventRecorder, Session
 from fettle.steward import STEWARD, EventsOnPods, news_of_failures
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import fake_api
-from tests.fettle.scheduling.placed.test_at_risk import BOUND_S, claim, claimed
+from tests.fettle.scheduling.placed.builders import (
+    BOUND_S,
+    FAILED_AT,
+    claim,
+    claimed,
+    failed,
+    looping,
+    unwell,
+)
 from tests.fettle.scheduling.placed.test_crashes import Followed, crashed_beside, ended
-from tests.fettle.scheduling.placed.test_stuck_pods import FAILED_AT, failed, looping, unwell
 
 
 async def told(tmp_path: Path, observed: frozenset[str] = frozenset()) -> list[tuple[str, str]]:

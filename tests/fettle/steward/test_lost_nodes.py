@@ -23,7 +23,7 @@ from fettle.steward import STEWARD, LostNodes
 from fettle.steward.paced_writes import FIRST_PAUSE_S
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
-from tests.fettle.scheduling.placed.test_at_risk import Watched, placed
+from tests.fettle.scheduling.placed.builders import Watched, placed
 
 Raw = dict[str, Any]
 AFTER_S = 600.0

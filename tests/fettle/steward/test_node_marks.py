@@ -29,9 +29,7 @@ from fettle.steward.node_marks import (
 )
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
-from tests.fettle.scheduling.plans.test_lost_devices import lacking
-from tests.fettle.scheduling.plans.test_node_healths import DEAD, ill, node
-from tests.fettle.scheduling.plans.test_taint_plans import fault
+from tests.fettle.scheduling.plans.builders import DEAD, fault, ill, lacking, node
 
 ALL = NodeMarkSettings(
     label=True, condition=True, cordon="AnyDevice", confirm_seconds=0, max_cordoned=2

@@ -20,7 +20,7 @@ from fettle.scheduling import Answers
 from fettle.steward import AllowedNodes, PatienceEnds
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import kept
-from tests.fettle.steward.test_wake_ups import REFUSED
+from tests.fettle.steward.failing import REFUSED
 from tests.waiting import until
 
 TRAINING = BUILT_IN["training"]

@@ -19,8 +19,8 @@ from fettle.steward.waking import is_waiting
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import fake_api
 from tests.fettle.others import WatchedPublisher
-from tests.fettle.steward.test_wake_ups import REFUSED
-from tests.fettle.steward.test_wake_ups import pod as pod_saying
+from tests.fettle.steward.failing import REFUSED
+from tests.fettle.steward.failing import pod as pod_saying
 
 STRICT = {"fettle.dev/policy": "training"}
 

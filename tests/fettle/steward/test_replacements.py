@@ -12,7 +12,7 @@ from fettle.cluster import NodeView
 from fettle.dra import DeviceView, PoolView
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import claim_view
-from tests.fettle.scheduling.placed.test_at_risk import claim, placed
+from tests.fettle.scheduling.placed.builders import claim, placed
 from tests.fettle.steward.failing import (
     BAD,
     DEAD,

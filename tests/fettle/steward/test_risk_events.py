@@ -11,7 +11,7 @@ from fettle.client import EventRecorder, Session, event_recorder
 from fettle.steward import STEWARD, EventsOnPods, news_of_risks
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi, fake_api
-from tests.fettle.scheduling.placed.test_at_risk import Watched, placed
+from tests.fettle.scheduling.placed.builders import Watched, placed
 
 ILL, WORSE = b.node(gpus=8, own=b.health(0.5)), b.node(gpus=8, own=b.health(0.1))
 

@@ -18,8 +18,7 @@ from fettle.model import Failure, Mode, Policy
 from fettle.scheduling.placed import FreedPlaces
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import fake_api
-from tests.fettle.scheduling.placed.test_at_risk import BOUND_S, placed
-from tests.fettle.scheduling.placed.test_stuck_pods import CREATING, failed, waiting
+from tests.fettle.scheduling.placed.builders import BOUND_S, CREATING, failed, placed, waiting
 from tests.fettle.steward.failing import Fleet
 
 Raw = dict[str, Any]

@@ -24,7 +24,7 @@ from fettle.observing import StewardMetrics
 from fettle.steward.steward import Steward
 from fettle.steward.waking import REST, FindAllowedNodes, Nudge, Waking, waiting
 from tests.fettle.client.fake_api import FakeApi, fake_api
-from tests.fettle.steward.test_wake_ups import pod
+from tests.fettle.steward.failing import pod
 from tests.waiting import until
 
 CLAIM = "fettle-system/fettle-wake-up"

@@ -25,7 +25,7 @@ from fettle.steward.taint_rules import rule_name
 from tests.fettle import building as b
 from tests.fettle.client.fake_api import FakeApi
 from tests.fettle.scheduling.clusters import Cluster
-from tests.fettle.scheduling.plans.test_taint_plans import fault, healthy_by
+from tests.fettle.scheduling.plans.builders import fault, healthy_by
 from tests.waiting import until
 
 RULES = "devicetaintrules"

@@ -10,28 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.api import core, kinds
+from fettle.api import core
 from fettle.client import Session
 from fettle.cluster import EMPTY
 from fettle.pacing import run_within
 from fettle.steward.waking import SCHEDULER_RETRIES_S, Nudge, WakeUps, is_waiting, waiting
 from tests.fettle.client.fake_api import FakeApi
-
-REFUSED = "0/4 nodes are available: 4 fettle: no sound devices (nvidia.com/gpu). preemption: none."
-
-
-def pod(
-    message: str = REFUSED, *, node: str = "", phase: str = "Pending", status: str = "False"
-) -> core.Pod:
-    condition = {"type": "PodScheduled", "status": status, "message": message}
-    whole = {
-        "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
-        "spec": {"nodeName": node},
-        "status": {"phase": phase, "conditions": [condition]},
-    }
-    read = kinds.POD.decode(msgspec.json.encode(whole))
-    assert isinstance(read, core.Pod)
-    return read
+from tests.fettle.steward.failing import pod
 
 
 def test_a_pod_waits_for_us_while_our_text_is_its_reason() -> None:

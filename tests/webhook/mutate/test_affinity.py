@@ -1,7 +1,6 @@
 """Pods and templates of a policy that says so get node affinity on the steward's label."""
 
 import copy
-import json
 from typing import Any
 
 import msgspec
@@ -13,14 +12,13 @@ from fettle.api import core, resource
 from fettle.api.meta import ObjectMeta
 from fettle.dra import NodeTarget, parse_node_selector
 from fettle.model import ANNOTATION, HEALTH
-from tests.webhook.mutate.test_workloads import KINDS, at, workload
+from tests.webhook.mutate.workloads import KINDS, USING, at, deployment, of_kind, template
 from tests.webhook.mutations import OWN, cluster, context_of, injected, mutated, updated
 from tests.webhook.reviews import CLAIMS, Object, job, pod
 from webhook.mutate.mutation import MutationContext
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-USING: Object = {"resourceClaims": CLAIMS}
 OF_NODE, OF_UNITS = f"{HEALTH}.node", f"{HEALTH}.nvidia.com_gpu"
 
 
@@ -46,16 +44,6 @@ ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
 def in_zone() -> Object:
     terms = {"nodeSelectorTerms": [{"matchExpressions": [ZONE]}]}
     return {"nodeAffinity": {REQUIRED: terms}}
-
-
-def template(object: Object) -> Object:
-    found: Object = object["spec"]["template"]
-    return found
-
-
-def deployment(annotations: Object | None = None, **spec: Any) -> Object:
-    own = {"metadata": {"labels": {"a": "b"}}, "spec": {**pod(**USING)["spec"], **spec}}
-    return workload("apps/Deployment", {"replicas": 1, "template": own}, annotations or OWN)
 
 
 @pytest.mark.parametrize(
@@ -96,12 +84,6 @@ async def test_a_preference_also_ranks_what_the_policy_takes_last(
 async def test_in_mode_steer_nothing_is_required() -> None:
     made = await mutated(pod(OWN, **USING), by=by(mode="steer"))
     assert [*made["spec"]["affinity"]["nodeAffinity"]] == [PREFERRED]
-
-
-def of_kind(kind: str) -> tuple[Object, list[list[str | int]]]:
-    """A workload of this kind, and where its templates are."""
-    spec, paths = KINDS[kind]
-    return json.loads(json.dumps(workload(kind, spec, OWN))), paths
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "apps/DaemonSet"])

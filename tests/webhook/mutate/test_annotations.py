@@ -13,8 +13,8 @@ from fettle.model.annotations import (
     MIN_SCORE_ANNOTATION,
     ON_DEVICE_FAILURE_ANNOTATION,
 )
-from tests.webhook.mutate.test_claims import claim, template
-from tests.webhook.mutate.test_workloads import JOBSET, KINDS, T, workload
+from tests.webhook.mutate.claims import claim, template
+from tests.webhook.mutate.workloads import JOBSET, KINDS, T, workload
 from tests.webhook.mutations import cluster, context_of, mutation
 from tests.webhook.reviews import Object, job, pod
 from webhook.mutate.mutation import Mutation

@@ -15,8 +15,8 @@ from fettle.model.annotations import ANNOTATION
 from tests.fettle.lint.wild import spoilt
 from tests.webhook.conftest import Serve
 from tests.webhook.mutants import try_many
-from tests.webhook.mutate.test_claims import claim, either, exactly, spec, template
-from tests.webhook.mutate.test_workloads import KINDS, workload
+from tests.webhook.mutate.claims import claim, either, exactly, spec, template
+from tests.webhook.mutate.workloads import KINDS, workload
 from tests.webhook.mutations import cluster, policy_of
 from tests.webhook.reviews import CLAIMS, Object, encoded, job, patch_of, pod, review, stored
 from webhook.cluster_features import ALL_PRESERVED, PreservedFields

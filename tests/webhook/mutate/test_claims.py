@@ -7,69 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fettle.cluster import View
 from fettle.model.annotations import ANNOTATION
-from tests.fettle.building import pod as pod_of
+from tests.webhook.mutate.claims import (
+    BOTH,
+    KEY,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    OWN,
+    TOLERANT,
+    claim,
+    either,
+    exactly,
+    knowing_worker,
+    owned,
+    requests,
+    spec,
+    template,
+)
 from tests.webhook.mutations import cluster, context_of, injected, mutated, mutation, updated
 from tests.webhook.reviews import Object, review
 from webhook.cluster_features import PreservedFields
 from webhook.mutate.mutation import Mutation, mutate
 from webhook.review import decode
 
-OWN = {ANNOTATION: "own"}
-KEY = "vendor.example.com/ecc"
-TOLERANT = context_of({"tolerations": {"devices": [{"key": KEY, "seconds": 60}]}})
 STEERED = context_of({"tolerations": {"degradedAsFallback": True}})
-BOTH = context_of({"tolerations": {"devices": [{"key": KEY}], "degradedAsFallback": True}})
-NO_SCHEDULE = {"key": KEY, "operator": "Exists", "effect": "NoSchedule"}
-NO_EXECUTE = {"key": KEY, "operator": "Exists", "effect": "NoExecute"}
 DEGRADED = {"key": "fettle.dev/degraded", "operator": "Exists", "effect": "NoSchedule"}
-
-
-def exactly(name: str = "gpu", **more: Any) -> Object:
-    """A request as the API stores it."""
-    option = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, **more}
-    return {"name": name, "exactly": option}
-
-
-def either(*names: str, last: Object | None = None) -> Object:
-    options: list[Object] = [
-        {"name": name, "deviceClassName": name, "allocationMode": "ExactCount", "count": 1}
-        for name in names
-    ]
-    options[-1] |= last or {}
-    return {"name": "gpu", "firstAvailable": options}
-
-
-def spec(*requests: Object, **devices: Any) -> Object:
-    return {"devices": {"requests": list(requests or (exactly(),)), **devices}}
-
-
-def claim(
-    spec_: Object | None = None, annotations: Object | None = None, **metadata: Any
-) -> Object:
-    named = {"name": "gpus", "namespace": "team", "annotations": annotations or dict(OWN)}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {**named, **metadata},
-        "spec": spec_ or spec(),
-    }
-
-
-def template(spec_: Object | None = None, **metadata: Any) -> Object:
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": "gpus", "namespace": "team", "annotations": dict(OWN), **metadata},
-        "spec": {"metadata": {}, "spec": spec_ or spec()},
-    }
-
-
-def requests(object: Object) -> list[Object]:
-    inner = object["spec"] if object["kind"] == "ResourceClaim" else object["spec"]["spec"]
-    found: list[Object] = inner["devices"]["requests"]
-    return found
 
 
 def tolerated(object: Object) -> list[Object]:
@@ -153,16 +115,6 @@ async def test_without_a_named_policy_nothing_is_injected() -> None:
 async def test_the_namespaces_label_applies_to_claims() -> None:
     done = await mutated(claim(annotations={"other": "x"}), cluster(OWN), TOLERANT)
     assert len(tolerated(done)) == 2
-
-
-def owned(**metadata: Any) -> Object:
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "worker", "controller": True}
-    return claim(annotations={"x": "y"}, ownerReferences=[owner], **metadata)
-
-
-def knowing_worker(**annotations: str) -> View:
-    metadata = {"name": "worker", "namespace": "team", "annotations": annotations}
-    return cluster(pods={"team/worker": pod_of({"metadata": metadata})})
 
 
 async def test_a_claim_made_for_a_pod_follows_the_pods_policy() -> None:

@@ -6,9 +6,8 @@ import json
 import pytest
 
 from fettle.model import ANNOTATION
-from tests.webhook.mutate.test_affinity import USING, of_kind, template
-from tests.webhook.mutate.test_affinity import deployment as deployment_of
-from tests.webhook.mutate.test_workloads import KINDS, at
+from tests.webhook.mutate.workloads import KINDS, USING, at, of_kind, template
+from tests.webhook.mutate.workloads import deployment as deployment_of
 from tests.webhook.mutations import OWN, cluster, context_of, injected, mutated, mutation, updated
 from tests.webhook.reviews import Object, job, pod
 from webhook.mutate.mutation import MutationContext

@@ -7,6 +7,7 @@ import pytest
 
 from fettle.config import WorkloadSettings
 from fettle.model.annotations import ANNOTATION, MIN_SCORE_ANNOTATION
+from tests.webhook.mutate.workloads import JOBSET, KINDS, TRAINING, T, at, pod_template, workload
 from tests.webhook.mutations import (
     CONTEXT,
     cluster,
@@ -16,77 +17,12 @@ from tests.webhook.mutations import (
     mutation,
     updated,
 )
-from tests.webhook.reviews import CLAIMS, Object, pod
+from tests.webhook.reviews import CLAIMS, Object
 from webhook.cluster_features import PreservedFields
 from webhook.mutate.annotations import WORKLOADS, with_configured
 from webhook.mutate.mutation import Mutation
 
-TRAINING = {ANNOTATION: "training"}
-JOBSET = "jobset.x-k8s.io/JobSet"
 SCORE = {MIN_SCORE_ANNOTATION: "0.5"}
-
-
-def pod_template(**spec: Any) -> Object:
-    return {"metadata": {"labels": {"a": "b"}}, "spec": pod(**spec)["spec"]}
-
-
-def workload(kind: str, spec: Object, annotations: Object | None = None) -> Object:
-    group, _, name = kind.rpartition("/")
-    metadata = {"name": "w", "namespace": "team", "annotations": dict(annotations or TRAINING)}
-    version = f"{group}/v1" if group else "v1"
-    return {"apiVersion": version, "kind": name, "metadata": metadata, "spec": spec}
-
-
-T = pod_template(restartPolicy="Never")
-KINDS: dict[str, tuple[Object, list[list[str | int]]]] = {
-    "/ReplicationController": ({"template": T}, [["template"]]),
-    "apps/Deployment": ({"template": T}, [["template"]]),
-    "apps/StatefulSet": ({"template": T}, [["template"]]),
-    "apps/DaemonSet": ({"template": T}, [["template"]]),
-    "apps/ReplicaSet": ({"template": T}, [["template"]]),
-    "batch/Job": ({"template": T, "backoffLimit": 6}, [["template"]]),
-    "batch/CronJob": (
-        {"jobTemplate": {"spec": {"template": T}}},
-        [["jobTemplate", "spec", "template"]],
-    ),
-    "jobset.x-k8s.io/JobSet": (
-        {"replicatedJobs": [{"name": n, "template": {"spec": {"template": T}}} for n in "ab"]},
-        [["replicatedJobs", i, "template", "spec", "template"] for i in range(2)],
-    ),
-    "leaderworkerset.x-k8s.io/LeaderWorkerSet": (
-        {"leaderWorkerTemplate": {"leaderTemplate": T, "workerTemplate": T, "size": 2}},
-        [["leaderWorkerTemplate", t] for t in ("leaderTemplate", "workerTemplate")],
-    ),
-    "kubeflow.org/PyTorchJob": (
-        {"pytorchReplicaSpecs": {"Master": {"template": T}, "Worker": {"template": T}}},
-        [["pytorchReplicaSpecs", r, "template"] for r in ("Master", "Worker")],
-    ),
-    "ray.io/RayCluster": (
-        {"headGroupSpec": {"template": T}, "workerGroupSpecs": [{"template": T}]},
-        [["headGroupSpec", "template"], ["workerGroupSpecs", 0, "template"]],
-    ),
-    "ray.io/RayJob": (
-        {
-            "rayClusterSpec": {
-                "headGroupSpec": {"template": T},
-                "workerGroupSpecs": [{"template": T}],
-            },
-            "submitterPodTemplate": T,
-        },
-        [
-            ["rayClusterSpec", "headGroupSpec", "template"],
-            ["rayClusterSpec", "workerGroupSpecs", 0, "template"],
-            ["submitterPodTemplate"],
-        ],
-    ),
-}
-
-
-def at(object: Object, path: list[str | int]) -> Any:
-    found: Any = object["spec"]
-    for key in path:
-        found = found[key]
-    return found
 
 
 @pytest.mark.parametrize("kind", KINDS)

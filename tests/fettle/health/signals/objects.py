@@ -213,3 +213,17 @@ def claim(
     decoded = kinds.CLAIM.decode(json.dumps(written).encode())
     assert isinstance(decoded, resource.ResourceClaim)
     return decoded
+
+
+THERMAL = (
+    "ErrorCode:DCGM_FR_CLOCKS_EVENT_THERMAL GPU:4 PCI:0000:c4:00.0 "
+    "GPU_UUID:GPU-b5f21324-f1f9-f1a4-1a37-1166234f6e4f Clocks are throttled by temperature: "
+    "check cooling; lower load Recommended Action=CONTACT_SUPPORT;"
+)
+
+XID = (
+    "ErrorCode:119 PCI:0002:00:00 GPU_UUID:GPU-22222222-2222-2222-2222-222222222222 "
+    "kernel: [16450076.435595] NVRM: Xid (PCI:0002:00:00): 119, pid=1582259, name=nvc:[driver], "
+    "Timeout after 6s of waiting for RPC response from GPU1 GSP! "
+    "Expected function 76 (GSP_RM_CONTROL) (0x20802a02 0x8). Recommended Action=COMPONENT_RESET;"
+)

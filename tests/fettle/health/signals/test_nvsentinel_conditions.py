@@ -3,9 +3,8 @@
 import pytest
 
 from fettle.model import EvidenceKind, Family, NodeId, Source, SourceKind, UnitId
-from tests.fettle.health.signals.objects import OTHER_UUID, UUID, condition
+from tests.fettle.health.signals.objects import OTHER_UUID, THERMAL, UUID, XID, condition
 from tests.fettle.health.signals.reading import NODE, only, report
-from tests.fettle.health.signals.test_nvsentinel import THERMAL, XID
 
 
 def test_nvsentinel_names_the_device() -> None:

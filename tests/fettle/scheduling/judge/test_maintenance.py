@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 import pytest
 
-from fettle.config import HealthSettings
 from fettle.explain.wording import texts
-from fettle.health import START, assess
 from fettle.model import (
-    Evidence,
-    EvidenceKind,
     Family,
-    Health,
-    NodeId,
     Policy,
-    ReporterId,
-    Source,
-    SourceKind,
     Standing,
-    Weighed,
 )
 from fettle.scheduling.demand import Demand
 from fettle.scheduling.judge.verdicts import LAST_SCORE
@@ -30,33 +18,15 @@ from tests.fettle.scheduling.judge.judging import (
     INFERENCE,
     SCAVENGER,
     TRAINING,
+    by,
     request,
     units,
     verdict,
+    work,
 )
 
 HOUR = 3600.0
 UNDER_WAY = None
-
-
-def work(begins_in_s: float | None, weight: float = 0.15) -> Evidence:
-    return Evidence(
-        subject=NodeId("n"),
-        family=Family.MAINTENANCE,
-        kind=EvidenceKind.LEVEL,
-        weight=weight,
-        source=Source(SourceKind.CONDITION, "MaintenancePlanned"),
-        reporter=ReporterId("Node", "n"),
-        said="MaintenancePlanned is True",
-        observed_at=0.0,
-        planned=True,
-        begins_in_s=begins_in_s,
-    )
-
-
-def by(*evidence: Evidence) -> Health:
-    weighed = tuple(Weighed(one, one.weight) for one in evidence)
-    return assess(weighed, START, HealthSettings(), math.inf, all_clear=False).health
 
 
 def lasting(runtime: str | None, policy: Policy = INFERENCE) -> Policy:

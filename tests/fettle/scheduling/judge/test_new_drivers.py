@@ -15,11 +15,12 @@ from tests.fettle.scheduling.judge.judging import (
     INFERENCE,
     SCAVENGER,
     TRAINING,
+    by,
     request,
     units,
     verdict,
+    work,
 )
-from tests.fettle.scheduling.judge.test_maintenance import by, work
 
 ALLOW, AVOID, PREFER = NewDriverPlacement
 UPGRADED = NewDriver(b.RESOURCE, "580.95.05", "570.133.20", 0.0, 86_400.0)

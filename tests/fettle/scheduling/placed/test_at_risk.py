@@ -13,65 +13,9 @@ from fettle.model import BUILT_IN, Inherited, Policy, reasons
 from fettle.model.reasons import Complaint
 from fettle.scheduling import bound_at
 from fettle.scheduling.judge import placed as judging
-from fettle.scheduling.placed import AtRisk, PlacedPod, worst_first
+from fettle.scheduling.placed import AtRisk, PlacedPod
 from tests.fettle import building as b
-from tests.fettle.scheduling.clusters import Cluster
-
-Raw = dict[str, Any]
-BOUND = "2026-01-01T00:00:00Z"
-BOUND_S = 1767225600.0
-
-
-def placed(name: str, node: str = "n", gpus: int = 0, policy: str = "training", **spec: Any) -> Raw:
-    pod = b.gpu_pod(gpus, name=name, annotations={"fettle.dev/policy": policy})
-    if not gpus:
-        pod["spec"] = {"containers": []}
-    pod["metadata"]["uid"] = f"uid-{name}"
-    pod["spec"] |= {"nodeName": node, **spec}
-    said = {"type": "PodScheduled", "status": "True", "lastTransitionTime": BOUND}
-    pod["status"] = {"phase": "Running", "conditions": [said]}
-    return pod
-
-
-def claimed(name: str, **how: Any) -> Raw:
-    return placed(name, resourceClaims=[{"name": "gpu", "resourceClaimName": f"c-{name}"}], **how)
-
-
-def claim(pod: str, device: str, **result: Any) -> Raw:
-    given = {"request": "r", "driver": b.DRIVER, "pool": "n", "device": device, **result}
-    return {
-        "metadata": {"name": f"c-{pod}", "namespace": "default"},
-        "spec": {},
-        "status": {
-            "allocation": {"devices": {"results": [given]}},
-            "reservedFor": [{"resource": "pods", "name": pod, "uid": f"uid-{pod}"}],
-        },
-    }
-
-
-class Watched(Cluster):
-    """A cluster, and the pods at risk in it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = BOUND_S + 100.0
-        self.at_risk = AtRisk(self.answers, now=lambda: self.now)
-        self.nodes: dict[str, NodeView] = {}
-        self.pods: dict[str, core.Pod] = {}
-        self.claims: dict[str, Any] = {}
-
-    async def see(self, *nodes: NodeView, pods: tuple[Raw, ...] = (), **fields: Any) -> list[str]:
-        """The pods at risk, the worst first, after a view with these nodes and pods changed."""
-        self.nodes |= {node.name: node for node in nodes}
-        self.pods = {**self.pods, **{p.metadata.key: p for p in map(b.pod, pods)}}
-        for raw in fields.pop("claims", ()):
-            one = b.claim(raw)
-            self.claims = {**self.claims, one.metadata.key: one}
-        self.show(self.nodes, pods=self.pods, claims=self.claims, **fields)
-        return [one.pod.metadata.name for one in await self.listed()]
-
-    async def listed(self) -> list[PlacedPod]:
-        return worst_first((await self.at_risk.current()).values(), 100)
+from tests.fettle.scheduling.placed.builders import BOUND_S, Watched, claim, claimed, placed
 
 
 @pytest.fixture

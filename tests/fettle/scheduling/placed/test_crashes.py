@@ -10,8 +10,17 @@ from fettle.cluster import PluginView, UnitView
 from fettle.model import SOUND, Health
 from fettle.scheduling.placed import Crashes, PodClaims
 from tests.fettle import building as b
-from tests.fettle.scheduling.placed.test_at_risk import BOUND_S, Watched, claim, claimed, placed
-from tests.fettle.scheduling.placed.test_stuck_pods import FAILED_AT, failed, looping, unwell
+from tests.fettle.scheduling.placed.builders import (
+    BOUND_S,
+    FAILED_AT,
+    Watched,
+    claim,
+    claimed,
+    failed,
+    looping,
+    placed,
+    unwell,
+)
 
 
 def ended(at: float, code: int = 139, reason: str = "Error", **metadata: Any) -> dict[str, Any]:

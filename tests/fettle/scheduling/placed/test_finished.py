@@ -6,7 +6,7 @@ from fettle.cluster import Publisher
 from fettle.scheduling.placed import FinishedPods, PodClaims
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
-from tests.fettle.scheduling.placed.test_at_risk import claim, claimed, placed
+from tests.fettle.scheduling.placed.builders import claim, claimed, placed
 
 
 def ended(pod: dict[str, Any]) -> Any:

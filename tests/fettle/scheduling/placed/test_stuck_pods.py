@@ -5,79 +5,29 @@ from typing import Any
 import msgspec
 import pytest
 
-from fettle.config import HealthSettings
-from fettle.health import START, assess
 from fettle.model import (
-    Evidence,
     EvidenceKind,
     Family,
     Health,
-    NodeId,
-    ReporterId,
-    Source,
-    SourceKind,
-    Weighed,
 )
 from fettle.model.reasons import PodStuck
 from fettle.scheduling.placed import stuck
 from tests.fettle import building as b
-from tests.fettle.scheduling.placed.test_at_risk import BOUND_S, Watched, claim, claimed, placed
-
-FAILED_AT = BOUND_S + 100.0
-EARLIER = "2026-01-01T00:00:30Z"
-LATER = "2026-01-01T00:02:00Z"
-CREATING = {"waiting": {"reason": "ContainerCreating"}}
-
-
-def failed(
-    weight: float = 1.0,
-    *,
-    at: float = FAILED_AT,
-    family: Family = Family.BUS,
-    text: str = "XID 79: GPU has fallen off the bus",
-    kind: EvidenceKind = EvidenceKind.LATCHED,
-    **how: Any,
-) -> Health:
-    evidence = Evidence(
-        subject=NodeId("n"),
-        family=family,
-        kind=kind,
-        weight=weight,
-        source=Source(SourceKind.TAINT, "xids"),
-        reporter=ReporterId("Node", "n"),
-        said=text,
-        observed_at=at,
-        **how,
-    )
-    weighed = (Weighed(evidence, weight),)
-    return assess(weighed, START, HealthSettings(), at, all_clear=False).health
-
-
-def unwell(health: Health, name: str = "gpu-0") -> Any:
-    """The node of one GPU, with this health."""
-    device = msgspec.structs.replace(b.device(name), health=health)
-    return b.node(pools=(b.pool(device),))
-
-
-def waiting(state: dict[str, Any], *, last: dict[str, Any] | None = None, ready: str = "") -> Any:
-    """The status of a pod whose container waits; `ready`: whether containers may be created."""
-    container = {"name": "main", "state": state, "lastState": {"terminated": last} if last else {}}
-    condition = {
-        "type": "PodReadyToStartContainers",
-        "status": ready,
-        "lastTransitionTime": EARLIER,
-    }
-    return {
-        "phase": "Pending" if ready == "False" else "Running",
-        "startTime": EARLIER,
-        "containerStatuses": [container],
-        "conditions": [condition] if ready else [],
-    }
-
-
-def looping(code: int = 139, at: str = LATER) -> Any:
-    last = {"exitCode": code, "finishedAt": at}
-    return waiting({"waiting": {"reason": "CrashLoopBackOff"}}, last=last)
+from tests.fettle.scheduling.placed.builders import (
+    BOUND_S,
+    CREATING,
+    EARLIER,
+    FAILED_AT,
+    LATER,
+    Watched,
+    claim,
+    claimed,
+    failed,
+    looping,
+    placed,
+    unwell,
+    waiting,
+)
 
 
 async def stuck_in(health: Health, now: float, **pod: Any) -> PodStuck | None:

@@ -8,20 +8,12 @@ from math import inf
 import msgspec
 import pytest
 
-from fettle.cluster import NodeView, Shortage
+from fettle.cluster import NodeView
 from fettle.config import BreakerSettings, NodeMarkSettings
 from fettle.model import SOUND
 from fettle.scheduling.plans import LostDevices, lost_devices, plan_cordons
 from tests.fettle import building as b
-from tests.fettle.scheduling.plans.test_node_healths import CORDONS, NOW, OURS, health_of, node
-
-LOST_AT = NOW - 100.0
-
-
-def lacking(name: str, *, found: int = 1, lost_at: float = LOST_AT) -> NodeView:
-    """A node with so many of two devices. What is there is sound."""
-    gone = Shortage(b.DRIVER, 2, found, "somebody", lost_at - 600.0, lost_at)
-    return node(name, *[SOUND] * found, missing=(gone,))
+from tests.fettle.scheduling.plans.builders import CORDONS, NOW, OURS, health_of, lacking, node
 
 
 def sound(number: int) -> list[NodeView]:

@@ -9,59 +9,33 @@ import msgspec
 import pytest
 
 from fettle.cluster import NodeMarks, NodeView, PluginView, UnitView
-from fettle.config import NodeMarkSettings
 from fettle.model import (
     LEFT_ALONE,
     SOUND,
-    Degraded,
     Family,
     Health,
     NodeId,
-    Placement,
     Source,
     SourceKind,
     State,
     Weighed,
 )
-from fettle.scheduling.judge.acceptance import Acceptance, Cause
-from fettle.scheduling.plans import NodeHealth, NodeHealths, node_health, plan_cordons
+from fettle.scheduling.judge.acceptance import Cause
+from fettle.scheduling.plans import NodeHealths, plan_cordons
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
-from tests.fettle.scheduling.plans.test_taint_plans import fault, healthy_by
-
-NOW = 10_000.0
-GPU = "nvidia.com/gpu"
-DEAD = fault("gpu", 1.0)
-CORDONS = NodeMarkSettings(
-    cordon="AnyDevice", confirm_seconds=60, max_cordoned=10, max_cordoned_share=1.0
+from tests.fettle.scheduling.plans.builders import (
+    CORDONS,
+    DEAD,
+    NOW,
+    OURS,
+    fault,
+    health_of,
+    ill,
+    node,
 )
 
-
-def ill(*evidence: Weighed, since: float = 0.0) -> Health:
-    return healthy_by(*evidence, since=since) if evidence else SOUND
-
-
-def node(name: str, *devices: Health, **fields: Any) -> NodeView:
-    """A node with these DRA devices."""
-    made = (
-        msgspec.structs.replace(b.device(f"gpu-{i}", pool=name, local=name), health=health)
-        for i, health in enumerate(devices)
-    )
-    view = b.node(name, pools=(b.pool(*made, name=name),))
-    return msgspec.structs.replace(view, **fields)
-
-
-def health_of(
-    view: NodeView, *, aside: frozenset[Cause] = frozenset(), of_hardware: bool = False
-) -> NodeHealth:
-    set_aside = {b.DRIVER: aside}
-    accepted = {
-        State.UNHEALTHY: Acceptance(Placement(min_score=0), set_aside),
-        State.DEGRADED: Acceptance(Placement(min_score=0, degraded=Degraded.REFUSE), set_aside),
-    }
-    found = node_health(view, accepted, of_hardware=of_hardware)
-    assert found is not None
-    return found
+GPU = "nvidia.com/gpu"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +167,6 @@ def cordons(*nodes: NodeView, **changes: Any) -> set[str]:
 
 
 BAD = ill(DEAD, since=100.0)
-OURS: dict[str, Any] = {"unschedulable": True, "marks": NodeMarks(cordon="dead")}
 
 
 def test_bad_nodes_are_cordoned_once_confirmed_and_only_if_it_is_asked_for() -> None:

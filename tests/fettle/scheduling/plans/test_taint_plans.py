@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import msgspec
@@ -13,25 +12,19 @@ from hypothesis import strategies as st
 from fettle.api.resource import DeviceTaint
 from fettle.cel import SelectorEngine
 from fettle.cluster import NodeView, Publisher
-from fettle.config import DeviceTaintSettings, HealthSettings, Settings
+from fettle.config import DeviceTaintSettings, Settings
 from fettle.config.settings import SchedulerSettings
 from fettle.dra import DeviceView
-from fettle.health import START, assess
 from fettle.model import (
     SOUND,
     Degraded,
-    DeviceId,
-    Evidence,
     EvidenceKind,
     Family,
-    Health,
     NodeId,
     Placement,
-    ReporterId,
     Source,
     SourceKind,
     State,
-    Subject,
     Weighed,
 )
 from fettle.scheduling import Answers
@@ -39,38 +32,11 @@ from fettle.scheduling.judge.acceptance import Acceptance, Cause
 from fettle.scheduling.plans import TaintPlan, plan_for, plan_taints, why_in_vain
 from tests.fettle import building as b
 from tests.fettle.scheduling.clusters import Cluster
+from tests.fettle.scheduling.plans.builders import fault, healthy_by
 
 NOW = 10_000.0
 UNHEALTHY, DEGRADED = "fettle.dev/unhealthy", "fettle.dev/degraded"
 BOTH = DeviceTaintSettings(unhealthy="NoSchedule", degraded="NoSchedule", confirm_seconds=60)
-
-
-def fault(
-    name: str,
-    weight: float,
-    *,
-    of: Subject | None = None,
-    family: Family = Family.DRIVER,
-    kind: EvidenceKind = EvidenceKind.LEVEL,
-    reporting_namespace: str = "",
-) -> Weighed:
-    evidence = Evidence(
-        subject=of or DeviceId(b.DRIVER, "n", name),
-        family=family,
-        kind=kind,
-        weight=weight,
-        source=Source(SourceKind.TAINT, "rule"),
-        reporter=ReporterId("Node", "n"),
-        said="a fault",
-        observed_at=0.0,
-        reporting_namespace=reporting_namespace,
-    )
-    return Weighed(evidence, weight)
-
-
-def healthy_by(*evidence: Weighed, since: float = 0.0) -> Health:
-    found = assess(evidence, START, HealthSettings(), math.inf, all_clear=False).health
-    return msgspec.structs.replace(found, since=since)
 
 
 def device(name: str, *evidence: Weighed, since: float = 0.0, taints: str = "") -> DeviceView:
