@@ -117,8 +117,9 @@ _ALIKE = 0.75
 """How much a name that means another one has in common with it; the field is wrong anyway."""
 _LEVELS = 3
 """How far below a misplaced field may belong: from a Deployment's spec to that of its pods."""
+_CAPITALS = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _PLACEHOLDER = re.compile(
-    r"__\w+__|\$\w+|\$\{[^{}]+\}|\{\{[^{}]+\}\}|<[^<>]+>|@\w+@|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"
+    rf"__\w+__|\$\w+|\$\{{[^{{}}]+\}}|\{{\{{[^{{}}]+\}}\}}|<[^<>]+>|@\w+@|{_CAPITALS.pattern}"
 )
 _QUANTITY = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 _AMOUNT = re.compile(r"([\d.]{1,20}) ?([a-zA-Z]{1,3})")
@@ -253,7 +254,7 @@ def _in_template(finding: Finding, manifest: Manifest) -> Finding:
 def _checked(field: Field, type: str, customs: Customs = _NONE) -> Iterator[Finding]:
     """What is wrong with a value at and below a field."""
     value = field.value
-    if value is None or (isinstance(value, str) and _PLACEHOLDER.fullmatch(value)):
+    if value is None or _is_put_in(value, type, customs):
         return
     if type.startswith("[]"):
         if not isinstance(value, list):
@@ -274,6 +275,19 @@ def _checked(field: Field, type: str, customs: Customs = _NONE) -> Iterator[Find
         yield from _of_type(field, type, customs)
     elif not _fits(value, type):
         yield _wrong_type(field, _WORDS[type])
+
+
+def _is_put_in(value: object, type: str, customs: Customs) -> bool:
+    """Whether it is a mark that is replaced. `IPC_LOCK` is none where a list is due, nor is
+    `NO_SCHEDULE` where NoSchedule may be."""
+    if not isinstance(value, str) or not _PLACEHOLDER.fullmatch(value):
+        return False
+    if not _CAPITALS.fullmatch(value):
+        return True
+    if type.startswith("="):
+        meant = value.replace("_", "").lower()
+        return all(meant != allowed.lower() for allowed in type[1:].split("|"))
+    return not type.startswith(("[]", "{}")) and _fields(type, customs) is None
 
 
 def _allowed(field: Field, allowed: list[str]) -> Iterator[Finding]:

@@ -117,6 +117,26 @@ def test_a_mark_that_is_replaced_before_is_not_of_a_wrong_type(mark: str) -> Non
     assert wrong(job(parallelism=f"{mark} of them"))
 
 
+def test_a_capability_where_a_list_of_them_is_due_is_no_mark() -> None:
+    caps = {"add": "IPC_LOCK", "drop": "NET_RAW"}
+    found = wrong(pod(containers=[{"name": "c", "securityContext": {"capabilities": caps}}]))
+    at = "spec.containers[0].securityContext.capabilities"
+    assert [field for field, _, _ in found] == [f"{at}.add", f"{at}.drop"]
+    assert found[0][1] == 'must be a list, and is "IPC_LOCK"'
+
+
+def test_an_allowed_value_in_capitals_is_no_mark() -> None:
+    for policy, count in (("ON_FAILURE", 1), ("RESTART_POLICY", 0)):
+        found = [*mistakes_in_structure(Manifest(pod(restartPolicy=policy)))]
+        assert [f.field for f in found] == ["spec.restartPolicy"] * count
+
+
+@pytest.mark.parametrize("mark", ["${SELECTOR}", "{{ selector }}", "__SELECTOR__"])
+def test_a_mark_with_signs_may_stand_for_an_object(mark: str) -> None:
+    assert wrong(pod(nodeSelector=mark)) == []
+    assert wrong(pod(nodeSelector="NODE_SELECTOR"))
+
+
 def test_what_the_api_server_accepts_has_no_wrong_types() -> None:
     assert {str(case): found for case in CASES if (found := wrong(case.object))} == {}
 
