@@ -13,6 +13,7 @@ import msgspec
 from fettle.lint.findings import Check, Finding, Severity
 from fettle.lint.manifests import Field, Manifest
 from fettle.lint.names import nearest
+from fettle.lint.rules.api_versions import ALPHA_VERSIONS, REMOVED
 from fettle.lint.shapes import kubernetes, place
 from fettle.lint.shapes.customs import Customs, shipped_customs
 
@@ -156,9 +157,11 @@ def _unknown_version(manifest: Manifest) -> Iterator[Finding]:
     served = kubernetes()
     having = [v for v in served.elsewhere(manifest.kind) if _group(v) == manifest.group]
     if _is_draft(manifest):
-        if manifest.group != _OWN_CHECK:
+        version = manifest.api_version.rpartition("/")[2]
+        if manifest.group != _OWN_CHECK or version not in (*ALPHA_VERSIONS, *REMOVED):
             message = f"Kubernetes {served.span} does not serve {manifest.api_version}"
-            yield _warning(manifest, message, f"write apiVersion: {having[0]}" if having else "")
+            newest = max(having, key=_release, default="")
+            yield _warning(manifest, message, f"write apiVersion: {newest}" if newest else "")
         return
     others = having or [v for v in served.kinds if _group(v) == manifest.group]
     elsewhere = served.elsewhere(manifest.kind)
@@ -167,6 +170,12 @@ def _unknown_version(manifest: Manifest) -> Iterator[Finding]:
         message = f"Kubernetes serves no {manifest.api_version}; did you mean {meant[0]}?"
         fix = f"write apiVersion: {meant[0]}"
         yield UNKNOWN_KIND.finding(manifest.root.at("apiVersion"), message, fix)
+
+
+def _release(api_version: str) -> tuple[bool, str]:
+    """What sorts the versions of a group, the newest last: v1beta1, v1, v2."""
+    version = api_version.rpartition("/")[2]
+    return _DRAFT.fullmatch(version) is None, version
 
 
 def _is_draft(manifest: Manifest) -> bool:

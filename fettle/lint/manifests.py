@@ -15,6 +15,22 @@ from fettle.pacing import pause
 
 DEFAULT_NAMESPACE = "default"
 _MOST_TEMPLATES, _DEEPEST = 64, 24
+_KUEUE = (
+    *("AdmissionCheck", "ClusterQueue", "Cohort", "MultiKueueCluster", "MultiKueueConfig"),
+    *("ResourceFlavor", "Topology", "WorkloadPriorityClass"),
+)
+_CLUSTER_SCOPED = frozenset(
+    (
+        *(("", kind) for kind in ("Namespace", "Node", "PersistentVolume")),
+        *(("resource.k8s.io", kind) for kind in ("DeviceClass", "DeviceTaintRule")),
+        ("resource.k8s.io", "ResourceSlice"),
+        *(("fettle.dev", kind) for kind in ("DeviceHealth", "DevicePolicy")),
+        *(("kueue.x-k8s.io", kind) for kind in _KUEUE),
+        ("nfd.k8s-sigs.io", "NodeFeatureRule"),
+        ("scheduling.k8s.io", "PriorityClass"),
+    )
+)
+"""By their definitions: kueue, apis/kueue/v1beta1; node-feature-discovery, api/nfd/v1alpha1."""
 _MARKS = frozenset(".[]/ ")
 
 
@@ -293,8 +309,8 @@ class Manifest:
 
     @property
     def namespaced(self) -> bool:
-        """False for cluster-scoped kinds that rules read."""
-        return self.kind not in ("DeviceClass", "DevicePolicy", "DeviceTaintRule", "Namespace")
+        """False for cluster-scoped kinds that lint knows."""
+        return (self.group, self.kind) not in _CLUSTER_SCOPED
 
     @cached_property
     def claims(self) -> tuple[ManifestClaim, ...]:

@@ -205,7 +205,7 @@ def mistakes_in_structure(manifest: Manifest, customs: Customs | None = None) ->
     for paths, type in ((jobs, _JOB), (() if jobs else manifest.pod_specs, _POD)):
         for path in paths:
             for beside in values_at(manifest.root, path[:-1]):
-                if isinstance(beside.value, dict) and is_known:
+                if isinstance(beside.value, dict) and is_known and path[:-1]:
                     yield from _unknown_beside(beside, _TEMPLATES[type])
                 yield from _checked(beside.at("metadata"), _METADATA)
                 for finding in _checked(beside.at("spec"), type):
@@ -345,8 +345,10 @@ def _unknown(member: Field, name: str, type: str, customs: Customs) -> Finding:
     if near := _near(name, fields):
         message = f"{what} has no such field; did you mean {near}?"
         return UNKNOWN_FIELD.finding(member, message, f"write {near}")
-    at = _place_below(name, type, customs)
+    at, its_name = _place_below(name, type, customs)
     fix = f"write it under {at}" if at else "leave it out"
+    if at and its_name != name:
+        fix = f"write {at}.{its_name}"
     if source := customs.source_of(type):
         message = f"{what} has no such field in {source}; another release may have it"
         return UNKNOWN_FIELD.finding(member, message, fix, severity=Severity.WARN)
@@ -359,8 +361,9 @@ def _near(name: str, fields: Iterable[str]) -> str:
     return nearest(name, fields) or next(iter(get_close_matches(name, list(fields), 1, _ALIKE)), "")
 
 
-def _place_below(name: str, type: str, customs: Customs) -> str:
-    """The path to the nearest object below this type that has such a field; "" if none has."""
+def _place_below(name: str, type: str, customs: Customs) -> tuple[str, str]:
+    """The path to the nearest object below this type that has such a field, and its name, which may
+    differ in case; "" if none has."""
     level = [("", type)]
     for _ in range(_LEVELS):
         level = [
@@ -369,10 +372,12 @@ def _place_below(name: str, type: str, customs: Customs) -> str:
             for field, text in (_fields(above, customs) or {}).items()
             if field != "metadata"
         ]
-        for path, below in level:
-            if name in (_fields(below, customs) or {}):
-                return path[1:]
-    return ""
+        for like in (str, str.lower):
+            for path, below in level:
+                for field in _fields(below, customs) or {}:
+                    if like(field) == like(name):
+                        return path[1:], field
+    return "", ""
 
 
 def _of_some_versions(member: Field, there: Place) -> Finding:

@@ -201,6 +201,8 @@ class NoRequests(Rule):
     def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding]:
         if manifest.written_as in WITHOUT_DEVICES:  # FTL034 says what is wrong
             return
+        if manifest.kind == "ResourceClaimTemplate" and manifest.root.raw("spec", "devices"):
+            return  # FTL201 says where they belong
         for claim in manifest.claims:
             requests = claim.field.at("devices", "requests")
             if not requests.value:

@@ -5,14 +5,16 @@ from collections.abc import Iterator, Mapping
 from fettle.lint.cluster import Cluster
 from fettle.lint.findings import Finding, Rule, Severity
 from fettle.lint.manifests import Field, Manifest, ManifestOption
+from fettle.lint.shapes import kubernetes, place
 
 REMOVED: Mapping[str, str] = {"v1beta1": "1.38", "v1beta2": "1.39"}
 """Versions of resource.k8s.io, each with the Kubernetes release that stops serving it."""
-_ALPHA_VERSIONS = ("v1alpha1", "v1alpha2", "v1alpha3")
+ALPHA_VERSIONS = ("v1alpha1", "v1alpha2", "v1alpha3")
 WITHOUT_DEVICES = ("resource.k8s.io/v1alpha1", "resource.k8s.io/v1alpha2")
 """Whose claims had no requests for devices."""
 _MOVED_KINDS = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 """Kinds that alpha versions no longer have; other kinds are still served in them."""
+_V1 = "resource.k8s.io/v1"
 _ALTERNATIVES_GATE = "DRAPrioritizedList"
 _OPTION_GATES: Mapping[str, str] = {
     "DRADeviceTaints": "tolerations",
@@ -76,9 +78,15 @@ class OldVersion(Rule):
             return  # this cluster serves no other version of it
         if version in REMOVED:
             message = f"is no longer served as of Kubernetes {REMOVED[version]}"
-        elif version in _ALPHA_VERSIONS and manifest.kind in _MOVED_KINDS:
+        elif version in ALPHA_VERSIONS and manifest.kind in _MOVED_KINDS:
             message = f"no longer has the kind {manifest.kind}, and is not served for it"
         if message:
             field = manifest.root.at("apiVersion")
-            fix = "write resource.k8s.io/v1"
+            first = place(kubernetes().kinds[_V1].get(manifest.kind, "")).since
+            when = (
+                f" once your clusters run Kubernetes {first}, which serves it first"
+                if first
+                else ""
+            )
+            fix = f"write {_V1}{when}"
             yield self.finding(field, f"{manifest.written_as} {message}", fix)

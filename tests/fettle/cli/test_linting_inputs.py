@@ -106,6 +106,62 @@ def test_an_object_that_does_not_say_what_it_is_is_denied() -> None:
     ]
 
 
+def advice(text: str) -> list[tuple[str, str]]:
+    return [(found["rule"], found["fix"]) for found in findings("-", stdin=text)]
+
+
+NAMED = "metadata: {name: a}\n"
+
+
+def test_a_version_that_was_never_served_is_not_passed_over() -> None:
+    never = f"apiVersion: resource.k8s.io/v1beta3\nkind: DeviceClass\n{NAMED}spec: {{}}\n"
+    assert advice(never) == [("FTL206", "write apiVersion: resource.k8s.io/v1")]
+    for old in ("v1alpha3", "v1beta1"):
+        assert advice(never.replace("v1beta3", old)) == [("FTL034", "write resource.k8s.io/v1")]
+
+
+def test_the_newest_version_that_is_served_is_advised() -> None:
+    scaler = f"apiVersion: autoscaling/v2beta2\nkind: HorizontalPodAutoscaler\n{NAMED}"
+    assert advice(scaler) == [("FTL206", "write apiVersion: autoscaling/v2")]
+    rule = f"apiVersion: resource.k8s.io/v1beta2\nkind: DeviceTaintRule\n{NAMED}"
+    taint = "taint: {key: a.io/b, effect: NoSchedule}"
+    spec = f"spec: {{deviceSelector: {{driver: a.io, pool: b}}, {taint}}}\n"
+    (fix,) = [fix for rule, fix in advice(rule + spec) if rule == "FTL034"]
+    first = "once your clusters run Kubernetes 1.37, which serves it first"
+    assert fix == f"write resource.k8s.io/v1 {first}"
+
+
+def test_a_job_of_an_old_version_is_told_once() -> None:
+    spec = "spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: x}]}}}\n"
+    job = f"apiVersion: batch/v1beta1\nkind: Job\n{NAMED}{spec}"
+    assert advice(job) == [("FTL206", "write apiVersion: batch/v1")]
+
+
+def test_a_misspelt_field_in_the_wrong_place_is_told_its_place() -> None:
+    policy = (
+        f"apiVersion: fettle.dev/v1alpha1\nkind: DevicePolicy\n{NAMED}spec: {{minscore: 0.8}}\n"
+    )
+    assert advice(policy) == [("FTL201", "write placement.minScore")]
+
+
+def test_a_template_without_its_inner_spec_is_told_once() -> None:
+    spec = "spec: {devices: {requests: [{name: g, exactly: {deviceClassName: a.io}}]}}\n"
+    template = f"apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\n{NAMED}{spec}"
+    assert advice(template) == [("FTL201", "write it under spec")]
+
+
+def test_objects_that_are_in_no_namespace_are_named_without_one() -> None:
+    queue = f"apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\n{NAMED}spec: {{cohorts: a}}\n"
+    node_slice = f"apiVersion: resource.k8s.io/v1\nkind: ResourceSlice\n{NAMED}spec: {{drivr: a}}\n"
+    local = queue.replace("ClusterQueue", "LocalQueue")
+    found = findings("-", stdin=f"{queue}---\n{node_slice}---\n{local}")
+    assert {(one["kind"], one["namespace"]) for one in found} == {
+        ("ClusterQueue", ""),
+        ("ResourceSlice", ""),
+        ("LocalQueue", "default"),
+    }
+
+
 def test_files_of_other_programs_are_not_taken_for_objects(tmp_path: Path) -> None:
     (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: a\n")
     (tmp_path / "values.yaml").write_text("kind: {a: b}\nspec: {}\n")
