@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -35,10 +36,12 @@ from fettle.config import Settings, load_settings
 from fettle.lint import (
     BROKEN_RULE,
     INVALID_RULES,
+    RULES,
     Customs,
     Finding,
     Linter,
     Manifest,
+    Rule,
     Severity,
     StatedRule,
     absent_field,
@@ -54,7 +57,7 @@ from fettle.lint import (
     stated_rules,
     workload_kinds,
 )
-from fettle.model import RuleSeverity, Validation, WorkerError
+from fettle.model import FettleError, RuleSeverity, Validation, WorkerError
 from fettle.pacing import run_within
 
 if TYPE_CHECKING:
@@ -76,6 +79,7 @@ FAILING: dict[str, set[Severity]] = {
 DEADLINE_S = 60.0
 """How long checking one object may take."""
 _SURVEY_WAIT_S = 30.0
+_SHOWN = 200
 
 
 class StatedRules:
@@ -163,7 +167,7 @@ class LintOptions(NamedTuple):
     report: bool = False
 
 
-def run(options: LintOptions) -> int:
+def run(options: LintOptions, rules: Sequence[Rule] = RULES) -> int:
     """Print what the rules find; returns the exit code.
 
     Raises FettleError if the settings, the snapshot or the cluster cannot be read. A file that
@@ -173,24 +177,24 @@ def run(options: LintOptions) -> int:
     check_settings(settings)
     progress = Progress()
     existing = _existing(options, settings, progress)
-    documents, rules, problems, notes = _checked(options, existing)
+    documents, rows, problems, notes = _checked(options, existing)
     defined = read([str(options.crds)]) if options.crds else read([])
     problems += defined.problems
     customs = customs_with(
         (each.object for each in defined.documents), (each.object for each in documents)
     )
-    ignoring = Ignoring([*documents, *rules])
+    ignoring = Ignoring([*documents, *rows])
     stated = StatedRules(
         *([each.object for each in some] for some in (defined.documents, documents))
     )
     found, more, unchecked, complete = asyncio.run(
-        _lint(options, settings, documents, customs, ignoring, stated, progress)
+        _lint(options, settings, documents, customs, ignoring, stated, progress, rules)
     )
     progress.end()
-    if rules:
+    if rows:
         definitions = [[each.object for each in some] for some in (defined.documents, documents)]
         customs = customs_with(*definitions, statuses=True)
-    found += _of_rules(rules, settings.lint.levels, ignoring, customs)
+    found += _of_rules(rows, settings.lint.levels, ignoring, customs)
     notes += ignoring.complaints(complete=complete)
     problems += unchecked
     kept = [report for report in found if not report.excuse]
@@ -200,11 +204,11 @@ def run(options: LintOptions) -> int:
     if options.report and existing is not None and options.reading is not None:
         writing = write_reports(options.reading, kept, existing, options.only)
         notes += asyncio.run(writing)
-    notes += _rows_replaced(rules)
+    notes += _rows_replaced(rows)
     for sentence in (*notes, *more, *_remarks(options, settings), *problems):
         click.echo(f"fettle: {sentence}", err=True)
     if options.output == "text":
-        click.echo(_summary(found, [*documents, *rules]), err=True)
+        click.echo(_summary(found, [*documents, *rows]), err=True)
     if problems:
         return UNUSABLE
     failing = FAILING[options.fail_on]
@@ -245,6 +249,7 @@ async def _lint(
     ignoring: Ignoring,
     stated: StatedRules,
     progress: Progress,
+    rules: Sequence[Rule],
 ) -> tuple[list[LintReport], tuple[str, ...], list[str], bool]:
     """The findings, notes about what is known of the cluster, problems with objects, and whether
     all of the cluster is known."""
@@ -255,6 +260,7 @@ async def _lint(
     async with known_too as known, stated:
         view = known.view_with(manifests)
         linter = Linter(
+            rules,
             evaluator=known.evaluator,
             drivers=configured_drivers(settings.lint),
             disabled=settings.disabled_features,
@@ -292,6 +298,11 @@ async def _lint(
                 who = f"{manifest.kind} {manifest.name}"
                 unchecked.append(f"{document.file}: {who} was not checked within {DEADLINE_S:g} s")
                 continue
+            except FettleError:
+                raise
+            except Exception as error:  # a mistake of Fettle must not hide what others have
+                unchecked.append(_mistake(document, manifest, error))
+                continue
             told = [
                 LintReport(
                     rule=finding.rule,
@@ -310,6 +321,15 @@ async def _lint(
             found += ignoring.applied(document, told, manifest)
     complete = known.complete and not known.unknown
     return found, known.notes, [*known.problems, *unchecked], complete
+
+
+def _mistake(document: Document, manifest: Manifest, error: Exception) -> str:
+    at = extract_tb(error.__traceback__)[-1]
+    said = " ".join(f"{type(error).__name__}: {error}".split())[:_SHOWN]
+    return (
+        f"{document.file}: {document.where}: {manifest.kind} {manifest.name} was not checked, by a "
+        f"mistake of Fettle; please report it: {said}, in {Path(at.filename).name}:{at.lineno}"
+    )
 
 
 def _rows_replaced(files: Sequence[Document]) -> list[str]:

@@ -1,10 +1,14 @@
 """What `fettle lint` says of files as such: keys and objects that stand twice, objects that do not
 say what they are, and patches of kustomize."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fettle.cli.linting.running import UNUSABLE, LintOptions, run
+from fettle.lint import Finding, Manifest, Rule, Severity
+from fettle.lint.cluster import Cluster
 from tests.fettle.cli.linted import fettle, findings
 
 POD = """\
@@ -226,3 +230,33 @@ def test_each_directive_of_a_strategic_merge_is_one_of_a_patch(directive: str) -
     """All that apimachinery has, in util/strategicpatch/patch.go."""
     for text in (f"{PATCH}{directive}\n", PATCH.replace("{replicas", f"{{{directive}, replicas")):
         assert {severity for _, severity, _, _ in told(text)} == {"Warn"}
+
+
+class Stumbling(Rule):
+    """Fails at one object."""
+
+    id = "FTL999"
+    name = "stumbling"
+    severity = Severity.WARN
+    today = "It is read."
+
+    def check(self, manifest: Manifest, cluster: Cluster) -> Iterator[Finding | None]:
+        if manifest.name == "a":
+            raise TypeError("no\nlength")
+        yield self.finding(manifest.root, "is read")
+
+
+def test_a_mistake_of_ours_about_one_object_does_not_hide_what_others_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text(f"{POD}---\n{POD.replace('{name: a}', '{name: b}')}")
+    options = LintOptions((str(file),), None, None, None, "default", False, "text", "never")
+    assert run(options, [Stumbling()]) == UNUSABLE
+    out, err = capsys.readouterr()
+    assert "FTL999 : Pod default/b" in out
+    said = (
+        "line 1: Pod a was not checked, by a mistake of Fettle; please report it: TypeError: no l"
+    )
+    assert said in err
+    assert "Traceback" not in err
