@@ -261,14 +261,14 @@ def test_a_quota_among_the_files_is_known() -> None:
 
 
 ODD = """\
-{1: 2, kind: Pod, apiVersion: v1, metadata: {1: 2, null: 3, annotations: {true: false}},
- spec: {nodeSelector: {1: a, null: b}, tolerations: [{1: 2}], resourceClaims: [{name: 1}],
-  containers: [{resources: {limits: {2: 3, null: .inf}, claims: [{1: 2}]}}]}}
+{1: 2, kind: Pod, apiVersion: v1, metadata: {1: 2, false: 3, annotations: {true: false}},
+ spec: {nodeSelector: {1: a, false: b}, tolerations: [{1: 2}], resourceClaims: [{name: 1}],
+  containers: [{resources: {limits: {2: 3, false: .inf}, claims: [{1: 2}]}}]}}
 ---
 {kind: ResourceClaim, apiVersion: resource.k8s.io/v1, metadata: {name: 1, namespace: 2},
- spec: {null: 1, devices: {requests: [{name: .nan, exactly: {count: 1.5, 3: 4,
-    deviceClassName: 99999999999999999999999, capacity: {requests: {1: 2, null: 3}}}}],
-  config: [{opaque: {driver: gpu.nvidia.com, parameters: {1: 2, null: 3, kind: GpuConfig,
+ spec: {false: 1, devices: {requests: [{name: .nan, exactly: {count: 1.5, 3: 4,
+    deviceClassName: 99999999999999999999999, capacity: {requests: {1: 2, false: 3}}}}],
+  config: [{opaque: {driver: gpu.nvidia.com, parameters: {1: 2, false: 3, kind: GpuConfig,
     apiVersion: resource.nvidia.com/v1beta1, sharing: {true: 1}}}}]}}}
 """
 

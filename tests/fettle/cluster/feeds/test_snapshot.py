@@ -332,7 +332,7 @@ BROKEN_OFF = "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Node\n  metadata
         (
             "a.yaml",
             "{kind: Node, apiVersion: v1, metadata: {name: b}, ~: 1}",
-            "cannot be written as JSON",
+            "a key must be text, and is null",
         ),
         ("a.yaml", "kind: List\napiVersion: v1\n", "this 'List' has no list of items"),
         ("a.yaml", "kind: NodeList\napiVersion: v1\nitems:\n", "'NodeList' has no list of items"),
