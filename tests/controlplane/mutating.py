@@ -11,7 +11,7 @@ from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.installed import register_extender, start_registered
-from tests.controlplane.test_policies import policy
+from tests.controlplane.objects import policy
 
 NAMED = {"fettle.dev/policy": "own"}
 KEY = "example.com/maintenance"

@@ -385,3 +385,13 @@ def _attribute(value: AttributeValue) -> Object:
 
 def _selectors(expressions: Sequence[str]) -> list[Object]:
     return [{"cel": {"expression": expression}} for expression in expressions]
+
+
+def policy(name: str, spec: Object) -> Object:
+    metadata = {"name": name}
+    return {
+        "apiVersion": "fettle.dev/v1alpha1",
+        "kind": "DevicePolicy",
+        "metadata": metadata,
+        "spec": spec,
+    }

@@ -18,9 +18,8 @@ from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.installed import start_registered
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.mutating import NAMED
-from tests.controlplane.test_health_taints import publish
-from tests.controlplane.test_node_marks import RIGHTS
-from tests.controlplane.test_policies import policy
+from tests.controlplane.objects import policy
+from tests.controlplane.taints import RIGHTS, publish
 
 HEALTH = "fettle.dev/health"
 OF_GPUS = f"{HEALTH}.nvidia.com_gpu"

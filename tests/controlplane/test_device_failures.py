@@ -5,43 +5,36 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies
+from tests.controlplane.device_failures import (
+    EVICTIONS,
+    FAILED,
+    IGNORES,
+    MARKS,
+    events,
+    marked,
+    running,
+    settings,
+    spends_no_retry,
+    train,
+    until_decided,
+)
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_dra_node
 from tests.controlplane.installed import register_extender, start_registered
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.mutating import NAMED
-from tests.controlplane.test_health_taints import LOST, publish, times_logged
-from tests.controlplane.test_node_marks import RIGHTS as NODE_MARKS
-from tests.controlplane.test_node_marks import until_marked
-from tests.controlplane.test_policies import policy
+from tests.controlplane.objects import policy
+from tests.controlplane.taints import LOST, publish, times_logged, until_marked
+from tests.controlplane.taints import RIGHTS as NODE_MARKS
 
-OPTIONAL = shipped.DEPLOY / "rbac" / "optional"
-MARKS, EVICTIONS = OPTIONAL / "pod-conditions.yaml", OPTIONAL / "pod-evictions.yaml"
-FAILED = "fettle.dev/DeviceFailed"
-IGNORES: Object = {
-    "rules": [
-        {"action": "Ignore", "onPodConditions": [{"type": kind, "status": "True"}]}
-        for kind in ("DisruptionTarget", FAILED)
-    ]
-}
 EVICTS = {"failure": {"ignoreDisruptions": True, "onDeviceFailure": "Evict"}}
-
-
-def settings(folder: Path, more: str = "", **changes: Any) -> Path:
-    how = {"allow": "Evict", "confirmSeconds": 2, "evictionsPerSecond": 10, **changes}
-    file = folder / "settings.yaml"
-    told = ", ".join(f"{name}: {value}" for name, value in how.items())
-    file.write_text(f"deviceFailures: {{{told}}}\n{more}\n")
-    return file
 
 
 async def prepare(api: Api, *rights: Path, nodes: int = 2) -> None:
@@ -53,47 +46,6 @@ async def prepare(api: Api, *rights: Path, nodes: int = 2) -> None:
     await api.create(policy("own", EVICTS))
     for file in rights:
         await shipped.apply(api, shipped.manifests(file))
-
-
-async def marked(api: Api, pod: str, reason: str = "DeviceUnhealthy") -> Object:
-    """The pod's condition, once it is there with this reason."""
-    seen = await waiting.wait_until(
-        lambda: api.get("pods", pod),
-        lambda one: waiting.condition(one, FAILED).get("reason") == reason,
-        what=f"{pod} is marked as {reason}",
-    )
-    return waiting.condition(seen, FAILED)
-
-
-async def running(api: Api, labels: str, besides: str = "") -> Object:
-    """The only other pod with these labels, once it runs."""
-
-    async def look() -> Object | None:
-        pods = await api.list("pods", "default", labels=labels)
-        found = [one for one in pods if one["metadata"]["uid"] != besides]
-        return next((one for one in found if one["status"].get("phase") == "Running"), None)
-
-    found = await waiting.wait_until(look, what=f"a pod {labels} runs", timeout_s=60)
-    assert found is not None
-    return found
-
-
-async def events(api: Api, pod: str, reason: str) -> list[str]:
-    found = await api.list("events.events.k8s.io", "default")
-    return [e["note"] for e in found if (e["regarding"]["name"], e["reason"]) == (pod, reason)]
-
-
-async def decided(fettle: FettleProcess, pod: str) -> dict[str, str]:
-    """By what the steward writes about the pod: whether it wrote it."""
-    _, answer = await fettle.browse("/decisions", pod=f"default/{pod}")
-    told = [one for one in answer["decisions"] if one["verb"] == "steward"]
-    return {what: one["decided"] for one in told for what in one["reasons"]}
-
-
-async def until_decided(fettle: FettleProcess, pod: str, wanted: dict[str, str]) -> None:
-    await waiting.wait_until(
-        lambda: decided(fettle, pod), lambda said: said == wanted, what=f"recorded: {wanted}"
-    )
 
 
 async def writes(fettle: FettleProcess) -> dict[str, float]:
@@ -117,25 +69,6 @@ async def heal(api: Api, node: str) -> None:
     await publish(api, node, 1)
 
 
-async def train(
-    api: Api,
-    name: str = "train",
-    policy: Object | None = None,
-    annotations: Mapping[str, str] = NAMED,
-) -> Object:
-    """A pod of a Job that may not be tried again, running. `policy`: its podFailurePolicy."""
-    job = objects.job(
-        name,
-        backoff_limit=0,
-        job_annotations=NAMED,
-        pod_failure_policy=policy,
-        annotations=annotations,
-        templates={"gpu": "one-gpu"},
-    )
-    await api.create(job)
-    return await running(api, f"job-name={name}")
-
-
 async def until_held(fettle: FettleProcess, pod: str) -> None:
     """Fettle has seen which device the pod holds."""
 
@@ -144,12 +77,6 @@ async def until_held(fettle: FettleProcess, pod: str) -> None:
         return list((answer["placed"] or {}).get("devices", ()))
 
     await waiting.wait_until(look, what=f"the devices of {pod} are seen")
-
-
-async def spends_no_retry(api: Api, job: str) -> None:
-    found = await api.get("jobs", job)
-    assert "failed" not in found["status"]
-    assert not waiting.condition(found, "Failed")
 
 
 async def test_a_job_whose_device_fails_goes_on_elsewhere_and_spends_no_retry(

@@ -14,7 +14,7 @@ from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_dra_node
 from tests.controlplane.installed import register_extender
 from tests.controlplane.kubelet import Kubelet
-from tests.controlplane.test_memory import define
+from tests.controlplane.memory import define
 
 TENANTS = ("evil-a", "evil-b", "evil-c", "evil-d")
 NODE, GPU_0 = "gpu-1", f"{objects.DRIVER}/gpu-1/gpu-0"

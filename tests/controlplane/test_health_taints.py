@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -21,12 +20,11 @@ from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.installed import REFUSED, register_extender, scores, start_registered
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.mutating import NAMED
-from tests.controlplane.test_policies import policy
+from tests.controlplane.objects import policy
+from tests.controlplane.taints import LOST, publish, times_logged
 
 RIGHTS = shipped.DEPLOY / "rbac" / "optional" / "health-taints.yaml"
 UNHEALTHY, DEGRADED = "fettle.dev/unhealthy", "fettle.dev/degraded"
-LOST = objects.taint("gpu.nvidia.com/xid", "None", "79")
-"""The driver's own taint of a GPU that has fallen off the bus: it only informs."""
 SLOW_LINK = """
 attributes:
   - {name: slow-link, driver: gpu.nvidia.com, attribute: link, value: slow, family: link,
@@ -42,12 +40,6 @@ def settings(
     file = folder / "settings.yaml"
     file.write_text(f"deviceTaints: {{{text}}}\n{more}\n")
     return file
-
-
-async def publish(api: Api, node: str, count: int, lost: Collection[int] = ()) -> None:
-    """The node's devices, as its driver describes them now."""
-    devices = objects.gpu_devices(count, taints={i: [LOST] for i in lost})
-    await api.patch("resourceslices", f"{node}-{objects.DRIVER}", {"spec": {"devices": devices}})
 
 
 async def taints(api: Api) -> dict[str, tuple[str, str]]:
@@ -98,11 +90,6 @@ async def gauges(fettle: FettleProcess) -> set[str]:
     _, metrics = await fettle.browse("/metrics")
     name = "fettle_steward_device_taints"
     return {line for line in str(metrics).splitlines() if line.startswith(f"{name}{{")}
-
-
-def times_logged(fettle: FettleProcess, what: str) -> int:
-    log = fettle.process.log.read_text().splitlines()
-    return sum(what in line and '"warning"' in line for line in log)
 
 
 async def test_a_burst_lands_on_no_failed_device_and_a_healed_one_is_used_within_seconds(

@@ -14,7 +14,7 @@ from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_dra_node, create_gpu_nodes
 from tests.controlplane.installed import install
 from tests.controlplane.kubelet import Kubelet
-from tests.controlplane.test_policies import policy
+from tests.controlplane.objects import policy
 
 RIGHTS = shipped.DEPLOY / "rbac" / "optional" / "suspend-jobs.yaml"
 NUMA = "Resources cannot be allocated with Topology locality"

@@ -21,7 +21,7 @@ from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.installed import register_extender, start_registered
 from tests.controlplane.kubelet import Kubelet
-from tests.controlplane.test_memory import define, stored
+from tests.controlplane.memory import define, stored
 from tests.prometheus import incidents
 from tests.prometheus.fleets import slice_of, uuid
 from tests.prometheus.server import (

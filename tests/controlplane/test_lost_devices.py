@@ -13,9 +13,8 @@ from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.fleet import create_dra_node, create_gpu_nodes, create_node
-from tests.controlplane.test_health_taints import publish
-from tests.controlplane.test_memory import define, one_of
-from tests.controlplane.test_node_marks import RIGHTS, condition
+from tests.controlplane.memory import define, one_of
+from tests.controlplane.taints import RIGHTS, condition, publish
 
 AFTER_S = 4.0
 SETTINGS = f"""

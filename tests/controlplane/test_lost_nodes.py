@@ -15,9 +15,7 @@ from tests.controlplane.clocks import Clock
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies
-from tests.controlplane.fleet import create_dra_node
-from tests.controlplane.kubelet import Kubelet
-from tests.controlplane.test_device_failures import (
+from tests.controlplane.device_failures import (
     IGNORES,
     MARKS,
     OPTIONAL,
@@ -28,7 +26,9 @@ from tests.controlplane.test_device_failures import (
     train,
     until_decided,
 )
-from tests.controlplane.test_policies import policy
+from tests.controlplane.fleet import create_dra_node
+from tests.controlplane.kubelet import Kubelet
+from tests.controlplane.objects import policy
 
 FORCES = OPTIONAL / "pod-force-deletes.yaml"
 AFTER_S = 300

@@ -12,7 +12,7 @@ from tests.controlplane.definitions import define_policies
 from tests.controlplane.fleet import create_node
 from tests.controlplane.installed import register_extender, scores
 from tests.controlplane.kubelet import Kubelet
-from tests.controlplane.test_policies import policy
+from tests.controlplane.objects import policy
 
 LONG = {"fettle.dev/policy": "long"}
 SHORT = {"fettle.dev/policy": "short"}

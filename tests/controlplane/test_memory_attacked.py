@@ -19,7 +19,7 @@ from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_gpu_nodes, create_node
 from tests.controlplane.kubelet import Kubelet
-from tests.controlplane.test_memory import ROLES, define, healthy, one_of, shown, stored
+from tests.controlplane.memory import ROLES, define, healthy, one_of, shown, stored
 
 LOST = ("AcceleratedHardwareReady", "False", "NvidiaXID79Error", "GPU is lost")
 WELL = ("AcceleratedHardwareReady", "True", "Ready", "")

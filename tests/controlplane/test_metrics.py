@@ -19,7 +19,7 @@ from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_node
 from tests.controlplane.installed import register_extender
-from tests.controlplane.test_memory import define, stored
+from tests.controlplane.memory import define, stored
 from tests.prometheus.fleets import labels, uuid
 from tests.prometheus.server import Page, needs_prometheus, running
 

@@ -14,8 +14,8 @@ from tests.controlplane.definitions import define_policies
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_node
 from tests.controlplane.installed import register_extender, scores
-from tests.controlplane.test_memory import define, one_of
-from tests.controlplane.test_policies import policy
+from tests.controlplane.memory import define, one_of
+from tests.controlplane.objects import policy
 
 VERSION = "nvidia.com/cuda.driver-version.full"
 OLD, NEW = "570.133.20", "580.95.05"

@@ -5,61 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_dra_node
-from tests.controlplane.test_health_taints import publish
+from tests.controlplane.taints import RIGHTS, condition, marks, publish, until_marked
 
-RIGHTS = shipped.DEPLOY / "rbac" / "optional" / "node-marks.yaml"
 CORDON = "cordon: AnyDevice, confirmSeconds: 0, maxCordonedShare: 1"
 ALL = f"label: true, condition: true, holdSeconds: 1, {CORDON}"
 NOTHING = ("", "", "")
-
-
-class Marks(NamedTuple):
-    """The label, the status of the condition, and whether the node is cordoned, by whom."""
-
-    tier: str
-    sound: str
-    cordoned: str
 
 
 def settings(folder: Path, marks: str = ALL, more: str = "") -> Path:
     file = folder / "settings.yaml"
     file.write_text(f"nodeMarks: {{{marks}}}\n{more}\n")
     return file
-
-
-async def condition(api: Api, node: str) -> dict[str, Any]:
-    conditions = (await api.get("nodes", node))["status"]["conditions"]
-    return next((c for c in conditions if c["type"] == "FettleDevicesSound"), {})
-
-
-async def marks(api: Api) -> dict[str, Marks]:
-    found = {}
-    for node in await api.list("nodes"):
-        metadata, is_cordoned = node["metadata"], node["spec"].get("unschedulable", False)
-        ours = "fettle.dev/cordoned" in metadata.get("annotations", {})
-        found[metadata["name"]] = Marks(
-            metadata["labels"].get("fettle.dev/health", ""),
-            (await condition(api, metadata["name"])).get("status", ""),
-            ("ours" if ours else "others'") if is_cordoned else "ours, left" if ours else "",
-        )
-    return found
-
-
-async def until_marked(api: Api, **wanted: tuple[str, str, str]) -> None:
-    """These nodes are, whatever is on others."""
-    await waiting.wait_until(
-        lambda: marks(api),
-        lambda found: all(found[name] == marked for name, marked in wanted.items()),
-        what=f"marks are {wanted}",
-        timeout_s=60,
-    )
 
 
 async def notes(fettle: FettleProcess) -> list[str]:

@@ -15,7 +15,7 @@ from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_node
 from tests.controlplane.installed import REFUSED, register_extender, scores
 from tests.controlplane.kubelet import Kubelet
-from tests.controlplane.test_policies import policy
+from tests.controlplane.objects import policy
 
 HURRIED = {"fettle.dev/policy": "hurried"}
 PATIENCE_S = 6

@@ -17,18 +17,9 @@ from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies, define_workloads
 from tests.controlplane.fleet import create_dra_node, create_gpu_nodes
 from tests.controlplane.installed import install, register_extender, scores, start_registered
+from tests.controlplane.objects import policy
 
 SAMPLES = sorted((shipped.DEPLOY / "samples").glob("*.yaml"))
-
-
-def policy(name: str, spec: Object) -> Object:
-    metadata = {"name": name}
-    return {
-        "apiVersion": "fettle.dev/v1alpha1",
-        "kind": "DevicePolicy",
-        "metadata": metadata,
-        "spec": spec,
-    }
 
 
 REFUSED: list[tuple[Object, str]] = [

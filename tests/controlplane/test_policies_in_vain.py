@@ -6,7 +6,7 @@ from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.definitions import define_policies
 from tests.controlplane.installed import start_registered
-from tests.controlplane.test_policies import policy
+from tests.controlplane.objects import policy
 from tests.controlplane.waiting import wait_until
 from tests.fettle.lint.test_wrong_types import WRONG
 

@@ -18,9 +18,9 @@ from tests.controlplane.definitions import define_policies
 from tests.controlplane.fettle_process import FettleProcess
 from tests.controlplane.fleet import create_dra_node, create_gpu_nodes, create_node
 from tests.controlplane.installed import install, register_extender, start_registered
-from tests.controlplane.test_health_taints import LOST
+from tests.controlplane.objects import policy
+from tests.controlplane.taints import LOST
 from tests.controlplane.test_hopeless import IMPOSSIBLE, RIGHTS
-from tests.controlplane.test_policies import policy
 
 STRICT = {"fettle.dev/policy": "training"}
 AS_KUBEADM = ("--authorization-mode=Node", "--enable-admission-plugins=NodeRestriction")

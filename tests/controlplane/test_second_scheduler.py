@@ -19,10 +19,10 @@ from tests.controlplane.definitions import define_policies
 from tests.controlplane.fleet import create_dra_node
 from tests.controlplane.installed import start_registered
 from tests.controlplane.mutating import NAMED
+from tests.controlplane.objects import policy
 from tests.controlplane.processes import free_port
+from tests.controlplane.taints import publish
 from tests.controlplane.test_affinity import GPUS, devices, owned, placed
-from tests.controlplane.test_health_taints import publish
-from tests.controlplane.test_policies import policy
 
 OURS = "fettle-scheduler"
 SHIPPED = shipped.DEPLOY / "second-scheduler"

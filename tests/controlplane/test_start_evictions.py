@@ -16,12 +16,7 @@ from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies
-from tests.controlplane.fettle_process import FettleProcess
-from tests.controlplane.fleet import create_dra_node
-from tests.controlplane.installed import register_extender, start_registered
-from tests.controlplane.kubelet import Kubelet
-from tests.controlplane.mutating import NAMED
-from tests.controlplane.test_device_failures import (
+from tests.controlplane.device_failures import (
     EVICTIONS,
     MARKS,
     events,
@@ -30,8 +25,13 @@ from tests.controlplane.test_device_failures import (
     settings,
     spends_no_retry,
 )
+from tests.controlplane.fettle_process import FettleProcess
+from tests.controlplane.fleet import create_dra_node
+from tests.controlplane.installed import register_extender, start_registered
+from tests.controlplane.kubelet import Kubelet
+from tests.controlplane.mutating import NAMED
+from tests.controlplane.objects import policy
 from tests.controlplane.test_failed_starts import GONE, NO_CUDA
-from tests.controlplane.test_policies import policy
 
 DEADLINE_S = 5
 FREES = {"failure": {"ignoreDisruptions": True, "startDeadline": f"{DEADLINE_S}s"}}

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tests.controlplane import objects, shipped
 from tests.controlplane.api import Object
 from tests.controlplane.processes import ProcessFailed
-from tests.controlplane.test_health_taints import publish
+from tests.controlplane.taints import publish
 from tests.soak import attacks
 from tests.soak.house import (
     DRA_GPUS,
