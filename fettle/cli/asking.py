@@ -220,7 +220,8 @@ def what_if(
     call = click.get_current_context()
     if call.get_parameter_source("server") is ParameterSource.COMMANDLINE:
         raise click.UsageError(
-            "A server knows the pods of its cluster, and no file: leave out --server."
+            "A server knows the pods of its cluster, and no file: "
+            "leave out --server, or without a cluster give --snapshot DIR."
         )
     try:
         explained_pods.suppose(name, namespace, output, change)

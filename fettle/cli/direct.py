@@ -90,7 +90,7 @@ def suppose(file: str, namespace: str, change: Mapping[str, str]) -> list[Any]:
             for pod in put.pods
         ]
 
-    return _asked(ask)
+    return _asked(ask, "--snapshot DIR to ask of a folder that `fettle snapshot` wrote")
 
 
 def show_page(reading: Reading, namespace: str, port: int, *, opens: bool) -> None:
@@ -140,12 +140,15 @@ def _deviceless(pod: str) -> dict[str, Any]:
     return {**said, "notes": [], "reasons": {"notes": []}, "before": None, "after": None}
 
 
-def _asked(ask: "Callable[[_Read], Awaitable[_T]]") -> _T:
+def _asked(
+    ask: "Callable[[_Read], Awaitable[_T]]", instead: str = "--server URL to ask a running Fettle"
+) -> _T:
+    """`instead`: what else to give where there is no cluster."""
     logs.configure("error")
-    return uvloop.run(_answer(given(), ask))
+    return uvloop.run(_answer(given(), ask, instead))
 
 
-async def _answer(reading: Reading, ask: "Callable[[_Read], Awaitable[_T]]") -> _T:
+async def _answer(reading: Reading, ask: "Callable[[_Read], Awaitable[_T]]", instead: str) -> _T:
     settings = _settings(reading.settings)
     policies = _policies(reading.settings, settings)
     if reading.snapshot is not None:
@@ -154,7 +157,7 @@ async def _answer(reading: Reading, ask: "Callable[[_Read], Awaitable[_T]]") -> 
         chosen = Chosen(reading.context, reading.acts_as, reading.groups)
         session = await Session.open(reading.kubeconfig, chosen=chosen)
     except NoCluster as error:
-        raise NoCluster(f"{error}, or --server URL to ask a running Fettle") from error
+        raise NoCluster(f"{error}, or {instead}") from error
     async with session:
         return await _of(_Cluster(session, settings, policies), reading, ask)
 

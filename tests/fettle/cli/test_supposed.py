@@ -149,4 +149,17 @@ def test_a_file_that_is_of_no_use_is_said_to_be_so(asking: Asking, written: Any,
 def test_no_server_is_asked_about_a_file(asking: Asking) -> None:
     ended = CliRunner().invoke(main, ["what-if", "a.yaml", "--server", "http://127.0.0.1:9"])
     assert ended.exit_code == 2
-    assert "leave out --server" in ended.output
+    assert "leave out --server, or without a cluster give --snapshot DIR" in " ".join(
+        ended.output.split()
+    )
+
+
+def test_without_a_cluster_a_file_needs_a_snapshot_and_no_server(tmp_path: Path) -> None:
+    file = tmp_path / "asked.yaml"
+    file.write_text(yaml.safe_dump(job(1)))
+    with logging_restored():
+        given = ["what-if", str(file), "--kubeconfig", str(tmp_path / "none")]
+        ended = CliRunner().invoke(main, given)
+    assert ended.exit_code != 0
+    assert "or --snapshot DIR to ask of a folder" in ended.stderr
+    assert "--server" not in ended.stderr
