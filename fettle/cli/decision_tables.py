@@ -174,7 +174,7 @@ def why(one: dict[str, Any]) -> str:
     best = one.get("preferred") or {}
     if best and not counts:
         score = next(iter(best.values()))
-        shown.append(f"best: {', '.join(best)} ({score} of 10)")
+        shown.append(f"best: {', '.join(best)} (score {score})")
     if one.get("verb") == "steward":
         return f"{', '.join(shown)}: {one['why']}"
     return ", ".join(shown) or one.get("why", "")

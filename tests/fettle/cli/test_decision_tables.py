@@ -29,7 +29,7 @@ def test_what_was_decided_says_whether_it_was_done(one: dict[str, Any], said: st
 
 def test_the_commonest_reasons_come_first_and_else_what_was_preferred() -> None:
     assert why({"reasons": {"A": 1, "B": 5, "C": 2, "D": 1}}) == "B ×5, C ×2, A, and 1 more"
-    assert why({"preferred": {"w1": 10, "w2": 10}}) == "best: w1, w2 (10 of 10)"
+    assert why({"preferred": {"w1": 12, "w2": 12}}) == "best: w1, w2 (score 12)"
     assert why({"why": "FTL010 too many"}) == "FTL010 too many"
     evicted = {"verb": "steward", "reasons": {"Evict": 1}, "why": "XID 79"}
     assert why(evicted) == "Evict: XID 79"
