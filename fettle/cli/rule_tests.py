@@ -297,13 +297,19 @@ def _results(
                     unknown=told.unknown[name],
                     absent=_absent(told.counts[name], view),
                     unsaid=told.unsaid[name],
-                    looked_at=_looked_at(row.of, number[row.of]),
+                    looked_at=_looked_at(row.of, number),
                 )
             yield result
 
 
-def _looked_at(of: ObjectKind, number: int) -> str:
-    return f" of {number} {of.kind}" if number else f": there is no {of.kind}"
+def _looked_at(of: ObjectKind, number: Mapping[ObjectKind, int]) -> str:
+    if of in number:
+        return f" of {number[of]} {of.kind}"
+    others = {one.version for one in number if (one.group, one.kind) == (of.group, of.kind)}
+    if others:
+        versions = one_line(", ".join(sorted(others)))
+        return f": there is no {of.kind} of {of.api_version}, only of {versions}"
+    return f": there is no {of.kind}"
 
 
 def _absent(counts: Mapping[str, tuple[ObjectFact, ...]], view: View | None) -> dict[str, str]:

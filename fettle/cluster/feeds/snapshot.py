@@ -236,7 +236,8 @@ class _Stamp(NamedTuple):
 
 
 class OtherObject(NamedTuple):
-    """An object of a kind that rules are about, or why it cannot be read."""
+    """An object of a kind that rules are about, or why it cannot be read. `of` may have another
+    version than they read."""
 
     of: ObjectKind
     read: Put | Bad
@@ -448,13 +449,17 @@ def _taken(
 
 
 def _wanted(value: Any, wanted: Collection[ObjectKind]) -> OtherObject | None:
-    """The object, if it is of one of these kinds."""
+    """The object, if it is of one of these kinds, in whatever version."""
     if not wanted or not _names_itself(value):
         return None
     of = ObjectKind(value["apiVersion"], value["kind"])
-    if of not in wanted:
+    same = [one for one in wanted if (one.group, one.kind) == (of.group, of.kind)]
+    if not same:
         return None
     kind = any_kind(of.group, of.version, of.kind, "")
+    if of not in same:
+        why = f"{of.kind} is read as {same[0].api_version}, but this is {_shown(of.api_version)}"
+        return OtherObject(of, Bad(kind, key_of(value["metadata"]), why))
     try:
         return OtherObject(of, read_object(kind, msgspec.json.encode(value)))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

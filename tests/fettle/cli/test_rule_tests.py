@@ -208,6 +208,16 @@ def test_a_row_about_objects_says_how_many_there_are(folder: Path) -> None:
     )
 
 
+def test_an_object_in_another_version_than_its_row_reads_is_told_of(folder: Path) -> None:
+    older = OPEN.replace("example.com/v1", "example.com/v1beta1")
+    ran = tried(folder, TICKET, objects=older)
+    only = "there is no Ticket of repair.example.com/v1, only of v1beta1"
+    assert ran.stdout == f"objects  ticket: says nothing: {only}\n"
+    assert "not a kind that Fettle reads" not in ran.stderr
+    both = tried(folder, TICKET, objects=f"{older}---\n{OPEN.replace('t-17', 't-18')}")
+    assert both.stdout.startswith("objects  ticket: says 1\n")
+
+
 def test_an_object_of_a_kind_that_fettle_reads_is_seen_whole(folder: Path) -> None:
     row = """\
 objects:

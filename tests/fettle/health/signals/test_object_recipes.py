@@ -198,3 +198,20 @@ def test_a_recipe_says_what_its_producer_means(name: str, outcomes: dict[str, Ro
 def test_each_recipe_has_a_case_that_it_names_and_one_that_it_does_not(rules: SignalRules) -> None:
     assert rule_mistakes(SAMPLE.read_text(), "objects.yaml") == []
     assert {case.row for case in CASES.values() if case.said} == set(rules.objects)
+
+
+def test_the_language_differs_from_kubernetes_as_the_page_of_rules_says() -> None:
+    async def conditions() -> tuple[bool | str, ...]:
+        judge = ObjectJudge()
+        given = json.dumps({"resource": {"count": 1, "share": 1.0}}).encode()
+        asked = (
+            *("1 == 1.0", "'1' != 1", "resource.count == null", "resource.count == resource.share"),
+            *("double(resource.count) == 1.0", "!has(resource.a.b)"),
+        )
+        found = await judge.conditions(asked, given)
+        await judge.close()
+        return found
+
+    *unknown, double, absent = asyncio.run(conditions())
+    assert all("no matching overload" in str(one) for one in unknown)
+    assert (double, absent) == (True, True)
