@@ -57,8 +57,6 @@ LONGEST_REST_S = 0.5
 MOST_TEXTS = 2.0
 """Once there are so many times the texts of a new answer, all is told anew: each is there that was
 told since."""
-OLDEST_S = 10.0
-"""What is missing becomes lost by time alone."""
 _LETTERS = {State.HEALTHY: "H", State.DEGRADED: "D", State.UNHEALTHY: "U", State.UNKNOWN: "K"}
 _WITHDRAWN, _MISSING = "W", "M"
 _HELD = 1
@@ -110,7 +108,7 @@ class FleetHandlers:
         telling = self._telling.get(label)
         if telling is None:
             telling = self._telling[label] = CompactFleet(label)
-        told = await run_within(lambda: telling.fleet(view, time.time()))
+        told = await run_within(lambda: telling.fleet(view))
         body = msgspec.json.encode(told)
         tag = hashlib.sha256(body).hexdigest()[:16]
         head = {"version": JSON_VERSION, "tag": tag, "generation": view.generation}
@@ -120,8 +118,7 @@ class FleetHandlers:
         return made
 
     def _is_of_now(self, made: _Made) -> bool:
-        is_newest = made.generation == self._known.answers.view.generation
-        return is_newest and time.monotonic() < made.at + OLDEST_S
+        return made.generation == self._known.answers.view.generation
 
 
 class _ToldNode(NamedTuple):
@@ -139,13 +136,13 @@ class CompactFleet:
 
     - `texts`: what the other parts name by its place.
     - `nodes`: each a list: name, group values, score, state, since, cause, its text, flags, kinds.
+    - `missing`: how many devices there are too few, among them those that are withdrawn.
     - A kind is a resource or a driver on a node, a list: name, DRA pool, names of its devices, a
       letter for each (small where it is in use), how many more there are, and what is to be said of
       some: place, score, since, cause, its text, flags.
     """
 
     def __init__(self, label: str = "") -> None:
-        self._now = 0.0
         self._keys = [*GROUPS.values(), *([(label,)] if label else [])]
         self._groups = [*GROUPS, *([label] if label else [])]
         self._forget()
@@ -156,11 +153,10 @@ class CompactFleet:
         self._told: dict[str, _ToldNode] = {}
         self._fresh = 0
 
-    def fleet(self, view: View, now: float) -> dict[str, Any]:
+    def fleet(self, view: View) -> dict[str, Any]:
         size = len(self._texts) + len(self._layouts)
         if self._fresh and size > MOST_TEXTS * self._fresh:
             self._forget()
-        self._now = now
         taken = {key: sum(by.values()) for key, by in count_taken(view.pods.values()).items()}
         nodes, network = [], dict[tuple[str, str], PoolView]()
         told: dict[str, _ToldNode] = {}
@@ -177,6 +173,7 @@ class CompactFleet:
             "groups": self._groups,
             "nodes": nodes,
             "network": [self._pool(pool, local=False) for _, pool in sorted(network.items())],
+            "missing": sum(one.number for node in view.nodes.values() for one in node.missing),
             "texts": [*self._texts],
             "layouts": [*self._layouts],
         }
@@ -184,8 +181,7 @@ class CompactFleet:
     def _of_node(self, node: NodeView, taken: dict[tuple[str, str], int]) -> _ToldNode:
         held = tuple(taken.get((node.name, resource), 0) for resource in node.plugins)
         before = self._told.get(node.name)
-        is_same = before is not None and before.node is node and before.taken == held
-        if before is not None and is_same and not node.missing:  # which becomes lost by time alone
+        if before is not None and before.node is node and before.taken == held:
             return before
         record, kinds = None, [*self._kinds(node, taken)]
         if kinds or node.health.evidence:
@@ -213,18 +209,18 @@ class CompactFleet:
         ]
 
     def _kinds(self, node: NodeView, taken: dict[tuple[str, str], int]) -> Iterator[list[Any]]:
-        lost = {one.name: one.number for one in node.missing if one.lost_at <= self._now}
+        missing = {one.name: one.number for one in node.missing}
         for plugin in node.plugins.values():
-            if plugin.capacity or plugin.units or plugin.resource in lost:
+            if plugin.capacity or plugin.units or plugin.resource in missing:
                 held = taken.get((node.name, plugin.resource), 0)
-                yield self._plugin(node, plugin, held, lost.pop(plugin.resource, 0))
+                yield self._plugin(node, plugin, held, missing.pop(plugin.resource, 0))
         for pool in node.pools:
             if any(one.published.local for one in chain(pool.devices, pool.withheld)):
-                yield self._pool(pool, local=True, lost=lost.pop(pool.driver, 0))
-        for name, number in sorted(lost.items()):
+                yield self._pool(pool, local=True, missing=missing.pop(pool.driver, 0))
+        for name, number in sorted(missing.items()):
             yield self._kind(name, "", [("", _MISSING, None)] * min(number, MOST_CELLS), number)
 
-    def _plugin(self, node: NodeView, plugin: PluginView, taken: int, lost: int) -> list[Any]:
+    def _plugin(self, node: NodeView, plugin: PluginView, taken: int, missing: int) -> list[Any]:
         cells: list[_Cell] = []
         for unit in plugin.units:
             letter = _LETTERS[unit.health.shown_state]
@@ -232,18 +228,19 @@ class CompactFleet:
             cells.append((unit.unit, letter.lower() if unit.allocated else letter, unit.health))
         rest, letter = allocatable_units(plugin).rest, _LETTERS[node.health.shown_state]
         gone = max(0, plugin.withdrawn - sum(unit.withdrawn for unit in plugin.units))
-        total = len(cells) + rest + gone + lost
+        missing = max(0, missing - plugin.withdrawn)  # those are missing too, and are drawn
+        total = len(cells) + rest + gone + missing
         health = node.health if node.health.evidence else None
         used = min(max(0, taken), rest, MOST_CELLS)
         cells += [("", letter.lower(), health)] * used
         cells += [("", letter, health)] * (min(rest, MOST_CELLS) - used)
         cells += [("", _WITHDRAWN, None)] * min(gone, MOST_CELLS)
-        cells += [("", _MISSING, None)] * min(lost, MOST_CELLS)
+        cells += [("", _MISSING, None)] * min(missing, MOST_CELLS)
         return self._kind(plugin.resource, "", cells, total)
 
-    def _pool(self, pool: PoolView, *, local: bool, lost: int = 0) -> list[Any]:
+    def _pool(self, pool: PoolView, *, local: bool, missing: int = 0) -> list[Any]:
         cells = [*map(_device, self._of(pool, local=local))]
-        cells += [("", _MISSING, None)] * min(lost, MOST_CELLS)
+        cells += [("", _MISSING, None)] * min(missing, MOST_CELLS)
         return self._kind(pool.driver, pool.name, cells, len(cells))
 
     def _of(self, pool: PoolView, *, local: bool) -> Iterable[DeviceView]:

@@ -78,7 +78,7 @@ def state_in_words(found: NodeHealth, lost: Sequence[Shortage] = ()) -> str:
     gone = "; ".join(map(missing_in_words, lost[:MOST_NAMED]))
     if (more := len(lost) - MOST_NAMED) > 0:
         gone = f"{gone}; and {more} more"
-    return f"missing: {gone}" + (f"; {_states(found)}" if found.devices else "")
+    return f"{gone}; {_states(found)}" if found.devices else gone
 
 
 def _states(found: NodeHealth) -> str:
@@ -166,7 +166,8 @@ def plain_missing(node: NodeView) -> list[dict[str, Any]]:
 
 
 def missing_in_words(one: Shortage) -> str:
-    return f"{one.found} of {one.expected} {one.name}, expected by {one.source}"
+    """Such as `2 of 8 nvidia.com/gpu missing, expected by its peers`."""
+    return f"{one.number} of {one.expected} {one.name} missing, expected by {one.source}"
 
 
 def list_taints(

@@ -106,10 +106,10 @@ async def test_a_remediation_that_reads_only_our_condition_repairs_the_nodes_tha
     await create_node(api, objects.node("unstarted", labels=labels))
 
     by_memory = "expected by the most since its boot"
-    await until_said(api, "plugin", f"missing: 7 of 8 {objects.GPU}, {by_memory}")
-    await until_said(api, "dra", f"missing: 7 of 8 {objects.DRIVER}, {by_memory}")
+    await until_said(api, "plugin", f"1 of 8 {objects.GPU} missing, {by_memory}")
+    await until_said(api, "dra", f"1 of 8 {objects.DRIVER} missing, {by_memory}")
     by_label = "expected by label nvidia.com/gpu.present"
-    await until_said(api, "unstarted", f"missing: 0 of 1 {objects.GPU}, {by_label}")
+    await until_said(api, "unstarted", f"1 of 1 {objects.GPU} missing, {by_label}")
     assert (await condition(api, "plugin"))["reason"] == "DevicesMissing"
 
     # Fettle is replaced meanwhile: neither what was there before nor its loss is forgotten.

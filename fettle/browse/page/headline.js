@@ -12,7 +12,7 @@ export function headline({ fleet, headline: told, fleetProblem }) {
     tile(`${n.D + n.U} of ${n.devices}`, "devices bad", n.D + n.U > 0, "why");
     tile(n.badNodes, `of ${n.nodes} nodes have one`, n.badNodes > 0);
     tile(n.held, "held", false);
-    tile(n.M, "missing", n.M > 0);
+    tile(n.missing, "missing", n.missing > 0);
     if (n.K) tile(n.K, "unknown", true);
     tile(n.inUse, "in use", false);
   }

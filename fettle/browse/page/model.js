@@ -13,7 +13,7 @@ export function decode(told) {
     const one = decodeKind(kind, told, "");
     nodes.push({ ...node(`${one.name} ${one.pool}`, told.groups.map(() => "network"), null, [one]), network: true });
   }
-  return { tag: told.tag, generation: told.generation, groups: told.groups, nodes, sums: sums(nodes) };
+  return { tag: told.tag, generation: told.generation, groups: told.groups, nodes, sums: { ...sums(nodes), missing: told.missing } };
 }
 
 function node(name, groups, health, kinds) {

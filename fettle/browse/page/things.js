@@ -61,7 +61,7 @@ export const node = (path, query, page) => askedFor(page, "/explain", { node: pa
   ];
   return [
     h("h2", {}, `Node ${told.node}`), about(told),
-    h("p", {}, told.resources.map((one) => `${one.resource}: ${one.allocatable} of ${one.capacity} allocatable. `), told.missing.map((one) => `Missing: ${one.text}. `)),
+    h("p", {}, told.resources.map((one) => `${one.resource}: ${one.allocatable} of ${one.capacity} allocatable. `), told.missing.map((one) => `${one.text}. `)),
     told.marks ? h("p", { class: "quiet" }, `Written on it: ${told.marks.text}`) : null,
     table("Devices of which something is known by name", ["Device", "State", ["Score", "number"], "In use", "Cause"], cells.map(([name, path, one]) => [
       link(name, "device", path), state(one.state), one.score, one.allocated ? "yes" : "", one.evidence[0] ? one.evidence[0].text : "",

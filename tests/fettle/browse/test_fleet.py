@@ -19,16 +19,16 @@ from fettle.browse.page_serving import MOST_WAITING, page_files
 from fettle.cel import SelectorEngine
 from fettle.cluster import Publisher, View
 from fettle.config import Settings
-from fettle.observing import LastRequests
+from fettle.observing import LastRequests, count_missing
 from fettle.scheduling import Answers
 from tests.fettle import building as b
 from tests.fettle.browse.showing import known, reply_of, told
 from tests.fettle.cluster.inventory import fleets, saying
 
 
-def letters(view: View, now: float = 0.0) -> dict[str, list[str]]:
+def letters(view: View) -> dict[str, list[str]]:
     """Of each kind of devices on each node."""
-    fleet = msgspec.json.decode(msgspec.json.encode(CompactFleet().fleet(view, now)))
+    fleet = msgspec.json.decode(msgspec.json.encode(CompactFleet().fleet(view)))
     return {name: [kind[3] for kind in kinds_] for name, *_, kinds_ in fleet["nodes"]}
 
 
@@ -54,38 +54,35 @@ def test_units_without_a_name_are_in_use_as_far_as_pods_have_taken_them() -> Non
     assert found == ["hHHH"]
 
 
-def test_lost_devices_are_missing_and_withdrawn_ones_are_withdrawn() -> None:
+def test_devices_are_missing_at_once_as_status_says_and_withdrawn_ones_are_withdrawn() -> None:
     fleet = fleets.Fleet()
     annotated = {"annotations": {"fettle.dev/expected-devices": f"{b.RESOURCE}=10"}}
     fleet.put(kinds.NODE, fleets.node("n", gpus=8, allocatable=6, **annotated))
     view = fleet.look()
-    assert letters(view, now=fleet.now) == {"n": ["H" * 6 + "WW"]}
-    lost = letters(view, now=fleet.now + 1e7)["n"][0]
-    assert lost.startswith("H" * 6 + "WW")
-    assert "M" in lost
+    assert letters(view) == {"n": ["H" * 6 + "WWMM"]}
+    missing = count_missing(view, fleet.now)[b.RESOURCE].devices
+    assert CompactFleet().fleet(view)["missing"] == missing == 4
 
 
 def test_what_is_long_or_many_is_cut() -> None:
     many = b.node("n", pools=(b.pool(*[b.device(f"d{i}") for i in range(500)]),))
-    record = msgspec.json.decode(CompactFleet().fleet(b.view(many), 0.0)["nodes"][0])
+    record = msgspec.json.decode(CompactFleet().fleet(b.view(many))["nodes"][0])
     _, _, _, shown, more, _ = record[-1][0]
     assert (len(shown), more) == (MOST_CELLS, 500 - MOST_CELLS)
     long = b.node("n", gpus=1, own=b.health(0.1, text="x" * 10_000))
-    assert max(map(len, CompactFleet().fleet(b.view(long), 0.0)["texts"])) == LONGEST_TEXT + 1
+    assert max(map(len, CompactFleet().fleet(b.view(long))["texts"])) == LONGEST_TEXT + 1
 
 
 def test_a_device_of_the_network_is_told_once_however_many_nodes_see_it() -> None:
     shared = b.pool(b.device("nic", local=""), name="fabric")
-    fleet = CompactFleet().fleet(
-        b.view(b.node("a", pools=(shared,)), b.node("b", pools=(shared,))), 0.0
-    )
+    fleet = CompactFleet().fleet(b.view(b.node("a", pools=(shared,)), b.node("b", pools=(shared,))))
     assert [kind[3] for kind in fleet["network"]] == ["H"]
     assert fleet["nodes"] == []
 
 
 def test_nodes_are_grouped_by_the_label_that_somebody_names() -> None:
     node = msgspec.structs.replace(b.node("n", gpus=1), labels={"row": "7", "other": "x"})
-    fleet = CompactFleet("row").fleet(b.view(node), 0.0)
+    fleet = CompactFleet("row").fleet(b.view(node))
     assert fleet["groups"] == ["pool", "model", "rack", "row"]
     record = msgspec.json.decode(fleet["nodes"][0])
     assert [fleet["texts"][i] for i in record[1]] == ["", "", "", "7"]
@@ -126,15 +123,15 @@ def test_what_is_kept_of_former_views_is_as_if_it_were_told_anew() -> None:
     ]
     kept = CompactFleet("row")
     for view in views:
-        assert in_full(kept.fleet(view, 0.0)) == in_full(CompactFleet("row").fleet(view, 0.0))
+        assert in_full(kept.fleet(view)) == in_full(CompactFleet("row").fleet(view))
 
 
 def test_texts_that_nobody_says_any_more_are_forgotten() -> None:
     kept, fresh = CompactFleet(), CompactFleet()
     for number in range(100):
         view = b.view(b.node("n", gpus=1, own=b.health(0.1, text=f"{number} errors")))
-        told = kept.fleet(view, 0.0)
-    few = len(fresh.fleet(view, 0.0)["texts"])
+        told = kept.fleet(view)
+    few = len(fresh.fleet(view)["texts"])
     assert len(told["texts"]) <= (MOST_TEXTS + 1) * (few + 1)
 
 

@@ -14,7 +14,7 @@ from fettle.explain.recoveries import explain_node
 from tests.fettle.cluster.inventory.fleets import Fleet, node
 from tests.fettle.cluster.inventory.test_expected_devices import GFD
 
-SAID = "0 of 8 nvidia.com/gpu, expected by label nvidia.com/gpu.count"
+SAID = "8 of 8 nvidia.com/gpu missing, expected by label nvidia.com/gpu.count"
 WHEN = "; since 1970-01-12 13:46:40Z, lost from 1970-01-12 13:56:40Z on"
 
 

@@ -107,7 +107,7 @@ MISSING = ("fettle.dev/health.missing", "true")
 
 def test_a_node_that_lost_a_device_says_so_beside_how_healthy_the_others_are() -> None:
     nodes = {"n": lacking("n"), "new": lacking("new", lost_at=NOW + 1)}
-    gone = f"missing: 1 of 2 {b.DRIVER}, expected by somebody"
+    gone = f"1 of 2 {b.DRIVER} missing, expected by somebody"
     why = f"{gone}; 1 devices Healthy"
     wanted = planned(nodes)
     labels = (MISSING, *HEALTHY)
@@ -129,7 +129,7 @@ def test_a_node_that_lost_a_device_says_so_beside_how_healthy_the_others_are() -
 
 
 def test_of_a_node_that_lost_all_its_devices_a_pod_can_use_none() -> None:
-    gone = f"missing: 0 of 2 {b.DRIVER}, expected by somebody"
+    gone = f"2 of 2 {b.DRIVER} missing, expected by somebody"
     nodes = {"n": lacking("n", found=0), "new": lacking("new", found=0, lost_at=NOW + 1)}
     assert planned(nodes) == {
         "n": NodeMarks("unhealthy", gone, "False", "DevicesMissing", gone, gone, labels=(MISSING,))
@@ -140,9 +140,7 @@ def test_what_is_unhealthy_is_the_reason_though_others_are_lost() -> None:
     gone = lacking("n").missing
     marks = planned({"n": node("n", ill(DEAD), missing=gone)})["n"]
     assert (marks.status, marks.cause) == ("False", "DevicesUnhealthy")
-    assert marks.message.startswith(
-        f"missing: 1 of 2 {b.DRIVER}, expected by somebody; 1 Unhealthy"
-    )
+    assert marks.message.startswith(f"1 of 2 {b.DRIVER} missing, expected by somebody; 1 Unhealthy")
 
 
 def test_where_too_many_nodes_lack_devices_no_mark_says_so() -> None:
