@@ -8,6 +8,7 @@ only growth or somebody else's end could satisfy, is Ready (decision 0102). Need
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Set
 from contextlib import suppress
 from functools import partial
@@ -33,7 +34,7 @@ from fettle.config import Settings
 from fettle.health import one_line
 from fettle.logs import Logger
 from fettle.model import ClusterError, Conflict, Mode, NotFound
-from fettle.pacing import keep, run_within
+from fettle.pacing import keep, pause, run_within
 from fettle.scheduling import (
     Answers,
     Demand,
@@ -54,7 +55,10 @@ HOLDS_QUOTA_S = 60.0
 PROMISED_S = 10.0
 """So long the devices of a workload that was let start count as taken: its pods take them."""
 MOST_ON_A_NODE = 16
-"""Pods of one pod set that are counted on a node. Where that many fit, any number does."""
+"""Pods of one pod set that are counted one by one on a node. Where that many fit, any number does,
+except that a device plugin says how many units there are."""
+MOST_STEPS = 16
+"""So many more numbers are tried for nodes with more units. Undecided after these, most fit."""
 MOST_NODES_NAMED = 3
 RIGHTS = "deploy/rbac/optional/kueue.yaml grants the rights"
 _UNREAD = "what waits for Kueue's checks cannot be read"
@@ -71,15 +75,28 @@ class _Answer(NamedTuple):
 
 
 class Room(NamedTuple):
-    """How many pods of a pod set are `needed`, how many fit now on sound devices, and how many if
+    """How many pods of a pod set are to start (`own`), how many must fit so that these do beside
+    what was promised to others (`needed`), how many fit now on sound devices, and how many if
     Fettle refused nothing: at most `needed`."""
 
     name: str
     what: str
+    own: int
     needed: int
     sound: int
     at_all: int
     refused: tuple[str, ...]
+
+    @property
+    def by_health(self) -> bool:
+        """Whether more pods would fit if nothing were bad, and enough for its own. What others
+        were promised is no matter of that: they start as long as anybody comes."""
+        return self.sound < self.at_all and self.own <= self.at_all
+
+    @property
+    def takes(self) -> int:
+        """How many of its pods find devices: it takes no more than there are."""
+        return max(0, min(self.own, self.sound - (self.needed - self.own)))
 
 
 class Promise(NamedTuple):
@@ -240,9 +257,9 @@ class AdmissionChecks:
         for pod, demand, name, count in sorted(self._demands(workload), key=_size, reverse=True):
             of_kinds, each = frozenset(demand.kinds), _devices(demand)
             others = sum(one.devices for one in (*self._promises, *given) if one.kinds & of_kinds)
-            needed = count + int(others // each)
-            rooms.append(await self._room(pod, demand, name, needed, view))
-            given.append(Promise(now + PROMISED_S, of_kinds, count * each))
+            room = await self._room(pod, demand, name, (count, count + int(others // each)), view)
+            rooms.append(room)
+            given.append(Promise(now + PROMISED_S, of_kinds, room.takes * each))
         return _answer_of(rooms, _held_s(workload.status, now)), given
 
     def _demands(self, workload: QueuedWorkload) -> Iterator[tuple[core.Pod, Demand, str, int]]:
@@ -284,9 +301,11 @@ class AdmissionChecks:
         return core.Pod(metadata=metadata, spec=spec)
 
     async def _room(
-        self, pod: core.Pod, demand: Demand, name: str, needed: int, view: View
+        self, pod: core.Pod, demand: Demand, name: str, counts: tuple[int, int], view: View
     ) -> Room:
-        """Counted by what filter answers about one pod, two, and so on, on one node."""
+        """Counted by what filter answers about one pod, two, and so on, on one node. `counts`: its
+        own pods, and how many are needed with what others were promised."""
+        own, needed = counts
         fits = node_fit(pod)
         at_all = await run_within(lambda: {node.name for node in view.nodes.values() if fits(node)})
         sound = set(at_all)
@@ -303,15 +322,62 @@ class AdmissionChecks:
             if counted_sound >= needed or not at_all:
                 break
         else:
-            counted, counted_sound = needed, needed if sound else counted_sound
+            most = await run_within(partial(self._most_fit, demand, at_all, needed, view))
+            counted += sum(most.values()) - MOST_ON_A_NODE * len(most)
+            most = await self._most_sound(demand, pod, {name: most[name] for name in sound})
+            counted_sound += sum(most.values()) - MOST_ON_A_NODE * len(most)
         return Room(
             name,
             ", ".join(demand.kinds),
+            own,
             needed,
             min(needed, counted_sound),
             min(needed, counted),
             tuple(sorted(refused)[:MOST_NODES_NAMED]),
         )
+
+    def _most_fit(self, demand: Demand, names: Set[str], needed: int, view: View) -> dict[str, int]:
+        """How many pods fit on each of these nodes, where MOST_ON_A_NODE do, by the units that a
+        device plugin counts; `needed` where nobody counts."""
+        most = dict.fromkeys(names, max(needed, MOST_ON_A_NODE))
+        if demand.allocates:
+            return most
+        for name in names:
+            for units in demand.units:
+                node = view.nodes.get(name)
+                plugin = node.plugins.get(units.resource) if node is not None else None
+                if plugin is not None and units.count > 0:
+                    free = plugin.allocatable - sum(
+                        self._taken.get((name, units.resource), {}).values()
+                    )
+                    most[name] = min(most[name], max(MOST_ON_A_NODE, free // units.count))
+            pause()
+        return most
+
+    async def _most_sound(
+        self, demand: Demand, pod: core.Pod, most: dict[str, int]
+    ) -> dict[str, int]:
+        """How many of at most so many pods filter takes on each of these nodes, where it takes
+        MOST_ON_A_NODE. Sought by halves, for as many nodes at once as have the same next number."""
+        if demand.allocates:
+            return most
+        least = dict.fromkeys(most, MOST_ON_A_NODE)
+        most, next_of = dict(most), dict(most)  # a node without bad devices takes the most
+        for _ in range(MOST_STEPS):
+            numbers = Counter(next_of[name] for name in most if least[name] < most[name])
+            if not numbers:
+                break
+            number = numbers.most_common(1)[0][0]
+            names = {name for name in most if least[name] < number <= most[name]}
+            table = await self._answers.judged(side_by_side(demand, pod, number), names)
+            good = table.verdicts.keys() - table.rejected - table.refused
+            for name in names:
+                if name in good:
+                    least[name] = number
+                else:
+                    most[name] = number - 1
+                next_of[name] = (least[name] + most[name] + 1) // 2
+        return most
 
     async def _full(self, demand: Demand, view: View) -> Set[str]:
         if not demand.units:
@@ -345,8 +411,7 @@ def _answer_of(rooms: Collection[Room], held_s: float) -> _Answer:
     told = "; ".join(map(_told, short))
     if held_s < HOLDS_QUOTA_S:
         return _Answer(_PENDING, told)
-    by_health = [room for room in short if room.at_all >= room.needed]
-    if not by_health:
+    if not any(room.by_health for room in short):
         return _Answer(_READY, f"{told}; that is not for their health alone, so it may start")
     # Without requeueAfterSeconds: Kueue 0.17.0 lets the workload keep its quota for so long.
     return _Answer(_RETRY, told)

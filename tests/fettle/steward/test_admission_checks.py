@@ -169,6 +169,70 @@ async def test_two_gangs_are_not_let_start_on_the_same_sound_devices(kueue: Kueu
         assert {kueue.check(name)["state"] for name in ("one", "two")} == {"Ready", "Pending"}
 
 
+async def test_what_others_are_promised_makes_bad_devices_no_less_the_reason(
+    kueue: Kueue,
+) -> None:
+    kueue.cluster.show({**sound("a"), **bad("c")})
+    kueue.reserve("gang", pods("workers", 2))
+    async with kueue.led():
+        await kueue.says("gang", "Pending", "1 of 2 pods")
+        kueue.at += WAITS - 2
+        kueue.reserve("unrelated", pods("workers", 1))
+        await kueue.says("unrelated", "Ready")
+        kueue.at += 3
+        await kueue.says("gang", "Retry", "1 of 3 pods")
+
+
+async def test_what_is_promised_without_anything_bad_lets_nobody_queue_again(kueue: Kueue) -> None:
+    kueue.cluster.show(sound("a", "b"))
+    kueue.reserve("first", pods("workers", 2))
+    async with kueue.led():
+        await kueue.says("first", "Ready")
+        kueue.reserve("second", pods("workers", 2), since=WAITS)
+        await kueue.says("second", "Ready", "not for their health alone")
+
+
+async def test_no_more_devices_are_promised_than_there_are(kueue: Kueue) -> None:
+    kueue.cluster.show({**sound("a"), **bad("c")})
+    kueue.reserve("far-too-large", pods("workers", 100), since=WAITS)
+    async with kueue.led():
+        await kueue.says("far-too-large", "Ready", "not for their health alone")
+        kueue.cluster.show({**sound("a", "b"), **bad("c")})
+        kueue.reserve("small", pods("workers", 1))
+        await kueue.says("small", "Ready")
+        kueue.reserve("smaller", pods("workers", 1, gpus=1))
+        await kueue.says("smaller", "Pending", "16 of 17 pods")
+
+
+@pytest.mark.parametrize("units", [16, 17, 80, 300])
+async def test_many_units_of_one_node_are_counted(kueue: Kueue, units: int) -> None:
+    used = b.gpu_pod(3)
+    used["spec"]["nodeName"] = "used"
+    user = b.pod(used)
+    nodes = {**sound("a", "used", gpus=units), **bad("c", gpus=units)}
+    kueue.cluster.show(nodes, pods={user.metadata.key: user})
+    fit = 2 * units - 3
+    kueue.reserve("fits", pods("workers", fit, gpus=1))
+    kueue.reserve("does-not", pods("workers", fit + 1, gpus=1))
+    async with kueue.led():
+        await kueue.says("fits", "Ready")
+        kueue.at += admission_checks.PROMISED_S
+        await kueue.says("does-not", "Pending", f"{fit} of {fit + 1} pods")
+        kueue.at += WAITS
+        await kueue.says("does-not", "Retry")
+
+
+async def test_bad_units_among_many_are_not_counted(kueue: Kueue) -> None:
+    worn = {f"gpu-{i}": 0.0 for i in range(13)}
+    kueue.cluster.show({**sound("a", gpus=64), "b": b.node("b", gpus=64, units=worn)})
+    kueue.reserve("fits", pods("workers", 115, gpus=1))
+    kueue.reserve("does-not", pods("workers", 116, gpus=1))
+    async with kueue.led():
+        await kueue.says("fits", "Ready")
+        kueue.at += admission_checks.PROMISED_S
+        await kueue.says("does-not", "Pending", "115 of 116 pods")
+
+
 async def test_pod_sets_of_one_workload_share_nodes_as_far_as_devices_go(kueue: Kueue) -> None:
     kueue.cluster.show({**sound("a", "b"), **bad("c")})
     kueue.reserve("fits", pods("small", 4, gpus=1), pods("large", 2, gpus=6))
