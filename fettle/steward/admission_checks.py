@@ -25,7 +25,6 @@ from fettle.api.kueue import (
     QueuedWorkload,
     ResourceFlavor,
     WorkloadOutline,
-    WorkloadStatus,
 )
 from fettle.api.meta import ObjectMeta, rfc3339_at, unix_s
 from fettle.client import Reflector, Session, decoded
@@ -59,6 +58,8 @@ MOST_ON_A_NODE = 16
 except that a device plugin says how many units there are."""
 MOST_STEPS = 16
 """So many more numbers are tried for nodes with more units. Undecided after these, most fit."""
+AGAIN_S = 10.0
+"""So often at least a workload is judged again, whatever has changed: patience ends by time."""
 MOST_NODES_NAMED = 3
 RIGHTS = "deploy/rbac/optional/kueue.yaml grants the rights"
 _UNREAD = "what waits for Kueue's checks cannot be read"
@@ -86,6 +87,8 @@ class Room(NamedTuple):
     sound: int
     at_all: int
     refused: tuple[str, ...]
+    must_grow: bool
+    """No node is refused, and too few would fit if all devices were free and back again."""
 
     @property
     def by_health(self) -> bool:
@@ -131,6 +134,12 @@ class AdmissionChecks:
             f"Kueue's checks of {CONTROLLER} cannot be answered", RIGHTS, per_s=answers_per_s
         )
         self._promises: list[Promise] = []
+        self._promised = 0
+        """How often the promises have changed."""
+        self._first_seen: dict[str, float] = {}
+        """By key, of those that wait: since when they do, as far as was seen."""
+        self._judged: dict[str, tuple[object, ...] | None] = {}
+        """By key, of those that had a turn: from what they were judged; None if they were not."""
         self._generation = -1
         self._taken: Taken = {}
 
@@ -161,10 +170,44 @@ class AdmissionChecks:
             return
         names = frozenset(one.metadata.name for one in ours)
         self._seen.failed = ""
+        waiting, now = self._seen.waiting, self._clock()
+        self._first_seen = {key: self._first_seen.get(key, now) for key in waiting}
+        self._judged = {key: basis for key, basis in self._judged.items() if key in waiting}
+        self._end_promises(now)
+        due = [key for key in waiting if self._is_due(key, view, now)]
+        due.sort(key=lambda key: key in self._judged)  # those that had no turn come first
         await self._writes.do(
             [partial(self._activate, one) for one in ours if not one.is_active],
-            [partial(self._try, key, names, view) for key in self._seen.waiting],
+            [partial(self._try, key, names, view) for key in due],
         )
+
+    def _is_due(self, key: str, view: View, now: float) -> bool:
+        workload, before = self._seen.waiting[key], self._judged.get(key)
+        return workload is None or before is None or before != self._basis(workload, view, now)
+
+    def _basis(self, workload: QueuedWorkload, view: View, now: float) -> tuple[object, ...]:
+        """What its answer depends on."""
+        return (
+            workload.metadata.uid,
+            workload.metadata.resource_version,
+            view.generation,
+            self._promised,
+            self._held_s(workload, now) >= HOLDS_QUOTA_S,
+            now // AGAIN_S,
+        )
+
+    def _held_s(self, workload: QueuedWorkload, now: float) -> float:
+        """How long it holds quota. Where Kueue gives no time, or one to come, since it was seen."""
+        seen = self._first_seen.get(workload.metadata.key, now)
+        reserved = workload.status.condition("QuotaReserved")
+        since = unix_s(reserved.last_transition_time if reserved is not None else None, seen)
+        return now - (since if since <= now else seen)
+
+    def _end_promises(self, now: float) -> None:
+        lasting = [one for one in self._promises if one.until > now]
+        if len(lasting) < len(self._promises):
+            self._promises = lasting
+            self._promised += 1
 
     async def _activate(self, check: AdmissionCheck) -> None:
         """Say that somebody answers it: until then Kueue admits nothing to its queues."""
@@ -198,6 +241,7 @@ class AdmissionChecks:
         if key not in waiting:
             return
         workload = waiting[key] = waiting.pop(key)
+        self._judged[key] = None
         if workload is None:
             workload = await self._outline(key)
         pending = workload.status.pending() if workload is not None else ()
@@ -205,6 +249,7 @@ class AdmissionChecks:
         if workload is None or not checks:
             waiting.pop(key, None)  # the watch brings it again if that changes
             return
+        basis = self._basis(workload, view, self._clock())
         answer, promises = await self._answer(workload, view)
         due = [one for one in checks if (one.state, one.message) != (answer.state, answer.message)]
         if due:
@@ -212,8 +257,12 @@ class AdmissionChecks:
             await self._apply(
                 kinds.KUEUE_WORKLOAD, "Workload", workload.metadata, admissionChecks=entries
             )
-        if answer.state == _READY:
+        if answer.state == _RETRY:
+            self._first_seen.pop(key, None)  # when it gets quota again, it has another minute
+        if answer.state == _READY and promises:
             self._promises += promises
+            self._promised += 1
+        self._judged[key] = basis
 
     def _entry(self, check: CheckState, answer: _Answer) -> dict[str, Any]:
         return {
@@ -251,7 +300,7 @@ class AdmissionChecks:
             self._taken = await run_within(lambda: count_taken(view.pods.values()))
             self._generation = view.generation
         now = self._clock()
-        self._promises = [one for one in self._promises if one.until > now]
+        self._end_promises(now)
         given: list[Promise] = []
         rooms: list[Room] = []
         for pod, demand, name, count in sorted(self._demands(workload), key=_size, reverse=True):
@@ -260,7 +309,7 @@ class AdmissionChecks:
             room = await self._room(pod, demand, name, (count, count + int(others // each)), view)
             rooms.append(room)
             given.append(Promise(now + PROMISED_S, of_kinds, room.takes * each))
-        return _answer_of(rooms, _held_s(workload.status, now)), given
+        return _answer_of(rooms, self._held_s(workload, now)), given
 
     def _demands(self, workload: QueuedWorkload) -> Iterator[tuple[core.Pod, Demand, str, int]]:
         """Of each pod set that needs devices and that Fettle may keep waiting: one of its pods,
@@ -308,6 +357,7 @@ class AdmissionChecks:
         own, needed = counts
         fits = node_fit(pod)
         at_all = await run_within(lambda: {node.name for node in view.nodes.values() if fits(node)})
+        grows = await run_within(partial(_must_grow, demand, frozenset(at_all), own, view))
         sound = set(at_all)
         refused: set[str] = set()
         counted_sound = counted = 0
@@ -334,6 +384,7 @@ class AdmissionChecks:
             min(needed, counted_sound),
             min(needed, counted),
             tuple(sorted(refused)[:MOST_NODES_NAMED]),
+            grows and not refused,
         )
 
     def _most_fit(self, demand: Demand, names: Set[str], needed: int, view: View) -> dict[str, int]:
@@ -396,10 +447,17 @@ def _devices(demand: Demand) -> float:
     return max(1.0, most) if most < inf else 1.0
 
 
-def _held_s(status: WorkloadStatus, now: float) -> float:
-    """How long it holds quota."""
-    reserved = status.condition("QuotaReserved")
-    return now - unix_s(reserved.last_transition_time if reserved is not None else None, now)
+def _must_grow(demand: Demand, names: Set[str], own: int, view: View) -> bool:
+    """Whether these nodes had too few devices also if all were free and no driver restarted."""
+    nodes = [view.nodes[name] for name in names if name in view.nodes]
+    if demand.allocates or not demand.units:
+        return not any(node.pools for node in nodes)
+    fit = 0
+    for node in nodes:
+        plugins = [(units, node.plugins.get(units.resource)) for units in demand.units]
+        fit += min(p.capacity // max(1, u.count) if p is not None else 0 for u, p in plugins)
+        pause()
+    return fit < own
 
 
 def _answer_of(rooms: Collection[Room], held_s: float) -> _Answer:
@@ -409,7 +467,7 @@ def _answer_of(rooms: Collection[Room], held_s: float) -> _Answer:
     if not short:
         return _Answer(_READY, "enough sound devices for all of its pods")
     told = "; ".join(map(_told, short))
-    if held_s < HOLDS_QUOTA_S:
+    if held_s < HOLDS_QUOTA_S and not all(room.must_grow for room in short):
         return _Answer(_PENDING, told)
     if not any(room.by_health for room in short):
         return _Answer(_READY, f"{told}; that is not for their health alone, so it may start")

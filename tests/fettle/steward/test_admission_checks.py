@@ -11,7 +11,7 @@ import pytest
 
 from fettle.api.meta import rfc3339_at
 from fettle.client import Session
-from fettle.cluster import NodeView
+from fettle.cluster import NodeView, PluginView
 from fettle.config import Settings
 from fettle.scheduling import Answers
 from fettle.steward import AdmissionChecks, admission_checks
@@ -158,6 +158,58 @@ async def test_what_is_in_use_or_too_few_is_waited_for_a_minute_and_then_no_matt
         await kueue.says("train", "Pending", "1 of 2 pods")
         kueue.at += WAITS
         await kueue.says("train", "Ready", "not for their health alone")
+
+
+async def test_what_only_more_nodes_can_hold_starts_at_once_if_nothing_is_bad(
+    kueue: Kueue,
+) -> None:
+    kueue.cluster.show({"cpus": b.node("cpus")})
+    kueue.reserve("from-zero", pods("workers", 1))
+    async with kueue.led():
+        await kueue.says("from-zero", "Ready", "0 of 1 pods")
+        kueue.cluster.show(sound("a"))
+        kueue.reserve("more", pods("workers", 2))
+        await kueue.says("more", "Ready", "not for their health alone")
+
+
+async def test_a_driver_that_restarts_has_a_minute_to_come_back(kueue: Kueue) -> None:
+    gone = {b.RESOURCE: PluginView(b.RESOURCE, 8, 0, ())}
+    restarts = msgspec.structs.replace(b.node("b"), plugins=gone)
+    kueue.cluster.show({**sound("a"), "b": restarts})
+    kueue.reserve("train", pods("workers", 2))
+    async with kueue.led():
+        await kueue.says("train", "Pending", "1 of 2 pods")
+        kueue.at += WAITS
+        await kueue.says("train", "Ready", "not for their health alone")
+
+
+@pytest.mark.parametrize("time", [{}, {"lastTransitionTime": rfc3339_at(NOW + 1e9)}])
+async def test_quota_without_a_time_that_can_be_is_held_since_it_was_seen(
+    kueue: Kueue, time: dict[str, str]
+) -> None:
+    kueue.cluster.show({**sound("a"), **bad("c")})
+    reserved = {"type": "QuotaReserved", "status": "True", **time}
+    kueue.reserve("train", pods("workers", 2), conditions=[reserved])
+    async with kueue.led():
+        await kueue.says("train", "Pending")
+        kueue.at += WAITS
+        await kueue.says("train", "Retry")
+
+
+async def test_who_comes_new_is_looked_at_before_those_that_wait(kueue: Kueue) -> None:
+    kueue.cluster.show({**sound("a"), **bad("c")})
+    kueue.answers_per_s = 20.0
+    names = [f"waits-{number}" for number in range(60)]
+    for name in names:
+        kueue.reserve(name, pods("workers", 2))
+    async with kueue.led():
+        for name in names:
+            await kueue.says(name, "Pending", "refused: c")
+        kueue.reserve("new", pods("workers", 1))
+        kueue.cluster.show({**sound("a"), **bad("d")})
+        await kueue.says("new", "Ready")
+        again = [name for name in names if "refused: d" in kueue.check(name)["message"]]
+        assert len(again) < 50
 
 
 async def test_two_gangs_are_not_let_start_on_the_same_sound_devices(kueue: Kueue) -> None:
