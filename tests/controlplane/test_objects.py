@@ -162,7 +162,7 @@ async def test_what_slurm_says_of_a_node_refuses_it_until_that_is_over(
         "idle": [state("SlurmNodeStateIdle", "")],
     }
     for name, said in states.items():
-        await create_node(api, objects.node(name, 1, cpu="16" if name == "idle" else "512"))
+        await create_node(api, objects.node(name, 2, cpu="16" if name == "idle" else "512"))
         slurmd = objects.pod(f"slinky-{name}", namespace="slurm")
         slurmd["spec"]["nodeName"] = name
         await api.create(slurmd)

@@ -116,7 +116,8 @@ def put_pod(api: FakeApi, name: str, node: str, **more: Any) -> None:
 
 
 def timeless(told: Any) -> Any:
-    """Without what depends on when it was asked, and on how many views there were."""
+    """Without what depends on when it was asked, and on how many views there were: one look does
+    not know since when devices are missing."""
     if isinstance(told, dict):
         left = {
             "at",
@@ -124,6 +125,7 @@ def timeless(told: Any) -> Any:
             "observedAt",
             "ageSeconds",
             "lostAt",
+            "undated",
             "confirmedAt",
             "startedAt",
             "boundAt",

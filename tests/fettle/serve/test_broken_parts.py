@@ -180,6 +180,7 @@ async def breaks(process: Process, part: KeptPart) -> None:
 
 
 ENDLESS = {
+    "fettle/browse/fleet.py": "ends with the next answer that is made, which a rest bounds",
     "fettle/cli/": "commands: their errors are for who called them",
     "fettle/client/leader_election.py": "ends with the lease, within the election that is kept",
     "fettle/client/reflector.py": "the look of a reading that is kept",
