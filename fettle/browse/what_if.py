@@ -25,7 +25,7 @@ from fettle.explain import (
     result_word,
     summary,
 )
-from fettle.model import ANNOTATION, SOUND, BadInput, Health, NodeId
+from fettle.model import ANNOTATION, SOUND, BadInput
 from fettle.pacing import run_within
 from fettle.scheduling import NEUTRAL, Demand, Verdict, copy_to_place, resolve_policy
 from fettle.scheduling.plans import node_exclusion
@@ -85,7 +85,8 @@ class WhatIfHandlers:
             return _with_nodes(now, changed), f"node {name} were cordoned"
         if name in now.view.nodes:
             node = now.view.nodes[name]
-            return _with_nodes(now, [_mended_node(node)]), f"nothing were held against node {name}"
+            words = f"node {name} and its devices were sound, without taints on them"
+            return _with_nodes(now, [_mended_node(node)]), words
         found = find_device(now.view, name)
         changed = [*_mended(found, now.view)]
         return _with_nodes(now, changed), f"{found.name} were sound, without taints"
@@ -176,19 +177,16 @@ def _with_sound_unit(found: FoundDevice) -> NodeView:
 
 
 def _mended_node(node: NodeView) -> NodeView:
-    """The node if nothing were held against it; what is held against a device itself stands."""
-
-    def health(of: Health) -> Health:
-        return SOUND if all(isinstance(w.evidence.subject, NodeId) for w in of.evidence) else of
-
+    """The node if nothing were held against it and its devices, and all units were offered."""
     pools = []
     for pool in node.pools:
-        devices = tuple(msgspec.structs.replace(d, health=health(d.health)) for d in pool.devices)
-        pools.append(msgspec.structs.replace(pool, devices=devices))
+        devices = (msgspec.structs.replace(d, health=SOUND, taints=()) for d in pool.devices)
+        pools.append(msgspec.structs.replace(pool, devices=tuple(devices)))
     plugins = {}
     for name, plugin in node.plugins.items():
-        units = tuple(msgspec.structs.replace(u, health=health(u.health)) for u in plugin.units)
-        plugins[name] = msgspec.structs.replace(plugin, units=units)
+        units = (msgspec.structs.replace(u, health=SOUND, withdrawn=0) for u in plugin.units)
+        offered = max(plugin.capacity, plugin.allocatable)
+        plugins[name] = msgspec.structs.replace(plugin, units=tuple(units), allocatable=offered)
     return msgspec.structs.replace(node, health=SOUND, pools=tuple(pools), plugins=plugins)
 
 

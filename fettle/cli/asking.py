@@ -188,8 +188,8 @@ def reason(code: str, output: str) -> None:
     "--mend",
     default="",
     metavar="DEVICE",
-    help="If this device, or node, were sound: without a"
-    " taint on the device, and with nothing held against it.",
+    help="If this device, or node with its devices, were sound:"
+    " without taints on devices, and with nothing held against them.",
 )
 @click.option("--cordon", default="", metavar="NODE", help="If this node were cordoned.")
 @source

@@ -8,7 +8,7 @@ import { askedFor } from "/page/lists.js";
 const MOST_NODES = 200;
 /** Parts of the view of a pod: functions of (explained, page) that give an element. */
 export const PARTS_OF_POD = [whatIf];
-const CHANGES = { policy: "its policy were", mend: "this device or node were sound:", cordon: "this node were cordoned:" };
+const CHANGES = { policy: "its policy were", mend: "this device, or node with its devices, were sound:", cordon: "this node were cordoned:" };
 
 /** What would become of the pod; judged by the code that answers filter. */
 function whatIf(told, page) {

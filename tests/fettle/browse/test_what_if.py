@@ -5,19 +5,25 @@ from typing import Any
 import msgspec
 import pytest
 
+from fettle.api import resource
 from fettle.cel import SelectorEngine
-from fettle.cluster import NodeView, Publisher, UnitView
+from fettle.cluster import NodeView, Publisher
 from fettle.config import Settings
-from fettle.model import UnitId
 from fettle.scheduling import Answers
 from tests.fettle import building as b
 from tests.fettle.browse.showing import known, told
 
 
-async def asked(query: str, *nodes: NodeView, pod: str = "default/p") -> tuple[int, Any]:
+async def asked(
+    query: str,
+    *nodes: NodeView,
+    pod: str = "default/p",
+    raw: dict[str, Any] | None = None,
+    **more: Any,
+) -> tuple[int, Any]:
     publisher = Publisher()
-    raw = b.gpu_pod()
-    publisher.publish(b.view(*nodes, pods={"default/p": b.pod(raw)}), frozenset())
+    pods = {"default/p": b.pod(raw or b.gpu_pod())}
+    publisher.publish(b.view(*nodes, pods=pods, **more), frozenset())
     shown = known(Answers(publisher, SelectorEngine(), Settings()))
     return await told(shown, f"/what-if?pod={pod}&{query}")
 
@@ -52,24 +58,44 @@ async def test_a_mended_node_fits() -> None:
     assert said["nodes"][0]["after"]["verdict"] == "fits"
 
 
-def of_unit(unit: UnitView) -> UnitView:
-    """The unit, with evidence that is about it alone."""
-    (weighed,) = unit.health.evidence
-    own = msgspec.structs.replace(weighed.evidence, subject=UnitId("n1", b.RESOURCE, unit.unit))
-    health = msgspec.structs.replace(
-        unit.health, evidence=(msgspec.structs.replace(weighed, evidence=own),)
-    )
-    return msgspec.structs.replace(unit, health=health)
+@pytest.mark.parametrize(
+    ("sick", "units"),
+    [
+        (b.node("n1", gpus=1, units={"GPU-1": 0.1}, own=b.health(0.1)), 1),
+        (b.node("n1", gpus=1, units={"GPU-1": 0.1}), 1),
+        (b.node("n1", gpus=1, units={"GPU-1": 0.1}, withdrawn=frozenset({"GPU-1"})), 2),
+    ],
+    ids=["it and its device", "its device alone", "its device withdrawn"],
+)
+async def test_a_mended_node_has_sound_devices(sick: NodeView, units: int) -> None:
+    _, said = await asked("mend=n1", sick, raw=b.gpu_pod(units))
+    assert said["change"] == "node n1 and its devices were sound, without taints on them"
+    assert (said["before"]["fit"], said["after"]["fit"]) == (0, 1)
 
 
-async def test_a_mended_node_keeps_what_is_held_against_its_devices() -> None:
-    node = b.node("n1", gpus=1, units={"GPU-1": 0.1}, own=b.health(0.1))
-    plugin = node.plugins[b.RESOURCE]
-    own = msgspec.structs.replace(plugin, units=tuple(map(of_unit, plugin.units)))
-    stays = msgspec.structs.replace(node, plugins={b.RESOURCE: own})
-    for sick, fit in ((node, 1), (stays, 0)):
-        _, said = await asked("mend=n1", sick)
-        assert (said["before"]["fit"], said["after"]["fit"]) == (0, fit)
+async def test_a_mended_node_has_sound_dra_devices_without_taints() -> None:
+    taint = resource.DeviceTaint(key="example.com/broken", effect="NoSchedule")
+    bad = b.device("gpu-0", 0.1, pool="n1", local="n1", taints=(taint,))
+    sick = b.node("n1", pools=(b.pool(bad, name="n1"),))
+    raw = {
+        "metadata": {"name": "p", "namespace": "default"},
+        "spec": {
+            "containers": [{"name": "c"}],
+            "resourceClaims": [{"name": "g", "resourceClaimName": "g"}],
+        },
+    }
+    exactly = {"deviceClassName": b.DRIVER, "allocationMode": "ExactCount", "count": 1}
+    claim = {
+        "metadata": {"name": "g", "namespace": "default", "uid": "g"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    }
+    any_device = msgspec.structs.replace(b.device_class(), spec=resource.DeviceClassSpec())
+    more: dict[str, Any] = {
+        "claims": {"default/g": b.claim(claim)},
+        "classes": {b.DRIVER: any_device},
+    }
+    _, said = await asked("mend=n1", sick, raw=raw, **more)
+    assert (said["before"]["fit"], said["after"]["fit"]) == (0, 1)
 
 
 async def test_a_node_with_its_only_bad_unit_mended_fits() -> None:
