@@ -7,7 +7,7 @@ import click
 import pytest
 
 from fettle.cli.commands import ENVIRONMENT, main
-from fettle.cli.reference import filled, page
+from fettle.cli.reference import filled, names, page
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "commands.md"
@@ -34,6 +34,14 @@ def test_the_pages_have_every_code_metric_and_field() -> None:
     assert "\n| ready | type: `Ready`; faulty: `false`;" in pages["shipped-rows.md"]
     assert "| `AtRisk` | on a Pod: its own policy refuses" in pages["names.md"]
     assert "| `placement.requires[].message` | string | " in pages["policy-fields.md"]
+
+
+def test_troubleshooting_says_what_each_event_means_and_what_to_do() -> None:
+    events = names().partition("## Events")[2]
+    reasons = [line.split("`")[1] for line in events.splitlines() if line.startswith("| `")]
+    assert len(reasons) > 10
+    told = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    assert [name for name in reasons if f"`{name}`" not in told] == []
 
 
 def flags(command: click.Command) -> Iterator[click.Parameter]:
