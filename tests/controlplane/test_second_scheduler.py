@@ -16,7 +16,7 @@ from tests.controlplane.api import Api, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies
-from tests.controlplane.fleet import create_dra_node
+from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.installed import start_registered
 from tests.controlplane.mutating import NAMED
 from tests.controlplane.objects import policy
@@ -152,3 +152,41 @@ async def test_two_schedulers_may_give_one_device_to_two_claims_and_nothing_refu
     pausing.go_on.set()
     assert await waiting.bound(api, "slower") == "only"
     assert await allocated(api, "slower") == await allocated(api, "faster")
+
+
+@pytest.mark.usefixtures("kubelet")
+async def test_the_second_scheduler_preempts_under_the_shipped_limits(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
+    await control_plane.start_controller_manager()
+    await control_plane.start_scheduler()
+    await api.create(objects.priority_class("high", 1000))
+    await create_node(api, objects.node("n", 8, cpu="2"))
+    await start(control_plane, api, start_fettle, tmp_path)
+
+    low = objects.pod("low", cpu="2", gpus=1)
+    low["spec"] |= {"schedulerName": OURS, "terminationGracePeriodSeconds": 0}
+    await api.create(low)
+    await waiting.bound(api, "low")
+    high = objects.pod("high", cpu="2", gpus=1)
+    high["spec"] |= {"schedulerName": OURS, "priorityClassName": "high"}
+    await api.create(high)
+    assert await waiting.bound(api, "high") == "n"
+    assert await api.find("pods", "low") is None
+
+
+@pytest.mark.usefixtures("kubelet")
+async def test_the_second_scheduler_makes_claims_for_extended_resources_under_the_limits(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
+    await control_plane.start_controller_manager()
+    await control_plane.start_scheduler()
+    await api.create(objects.device_class(extended_resource="example.com/gpu"))
+    await create_dra_node(api, "n", 2)
+    await start(control_plane, api, start_fettle, tmp_path)
+
+    wanted = objects.pod("p", gpus=1, resource="example.com/gpu")
+    wanted["spec"]["schedulerName"] = OURS
+    await api.create(wanted)
+    assert await waiting.bound(api, "p") == "n"
+    assert await api.list("resourceclaims")
