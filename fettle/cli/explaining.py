@@ -7,7 +7,7 @@ from fettle.cli.calling import fetch
 from fettle.cli.device_tables import device_table, print_missing
 from fettle.cli.printing import MOST_NAMED, has_news, lowered, print_holds
 from fettle.cli.tables import console, is_plain, new_table, print_plain, readable, shown_time
-from fettle.explain import describe_code, list_codes
+from fettle.explain import describe_code, list_codes, taint_in_words
 
 _AGES = {
     "latched": "until it is cleared",
@@ -108,7 +108,7 @@ def print_device(data: dict[str, Any]) -> None:
     out.print(escape(about))
     out.print(escape(f"used by: {users_in_words(data)}"))
     if taint := data.get("taint"):
-        out.print(escape(tainted(taint)))
+        out.print(escape(taint_in_words(taint)))
     _print_evidence(out, data)
 
 
@@ -186,19 +186,6 @@ def episode_lines(episodes: Iterable[dict[str, Any]]) -> list[str]:
         said = f": {text}" if text else ""
         lines.append(f"{state} {score:.2f} {often}{shown_time(last['start'])} to {end}{said}")
     return lines
-
-
-def tainted(taint: dict[str, Any]) -> str:
-    """What Fettle taints the device by its health, and what comes of it."""
-    key, effect, then = taint["key"], taint["effect"], taint["confirmedEffect"]
-    if taint["there"] is None:
-        return f"would be tainted {key}:{effect} by its health: {taint['whyNot']}"
-    said = f"tainted {key}:{taint['there']} by DeviceTaintRule {taint['rule']}"
-    if taint["whyNot"]:
-        said += f"; {effect}: {taint['whyNot']}"
-    elif then != effect:
-        said += f"; {then} from {shown_time(taint['confirmedAt'])} on, if it stays so"
-    return said
 
 
 def users_in_words(data: dict[str, Any]) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         list_holds,
         list_taints,
         state_in_words,
+        taint_in_words,
         worst_state,
     )
     from fettle.explain.mechanisms import describe_mechanisms, describe_modes
@@ -84,6 +85,7 @@ __all__ = [
     "result_word",
     "state_in_words",
     "summary",
+    "taint_in_words",
     "text",
     "texts",
     "unit_called",
@@ -120,6 +122,7 @@ _LATE = {
     "nearest_devices": "nearest",
     "plain_placed": "placed",
     "state_in_words": "marks",
+    "taint_in_words": "marks",
     "unit_called": "finding",
     "withhold_of_placed": "withholding",
     "withhold_of_pod": "withholding",

@@ -3,7 +3,7 @@ it, what is written on Nodes, what a node lacks, and the taints that devices hav
 Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fettle.api import resource
@@ -24,6 +24,7 @@ from fettle.model import (
     State,
     Subject,
     is_tainted_as_held,
+    utc,
 )
 from fettle.scheduling.plans import NodeHealth, PlannedTaint, TaintPlan, UnsoundDevice, is_assessed
 
@@ -182,9 +183,9 @@ def list_taints(
     """Each taint of a plan. `effect` is the one that it should have now, `confirmedEffect` the one
     from `confirmedAt` on, and `there` the one that the device has by `rule`, a rule of Fettle's;
     None if there is no such rule. `whyNot` says why they differ, in words; `in_vain` why the
-    scheduler would obey no rule."""
+    scheduler would obey no rule. `text` says it in a sentence."""
     there = dict(_rules_of(view))
-    return [
+    listed = [
         {
             "device": str(device),
             "key": planned.taint.key,
@@ -199,6 +200,20 @@ def list_taints(
         }
         for device, planned in sorted(plan.taints.items())
     ]
+    return [{**one, "text": taint_in_words(one)} for one in listed]
+
+
+def taint_in_words(taint: Mapping[str, Any]) -> str:
+    """What Fettle taints a device by its health, and what comes of it."""
+    key, effect, then = taint["key"], taint["effect"], taint["confirmedEffect"]
+    if taint["there"] is None:
+        return f"would be tainted {key}:{effect} by its health: {taint['whyNot']}"
+    said = f"tainted {key}:{taint['there']} by DeviceTaintRule {taint['rule']}"
+    if taint["whyNot"]:
+        said += f"; {effect}: {taint['whyNot']}"
+    elif then != effect:
+        said += f"; {then} from {utc(taint['confirmedAt']):%Y-%m-%d %H:%M:%SZ} on, if it stays so"
+    return said
 
 
 class _Found(NamedTuple):

@@ -106,7 +106,7 @@ export const device = (path, query, page) => {
   return askedFor(own, "/explain", { device: name }, (told) => [
     h("h2", {}, `Device ${told.name}`), told.node ? h("p", {}, "On node ", link(told.node, "node", told.node)) : null,
     about(told), chartOf(told), h("h3", {}, "Evidence"), evidence(told.evidence),
-    told.taint ? h("p", { class: "quiet" }, `Taint: ${told.taint.text || JSON.stringify(told.taint)}`) : null,
+    told.taint ? h("p", { class: "quiet" }, `Taint: ${told.taint.text}`) : null,
     told.problems.map((one) => h("p", { class: "problem" }, one)),
   ]);
 };

@@ -11,9 +11,8 @@ from fettle.api.resource import (
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
 )
-from fettle.cli import explaining
 from fettle.config import DeviceTaintSettings
-from fettle.explain import list_taints
+from fettle.explain import list_taints, taint_in_words
 from fettle.model import SOUND, DeviceId, Mode
 from fettle.scheduling.plans import PlannedTaint, TaintPlan
 from tests.fettle import building as b
@@ -72,10 +71,10 @@ def test_a_rule_that_differs_and_one_that_is_missing_are_explained() -> None:
         "confirmedEffect": "NoSchedule",
     }
     said = f"tainted {UNHEALTHY}:None by DeviceTaintRule r; NoSchedule: due"
-    assert explaining.tainted(one) == said
+    assert taint_in_words(one) == said
     missing = {**one, "there": None, "rule": None, "whyNot": "mode observe"}
     said = f"would be tainted {UNHEALTHY}:NoSchedule by its health: mode observe"
-    assert explaining.tainted(missing) == said
+    assert taint_in_words(missing) == said
 
 
 def test_the_rule_is_named_and_the_effect_that_it_gets_once_the_state_is_confirmed() -> None:
@@ -86,7 +85,8 @@ def test_the_rule_is_named_and_the_effect_that_it_gets_once_the_state_is_confirm
     view = b.view(taint_rules={"r": DeviceTaintRule(metadata=ObjectMeta(name="r"), spec=spec)})
     (one,) = list_taints(TaintPlan({DEVICE: planned}), view, ON, Mode.ENFORCE)
     said = f"tainted {UNHEALTHY}:None by DeviceTaintRule r; NoSchedule from 1970-01-01 00:02"
-    assert said in explaining.tainted(one)
+    assert said in one["text"]
+    assert taint_in_words(one) == one.pop("text")
     assert one == {
         "device": "driver/pool/gpu-0",
         "key": UNHEALTHY,
