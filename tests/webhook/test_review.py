@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fettle.model import BadInput
+from tests.hostile.pauses import slowness
 from tests.webhook.reviews import UID, Object, encoded, patch_of, pod, review
 from webhook.patches import Operation
 from webhook.review import (
@@ -179,7 +180,8 @@ def test_where_there_is_no_room_for_all_warnings_the_last_one_says_so() -> None:
 def test_very_many_or_long_warnings_are_shown_in_a_moment(warnings: list[str]) -> None:
     began = time.process_time()
     assert presentable(warnings, "Pod team/worker")
-    assert time.process_time() - began < 0.05
+    took_s = time.process_time() - began
+    assert took_s < 0.05 * slowness()
 
 
 @given(st.lists(st.text(), max_size=60) | st.lists(st.text("ab \n\x85\u2028", min_size=200)))

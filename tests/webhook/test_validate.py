@@ -95,7 +95,7 @@ async def test_of_very_many_mistakes_of_one_kind_some_tens_are_told() -> None:
         found = await validation(pod(idle), knowing(template(exactly("gpu"), name="t")))
     told = Counter(finding.rule for finding in found.warned)
     assert told["FTL036"] == 64
-    assert pauses.longest_s < 0.1
+    assert pauses.longest_s < 0.1 * slowness()
 
 
 @pytest.mark.long

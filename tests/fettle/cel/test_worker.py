@@ -46,6 +46,20 @@ def test_the_worker_gets_no_memory_beyond_its_bound() -> None:
     assert b"MemoryError" in done.stderr
 
 
+def test_a_row_about_an_object_that_takes_too_much_memory_says_so() -> None:
+    """Without the deadlines of its worker, which on a busy machine may come first."""
+    code = """
+from fettle.cel.objects.worker import activation, judge
+from fettle.cel.runtime.protocol import ObjectExpressions
+twice = "[resource.what]"
+for _ in range(16):
+    twice = f"[{twice}[0]].map(b, b + b)"
+given = activation(b'{"what": "%b"}' % (b"x" * 20_000), 0.0)
+print(judge(ObjectExpressions(f"{twice}[0] == 'x'", "'n'"), given).problem)
+"""
+    assert limited(code).stdout == b"when: it takes more memory than 512 MiB\n"
+
+
 def test_the_kernel_ends_the_worker_at_the_deadline() -> None:
     done = limited("limits.end_after(0.05)\nwhile True: pass")
     assert done.returncode == -signal.SIGPROF

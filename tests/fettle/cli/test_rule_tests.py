@@ -182,15 +182,6 @@ def test_why_a_part_of_a_message_cannot_be_told_is_said(folder: Path) -> None:
     ) in ran.stdout
 
 
-def test_a_row_that_takes_too_much_memory_says_so(folder: Path) -> None:
-    twice = "[resource.spec.what]"
-    for _ in range(16):
-        twice = f"[{twice}[0]].map(b, b + b)"
-    row = TICKET.replace("resource.status.phase ==", f">-\n      {twice}[0] ==")
-    ran = tried(folder, row, objects=OPEN.replace("row remapping failed", "x" * 20_000))
-    assert "t-17: when: it takes more memory than 512 MiB" in ran.stdout
-
-
 def test_a_row_that_cannot_be_evaluated_on_an_object_says_on_which_and_fails(folder: Path) -> None:
     ran = tried(folder, TICKET, objects=f"{OPEN}---\n{NEW}")
     assert ran.returncode == 1
