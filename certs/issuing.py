@@ -55,7 +55,7 @@ def root(common_name: str, *, now_s: float, lifetime_s: float) -> Pair:
         .add_extension(_key_usage(signs_certificates=True), critical=True)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), False)
     )
-    return Pair(pem(builder.sign(key, hashes.SHA256())), _key_pem(key))
+    return Pair(pem(builder.sign(key, hashes.SHA256())), key_pem(key))
 
 
 def leaf(
@@ -91,7 +91,7 @@ def leaf(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), False
         )
     )
-    return Pair(pem(builder.sign(authority_key, hashes.SHA256())), _key_pem(key))
+    return Pair(pem(builder.sign(authority_key, hashes.SHA256())), key_pem(key))
 
 
 def _identifier(authority: x509.Certificate) -> x509.SubjectKeyIdentifier:
@@ -296,7 +296,7 @@ def pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

@@ -1,7 +1,9 @@
 """What tests set, they hand over as an argument: few still patch a constant or function of ours.
-What they share lies in modules without tests: few still import it from another test module."""
+What they share lies in modules without tests: few still import it from another test module. They
+see what others see: few still look at a private member."""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 MOST = 53
@@ -9,6 +11,10 @@ MOST = 53
 others, such as the clock of a library, may be patched, and counts too."""
 MOST_SHARED = 65
 """Imports from test modules, left from before. A new builder goes beside the tests."""
+MOST_PRIVATE = 20
+"""Private members that tests touch, left from before. A new test asks what is public, or that is
+made so."""
+_OF_PYTHON = frozenset(("_replace", "_asdict", "_fields", "_field_defaults", "_exit"))
 
 
 def test_no_more_constants_are_patched_than_before() -> None:
@@ -32,3 +38,29 @@ def test_no_more_is_imported_from_test_modules_than_before() -> None:
         if module.startswith("tests.") and module.rpartition(".")[2].startswith("test_")
     ]
     assert len(found) <= MOST_SHARED, found
+
+
+def test_no_more_private_members_are_touched_than_before() -> None:
+    found = [
+        f"{file}:{node.lineno} {node.attr}"
+        for file in sorted(Path(__file__).parent.rglob("*.py"))
+        for node in _private(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+    assert len(found) <= MOST_PRIVATE, found
+
+
+def _private(module: ast.Module) -> Iterator[ast.Attribute]:
+    """Those of others: what a module says of itself or another of its own class is its own."""
+    touched: list[ast.Attribute] = []
+    own = {
+        node.name
+        for node in ast.walk(module)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    for node in ast.walk(module):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+            if ast.unparse(node.value) in ("self", "cls"):
+                own.add(node.attr)
+            elif not node.attr.endswith("__") and node.attr not in _OF_PYTHON:
+                touched.append(node)
+    return (node for node in touched if node.attr not in own)

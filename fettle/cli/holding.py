@@ -64,19 +64,19 @@ def hold(where: str, reason: str, until: str | None, kubeconfig: Path | None) ->
     if not reason.strip():
         raise BadInput("--reason is empty: say why, for whoever finds the hold")
     ends = read_until(until, time.time()) if until is not None else math.inf
-    for line in asyncio.run(_hold(where, reason, ends, kubeconfig)):
+    for line in asyncio.run(begin_hold(where, reason, ends, kubeconfig)):
         click.echo(line)
 
 
 def release(where: str, by: str | None, everybody: bool, kubeconfig: Path | None) -> None:
     """End holds on a node, or on a device or unit of it."""
-    for line in asyncio.run(_release(where, by, everybody, kubeconfig)):
+    for line in asyncio.run(end_holds(where, by, everybody, kubeconfig)):
         click.echo(line)
 
 
 def list_holds(node: str | None, output: str, kubeconfig: Path | None) -> None:
     """Print what is held, by whom, since and until when, and who obeys."""
-    found = asyncio.run(_list_holds(node, kubeconfig))
+    found = asyncio.run(find_holds(node, kubeconfig))
     if is_plain(output):
         print_plain([_plain(one) for one in found], output)
     elif found:
@@ -109,7 +109,7 @@ def read_until(text: str, now: float) -> float:
 # Holding and releasing
 
 
-async def _hold(where: str, reason: str, until: float, kubeconfig: Path | None) -> list[str]:
+async def begin_hold(where: str, reason: str, until: float, kubeconfig: Path | None) -> list[str]:
     async with await Session.open(kubeconfig) as session:
         name, _, device = where.partition("/")
         node = await _node(session, name)
@@ -197,7 +197,7 @@ def _patch(
     return patch
 
 
-async def _release(
+async def end_holds(
     where: str, by: str | None, everybody: bool, kubeconfig: Path | None
 ) -> list[str]:
     async with await Session.open(kubeconfig) as session:
@@ -234,11 +234,11 @@ async def _remove_rule(session: Session, name: str) -> list[str]:
 
 
 def _held_instead(name: str, holds: Iterable[Hold]) -> str:
-    held = ", ".join(sorted({_where(name, one.subject) for one in holds}))
+    held = ", ".join(sorted({where_held(name, one.subject) for one in holds}))
     return f"; held there: {held}" if held else ""
 
 
-def _where(node: str, subject: Subject) -> str:
+def where_held(node: str, subject: Subject) -> str:
     """As `fettle release` takes it."""
     return node if isinstance(subject, NodeId) else f"{node}/{name_of_held(subject)}"
 
@@ -345,7 +345,7 @@ class _Listed(NamedTuple):
     obeyed: bool
 
 
-async def _list_holds(node: str | None, kubeconfig: Path | None) -> list[_Listed]:
+async def find_holds(node: str | None, kubeconfig: Path | None) -> list[_Listed]:
     now, found = time.time(), []
     async with await Session.open(kubeconfig) as session:
         if node:

@@ -103,7 +103,7 @@ class FailedDevices:
         """Never returns. Looks at each view, and once a second while time may change something."""
 
         async def look(_: View) -> float | None:
-            return AGAIN_S if await self._look() else None
+            return AGAIN_S if await self.look() else None
 
         publisher = self._answers.publisher
         await publisher.keep_looking("failed devices", look, every_s=LOOK_S, rest=REST)
@@ -113,7 +113,7 @@ class FailedDevices:
         own = (f"failed devices: {said}" for said in self._notes)
         return [*self._real.notes(), *self._dry.notes(), *own]
 
-    async def _look(self) -> bool:
+    async def look(self) -> bool:
         """Write what is due; whether time alone may make more due."""
         failures: Failures | None = Failures()
         starts = StartFailures()

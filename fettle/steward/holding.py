@@ -166,7 +166,7 @@ class HoldTaints:
 
     async def _reconcile(self, view: View) -> float | None:
         """In how many seconds to write what is left; None if nothing is."""
-        due = await run_within(lambda: _due(view))
+        due = await run_within(lambda: due_writes(view))
         done = await self._writes.do(
             (partial(self._renew_taint, name) for name in due.nodes),
             (partial(self._taint_device, one) for one in due.devices if self._adds()),
@@ -196,7 +196,7 @@ class HoldTaints:
         _LOG.info("taint of a hold", rule=name, held=False)
 
 
-def _due(view: View) -> _Due:
+def due_writes(view: View) -> _Due:
     nodes = []
     for name, node in view.nodes.items():
         pause()

@@ -185,7 +185,7 @@ class _Fleet(StormyFleet):
 
     async def act(self, now: float) -> None:
         self._at = now
-        await self._steward._look()
+        await self._steward.look()
 
     def marked(self) -> int:
         return sum(len(pod["status"]["conditions"]) > 1 for pod in self._pods.values())

@@ -67,7 +67,7 @@ def named(
         others = x509.SubjectAlternativeName([x509.DNSName(name) for name in dns_names])
         builder = builder.add_extension(others, critical=not common_names)
     signed = builder.sign(issuing.private_key(root.key), hashes.SHA256())
-    return Pair(issuing.pem(signed), issuing._key_pem(key))
+    return Pair(issuing.pem(signed), issuing.key_pem(key))
 
 
 class Answer(NamedTuple):

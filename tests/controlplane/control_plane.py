@@ -246,7 +246,7 @@ class ControlPlane:
         """By client certificate."""
         path = self.folder / f"{_file_name(user)}.kubeconfig"
         if not path.exists():
-            pair = self._authority.client(user, groups)
+            pair = self.authority.client(user, groups)
             kubeconfigs.write(kubeconfigs.by_certificate(self.server, self._ca, pair), path)
             (self.folder / f"{_file_name(user)}.pem").write_bytes(pair.certificate + pair.key)
         return path
@@ -276,7 +276,7 @@ class ControlPlane:
 
     async def api_as_service_account(self, name: str, namespace: str) -> Api:
         """The caller closes it."""
-        return Api(self.server, self._tls(), token=await self.token(name, namespace))
+        return Api(self.server, self.tls(), token=await self.token(name, namespace))
 
     async def create_namespace(self, name: str, labels: dict[str, str] | None = None) -> Object:
         """With its default service account, which admission of pods asks for."""
@@ -300,9 +300,9 @@ class ControlPlane:
 
     def _certify(self) -> None:
         self._home.mkdir(parents=True, exist_ok=True)
-        self._authority = Authority()
-        self._ca = self._authority.certificate
-        serving = self._authority.server("kube-apiserver", ["localhost", "kubernetes.default.svc"])
+        self.authority = Authority()
+        self._ca = self.authority.certificate
+        serving = self.authority.server("kube-apiserver", ["localhost", "kubernetes.default.svc"])
         files = {
             "ca.crt": self._ca,
             "server.crt": serving.certificate,
@@ -313,11 +313,11 @@ class ControlPlane:
             (self._home / name).write_bytes(content)
         self._pki = components.Pki(*(self._home / name for name in files))
 
-    def _tls(self) -> ssl.SSLContext:
+    def tls(self) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=self._ca.decode())
 
     def _tls_of(self, user: str) -> ssl.SSLContext:
-        tls = self._tls()
+        tls = self.tls()
         tls.load_cert_chain(self.folder / f"{_file_name(user)}.pem")
         return tls
 
@@ -328,7 +328,7 @@ class ControlPlane:
         started = time.monotonic()
         process = Process(name, [self.binary, *command], self.folder, env=self._environment)
         self._processes[name] = process
-        await process.ready(ready_url, tls=self._tls())
+        await process.ready(ready_url, tls=self.tls())
         self.started_in_s[name] = time.monotonic() - started
 
     async def _stop(self, name: str, kill: bool, grace_s: float = 10) -> None:

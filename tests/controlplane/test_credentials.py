@@ -77,7 +77,7 @@ def by_plugin(plane: ControlPlane, account: Account) -> Path:
 
 async def refused(plane: ControlPlane, token: str) -> None:
     """Until the API server takes a token no more."""
-    api = Api(plane.server, plane._tls(), token=token)
+    api = Api(plane.server, plane.tls(), token=token)
 
     async def is_refused() -> bool:
         try:
@@ -144,7 +144,7 @@ async def _goes_on_with_a_new_token(
 async def test_a_client_certificate_of_a_kubeconfig_is_shown(
     control_plane: ControlPlane, tmp_path: Path, inline: bool
 ) -> None:
-    pair = control_plane._authority.client("someone", ["system:masters"])
+    pair = control_plane.authority.client("someone", ["system:masters"])
     user = _inline(pair) if inline else _beside(pair, tmp_path)
     path = kubeconfig(control_plane, tmp_path / "kubeconfig", user)
     async with await Session.open(path) as session:
@@ -154,7 +154,7 @@ async def test_a_client_certificate_of_a_kubeconfig_is_shown(
 async def test_a_client_certificate_of_a_plugin_is_shown(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
-    pair = control_plane._authority.client("someone", ["system:masters"])
+    pair = control_plane.authority.client("someone", ["system:masters"])
     certificate, key = pair.certificate.decode(), pair.key.decode()
     body = f"answer(clientCertificateData={certificate!r}, clientKeyData={key!r})"
     path = kubeconfig(control_plane, tmp_path / "kubeconfig", plugin(tmp_path, body))
@@ -166,7 +166,7 @@ async def test_a_kubeconfig_that_impersonates_has_the_rights_of_whom_it_names(
     control_plane: ControlPlane, api: Api, tmp_path: Path
 ) -> None:
     await shipped.apply_rbac(api)
-    administrator = _inline(control_plane._authority.client("someone", ["system:masters"]))
+    administrator = _inline(control_plane.authority.client("someone", ["system:masters"]))
     name = f"system:serviceaccount:{shipped.NAMESPACE}:{shipped.STEWARD_ACCOUNT}"
     groups = ["system:serviceaccounts", "system:authenticated"]
     extra = {"example.com/Why": ["a test", "another"]}
@@ -191,7 +191,7 @@ async def test_a_kubeconfig_that_impersonates_has_the_rights_of_whom_it_names(
 async def test_who_may_not_impersonate_is_told_the_right_for_it(
     control_plane: ControlPlane, tmp_path: Path
 ) -> None:
-    user = _inline(control_plane._authority.client("someone")) | {"as": "eve"}
+    user = _inline(control_plane.authority.client("someone")) | {"as": "eve"}
     path = kubeconfig(control_plane, tmp_path / "kubeconfig", user)
     async with await Session.open(path) as session:
         with pytest.raises(Forbidden) as caught:

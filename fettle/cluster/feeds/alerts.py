@@ -88,11 +88,11 @@ class Alerts:
     async def keep(self) -> None:
         """Know whose turn it is, and let fade what is not repeated any more."""
         try:
-            await keep("turn of alerts", self._look, every_s=LOOK_S)
+            await keep("turn of alerts", self.look, every_s=LOOK_S)
         finally:
             self._turn(takes=False)
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
         self._turn(takes=await self._is_ours())
         before = self._elapsed() - self._settings.stale_after_seconds
         for source in [source for source, at in self._fired_at.items() if at < before]:

@@ -136,9 +136,9 @@ class AtRisk:
         found = await self.current()
         if not self._logged and self._view.synced:
             self._logged = True
-            self._log_first(found)
+            self.log_first(found)
 
-    def _log_first(self, found: Mapping[str, PlacedPod]) -> None:
+    def log_first(self, found: Mapping[str, PlacedPod]) -> None:
         refused = [placed for placed in found.values() if placed.at_risk]
         if not refused:
             _LOG.info("no pod is on what its policy refuses")

@@ -105,11 +105,11 @@ async def plan_for(
         return None if devices is None else int(devices * settings.max_share)
 
     return await run_within(
-        lambda: plan_taints(_unsound(view), accepted, settings, now, most, steers=steers)
+        lambda: plan_taints(unsound(view), accepted, settings, now, most, steers=steers)
     )
 
 
-def _unsound(view: View) -> Iterator[DeviceView]:
+def unsound(view: View) -> Iterator[DeviceView]:
     for node in view.nodes.values():
         for pool in node.pools:
             for device in chain(pool.devices, pool.withheld):

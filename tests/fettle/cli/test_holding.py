@@ -53,14 +53,14 @@ class Caller:
         self.kubeconfig = kubeconfig
 
     async def hold(self, where: str, until: float = math.inf) -> list[str]:
-        return await holding._hold(where, "fan", until, self.kubeconfig)
+        return await holding.begin_hold(where, "fan", until, self.kubeconfig)
 
     async def release(self, where: str, by: str | None = None, *, all_: bool = False) -> list[str]:
-        return await holding._release(where, by, all_, self.kubeconfig)
+        return await holding.end_holds(where, by, all_, self.kubeconfig)
 
     async def held(self) -> list[str]:
-        found = await holding._list_holds(None, self.kubeconfig)
-        return sorted(holding._where(one.node, one.hold.subject) for one in found)
+        found = await holding.find_holds(None, self.kubeconfig)
+        return sorted(holding.where_held(one.node, one.hold.subject) for one in found)
 
     @property
     def node(self) -> Any:

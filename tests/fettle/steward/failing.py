@@ -103,7 +103,7 @@ class Fleet(Watched):
             known = self.api.objects.get("pods", {}).values()
             self.pods = {}
             await self.see(*nodes, pods=tuple(known), **fields)
-            await self.steward._look()
+            await self.steward.look()
             self.passed_s += self.each_look_s
 
     async def look_until(self, seen: Callable[[], bool]) -> None:

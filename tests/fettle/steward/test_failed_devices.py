@@ -265,6 +265,6 @@ async def test_a_pod_that_failed_a_moment_before_its_device_is_marked_too(fleet:
     fleet.finished.put(failed("just-now", "2026-01-01T00:01:35Z"))
     fleet.finished.put(failed("long-ago", "2026-01-01T00:00:35Z"))
     await fleet.see(BAD, FREE)
-    await fleet.steward._look()
+    await fleet.steward.look()
     assert fleet.marks() == {"just-now": "DeviceUnhealthy"}
     assert fleet.evicted() == []

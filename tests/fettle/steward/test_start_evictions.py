@@ -141,7 +141,7 @@ async def test_a_pod_that_changed_meanwhile_is_looked_at_again_before_it_is_evic
     await fleet.see(pods=tuple(fleet.api.objects["pods"].values()), **starts(start(pod)))
     (there,) = fleet.api.objects["pods"].values()
     fleet.api.put("pods", there)
-    await fleet.steward._look()
+    await fleet.steward.look()
     assert not fleet.evicted()
     assert "EvictedNotStarted" not in str(fleet.recorded())
     await fleet.look(HERE, FREE, looks=1, **starts(start(pod)))

@@ -224,7 +224,7 @@ def test_an_alert_about_a_device_that_is_not_known_is_counted_listed_and_tried_a
     assert 'hostname="n2"' in note
     desk.put_node("2", name="n2")
     desk.now = 31.0
-    asyncio.run(desk.alerts._look())
+    asyncio.run(desk.alerts.look())
     assert desk.states("n2") == {"GPU-1": State.DEGRADED}
     assert desk.alerts.notes() == []
     desk.say(early | {"status": "resolved"})
@@ -239,7 +239,7 @@ def test_the_next_leader_knows_each_alert_that_still_fires(tmp_path: Path) -> No
     stored = first.inventory.recall("n1", None, NOW)
     raw = msgspec.json.encode(stored)
     second.inventory.put(kinds.DEVICE_HEALTH, kinds.DEVICE_HEALTH.decode(raw), NOW)
-    asyncio.run(second.alerts._look())
+    asyncio.run(second.alerts.look())
     second.say(alert("resolved"))
     assert second.states() == {"GPU-1": State.DEGRADED}
     second.say(alert("resolved", severity="page"))
@@ -409,7 +409,7 @@ def test_an_alert_that_is_not_repeated_for_hours_fades(tmp_path: Path) -> None:
     async def hours(number: int) -> None:
         for _ in range(number):
             desk.now += 3600
-            await desk.alerts._look()
+            await desk.alerts.look()
 
     asyncio.run(hours(1))
     desk.say(alert())

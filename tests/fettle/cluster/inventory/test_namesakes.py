@@ -169,7 +169,7 @@ def seen(record: NodeView) -> tuple[Any, ...]:
 def due(view: View) -> set[DeviceId]:
     """The devices for whose holds and health DeviceTaintRules are to be written."""
     served = msgspec.structs.replace(view, served={"DeviceTaintRule": True})
-    return {*holding._due(served).devices, *(d.id for d in taint_plans._unsound(view))}
+    return {*holding.due_writes(served).devices, *(d.id for d in taint_plans.unsound(view))}
 
 
 def users(view: View) -> list[tuple[str, Any, Any]]:
@@ -376,7 +376,7 @@ def test_a_pods_status_says_nothing_of_a_device_of_another_node() -> None:
 
 def test_a_device_whose_names_mean_another_nodes_gets_no_taint_by_health() -> None:
     fleet = disputed()
-    tainted = {device.subject for device in taint_plans._unsound(fleet.view)}
+    tainted = {device.subject for device in taint_plans.unsound(fleet.view)}
     assert DeviceId(b.DRIVER, "n1", "gpu-0") in tainted
     assert not any(one.node for one in tainted)
 

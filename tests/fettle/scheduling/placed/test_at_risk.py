@@ -177,7 +177,7 @@ def test_a_pod_was_bound_when_its_condition_says_or_else_when_it_started() -> No
 async def test_the_first_view_logs_the_pods_that_are_at_risk(cluster: Watched) -> None:
     await cluster.see(b.node(gpus=8, own=b.health(0.1)), pods=(placed("p", gpus=1),))
     with capture_logs() as logs:
-        cluster.at_risk._log_first(cluster.at_risk.found)
+        cluster.at_risk.log_first(cluster.at_risk.found)
     (line,) = logs
     assert (line["pods"], line["bound_in_the_last_10_minutes"]) == (1, 1)
     assert line["newest"] == "default/p"
