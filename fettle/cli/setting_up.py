@@ -280,6 +280,8 @@ def withdraw(within: str, namespace: str, kubeconfig: Path | None) -> None:
 
     Its webhook configurations are deleted. Its settings become `mode: observe` and `steward:
     {dryRun: true}`, and the steward then takes back its marks. Exits with 1 if some are left.
+    While Kueue has an AdmissionCheck that Fettle answers, nothing is taken back (exit 1): else what
+    is queued with it would wait for ever.
     """
     from fettle.cli import withdrawing
 

@@ -2,7 +2,8 @@
 First nobody asks the webhook any more. Then the steward takes back its marks, which only it knows
 all of: its settings tell it to, and it is awaited.
 
-Entries in a scheduler's configuration, and holds, are people's: they are said, and left.
+Entries in a scheduler's configuration, and holds, are people's: they are said, and left. So are
+Kueue's AdmissionChecks that Fettle answers; while there is one, nothing is taken back.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ import click
 import msgspec
 import yaml
 
-from fettle.api import api_path, core, kinds
+from fettle.api import api_path, core, kinds, kueue
 from fettle.api.kinds import WEBHOOK_CONFIGURATIONS
 from fettle.cli.listing import objects
 from fettle.client import Session, decoded
@@ -34,7 +35,7 @@ from fettle.model import (
     NotFound,
 )
 from fettle.records import seconds_of
-from fettle.steward import HEALTH_RULES
+from fettle.steward import HEALTH_RULES, SOUND_DEVICES
 
 EVERY_S = 2.0
 SETTINGS = "fettle"
@@ -50,13 +51,21 @@ class _ConfigMap(msgspec.Struct, frozen=True):
 
 def withdraw(within: str, namespace: str, kubeconfig: Path | None) -> int:
     """Returns the exit status: 0 once nothing of Fettle is on others' objects, 1 if something is
-    after `within`. Raises FettleError."""
+    after `within` or Kueue waits for Fettle. Raises FettleError."""
     return asyncio.run(_withdraw(seconds_of(within), namespace, kubeconfig))
 
 
 async def _withdraw(within_s: float, namespace: str, kubeconfig: Path | None) -> int:
     until = time.monotonic() + within_s
     async with await Session.open(kubeconfig) as session:
+        if checks := await _answered_for_kueue(session):
+            _say("is answered by Fettle alone", checks)
+            click.echo(
+                "fettle: nothing is taken back, or what Kueue queues with it would wait for ever. "
+                "Take it out of all ClusterQueues and delete it, then try again",
+                err=True,
+            )
+            return 1
         await _ask_no_webhook(session)
         if left := await _marked(session):
             await _observe(session, namespace)
@@ -73,6 +82,17 @@ async def _withdraw(within_s: float, namespace: str, kubeconfig: Path | None) ->
             err=True,
         )
     return 1 if left else 0
+
+
+async def _answered_for_kueue(session: Session) -> list[str]:
+    """Kueue's AdmissionChecks that nobody would answer any more, where it may list them."""
+    found = []
+    with suppress(Forbidden):
+        async for check in objects(session, kinds.ADMISSION_CHECK):
+            assert isinstance(check, kueue.AdmissionCheck)
+            if check.spec.controller_name == SOUND_DEVICES:
+                found.append(f"AdmissionCheck {check.metadata.name}")
+    return found
 
 
 async def _ask_no_webhook(session: Session) -> None:

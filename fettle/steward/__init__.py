@@ -5,7 +5,7 @@ May import the view and the session, but neither extender nor webhook.
 """
 
 from fettle.steward import holding, taint_rules
-from fettle.steward.admission_checks import AdmissionChecks
+from fettle.steward.admission_checks import SOUND_DEVICES, AdmissionChecks
 from fettle.steward.allowed_nodes import AllowedNodes, PreemptibleNodes
 from fettle.steward.device_healths import HealthRecords
 from fettle.steward.failed_devices import FailedDevices
@@ -37,6 +37,7 @@ __all__ = [
     "HEALTH_RULES",
     "LET_PREEMPT_NOBODY",
     "PREEMPTOR_WOKEN_FOR_S",
+    "SOUND_DEVICES",
     "STEWARD",
     "AdmissionChecks",
     "AllowedNodes",

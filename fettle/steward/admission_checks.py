@@ -45,7 +45,7 @@ from fettle.scheduling import (
 from fettle.scheduling.plans import node_fit
 from fettle.steward.paced_writes import PacedWrites, concerns_all
 
-CONTROLLER = "fettle.dev/sound-devices"
+SOUND_DEVICES = "fettle.dev/sound-devices"
 """`spec.controllerName` of the AdmissionChecks that are answered, an interface."""
 EVERY_S = 1.0
 ANSWERS_PER_S = 10.0
@@ -131,7 +131,7 @@ class AdmissionChecks:
         self._clock = clock
         self._seen = _Seen()
         self._writes = PacedWrites(
-            f"Kueue's checks of {CONTROLLER} cannot be answered", RIGHTS, per_s=answers_per_s
+            f"Kueue's checks of {SOUND_DEVICES} cannot be answered", RIGHTS, per_s=answers_per_s
         )
         self._promises: list[Promise] = []
         self._promised = 0
@@ -165,7 +165,9 @@ class AdmissionChecks:
     async def look(self) -> None:
         """Answer the workloads that wait, as many as may be answered now."""
         view = self._answers.view
-        ours = [one for one in self._seen.checks.values() if one.spec.controller_name == CONTROLLER]
+        ours = [
+            one for one in self._seen.checks.values() if one.spec.controller_name == SOUND_DEVICES
+        ]
         if not ours or not view.synced or not self._seen.is_complete:
             return
         names = frozenset(one.metadata.name for one in ours)

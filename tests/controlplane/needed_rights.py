@@ -156,6 +156,8 @@ NEEDED: Mapping[Right, str] = {
     Right("fettle-withdraw", "nodes, pods", "list"): _UNINSTALL,
     Right("fettle-withdraw", "devicetaintrules", "list"): _UNINSTALL,
     Right("fettle-withdraw", "configmaps", "get, patch"): _UNINSTALL,
+    Right("fettle-withdraw", "admissionchecks", "list"): f"{HERE}/test_chart.py"
+    "::test_it_is_not_uninstalled_while_kueue_waits_for_its_answers",
     Right("fettle-check", "devicepolicies", "create"): _CHECK,
     Right("fettle-check", "pods", "list"): _CHECK,
     Right("fettle-health-taints", "devicetaintrules", "create, patch, delete"): _HEALTH_TAINTS,

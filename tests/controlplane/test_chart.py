@@ -17,17 +17,19 @@ from tests.controlplane.api import Api, ApiError, Object
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.containers import Container
 from tests.controlplane.control_plane import ControlPlane
-from tests.controlplane.definitions import define_cert_manager
+from tests.controlplane.definitions import define_cert_manager, kueue_definitions
 from tests.controlplane.fettle_process import REPOSITORY, FettleProcess
 from tests.controlplane.fleet import create_dra_node, create_node
 from tests.controlplane.installed import CONFIGURATIONS, until_trusted
 from tests.controlplane.kubelet import Kubelet
 from tests.controlplane.processes import free_port
+from tests.controlplane.test_admission_checks import CHECK
 from tests.controlplane.test_deployments import containers, run
 from tests.controlplane.test_removing import traces
 from tests.deploy import charting
 from tests.deploy.conftest import helm
-from tests.deploy.rendering import MATRIX
+from tests.deploy.rendering import MATRIX, REPORTS
+from tests.deploy.test_chart import SCHEDULED, UNSCHEDULED
 
 __all__ = ["containers", "helm"]
 
@@ -296,6 +298,58 @@ async def test_before_it_is_uninstalled_the_steward_takes_back_what_it_wrote(
     assert await marked(api) == set()
     assert 'release "fettle" uninstalled' in await uninstalling
     assert await api.find("clusterroles", "fettle-withdraw") is None
+
+
+async def test_it_is_not_uninstalled_while_kueue_waits_for_its_answers(
+    control_plane: ControlPlane, api: Api, release: Release
+) -> None:
+    await control_plane.start_controller_manager()
+    await shipped.apply(api, kueue_definitions())
+    await api.create(CHECK)
+    values = {"settings": {"kueue": {"admissionCheck": True}}, "extender": {"type": "None"}}
+    notes = await release.install(values)
+    assert "Take such checks out of all ClusterQueues and delete them" in notes
+
+    uninstalling = asyncio.create_task(release.helm("uninstall"))
+    said = await run_hook(control_plane, api, "fettle-withdraw")
+    assert "AdmissionCheck sound-devices is answered by Fettle alone" in said
+    with pytest.raises(charting.HelmFailed, match="fettle-withdraw"):
+        await uninstalling
+    assert await api.get("deployments", "fettle-steward", charting.NAMESPACE)
+    assert await api.get(CONFIGURATIONS[0], "fettle")
+
+    await api.delete("admissionchecks", CHECK["metadata"]["name"])
+    await waiting.wait_until(
+        lambda: api.find("admissionchecks", CHECK["metadata"]["name"]),
+        lambda found: found is None,
+        what="the check is gone",
+    )
+    before = {pod["metadata"]["name"] for pod in await pods_of(api, "fettle-withdraw")}
+    uninstalling = asyncio.create_task(release.helm("uninstall"))
+    await waiting.wait_until(
+        lambda: pods_of(api, "fettle-withdraw"),
+        lambda pods: len(pods) == 1 and pods[0]["metadata"]["name"] not in before,
+        what="the hook is tried again",
+        timeout_s=60,
+    )
+    await run_hook(control_plane, api, "fettle-withdraw")
+    assert 'release "fettle" uninstalled' in await uninstalling
+
+
+async def test_what_the_chart_calls_no_schedule_is_none_to_the_api_server(api: Api) -> None:
+    (job,) = (
+        one
+        for one in await asyncio.to_thread(charting.objects, REPORTS)
+        if one["kind"] == "CronJob"
+    )
+    await api.create(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": charting.NAMESPACE}}
+    )
+    for schedule in SCHEDULED:
+        await api.create({**job, "spec": {**job["spec"], "schedule": schedule}}, dry_run=True)
+    for schedule in UNSCHEDULED:
+        with pytest.raises(ApiError, match="schedule"):
+            await api.create({**job, "spec": {**job["spec"], "schedule": schedule}}, dry_run=True)
 
 
 async def marked(api: Api) -> set[str]:

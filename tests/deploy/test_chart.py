@@ -253,12 +253,63 @@ def test_definitions_outlast_the_release_and_are_upgraded_with_it() -> None:
         ({"extender": {"type": "Sidecar"}}, "value must be one of"),
         ({"webhook": {"replicas": 0}}, "minimum"),
         ({"image": {"digest": "latest"}}, "does not match pattern"),
+        ({"image": {"tag": "0.1.0@sha256:0"}}, "at '/image/tag'"),
+        ({"settings": None}, "missing property 'settings'"),
+        ({"steward": None}, "missing property 'steward'"),
     ],
 )
 def test_a_misspelt_value_is_named(values: Any, said: str) -> None:
     with pytest.raises(HelmFailed) as failed:
         objects(values)
     assert said in str(failed.value)
+
+
+UNSCHEDULED = [
+    *("hourly", "* * * *", "60 * * * *", "1 24 * * *", "1 1 0 * *", "1 1 1 13 *", "1 1 1 1 7"),
+    *("*/0 * * * *", "17 * * * * *", "@sometimes", "TZ=UTC 1 1 1 1 1"),
+]
+SCHEDULED = [
+    *("17 * * * *", "*/15 0-6,20-23/2 1 jan-MAR,6 MON-fri", "05 ? * * 0", "5/10 * * * *"),
+    *("@daily", "@every 1h30m"),
+]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {"settings": {"kueue": {"admissionCheck": True}}, "steward": {"enabled": False}},
+            "settings.kueue.admissionCheck needs the steward, which answers Kueue",
+        ),
+        ({"files": {"settings.yaml": "mode: steer"}}, "would take the place of Fettle's settings"),
+        ({"files": {"a/b.yaml": ""}}, 'files has a file "a/b.yaml"'),
+        (
+            {"secondScheduler": {"enabled": True, "image": {"tag": "1.36.0"}}},
+            "secondScheduler.image.tag is 1.36.0, and tags of registry.k8s.io/kube-scheduler begin "
+            "with v: say v1.36.0.",
+        ),
+        *(
+            ({"lintReports": {"schedule": one}}, f'lintReports.schedule is "{one}", which is no')
+            for one in UNSCHEDULED
+        ),
+    ],
+)
+def test_values_that_cannot_work_are_refused_in_a_sentence(values: Any, said: str) -> None:
+    with pytest.raises(HelmFailed) as failed:
+        objects(values)
+    assert said in str(failed.value)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULED)
+def test_a_report_comes_at_any_schedule_of_a_cron_job(schedule: str) -> None:
+    found = named(objects({"lintReports": {"schedule": schedule}}), "CronJob")
+    assert found["fettle-lint-reports"]["spec"]["schedule"] == schedule
+
+
+def test_the_hook_of_an_uninstall_sees_checks_of_kueue_only_if_fettle_answers_them() -> None:
+    for values, sees in (({}, False), ({"settings": {"kueue": {"admissionCheck": True}}}, True)):
+        rules = named(objects(values), "ClusterRole")["fettle-withdraw"]["rules"]
+        assert any("admissionchecks" in rule["resources"] for rule in rules) is sees
 
 
 def test_all_defaults_of_the_settings_are_accepted() -> None:

@@ -138,3 +138,42 @@ async def test_where_the_settings_are_elsewhere_that_is_said(api: FakeApi, tmp_p
     ended = await withdraw(api, tmp_path, "--namespace", "elsewhere")
     assert ended.exit_code == 1
     assert "there is no ConfigMap elsewhere/fettle" in ended.output
+
+
+CHECK = {
+    "metadata": {"name": "sound"},
+    "spec": {"controllerName": "fettle.dev/sound-devices"},
+}
+OF_OTHERS = {"metadata": {"name": "budget"}, "spec": {"controllerName": "example.com/budget"}}
+
+
+async def test_while_queues_of_kueue_may_wait_for_an_answer_nothing_is_taken_back(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    api.put("nodes", LABELLED)
+    api.put("admissionchecks", CHECK)
+    api.put("admissionchecks", OF_OTHERS)
+    ended = await withdraw(api, tmp_path, "--within", "0.2s")
+    assert ended.exit_code == 1
+    assert "AdmissionCheck sound is answered by Fettle alone" in ended.output
+    assert "Take it out of all ClusterQueues and delete it" in ended.output
+    assert "budget" not in ended.output
+    assert "fettle" in api.objects[CONFIGURATIONS[0]], "what answers goes on"
+    assert settings(api)["mode"] == "enforce"
+
+    api.remove("admissionchecks", "sound")
+    api.put("nodes", {"metadata": {"name": "ill"}})
+    assert (await withdraw(api, tmp_path)).exit_code == 0
+
+
+@pytest.mark.parametrize("without", ["kueue", "the right to list them"])
+async def test_without_kueue_or_rights_in_it_all_else_is_taken_back(
+    api: FakeApi, tmp_path: Path, without: str
+) -> None:
+    if without == "kueue":
+        api.unserved.add("admissionchecks")
+    else:
+        api.forbidden.add(("list", "admissionchecks"))
+    ended = await withdraw(api, tmp_path)
+    assert ended.exit_code == 0, ended.output
+    assert "fettle" not in api.objects[CONFIGURATIONS[0]]
