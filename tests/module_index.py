@@ -25,9 +25,14 @@ def modules(root: Path) -> list[Path]:
 
 
 def listed(root: Path) -> str:
-    """The list. Raises ValueError if a module has no docstring."""
-    parts: list[str] = []
-    for heading, group in groupby(modules(root), key=_heading):
+    """The list, after a line that links to its rooms. Raises ValueError if a module has no
+    docstring."""
+    found = modules(root)
+    rooms = " · ".join(
+        f"[{room}](#{room.replace('/', '')})" for room, _ in groupby(found, key=_heading)
+    )
+    parts = [f"By room: {rooms}", ""]
+    for heading, group in groupby(found, key=_heading):
         parts.append(f"### `{heading}/`\n\n| module | what it knows | numbers |\n|---|---|---|")
         parts += [*(_row(root, module) for module in group), ""]
     return "\n".join(parts)

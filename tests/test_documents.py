@@ -106,6 +106,24 @@ def test_a_module_that_is_in_no_row_of_where_to_change_fails_the_check(tmp_path:
     assert module_index.complaint(page.format(wanted), wanted) == ""
 
 
+def test_every_file_that_where_to_change_names_exists() -> None:
+    page = (ROOT / "docs" / "where-to-change.md").read_text()
+    tops = "fettle|extender|webhook|certs|deploy|docs|tests"
+    named = re.findall(rf"`((?:{tops})/[\w./*-]*)`", page)
+    assert len(named) > 500
+    assert [name for name in dict.fromkeys(named) if not any(ROOT.glob(name))] == []
+
+
+def test_each_common_change_names_code_and_what_goes_with_it() -> None:
+    page = (ROOT / "docs" / "where-to-change.md").read_text()
+    table = page.partition("## Common changes")[2].partition("## By change")[0]
+    rows = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    assert len(rows) > 15
+    for change, *cells in rows[1:]:
+        assert len(cells) == 2, change
+        assert all(re.search(r"`[\w/.-]+/", cell) for cell in cells), change
+
+
 def test_a_module_without_a_docstring_is_named(tmp_path: Path) -> None:
     (tmp_path / "certs").mkdir()
     (tmp_path / "certs" / "renewing.py").write_text("EARLY_S = 60.0")
