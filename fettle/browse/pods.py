@@ -19,6 +19,7 @@ from fettle.explain import (
     JSON_VERSION,
     WITHHELD,
     conclusion,
+    exclusion,
     explain_pod,
     explain_policy,
     nearest_devices,
@@ -100,7 +101,7 @@ class PodHandlers:
             told, decisions = withhold_of_pod(told), [*map(wordless, decisions)]
         answer = None
         if demand is not None:
-            answer = await run_within(lambda: conclusion(told))
+            answer = await run_within(lambda: _concluded(told))
         sees_all = await viewer.may(DEVICES) and await viewer.may(PODS)
         mechanisms = await self._known.mechanisms() if sees_all else []
         return as_json({**told, "answer": answer, "decisions": decisions, "mechanisms": mechanisms})
@@ -265,3 +266,11 @@ class PolicyHandlers:
                 found.append(key)
             pause()
         return found
+
+
+def _concluded(told: dict[str, Any]) -> dict[str, Any]:
+    """What the verdicts come to. Each node says whether it counts, so that all count alike."""
+    for verdict in told["nodes"].values():
+        verdict["excluded"] = exclusion(verdict)
+        pause()
+    return conclusion(told)

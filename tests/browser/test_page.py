@@ -66,7 +66,7 @@ VIEWS = {
     "node": ("node/gpu-02", "Healthy again when"),
     "held": ("node/gpu-07", "hold"),
     "device": (f"device/{quote(f'gpu-05/nvidia.com/gpu/{UUID}', safe='')}", "The last 28 days"),
-    "pod": (f"pod/ours/{quote(NAMED, safe='')}", "nodes fit"),
+    "pod": (f"pod/ours/{quote(NAMED, safe='')}", "; best gpu-"),
 }
 
 
@@ -81,6 +81,21 @@ async def test_a_view_shows_what_tenants_wrote_as_text(shown: Shown, tab: Tab, v
     assert ATTACK in told
     await keep(tab, view)
     await is_unharmed(tab)
+
+
+async def test_the_view_of_a_pod_begins_with_the_sentence_that_the_command_line_prints(
+    shown: Shown, tab: Tab
+) -> None:
+    await opened(tab, shown)
+    await tab.value(f"location.hash = '#/{VIEWS['pod'][0]}'")
+    await tab.until("document.querySelector('main .again')")
+    answered = await tab.value(
+        f"fetch('/explain?pod=' + {quote(f'ours/{NAMED}')!r}, "
+        f"{{ headers: {{ Authorization: 'Bearer {shown.token}' }} }})"
+        ".then((reply) => reply.json()).then((told) => told.answer.text)"
+    )
+    assert answered.startswith(f"ours/{NAMED} fits 5 of 8 nodes; best ")
+    assert await tab.text("main .again") == answered
 
 
 async def test_a_link_to_what_is_gone_says_so_and_the_browser_leads_back(

@@ -124,21 +124,21 @@ function gravest(answer) {
 }
 
 export const pod = (path, query, page) => askedFor(page, "/explain", { pod: path.slice(0, 2).join("/") }, (told) => {
-  const answers = Object.entries(told.nodes);
-  const fits = answers.filter(([, one]) => one.fits), refused = answers.filter(([, one]) => !one.allowed);
+  const all = Object.entries(told.nodes), matter = all.filter(([, one]) => !one.excluded);
+  const answers = matter.length ? matter : all, left = all.length - answers.length;
   const word = (one) => (one.fits ? "fits" : !one.allowed ? "refused" : one.rejected.length ? "no fit" : "undecided");
   answers.sort((a, b) => b[1].fits - a[1].fits || b[1].allowed - a[1].allowed || (b[1].score || 0) - (a[1].score || 0) || (b[1].value || 0) - (a[1].value || 0) || (a[0] < b[0] ? -1 : 1));
-  const best = fits.length ? Math.max(...fits.map(([, one]) => one.score || 0)) : 0;
   const rows = answers.slice(0, MOST_NODES).map(([name, one]) => [link(name, "node", name), word(one), one.fits ? one.score : "", gravest(one)]);
   return [
     h("h2", {}, `Pod ${told.pod}`),
-    h("p", { class: "again" }, `${fits.length} of ${answers.length} nodes fit${fits.length ? `; ${fits.filter(([, one]) => one.score === best).length} have the best score, ${best}` : ""}; Fettle refuses ${refused.length}.`),
+    h("p", { class: "again" }, told.answer ? told.answer.text : `${told.pod} needs no devices: every node is allowed`),
     facts(["Policy", `${told.policy.name} (${told.policy.origin})`], ["Mode", `${told.policy.mode} (${told.policy.modeOrigin})`], ["Node", told.placed ? link(told.placed.node, "node", told.placed.node) : ""],
       ["At risk", told.placed && told.placed.worst], ["Owner", told.placed && told.placed.owner ? `${told.placed.owner.kind} ${told.placed.owner.name}` : ""]),
     told.notes.length ? [h("h3", {}, "Notes"), h("ul", {}, told.notes.map((note) => h("li", {}, note)))] : null,
     PARTS_OF_POD.map((part) => part(told, page)),
     h("h3", {}, "Nodes"),
     table(answers.length > MOST_NODES ? `The first ${MOST_NODES} of ${answers.length}, the best first` : "The best first", ["Node", ["Answer", "short"], ["Score", "number"], "Reason"], rows, told.demand ? "No node was judged." : "The pod requests no devices."),
+    left ? h("p", { class: "quiet" }, `Not listed: ${left === 1 ? "1 node that is" : `${left} nodes that are`} excluded, as said above.`) : null,
     h("h3", {}, "Decisions"),
     table("What Fettle said of it, the newest first", [["Time", "short"], "Verb", "Decided", "Why", "What became of it"], told.decisions.map((one) => [when(one.last), one.verb, one.decided, one.why || "", [one.became, one.end].filter(Boolean).join(": ")]), "Nobody has asked about it."),
   ];

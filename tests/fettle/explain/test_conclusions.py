@@ -139,3 +139,12 @@ async def test_an_answer_to_somebody_without_rights_names_no_label_or_taint() ->
     hidden = withhold_of_pod(told_all | {"placed": None})
     assert hidden["nodes"]["a"]["excluded"] == {"by": "nodeSelector", "detail": ""}
     assert "secret" not in conclusion(hidden)["text"]
+
+
+async def test_a_held_node_without_such_devices_is_excluded_for_all_who_read_its_answer() -> None:
+    bare = b.node("bare", own=msgspec.structs.replace(b.health(0.1), held=True))
+    found = await explained(b.node("n", gpus=8), bare, b.node("ill", gpus=8, own=b.health(0.1)))
+    excluded = {name: one["excluded"] for name, one in found["nodes"].items()}
+    assert excluded == {"n": None, "bare": {"by": "noDevices", "detail": ""}, "ill": None}
+    refused = [one["nodes"] for one in found["answer"]["causes"] if one["verdict"] == "refused"]
+    assert refused == [1]
