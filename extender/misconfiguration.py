@@ -134,7 +134,7 @@ class UnaskedPods:
             last.resources.add(resource)
             self._found.pop((scheduler, resource), None)
 
-    def put(self, new: WireObject) -> None:
+    def observe(self, new: WireObject) -> None:
         """An object as it is now."""
         if not isinstance(new, core.Pod):
             return

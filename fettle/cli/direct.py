@@ -224,7 +224,7 @@ class _Read:
             inventory,
             self._publisher,
             watched=_READ,
-            on_put=pods.on_put,
+            on_object=pods.observers,
             on_view=(answers.demands.gangs.follow, pods.claims.follow),
         )
         self._folding = asyncio.create_task(self._writer.run())
@@ -333,7 +333,7 @@ class _Cluster(_Read):
 
     async def _ask_for_workloads(self, pods: Iterable[core.Pod]) -> None:
         for pod in pods:
-            self._workloads.put(pod)
+            self._workloads.observe(pod)
         left = await self._workloads.ask_all(WORKLOADS_WITHIN_S)
         await self._writer.catch_up()
         if left:

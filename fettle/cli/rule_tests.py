@@ -121,10 +121,11 @@ class Told:
 
 
 class Objects:
-    """What was read: `put` for the inventory, `others` for rows about objects. It is a sink."""
+    """What was read: `known` kinds for the inventory, `others` for rows about objects. It is a
+    sink."""
 
     def __init__(self) -> None:
-        self.put: list[tuple[Kind, Any]] = []
+        self.known: list[tuple[Kind, Any]] = []
         self.bad: list[Bad] = []
         self.others: list[OtherObject] = []
         self.notes: list[str] = []
@@ -136,7 +137,7 @@ class Objects:
     def take(self, change: Change) -> None:
         match change:
             case Put(kind, new):
-                self.put.append((kind, new))
+                self.known.append((kind, new))
             case Bad():
                 self.bad.append(change)
 
@@ -237,7 +238,7 @@ async def _read_others(session: "Session", of: ObjectKind, objects: Objects) -> 
     kind = any_kind(of.group, of.version, of.kind, served.plural)
     unread = await read_once(session, found, [kind])
     objects.notes += (f"{of}: {error}" for error in unread.values())
-    objects.others += (OtherObject(of, Put(kind, one)) for _, one in found.put)
+    objects.others += (OtherObject(of, Put(kind, one)) for _, one in found.known)
     objects.others += (OtherObject(of, one) for one in found.bad)
 
 
@@ -351,7 +352,7 @@ def _view(
 ) -> View | None:
     """What becomes of it by these rules, by the code that serves."""
     inventory = Inventory(HealthBook(settings.health, rules), rules, health=settings.health)
-    for kind, one in objects.put:
+    for kind, one in objects.known:
         inventory.put(kind, one, now)
     for bad in objects.bad:
         inventory.quarantine(bad, now)

@@ -164,7 +164,7 @@ class EventRecorder:
         """False if the API server did not respond: then the others can wait too."""
         count = series.count
         try:
-            await self._put(series, count)
+            await self._send(series, count)
         except ClusterError as error:
             if str(error) != self._warned:
                 self._warned = str(error)
@@ -178,7 +178,7 @@ class EventRecorder:
         series.written, series.written_at = count, self._clock()
         return True
 
-    async def _put(self, series: _Series, count: int) -> None:
+    async def _send(self, series: _Series, count: int) -> None:
         """Create the Event, or patch its count; an Event that has expired is created again."""
         namespace = series.event.regarding.namespace or "default"
         events = partial(api_path, "events.k8s.io/v1", "events", namespace=namespace)

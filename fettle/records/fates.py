@@ -67,7 +67,7 @@ class PodFates:
         self._bound_unasked: FIFOCache[str, core.Pod] = FIFOCache(MOST_UNASKED)
         """Pods that were bound unasked and are about to be decided on, as they are now, by UID."""
 
-    def put(self, new: WireObject) -> None:
+    def observe(self, new: WireObject) -> None:
         """An object as it is now."""
         if not isinstance(new, core.Pod):
             return

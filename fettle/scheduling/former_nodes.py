@@ -51,7 +51,7 @@ class FormerNodes:
         self._stays: LRUCache[str, dict[str, FormerStay]] = LRUCache(MOST_PLACES)
         """For each place of a workload, the last stay on each node; the last node comes last."""
 
-    def put(self, new: WireObject) -> None:
+    def observe(self, new: WireObject) -> None:
         """An object as it is now, before a view shows it."""
         if not isinstance(new, core.Pod) or not new.node_name or not uses_devices(new):
             return

@@ -56,7 +56,7 @@ class OwnerRefusals:
         self._given_nodes: TTLCache[str, str] = TTLCache(most_owners, ANSWERED_S)
         """For each owner, the UID of the pod that was given nodes last."""
 
-    def put(self, new: WireObject) -> None:
+    def observe(self, new: WireObject) -> None:
         """An object as it is now, before a view shows it."""
         if not isinstance(new, core.Pod) or not is_refused(new):
             return

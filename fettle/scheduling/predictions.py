@@ -156,7 +156,7 @@ class Predictions:
         if len(self._answered) > REMEMBERED:
             self._answered.popitem(last=False)
 
-    def put(self, new: WireObject) -> None:
+    def observe(self, new: WireObject) -> None:
         """Take an object as it is now; the newest view still has it as it was before."""
         if isinstance(new, resource.ResourceClaim):
             self._claim(new)

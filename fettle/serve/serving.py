@@ -239,17 +239,17 @@ class Runtime:
         source = await self._open_source()
         if options.own is not None:
             options.own.on_open(*self._invited)
-        on_put = [predictions.put, *pods.on_put]
+        on_object = [predictions.observe, *pods.observers]
         if callers is not None:
             fates = PodFates(answers, recorder, pods.crashes)
-            on_put += [callers.misconfiguration.unasked.put, fates.put]
+            on_object += [callers.misconfiguration.unasked.observe, fates.observe]
             self._tasks.keep("fates of pods", fates.run())
         workloads = None
         if source.session is not None:
             workloads = self._follow_workloads(source.session, lambda found: writer.find(found))
-            on_put.append(workloads.put)
+            on_object.append(workloads.observe)
         writer = self._make_writer(
-            inventory, on_put, (answers.demands.gangs.follow, pods.claims.follow)
+            inventory, on_object, (answers.demands.gangs.follow, pods.claims.follow)
         )
         self._resources.push_async_callback(engine.close)
         await engine.start()
@@ -374,14 +374,14 @@ class Runtime:
     def _make_writer(
         self,
         inventory: Inventory,
-        on_put: Collection[Callable[[WireObject], None]],
+        on_object: Collection[Callable[[WireObject], None]],
         on_view: Collection[Follow],
     ) -> Writer:
         return Writer(
             inventory,
             self._publisher,
             watched=(*read_with(self._settings.lint.watch), *EVENTS),
-            on_put=on_put,
+            on_object=on_object,
             on_view=(log_health_changes, *on_view),
         )
 

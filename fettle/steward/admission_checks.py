@@ -524,7 +524,7 @@ class _Seen:
             case Put(_, new):
                 self._lost.pop(name, None)
                 self._listed.get(name, set()).add(new.metadata.key)
-                self._put(new)
+                self._store(new)
             case Bad(kind, key):
                 self._listed.get(name, set()).add(key)
                 if kind is kinds.KUEUE_WORKLOAD:
@@ -557,7 +557,7 @@ class _Seen:
         if name == kinds.KUEUE_WORKLOAD.name:
             self.unread.discard(key)
 
-    def _put(self, new: object) -> None:
+    def _store(self, new: object) -> None:
         match new:
             case AdmissionCheck():
                 self.checks[new.metadata.key] = new

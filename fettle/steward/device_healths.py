@@ -84,12 +84,12 @@ class HealthRecords:
             )
 
     async def _write(self, pending: "PendingWrites", name: str) -> None:
-        stored = await self._put(name, pending.wanted(name))
+        stored = await self._replace(name, pending.wanted(name))
         pending.written(name, stored)
         if stored is not None and not stored.is_ours:
             raise NotServed(_DROPPED)
 
-    async def _put(self, name: str, wanted: DeviceHealth | None) -> DeviceHealth | None:
+    async def _replace(self, name: str, wanted: DeviceHealth | None) -> DeviceHealth | None:
         """Write one object, whatever it is now; returns it as it is then."""
         path = kinds.DEVICE_HEALTH.path_of(name)
         if wanted is None:

@@ -59,7 +59,7 @@ def show(extender: Extender, *pods: dict[str, Any], **healths: float) -> None:
     known = {one.metadata.key: one for one in map(read, pods)}
     extender.show(*nodes, pods=known, policies=POLICIES)
     for pod in known.values():
-        extender.former.put(pod)
+        extender.former.observe(pod)
 
 
 async def scores(extender: Extender, pod: dict[str, Any], *names: str) -> dict[str, int]:
@@ -207,7 +207,7 @@ async def test_a_node_that_is_the_last_choice_stays_that_for_who_comes_back(
 ) -> None:
     impatient = member("a", policy="impatient")
     impatient["metadata"]["creationTimestamp"] = "2000-01-01T00:00:00Z"
-    extender.former.put(read(member("a", "old", policy="impatient")))
+    extender.former.observe(read(member("a", "old", policy="impatient")))
     kept = msgspec.structs.replace(b.health(0.85), state=State.DEGRADED)
     extender.show(b.node("old", gpus=8, own=kept), b.node("new", gpus=8), policies=POLICIES)
     assert await scores(extender, impatient, "old", "new") == {"old": LAST_SCORE, "new": 10}
@@ -217,7 +217,7 @@ async def test_a_pod_that_comes_back_avoids_where_it_failed_for_a_while(
     extender: Extender,
 ) -> None:
     back = member("a", policy="sticky")
-    extender.former.put(read(member("a", "old", policy="sticky", phase="Failed")))
+    extender.former.observe(read(member("a", "old", policy="sticky", phase="Failed")))
     show(extender, back, old=1.0, new=1.0)
     assert await scores(extender, back, "old", "new") == {"old": 0, "new": 10}
     assert (await explained(extender, back))["old"] == (0, ["FailedHere"])
@@ -294,7 +294,7 @@ async def test_an_evicted_pod_goes_elsewhere_while_anything_else_is_left(
     extender.show(
         without_unit(ill) if withdrawn else ill, b.node("idle", gpus=8), policies=POLICIES
     )
-    extender.former.put(read(old))
+    extender.former.observe(read(old))
     found = await extender.prioritize(replaced(policy), "ill", "idle")
     assert found["ill"] == 0
     assert found["idle"] == 10
@@ -313,7 +313,7 @@ async def test_no_bonus_lifts_a_node_with_a_bad_device_above_a_sound_one_for_who
     ran["spec"]["nodeName"] = "ill"
     ill = b.node("ill", gpus=gpus, units={"GPU-a": score})
     extender.show(ill, b.node("idle", gpus=gpus), policies=POLICIES)
-    extender.former.put(read(ran))
+    extender.former.observe(read(ran))
     found = await extender.prioritize(replaced("inference"), "ill", "idle")
     assert found["ill"] <= found["idle"]
 
@@ -326,6 +326,6 @@ async def test_on_a_node_whose_bad_device_is_withdrawn_bonuses_count_together(
     ran["spec"]["nodeName"] = "part"
     part = b.node("part", gpus=8, units={"GPU-a": 0.1})
     extender.show(without_unit(part), b.node("idle", gpus=8), policies=POLICIES)
-    extender.former.put(read(ran))
+    extender.former.observe(read(ran))
     found = await extender.prioritize(replaced("inference"), "part", "idle")
     assert found == {"part": 14, "idle": 10}

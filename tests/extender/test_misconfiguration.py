@@ -28,8 +28,8 @@ class Cluster:
 
     def placed(self, name: str, **asks: Any) -> None:
         """It is seen to wait, and to have a node then."""
-        self.unasked.put(pod(name, **asks))
-        self.unasked.put(pod(name, node="n1", **asks))
+        self.unasked.observe(pod(name, **asks))
+        self.unasked.observe(pod(name, node="n1", **asks))
 
     @property
     def notes(self) -> list[str]:
@@ -115,26 +115,26 @@ def test_a_replica_that_was_not_asked_lately_reports_nothing(
 
 def test_a_pod_bound_while_nobody_asked_is_not_reported_later(cluster: Cluster) -> None:
     cluster.asked("asked")
-    cluster.unasked.put(pod("mig-a", by=MIG))
+    cluster.unasked.observe(pod("mig-a", by=MIG))
     cluster.now += LATELY_S + 1
-    cluster.unasked.put(pod("mig-a", by=MIG, node="n1"))
+    cluster.unasked.observe(pod("mig-a", by=MIG, node="n1"))
     cluster.asked("asked")
-    cluster.unasked.put(pod("mig-a", by=MIG, node="n1"))
+    cluster.unasked.observe(pod("mig-a", by=MIG, node="n1"))
     assert cluster.notes == []
 
 
 def test_a_pod_that_had_its_node_when_it_was_first_seen_is_not_reported(cluster: Cluster) -> None:
     """Static pods, and those that somebody else placed or that are older than this process."""
     cluster.asked("asked")
-    cluster.unasked.put(pod("mig-a", by=MIG, node="n1"))
+    cluster.unasked.observe(pod("mig-a", by=MIG, node="n1"))
     assert cluster.notes == []
 
 
 def test_a_pod_that_waited_before_anybody_asked_is_not_reported(cluster: Cluster) -> None:
     """The process before this one may have been asked about it."""
-    cluster.unasked.put(pod("mig-a", by=MIG))
+    cluster.unasked.observe(pod("mig-a", by=MIG))
     cluster.asked("asked")
-    cluster.unasked.put(pod("mig-a", by=MIG, node="n1"))
+    cluster.unasked.observe(pod("mig-a", by=MIG, node="n1"))
     assert cluster.notes == []
 
 
@@ -157,8 +157,8 @@ def test_pods_of_schedulers_that_should_not_ask_are_not_reported(cluster: Cluste
 
 def test_a_pod_with_one_resource_that_is_asked_about_is_not_reported(cluster: Cluster) -> None:
     cluster.asked("asked")
-    cluster.unasked.put(pod("both", GPU, "rdma/hca"))
-    cluster.unasked.put(pod("both", GPU, "rdma/hca", node="n1"))
+    cluster.unasked.observe(pod("both", GPU, "rdma/hca"))
+    cluster.unasked.observe(pod("both", GPU, "rdma/hca", node="n1"))
     assert cluster.notes == []
 
 
@@ -215,8 +215,8 @@ async def test_a_resource_asked_about_while_fettle_is_not_ready_is_not_reported(
     await extender.filter(raw, "n1")
     unasked = extender.misconfiguration.unasked
     for name, by in (("gpu", b.RESOURCE), ("mig", MIG)):
-        unasked.put(pod(name, by=by))
-        unasked.put(pod(name, by=by, node="n1"))
+        unasked.observe(pod(name, by=by))
+        unasked.observe(pod(name, by=by, node="n1"))
     (note,) = unasked.notes()
     assert MIG in note
 

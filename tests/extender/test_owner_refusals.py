@@ -45,7 +45,7 @@ def three(extender: Extender) -> Extender:
 
 
 async def test_only_pods_of_the_owner_whose_pod_was_refused_go_elsewhere(three: Extender) -> None:
-    three.refusals.put(refused_on("a"))
+    three.refusals.observe(refused_on("a"))
     reply = await three.filter(owned(), *"abc")
     assert reply["NodeNames"] == ["b", "c"]
     assert list(reply["FailedAndUnresolvableNodes"]) == ["a"]
@@ -57,7 +57,7 @@ async def test_only_pods_of_the_owner_whose_pod_was_refused_go_elsewhere(three: 
 
 async def test_an_owner_is_refused_no_node_if_no_other_is_left(three: Extender) -> None:
     for node in "ab":
-        three.refusals.put(refused_on(node))
+        three.refusals.observe(refused_on(node))
     assert (await three.filter(owned(), *"ab"))["NodeNames"] == ["a", "b"]
     assert (await three.prioritize(owned(), *"ab")) == {"a": 10, "b": 10}
     three.show(b.node("a", gpus=8), b.node("b", gpus=8), b.node("c", gpus=8, own=b.health(0.1)))
@@ -67,7 +67,7 @@ async def test_an_owner_is_refused_no_node_if_no_other_is_left(three: Extender) 
 async def test_a_node_that_refused_a_pod_of_the_owner_a_while_ago_is_only_scored_lower(
     three: Extender,
 ) -> None:
-    three.refusals.put(refused_on("a"))
+    three.refusals.observe(refused_on("a"))
     three.ahead_s = KEEP_S + 1
     assert (await three.filter(owned(), *"abc"))["NodeNames"] == ["a", "b", "c"]
     assert (await three.prioritize(owned(), *"abc")) == {"a": 5, "b": 10, "c": 10}
@@ -75,7 +75,7 @@ async def test_a_node_that_refused_a_pod_of_the_owner_a_while_ago_is_only_scored
 
 
 async def test_whole_nodes_are_answered_alike(three: Extender) -> None:
-    three.refusals.put(refused_on("a"))
+    three.refusals.observe(refused_on("a"))
     nodes = [{"metadata": {"name": name}} for name in "abc"]
     _, reply = await three.post("filter", {"Pod": owned(), "Nodes": {"items": nodes}})
     assert [node["metadata"]["name"] for node in reply["Nodes"]["items"]] == ["b", "c"]
@@ -95,7 +95,7 @@ async def test_the_decision_says_that_a_node_was_left_out_or_would_have_been(
     bad = b.node("bad", gpus=8, own=b.health(0.0, held=True))
     nodes = (bad, *(b.node(name, gpus=8) for name in "ab"))
     extender.show(*nodes, namespaces={"default": {"fettle.dev/mode": mode}})
-    extender.refusals.put(refused_on("a"))
+    extender.refusals.observe(refused_on("a"))
     await extender.filter(owned(), "a", "b")
     reasons, refused, why = await decided(extender)
     assert (reasons, refused) == ({"KubeletRefusedWorkload": 1}, ("a",))
@@ -115,7 +115,7 @@ async def explained(extender: Extender, *nodes: NodeView, owner: str = "job-1") 
 
 
 async def test_explain_says_which_node_is_left_out_for_the_pods_owner(three: Extender) -> None:
-    three.refusals.put(refused_on("a"))
+    three.refusals.observe(refused_on("a"))
     nodes = [b.node("a", gpus=8), b.node("b", gpus=8)]
     found = await explained(three, *nodes)
     assert (found["a"]["allowed"], found["a"]["score"], found["b"]["allowed"]) == (False, 0, True)
@@ -135,7 +135,7 @@ async def test_explain_says_which_node_is_left_out_for_the_pods_owner(three: Ext
 async def test_explain_allows_that_node_while_no_other_is_left_and_notes_the_refusal(
     three: Extender, other: NodeView
 ) -> None:
-    three.refusals.put(refused_on("a"))
+    three.refusals.observe(refused_on("a"))
     node = (await explained(three, b.node("a", gpus=8), other))["a"]
     assert (node["allowed"], node["refusals"]) == (True, [])
     assert [note["code"] for note in node["reasons"]["notes"]] == ["KubeletRefusedWorkload"]
@@ -147,13 +147,13 @@ async def test_where_nothing_may_be_refused_such_a_node_passes_and_steer_ranks_i
 ) -> None:
     nodes = three.publisher.view.nodes.values()
     three.show(*nodes, namespaces={"default": {"fettle.dev/mode": mode}})
-    three.refusals.put(refused_on("a"))
+    three.refusals.observe(refused_on("a"))
     assert (await three.filter(owned(), *"abc"))["NodeNames"] == ["a", "b", "c"]
     assert await three.prioritize(owned(), *"abc") == {"a": 0, "b": others, "c": others}
 
 
 async def test_the_scores_after_filter_are_of_the_nodes_that_are_left(three: Extender) -> None:
-    three.refusals.put(refused_on("a"))
+    three.refusals.observe(refused_on("a"))
     assert (await three.filter(owned(), *"abc"))["NodeNames"] == ["b", "c"]
     assert await three.prioritize(owned(), *"bc") == {"b": 10, "c": 10}
 
@@ -167,7 +167,7 @@ async def test_a_refusal_that_no_view_shows_is_awaited_if_the_owners_last_pod_wa
 
     def show() -> None:
         """The refusal, and then the pod that replaces the refused one."""
-        three.refusals.put(refused_on("a"))
+        three.refusals.observe(refused_on("a"))
         pods = {"default/second": read(owned("second"))}
         three.show(*three.publisher.view.nodes.values(), pods=pods)
 

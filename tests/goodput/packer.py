@@ -153,7 +153,7 @@ class Fettle(Nobody):
             self._inventory.remove(kind, key, now)
         else:
             new = kind.decode(msgspec.json.encode(raw))
-            self._former.put(new)
+            self._former.observe(new)
             self._inventory.put(kind, new, now)
 
     async def judge(self, pod: Pod, names: list[str]) -> tuple[list[str], dict[str, int]]:

@@ -130,13 +130,13 @@ def inject_affinity(injection: Injection, spec: Field, ours: HealthAffinity) -> 
     """Replace what an earlier injection wrote into a pod spec, unless its author says something of
     the same labels."""
     before = recorded(injection.before.values, spec)
-    if put(injection.editing, spec, before, ours):
+    if replace(injection.editing, spec, before, ours):
         injection.note(path_of(spec), msgspec.to_builtins(ours))
     else:
         injection.forget(path_of(spec))
 
 
-def put(editing: Editing, spec: Field, before: HealthAffinity, ours: HealthAffinity) -> bool:
+def replace(editing: Editing, spec: Field, before: HealthAffinity, ours: HealthAffinity) -> bool:
     """Edit the affinity of a pod spec: `ours` instead of `before`. Whether `ours` is in it."""
     affinity = spec.at("affinity")
     authors = without(affinity.value, before)
@@ -301,7 +301,7 @@ def carry_affinity(
         if without(new.value, ours) == without(before, ours):
             _change(editing, new, before)
         else:
-            put(editing, spec, ours, ours)
+            replace(editing, spec, ours, ours)
 
 
 def inject_scheduler(

@@ -232,9 +232,9 @@ class ObjectFeed:
             case Put(_, new):
                 if isinstance(new, core.WatchedObject):
                     waiting = _Waiting(new.metadata.uid, new.raw)
-                    await self._put(kind, new.metadata.key, waiting)
+                    await self._enqueue(kind, new.metadata.key, waiting)
             case Bad(_, key, reason):
-                await self._put(kind, key, _Waiting("", None, reason))
+                await self._enqueue(kind, key, _Waiting("", None, reason))
             case Gone(_, key):
                 await self._gone(kind, key)
             case ListStarted():
@@ -249,7 +249,7 @@ class ObjectFeed:
                 self._note(kind, note)
                 await self._only(kind, set())
 
-    async def _put(self, kind: FollowedKind, key: str, new: _Waiting) -> None:
+    async def _enqueue(self, kind: FollowedKind, key: str, new: _Waiting) -> None:
         if kind.listed is not None:
             kind.listed.add(key)
         if key and kind.takes(key):

@@ -75,7 +75,7 @@ class WorkloadFeed:
         self._backoff = Backoff(_PAUSE_S, _LONGEST_PAUSE_S)
         self._silent_until = 0.0
 
-    def put(self, new: WireObject) -> None:
+    def observe(self, new: WireObject) -> None:
         """A pod as it is now."""
         if not isinstance(new, core.Pod) or not self._is_due(new) or not _is_unnamed(new):
             return
@@ -98,7 +98,7 @@ class WorkloadFeed:
                 await self._ask(pod)
         except (ClusterError, TimeoutError):
             self._silent_until = self._clock() + _LONGEST_PAUSE_S
-            self.put(pod)
+            self.observe(pod)
 
     def notes(self) -> list[str]:
         """For `/readyz?verbose`: the workloads that cannot be read."""

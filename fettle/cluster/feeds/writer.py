@@ -59,14 +59,14 @@ class Writer:
         publisher: Publisher,
         clock: Callable[[], float] = time.time,
         watched: Iterable[Kind] = kinds.KINDS,
-        on_put: Collection[Callable[[WireObject], None]] = (),
+        on_object: Collection[Callable[[WireObject], None]] = (),
         on_view: Collection[Follow] = (),
         publish_every_s: float = PUBLISH_EVERY_S,
     ) -> None:
-        """`clock` is compared with times of API objects, in Unix seconds. `on_put` are called with
-        each object before a view shows it, `on_view` with each view once it is published, at most
-        every `publish_every_s`."""
-        self._on_put = [part(one.__qualname__, one) for one in on_put]
+        """`clock` is compared with times of API objects, in Unix seconds. `on_object` are called
+        with each object before a view shows it, `on_view` with each view once it is published, at
+        most every `publish_every_s`."""
+        self._on_object = [part(one.__qualname__, one) for one in on_object]
         self._on_view = [part(one.__qualname__, one) for one in on_view]
         self._applying = part("changes", self._apply)
         self._inventory = inventory
@@ -197,8 +197,8 @@ class Writer:
         now = self._clock()
         match change:
             case Put(kind, new, cut):
-                for on_put in self._on_put:
-                    on_put.attempt(new)
+                for on_object in self._on_object:
+                    on_object.attempt(new)
                 self._inventory.put(kind, new, now)
                 if cut:
                     self._cut(kind, new.metadata.key, cut)

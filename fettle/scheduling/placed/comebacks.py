@@ -55,7 +55,7 @@ class Comebacks:
         self._tries: LRUCache[str, _Tries] = LRUCache(MOST_OWNERS)
         """By the controller's identity."""
 
-    def put(self, new: WireObject) -> None:
+    def observe(self, new: WireObject) -> None:
         """An object as it is now."""
         if not isinstance(new, core.Pod) or not (owner := new.metadata.controller_identity):
             return

@@ -83,7 +83,7 @@ class Crashes:
         """The last one of each pod."""
         return [*self._explained.values()]
 
-    def put(self, new: WireObject) -> None:
+    def observe(self, new: WireObject) -> None:
         """An object as it is now, before a view shows it."""
         if not isinstance(new, core.Pod) or not new.node_name or not uses_devices(new):
             return

@@ -73,7 +73,7 @@ class FinishedPods:
         self._claims = claims
         self._pods: OrderedDict[str, FinishedPod] = OrderedDict()
 
-    def put(self, new: WireObject) -> None:
+    def observe(self, new: WireObject) -> None:
         """An object as it is now, before a view shows it."""
         if not isinstance(new, core.Pod):
             return

@@ -58,7 +58,7 @@ class FollowedPods(NamedTuple):
         )
 
     @property
-    def on_put(self) -> list[Callable[[WireObject], None]]:
-        """What takes in objects as they arrive."""
-        taking_in = (self.finished, self.refusals, self.former, self.crashes, self.comebacks)
-        return [*(one.put for one in taking_in), self.freed.put]
+    def observers(self) -> list[Callable[[WireObject], None]]:
+        """What is called with each object that arrives."""
+        parts = (self.finished, self.refusals, self.former, self.crashes, self.comebacks)
+        return [*(one.observe for one in parts), self.freed.observe]

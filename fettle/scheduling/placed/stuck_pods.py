@@ -236,7 +236,7 @@ class FreedPlaces:
         self._freed: TTLCache[str, float] = TTLCache(MOST_PLACES, KEEP_S)
         """By place: when a pod was evicted first, in Unix seconds."""
 
-    def put(self, new: WireObject) -> None:
+    def observe(self, new: WireObject) -> None:
         """An object as it is now, before a view shows it."""
         if not isinstance(new, core.Pod) or not new.node_name:
             return

@@ -430,7 +430,7 @@ async def test_a_finished_pod_is_explained_by_how_it_ended() -> None:
         "message": "Allocate failed",
         "startTime": "2026-01-01T00:00:00Z",
     }
-    finished.put(b.pod(ended))
+    finished.observe(b.pod(ended))
     _, done = await told(shown, "/explain?pod=default/done")
     assert done["notes"] == [
         "the pod is finished: Failed on well at 2026-01-01T00:00:00Z (UnexpectedAdmissionError: "
@@ -439,7 +439,7 @@ async def test_a_finished_pod_is_explained_by_how_it_ended() -> None:
     assert done["placed"] is None
     assert done["nodes"]["well"]["fits"]
     again = {**ended, "status": {"phase": "Pending"}}
-    finished.put(b.pod(again))
+    finished.observe(b.pod(again))
     assert finished.get("default/done") is None
 
 

@@ -68,7 +68,7 @@ class Watch:
 
     async def put(self, one: core.Pod) -> None:
         """It arrives, and a view shows it."""
-        self.fates.put(one)
+        self.fates.observe(one)
         self.show(*([] if one.terminal else [one]))
         working = asyncio.create_task(self.recorder.run())
         await settled()
@@ -116,7 +116,7 @@ async def test_the_end_of_a_pod_names_the_fault_that_explains_it_also_if_that_is
         }
     }
     over = pod("good", "Failed", containerStatuses=[{"name": "c", "state": ended}])
-    crashes.put(over)
+    crashes.observe(over)
     await watch.put(over)
     await crashes.explain()
     assert watch.only.end == "c Error (exit code 139)"
@@ -264,8 +264,8 @@ async def test_one_that_ends_before_it_is_decided_on_is_followed_to_its_end() ->
     """Its end arrives before the task that decides on it runs, and is told once."""
     watch = Watch("observe")
     await watch.put(pod())
-    watch.fates.put(pod("bad"))
-    watch.fates.put(pod("bad", "Running"))
+    watch.fates.observe(pod("bad"))
+    watch.fates.observe(pod("bad", "Running"))
     await watch.put(pod("bad", "Succeeded"))
     assert watch.only.became is Became.SUCCEEDED
     assert watch.only.placed.node == "bad"

@@ -86,20 +86,20 @@ def nodes(former: FormerNodes, pod: core.Pod, *there: core.Pod) -> dict[str, boo
 def test_a_pod_comes_back_for_the_one_of_its_owner_and_its_index_or_lasting_name(
     former: FormerNodes, before: dict[str, Any], after: dict[str, Any], other: dict[str, Any]
 ) -> None:
-    former.put(pod("a", "n1", **before))
+    former.observe(pod("a", "n1", **before))
     assert nodes(former, pod(**{"name": "a", **after})) == {"n1": False}
     assert nodes(former, pod(**{"name": "a", **other})) == {}
 
 
 def test_a_pod_without_an_index_comes_back_for_any_that_has_left(former: FormerNodes) -> None:
     here, leaving = pod("here", "n1", kind="ReplicaSet"), pod("left", "n2", kind="ReplicaSet")
-    former.put(here)
-    former.put(leaving)
+    former.observe(here)
+    former.observe(leaving)
     new = pod("new", kind="ReplicaSet")
     assert nodes(former, new, here, leaving) == {}
     assert nodes(former, new, here) == {"n2": False}
     came = pod("came", "n2", kind="ReplicaSet")
-    former.put(came)
+    former.observe(came)
     assert nodes(former, new, here, came) == {}
     assert nodes(former, pod("new", kind="ReplicaSet", owner="other"), here) == {}
 
@@ -116,7 +116,7 @@ def test_a_pod_without_an_index_comes_back_for_any_that_has_left(former: FormerN
 def test_a_pod_failed_on_a_node_unless_it_was_disrupted(
     former: FormerNodes, status: dict[str, Any], failed: bool
 ) -> None:
-    former.put(pod("a", "n1", index="0", status=status))
+    former.observe(pod("a", "n1", index="0", status=status))
     assert nodes(former, pod("b", index="0")) == {"n1": failed}
 
 
@@ -128,14 +128,14 @@ def test_a_pod_that_was_told_of_its_device_failed_there_however_it_ends(
     mark = {"type": "fettle.dev/DeviceFailed", "status": "True"}
     disrupted = {"type": "DisruptionTarget", "status": "True"}
     marked = pod("a", "n1", index="0", status=status | {"conditions": [mark, disrupted]})
-    former.put(deleted(marked))
+    former.observe(deleted(marked))
     assert nodes(former, pod("b", index="0")) == {"n1": True}
 
 
 def test_how_a_pod_ends_that_was_deleted_says_nothing_of_its_node(former: FormerNodes) -> None:
     for before, failed in (({"phase": "Running"}, False), (CRASHING, True)):
-        former.put(pod("a", "n1", index="0", status=before))
-        former.put(deleted(pod("a", "n1", index="0", status=FAILED)))
+        former.observe(pod("a", "n1", index="0", status=before))
+        former.observe(deleted(pod("a", "n1", index="0", status=FAILED)))
         assert nodes(former, pod("b", index="0")) == {"n1": failed}
 
 
@@ -147,7 +147,7 @@ def deleted(pod: core.Pod) -> core.Pod:
 
 def test_a_pod_of_the_same_name_proves_that_the_one_before_has_left(former: FormerNodes) -> None:
     first = pod("web-0", "n1", kind="StatefulSet")
-    former.put(first)
+    former.observe(first)
     second = msgspec.structs.replace(
         first, metadata=msgspec.structs.replace(first.metadata, uid="later")
     )
@@ -158,20 +158,20 @@ def test_a_pod_of_the_same_index_proves_that_the_one_before_is_leaving(
     former: FormerNodes,
 ) -> None:
     before = pod("a", "n1", index="1")
-    former.put(before)
+    former.observe(before)
     assert nodes(former, pod("b", index="1"), before) == {"n1": False}
     assert nodes(former, before, before) == {}
 
 
 def test_what_a_kubelet_refused_never_ran(former: FormerNodes) -> None:
     refused = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
-    former.put(pod("a", "n1", index="0", status=refused))
+    former.observe(pod("a", "n1", index="0", status=refused))
     assert nodes(former, pod("b", index="0")) == {}
 
 
 def test_after_a_restart_a_failure_is_as_old_as_the_api_says(former: FormerNodes) -> None:
     ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2025-12-31T23:55:00Z"}
-    former.put(pod("a", "n1", index="0", status=FAILED | {"conditions": [ready]}))
+    former.observe(pod("a", "n1", index="0", status=FAILED | {"conditions": [ready]}))
     (stay,) = former.of(pod("b", index="0"), b.view()).values()
     assert stay.at == NOW - 300
 
@@ -180,7 +180,7 @@ def test_a_node_is_forgotten_after_a_day_and_many_nodes_are_forgotten_early() ->
     clock = Clock()
     former = FormerNodes(clock)
     for number in range(MOST_NODES + 1):
-        former.put(pod(f"p{number}", f"n{number}"))
+        former.observe(pod(f"p{number}", f"n{number}"))
     assert [*nodes(former, pod("new"))] == [f"n{number}" for number in range(1, MOST_NODES + 1)]
     clock.now += KEEP_S + 1
     assert nodes(former, pod("new")) == {}

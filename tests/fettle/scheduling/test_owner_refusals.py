@@ -68,22 +68,22 @@ def test_a_kubelet_refused_a_pod_that_failed_before_any_container_started(
 def test_a_refusal_is_forgotten_after_a_while_and_a_newer_one_counts_anew() -> None:
     clock = Clock()
     refusals = OwnerRefusals(clock)
-    refusals.put(refused("n"))
+    refusals.observe(refused("n"))
     assert refusals.nodes_for(NEXT).keys() == {"n"}
     clock.now += KEEP_S - 1
-    refusals.put(refused("n", started=clock.now))
+    refusals.observe(refused("n", started=clock.now))
     clock.now += KEEP_S - 1
     assert refusals.nodes_for(NEXT).keys() == {"n"}
-    refusals.put(refused("n"))  # the first one, listed again
+    refusals.observe(refused("n"))  # the first one, listed again
     clock.now += 1
     assert not refusals.nodes_for(NEXT)
 
 
 def test_after_a_restart_a_refusal_counts_from_when_it_was() -> None:
     refusals = OwnerRefusals(Clock())
-    refusals.put(refused("old", started=NOW - KEEP_S, created=NOW - KEEP_S))
-    refusals.put(refused("slow-clock", started=0.0))
-    refusals.put(refused("fast-clock", started=2 * NOW))
+    refusals.observe(refused("old", started=NOW - KEEP_S, created=NOW - KEEP_S))
+    refusals.observe(refused("slow-clock", started=0.0))
+    refusals.observe(refused("fast-clock", started=2 * NOW))
     assert refusals.nodes_for(NEXT).keys() == {"slow-clock", "fast-clock"}
 
 
@@ -109,7 +109,7 @@ def test_pods_without_a_controller_are_known_by_the_name_that_they_are_made_with
 ) -> None:
     refusals = OwnerRefusals(Clock())
     lost, again = (msgspec.structs.replace(refused("n"), metadata=m) for m in (first, then))
-    refusals.put(lost)
+    refusals.observe(lost)
     refusals.note_nodes_given(lost)
     assert bool(refusals.nodes_for(again)) == bool(refusals.shares_for(again)) == is_known
     assert refusals.may_replace_another(again) == is_known
@@ -138,7 +138,7 @@ def test_a_workload_that_makes_a_new_owner_to_try_again_is_remembered_over_that(
     label: str, kind: str
 ) -> None:
     refusals = OwnerRefusals(Clock())
-    refusals.put(labelled(refused("n"), "job-1", {label: "train"}))
+    refusals.observe(labelled(refused("n"), "job-1", {label: "train"}))
     again = labelled(NEXT, "job-2", {label: "train"})
     (reason,) = refusals.nodes_for(again).values()
     assert isinstance(reason, KubeletRefusedWorkload)
@@ -158,14 +158,14 @@ def test_a_workload_that_makes_a_new_owner_to_try_again_is_remembered_over_that(
 def test_what_is_remembered_is_bounded() -> None:
     refusals = OwnerRefusals(Clock())
     for number in range(MOST_NODES + 1):
-        refusals.put(refused(f"n{number}"))
+        refusals.observe(refused(f"n{number}"))
     assert refusals.nodes_for(NEXT).keys() == {f"n{number}" for number in range(1, MOST_NODES + 1)}
     few = OwnerRefusals(Clock(), most_owners=2)
     for owner in "oxy":
         reference = (OwnerReference(uid=owner, controller=True),)
         pod = refused("n")
         metadata = msgspec.structs.replace(pod.metadata, owner_references=reference)
-        few.put(msgspec.structs.replace(pod, metadata=metadata))
+        few.observe(msgspec.structs.replace(pod, metadata=metadata))
     assert not few.nodes_for(NEXT)
 
 
@@ -187,7 +187,7 @@ def test_a_node_on_which_its_pods_do_not_start_is_avoided_from_when_that_was_las
 def test_the_latest_of_what_a_node_did_is_the_reason() -> None:
     clock = Clock()
     refusals = OwnerRefusals(clock)
-    refusals.put(refused("n"))
+    refusals.observe(refused("n"))
     refusals.does_not_start(WORKLOAD, "n", NOW - 60)
     assert isinstance(refusals.nodes_for(NEXT)["n"], KubeletRefusedWorkload)
     clock.now += 60
@@ -199,7 +199,7 @@ def test_a_node_gets_its_score_back_little_by_little() -> None:
     clock = Clock()
     refusals = OwnerRefusals(clock)
     assert not refusals.shares_for(NEXT)
-    refusals.put(refused("n"))
+    refusals.observe(refused("n"))
     shares = []
     for _ in range(6):
         shares.append(round(refusals.shares_for(NEXT).get("n", 1.0), 2))
@@ -214,5 +214,5 @@ def test_a_pod_that_claims_the_owner_of_another_namespaces_speaks_for_none_of_it
     refusals = OwnerRefusals(Clock())
     pod = refused("n")
     forged = msgspec.structs.replace(pod.metadata, namespace="mallorys")
-    refusals.put(msgspec.structs.replace(pod, metadata=forged))
+    refusals.observe(msgspec.structs.replace(pod, metadata=forged))
     assert not refusals.nodes_for(NEXT)

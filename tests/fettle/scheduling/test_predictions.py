@@ -102,7 +102,7 @@ def claim(
 def test_the_predicted_device_counts_as_exact() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(claim("a"))
+    cluster.predictions.observe(claim("a"))
     assert cluster.results == [Result.EXACT]
 
 
@@ -111,7 +111,7 @@ async def test_nothing_is_compared_before_the_writer_goes_on() -> None:
     cluster.answer()
     comparing = asyncio.create_task(cluster.predictions.keep())
     await asyncio.sleep(0)
-    cluster.predictions.put(claim("a"))
+    cluster.predictions.observe(claim("a"))
     assert cluster.compared == []
     async with asyncio.timeout(5):
         while not cluster.compared:
@@ -123,14 +123,14 @@ async def test_nothing_is_compared_before_the_writer_goes_on() -> None:
 def test_another_sound_device_counts_as_other_sound() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(claim("b"))
+    cluster.predictions.observe(claim("b"))
     assert cluster.results == [Result.OTHER_SOUND]
 
 
 def test_a_device_that_the_policy_refuses_counts_as_refused() -> None:
     cluster = Cluster(b.device("a"), b.device("b", 0.1))
     cluster.answer()
-    cluster.predictions.put(claim("b"))
+    cluster.predictions.observe(claim("b"))
     assert cluster.results == [Result.REFUSED_DEVICE]
 
 
@@ -138,7 +138,7 @@ def test_a_refused_device_counts_as_refused_even_if_it_is_predicted_now() -> Non
     cluster = Cluster(b.device("a"), b.device("b", 0.1))
     cluster.answer()
     cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b", 0.1)),)))
-    cluster.predictions.put(claim("b"))
+    cluster.predictions.observe(claim("b"))
     assert cluster.results == [Result.REFUSED_DEVICE]
 
 
@@ -148,21 +148,21 @@ def test_while_a_breaker_is_open_the_policy_refuses_what_it_did() -> None:
     cluster.show(*(b.node(name, pools=(bad,)) for name in "abcdefghijklmn"))
     cluster.answer()
     assert b.DRIVER in cluster.answers.breaker(BUILT_IN["inference"].placement).set_aside
-    cluster.predictions.put(claim("a"))
+    cluster.predictions.observe(claim("a"))
     assert cluster.results == [Result.REFUSED_DEVICE]
 
 
 def test_a_device_with_admin_access_is_compared_too() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(claim("a", adminAccess=True))
+    cluster.predictions.observe(claim("a", adminAccess=True))
     assert cluster.results == [Result.EXACT]
 
 
 def test_no_policy_refuses_a_device_that_a_claim_has_admin_access_to() -> None:
     cluster = Cluster(b.device("a", 0.1))
     cluster.answer()
-    cluster.predictions.put(claim("a", adminAccess=True))
+    cluster.predictions.observe(claim("a", adminAccess=True))
     assert cluster.results == [Result.EXACT]
 
 
@@ -171,15 +171,15 @@ def test_a_prediction_is_stale_if_the_node_changed_since_the_answer() -> None:
     cluster.answer()
     busy = b.pool(b.device("a", allocated=True), b.device("b"), b.device("c"))
     cluster.show(b.node("n", pools=(busy,)))
-    cluster.predictions.put(claim("c"))
+    cluster.predictions.observe(claim("c"))
     assert cluster.results == [Result.STALE]
 
 
 def test_a_prediction_is_stale_after_another_allocation_that_no_view_shows_yet() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(claim("a", pod="faster"))
-    cluster.predictions.put(claim("b"))
+    cluster.predictions.observe(claim("a", pod="faster"))
+    cluster.predictions.observe(claim("b"))
     assert cluster.results == [Result.STALE]
 
 
@@ -193,19 +193,19 @@ def test_a_prediction_is_stale_if_a_device_class_changed_since_the_answer(
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.publish_with(classes=then)
     cluster.answer()
-    cluster.predictions.put(now)
+    cluster.predictions.observe(now)
     if shown:
         cluster.publish_with(classes={"all": now})
-    cluster.predictions.put(claim("b"))
+    cluster.predictions.observe(claim("b"))
     assert cluster.results == [Result.STALE]
 
 
 def test_an_unchanged_or_unrelated_device_class_does_not_make_a_prediction_stale() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(ALL)
-    cluster.predictions.put(b.device_class("another", "true"))
-    cluster.predictions.put(claim("b"))
+    cluster.predictions.observe(ALL)
+    cluster.predictions.observe(b.device_class("another", "true"))
+    cluster.predictions.observe(claim("b"))
     assert cluster.results == [Result.OTHER_SOUND]
 
 
@@ -213,31 +213,31 @@ def test_a_class_change_before_the_latest_answer_does_not_make_a_prediction_stal
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.publish_with(classes={"all": CLASS})
     cluster.answer()
-    cluster.predictions.put(ALL)
+    cluster.predictions.observe(ALL)
     cluster.publish_with(classes={"all": ALL})
     cluster.answer()
-    cluster.predictions.put(claim("b"))
+    cluster.predictions.observe(claim("b"))
     assert cluster.results == [Result.OTHER_SOUND]
 
 
 def test_an_undecided_prediction_counts_as_undecided() -> None:
     cluster = Cluster(b.device("a", unclear="its capacity cannot be read"))
     cluster.answer()
-    cluster.predictions.put(claim("a"))
+    cluster.predictions.observe(claim("a"))
     assert cluster.results == [Result.UNDECIDED]
 
 
 def test_a_device_where_no_allocation_was_predicted_is_a_wrong_prediction() -> None:
     cluster = Cluster(b.device("a", allocated=True))
     cluster.answer()
-    cluster.predictions.put(claim("a"))
+    cluster.predictions.observe(claim("a"))
     assert cluster.results == [Result.OTHER_SOUND]
 
 
 def test_a_device_that_the_node_is_not_known_to_have_counts_as_stale() -> None:
     cluster = Cluster(b.device("a"))
     cluster.answer()
-    cluster.predictions.put(claim("new"))
+    cluster.predictions.observe(claim("new"))
     assert cluster.results == [Result.STALE]
 
 
@@ -245,14 +245,14 @@ def test_a_device_where_none_was_predicted_is_stale_if_the_node_changed() -> Non
     cluster = Cluster(b.device("a", allocated=True))
     cluster.answer()
     cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b")),)))
-    cluster.predictions.put(claim("a"))
+    cluster.predictions.observe(claim("a"))
     assert cluster.results == [Result.STALE]
 
 
 def test_a_refused_device_counts_as_refused_even_if_nothing_was_predicted() -> None:
     cluster = Cluster(b.device("a", 0.1, unclear="its capacity cannot be read"))
     cluster.answer()
-    cluster.predictions.put(claim("a"))
+    cluster.predictions.observe(claim("a"))
     assert cluster.results == [Result.REFUSED_DEVICE]
 
 
@@ -276,7 +276,7 @@ def test_allocations_for_pods_that_were_not_answered_are_not_counted(
 ) -> None:
     cluster = Cluster(b.device("a"))
     cluster.answer()
-    cluster.predictions.put(other)
+    cluster.predictions.observe(other)
     assert cluster.results == []
 
 
@@ -286,7 +286,7 @@ def test_an_already_allocated_claim_is_not_counted_again() -> None:
     view = cluster.publisher.view
     known = {"claims": {"default/p-gpu-x": claim("a")}, "generation": view.generation + 1}
     cluster.publisher.publish(msgspec.structs.replace(view, **known), frozenset())
-    cluster.predictions.put(claim("a"))
+    cluster.predictions.observe(claim("a"))
     assert cluster.results == []
 
 
@@ -294,7 +294,7 @@ def test_an_allocation_written_twice_before_the_next_view_is_counted_once() -> N
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     for _ in range(3):
-        cluster.predictions.put(claim("a"))
+        cluster.predictions.observe(claim("a"))
     assert cluster.results == [Result.EXACT]
 
 
@@ -311,16 +311,16 @@ def test_another_allocation_before_the_next_view_is_counted(
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
     for new in (claim("a"), *later):
-        cluster.predictions.put(new)
+        cluster.predictions.observe(new)
     assert len(cluster.results) == 2
 
 
 def test_a_claim_that_is_allocated_again_is_counted_again() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(claim("a"))
+    cluster.predictions.observe(claim("a"))
     cluster.show(b.node("n", pools=(b.pool(b.device("a"), b.device("b")),)))
-    cluster.predictions.put(claim("a"))
+    cluster.predictions.observe(claim("a"))
     assert cluster.results == [Result.EXACT, Result.EXACT]
 
 
@@ -328,10 +328,10 @@ def test_the_remembered_allocations_before_the_next_view_are_bounded() -> None:
     cluster = Cluster(b.device("a"))
     cluster.answer()
     for number in range(REMEMBERED + 1):
-        cluster.predictions.put(claim("a", claim_uid=str(number)))
+        cluster.predictions.observe(claim("a", claim_uid=str(number)))
     del cluster.results[:]
-    cluster.predictions.put(claim("a", claim_uid=str(REMEMBERED)))
-    cluster.predictions.put(claim("a", claim_uid="1"))
+    cluster.predictions.observe(claim("a", claim_uid=str(REMEMBERED)))
+    cluster.predictions.observe(claim("a", claim_uid="1"))
     assert cluster.results == []
 
 
@@ -349,7 +349,7 @@ def withheld(device: DeviceView) -> list[Result]:
     pool = msgspec.structs.replace(b.pool(), incomplete=True, withheld=(device,))
     cluster.show(b.node("n", pools=(pool,)))
     cluster.answer()
-    cluster.predictions.put(claim("a"))
+    cluster.predictions.observe(claim("a"))
     return cluster.results
 
 
@@ -375,7 +375,7 @@ def test_a_shared_claim_is_compared_for_the_pod_that_it_is_reserved_for() -> Non
     allocated = claim("a").status
     assert allocated is not None
     reserved = {"reservedFor": [{"resource": "pods", "name": "first", "uid": "uid-first"}]}
-    cluster.predictions.put(
+    cluster.predictions.observe(
         named("shared", allocation=msgspec.to_builtins(allocated.allocation), **reserved)
     )
     assert cluster.results == [Result.EXACT]
@@ -420,55 +420,55 @@ def test_an_allocation_without_a_node_is_compared_once_the_pod_is_bound(
 ) -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(selected(claim("b"), *terms))
+    cluster.predictions.observe(selected(claim("b"), *terms))
     assert cluster.results == []
-    cluster.predictions.put(POD)
+    cluster.predictions.observe(POD)
     assert cluster.results == []
-    cluster.predictions.put(bound("n"))
+    cluster.predictions.observe(bound("n"))
     assert cluster.results == [Result.OTHER_SOUND]
 
 
 def test_the_pod_may_be_bound_before_its_network_devices_are_visible() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(bound("n"))
-    cluster.predictions.put(network("a"))
+    cluster.predictions.observe(bound("n"))
+    cluster.predictions.observe(network("a"))
     assert cluster.results == [Result.EXACT]
 
 
 def test_network_devices_are_compared_with_what_was_predicted_when_they_were_allocated() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(network("a"))
+    cluster.predictions.observe(network("a"))
     cluster.show(b.node("n", pools=(b.pool(b.device("a", allocated=True), b.device("b")),)))
-    cluster.predictions.put(bound("n"))
+    cluster.predictions.observe(bound("n"))
     assert cluster.results == [Result.EXACT]
 
 
 def test_a_claim_for_one_node_tells_where_the_network_devices_of_the_pod_went() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(network("b"))
-    cluster.predictions.put(claim("a", claim_uid="another"))
+    cluster.predictions.observe(network("b"))
+    cluster.predictions.observe(claim("a", claim_uid="another"))
     assert cluster.results == [Result.OTHER_SOUND, Result.EXACT]
-    cluster.predictions.put(bound("n"))
+    cluster.predictions.observe(bound("n"))
     assert len(cluster.results) == 2
 
 
 def test_a_prediction_is_stale_once_a_pod_on_another_node_got_some_of_the_network_devices() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(claim("a", node="m", pod="faster"))
-    cluster.predictions.put(network("b"))
-    cluster.predictions.put(bound("n"))
+    cluster.predictions.observe(claim("a", node="m", pod="faster"))
+    cluster.predictions.observe(network("b"))
+    cluster.predictions.observe(bound("n"))
     assert cluster.results == [Result.STALE]
 
 
 def test_allocations_from_other_pools_do_not_make_a_prediction_stale() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(claim("a", pod="faster", claim_uid="f", pool="of another node"))
-    cluster.predictions.put(claim("b"))
+    cluster.predictions.observe(claim("a", pod="faster", claim_uid="f", pool="of another node"))
+    cluster.predictions.observe(claim("b"))
     assert cluster.results == [Result.OTHER_SOUND]
 
 
@@ -480,17 +480,17 @@ def test_allocations_from_other_pools_do_not_make_a_prediction_stale() -> None:
 def test_binding_another_pod_says_nothing_about_network_devices(other: core.Pod) -> None:
     cluster = Cluster(b.device("a"))
     cluster.answer()
-    cluster.predictions.put(network("a"))
-    cluster.predictions.put(other)
+    cluster.predictions.observe(network("a"))
+    cluster.predictions.observe(other)
     assert cluster.results == []
 
 
 def test_a_pod_that_is_answered_again_is_compared_with_the_latest_answer_only() -> None:
     cluster = Cluster(b.device("a"), b.device("b"))
     cluster.answer()
-    cluster.predictions.put(network("b"))
+    cluster.predictions.observe(network("b"))
     cluster.answer()
-    cluster.predictions.put(bound("n"))
+    cluster.predictions.observe(bound("n"))
     assert cluster.results == []
 
 
@@ -498,11 +498,11 @@ def test_the_records_kept_for_pods_that_are_never_bound_are_bounded() -> None:
     cluster = Cluster(b.device("a"))
     others = [f"p{number}" for number in range(MAX_WAITING)]
     cluster.answer()
-    cluster.predictions.put(network("a"))
+    cluster.predictions.observe(network("a"))
     for name in others:
         cluster.answer(name)
-        cluster.predictions.put(network("a", pod=name, uid=name, claim_uid=name))
-    cluster.predictions.put(bound("n"))
+        cluster.predictions.observe(network("a", pod=name, uid=name, claim_uid=name))
+    cluster.predictions.observe(bound("n"))
     assert cluster.results == []
-    cluster.predictions.put(bound("n", name=others[-1], uid=others[-1]))
+    cluster.predictions.observe(bound("n", name=others[-1], uid=others[-1]))
     assert cluster.results == [Result.EXACT]

@@ -262,8 +262,8 @@ async def test_a_pod_that_failed_a_moment_before_its_device_is_marked_too(fleet:
         fleet.api.put("pods", pod)
         return b.pod(pod)
 
-    fleet.finished.put(failed("just-now", "2026-01-01T00:01:35Z"))
-    fleet.finished.put(failed("long-ago", "2026-01-01T00:00:35Z"))
+    fleet.finished.observe(failed("just-now", "2026-01-01T00:01:35Z"))
+    fleet.finished.observe(failed("long-ago", "2026-01-01T00:00:35Z"))
     await fleet.see(BAD, FREE)
     await fleet.steward.look()
     assert fleet.marks() == {"just-now": "DeviceUnhealthy"}

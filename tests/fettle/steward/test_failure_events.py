@@ -24,7 +24,7 @@ async def told(tmp_path: Path, observed: frozenset[str] = frozenset()) -> list[t
     cluster.now = BOUND_S
     await cluster.run()
     cluster.now = FAILED_AT + 90
-    cluster.crashes.put(b.pod(ended(FAILED_AT + 5)))
+    cluster.crashes.observe(b.pod(ended(FAILED_AT + 5)))
     loops = claimed("loops") | {"status": looping()}
     lost = unwell(failed())
     await cluster.see(lost, pods=(loops,), claims=(claim("loops", "gpu-0"),))

@@ -76,7 +76,7 @@ async def test_beside_other_reasons_nodes_count_whose_kubelets_refused_pods_of_t
     pod = msgspec.structs.replace(waiting(), metadata=metadata)
     lost = core.PodStatus(phase="Failed", reason="UnexpectedAdmissionError", start_time=LATER)
     spec = core.PodSpec(node_name="swallows")
-    told.refusals.put(msgspec.structs.replace(pod, spec=spec, status=lost))
+    told.refusals.observe(msgspec.structs.replace(pod, spec=spec, status=lost))
     swallows, good = b.node("swallows", gpus=1), b.node("good", gpus=1)
     await told.look(BAD, swallows, **{"default/p": pod})
     assert "KubeletRefusedWorkload" not in told.events.pop().note

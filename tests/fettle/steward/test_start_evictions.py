@@ -217,7 +217,7 @@ def evicted(raw: Raw) -> core.Pod:
 async def test_what_comes_after_a_freed_pod_and_does_not_start_either_stays_and_all_are_told(
     fleet: Fleet,
 ) -> None:
-    fleet.freed.put(evicted(unstarted()))
+    fleet.freed.observe(evicted(unstarted()))
     second = unstarted(node="m", uid="uid-second", creationTimestamp=LATER)
     there = b.node("m", gpus=8)
     await fleet.look(HERE, there, FREE, pods=(second,), looks=3, **starts(start(second)))
@@ -236,7 +236,7 @@ async def test_what_comes_after_a_freed_pod_and_does_not_start_either_stays_and_
 def freed_by(*pods: core.Pod) -> FreedPlaces:
     freed = FreedPlaces()
     for pod in pods:
-        freed.put(pod)
+        freed.observe(pod)
     return freed
 
 
@@ -263,7 +263,7 @@ def test_of_a_replica_set_only_what_came_after_the_eviction_comes_in_its_place()
     freed = freed_by(evicted(unstarted("web-a", **meta)), running("web-b", early, **meta))
     assert freed.is_freed(next_pod("web-d", **meta))
     assert not freed.is_freed(next_pod("web-c", early, **meta))
-    freed.put(running("web-e", **meta))
+    freed.observe(running("web-e", **meta))
     assert not freed.is_freed(next_pod("web-d", **meta))
 
 

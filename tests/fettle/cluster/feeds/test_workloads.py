@@ -104,12 +104,12 @@ async def test_the_nearest_owner_that_names_a_policy_counts(cluster: Cluster, ne
 async def test_who_names_nothing_is_asked_for_once(cluster: Cluster) -> None:
     cluster.create("jobs", "train")
     for _ in range(3):
-        cluster.feed.put(pod(owned_by("Job", "train")))
+        cluster.feed.observe(pod(owned_by("Job", "train")))
     task = asyncio.create_task(cluster.feed.run())
     async with asyncio.timeout(20):
         while "uid-train" not in cluster.found:
             await asyncio.sleep(0.01)
-    cluster.feed.put(pod(owned_by("Job", "train")))
+    cluster.feed.observe(pod(owned_by("Job", "train")))
     await asyncio.sleep(0.05)
     assert cluster.found["uid-train"] == NOTHING_INHERITED
     assert cluster.api.verbs("jobs") == ["get"]
@@ -117,7 +117,7 @@ async def test_who_names_nothing_is_asked_for_once(cluster: Cluster) -> None:
     # What it names later counts for pods that come later.
     cluster.create("jobs", "train", "training")
     cluster.now += feed.ASK_AGAIN_S
-    cluster.feed.put(pod(owned_by("Job", "train")))
+    cluster.feed.observe(pod(owned_by("Job", "train")))
     async with asyncio.timeout(20):
         while cluster.found["uid-train"] == NOTHING_INHERITED:
             await asyncio.sleep(0.01)

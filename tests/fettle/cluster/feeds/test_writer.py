@@ -217,7 +217,7 @@ async def test_requests_are_answered_while_many_short_batches_wait() -> None:
     folded_at: list[int] = []
     inventory = Inventory(HealthBook(HealthSettings(), RULES), RULES)
     hear = [lambda _: folded_at.append(turn)]
-    writer = Writer(inventory, Publisher(), watched=WATCHED, on_put=hear)
+    writer = Writer(inventory, Publisher(), watched=WATCHED, on_object=hear)
     batches = 60
     for i in range(batches):
         await writer.send([node(f"n{i}")])
@@ -242,7 +242,7 @@ async def test_who_fails_on_objects_or_views_costs_neither_these_nor_others() ->
         inventory,
         publisher,
         watched=(kinds.NODE,),
-        on_put=(fail, heard.append),
+        on_object=(fail, heard.append),
         on_view=(fail, lambda _, view, __: shown.append(view.generation)),
     )
     task = asyncio.create_task(made.run())

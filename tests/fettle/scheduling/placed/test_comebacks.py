@@ -48,7 +48,7 @@ def hopeless(
     now = NOW
     comebacks = Comebacks(lambda: now)
     for one in (*pods, *pods):
-        comebacks.put(one)
+        comebacks.observe(one)
     now = NOW + after_s
     nodes = [b.node(n, gpus=8, own=b.health(0.0 if n == ill else 1.0)) for n in "ab"]
     view = b.view(*nodes, pods={one.metadata.key: one for one in others})

@@ -54,7 +54,7 @@ class Followed(Watched):
 
     async def end(self, raw: dict[str, Any]) -> None:
         """The pod ends, its claim goes, and the device is as it is."""
-        self.crashes.put(b.pod(raw))
+        self.crashes.observe(b.pod(raw))
         self.pods, self.claims = {}, {}
         await self.see()
         await self.crashes.explain()
@@ -118,7 +118,7 @@ async def crashed_beside(after_s: float, wanted: int) -> Followed:
     cluster.now = FAILED_AT + 90
     raw = placed("p", gpus=wanted)
     raw["status"] |= looping(at=datetime.fromtimestamp(FAILED_AT + after_s, UTC).isoformat())
-    cluster.crashes.put(b.pod(raw))
+    cluster.crashes.observe(b.pod(raw))
     unit = UnitView("3", failed(), 1)
     plugin = PluginView(b.RESOURCE, 16, 16, (unit,))
     await cluster.see(msgspec.structs.replace(b.node(), plugins={b.RESOURCE: plugin}))
@@ -132,7 +132,7 @@ async def test_a_container_that_is_restarted_is_followed_as_well(cluster: Follow
     container |= {"lastState": container["state"], "state": {"running": {}}}
     raw["status"]["phase"] = "Running"
     for _ in range(2):
-        cluster.crashes.put(b.pod(raw))
+        cluster.crashes.observe(b.pod(raw))
         await cluster.fail(failed())
     assert len(cluster.told) == 1
 

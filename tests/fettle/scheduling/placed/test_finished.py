@@ -17,9 +17,9 @@ def test_what_a_pod_held_is_remembered_though_its_claims_go_before_it_does() -> 
     cluster, held = Cluster(), b.claim(claim("p", "gpu-0"))
     cluster.show({}, claims={held.metadata.key: held})
     pods = FinishedPods(PodClaims(cluster.publisher))
-    pods.put(ended(claimed("p")))
+    pods.observe(ended(claimed("p")))
     cluster.show({})
-    pods.put(ended(claimed("p")))
+    pods.observe(ended(claimed("p")))
     found = pods.get("default/p")
     assert found is not None
     assert [one.device.device for bound in found.claims for one in bound.held] == ["gpu-0"]
@@ -33,7 +33,7 @@ def test_what_a_pod_held_is_known_though_its_claims_go_before_its_end_is_seen() 
     cluster.show({})
     claims.follow(before, cluster.publisher.view)
     pods = FinishedPods(claims)
-    pods.put(ended(claimed("p")))
+    pods.observe(ended(claimed("p")))
     found = pods.get("default/p")
     assert found is not None
     assert [one.device.device for bound in found.claims for one in bound.held] == ["gpu-0"]
@@ -42,7 +42,7 @@ def test_what_a_pod_held_is_known_though_its_claims_go_before_its_end_is_seen() 
 def test_only_the_newest_are_remembered() -> None:
     pods = FinishedPods(PodClaims(Publisher()), most=2)
     for name in ("a", "b", "c"):
-        pods.put(ended(placed(name, gpus=1)))
+        pods.observe(ended(placed(name, gpus=1)))
     assert pods.get("default/a") is None
     assert pods.get("default/b") is not None
     assert pods.get("default/c") is not None
