@@ -176,17 +176,25 @@ async def test_the_second_scheduler_preempts_under_the_shipped_limits(
 
 
 @pytest.mark.usefixtures("kubelet")
-async def test_the_second_scheduler_makes_claims_for_extended_resources_under_the_limits(
+async def test_the_second_scheduler_makes_claims_for_extended_resources_on_sound_devices(
     control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
 ) -> None:
+    """Nobody asks for a claim: a class stands behind the resource, and the limits let the second
+    scheduler make one."""
     await control_plane.start_controller_manager()
     await control_plane.start_scheduler()
-    await api.create(objects.device_class(extended_resource="example.com/gpu"))
-    await create_dra_node(api, "n", 2)
+    await api.create(objects.device_class(extended_resource=objects.GPU))
+    await devices(api)
+    await publish(api, "bad", 8, tuple(range(8)))
     await start(control_plane, api, start_fettle, tmp_path)
 
-    wanted = objects.pod("p", gpus=1, resource="example.com/gpu")
-    wanted["spec"]["schedulerName"] = OURS
-    await api.create(wanted)
-    assert await waiting.bound(api, "p") == "n"
-    assert await api.list("resourceclaims")
+    for name, named, node in (("plain", {}, "bad"), ("ours", NAMED, "good")):
+        await api.create(objects.pod(name, gpus=1, cpu="4", annotations=named))
+        assert await waiting.bound(api, name) == node
+    ours = await api.get("pods", "ours")
+    assert ours["spec"]["schedulerName"] == OURS
+    claim = ours["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+    (given,) = (await api.get("resourceclaims", claim))["status"]["allocation"]["devices"][
+        "results"
+    ]
+    assert given["pool"] == "good"

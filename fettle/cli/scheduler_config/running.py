@@ -62,7 +62,8 @@ def run(options: ConfigOptions) -> None:
         notes = [f"{path} needs no change.", *notes]
     else:
         click.echo("".join(_difference(path, before, after)), nl=False)
-        notes = [*notes, *_next_steps(path, options, was_there=_is_there(value, wanted))]
+        back = _leads_back(before, after, wanted)
+        notes = [*notes, *_next_steps(path, options, removing_leads_back=back)]
         if options.write:
             _write(path, after)
     for note in notes:
@@ -158,17 +159,23 @@ def _short(word: str) -> str:
     return word if len(word) <= LONGEST_NAMED else f"{word[:LONGEST_NAMED]}…"
 
 
-def _is_there(value: dict[str, Any], wanted: Wanted) -> bool:
-    return merging.place(value.get("extenders") or [], wanted.url) is not None
+def _leads_back(before: str, after: str, wanted: Wanted) -> bool:
+    """Whether taking Fettle's entry out would leave the file as it was: not where there was an
+    entry or an empty list, nor what was changed besides."""
+    try:
+        removed = merging.without_fettle(value_of(after), wanted.url)
+        return rewritten(after, removed) == before
+    except (SnapshotError, BadInput):
+        return False
 
 
-def _next_steps(path: Path, options: ConfigOptions, *, was_there: bool) -> list[str]:
+def _next_steps(path: Path, options: ConfigOptions, *, removing_leads_back: bool) -> list[str]:
     if not options.write:
         return [f"Nothing is written. To write it to {path}: the same command with --write."]
     back = (
-        f"keep the difference above, and `patch --reverse {path}` takes it"
-        if was_there
-        else f"`fettle scheduler-config --in {path} --remove --write`"
+        f"`fettle scheduler-config --in {path} --remove --write`"
+        if removing_leads_back
+        else f"keep the difference above, and `patch --reverse {path}` takes it"
     )
     return [
         f"{path} is written. Restart kube-scheduler: it reads the file only when it starts.",

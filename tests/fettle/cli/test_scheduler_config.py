@@ -136,6 +136,35 @@ def test_the_way_back_is_said_and_leads_back(tmp_path: Path) -> None:
     assert file.read_text() == once
 
 
+@pytest.mark.parametrize("name", [*USABLE, *EMPTY])
+def test_the_way_back_that_is_said_gives_back_the_file_that_was_there(
+    name: str, tmp_path: Path
+) -> None:
+    before = {**USABLE, **EMPTY}[name]
+    file = written(before, tmp_path)
+    ran = command("--in", file, "--write")
+    if f"`patch --reverse {file}`" in ran.stderr:
+        assert name in EMPTY, "the shorter way is said where it leads back"
+        back = ["patch", "--reverse", str(file)]
+        subprocess.run(back, input=ran.stdout, text=True, check=True, timeout=10)
+    else:
+        assert f"--in {file} --remove --write" in ran.stderr
+        command("--in", file, "--remove", "--write")
+    assert file.read_bytes() == before.encode()
+
+
+def test_a_kubeconfig_that_was_written_too_is_taken_back_by_the_way_that_is_said(
+    tmp_path: Path,
+) -> None:
+    before = f"{HEAD}clientConnection: {{kubeconfig: /a}}\n"
+    file = written(before, tmp_path)
+    ran = command("--in", file, "--write", "--scheduler-kubeconfig", "/b")
+    assert f"`patch --reverse {file}`" in ran.stderr
+    back = ["patch", "--reverse", str(file)]
+    subprocess.run(back, input=ran.stdout, text=True, check=True, timeout=10)
+    assert file.read_text() == before
+
+
 def test_a_written_file_keeps_its_rights_and_a_link_stays_one(tmp_path: Path) -> None:
     file = written(HEAD, tmp_path)
     file.chmod(0o640)
