@@ -5,7 +5,7 @@ it only on request. Nothing is told twice.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fettle.cli.calling import fetch
@@ -21,10 +21,12 @@ from fettle.cli.printing import (
     span,
 )
 from fettle.cli.tables import console, is_plain, new_table, print_plain, readable, shown_time
-from fettle.explain import conclusion, excluded_by, exclusion, near, result_word, summary
+from fettle.explain import brief, conclusion, excluded_by, exclusion, near, result_word, summary
 from fettle.model import FettleError
 
-LEFT_OUT = "cpu, memory, volumes and other pods are not considered: the scheduler checks them too"
+LEFT_OUT = "cpu, memory and other pods are left to the scheduler"
+MOST_ROWS = 8
+"""Of the table without evidence: with what stands around it, 20 lines."""
 _COLOURS = {"fits": "green", "undecided": "yellow", "refused": "red", "no fit": "magenta"}
 """By verdict, in the order of the table: where the pod may go, then why it may not."""
 _SAID_ABOVE = frozenset(("PodHolds", "PodPlaced", "NotEnforced"))
@@ -63,10 +65,11 @@ def of_node(data: dict[str, Any], name: str) -> dict[str, Any]:
     return {**data, "nodes": {name: data["nodes"][name]}}
 
 
-def print_pod(data: dict[str, Any], wanted: Extent) -> None:
+def print_pod(data: dict[str, Any], wanted: Extent, out: Any = None) -> None:
+    """`out`: a console of rich; by default standard output."""
     from rich.markup import escape
 
-    out = console()
+    out = out or console()
     if data["demand"] is None:
         out.print(f"[bold]{escape(data['pod'])}[/] needs no devices: every node is allowed")
         _print_notes(out, data, "")
@@ -76,24 +79,39 @@ def print_pod(data: dict[str, Any], wanted: Extent) -> None:
     out.print(f"[bold]{escape(said)}[/]")
     if wanted.summary:
         return
+    everything = wanted.evidence or bool(wanted.node)
     _print_policy(out, data)
-    if line := mechanisms_line(data.get("mechanisms", ())):
+    if everything and (line := mechanisms_line(data.get("mechanisms", ()))):
         out.print(escape(line))
     _print_notes(out, data, said)
     if placed := data.get("placed"):
         print_placed(out, placed)
     matters = {n: v for n, v in data["nodes"].items() if not exclusion(v)}
     matters, left = (matters or data["nodes"]), answer["excluded"] if matters else []
-    if matters:
+    unlisted = 0
+    if everything:
         out.print(verdict_table(matters))
-    if left and not wanted.node:
-        out.print(escape(_not_listed(left)))
-    if any(verdict["fits"] for verdict in matters.values()):
-        out.print(f"[dim]{LEFT_OUT}[/]")
-    if wanted.evidence or wanted.node:
+    elif matters:
+        table, unlisted = brief_table(matters)
+        out.print(table)
+    if everything:
+        if left and not wanted.node:
+            out.print(escape(_not_listed(left)))
+        if any(verdict["fits"] for verdict in matters.values()):
+            out.print(f"[dim]{LEFT_OUT}[/]")
         _print_behind(out, data, matters)
-    elif wanted.hints and any(True for one in _evidence(matters) if one.lines):
-        out.print("[dim]--evidence shows what is behind this, --node NAME all about one node[/]")
+    elif end := _end(matters, unlisted, hints=wanted.hints):
+        out.print(f"[dim]{end}[/]")
+
+
+def _end(matters: dict[str, Any], unlisted: int, *, hints: bool) -> str:
+    """The last line: what is not listed, what is not considered, and how to see more."""
+    parts = [f"{unlisted} more nodes: --evidence"] if unlisted else []
+    if any(verdict["fits"] for verdict in matters.values()):
+        parts.append(LEFT_OUT)
+    if hints and not unlisted and any(True for one in _evidence(matters) if one.lines):
+        parts.append("--evidence tells more")
+    return "; ".join(parts)
 
 
 def mechanisms_line(mechanisms: Iterable[dict[str, Any]]) -> str:
@@ -201,16 +219,7 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
     from rich.markup import escape
 
     table = new_table("NODE", "SCORE", "VERDICT", "REASON")
-    ranks = list(_COLOURS)
-    rows = [(name, result_word(v), v, summary(v)) for name, v in nodes.items()]
-    rows.sort(key=lambda row: (ranks.index(row[1]), -row[2]["score"] * row[2]["fits"], row[0]))
-
-    def key(row: tuple[str, str, dict[str, Any], str]) -> tuple[str, str] | None:
-        name, word, v, reason = row
-        joins = word != "fits" or "health" not in v or is_well(v["health"])
-        return (word, _unnamed(reason, name, v)) if joins else None
-
-    for group in grouped(rows, key):
+    for group in _joined(nodes, summary):
         name, word, v, reason = group[0]
         where = name
         if len(group) > 1:
@@ -218,9 +227,46 @@ def verdict_table(nodes: dict[str, Any]) -> Any:
             where = "\n".join((f"{len(group)} nodes:", *some, "…"))
             same = len({row[3] for row in group}) == 1
             reason = reason if same else _unnamed(reason, name, v)
-        score = span(str(row[2]["score"]) for row in reversed(group)) if v["fits"] else "–"
-        table.add_row(escape(where), score, f"[{_COLOURS[word]}]{word}[/]", escape(reason))
+        table.add_row(escape(where), _scores(group), f"[{_COLOURS[word]}]{word}[/]", escape(reason))
     return table
+
+
+def brief_table(nodes: dict[str, Any]) -> tuple[Any, int]:
+    """As `verdict_table`, but each row is one line with a reason in few words, and only the first
+    rows are there; and how many nodes are not."""
+    from rich.markup import escape
+
+    table = new_table("NODE", "SCORE", "VERDICT", "REASON", cut=True)
+    groups = _joined(nodes, brief)
+    for group in groups[:MOST_ROWS]:
+        name, word, v, reason = group[0]
+        if len({row[3] for row in group}) > 1:
+            reason = _unnamed(reason, name, v)
+        where = f"{name} (+{len(group) - 1})" if len(group) > 1 else name
+        table.add_row(escape(where), _scores(group), f"[{_COLOURS[word]}]{word}[/]", escape(reason))
+    return table, sum(map(len, groups[MOST_ROWS:]))
+
+
+_Row = tuple[str, str, dict[str, Any], str]
+
+
+def _joined(nodes: dict[str, Any], say: Callable[[dict[str, Any]], str]) -> list[list[_Row]]:
+    """Node, verdict in a word, verdict, and reason of each node, in groups that say the same."""
+    ranks = list(_COLOURS)
+    rows = [(name, result_word(v), v, say(v)) for name, v in nodes.items()]
+    rows.sort(key=lambda row: (ranks.index(row[1]), -row[2]["score"] * row[2]["fits"], row[0]))
+
+    def key(row: _Row) -> tuple[str, str] | None:
+        name, word, v, reason = row
+        joins = word != "fits" or "health" not in v or is_well(v["health"])
+        return (word, _unnamed(reason, name, v)) if joins else None
+
+    return grouped(rows, key)
+
+
+def _scores(group: list[_Row]) -> str:
+    fits = group[0][2]["fits"]
+    return span(str(row[2]["score"]) for row in reversed(group)) if fits else "–"
 
 
 def _unnamed(reason: str, name: str, v: dict[str, Any]) -> str:

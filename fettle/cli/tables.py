@@ -43,10 +43,11 @@ def console(*, wide: bool = False) -> "Console":
 
 class TextTable:
     """Without lines and trailing blanks. Cells are rich's markup. Only the last column is wrapped,
-    between words; numbers stand on the right."""
+    between words, or `cut` to one line; numbers stand on the right."""
 
-    def __init__(self, *columns: str) -> None:
+    def __init__(self, *columns: str, cut: bool = False) -> None:
         self.columns = columns
+        self.cut = cut
         self.rows: list[tuple[str, ...]] = []
 
     @property
@@ -63,11 +64,16 @@ class TextTable:
         rows = [head, *([_lines(cell) for cell in row] for row in self.rows)]
         widths = [max(line.cell_len for row in rows for line in row[at]) for at in range(len(head))]
         room = options.max_width - _taken(widths[:-1]) - len(_GAP)
-        is_beside = room >= min(widths[-1], max(_NARROWEST, _longest_word(rows)))
+        longest = _NARROWEST if self.cut else max(_NARROWEST, _longest_word(rows))
+        is_beside = room >= min(widths[-1], longest)
         beside = len(widths) if is_beside else _first_that_fit(widths, options.max_width)
         width = max(room if is_beside else options.max_width - _INDENT, 1)
         for row in rows:
-            row[-1] = [p for line in row[-1] for p in _wrapped(line, out, width)]
+            row[-1] = [
+                part
+                for line in row[-1]
+                for part in (_cut(line, width) if self.cut else _wrapped(line, out, width))
+            ]
             yield from self._side_by_side(row[:beside], widths)
             for part in _below(row[beside:]):
                 yield Text(" " * _INDENT).append_text(part)
@@ -107,6 +113,11 @@ def _wrapped(line: "Text", out: "Console", width: int) -> "list[Text]":
     return list(line.wrap(out, width)) if line.cell_len > width else [line]
 
 
+def _cut(line: "Text", width: int) -> "list[Text]":
+    line.truncate(width, overflow="ellipsis")
+    return [line]
+
+
 def _below(cells: "list[list[Text]]") -> "Iterator[Text]":
     """The cells that found no room, in lines: the short ones together, then the last."""
     from rich.text import Text
@@ -125,8 +136,8 @@ def _longest_word(rows: "list[list[list[Text]]]") -> int:
     return min(max(map(len, words), default=0), _LONGEST_WORD)
 
 
-def new_table(*columns: str) -> TextTable:
-    return TextTable(*columns)
+def new_table(*columns: str, cut: bool = False) -> TextTable:
+    return TextTable(*columns, cut=cut)
 
 
 def readable(told: Any) -> Any:

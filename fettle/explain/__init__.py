@@ -6,7 +6,14 @@ Stands beside the answer in *watch → inventory → health → verdict → answ
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from fettle.explain.conclusions import conclusion, excluded_by, exclusion, result_word, summary
+from fettle.explain.conclusions import (
+    brief,
+    conclusion,
+    excluded_by,
+    exclusion,
+    result_word,
+    summary,
+)
 from fettle.explain.wording import (
     LOWERED,
     SUSPECTED,
@@ -58,6 +65,7 @@ __all__ = [
     "FoundDevice",
     "Recoveries",
     "Stewardship",
+    "brief",
     "conclusion",
     "describe_code",
     "describe_mechanisms",

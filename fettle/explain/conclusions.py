@@ -134,6 +134,29 @@ def summary(value: dict[str, Any]) -> str:
     return "; ".join(part for part in parts if part)
 
 
+def brief(value: dict[str, Any]) -> str:
+    """As `summary`, but of a node that does not fit only the cause, in few words, and the gravest
+    evidence, first what matters most: a narrow table may cut off the end."""
+    word = result_word(value)
+    part = {"refused": "refusals", "no fit": "rejected"}.get(word, "")
+    found = value.get("reasons", {}).get(part)
+    if not found:
+        return summary(value)
+    reason, cause = _gravest(found)
+    health = reason.get("health")
+    if cause is None or not health:
+        said = reason["text"]
+    else:
+        score = f"{health['proven']:.2f}"
+        if "value" in reason:
+            score = f"{reason['value']:.2f} of {reason['minScore']:g}"
+        others = ", though others here will do" if reason.get("passedOver") else ""
+        evidence = f": {health['evidence']}" if health.get("evidence") else ""
+        said = f"{cause.words} ({score}){others}{evidence}"
+    more = len(found) - 1 + _untold(value, part)
+    return f"{said} (+{more} more)" if more else said
+
+
 def _given_devices(value: dict[str, Any]) -> Iterator[str]:
     """The devices that allocated claims hold, and those that other claims would get."""
     notes = value.get("reasons", {}).get("notes", ())

@@ -14,10 +14,7 @@ from fettle.model.subjects import DeviceId
 class PodNotInView(Reason, frozen=True, gc=False):
     """The pod was deleted, is finished, or has not been seen yet."""
 
-    sentence = (
-        "the pod was deleted, is finished, or has not been seen yet: this is about the pod as the "
-        "scheduler last sent it"
-    )
+    sentence = "deleted, finished, or not seen yet: judged as the scheduler last sent it"
 
 
 class PodPlaced(Reason, frozen=True, gc=False):

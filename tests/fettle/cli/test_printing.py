@@ -1,12 +1,15 @@
 """Tables of many nodes: the worst first, and nodes that say the same in one row."""
 
+import io
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from fettle.cli import device_tables, explained_pods
 from fettle.cli.printing import FEW, process_lines, status_code
-from fettle.model import State
+from fettle.explain import brief
+from fettle.model import State, reasons
 from tests.fettle.cli.printed import health
 
 TRACE = "was until recently: not allocatable: nvidia.com/gpu 8 of 8"
@@ -224,6 +227,106 @@ def test_nodes_that_are_refused_for_the_same_reason_are_one_row() -> None:
         ],
         ["z", "node is Unhealthy (0.10): held"],
     ]
+
+
+def refused_by(name: str, code: str, text: str, evidence: str, **fields: Any) -> dict[str, Any]:
+    told = {"state": "Unhealthy", "proven": 0.05, "evidence": evidence}
+    reason = {"code": code, "text": text, "health": told, **fields}
+    own = health(0.05, State.UNHEALTHY, evidence)
+    return verdict(
+        0, own, allowed=False, refusals=[text], reasons={"refusals": [reason], "rejected": []}
+    )
+
+
+LONG = "XID 79: GPU has fallen off the bus (RESTART_BM); " + "the kernel's message, " * 9
+
+
+def waiting_pod(bad: int) -> dict[str, Any]:
+    """An explanation: one node fits, `bad` nodes are refused, each for a fault of its own, and five
+    have none of its devices."""
+    worth = {"value": 0.5, "minScore": 0.8}
+    nodes = {
+        f"gpu-{i:02}": refused_by(
+            f"gpu-{i:02}",
+            "UnitsWorthTooLittle",
+            f"x: 4 drawn from 8: {LONG}",
+            f"{i} {LONG}",
+            **worth,
+        )
+        for i in range(bad)
+    }
+    none = {"code": "NoUnits", "text": "no x here"}
+    for i in range(5):
+        nodes[f"cpu-{i}"] = verdict(5, health(1.0), reasons={"refusals": [], "rejected": [none]})
+        nodes[f"cpu-{i}"] |= {"fits": False, "rejected": ["no x here"]}
+    nodes["sound"] = verdict(10, health(1.0))
+    until = "it waits for sound devices until 2026-05-01 12:00:00 UTC; then it takes Degraded ones"
+    notes = [
+        {"code": "PatienceLasts", "text": f"{until}, or a higher risk"},
+        {"code": "PodNotInView", "text": str(reasons.PodNotInView())},
+    ]
+    policy = {"name": "training", "origin": "annotation fettle.dev/policy", "mode": "enforce"}
+    return {
+        "pod": "ml/train",
+        "demand": {},
+        "policy": {**policy, "modeOrigin": "setting mode", "warnings": []},
+        "nodes": nodes,
+        "notes": [note["text"] for note in notes],
+        "reasons": {"notes": notes},
+        "mechanisms": [{"name": "extender", "acts": True}],
+        "placed": None,
+    }
+
+
+def on_a_terminal(data: dict[str, Any]) -> list[str]:
+    out = Console(file=io.StringIO(), width=80, highlight=False)
+    explained_pods.print_pod(data, explained_pods.Extent(), out)
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("bad", [7, 40])
+def test_a_pod_is_explained_in_twenty_lines_of_a_terminal_the_answer_first(
+    bad: int,
+) -> None:
+    lines = on_a_terminal(waiting_pod(bad))
+    assert len(lines) <= 20, "\n".join(lines)
+    assert lines[0].startswith(f"ml/train fits 1 of {bad + 6} nodes; best sound (score 10)")
+    assert max(map(len, lines)) <= 80
+    rows = [line for line in lines if line.startswith("gpu-")]
+    assert rows[0].startswith(
+        "gpu-00      –  refused  units worth too little (0.50 of 0.8): 0 XID 79"
+    )
+    assert len({row[:6] for row in rows}) == min(bad, explained_pods.MOST_ROWS - 1)
+    assert (f"{bad - len(rows)} more nodes" in lines[-1]) == (bad > len(rows))
+    assert "--evidence" in lines[-1]
+
+
+def test_nothing_that_explains_a_pod_is_told_twice() -> None:
+    said = " ".join(" ".join(on_a_terminal(waiting_pod(3))).split())
+    for once in ("5 excluded", "none of its devices", "training", "sound ("):
+        assert said.count(once) == 1, once
+    assert "cpu-" not in said
+    assert "act here" not in said
+
+
+def test_the_evidence_and_the_reasons_in_full_are_there_on_request(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    explained_pods.print_pod(waiting_pod(1), explained_pods.Extent(evidence=True))
+    said = capsys.readouterr().out
+    assert f"x: 4 drawn from 8: {LONG}".strip() in said
+    assert "5 nodes are not listed (cpu-0, …)" in said
+    assert "act here: extender" in said
+    assert f"0 {LONG}  [driver, allocatable, Node n]" in said
+
+
+def test_a_device_that_the_scheduler_would_take_though_others_will_do_is_said_to_be_so() -> None:
+    text = (
+        "gpu/gpu would get d/n/gpu-0, which is Unhealthy (0.05): XID 79; acceptable devices exist"
+    )
+    told = refused_by("n", "DeviceUnhealthy", text, "XID 79", passedOver=True)
+    assert brief(told) == "device Unhealthy (0.05), though others here will do: XID 79"
 
 
 class Printed(list[str]):
