@@ -342,14 +342,15 @@ def _fields(type: str, customs: Customs) -> Mapping[str, str] | None:
 def _unknown(member: Field, name: str, type: str, customs: Customs) -> Finding:
     fields = _fields(type, customs) or {}
     what = type.rpartition(".")[2]
-    if near := _near(name, fields):
+    source = customs.source_of(type)
+    if near := nearest(name, fields) if source else _near(name, fields):
         message = f"{what} has no such field; did you mean {near}?"
         return UNKNOWN_FIELD.finding(member, message, f"write {near}")
     at, its_name = _place_below(name, type, customs)
     fix = f"write it under {at}" if at else "leave it out"
     if at and its_name != name:
         fix = f"write {at}.{its_name}"
-    if source := customs.source_of(type):
+    if source:
         message = f"{what} has no such field in {source}; another release may have it"
         return UNKNOWN_FIELD.finding(member, message, fix, severity=Severity.WARN)
     where = f" in Kubernetes {kubernetes().span}" if type in kubernetes().types else ""

@@ -195,6 +195,12 @@ def _read_file(name: str, into: ReadManifests, *, named: bool) -> None:
             into.notes.append(f"skipped, since it is not a Kubernetes object: {place}")
         elif isinstance(each.value.get("kind"), str) or looks_like_object(each.value):
             into.documents.append(Document(file, each.where, text, each.value))
+        elif Path(file).name in _KUSTOMIZATIONS:
+            if named:
+                into.notes.append(
+                    f"{file}: skipped, since it only says what kustomize makes; to lint that: "
+                    f"kubectl kustomize {Path(file).parent} | fettle lint -"
+                )
         elif _is_rules_file(each.value, certainly=not named):
             into.rules.append(Document(file, each.where, text, each.value))
         elif named:

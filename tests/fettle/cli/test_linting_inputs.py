@@ -9,7 +9,7 @@ import pytest
 from fettle.cli.linting.running import UNUSABLE, LintOptions, run
 from fettle.lint import Finding, Manifest, Rule, Severity
 from fettle.lint.cluster import Cluster
-from tests.fettle.cli.linted import fettle, findings
+from tests.fettle.cli.linted import CLAIM, fettle, findings
 
 POD = """\
 apiVersion: v1
@@ -179,6 +179,21 @@ def test_files_of_other_programs_are_not_taken_for_objects(tmp_path: Path) -> No
     (tmp_path / "more" / "kustomization.yaml").write_text("kind: Kustomization\nresources: []\n")
     ran = fettle(str(tmp_path))
     assert (ran.returncode, ran.stdout) == (0, "")
+
+
+def test_a_kustomization_that_is_named_is_no_rules_file(tmp_path: Path) -> None:
+    """Its `labels` are a list, too. Many have no kind."""
+    (tmp_path / "claim.yaml").write_text(CLAIM)
+    (tmp_path / "kustomization.yaml").write_text(
+        "resources: [claim.yaml]\nlabels:\n- pairs: {team: ml}\n  includeTemplates: true\n"
+    )
+    ran = fettle("claim.yaml", "kustomization.yaml", cwd=tmp_path)
+    assert "FTL110" not in ran.stdout
+    assert "kustomization.yaml: skipped" in ran.stderr
+    assert "kubectl kustomize . | fettle lint -" in ran.stderr
+    alone = fettle("kustomization.yaml", cwd=tmp_path)
+    assert (alone.returncode, "nothing was checked" in alone.stderr) == (2, True)
+    assert "skipped" not in fettle(".", cwd=tmp_path).stderr
 
 
 def test_what_is_missing_beside_a_kustomization_is_only_a_warning(tmp_path: Path) -> None:

@@ -88,6 +88,19 @@ def test_a_field_of_a_newer_release_of_another_project_only_warns() -> None:
     assert found["spec.failurePolicy.rules[0].action"] is Severity.WARN
 
 
+def test_a_field_of_a_newer_release_may_resemble_one_that_there_was() -> None:
+    """A RayCluster of KubeRay's own samples has `tlsOptions`; release 1.5.1 has `authOptions`."""
+    made = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "r"},
+        "spec": {"tlsOptions": {}, "rayVersoin": "2"},
+    }
+    found = {f.field: f.severity for f in checked(made)}
+    assert found["spec.tlsOptions"] is Severity.WARN
+    assert found["spec.rayVersoin"] is Severity.DENY
+
+
 def test_samples_are_sound() -> None:
     for sample in SAMPLES:
         for found in objects_of_yaml(sample.read_bytes()):
