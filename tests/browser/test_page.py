@@ -48,7 +48,7 @@ async def test_the_fleet_is_drawn_with_its_headline_by_the_token_of_the_url(
     assert await tab.value("location.hash") == "#/fleet"
     told = " ".join((await tab.text("#headline")).split())
     assert "devices bad" in told
-    assert "1 pods at risk" in told
+    assert "1 pod at risk" in told
     assert "2 pods wait for health" in told
     assert "extender: last asked: filter 3 s ago, prioritize 3 s ago, preempt never" in told
     assert f"extender: refused {ATTACK}" in told
@@ -61,7 +61,7 @@ async def test_the_fleet_is_drawn_with_its_headline_by_the_token_of_the_url(
 VIEWS = {
     "why": ("why", "GpuMemWatch"),
     "waiting": ("waiting", "2 pods with devices have no node"),
-    "risk": ("risk", "1 pods are where their own policy refuses now"),
+    "risk": ("risk", "1 pod is where its own policy refuses now"),
     "report": ("report", "bound to what Fettle refuses"),
     "node": ("node/gpu-02", "Healthy again when"),
     "held": ("node/gpu-07", "hold"),
@@ -96,6 +96,41 @@ async def test_the_view_of_a_pod_begins_with_the_sentence_that_the_command_line_
     )
     assert answered.startswith(f"ours/{NAMED} fits 5 of 8 nodes; best ")
     assert await tab.text("main .again") == answered
+
+
+async def test_the_bars_of_one_day_are_as_small_as_those_of_many_and_say_their_numbers(
+    shown: Shown, tab: Tab
+) -> None:
+    await opened(tab, shown)
+    bars = "[...document.querySelectorAll('svg.days rect')]"
+    heights, days = set(), []
+    for since in ("1d", "7d"):
+        await tab.value(f"location.hash = '#/report?since={since}'")
+        await tab.until(f"document.querySelector('main select')?.value === {since!r} && {bars}[0]")
+        box = "(({ width, height }) => [width, height])(%s.getBoundingClientRect())"
+        heights.add((await tab.value(box % "document.querySelector('svg.days')"))[1])
+        days.append(await tab.value("document.querySelectorAll('main table tbody')[0].rows.length"))
+        assert all(10 < w < 60 for w, _ in await tab.value(f"{bars}.map((bar) => {box % 'bar'})"))
+        told = await tab.value("document.querySelector('svg.days').textContent")
+        assert told
+    assert days[0] < days[1]
+    (height,) = heights
+    assert 100 < height < 200
+
+
+async def test_no_word_of_a_state_or_name_is_broken_in_a_table(shown: Shown, tab: Tab) -> None:
+    await tab.look(1000, 620)
+    await opened(tab, shown)
+    lines = (
+        "[...document.querySelectorAll('main td.name > span, main .state')]"
+        ".map((one) => [one.innerText, one.getBoundingClientRect().height])"
+    )
+    for view in ("fleet?table=1", "risk", "node/gpu-02"):
+        await tab.value(f"location.hash = '#/{view}'")
+        await tab.until("document.querySelector('main tbody tr')")
+        short = [one for one in await tab.value(lines) if len(one[0]) <= 20]
+        assert short
+        assert all(high < 32 for _, high in short), short
 
 
 async def test_a_link_to_what_is_gone_says_so_and_the_browser_leads_back(

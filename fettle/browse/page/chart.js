@@ -4,6 +4,7 @@ import { s } from "/page/dom.js";
 import { when } from "/page/model.js";
 
 export const DAYS = 28;
+const TALL = 150, LEAST_WIDE = 38, MOST_WIDE = 90, DAY_LINE = 18, ABOVE = 16;
 const WIDE = 1000, HIGH = 180, LEFT = 34, TOP = 14, BOTTOM = 24, RIGHT = 10;
 
 /** `episodes` have state, start, end, score; `marks` have at, letter, what. */
@@ -36,15 +37,18 @@ export function bar(share) {
   return s("svg", { class: "bar-of", viewBox: "0 0 220 14", "aria-hidden": true }, s("rect", { x: 0, y: 1, height: 12, width: Math.max(2, 220 * share) }));
 }
 
-/** Two bars a day; the table beside it has the numbers. */
+/** Two bars a day, as wide for one day as for many, each with its number; the table below has the same. */
 export function dayBars(days) {
   const most = Math.max(1, ...days.flatMap((one) => [one.keptAway, one.landedOnRefused]));
-  const wide = Math.max(60, Math.min(120, 1000 / Math.max(1, days.length)));
-  const high = 120, scale = (n) => (n / most) * (high - 24);
-  return s("svg", { class: "chart days", viewBox: `0 0 ${wide * days.length} ${high}`, width: wide * days.length, height: high, role: "img", "aria-label": "Pods by day. The table below has the same." },
-    days.map((one, i) => [
-      s("rect", { class: "kept", x: i * wide + 6, width: wide / 3, y: high - 18 - scale(one.keptAway), height: scale(one.keptAway) }),
-      s("rect", { class: "landed", x: i * wide + 8 + wide / 3, width: wide / 3, y: high - 18 - scale(one.landedOnRefused), height: scale(one.landedOnRefused) }),
-      s("text", { x: i * wide + wide / 2, y: high - 5, "text-anchor": "middle" }, one.day.slice(5)),
+  const wide = Math.max(LEAST_WIDE, Math.min(MOST_WIDE, 1000 / Math.max(1, days.length))), thick = wide * 0.36, foot = TALL - DAY_LINE;
+  const one = (kind, x, n) => {
+    const high = (n / most) * (foot - ABOVE);
+    return n ? [s("rect", { class: kind, x, width: thick, y: foot - high, height: high }), s("text", { x: x + thick / 2, y: foot - high - 4, "text-anchor": "middle" }, n)] : [];
+  };
+  return s("svg", { class: "chart days", viewBox: `0 0 ${wide * days.length} ${TALL}`, width: wide * days.length, height: TALL, role: "img", "aria-label": "Pods by day. The table below has the same." },
+    s("line", { class: "axis", x1: 0, x2: wide * days.length, y1: foot, y2: foot }),
+    days.map((day, i) => [
+      one("kept", i * wide + wide * 0.12, day.keptAway), one("landed", i * wide + wide * 0.52, day.landedOnRefused),
+      s("text", { x: i * wide + wide / 2, y: TALL - 5, "text-anchor": "middle" }, day.day.slice(5)),
     ]));
 }

@@ -28,14 +28,14 @@ export const s = (tag, attributes, ...children) => fill(document.createElementNS
 export const link = (text, ...path) => h("a", { href: route(...path) }, text);
 export const route = (...path) => "#/" + path.map(encodeURIComponent).join("/");
 
-/** A table: heads are texts, or [text, class]. */
+/** A table: heads are texts, or [text, class]. A `name` is not broken while there is room for it. */
 export function table(caption, heads, rows, empty) {
   if (!rows.length) return h("p", { class: "quiet" }, empty);
   const classes = heads.map((head) => (Array.isArray(head) ? head[1] : ""));
   return h("table", {},
     h("caption", {}, caption),
     h("thead", {}, h("tr", {}, heads.map((head, i) => h("th", { scope: "col", class: classes[i] }, Array.isArray(head) ? head[0] : head)))),
-    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", { class: classes[i] }, cell))))));
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h("td", { class: classes[i] }, classes[i] === "name" ? h("span", {}, cell) : cell))))));
 }
 
 export function facts(...pairs) {

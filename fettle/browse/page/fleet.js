@@ -1,7 +1,7 @@
 // The fleet: a row a node, a cell a device; as a picture, or as a table.
 
 import { h, link, table } from "/page/dom.js";
-import { STATES, ago, causes, filtered } from "/page/model.js";
+import { STATES, ago, causes, counted, filtered } from "/page/model.js";
 import { Grid, LEGEND, drawTile } from "/page/grid.js";
 
 const MOST_ROWS = 200;
@@ -74,7 +74,7 @@ export class FleetView {
     this.empty.textContent = found.nodes.length ? "" : fleet.nodes.length ? "No node matches." : "No node has devices.";
     if (isTable) this.list(fleet, found);
     else this.grid.show(found.nodes, found.matches, fleet.groups.indexOf(asked("by") || usual(fleet)));
-    this.canvas.setAttribute("aria-label", `The fleet: ${found.nodes.length} nodes, ${fleet.sums.D + fleet.sums.U} bad devices of ${fleet.sums.devices}. Arrow keys move over nodes and devices, Enter opens one. The same as a table: the box above.`);
+    this.canvas.setAttribute("aria-label", `The fleet: ${counted(found.nodes.length, "node")}, ${fleet.sums.D + fleet.sums.U} bad devices of ${fleet.sums.devices}. Arrow keys move over nodes and devices, Enter opens one. The same as a table: the box above.`);
   }
 
   choices(fleet, cause, by) {
@@ -90,8 +90,8 @@ export class FleetView {
     const cells = nodes.flatMap((one) => one.cells.filter(matches).map((cell) => [one, cell]));
     cells.sort((a, b) => RANK[a[1].letter] - RANK[b[1].letter] || (a[0].name < b[0].name ? -1 : a[0].name > b[0].name ? 1 : 0));
     const shown = cells.slice(0, MOST_ROWS);
-    const caption = `${cells.length} devices on ${nodes.length} nodes` + (cells.length > MOST_ROWS ? `; the first ${MOST_ROWS}, the worst first` : "");
-    this.rows.replaceChildren(table(caption, ["Node", "Device", "State", ["Score", "number"], "Since", "Held", "In use", "Cause"], shown.map(([one, cell]) => [
+    const caption = `${counted(cells.length, "device")} on ${counted(nodes.length, "node")}` + (cells.length > MOST_ROWS ? `; the first ${MOST_ROWS}, the worst first` : "");
+    this.rows.replaceChildren(table(caption, [["Node", "name"], ["Device", "name"], ["State", "short"], ["Score", "number"], ["Since", "short"], "Held", "In use", "Cause"], shown.map(([one, cell]) => [
       one.network ? one.name : link(one.name, "node", one.name),
       cell.path ? link(cell.device, "device", cell.path) : cell.kind.name,
       h("span", { class: `state ${cell.letter}` }, STATES[cell.letter]),

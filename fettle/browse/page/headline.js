@@ -1,7 +1,7 @@
 // The few numbers above every view, and what is to be known beside them.
 
 import { h, link } from "/page/dom.js";
-import { duration, when } from "/page/model.js";
+import { counted, duration, when } from "/page/model.js";
 
 export function headline({ fleet, headline: told, fleetProblem }) {
   const tiles = [], notes = [];
@@ -10,25 +10,25 @@ export function headline({ fleet, headline: told, fleetProblem }) {
   if (fleet) {
     const n = fleet.sums;
     tile(`${n.D + n.U} of ${n.devices}`, "devices bad", n.D + n.U > 0, "why");
-    tile(n.badNodes, `of ${n.nodes} nodes have one`, n.badNodes > 0);
+    tile(n.badNodes, `of ${counted(n.nodes, "node")} ${n.badNodes === 1 ? "has" : "have"} a bad one`, n.badNodes > 0);
     tile(n.held, "held", false);
     tile(n.missing, "missing", n.missing > 0);
     if (n.K) tile(n.K, "unknown", true);
     tile(n.inUse, "in use", false);
   }
   if (told) {
-    tile(told.atRisk, "pods at risk", told.atRisk > 0, "risk");
+    tile(told.atRisk, told.atRisk === 1 ? "pod at risk" : "pods at risk", told.atRisk > 0, "risk");
     const refused = told.waiting.filter((pod) => pod.refused && pod.enforced);
     const would = told.waiting.filter((pod) => pod.refused && !pod.enforced);
     const more = told.waitingTotal > told.waiting.length ? "+" : "";
-    tile(`${refused.length}${more}`, "pods wait for health", refused.length > 0, "waiting");
+    tile(`${refused.length}${more}`, refused.length === 1 && !more ? "pod waits for health" : "pods wait for health", refused.length > 0, "waiting");
     if (refused.length) {
       const longest = refused.reduce((a, b) => ((a.said.first || 0) <= (b.said.first || 0) ? a : b));
       const until = longest.said.waitsUntil ? `, until ${when(longest.said.waitsUntil)}` : ", until something is Healthy again";
       notes.push(["", `${longest.pod} waits the longest, for ${duration(told.now - longest.said.first)}${until}`]);
     }
     if (would.length || (told.mode && told.mode !== "enforce" && told.atRisk)) {
-      notes.push(["warn", `Enforcing would refuse every node to ${would.length} pods that wait now; ${told.atRisk} pods that run are where their policy refuses.`]);
+      notes.push(["warn", `Enforcing would refuse every node to ${counted(would.length, "pod that waits", "pods that wait")} now; ${counted(told.atRisk, "pod that runs is where its policy refuses", "pods that run are where their policies refuse")}.`]);
     }
     for (const one of told.setAside || []) notes.push(["warn", `breaker: ${one.text}`]);
     for (const one of told.problems || []) notes.push(["warn", one]);
@@ -37,7 +37,7 @@ export function headline({ fleet, headline: told, fleetProblem }) {
     for (const one of told.callers || []) notes.push(["warn", one]);
     for (const one of (told.modes || []).slice(1)) notes.push(["", one]);
     for (const one of told.notes || []) notes.push(["", one]);
-    if (told.quarantined) notes.push(["warn", `${told.quarantined} objects cannot be read: /readyz?verbose names them`]);
+    if (told.quarantined) notes.push(["warn", `${counted(told.quarantined, "object")} cannot be read: /readyz?verbose names them`]);
   }
   if (fleetProblem) notes.push(["warn", fleetProblem]);
   return [h("ul", { class: "tiles" }, tiles), h("ul", { class: "notes" }, notes.slice(0, 12).map(([kind, text]) => h("li", { class: kind || null }, text)))];

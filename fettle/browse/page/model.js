@@ -63,7 +63,7 @@ export function causes(fleet) {
     for (const cell of one.cells) {
       const cause = causeOf(cell);
       if (!cause) continue;
-      const row = found.get(cause) || { cause, devices: 0, nodes: new Set(), why: cell.why };
+      const row = found.get(cause) || { cause, devices: 0, nodes: new Set(), why: cell.why || UNTOLD[cell.letter] || "" };
       row.devices += 1;
       row.nodes.add(one.name);
       found.set(cause, row);
@@ -71,6 +71,8 @@ export function causes(fleet) {
   }
   return [...found.values()].sort((a, b) => b.devices - a.devices || (a.cause < b.cause ? -1 : 1));
 }
+
+const UNTOLD = { W: "its node offers fewer than it has; which one is not told", M: "its node has fewer than are expected" };
 
 export function causeOf(cell) {
   if (cell.letter === "M") return "missing";
@@ -102,6 +104,9 @@ export function duration(seconds) {
   if (seconds < 36 * 3600) return `${Math.round(seconds / 3600)} h`;
   return `${Math.round(seconds / 86400)} d`;
 }
+
+/** How many of what: `1 pod`, `2 pods`. */
+export const counted = (number, one, many = `${one}s`) => `${number} ${number === 1 ? one : many}`;
 
 export const when = (unix) => (unix ? new Date(unix * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC" : "");
 

@@ -6,16 +6,18 @@ import { LETTERS, ago, when } from "/page/model.js";
 import { askedFor } from "/page/lists.js";
 
 const MOST_NODES = 200;
+const SCORES = "Scores are what the scheduler is told: 0 to 10, and bonuses.";
 /** Parts of the view of a pod: functions of (explained, page) that give an element. */
 export const PARTS_OF_POD = [whatIf];
 const CHANGES = { policy: "its policy were", mend: "this device, or node with its devices, were sound:", cordon: "this node were cordoned:" };
+const SUCH_AS = { policy: "such as training", mend: "NODE, or a device as its page names it", cordon: "NODE" };
 
 /** What would become of the pod; judged by the code that answers filter. */
 function whatIf(told, page) {
   if (!told.demand) return null;
   const answer = h("div", { role: "status" });
-  const how = h("select", { "aria-label": "What would be otherwise" }, Object.entries(CHANGES).map(([value, words]) => h("option", { value }, words)));
-  const name = h("input", { "aria-label": "Name of the policy, device or node", maxlength: 400, autocomplete: "off", keydown: (event) => { if (event.key === "Enter") ask(); } });
+  const how = h("select", { "aria-label": "What would be otherwise", change: (event) => { name.placeholder = SUCH_AS[event.target.value]; } }, Object.entries(CHANGES).map(([value, words]) => h("option", { value }, words)));
+  const name = h("input", { "aria-label": "Name of the policy, device or node", placeholder: SUCH_AS.policy, maxlength: 400, autocomplete: "off", keydown: (event) => { if (event.key === "Enter") ask(); } });
   const cell = (one) => (!one ? "–" : one.verdict === "fits" ? `fits ${one.score}` : one.verdict);
   async function ask() {
     if (!name.value.trim()) return;
@@ -24,7 +26,7 @@ function whatIf(told, page) {
       answer.replaceChildren(
         h("p", {}, `Now: ${found.before.text}`),
         h("p", { class: "again" }, `If ${found.change}: ${found.nodes.length ? found.after.text : "no answer would change"}`),
-        ...(found.nodes.length ? [table("Nodes whose answer changes", ["Node", ["Now", "short"], ["Then", "short"], "Reason then"], found.nodes.slice(0, MOST_NODES).map((one) => [link(one.node, "node", one.node), cell(one.before), cell(one.after), one.after ? one.after.reason : ""]), "")] : []));
+        ...(found.nodes.length ? [table("Nodes whose answer changes", [["Node", "name"], ["Now", "short"], ["Then", "short"], "Reason then"], found.nodes.slice(0, MOST_NODES).map((one) => [link(one.node, "node", one.node), cell(one.before), cell(one.after), one.after ? one.after.reason : ""]), "")] : []));
     } catch (error) {
       answer.replaceChildren(h("p", { class: "problem", role: "alert" }, error.message));
     }
@@ -35,7 +37,7 @@ function whatIf(told, page) {
 const state = (word) => h("span", { class: `state ${LETTERS[word] || ""}` }, word);
 
 function evidence(rows) {
-  return table("What is held against it, the heaviest first", [["Weight", "number"], "What", "Source", "Reported by", ["When", "short"], "Halves every"], rows.map((one) => [
+  return table("What is held against it, the heaviest first. A weight of 1 makes it worthless.", [["Weight", "number"], "What", ["Source", "name"], ["Reported by", "name"], ["When", "short"], ["Halves every", "short"]], rows.map((one) => [
     one.weight, one.text, one.source, one.reporter, ago(one.observedAt), one.halfLifeSeconds ? `${Math.round(one.halfLifeSeconds / 60)} min` : "",
   ]), "Nothing is held against it.");
 }
@@ -43,7 +45,7 @@ function evidence(rows) {
 function about(told) {
   return [
     told.healthyAgain ? h("p", { class: "again" }, told.healthyAgain.text) : null,
-    facts(["State", h("span", {}, state(told.state), told.kept ? ` ${told.kept}` : "")], ["Score", told.score], ["Since", told.since ? `${when(told.since)} (${ago(told.since)})` : ""],
+    facts(["State", h("span", {}, state(told.state), told.kept ? ` ${told.kept}` : "")], ["Score", `${told.score} of 1`], ["Since", told.since ? `${when(told.since)} (${ago(told.since)})` : ""],
       ["Held", told.holds.map((one) => one.text).join("; ")], ["Used by", users(told)], ["May be used by", (told.possiblyUsedBy || []).join(", ")],
       ["Withheld", told.withheld], ["About", told.about], ["Breaker", told.setAside.map((one) => one.text).join("; ")]),
   ];
@@ -63,7 +65,7 @@ export const node = (path, query, page) => askedFor(page, "/explain", { node: pa
     h("h2", {}, `Node ${told.node}`), about(told),
     h("p", {}, told.resources.map((one) => `${one.resource}: ${one.allocatable} of ${one.capacity} allocatable. `), told.missing.map((one) => `${one.text}. `)),
     told.marks ? h("p", { class: "quiet" }, `Written on it: ${told.marks.text}`) : null,
-    table("Devices of which something is known by name", ["Device", "State", ["Score", "number"], "In use", "Cause"], cells.map(([name, path, one]) => [
+    table("Devices of which something is known by name", [["Device", "name"], ["State", "short"], ["Score", "number"], "In use", "Cause"], cells.map(([name, path, one]) => [
       link(name, "device", path), state(one.state), one.score, one.allocated ? "yes" : "", one.evidence[0] ? one.evidence[0].text : "",
     ]), "No device is named."),
     h("h3", {}, "Evidence about the node"), evidence(told.evidence), chartOf(told),
@@ -86,7 +88,7 @@ function chartOf(told) {
   ].sort((a, b) => b[0] - a[0]);
   return [h("h3", {}, `The last ${DAYS} days`), scoreChart({ score: told.score, since: told.since, episodes: told.episodes, marks, now }),
     h("p", { class: "quiet" }, "E evidence, F a grave fault was over, H hold, R reboot, M remediation, W written by Fettle"),
-    table("The same in words, the newest first", [["Time", "short"], "What", ["Until", "short"], "Text"], rows.map(([at, ...rest]) => [when(at), ...rest]), "Nothing is stored of these days.")];
+    table("The same in words, the newest first", [["Time", "short"], ["What", "name"], ["Until", "short"], "Text"], rows.map(([at, ...rest]) => [when(at), ...rest]), "Nothing is stored of these days.")];
 }
 
 const unix = (time) => (typeof time === "number" ? time : Date.parse(time) / 1000 || 0);
@@ -137,9 +139,9 @@ export const pod = (path, query, page) => askedFor(page, "/explain", { pod: path
     told.notes.length ? [h("h3", {}, "Notes"), h("ul", {}, told.notes.map((note) => h("li", {}, note)))] : null,
     PARTS_OF_POD.map((part) => part(told, page)),
     h("h3", {}, "Nodes"),
-    table(answers.length > MOST_NODES ? `The first ${MOST_NODES} of ${answers.length}, the best first` : "The best first", ["Node", ["Answer", "short"], ["Score", "number"], "Reason"], rows, told.demand ? "No node was judged." : "The pod requests no devices."),
+    table(answers.length > MOST_NODES ? `The first ${MOST_NODES} of ${answers.length}, the best first. ${SCORES}` : `The best first. ${SCORES}`, [["Node", "name"], ["Answer", "short"], ["Score", "number"], "Reason"], rows, told.demand ? "No node was judged." : "The pod requests no devices."),
     left ? h("p", { class: "quiet" }, `Not listed: ${left === 1 ? "1 node that is" : `${left} nodes that are`} excluded, as said above.`) : null,
     h("h3", {}, "Decisions"),
-    table("What Fettle said of it, the newest first", [["Time", "short"], "Verb", "Decided", "Why", "What became of it"], told.decisions.map((one) => [when(one.last), one.verb, one.decided, one.why || "", [one.became, one.end].filter(Boolean).join(": ")]), "Nobody has asked about it."),
+    table("What Fettle said of it, the newest first", [["Time", "short"], ["Verb", "short"], ["Decided", "short"], "Why", ["What became of it", "name"]], told.decisions.map((one) => [when(one.last), one.verb, one.decided, one.why || "", [one.became, one.end].filter(Boolean).join(": ")]), "Nobody has asked about it."),
   ];
 });
