@@ -317,11 +317,14 @@ class Devices:
                 seen.append((gathered, visibility))
         return sorted(seen, key=lambda one: one[0].order)
 
-    def published_by(self, node: str) -> Iterator[PublishedDevice]:
-        """Devices of slices that name this node, whether or not their pools are complete."""
+    def published_by(self, node: str, *, replaced: bool = True) -> Iterator[PublishedDevice]:
+        """Devices of slices that name this node, whether or not their pools are complete. Without
+        `replaced`: of the newest generation of each pool alone."""
         for pool in sorted(self._on_node.get(node, ())):
-            for slice_ in self._pools[pool].slices.values():
-                if slice_.node == node:
+            here = [one for one in self._pools[pool].slices.values() if one.node == node]
+            newest = max((one.generation for one in here), default=0)
+            for slice_ in here:
+                if replaced or slice_.generation == newest:
                     yield from slice_.devices
 
     def wholes_in(self, pool: PoolId, node: str) -> Wholes:

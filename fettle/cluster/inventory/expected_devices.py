@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
-from fettle.cluster.inventory.unit_counts import FEW_PEERS, GPU, KIND_LABELS, Usual, plain_resource
+from fettle.cluster.inventory.unit_counts import FEW_PEERS, GPU, Usual, machine, plain_resource
 from fettle.health import to_count
 
 GPU_DRIVER = "gpu.nvidia.com"
@@ -54,6 +54,8 @@ def expected_devices(node: DeviceCounts) -> Mapping[str, Expected]:
                 found[name] = expected
     if _is_given_otherwise(node, found):
         found = {name: one for name, one in found.items() if not is_nvidia_unit(name)}
+    if not node.devices.get(GPU_DRIVER) and _has_nvidia_units(node):
+        found.pop(GPU_DRIVER, None)  # a device plugin gives them out
     return {**found, **dict(_operators(node))}
 
 
@@ -178,6 +180,10 @@ def is_nvidia_unit(name: str) -> bool:
     return plain_resource(name) == GPU or name.startswith("nvidia.com/mig-")
 
 
+def _has_nvidia_units(node: DeviceCounts) -> bool:
+    return any(n and is_nvidia_unit(one) for one, n in node.capacities.items())
+
+
 _OTHER_PLUGIN = re.compile(r"gpu|cuda", re.IGNORECASE)
 """Occurs in resources such as `volcano.sh/vgpu-number`, `aliyun.com/gpu-mem`."""
 
@@ -185,9 +191,9 @@ _OTHER_PLUGIN = re.compile(r"gpu|cuda", re.IGNORECASE)
 def _is_given_otherwise(node: DeviceCounts, found: Collection[str]) -> bool:
     """Whether its NVIDIA GPUs are given out by a DRA driver, by another plugin, or by design not at
     all."""
-    there = [one for one, n in node.capacities.items() if n]
-    if any(map(is_nvidia_unit, there)):
+    if _has_nvidia_units(node):
         return False
+    there = [one for one, n in node.capacities.items() if n]
     return (
         GPU_DRIVER in node.devices
         or GPU_DRIVER in found
@@ -213,7 +219,8 @@ SEEN = (MEMORY, PEERS)
 
 def _by_peers(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
     for name, usual in node.usual.items():
-        if not (is_nvidia_unit(name) and _is_divided_otherwise(node, usual.nodes)):
+        has_any = usual.common or node.all.get(name)
+        if has_any and not (is_nvidia_unit(name) and _is_divided_otherwise(node, usual.nodes)):
             yield name, Expected(usual.number, PEERS)
 
 
@@ -292,6 +299,7 @@ _POOLS = (
     "cloud.google.com/gke-nodepool",
     "kubernetes.azure.com/agentpool",
 )
+_CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
 def layout(labels: Mapping[str, str]) -> Mapping[str, str]:
@@ -301,7 +309,7 @@ def layout(labels: Mapping[str, str]) -> Mapping[str, str]:
 
 def type_and_pool(labels: Mapping[str, str]) -> Hashable | None:
     """What nodes that should have the same devices have in common; None: nothing is known."""
-    type_ = next((labels[key] for key in KIND_LABELS if key in labels), None)
+    type_ = machine(labels)
     if type_ is None:
         return None
-    return (type_, *(labels.get(key) for key in (*_POOLS, *_LAYOUT)))
+    return (type_, _CONTROL_PLANE in labels, *(labels.get(key) for key in (*_POOLS, *_LAYOUT)))

@@ -47,9 +47,9 @@ a restart."""
 
 
 HIDES_S = 6 * 3600.0
-"""So long a change of devices hides what is missing, from its first attempt on, and work on a node
-while what is said of it stays the same. Upgrades of drivers take minutes, a drain some hours; what
-takes longer is stuck."""
+"""So long a change of devices hides what is missing, from its first attempt on, work on a node
+while what is said of it stays the same, and a pool that is not whole. Upgrades of drivers take
+minutes, a drain some hours; what takes longer is stuck."""
 MOST_SHOWN = 64
 """Resources and drivers of a node of which it is shown and stored what it lacks, and stored how
 many it had. Its kubelet may name thousands."""
@@ -106,6 +106,8 @@ class _Past(msgspec.Struct):
     began: float
     most: dict[str, int] = {}
     since: dict[str, float] = {}
+    unclear: dict[str, float] = {}
+    """By driver, since when its pools have not been whole."""
 
 
 class MissingDevices:
@@ -122,7 +124,7 @@ class MissingDevices:
         self._lacking: dict[str, tuple[Shortage, ...]] = {}
         """By node that has too few devices: what of these is missing, and not in use."""
         self._hidden_until: dict[str, float] = {}
-        """By node on which something is under way."""
+        """By node on which something is under way, or a pool is not whole."""
 
     def of(self, name: str) -> tuple[Shortage, ...]:
         """What a node lacked when it was last looked at."""
@@ -138,7 +140,7 @@ class MissingDevices:
         return concerned
 
     def shown_again(self, now: float) -> set[str]:
-        """The nodes of which work hides no longer what is missing."""
+        """The nodes of which nothing hides any longer what is missing."""
         shown = {name for name, until in self._hidden_until.items() if until <= now}
         for name in shown:
             del self._hidden_until[name]
@@ -213,11 +215,12 @@ class MissingDevices:
             self._hidden_until[name] = worked_on_since + HIDES_S
             return ()
         self._remember_most(past, has, now)
+        unclear = self._unclear(name, past, has, now)
         found = has.found
         lacking = {
             what: expected
             for what, expected in self._expected(node, has, past).items()
-            if found.get(what, 0) < expected.number and what not in has.unclear
+            if found.get(what, 0) < expected.number and what not in unclear
         }
         if not lacking:
             past.since = {}
@@ -233,6 +236,15 @@ class MissingDevices:
         past.since = {one.name: one.since for one in missing if one.since is not None}
         self._lacking[name] = tuple(missing[:MOST_SHOWN])
         return self._lacking[name]
+
+    def _unclear(self, name: str, past: _Past, has: Has, now: float) -> Collection[str]:
+        """The drivers of which nobody knows what they have."""
+        past.unclear = {driver: min(past.unclear.get(driver, now), now) for driver in has.unclear}
+        until = {driver: since + HIDES_S for driver, since in past.unclear.items()}
+        unclear = {driver for driver, ends in until.items() if now < ends}
+        if unclear:
+            self._hidden_until[name] = min(until[driver] for driver in unclear)
+        return unclear
 
     def _since(self, past: _Past, what: str, now: float) -> float | None:
         if what not in past.since:

@@ -380,7 +380,7 @@ class Nodes:
         else:
             seen = (self._devices.wholes_in(PoolId(one.driver, one.name), name) for one in pools)
             parts = {part for wholes in seen for part in wholes}
-            devices = hardware(self._devices.published_by(name), parts)
+            devices = hardware(self._devices.published_by(name, replaced=False), parts)
             has = Has(resources, devices, unclear_drivers(pools))
             self._missing.look(node, has, pods, now, self._worked_on_since(node))
         self._unlooked.discard(name)

@@ -115,15 +115,20 @@ def _to_number(text: str) -> int:
 
 KIND_LABELS = ("node.kubernetes.io/instance-type", "nvidia.com/gpu.machine")
 """Labels that say of what kind a node is. The first one that a node has counts."""
+_OF_ALL_NODES = ("k3s", "rke2")
+"""What these distributions call the instance type of each of their nodes, whatever it is made of
+(k3s-io/k3s, pkg/cloudprovider/instances.go)."""
 
 _NOTHING_MISSING: Mapping[str, int] = {}
 
 
 class Usual(NamedTuple):
-    """The number that more than half of the nodes of a kind have, and how many have it."""
+    """The number that more than half of those nodes of a kind have that have any, and how many have
+    it. `common`: they are more than half of all nodes of the kind."""
 
     number: int
     nodes: int
+    common: bool = True
 
 
 FEW_PEERS = 3
@@ -132,8 +137,8 @@ FEW_PEERS = 3
 
 def machine(labels: Mapping[str, str]) -> Hashable | None:
     """The label that says of what kind a node is, and its value; None without one."""
-    key = next((key for key in KIND_LABELS if key in labels), None)
-    return (key, labels[key]) if key is not None else None
+    found = ((key, labels[key]) for key in KIND_LABELS if key in labels)
+    return next((one for one in found if one[1] not in _OF_ALL_NODES), None)
 
 
 class Peers:
@@ -158,10 +163,11 @@ class Peers:
             if after is not None:
                 self._of[name] = after
             return set()
+        comes_or_goes = before is None or after is None or before[0] != after[0]
         concerned = {
             (kind, resource)
             for kind, counted in filter(None, (before, after))
-            for resource in counted
+            for resource in (*counted, *(self._counts.get(kind, ()) if comes_or_goes else ()))
         }
         expected = {one: self._usual(*one) for one in concerned}
         if before is not None:
@@ -189,13 +195,15 @@ class Peers:
 
     def usual(self, labels: Mapping[str, str]) -> Mapping[str, Usual]:
         """By resource, what most nodes have that are of the kind of these labels."""
-        by_resource = self._counts.get(self._kind_of(labels), {})
-        found = {resource: _most(counts) for resource, counts in by_resource.items()}
+        kind = self._kind_of(labels)
+        of, by_resource = len(self._names.get(kind, ())), self._counts.get(kind, {})
+        found = {resource: _most(counts, of) for resource, counts in by_resource.items()}
         return {resource: usual for resource, usual in found.items() if usual is not None}
 
     def _usual(self, kind: Hashable, resource: str) -> Usual:
         """As far as anybody goes by it: `FEW_PEERS` are as good as more."""
-        usual = _most(self._counts.get(kind, {}).get(resource, Counter())) or Usual(0, 0)
+        counts = self._counts.get(kind, {}).get(resource, Counter())
+        usual = _most(counts, len(self._names.get(kind, ()))) or Usual(0, 0)
         return usual._replace(nodes=min(usual.nodes, FEW_PEERS))
 
     def _count(self, name: str, kind: Hashable, capacities: Mapping[str, int], change: int) -> None:
@@ -215,9 +223,10 @@ class Peers:
             del self._counts[kind]
 
 
-def _most(counts: Counter[int]) -> Usual | None:
-    """A kubelet writes its own capacity and type: no node may decide about another one."""
+def _most(counts: Counter[int], of: int) -> Usual | None:
+    """Of so many nodes. A kubelet writes its own capacity and type: no node may decide about
+    another one."""
     if not counts:
         return None
     [(number, nodes)] = counts.most_common(1)
-    return Usual(number, nodes) if 2 * nodes > counts.total() else None
+    return Usual(number, nodes, 2 * nodes > of) if 2 * nodes > counts.total() else None

@@ -320,6 +320,64 @@ def test_a_node_without_devices_is_looked_at_again_when_peers_come(fleet: Fleet)
     ]
 
 
+def test_nodes_without_devices_lack_none_because_some_of_their_type_have_them(
+    fleet: Fleet,
+) -> None:
+    labels = {TYPE: "m5.large"}
+    fleet.put(kinds.NODE, {"metadata": {"name": "cpu-0", "labels": labels}})
+    put(fleet, name="odd", labels=labels)
+    fleet.look()
+    assert not fleet.look().nodes["cpu-0"].missing
+    for name, gpus in (("odd-1", 8), ("odd-2", 8), ("odd-3", 7)):
+        put(fleet, name=name, labels=labels, gpus=gpus)
+    fleet.look()
+    assert told(fleet.view.nodes["cpu-0"].missing) == [
+        (GPU, 0, 8, "what most nodes of its type and pool have")
+    ]
+    for name in ("cpu-1", "cpu-2"):
+        fleet.put(kinds.NODE, {"metadata": {"name": name, "labels": labels}})
+    fleet.look()
+    missing = {name: told(one.missing) for name, one in fleet.view.nodes.items() if one.missing}
+    assert missing == {"odd-3": [(GPU, 7, 8, "what most nodes of its type and pool have")]}
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {TYPE: "k3s"},
+        {TYPE: "rke2"},
+        {TYPE: "p5", "node-role.kubernetes.io/control-plane": "true"},
+    ],
+)
+def test_what_a_distribution_calls_all_nodes_and_control_planes_make_no_peers(
+    fleet: Fleet, labels: dict[str, str]
+) -> None:
+    fleet.put(kinds.NODE, {"metadata": {"name": "cpu", "labels": labels}})
+    for name in ("a", "b", "c"):
+        put(fleet, name=name, labels={TYPE: labels[TYPE]})
+    fleet.look()
+    assert not fleet.look().nodes["cpu"].missing
+
+
+def test_gpus_that_a_device_plugin_gives_out_instead_of_a_dra_driver_are_not_missing(
+    fleet: Fleet,
+) -> None:
+    published = slice_(devices=8)
+    published["spec"]["driver"] = "gpu.nvidia.com"
+    fleet.put(kinds.NODE, {"metadata": {"name": "n"}})
+    fleet.put(kinds.SLICE, published)
+    fleet.look()
+    fleet.now += AFTER_S
+    fleet.put(kinds.NODE, {"metadata": {"name": "n", "annotations": {"x": "y"}}})
+    fleet.look()
+    fleet.inventory.remove(kinds.SLICE, "n-slice", fleet.now)
+    assert [one.found for one in fleet.look().nodes["n"].missing] == [0]
+    amounts = {NVIDIA: "8"}
+    status = {"capacity": amounts, "allocatable": amounts}
+    fleet.put(kinds.NODE, {"metadata": {"name": "n"}, "status": status})
+    assert not fleet.look().nodes["n"].missing
+
+
 def test_once_three_nodes_have_less_by_another_configuration_none_of_them_lacks_it(
     fleet: Fleet,
 ) -> None:
@@ -353,6 +411,39 @@ def test_a_pool_that_is_not_whole_says_nothing_of_its_devices(fleet: Fleet) -> N
     half["spec"]["pool"]["resourceSliceCount"] = 2
     fleet.put(kinds.SLICE, half)
     assert not fleet.look().nodes["n"].missing
+
+
+def test_a_pool_that_never_becomes_whole_hides_no_loss_for_ever(fleet: Fleet) -> None:
+    fleet.put(
+        kinds.NODE, node(gpus=0, annotations={"fettle.dev/expected-devices": f"{b.DRIVER}=8"})
+    )
+    half = slice_(devices=4)
+    half["spec"]["pool"]["resourceSliceCount"] = 2
+    fleet.put(kinds.SLICE, half)
+    fleet.look()
+    fleet.now += HIDES_S - 1
+    assert not fleet.look().nodes["n"].missing
+    fleet.now += 1
+    [one] = fleet.look().nodes["n"].missing
+    assert (one.found, one.expected, one.lost_at) == (4, 8, fleet.now + AFTER_S)
+    half["spec"]["pool"] |= {"resourceSliceCount": 1, "generation": 2}
+    fleet.put(kinds.SLICE, half)
+    assert fleet.look().nodes["n"].missing
+    half["spec"]["pool"] |= {"resourceSliceCount": 2, "generation": 3}
+    fleet.put(kinds.SLICE, half)
+    assert not fleet.look().nodes["n"].missing
+
+
+def test_devices_of_slices_that_a_newer_generation_replaced_are_not_there(fleet: Fleet) -> None:
+    fleet.put(
+        kinds.NODE, node(gpus=0, annotations={"fettle.dev/expected-devices": f"{b.DRIVER}=8"})
+    )
+    left_behind, now = slice_(devices=8), slice_(devices=7, generation=2)
+    left_behind["metadata"]["name"] = "left-behind"
+    fleet.put(kinds.SLICE, left_behind)
+    assert not fleet.look().nodes["n"].missing
+    fleet.put(kinds.SLICE, now)
+    assert [one.found for one in fleet.look().nodes["n"].missing] == [7]
 
 
 def test_a_gpu_that_is_divided_is_still_there(fleet: Fleet) -> None:

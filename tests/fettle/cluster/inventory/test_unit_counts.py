@@ -185,6 +185,26 @@ def test_missing_units_are_those_that_a_full_count_finds_and_nodes_with_a_new_co
         assert {n for n in others if after[n] != before.get(n)} <= told
 
 
+@given(st.lists(st.tuples(NAMES, NODE_LABELS, CAPACITIES | st.just({})), max_size=30))
+def test_nodes_of_whose_peers_something_else_is_to_be_expected_are_named(
+    changes: list[tuple[str, dict[str, str], dict[str, int]]],
+) -> None:
+    peers, labels_of = Peers(), dict[str, dict[str, str]]()
+
+    def usual() -> dict[str, object]:
+        return {
+            name: {what: (n, min(nodes, 3), common) for what, (n, nodes, common) in found.items()}
+            for name, found in ((name, peers.usual(of)) for name, of in labels_of.items())
+        }
+
+    for name, labels, capacities in changes:
+        before = usual()
+        told = peers.put(name, labels, capacities)
+        labels_of[name] = labels
+        after = usual()
+        assert {n for n in before.keys() - {name} if after[n] != before[n]} <= told
+
+
 P5 = {"node.kubernetes.io/instance-type": "p5.48xlarge"}
 
 
