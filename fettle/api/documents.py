@@ -2,8 +2,8 @@
 add. Pure; knows nothing of kinds.
 
 A scalar means what it means to kubectl, whose reader is sigs.k8s.io/yaml (goyaml.v2/resolve.go and
-the keys in yaml.go): timestamps stay text, and every key of a map is text. But y and
-n stay text, as most readers have them.
+the keys in yaml.go): timestamps stay text, y is true, and every key of a map is text. Other readers
+and writers have y as text: what they write without quotes the API server refuses where text is due.
 """
 
 import json
@@ -40,9 +40,9 @@ _MOST_WHOLE = 1e21  # Go writes a larger float with an exponent
 _WORDS: dict[str, Any] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("yes", "Yes", "YES", "true", "True", "TRUE"), True),
-    **dict.fromkeys(("on", "On", "ON"), True),
+    **dict.fromkeys(("on", "On", "ON", "y", "Y"), True),
     **dict.fromkeys(("no", "No", "NO", "false", "False", "FALSE"), False),
-    **dict.fromkeys(("off", "Off", "OFF"), False),
+    **dict.fromkeys(("off", "Off", "OFF", "n", "N"), False),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
     **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),

@@ -108,6 +108,8 @@ _WORDS: Mapping[str, str] = {
     "quantity": _QUANTITY_WORD,
     "int-or-string": "a whole number or text",
 }
+_WORDS_FOR = {True: "true, yes, on and y", False: "false, no, off and n"}
+"""In YAML 1.1, which kubectl reads."""
 _INT64 = range(-(2**63), 2**63)
 _MOST_DIGITS = 19
 _SHOWN = 40
@@ -489,8 +491,10 @@ def _fix(word: str, value: object) -> str:
     """Most often, quotes are missing or should not be there."""
     if word == _QUANTITY_WORD:
         return meant_quantity(value)
-    if word == _TEXT and isinstance(value, bool | int | float):
-        return f'write "{_shown(value)}", in quotes'
+    if word == _TEXT and isinstance(value, bool):
+        return f"put it in quotes: without them {_WORDS_FOR[value]} mean {_shown(value)}"
+    if word == _TEXT and isinstance(value, int | float):
+        return "put it in quotes"
     if word == _TEXT or not isinstance(value, str):
         return ""
     if word in (_WHOLE_NUMBER, _PORT_WORD) and _is_number(value.strip()):

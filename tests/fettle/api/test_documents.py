@@ -19,7 +19,9 @@ from fettle.api.documents import (
 )
 from fettle.model import SnapshotError
 
-TEXTS = st.text(max_size=8).filter(lambda text: text[:1] not in tuple("0123456789+-."))
+TEXTS = st.text(max_size=8).filter(
+    lambda text: text[:1] not in tuple("0123456789+-.") and text not in tuple("yYnN")
+)
 """PyYAML writes some texts without quotes that kubectl reads as numbers, such as 1e3."""
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | TEXTS,
@@ -184,6 +186,11 @@ def test_plain_values_mean_what_they_mean_to_pyyaml(text: str) -> None:
         ("1_0.5", 10.5),
         ("+.5", 0.5),
         ("On", True),
+        ("y", True),
+        ("Y", True),
+        ("n", False),
+        ("N", False),
+        ("yES", "yES"),
         ("1e400", "1e400"),
         ("1e", "1e"),
         (".5_0", ".5_0"),
@@ -203,6 +210,7 @@ def test_plain_values_mean_what_they_mean_to_kubectl(text: str, value: Any) -> N
     [
         ("on", "true"),
         ("off", "false"),
+        ("y", "true"),
         ("'on'", "on"),
         ("2024", "2024"),
         ("0x10", "16"),

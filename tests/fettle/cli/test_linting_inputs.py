@@ -33,7 +33,7 @@ def test_a_sound_object_is_not_reported() -> None:
 
 
 def test_a_key_that_stands_twice_is_denied_at_its_line() -> None:
-    assert told(f"{POD}    image: y\n") == [("FTL207", "Deny", 9, "spec.containers[0].image")]
+    assert told(f"{POD}    image: z\n") == [("FTL207", "Deny", 9, "spec.containers[0].image")]
     json = '{"apiVersion": "example.com/v1", "kind": "A", "kind": "A", "metadata": {"name": "b"}}'
     assert told(json) == [("FTL207", "Deny", 1, "kind")]
 
@@ -66,7 +66,7 @@ def test_whole_numbers_may_be_written_in_every_way_that_kubectl_takes() -> None:
 
 def test_a_key_that_stands_twice_is_said_of_its_own_object_only() -> None:
     other = POD.replace("name: a", "name: b")
-    ((rule, _, line, _),) = told(f"{other}---\n{POD}    image: y\n---\n{other.replace('b', 'd')}")
+    ((rule, _, line, _),) = told(f"{other}---\n{POD}    image: z\n---\n{other.replace('b', 'd')}")
     assert (rule, line) == ("FTL207", 18)
 
 

@@ -49,7 +49,7 @@ WRONG: list[tuple[Object, str, str, str]] = [
         claim(exactly(tolerations=[{"value": 1}])),
         f"{REQUEST}.tolerations[0].value",
         "text",
-        'write "1", in quotes',
+        "put it in quotes",
     ),
     (claim(exactly(tolerations={})), f"{REQUEST}.tolerations", "a list", ""),
     (claim(exactly(tolerations=["x"])), f"{REQUEST}.tolerations[0]", "an object", ""),
@@ -78,12 +78,17 @@ WRONG: list[tuple[Object, str, str, str]] = [
         "a whole number",
         "write 42, without quotes",
     ),
-    (pod(nodeSelector={"gpu": True}), "spec.nodeSelector.gpu", "text", 'write "true", in quotes'),
+    (
+        pod(nodeSelector={"gpu": True}),
+        "spec.nodeSelector.gpu",
+        "text",
+        "put it in quotes: without them true, yes, on and y mean true",
+    ),
     (
         {**pod(), "metadata": {"name": "p", "annotations": {"fettle.dev/min-score": 0.7}}},
         "metadata.annotations[fettle.dev/min-score]",
         "text",
-        'write "0.7", in quotes',
+        "put it in quotes",
     ),
     (
         job(parallelism="two"),

@@ -432,16 +432,16 @@ def test_a_file_is_not_read_while_it_is_being_written(tmp_path: Path) -> None:
 def test_an_object_defined_in_several_ways_is_a_clash_and_the_last_one_counts(
     tmp_path: Path,
 ) -> None:
-    write(tmp_path / "a.yaml", node("alike"), node("n", x="1"), node("twice"), node("twice", x="2"))
-    write(tmp_path / "b.yaml", node("alike"), node("n", x="3"))
+    write(tmp_path / "a.yaml", node("alike"), node("m", x="1"), node("twice"), node("twice", x="2"))
+    write(tmp_path / "b.yaml", node("alike"), node("m", x="3"))
     folder = SnapshotFolder(tmp_path)
     folder.poll()
     assert folder.problems == {}
     assert folder.clashes == [
-        "Node n is defined in a.yaml and b.yaml, with differences; the last one counts",
+        "Node m is defined in a.yaml and b.yaml, with differences; the last one counts",
         "Node twice is defined several times in a.yaml, with differences; the last one counts",
     ]
-    assert b'"x":"3"' in folder.objects[ObjectKey("Node", "n")]
+    assert b'"x":"3"' in folder.objects[ObjectKey("Node", "m")]
     assert b'"x":"2"' in folder.objects[ObjectKey("Node", "twice")]
     folder.poll()
     write(tmp_path / "b.yaml", node("other"))
