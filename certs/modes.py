@@ -230,7 +230,7 @@ class _SelfSignedWebhook:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._signing.keep(self._serving.swap))
             tasks.create_task(self._clients.keep())
-            tasks.create_task(self._bundles.follow())
+            tasks.create_task(self._bundles.watch())
             tasks.create_task(keep("check of the webhook's certificate", self._check_in_time))
             lead = partial(self._leading, work=self._maintain)
             tasks.create_task(keep("election for the webhook's certificates", lead))

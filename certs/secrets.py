@@ -72,7 +72,7 @@ class SecretStore:
 class CABundles:
     """The caBundle of all webhooks in the two configurations with one name.
 
-    While `follow` runs, they are watched. If the watch is forbidden or broken, they are read when
+    While `watch` runs, they are watched. If the watch is forbidden or broken, they are read when
     they are needed. `changed` is set at the next change that the watch reports.
     """
 
@@ -84,7 +84,7 @@ class CABundles:
         self._lost: dict[Kind, str] = {}
         self.changed = asyncio.Event()
 
-    async def follow(self) -> None:
+    async def watch(self) -> None:
         """Watch the configurations, until cancelled."""
         await ClusterFeed(self._session, self._kinds).run(self)
 

@@ -22,7 +22,7 @@ from fettle.observing import CertificateEnd, LastRequests
 from fettle.pacing import run_within
 from fettle.records import Decision, Recorder
 from fettle.scheduling import Answers
-from fettle.scheduling.placed import FollowedPods
+from fettle.scheduling.placed import PodObservers
 from fettle.scheduling.plans import TaintPlan, as_if_on, plan_for, why_in_vain
 
 Query = Mapping[str, str]
@@ -47,7 +47,7 @@ class Known(NamedTuple):
     """
 
     answers: Answers
-    pods: FollowedPods
+    pods: PodObservers
     settings: Settings
     registry: CollectorRegistry
     recorder: Recorder | None = None

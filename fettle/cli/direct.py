@@ -37,7 +37,7 @@ from fettle.health import HealthBook, load_rules
 from fettle.lint import check_settings, workload_kinds
 from fettle.model import NO_SETTINGS, FettleError, Forbidden, Mode, NoCluster, Policies
 from fettle.scheduling import Answers
-from fettle.scheduling.placed import FollowedPods
+from fettle.scheduling.placed import PodObservers
 from fettle.serve import OwnPage, ServeOptions, show
 
 _T = TypeVar("_T")
@@ -209,7 +209,7 @@ class _Read:
         self._answers = answers = Answers(
             self._publisher, self._engine, settings, policies=policies
         )
-        self._pods = pods = FollowedPods.of(answers)
+        self._pods = pods = PodObservers.of(answers)
         inventory = Inventory(
             HealthBook(settings.health, rules),
             rules,
@@ -225,7 +225,7 @@ class _Read:
             self._publisher,
             watched=_READ,
             on_object=pods.observers,
-            on_view=(answers.demands.gangs.follow, pods.claims.follow),
+            on_view=(answers.demands.gangs.observe_view, pods.claims.observe_view),
         )
         self._folding = asyncio.create_task(self._writer.run())
         self.counting = _Counting(self._writer)

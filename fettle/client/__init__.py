@@ -4,7 +4,7 @@ leader election, Events, discovery, queries. It judges no health and does not de
 
 from fettle.client.discovery import (
     ServedKind,
-    follow_server_version,
+    keep_server_version,
     served_kinds,
     server_version,
 )
@@ -33,8 +33,8 @@ __all__ = [
     "Session",
     "Streams",
     "decoded",
-    "follow_server_version",
     "identity",
+    "keep_server_version",
     "key_file",
     "lead",
     "served_kinds",

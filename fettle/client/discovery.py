@@ -80,7 +80,7 @@ async def server_version(session: Session) -> str:
     return decoded(await session.get("/version"), _Version, "version").git_version
 
 
-async def follow_server_version(
+async def keep_server_version(
     session: Session, on_change: Callable[[str], None], every_s: float = VERSION_EVERY_S
 ) -> None:
     """Call `on_change` with each version that differs from the one before, until cancelled."""

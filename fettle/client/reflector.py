@@ -187,7 +187,7 @@ class Reflector:
     async def run(self) -> None:
         while True:
             try:
-                await self._follow()
+                await self._list_and_watch()
                 await asyncio.sleep(_BETWEEN_S)
             except ClusterError as error:
                 await asyncio.sleep(await self._failed(error))
@@ -213,7 +213,7 @@ class Reflector:
                 await asyncio.sleep(self._backoff.next_s(error))
         await self._list()
 
-    async def _follow(self) -> None:
+    async def _list_and_watch(self) -> None:
         """One watch from its start to its end, with what must come before it."""
         if not self._version:
             await asyncio.sleep(self._lists.pause_s())

@@ -275,8 +275,8 @@ class HealthBook:
             key for key, remembered in self._memory.items() if self._is_spent(key, remembered, now)
         ]:
             del self._memory[key]
-        followed = {s for remembered in self._memory.values() for s in remembered.subjects}
-        return self.ledger.sweep(now, followed, self._memory)
+        stored = {s for remembered in self._memory.values() for s in remembered.subjects}
+        return self.ledger.sweep(now, stored, self._memory)
 
     def _is_spent(self, key: Subject, remembered: Remembered, now: float) -> bool:
         """Whether nothing is said of a unit, and no past evidence holds its state."""

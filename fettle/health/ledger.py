@@ -18,7 +18,7 @@ from fettle.api.own_group import StoredEvidence, StoredReport
 from fettle.health import fading, former, memory, probation
 from fettle.health.fading import Fading, FadingSums, Past, SumKey, sum_key
 from fettle.health.score import weigh
-from fettle.health.signals.metrics import MetricSource, is_followed, metric_source_of
+from fettle.health.signals.metrics import MetricSource, is_of_metrics, metric_source_of
 from fettle.health.signals.operator_words import NodeRepairs
 from fettle.health.signals.reports import (
     EvidenceIndex,
@@ -74,11 +74,11 @@ class Ledger:
         self._noted_at: dict[Subject, float] = {}
         """When we last saw something change about a subject."""
         self.repairs = NodeRepairs(rules.mended_by_reboot)
-        self._followed: dict[MetricSource, set[ReporterId]] = defaultdict(set)
-        """By rule or alert, reporters that only the process that asks for metrics hears. The others
-        follow it."""
+        self._metric_reporters: dict[MetricSource, set[ReporterId]] = defaultdict(set)
+        """By rule or alert, reporters that only the process that asks for metrics reads. The others
+        adopt what it stores."""
         self.polls = False
-        """Whether this process asks for metrics itself. If not, it follows what another stores."""
+        """Whether this process asks for metrics itself. If not, it adopts what another stores."""
         self._unconfirmed: set[ReporterId] = set()
         """Reporters of what was remembered, which may be gone meanwhile."""
 
@@ -237,12 +237,12 @@ class Ledger:
         return [unit for unit in self.units(node) if unit.others and self.stands(unit)]
 
     def sweep(
-        self, now: float, followed: Container[Subject], remembered: Container[Subject]
+        self, now: float, stored: Container[Subject], remembered: Container[Subject]
     ) -> set[UnitId]:
         """Forget what has faded, the events behind it, and units not remembered. Returns those
         units.
 
-        Also forget what reporters that are gone have latched, if nobody follows its subject.
+        Also forget what reporters that are gone have latched, of subjects that are not `stored`.
         """
         self._fading.sweep(now)
         for subject, times in list(self._faults.items()):
@@ -254,10 +254,10 @@ class Ledger:
                 if fading.starting(event, now).is_negligible(now):
                     self._uncount(reporter, topic)
             if reporter.gone:
-                for topic in [s for s in reporter.standing if s.subject not in followed]:
+                for topic in [s for s in reporter.standing if s.subject not in stored]:
                     self._withdraw(reporter, topic)
             self._keep(reporter)
-        for subject in [s for s in self._all_clears if s not in followed and not self.knows(s)]:
+        for subject in [s for s in self._all_clears if s not in stored and not self.knows(s)]:
             del self._all_clears[subject]
         for subject in [s for s, at in self._noted_at.items() if now - at > NOTED_S]:
             del self._noted_at[subject]
@@ -332,7 +332,7 @@ class Ledger:
         self._begin(now)
         stored = tuple(map(former.in_values, stored))
         if not starting and not self.polls:
-            self._follow(subject, stored, now)
+            self._adopt_measured(subject, stored, now)
         noted_at = self._noted_at.get(subject)
         if noted_at is not None and (starting or noted_at >= observed_at):
             return self._changed
@@ -352,15 +352,17 @@ class Ledger:
             self._note_change(subject)
         return self._changed
 
-    def _follow(self, subject: Subject, stored: Iterable[StoredEvidence], now: float) -> None:
+    def _adopt_measured(
+        self, subject: Subject, stored: Iterable[StoredEvidence], now: float
+    ) -> None:
         """What metrics say stands is the word of the one that asks for them, and over by it."""
         said: dict[tuple[ReporterId, EvidenceTopic], StoredEvidence] = {}
         for one in stored:
             if one.reports and not memory.is_fading(one) and memory.is_possible(one, now):
                 evidence = memory.evidence_of(one, subject)
-                if is_followed(evidence.reporter):
+                if is_of_metrics(evidence.reporter):
                     said[evidence.reporter, topic_of(evidence)] = one
-        for who, topic in [key for key in self._standing.of(subject) if is_followed(key[0])]:
+        for who, topic in [key for key in self._standing.of(subject) if is_of_metrics(key[0])]:
             if (who, topic) not in said:
                 reporter = self._reporters[who]
                 ended = self._withdraw(reporter, topic)
@@ -380,18 +382,20 @@ class Ledger:
         are `named`."""
         self._begin(now)
         if not self.polls:
-            said = [self._reporters[who] for who in self.followed_on(node)]
+            said = [self._reporters[who] for who in self.metric_reporters_on(node)]
             for subject in {topic.subject for each in said for topic in each.standing} - named:
-                self._follow(subject, (), now)
+                self._adopt_measured(subject, (), now)
         return self._changed
 
-    def followed_on(self, node: str) -> list[ReporterId]:
+    def metric_reporters_on(self, node: str) -> list[ReporterId]:
         """The reporters of metrics and alerts on one node."""
-        return [who for known in self._followed.values() for who in known if who.node == node]
+        return [
+            who for known in self._metric_reporters.values() for who in known if who.node == node
+        ]
 
-    def followed(self) -> Mapping[MetricSource, Set[ReporterId]]:
+    def metric_reporters(self) -> Mapping[MetricSource, Set[ReporterId]]:
         """By rule or alert, the reporters that say something, or did lately."""
-        return self._followed
+        return self._metric_reporters
 
     def reported_by(self, who: ReporterId) -> set[Subject]:
         """What a reporter said something of, and no all-clear since."""
@@ -419,8 +423,8 @@ class Ledger:
         reporter.absent_is_clear, reporter.gone = stored.silence_clears, stored.gone
         reporter.standing[topic] = evidence
         self._standing.put(reporter, topic, evidence)
-        if is_followed(reporter.id):
-            self._followed[metric_source_of(reporter.id)].add(reporter.id)
+        if is_of_metrics(reporter.id):
+            self._metric_reporters[metric_source_of(reporter.id)].add(reporter.id)
         elif not stored.gone:
             self._unconfirmed.add(reporter.id)
 
@@ -491,7 +495,7 @@ class Ledger:
 
     def _end_unmeasured(self, node: str, now: float) -> None:
         """A reboot ends what metrics latched, if it mends that and they do not show it any more."""
-        for reporter in [self._reporters[who] for who in self.followed_on(node)]:
+        for reporter in [self._reporters[who] for who in self.metric_reporters_on(node)]:
             for topic, evidence in reporter.by_weight():
                 is_mended = topic.family in self.repairs.mended_by_reboot
                 if is_mended and evidence.standing is Standing.LATCHED:
@@ -692,17 +696,17 @@ class Ledger:
             self._reporters.pop(reporter.id, None)
         else:
             self._reporters[reporter.id] = reporter
-        if is_followed(reporter.id):
-            self._keep_followed(reporter)
+        if is_of_metrics(reporter.id):
+            self._keep_metric_reporter(reporter)
 
-    def _keep_followed(self, reporter: Reporter) -> None:
+    def _keep_metric_reporter(self, reporter: Reporter) -> None:
         metric_source = metric_source_of(reporter.id)
         if not reporter.is_over():
-            self._followed[metric_source].add(reporter.id)
-        elif metric_source in self._followed:
-            self._followed[metric_source].discard(reporter.id)
-            if not self._followed[metric_source]:
-                del self._followed[metric_source]
+            self._metric_reporters[metric_source].add(reporter.id)
+        elif metric_source in self._metric_reporters:
+            self._metric_reporters[metric_source].discard(reporter.id)
+            if not self._metric_reporters[metric_source]:
+                del self._metric_reporters[metric_source]
 
 
 def leaves_trace(cleared: Evidence) -> bool:

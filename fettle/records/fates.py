@@ -75,7 +75,7 @@ class PodFates:
         decision = self._recorder.of_pod(uid)
         if decision is not None:
             self._unasked.pop(uid, None)
-            self._follow(decision, new)
+            self._update(decision, new)
         elif uid in self._bound_unasked:
             self._bound_unasked[uid] = new
         elif uid in self._unasked:
@@ -87,7 +87,7 @@ class PodFates:
             self._unasked[uid] = new
             asyncio.get_running_loop().call_later(self._asked_within_s, self._still_unasked, uid)
 
-    def _follow(self, decision: Decision, pod: core.Pod) -> None:
+    def _update(self, decision: Decision, pod: core.Pod) -> None:
         if pod.node_name and decision.placed is None:
             decision.placed = Placed(node=pod.node_name, at=self._clock())
             self._became(decision, Became.BOUND)
@@ -133,7 +133,7 @@ class PodFates:
             finally:
                 now = self._bound_unasked.pop(uid, bound)
             if (decision := self._recorder.of_pod(uid)) is not None:
-                self._follow(decision, now)
+                self._update(decision, now)
 
         self._recorder.later(observe)
 
@@ -226,7 +226,7 @@ class PodFates:
                 if self._clock() - decision.last >= SWEEP_S:  # it may not be in the view yet
                     self._became(decision, Became.DELETED)
                 continue
-            self._follow(decision, pod)  # as after a restart
+            self._update(decision, pod)  # as after a restart
             waits = decision.decided is Decided.REFUSED and decision.allowed_at is None
             if waits and decision.mode is not Mode.ENFORCE and swept < MOST_SWEPT:
                 swept += 1

@@ -48,7 +48,9 @@ class Gangs:
         self._given_nodes: LRUCache[str, dict[str, float]] = LRUCache(MOST_GROUPS)
         """By group: when each member was given nodes, in their order."""
 
-    def follow(self, before: View, view: View, _changed: frozenset[str] = frozenset()) -> None:
+    def observe_view(
+        self, before: View, view: View, _changed: frozenset[str] = frozenset()
+    ) -> None:
         """Take in which pods there are."""
         for key in changed_keys(before.pods, view.pods):
             old, new = before.pods.get(key), view.pods.get(key)

@@ -57,11 +57,11 @@ class PodWaits:
         """Follow the views until cancelled."""
 
         async def look(view: View) -> None:
-            await run_within(partial(self.follow, view))
+            await run_within(partial(self.observe_view, view))
 
         await publisher.keep_looking("waits of pods", look, every_s=EVERY_S, rest=REST)
 
-    def follow(self, view: View) -> None:
+    def observe_view(self, view: View) -> None:
         """Take in which pods have scheduling gates no more."""
         before, self._view = self._view, view
         for key in changed_keys(before.pods, view.pods):

@@ -35,14 +35,14 @@ from fettle.browse import (
     trusting,
 )
 from fettle.cel import Engines, SelectorEngine
-from fettle.client import Chosen, EventRecorder, LeaseLook, Session, follow_server_version, identity
+from fettle.client import Chosen, EventRecorder, LeaseLook, Session, identity, keep_server_version
 from fettle.cluster import Inventory, Publisher, readiness
 from fettle.cluster.feeds import (
     Alerts,
     ClusterFeed,
     FeedFreshness,
-    Follow,
     ObjectFeed,
+    OnView,
     Poller,
     SnapshotFeed,
     WorkloadFeed,
@@ -85,7 +85,7 @@ from fettle.observing import (
 from fettle.pacing import USUAL_PAUSES, KeptParts, Pauses, run_within
 from fettle.records import DecisionLog, Journal, PodFates, Recorder
 from fettle.scheduling import Answers, OwnerRefusals, Predictions
-from fettle.scheduling.placed import AtRisk, FollowedPods
+from fettle.scheduling.placed import AtRisk, PodObservers
 from fettle.serve.channel import Channel
 from fettle.serve.listening import AppListener, ExtenderListener, Listeners
 from fettle.serve.options import ServeOptions, browse_token
@@ -152,7 +152,7 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     loop.add_signal_handler(signal.SIGHUP, succession.ask)
-    succession.follow(stopped.set)
+    succession.receive(stopped.set)
     runtime = Runtime(options, settings, files, succession)
     try:
         if await _until(stopped, runtime.open()):
@@ -229,7 +229,7 @@ class Runtime:
         engine = SelectorEngine()
         answers, predictions = self._make_answers(engine)
         recorder = self._make_recorder(answers)
-        pods = FollowedPods.of(answers)
+        pods = PodObservers.of(answers)
         callers = self._make_callers(answers) if "extender" in options.roles else None
         inventory = self._make_inventory(rule_table, answers, pods.refusals)
         hopeless = self._make_hopeless(answers, pods, engine)
@@ -246,15 +246,15 @@ class Runtime:
             self._tasks.keep("fates of pods", fates.run())
         workloads = None
         if source.session is not None:
-            workloads = self._follow_workloads(source.session, lambda found: writer.find(found))
+            workloads = self._keep_workloads_read(source.session, lambda found: writer.find(found))
             on_object.append(workloads.observe)
         writer = self._make_writer(
-            inventory, on_object, (answers.demands.gangs.follow, pods.claims.follow)
+            inventory, on_object, (answers.demands.gangs.observe_view, pods.claims.observe_view)
         )
         self._resources.push_async_callback(engine.close)
         await engine.start()
         if source.session is not None and rule_table.objects:
-            self._follow_objects(source.session, rule_table, writer)
+            self._keep_objects_read(source.session, rule_table, writer)
         self._keep_answers_current(source, writer, answers)
         self._register_metrics(engine, answers, pods.at_risk)
         self._tasks.keep("predictions", predictions.keep())
@@ -375,7 +375,7 @@ class Runtime:
         self,
         inventory: Inventory,
         on_object: Collection[Callable[[WireObject], None]],
-        on_view: Collection[Follow],
+        on_view: Collection[OnView],
     ) -> Writer:
         return Writer(
             inventory,
@@ -385,7 +385,7 @@ class Runtime:
             on_view=(log_health_changes, *on_view),
         )
 
-    def _follow_workloads(
+    def _keep_workloads_read(
         self, session: Session, find: Callable[[Finding], Awaitable[None]]
     ) -> WorkloadFeed:
         kinds = workload_kinds.passing_on(self._settings.webhook.workloads)
@@ -394,7 +394,7 @@ class Runtime:
         self._tasks.keep("workloads of pods", workloads.run())
         return workloads
 
-    def _follow_objects(self, session: Session, rule_table: SignalRules, writer: Writer) -> None:
+    def _keep_objects_read(self, session: Session, rule_table: SignalRules, writer: Writer) -> None:
         counted = ObjectRuleMetrics(self._registry)
         self._objects = ObjectFeed(session, rule_table.objects, writer.find, counted)
         self._readiness.notes.append(self._objects.notes)
@@ -474,7 +474,7 @@ class Runtime:
         tasks.keep("writer", writer.run())
         tasks.keep("feed", source.feed(writer))
         if source.session is not None:
-            tasks.keep("version", follow_server_version(source.session, answers.predict_as))
+            tasks.keep("version", keep_server_version(source.session, answers.predict_as))
         tasks.keep("selectors", answers.keep_ready())
         tasks.keep("verdicts", answers.keep_complete())
 
@@ -490,7 +490,7 @@ class Runtime:
         self,
         addresses: Sequence[ListenAddress | SocketPath],
         answers: Answers,
-        pods: FollowedPods,
+        pods: PodObservers,
         recorder: Recorder,
         inventory: Inventory,
         hopeless: HopelessOwners,
@@ -573,7 +573,7 @@ class Runtime:
         source: _Source,
         freshness: Freshness,
         recorder: Recorder,
-        pods: FollowedPods,
+        pods: PodObservers,
     ) -> None:
         connections = make_connections(
             answers,
@@ -674,7 +674,7 @@ class Runtime:
     # --- the steward
 
     def _make_hopeless(
-        self, answers: Answers, pods: FollowedPods, engine: SelectorEngine
+        self, answers: Answers, pods: PodObservers, engine: SelectorEngine
     ) -> HopelessOwners:
         levels = self._settings.lint.levels
         return HopelessOwners(
@@ -690,7 +690,7 @@ class Runtime:
         answers: Answers,
         inventory: Inventory,
         recorder: Recorder,
-        pods: FollowedPods,
+        pods: PodObservers,
         hopeless: HopelessOwners,
     ) -> Steward | None:
         if source.session is None:

@@ -10,7 +10,7 @@ from fettle.model import Mode
 from fettle.observing import StewardMetrics
 from fettle.records import Recorder
 from fettle.scheduling import Answers
-from fettle.scheduling.placed import FollowedPods
+from fettle.scheduling.placed import PodObservers
 from fettle.steward import (
     LET_PREEMPT_NOBODY,
     PREEMPTOR_WOKEN_FOR_S,
@@ -50,7 +50,7 @@ def make_steward(
     answers: Answers,
     inventory: Inventory,
     recorder: Recorder,
-    pods: FollowedPods,
+    pods: PodObservers,
     owners: HopelessOwners,
     metrics: StewardMetrics,
 ) -> Steward:

@@ -33,7 +33,7 @@ class Succession:
         """Why new settings are not in use."""
         self._starting: str | None = None
 
-    def follow(self, on_orphaned: Callable[[], None]) -> None:
+    def receive(self, on_orphaned: Callable[[], None]) -> None:
         """Take messages on the running loop; call `on_orphaned` when the other process ends."""
         channel, loop = self._channel, asyncio.get_running_loop()
         if channel is None:

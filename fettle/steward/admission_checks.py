@@ -153,14 +153,14 @@ class AdmissionChecks:
             await asyncio.Event().wait()
         async with asyncio.TaskGroup() as group:
             for kind in kinds.KUEUE_KINDS:
-                group.create_task(self._follow(kind))
+                group.create_task(self._watch(kind))
             group.create_task(keep("admission checks of Kueue", self.look, every_s=self._every_s))
 
-    async def _follow(self, kind: kinds.Kind) -> None:
-        async def follow() -> None:
+    async def _watch(self, kind: kinds.Kind) -> None:
+        async def watch() -> None:
             await Reflector(self._session, kind, self._seen, goes_without=True).run()
 
-        await keep(f"reading of Kueue's {kind.name}", follow)
+        await keep(f"reading of Kueue's {kind.name}", watch)
 
     async def look(self) -> None:
         """Answer the workloads that wait, as many as may be answered now."""

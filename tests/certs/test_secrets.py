@@ -145,7 +145,7 @@ async def test_a_bundle_that_is_ours_is_not_written_again(api: FakeApi, session:
 
 @contextlib.asynccontextmanager
 async def followed(bundles: CABundles) -> AsyncIterator[None]:
-    task = asyncio.create_task(bundles.follow())
+    task = asyncio.create_task(bundles.watch())
     try:
         yield
         assert not task.done()

@@ -116,7 +116,7 @@ class Extender:
             if before.nodes.get(n) is not after.nodes.get(n)
         }
         self.publisher.publish(after, frozenset(changed))
-        self.answers.demands.gangs.follow(before, after)
+        self.answers.demands.gangs.observe_view(before, after)
 
     async def post(self, verb: str, body: Any) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)

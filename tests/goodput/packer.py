@@ -196,8 +196,8 @@ class Fettle(Nobody):
             return
         changed = self._inventory.settle()
         self._publisher.publish(view, changed)
-        self.answers.demands.gangs.follow(before, view)
-        self.answers.demands.waits.follow(view)
+        self.answers.demands.gangs.observe_view(before, view)
+        self.answers.demands.waits.observe_view(view)
         for name in changed:
             node = view.nodes[name]
             self._replay.judged(name, node.health.state, dict(_states(node)))

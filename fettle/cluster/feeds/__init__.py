@@ -10,15 +10,15 @@ from fettle.cluster.feeds.objects import MOST_FACTS_OF_TENANTS, ObjectFeed
 from fettle.cluster.feeds.prometheus import Poller
 from fettle.cluster.feeds.snapshot import OtherObject, SnapshotFeed, SnapshotFolder
 from fettle.cluster.feeds.workloads import WorkloadFeed
-from fettle.cluster.feeds.writer import Follow, Writer
+from fettle.cluster.feeds.writer import OnView, Writer
 
 __all__ = [
     "MOST_FACTS_OF_TENANTS",
     "Alerts",
     "ClusterFeed",
     "FeedFreshness",
-    "Follow",
     "ObjectFeed",
+    "OnView",
     "OtherObject",
     "Poller",
     "SnapshotFeed",

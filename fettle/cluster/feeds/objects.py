@@ -76,7 +76,7 @@ class _Said(NamedTuple):
     waiting: _Waiting | None
 
 
-class FollowedKind:
+class WatchedKind:
     """What is known of one kind, and its sink: which objects there are, and why it is not read."""
 
     def __init__(
@@ -168,7 +168,7 @@ class ObjectFeed:
             by_kind[row.of].append(row)
         read = expressions_of(rows.values())
         self._kinds = {
-            of: FollowedKind(
+            of: WatchedKind(
                 of,
                 own,
                 any(read[t].reads_now for row in own for t in row.texts),
@@ -181,8 +181,8 @@ class ObjectFeed:
         try:
             async with asyncio.TaskGroup() as group:
                 for kind in self._kinds.values():
-                    follow = partial(self._follow, kind)
-                    group.create_task(keep(f"objects of {kind.of}", follow))
+                    watch = partial(self._watch, kind)
+                    group.create_task(keep(f"objects of {kind.of}", watch))
                 group.create_task(
                     keep("rules about objects", self._judge_waiting, when=self._came.wait)
                 )
@@ -204,14 +204,14 @@ class ObjectFeed:
 
     # --- what comes
 
-    async def _follow(self, kind: FollowedKind) -> None:
+    async def _watch(self, kind: WatchedKind) -> None:
         served = await self._served(kind)
         if served is None:
             await asyncio.sleep(self._look_s)
             return
         await Reflector(self._session, served, _KindSink(self, kind)).run()
 
-    async def _served(self, kind: FollowedKind) -> Kind | None:
+    async def _served(self, kind: WatchedKind) -> Kind | None:
         of = kind.of
         try:
             found = await served_kinds(self._session, of.group)
@@ -227,7 +227,7 @@ class ObjectFeed:
         self._note(kind, f"the cluster does not serve {of.api_version}{others}")
         return None
 
-    async def take(self, kind: FollowedKind, change: Change) -> None:
+    async def take(self, kind: WatchedKind, change: Change) -> None:
         match change:
             case Put(_, new):
                 if isinstance(new, core.WatchedObject):
@@ -249,27 +249,27 @@ class ObjectFeed:
                 self._note(kind, note)
                 await self._only(kind, set())
 
-    async def _enqueue(self, kind: FollowedKind, key: str, new: _Waiting) -> None:
+    async def _enqueue(self, kind: WatchedKind, key: str, new: _Waiting) -> None:
         if kind.listed is not None:
             kind.listed.add(key)
         if key and kind.takes(key):
             self._waiting[kind.of, key] = new
             self._came.set()
 
-    async def _only(self, kind: FollowedKind, keys: set[str] | None) -> None:
+    async def _only(self, kind: WatchedKind, keys: set[str] | None) -> None:
         """The list is complete: what it did not name is gone."""
         if keys is not None:
             for key in (kind.known | kind.left_out) - keys:
                 await self._gone(kind, key)
 
-    async def _gone(self, kind: FollowedKind, key: str) -> None:
+    async def _gone(self, kind: WatchedKind, key: str) -> None:
         self._waiting.pop((kind.of, key), None)
         kind.forget(key)
         for row in kind.rows:
             self._failing[row.name].pop(f"{kind.of} {key}", None)
         await self._send(ObjectReported(str(kind.of), key, gone=True))
 
-    def _note(self, kind: FollowedKind, note: str) -> None:
+    def _note(self, kind: WatchedKind, note: str) -> None:
         if note and note != kind.note:
             _LOG.warning("objects are not read", kind=str(kind.of), reason=note)
         kind.note = note
@@ -299,7 +299,7 @@ class ObjectFeed:
             await self._tell(kind, reported, waiting)
         self._came.clear()
 
-    async def _tell(self, kind: FollowedKind, reported: ObjectReported, waiting: _Waiting) -> None:
+    async def _tell(self, kind: WatchedKind, reported: ObjectReported, waiting: _Waiting) -> None:
         if reported.key not in kind.known:
             return  # it went meanwhile
         before = kind.said.get(reported.key)
@@ -307,7 +307,7 @@ class ObjectFeed:
         if before is None or before.reported != reported:
             await self._send(reported)
 
-    async def _reported(self, kind: FollowedKind, key: str, waiting: _Waiting) -> ObjectReported:
+    async def _reported(self, kind: WatchedKind, key: str, waiting: _Waiting) -> ObjectReported:
         outcomes = await self._outcomes(kind, key, waiting)
         facts: dict[str, tuple[ObjectFact, ...]] = {}
         unknown = []
@@ -321,7 +321,7 @@ class ObjectFeed:
         return ObjectReported(str(kind.of), key, waiting.uid, facts, tuple(unknown))
 
     async def _outcomes(
-        self, kind: FollowedKind, key: str, waiting: _Waiting
+        self, kind: WatchedKind, key: str, waiting: _Waiting
     ) -> Sequence[RowOutcome]:
         """One for each row of the kind."""
         if waiting.raw is None:
@@ -372,7 +372,7 @@ class ObjectFeed:
 class _KindSink:
     """Takes the changes of one kind."""
 
-    def __init__(self, feed: ObjectFeed, kind: FollowedKind) -> None:
+    def __init__(self, feed: ObjectFeed, kind: WatchedKind) -> None:
         self._feed = feed
         self._kind = kind
 

@@ -46,7 +46,7 @@ MAX_WAITING = 64
 """Batches of changes that feeds may be ahead of the writer."""
 
 
-Follow = Callable[[View, View, frozenset[str]], None]
+OnView = Callable[[View, View, frozenset[str]], None]
 """Called with the previous view, the new one, and the names of the nodes that changed."""
 
 
@@ -60,7 +60,7 @@ class Writer:
         clock: Callable[[], float] = time.time,
         watched: Iterable[Kind] = kinds.KINDS,
         on_object: Collection[Callable[[WireObject], None]] = (),
-        on_view: Collection[Follow] = (),
+        on_view: Collection[OnView] = (),
         publish_every_s: float = PUBLISH_EVERY_S,
     ) -> None:
         """`clock` is compared with times of API objects, in Unix seconds. `on_object` are called
@@ -166,8 +166,8 @@ class Writer:
         changed = self._inventory.settle()
         self._publisher.publish(view, changed)
         self._shown()
-        for follow in self._on_view:
-            await run_within(partial(follow.attempt, before, view, changed))
+        for on_view in self._on_view:
+            await run_within(partial(on_view.attempt, before, view, changed))
 
     def _shown(self) -> None:
         self._unshown = False

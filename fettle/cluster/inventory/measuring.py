@@ -80,7 +80,11 @@ class Measuring:
 
     def reporting_alerts(self) -> list[metrics.MetricSource]:
         """The alerts by which something was said that is not over."""
-        return [metric_source for metric_source in self._ledger.followed() if metric_source.alert]
+        return [
+            metric_source
+            for metric_source in self._ledger.metric_reporters()
+            if metric_source.alert
+        ]
 
     def latched(self, rule: str) -> bool:
         """Whether something that the rule said is latched."""
@@ -262,7 +266,7 @@ class Measuring:
         return found
 
     def _reporters(self, metric_source: metrics.MetricSource) -> list[ReporterId]:
-        return list(self._ledger.followed().get(metric_source, ()))
+        return list(self._ledger.metric_reporters().get(metric_source, ()))
 
     def _leave(
         self,
@@ -271,7 +275,7 @@ class Measuring:
         *,
         are_over: bool = False,
     ) -> None:
-        for metric_source in list(filter(concerns, self._ledger.followed())):
+        for metric_source in list(filter(concerns, self._ledger.metric_reporters())):
             settled = frozenset((metric_source.source,)) if are_over else frozenset()
             for name in sorted(self._reporters(metric_source)):
                 pause()

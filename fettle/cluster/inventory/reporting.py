@@ -282,7 +282,7 @@ class Reports:
         """The Node was deleted, and what it said goes with it. What others say of it waits for its
         return."""
         self.vanish(kinds.NODE, name, now)
-        for reporter in self._book.ledger.followed_on(
+        for reporter in self._book.ledger.metric_reporters_on(
             name
         ):  # its devices are others, if it comes again
             self._nodes.mark_dirty(self._book.ledger.vanish(reporter, now))

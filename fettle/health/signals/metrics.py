@@ -28,8 +28,8 @@ from fettle.model import (
 )
 
 POLLED, ALERTED = "Prometheus", "Alertmanager"
-"""Begin the names of reporters that only one process hears: the one that asks Prometheus, and takes
-alerts. The others follow it."""
+"""Begin the names of reporters that only one process reads: the one that asks Prometheus, and takes
+alerts. The others adopt what it stores."""
 MISSING = "-missing"
 """Ends the name of the rule for devices of which an exporter says nothing any more."""
 NO_NAMESPACE = "unknown"
@@ -228,8 +228,8 @@ def reporter_of(metric_source: MetricSource, node: str, namespace: str = "") -> 
     return ReporterId(kind, metric_source.rule, node, namespace, metric_source.alert)
 
 
-def is_followed(reporter: ReporterId) -> bool:
-    """Whether only one process hears it, and the others follow that."""
+def is_of_metrics(reporter: ReporterId) -> bool:
+    """Whether only one process reads it, and the others adopt what that one stores."""
     return reporter.kind in (POLLED, ALERTED)
 
 

@@ -115,7 +115,7 @@ class Fleet:
         self._interned: dict[object, Any] = {}
         self._surveys: LRUCache[Selection, _Held] = LRUCache(_SURVEYS)
         self._asked_at: dict[Selection, float] = {}
-        self._followed_at = self._current_at = float("-inf")
+        self._updated_at = self._current_at = float("-inf")
         self._lock = asyncio.Lock()
         self._running: dict[Hashable, asyncio.Task[None]] = {}
         self.catalogue = Catalogue()
@@ -157,8 +157,8 @@ class Fleet:
         now = self._clock()
         if view.basis == self._view.basis:
             self._current_at = now
-        elif now - self._followed_at >= FRESH_S:
-            following = self._started(None, self._follow, view)
+        elif now - self._updated_at >= FRESH_S:
+            following = self._started(None, self._update, view)
             if not self.version or now - self._current_at > STALE_S:
                 await asyncio.wait({following}, timeout=wait_s)
         if self._evaluator is None or not self.version:
@@ -193,15 +193,15 @@ class Fleet:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("the fleet could not be surveyed", reason=repr(error))
 
-    async def _follow(self, view: View) -> None:
+    async def _update(self, view: View) -> None:
         async with self._lock:
             self._pools, self.catalogue = await run_within(partial(self._catalogued, view))
             self._view = view
-            self._followed_at = self._current_at = self._clock()
+            self._updated_at = self._current_at = self._clock()
             self.version += 1
             self._forget()
         for selection, asked_at in self._asked_at.items():
-            if self._followed_at - asked_at <= STALE_S and len(self._running) < _MOST_AT_ONCE:
+            if self._updated_at - asked_at <= STALE_S and len(self._running) < _MOST_AT_ONCE:
                 self._started(selection, self._survey, selection)
 
     def _catalogued(self, view: View) -> tuple[dict[int, SurveyedPool], Catalogue]:

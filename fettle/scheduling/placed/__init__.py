@@ -12,7 +12,7 @@ from fettle.scheduling.placed.device_failures import (
     find_failures,
 )
 from fettle.scheduling.placed.finished import FinishedPod, FinishedPods, PodClaims
-from fettle.scheduling.placed.followed_pods import FollowedPods, RecentPods
+from fettle.scheduling.placed.pod_observers import PodObservers, RecentPods
 from fettle.scheduling.placed.stuck_pods import (
     FreedPlaces,
     StartFailure,
@@ -31,10 +31,10 @@ __all__ = [
     "Failures",
     "FinishedPod",
     "FinishedPods",
-    "FollowedPods",
     "FreedPlaces",
     "PlacedPod",
     "PodClaims",
+    "PodObservers",
     "RecentPods",
     "StartFailure",
     "StartFailures",

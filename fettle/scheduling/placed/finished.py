@@ -23,14 +23,16 @@ MOST = 2000
 
 
 class PodClaims:
-    """The claims of pods, also once they have none any more: `follow` the views."""
+    """The claims of pods, also once they have none any more: `observe_view` each view."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
         self._gone: FIFOCache[str, dict[str, ResourceClaim]] = FIFOCache(MOST)
         """By the pod's UID: its claims, by `namespace/name`, as they were while it had them."""
 
-    def follow(self, before: View, view: View, _changed: frozenset[str] = frozenset()) -> None:
+    def observe_view(
+        self, before: View, view: View, _changed: frozenset[str] = frozenset()
+    ) -> None:
         """Take in which pods have a claim no more."""
         for key in changed_keys(before.claims, view.claims):
             pause()

@@ -11,13 +11,13 @@ from fettle.browse import Known, make_browse_app, trusting
 from fettle.browse.access import Access
 from fettle.config import Settings
 from fettle.scheduling import Answers
-from fettle.scheduling.placed import FollowedPods
+from fettle.scheduling.placed import PodObservers
 
 
 def known(answers: Answers, settings: Settings | None = None, **fields: Any) -> Known:
-    """What a process knows that has these `fields` of Known or of its FollowedPods."""
-    of_pods = {name: fields.pop(name) for name in FollowedPods._fields if name in fields}
-    pods = FollowedPods.of(answers)._replace(**of_pods)
+    """What a process knows that has these `fields` of Known or of its PodObservers."""
+    of_pods = {name: fields.pop(name) for name in PodObservers._fields if name in fields}
+    pods = PodObservers.of(answers)._replace(**of_pods)
     registry = fields.pop("registry", None) or CollectorRegistry()
     return Known(answers, pods, settings or Settings(), registry, **fields)
 

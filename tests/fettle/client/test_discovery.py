@@ -11,7 +11,7 @@ from aiohttp import web
 
 from fettle.client.discovery import (
     ServedKind,
-    follow_server_version,
+    keep_server_version,
     served_kinds,
     served_versions,
     server_version,
@@ -88,7 +88,7 @@ async def test_a_version_is_reported_once_and_again_when_it_changes(
     api: FakeApi, session: Session
 ) -> None:
     seen: list[str] = []
-    following = asyncio.create_task(follow_server_version(session, seen.append, every_s=0.01))
+    following = asyncio.create_task(keep_server_version(session, seen.append, every_s=0.01))
     try:
         async with asyncio.timeout(20):
             while not seen:
@@ -114,7 +114,7 @@ async def test_a_cluster_that_gives_no_version_is_asked_again(
 ) -> None:
     seen: list[str] = []
     api.git_version = ""
-    following = asyncio.create_task(follow_server_version(session, seen.append, every_s=0.01))
+    following = asyncio.create_task(keep_server_version(session, seen.append, every_s=0.01))
     async with asyncio.timeout(20):
         while api.gave["version"] < 3:
             await asyncio.sleep(0.01)

@@ -219,7 +219,7 @@ def pod(shape: Raw, name: str) -> core.Pod:
 def following(*pods: core.Pod) -> Gangs:
     gangs, view = Gangs(), b.view()
     known = {pod.metadata.key: pod for pod in pods}
-    gangs.follow(view, msgspec.structs.replace(view, pods=known))
+    gangs.observe_view(view, msgspec.structs.replace(view, pods=known))
     return gangs
 
 

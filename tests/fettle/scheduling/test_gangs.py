@@ -29,7 +29,7 @@ class Seen:
         self.show(view)
 
     def show(self, view: View) -> None:
-        self.gangs.follow(self.view, view)
+        self.gangs.observe_view(self.view, view)
         self.view = view
 
     def pods(self, *pods: core.Pod) -> None:
@@ -78,7 +78,7 @@ def test_what_was_said_of_a_view_before_its_pods_were_taken_in_is_forgotten(seen
     pods = {pod.metadata.key: pod for pod in (waits, bound)}
     seen.view = msgspec.structs.replace(before, pods=pods)
     assert seen.slowest(waits) is None
-    seen.gangs.follow(before, seen.view)
+    seen.gangs.observe_view(before, seen.view)
     assert seen.slowest(waits) == ("n4", 0.4)
 
 

@@ -31,8 +31,8 @@ class Waiting:
     def see(self, *pods: core.Pod) -> None:
         before = self.view
         self.view = msgspec.structs.replace(before, pods={p.metadata.key: p for p in pods})
-        self.gangs.follow(before, self.view)
-        self.waits.follow(self.view)
+        self.gangs.observe_view(before, self.view)
+        self.waits.observe_view(self.view)
 
     def ends_after_s(self, pod: core.Pod, placement: Placement = PLACEMENT) -> float | None:
         at = self.waits.ends_at(pod, placement)

@@ -91,7 +91,7 @@ async def test_what_failed_stays_told_while_another_successor_tries() -> None:
     ours, its = socket.socketpair()
     with ours, its:
         serving = Succession(Channel(its))
-        serving.follow(lambda: None)
+        serving.receive(lambda: None)
         staying = Channel(ours)
         for word, sentence in (
             ("failed", "mode is wrong"),

@@ -25,7 +25,7 @@ from fettle.api import (
 )
 from fettle.api.kinds import Kind
 from fettle.cluster import Inventory, Publisher, SourceStatus, View
-from fettle.cluster.feeds.writer import PUBLISH_EVERY_S, Follow, Writer
+from fettle.cluster.feeds.writer import PUBLISH_EVERY_S, OnView, Writer
 from fettle.config import HealthSettings
 from fettle.health import HealthBook, SignalReport, load_rules
 from fettle.health.ledger import Ledger
@@ -44,7 +44,7 @@ class Writing:
     def __init__(
         self,
         book: HealthBook | None = None,
-        *on_view: Follow,
+        *on_view: OnView,
         publish_every_s: float = PUBLISH_EVERY_S,
     ) -> None:
         self.now = 1_000_000.0

@@ -31,7 +31,7 @@ def test_what_a_pod_held_is_known_though_its_claims_go_before_its_end_is_seen() 
     cluster.show({}, claims={held.metadata.key: held})
     before = cluster.publisher.view
     cluster.show({})
-    claims.follow(before, cluster.publisher.view)
+    claims.observe_view(before, cluster.publisher.view)
     pods = FinishedPods(claims)
     pods.observe(ended(claimed("p")))
     found = pods.get("default/p")

@@ -27,7 +27,7 @@ class RecentPods(LRUCache[str, core.Pod]):
         super().__init__(most)
 
 
-class FollowedPods(NamedTuple):
+class PodObservers(NamedTuple):
     recent: RecentPods
     claims: PodClaims
     at_risk: AtRisk
@@ -40,7 +40,7 @@ class FollowedPods(NamedTuple):
     leanings: Leanings
 
     @classmethod
-    def of(cls, answers: Answers) -> "FollowedPods":
+    def of(cls, answers: Answers) -> "PodObservers":
         """Nothing known yet."""
         at_risk, claims = AtRisk(answers), PodClaims(answers.publisher)
         refusals, former = OwnerRefusals(), FormerNodes()
