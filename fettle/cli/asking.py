@@ -26,7 +26,7 @@ from fettle.cli.flags import (
     source,
     watched,
 )
-from fettle.cli.sources import Reading
+from fettle.cli.sources import Reading, typed
 
 
 @click.group()
@@ -175,7 +175,7 @@ def reason(code: str, output: str) -> None:
     try:
         explaining.explain_reason(code, output)
     except BadInput as error:
-        raise click.BadParameter(str(error)) from error
+        raise click.BadParameter(typed(str(error))) from error
 
 
 @click.command("what-if")

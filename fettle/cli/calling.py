@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from fettle.cli import tokens
+from fettle.cli.sources import typed
 from fettle.model import FettleError
 
 SECONDS = 30.0
@@ -52,7 +53,7 @@ class Answered(FettleError):
     """The server answered, but not with 2xx; `text` is the body."""
 
     def __init__(self, url: str, status: int, text: str) -> None:
-        super().__init__(_error_in(text) or f"{url} returned {status}: {text.strip()[:500]}")
+        super().__init__(typed(_error_in(text)) or f"{url} returned {status}: {text.strip()[:500]}")
         self.status = status
         self.text = text
 

@@ -21,6 +21,7 @@ from fettle.cli.printing import (
     print_holds,
     span,
 )
+from fettle.cli.sources import typed
 from fettle.cli.tables import (
     console,
     is_plain,
@@ -190,7 +191,7 @@ def _print_taints(out: Any, taints: Sequence[dict[str, Any]]) -> None:
     for line in first(lines, MOST_LISTED):
         out.print(f"  {escape(line)}")
     for why, count in lacking.items():
-        out.print(f"[dim]{count} more would be tainted: {escape(why)}[/]")
+        out.print(f"[dim]{count} more would be tainted: {escape(typed(why))}[/]")
 
 
 def _unknown_signal(condition: dict[str, Any]) -> str:
@@ -285,7 +286,7 @@ def device_table(
         table.add_row(*map(escape, (where, what, score, state, *between, first.why)))
     for where, number in shown.items():
         if number > MOST_ROWS and not everything:
-            why = f"{number - MOST_ROWS} more: `fettle explain node {where}` lists them"
+            why = typed(f"{number - MOST_ROWS} more: `fettle explain node {where}` lists them")
             table.add_row(escape(where), "…", "", "", *([""] * len(more)), escape(why))
     return table
 

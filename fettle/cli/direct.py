@@ -26,7 +26,7 @@ from fettle.api import Change, Put, core, kinds
 from fettle.api.kinds import EVENTS, KINDS, Kind
 from fettle.browse import TRUSTED, Known, answers_of
 from fettle.cel import SelectorEngine
-from fettle.cli.sources import Reading, given
+from fettle.cli.sources import Reading, given, typed
 from fettle.cli.supposed import Supposed, documents_of, supposed
 from fettle.client import Chosen, Session, server_version
 from fettle.cluster import EMPTY, Inventory, Publisher, readiness
@@ -265,7 +265,7 @@ class _Read:
         assert isinstance(reply.body, bytes)
         answer = msgspec.json.decode(reply.body)
         if reply.status != 200:
-            raise FettleError(answer["error"] + self._elsewhere(query.get("pod", "")))
+            raise FettleError(typed(answer["error"]) + self._elsewhere(query.get("pod", "")))
         answer.pop("process", None)  # a command is none that serves
         return answer | {"cluster": self.source, "unseen": self.unseen}
 

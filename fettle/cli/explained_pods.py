@@ -20,6 +20,7 @@ from fettle.cli.printing import (
     print_holds,
     span,
 )
+from fettle.cli.sources import typed
 from fettle.cli.tables import console, is_plain, new_table, print_plain, readable, shown_time
 from fettle.explain import brief, conclusion, excluded_by, exclusion, near, result_word, summary
 from fettle.model import FettleError
@@ -76,7 +77,7 @@ def print_pod(data: dict[str, Any], wanted: Extent, out: Any = None) -> None:
         return
     answer = data.get("answer") or conclusion(data)  # a server of before concludes nothing
     said = _of_one(data, wanted.node) if wanted.node else answer["text"]
-    out.print(f"[bold]{escape(said)}[/]")
+    out.print(f"[bold]{escape(typed(said))}[/]")
     if wanted.summary:
         return
     everything = wanted.evidence or bool(wanted.node)
@@ -100,17 +101,19 @@ def print_pod(data: dict[str, Any], wanted: Extent, out: Any = None) -> None:
         if any(verdict["fits"] for verdict in matters.values()):
             out.print(f"[dim]{LEFT_OUT}[/]")
         _print_behind(out, data, matters)
-    elif end := _end(matters, unlisted, hints=wanted.hints):
+        return
+    if end := _end(matters, unlisted):
         out.print(f"[dim]{end}[/]")
+    if wanted.hints and (unlisted or any(True for one in _evidence(matters) if one.lines)):
+        more = typed(f"`fettle explain pod {data['pod']} --evidence` tells more")
+        out.print(f"[dim]{escape(more)}[/]", soft_wrap=True)
 
 
-def _end(matters: dict[str, Any], unlisted: int, *, hints: bool) -> str:
-    """The last line: what is not listed, what is not considered, and how to see more."""
-    parts = [f"{unlisted} more nodes: --evidence"] if unlisted else []
+def _end(matters: dict[str, Any], unlisted: int) -> str:
+    """What is not listed, and what is not considered."""
+    parts = [f"{unlisted} more nodes"] if unlisted else []
     if any(verdict["fits"] for verdict in matters.values()):
         parts.append(LEFT_OUT)
-    if hints and not unlisted and any(True for one in _evidence(matters) if one.lines):
-        parts.append("--evidence tells more")
     return "; ".join(parts)
 
 
@@ -169,7 +172,8 @@ def _print_behind(out: Any, data: dict[str, Any], matters: dict[str, Any]) -> No
             out.print(f"  {escape(decision_line(one))}")
     print_holds(out, data.get("holds", ()))
     if codes := _codes(matters):
-        out.print(escape(f"codes (`fettle explain reason CODE`): {', '.join(codes)}"))
+        how = typed(f"`fettle explain reason {codes[0]}` explains the first")
+        out.print(escape(f"codes ({how}): {', '.join(codes)}"))
     print_evidence(out, matters)
 
 
@@ -404,8 +408,8 @@ def print_change(data: dict[str, Any]) -> None:
     if data["after"] is None:
         out.print(escape(f"{data['pod']} needs no devices: every node is allowed, then as now"))
         return
-    out.print(escape(f"now: {data['before']['text']}"))
-    out.print(f"[bold]{escape(_then(data))}[/]")
+    out.print(escape(typed(f"now: {data['before']['text']}")))
+    out.print(f"[bold]{escape(typed(_then(data)))}[/]")
     if data["nodes"]:
         table = new_table("NODE", "NOW", "THEN", "REASON THEN")
         for one in data["nodes"]:

@@ -1,11 +1,13 @@
 """Prints one node or device for people: `fettle explain node` and `fettle explain device`."""
 
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
 from fettle.cli.calling import fetch
 from fettle.cli.device_tables import device_table, print_missing
-from fettle.cli.printing import MOST_NAMED, has_news, lowered, print_holds
+from fettle.cli.printing import MOST_NAMED, badness, has_news, lowered, print_holds
+from fettle.cli.sources import typed
 from fettle.cli.tables import console, is_plain, new_table, print_plain, readable, shown_time
 from fettle.explain import describe_code, list_codes, taint_in_words
 
@@ -88,14 +90,22 @@ def print_node(data: dict[str, Any]) -> None:
     for text in data["quarantined"]:
         out.print(f"[yellow]cannot be read: {escape(text)}[/]")
     _print_evidence(out, data, of="the node itself")
-    units = [unit for one in data["resources"] for unit in one["units"]]
     own = {**data, "evidence": [], "state": "Healthy"}  # the node was shown above
-    if any(map(has_news, (*units, *data["devices"]))):
-        out.print("\nits devices (`fettle explain device` shows each):")
+    if name := next((name for name, one in _devices_of(data) if has_news(one)), ""):
+        how = typed(f"`fettle explain device {shlex.quote(name)}` tells more of the first")
+        out.print(f"\n{escape(f'its devices ({how}):')}", soft_wrap=True)
         out.print(device_table({"nodes": [own], "network": []}, everything=False))
     if unknown := data["unknownSignals"]:
         said = (f"{one['condition']} is {one['statuses'][0]['status']}" for one in unknown)
         out.print(escape(f"what no rule names: {', '.join(said)}"))
+
+
+def _devices_of(data: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Devices and units of a node with their full names, the worst first."""
+    found = [(d["device"], d) for d in data["devices"]]
+    for one in data["resources"]:
+        found += [(f"{data['node']}/{one['resource']}/{u['unit']}", u) for u in one["units"]]
+    return sorted(found, key=lambda each: badness(each[1]))
 
 
 def print_device(data: dict[str, Any]) -> None:
@@ -140,9 +150,9 @@ def _print_health(
         if len(again["awaits"]) > 1:
             out.print(escape(again["text"].partition(": ")[0] + ":"))
             for one in again["awaits"]:
-                out.print(f"  {escape(one['text'])}")
+                out.print(f"  {escape(typed(one['text']))}")
         else:
-            out.print(escape(again["text"]))
+            out.print(escape(typed(again["text"])))
 
 
 def _print_evidence(out: Any, data: dict[str, Any], of: str = "it") -> None:

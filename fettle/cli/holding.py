@@ -128,7 +128,7 @@ async def begin_hold(where: str, reason: str, until: float, kubeconfig: Path | N
         return [
             f"{where} is {describe_hold(made)}",
             *obeyed,
-            "Pods that are there stay; `kubectl drain` evicts them."
+            f"Pods that are there stay; `kubectl drain {name}` evicts them."
             if isinstance(subject, NodeId)
             else "Pods that use it stay.",
         ]

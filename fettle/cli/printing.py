@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from fettle.cli.calling import fetch
+from fettle.cli.sources import typed
 from fettle.cli.tables import (
     console,
     is_plain,
@@ -223,7 +224,8 @@ def _print_status(data: dict[str, Any], server: str) -> None:
             out.print(f"[yellow]{escape(problem)}[/]")
     else:
         for line, is_wrong in process_lines(process):
-            out.print(f"[yellow]{escape(line)}[/]" if is_wrong else escape(line))
+            shown = escape(typed(line))
+            out.print(f"[yellow]{shown}[/]" if is_wrong else shown)
     for one in data["setAside"]:
         out.print(f"[bold red]{escape(one['text'])}[/]")
     for note in data.get("objectRules", ()):
@@ -236,16 +238,17 @@ def _print_status(data: dict[str, Any], server: str) -> None:
         said = f"{counts['devices']} {name} missing on {nodes}, {counts['lost']} lost"
         if undated := counts.get("undated", 0):  # a server of before says nothing of that
             said += f"; of {undated} it is not known for how long"
-        out.print(f"[yellow]{escape(said)} (`fettle devices` names the nodes)[/]")
+        out.print(f"[yellow]{escape(typed(f'{said} (`fettle devices` names the nodes)'))}[/]")
     pods = data["pods"]
     out.print(
         f"pods with devices: {pods['placed']} have a node, {pods['atRisk']} of them at risk; "
         f"{pods['waiting']} wait for one"
     )
     if number := data["quarantined"]:
-        out.print(f"[yellow]objects that cannot be read: {number} (`fettle devices` names them)[/]")
+        how = typed("`fettle devices` names them")
+        out.print(f"[yellow]objects that cannot be read: {number} ({escape(how)})[/]")
     for one in data.get("mechanisms", ()):
-        out.print(escape(f"{one['name']}: {_ACTS[one['acts']]}; {one['text']}"))
+        out.print(escape(typed(f"{one['name']}: {_ACTS[one['acts']]}; {one['text']}")))
 
 
 def process_lines(process: dict[str, Any]) -> Iterator[tuple[str, bool]]:
@@ -309,9 +312,9 @@ def print_holds(out: Any, holds: Sequence[dict[str, Any]]) -> None:
     from rich.markup import escape
 
     if holds:
-        out.print("holds (`fettle holds` lists them all):")
+        out.print("holds:")
     lines = [f"{one['subject']}: {one['text']}  [{_OBEYED[one['obeyedBy']]}]" for one in holds]
-    for line in first(lines, MOST_LISTED):
+    for line in first(lines, MOST_LISTED, typed("`fettle devices -o json` has all")):
         out.print(f"  {escape(line)}")
 
 

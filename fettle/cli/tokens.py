@@ -37,6 +37,7 @@ def take_file(context: click.Context, _parameter: click.Parameter, given: Path |
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise click.BadParameter(f"{given} holds no token")
     context.meta[_META] = token
+    context.meta["--token-file"] = given  # for hints
 
 
 def given() -> str:

@@ -17,7 +17,7 @@ MOST_NAMED = 3
 class Remedy(StrEnum):
     """Who must do what, so that a node fits that does not."""
 
-    RELEASE = "whoever holds it must release it (`fettle holds` names them)"
+    RELEASE = "whoever holds it must release it (`fettle devices` names them)"
     MEND = "an administrator must mend it (`fettle explain node {node}` says what)"
     WAIT = "other pods must end first"
     GROW = "the pod must ask for less, or the cluster needs other nodes"

@@ -16,7 +16,15 @@ from fettle.explain.marks import list_holds, plain_marks
 from fettle.explain.pods import JSON_VERSION, plain_health, plain_unit, without_repeats
 from fettle.explain.users import Users, plain_users
 from fettle.explain.wording import plain_reason, with_former
-from fettle.health import BY_REBOOT, BY_RESOLUTION, HOLD_SOURCE, RECORD_SOURCE, Awaited, Recovery
+from fettle.health import (
+    BY_REBOOT,
+    BY_RESOLUTION,
+    HOLD_SOURCE,
+    RECORD_SOURCE,
+    Awaited,
+    Recovery,
+    name_of_held,
+)
 from fettle.model import (
     DeviceId,
     Evidence,
@@ -195,7 +203,7 @@ def all_clear_of(one: Awaited) -> str:
     if evidence.standing is Standing.LATCHED:
         return _mended(evidence)
     if evidence.source == HOLD_SOURCE:
-        return f"the hold ends (`fettle release`): {evidence.text}"
+        return f"the hold ends{_release(evidence)}: {evidence.text}"
     match evidence.source.kind:
         case SourceKind.CONDITION:
             its = f"condition {name} of {evidence.reporter}"
@@ -231,6 +239,15 @@ def all_clear_of(one: Awaited) -> str:
         case SourceKind.DEVICE_STATUS:
             return f"the kubelet calls it Healthy ({evidence.reporter})"
     return f"{evidence.reporter} no longer says it ({evidence.source})"
+
+
+def _release(evidence: Evidence) -> str:
+    """How to end a hold that a Node records."""
+    node, subject = evidence.reporter, evidence.subject
+    if node.kind != "Node":
+        return ""
+    where = node.name if isinstance(subject, NodeId) else f"{node.name}/{name_of_held(subject)}"
+    return f" (`fettle release {where}`)"
 
 
 def _mended(evidence: Evidence) -> str:

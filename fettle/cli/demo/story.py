@@ -2,9 +2,6 @@
 a GPU that fails, a bad claim."""
 
 import re
-import shlex
-import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,6 +18,7 @@ from rich.table import Table
 from fettle.api.meta import rfc3339
 from fettle.cli.calling import fetch
 from fettle.cli.demo.served import QUICK, SETTINGS, Served, ended_by_signals
+from fettle.cli.sources import program
 from fettle.explain import summary
 from fettle.model import FettleError
 
@@ -342,17 +340,8 @@ def _stay(console: Console, served: Served, snapshot: Path) -> None:
     raise FettleError("fettle serve exited on its own")
 
 
-def _typed() -> str:
-    """What to type for this program in a shell that was started in the same folder."""
-    if shutil.which("fettle"):
-        return "fettle"
-    if sys.argv[0].endswith(".py"):  # python -m fettle
-        return f"{shlex.quote(sys.executable)} -m fettle"
-    return shlex.quote(sys.argv[0])
-
-
 def _invite(console: Console, served: Served, snapshot: Path) -> None:
-    fettle = _typed()
+    fettle = program()
     console.print(
         f"[bold]It stays up, and lives:[/] faults come, spread and are mended. Look at the page:\n"
         f"  {served.browse}\n"

@@ -212,7 +212,7 @@ async def test_the_status_of_the_fleet_is_a_few_lines(api: FakeApi, reader: Read
         "nodes with devices: 3, of these 1 Unhealthy",
         "nvidia.com/gpu: 16, of these 8 Unhealthy",
         "2 nvidia.com/gpu missing on 1 node, 0 lost; of 2 it is not known for how long "
-        "(`fettle devices` names the nodes)",
+        f"(`fettle devices --kubeconfig {reader.kubeconfig}` names the nodes)",
         "pods with devices: 2 have a node, 1 of them at risk; 1 wait for one",
         "extender: not known; this process answers no scheduler: ask an extender",
         "second scheduler: does nothing here; no policy asks for it",

@@ -298,7 +298,7 @@ def test_a_pod_is_explained_in_twenty_lines_of_a_terminal_the_answer_first(
         "gpu-00      –  refused  units worth too little (0.50 of 0.8): 0 XID 79"
     )
     assert len({row[:6] for row in rows}) == min(bad, explained_pods.MOST_ROWS - 1)
-    assert (f"{bad - len(rows)} more nodes" in lines[-1]) == (bad > len(rows))
+    assert (f"{bad - len(rows)} more nodes" in lines[-2]) == (bad > len(rows))
     assert "--evidence" in lines[-1]
 
 

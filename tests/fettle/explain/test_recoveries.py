@@ -134,7 +134,7 @@ def test_a_taint_a_hold_and_a_monitor_that_is_gone_each_say_what_ends_them() -> 
     fleet.put(kinds.SLICE, slice_(devices=1, taints=[taint]))
     text = again(explained_device(fleet, "gpu-0"))
     assert "all of this has happened" in text
-    assert "the hold ends (`fettle release`): held by an operator: fan swap" in text
+    assert "the hold ends (`fettle release n`): held by an operator: fan swap" in text
     assert "taint gpu.nvidia.com/xid is removed (ResourceSlice n-slice)" in text
 
     gone = Fleet()
