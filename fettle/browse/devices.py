@@ -76,19 +76,32 @@ class DeviceHandlers:
             lambda: {
                 "generation": view.generation,
                 "version": JSON_VERSION,
+                # Why the answer may be incomplete.
                 "problems": self._known.unready(),
+                # Reasons (`RuleSetAside`): the rules that the [breaker](operating.md#the-breaker)
+                # set aside, what condemns most first.
                 "setAside": [*map(plain_reason, self._known.answers.set_aside())],
+                # Sentences about the mode and who has another one.
                 "modes": describe_modes(view, self._known.answers.policies),
+                # How many nodes have devices, also those not listed.
                 "nodesWithDevices": sum(
                     bool(n.pools or n.plugins)
                     for n in view.nodes.values()
                     if names is None or n.name in names
                 ),
+                # Each with its health; only those with evidence, that are not Healthy or lack
+                # devices, if `?unsound=true`.
                 "nodes": list_nodes(view, only_unsound=unsound, names=names),
+                # Devices that belong to no node, with health and users.
                 "network": list_network_devices(view, only_unsound=unsound, names=names),
+                # What operators [hold](holds.md).
                 "holds": list_holds(view),
+                # [Taints by health](failed-devices.md#taints-by-health) that devices have or would
+                # have.
                 "taints": taints,
+                # What cannot be read, and why.
                 "quarantined": dict(view.quarantined),
+                # What no [rule](scores.md#conditions-of-your-own) names; also of one node.
                 "unknownSignals": list_unknown_signals(view),
             },
         )

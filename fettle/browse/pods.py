@@ -96,7 +96,11 @@ class PodHandlers:
             ),
         )
         decisions = (await self._known.decisions(0.0, pod=key))[:MOST_EXPLAINED]
-        told = {**explained, "placed": next(map(plain_placed, placed), None)}
+        told = {
+            **explained,
+            # [Where it is](#pods-that-have-a-node), or `null`.
+            "placed": next(map(plain_placed, placed), None),
+        }
         if not await viewer.may(DEVICES):
             told, decisions = withhold_of_pod(told), [*map(wordless, decisions)]
         answer = None
@@ -104,7 +108,18 @@ class PodHandlers:
             answer = await run_within(lambda: _concluded(told))
         sees_all = await viewer.may(DEVICES) and await viewer.may(PODS)
         mechanisms = await self._known.mechanisms() if sees_all else []
-        return as_json({**told, "answer": answer, "decisions": decisions, "mechanisms": mechanisms})
+        return as_json(
+            {
+                **told,
+                # What the verdicts come to; `null` if the pod needs no devices.
+                "answer": answer,
+                # The last three [decisions](#decisions) on the pod.
+                "decisions": decisions,
+                # As of [`status`](#the-fleet-in-a-few-numbers); empty for whoever may not see
+                # devices and all pods.
+                "mechanisms": mechanisms,
+            }
+        )
 
     def _troubles(self, pod: core.Pod, view: View, placed: Iterable[PlacedPod]) -> Iterator[Reason]:
         """What is amiss with a pod that has a node, or with the others of its workload."""
@@ -179,8 +194,11 @@ class PodHandlers:
             {
                 "version": JSON_VERSION,
                 "generation": self._known.answers.view.generation,
+                # Why the list may be incomplete.
                 "problems": problems,
+                # When this Fettle started.
                 "startedAt": self._known.pods.at_risk.started_at,
+                # How many there are.
                 "total": total,
                 "pods": listed,
             }

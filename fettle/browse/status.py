@@ -34,11 +34,18 @@ class StatusHandlers:
             {
                 "version": JSON_VERSION,
                 "generation": answers.view.generation,
+                # With `setAside` and `modes` as of [`devices`](#devices).
                 "problems": self._known.unready(),
                 "setAside": [*map(plain_reason, answers.set_aside())],
+                # Sentences about what [rules about objects](rules-file.md#any-object-by-cel) do
+                # not hear.
                 "objectRules": self._known.object_notes(),
                 "modes": describe_modes(answers.view, answers.policies),
+                # Which [mechanisms](managed-clusters.md) keep pods off bad devices here: `name`
+                # (`extender`, `second scheduler`, `affinity`, `taints`, `cordon`), `acts` (`null`
+                # if this process cannot know), and `text`.
                 "mechanisms": mechanisms,
+                # How the process is that answers.
                 "process": _process(self._known),
                 **counted,
             }
@@ -51,16 +58,25 @@ def _process(known: Known) -> dict[str, Any]:
     leader = known.leader()
     return {
         "ready": known.is_ready(),
-        # Names of files need not be text.
+        # Why it is not ready.
         "problems": [*map(_readable, dict.fromkeys(known.problems()))],
         "roles": sorted(known.roles),
+        # By role, how many seconds ago what was asked; `null`: never.
         "asked": {role: last.ages_s() for role, last in known.asked().items()},
+        # What is odd about them.
         "callers": known.caller_notes(),
+        # Of the stewards: its `name`, and whether it is `here`.
         "leader": leader._asdict() if leader is not None else None,
         "certificates": [
-            {"listener": one.listener, "of": one.of, "endsAt": one.ends_at}
+            {
+                "listener": one.listener,
+                # Whose it is.
+                "of": one.of,
+                "endsAt": one.ends_at,
+            }
             for one in known.certificates()
         ],
+        # Rights that it was denied.
         "denied": [
             *map(
                 _readable,
@@ -72,6 +88,7 @@ def _process(known: Known) -> dict[str, Any]:
                 "name": one.name,
                 "served": one.served,
                 "synced": one.synced,
+                # Since its last word.
                 "ageSeconds": round(max(0.0, now - one.contact_at), 1) if one.synced else None,
                 "note": one.note,
             }
@@ -81,6 +98,7 @@ def _process(known: Known) -> dict[str, Any]:
 
 
 def _readable(text: str) -> str:
+    """Names of files need not be text."""
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -98,11 +116,19 @@ def _counted(view: View, now: float) -> dict[str, Any]:
     for pod in view.pods.values():
         placed += bool(pod.node_name)
         pause()
-    pods = {"placed": placed, "waiting": len(view.pods) - placed}
     return {
+        # How many with devices are in each state.
         "nodes": nodes,
+        # By driver or extended resource: how many devices, or units that may be allocated, are in
+        # each state.
         "devices": devices,
+        # By driver or extended resource of which nodes have [fewer than
+        # expected](missing-devices.md): how many `devices` are missing, how many of them are
+        # `lost`, on how many `nodes`, and of how many it is not known for how long (`undated`).
         "missing": {name: one._asdict() for name, one in sorted(count_missing(view, now).items())},
-        "pods": pods,
+        # Of those with devices, how many have a node (`placed`), are on what their policy refuses
+        # (`atRisk`), and have none yet (`waiting`).
+        "pods": {"placed": placed, "waiting": len(view.pods) - placed},
+        # How many objects cannot be read.
         "quarantined": len(view.quarantined),
     }

@@ -66,10 +66,13 @@ class WhatIfHandlers:
             {
                 "version": JSON_VERSION,
                 "pod": key,
+                # What is supposed, as the end of a sentence.
                 "change": change,
                 "problems": self._known.unready(),
+                # The `answer` [of a pod](#a-pod) as it is; `after`: as it would be.
                 "before": before and before["answer"],
                 "after": after and after["answer"],
+                # Those whose answer changes.
                 "nodes": [*_differences(before, after)] if before and after else [],
             }
         )

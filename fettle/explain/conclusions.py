@@ -196,15 +196,27 @@ def conclusion(explained: Mapping[str, Any]) -> dict[str, Any]:
     )
     best = [name for name in fit if rest[name]["score"] == rest[fit[0]]["score"]]
     told = {
+        # How many there are.
         "nodes": len(nodes),
+        # How many of them fit.
         "fit": len(fit),
+        # Of how many that cannot be told.
         "undecided": sum(word == "undecided" for word in words.values()),
+        # At most three that fit and have the highest score.
         "best": best[:MOST_NAMED],
+        # Why nodes do not fit, what concerns most of them first.
         "causes": _causes(rest, words),
+        # Nodes that can never matter.
         "excluded": _exclusions(excluded),
     }
     next_step = _next(explained, told)
-    return {**told, "next": next_step, "text": _text(explained, told, len(best), next_step)}
+    return {
+        **told,
+        # Who must do what so that a node fits; empty if nobody must.
+        "next": next_step,
+        # All of it in one line.
+        "text": _text(explained, told, len(best), next_step),
+    }
 
 
 def exclusion(verdict: Mapping[str, Any]) -> Mapping[str, str] | None:
@@ -231,9 +243,13 @@ def _causes(rest: Mapping[str, Any], words: Mapping[str, str]) -> list[dict[str,
         one = found.setdefault(
             key,
             {
+                # `refused` or `no fit`.
                 "verdict": word,
+                # Of one such reason; `text` is its words.
                 "code": reason["code"],
+                # Its kind in words.
                 "words": key[1],
+                # How many; `first` is one of them.
                 "nodes": 0,
                 "first": name,
                 "text": reason["text"],
@@ -261,7 +277,14 @@ def _exclusions(excluded: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any
     for name, one in excluded.items():
         firsts.setdefault((one["by"], one["detail"]), name)
     return [
-        {"by": by, "detail": detail, "nodes": number, "first": firsts[by, detail]}
+        {
+            # As of a node, or `noDevices`.
+            "by": by,
+            "detail": detail,
+            # How many; `first` is one of them.
+            "nodes": number,
+            "first": firsts[by, detail],
+        }
         for (by, detail), number in counts.most_common()
     ]
 

@@ -70,6 +70,7 @@ def list_network_devices(
     return [
         {
             "device": str(id_),
+            # Those that can use it; if it is withheld from all, those that it is published for.
             "nodes": able[id_] or unable[id_],
             "allocated": device.allocated,
             **_why(None if able[id_] else why.get(id_)),
@@ -97,7 +98,12 @@ def list_unknown_signals(view: View) -> list[dict[str, Any]]:
         {
             "condition": type_,
             "statuses": [
-                {"status": status, "nodes": len(names), "first": names[0]}
+                {
+                    "status": status,
+                    # How many have it; `first` is one of them.
+                    "nodes": len(names),
+                    "first": names[0],
+                }
                 for status, names in nsmallest(
                     MOST_STATUSES, statuses.items(), key=lambda each: len(each[1])
                 )
@@ -146,7 +152,12 @@ def _why(reason: Reason | None) -> dict[str, Any]:
     """Why a device is withheld, in words, and as a reason."""
     if reason is None:
         return {"withheld": None, "withheldReason": None}
-    return {"withheld": why_withheld(reason), "withheldReason": plain_reason(reason)}
+    return {
+        # Why it cannot be allocated now, or `null`.
+        "withheld": why_withheld(reason),
+        # The same as a reason.
+        "withheldReason": plain_reason(reason),
+    }
 
 
 def _unit(one: UnitView, plugin: PluginView, users: UnitUsers) -> dict[str, Any]:
@@ -157,13 +168,16 @@ def plain_node(node: NodeView, users: Users, *, only_unsound: bool = False) -> d
     """A node with its resources and its own devices."""
     return {
         "node": node.name,
+        # All pods with devices that are bound to it.
         "usedBy": users.on_node(node.name),
         **plain_health(node.health),
+        # Of device plugins.
         "resources": [
             {
                 "resource": plugin.resource,
                 "capacity": plugin.capacity,
                 "allocatable": plugin.allocatable,
+                # Each with its health and users.
                 "units": [
                     _unit(one, plugin, users.of_unit(node.name, plugin, one))
                     for one in plugin.units
@@ -171,11 +185,15 @@ def plain_node(node: NodeView, users: Users, *, only_unsound: bool = False) -> d
             }
             for plugin in node.plugins.values()
         ],
+        # Each with its health and users.
         "devices": [
             plain_device(device, users, withheld)
             for device, withheld in _published(node, local=True, only_unsound=only_unsound)
         ],
+        # What it has [fewer of than expected](missing-devices.md).
         "missing": plain_missing(node),
+        # Drivers whose version [is new there](policies.md#new-drivers); `name` is of the resource
+        # or DRA driver.
         "newDrivers": [
             {
                 "name": one.name,
@@ -186,6 +204,7 @@ def plain_node(node: NodeView, users: Users, *, only_unsound: bool = False) -> d
             }
             for one in node.new_drivers
         ],
+        # Reasons (`PoolDisputed`): its pools that slices of other nodes contradict.
         "disputed": [
             plain_reason(reasons.PoolDisputed(pool.ref, pool.rivals))
             for pool in node.pools
@@ -199,6 +218,7 @@ def plain_device(device: DeviceView, users: Users, withheld: Reason | None) -> d
     """A DRA device, with its users and why it is withheld, if it is."""
     return {
         "device": str(device.subject),
+        # Whether a claim holds it. If not, it need not be idle: see `use`.
         "allocated": device.allocated,
         **_why(withheld),
         **plain_users(users.of_device(device)),
@@ -235,11 +255,18 @@ def list_usage(view: View) -> list[dict[str, Any]]:
                     "node": name,
                     "state": str(node.health.shown_state),
                     "score": round(node.health.score, 4),
+                    # Whether an operator holds it.
                     "held": node.health.held,
+                    # Its capacity.
                     "devices": units + len(own),
+                    # What pods and claims have taken of it.
                     "inUse": given + sum(d.allocated or d.shares > 0 for d in own),
+                    # How many are in each state; those that no evidence names are as their node
+                    # is.
                     "byState": {str(state): n for state, n in devices_by_state(node).items()},
+                    # How many.
                     "missing": sum(one.expected - one.found for one in node.missing),
+                    # How many have devices there.
                     "pods": len(users.on_node(name)),
                 }
             )

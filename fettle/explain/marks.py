@@ -41,10 +41,13 @@ def list_holds(view: View) -> list[dict[str, Any]]:
         {
             "subject": str(subject),
             "reason": hold.reason,
+            # Who holds it, or `null`.
             "by": hold.by or None,
             "since": hold_time(hold.since),
             "until": hold_time(hold.until),
+            # In which annotation it stands.
             "annotation": hold.annotation,
+            # `Scheduler` if a taint goes with it, else `Fettle`.
             "obeyedBy": obeyed_by(subject, view),
             "text": describe_hold(hold),
         }
@@ -139,11 +142,15 @@ def plain_marks(marks: NodeMarks) -> dict[str, Any] | None:
         said.append(f"annotation {CORDONED}: {marks.cordon}")
     return {
         "label": marks.tier or None,
+        # Those beside it, by their key.
         "labels": dict(marks.labels),
+        # The annotation's.
         "reason": marks.annotation or None,
+        # Its `status`, `reason` and `message`.
         "condition": {"status": marks.status, "reason": marks.cause, "message": marks.message}
         if marks.status
         else None,
+        # Why Fettle cordoned it.
         "cordoned": marks.cordon or None,
         "text": "; ".join(said),
     }
@@ -157,8 +164,11 @@ def plain_missing(node: NodeView) -> list[dict[str, Any]]:
             "name": one.name,
             "expected": one.expected,
             "found": one.found,
+            # Who expects it, in words.
             "source": one.source,
+            # `null`, as `lostAt`, if it is not known since when.
             "since": one.since,
+            # From when it counts as lost.
             "lostAt": one.lost_at if one.since is not None else None,
             "text": missing_in_words(one),
         }
@@ -188,14 +198,22 @@ def list_taints(
     listed = [
         {
             "device": str(device),
+            # The taint's key.
             "key": planned.taint.key,
+            # The effect that it should have now; for a setting that is not set, as if it were
+            # `NoSchedule`.
             "effect": planned.taint.effect,
+            # The effect that a rule of Fettle's gives it, or `null`.
             "there": found.effect if (found := there.get(str(device))) is not None else None,
+            # That rule's name, or `null`.
             "rule": found.rule if found is not None else None,
+            # Why the two differ, in words.
             "whyNot": None
             if found is not None and found[1:] == (planned.taint.key, planned.taint.effect)
             else _why_not(planned, settings, mode, in_vain, dry_run=dry_run),
+            # From when the state counts as confirmed.
             "confirmedAt": planned.confirmed_at,
+            # The effect from then on.
             "confirmedEffect": planned.strongest,
         }
         for device, planned in sorted(plan.taints.items())

@@ -26,22 +26,33 @@ def plain_placed(placed: PlacedPod) -> dict[str, Any]:
     """
     verdict = placed.verdict
     found = {
+        # With `conceded`, `undecided` and `reasons` as of a verdict; each reason also has its
+        # `use`.
         "refusals": verdict.refusals,
         "conceded": verdict.conceded,
         "undecided": verdict.undecided,
     }
     return {
         "pod": placed.key,
+        # `kind` and `name` of the object that made it, or `null`.
         "owner": _owner(placed.pod),
         "node": placed.pod.node_name,
+        # `Running` or `Pending`, as in its status, or `Terminating`.
         "phase": _phase(placed.pod),
         "policy": placed.policy.name,
+        # When it got its node; `null` if nobody says.
         "boundAt": bound_at(placed.pod) or None,
+        # Whether its policy refuses where it is.
         "atRisk": placed.at_risk,
+        # Whether that is `certain` or `possible`; `null` if nothing is refused.
         "use": None if placed.worst is None else _use(certain=placed.certain),
+        # Since when; not before it was bound.
         "since": placed.since if placed.worst is not None else None,
+        # The gravest reason as a text.
         "worst": _renamed(text(placed.worst)) if placed.worst is not None else None,
+        # How many it was given, by extended resource.
         "units": dict(device_units(placed.pod)),
+        # What it holds or may hold, with health; of units only those with a name.
         "devices": [*_devices(placed)],
         **{part: [_renamed(text(one)) for one in why] for part, why in found.items()},
         "reasons": {part: [_reason(one) for one in why] for part, why in found.items()},

@@ -51,22 +51,36 @@ def plain_health(value: Health) -> dict[str, Any]:
     `reportingNamespace`, the tenant who reported it, lowers only `score`.
     """
     return {
+        # As people are told.
         "score": round(value.score, 4),
+        # The score that refusals and states go by.
         "proven": round(value.proven, 4),
+        # As people are told.
         "state": str(value.shown_state),
+        # How many namespaces' word alone makes a `state` Degraded that refuses nobody; else 0.
         "suspected": value.suspected,
+        # Since when it has that state.
         "since": value.since,
+        # Whether an operator holds it.
         "held": value.held,
+        # Why the state is worse than the score alone would make it, in words, or `null`.
         "kept": _kept(value),
+        # What speaks against it. Of one node or device each also has `ageSeconds`, and
+        # `halfLifeSeconds` if it fades (else `null`, also of the [record of 28
+        # days](scores.md#probation)).
         "evidence": [
             {
                 "text": w.evidence.text,
                 "family": str(w.evidence.family),
                 "kind": str(w.evidence.kind),
+                # Of one node or device what it weighs now.
                 "weight": round(w.weight, 4),
                 "source": str(w.evidence.source),
                 "reporter": str(w.evidence.reporter),
+                # Whose word it is, if a tenant could cause it (it lowers only the `score`); else
+                # `null`.
                 "reportingNamespace": (namespace := w.evidence.reporting_namespace) or None,
+                # Formerly, with `namespace ` before it.
                 "witness": f"namespace {namespace}" if namespace else None,  # until version 2
                 "subject": str(w.evidence.subject),
                 "observedAt": w.evidence.observed_at,
@@ -110,6 +124,7 @@ def _kept(value: Health) -> str | None:
 def plain_demand(value: Demand) -> dict[str, Any]:
     """What a pod asks for."""
     return {
+        # How many, by extended resource.
         "units": {u.resource: u.count for u in value.units},
         "requests": [
             {
@@ -120,7 +135,9 @@ def plain_demand(value: Demand) -> dict[str, Any]:
             for claim in value.claims
             for alternative in claim.alternatives()
         ],
+        # Devices that its claims hold.
         "allocated": [str(held.device) for bound in value.bound for held in bound.held],
+        # Why part of it is not known.
         "unsettled": texts(value.unsettled),
     }
 
@@ -132,23 +149,36 @@ def plain_verdict(value: Verdict, most: int = MOST_TOLD) -> dict[str, Any]:
     Fettle does not refuse it, though the scheduler's own checks may (`rejected`).
     """
     everything = {
+        # Why Fettle refuses the node.
         "refusals": value.refusals,
+        # What would be refusals, but for causes that the breaker set aside: the last choice of
+        # pods that have waited.
         "overruled": value.overruled,
+        # What would be refusals, had the pod not waited as long as its policy lets it; the node is
+        # its last choice.
         "conceded": value.conceded,
+        # Why the scheduler's own checks do not place the pod there.
         "rejected": value.rejected,
+        # What Fettle cannot tell; it allows the node.
         "undecided": value.undecided,
+        # What else there is to know.
         "notes": value.notes,
     }
     found = {part: _first(reasons, most) for part, reasons in everything.items()}
     return {
+        # Neither Fettle nor the scheduler's own checks keep the pod off the node.
         "fits": value.can_be_placed,
+        # Fettle does not refuse it.
         "allowed": value.fits,
+        # As the scheduler is told it.
         "score": value.score,
         "value": value.value,
         **{part: texts(reasons) for part, reasons in found.items()},
+        # [Reasons](#reasons) beside the texts of each list, in the same order.
         "reasons": {
             part: [plain_reason(one) for one in reasons] for part, reasons in found.items()
         },
+        # What the pod would get there, each with its [health](#health).
         "devices": [_plain_choice(c) for c in value.devices],
     }
 
@@ -163,9 +193,12 @@ def _plain_choice(choice: Choice) -> dict[str, Any]:
     """A device that the pod would get; `request` is claim/request without the alternative."""
     claim, request, alternative = (*choice.request.split("/"), "", "")[:3]
     return {
+        # `claim/request`, or the claim that holds it.
         "request": f"{claim}/{request}" if request else claim,
+        # Which one of `firstAvailable`.
         "alternative": alternative or None,
         "device": str(choice.device),
+        # Taints of it that the pod tolerates.
         "tolerated": [str(taint) for taint in choice.tolerated],
         "adminAccess": choice.admin_access,
         **plain_health(choice.health),
@@ -213,8 +246,13 @@ def explain_pod(
         node = view.nodes[name]
         nodes[name] = {
             **_by_former_names(_with_names(plain_verdict(answer, most), names)),
+            # Its own [health](#health).
             "health": plain_health(node.health),
+            # Noteworthy units that the pod may get, as of [`devices`](#devices).
             "units": list(_units(node, resources)),
+            # What of the pod's own manifest keeps it off, or `null`: `by` (`nodeSelector`,
+            # `nodeAffinity`, `taint`, `cordon`, `notReady`) and a `detail`. `fits` and `allowed`
+            # do not heed it.
             "excluded": _plain_exclusion(excluded(node)),
         }
         pause()
@@ -222,8 +260,10 @@ def explain_pod(
     explained = {
         "version": JSON_VERSION,
         "pod": key,
+        # The policy that applies, with these values of its [`placement`](policy-fields.md#spec).
         "policy": {
             "name": resolved.policy.name,
+            # Who chose it.
             "origin": resolved.origin,
             **_mode(resolved),
             "minScore": placement.min_score,
@@ -238,10 +278,14 @@ def explain_pod(
             "previousNode": str(placement.previous_node),
             "warnings": list(resolved.warnings),
         },
+        # What the pod demands; `null` if it needs no devices.
         "demand": plain_demand(demand) if demand is not None else None,
+        # What else there is to know, as texts.
         "notes": texts(about),
         "reasons": {"notes": [plain_reason(note) for note in about]},
+        # As of [`devices`](#devices).
         "holds": list_holds(view) if demand is not None else [],
+        # By the name of the node.
         "nodes": nodes,
     }
     return with_former(explained)
@@ -346,9 +390,13 @@ def plain_unit(one: UnitView, plugin: PluginView) -> dict[str, Any]:
     """
     return {
         "unit": one.unit,
+        # How many units of the resource it is.
         "count": one.count,
+        # How many of them no pod gets.
         "withdrawn": one.withdrawn,
+        # Whether `use` is `certain`.
         "allocated": one.allocated > 0,
+        # What is special about it, in words.
         "about": _about(one, plugin),
         **plain_health(one.health),
     }
@@ -393,15 +441,20 @@ def explain_policy(
     del sections["name"], sections["mode"]
     return {
         "name": resolved.policy.name,
+        # Who chose it.
         "origin": resolved.origin,
         **_mode(resolved),
+        # Where it is defined.
         "source": str(resolved.source),
         "warnings": [*resolved.warnings, *ignored],
+        # Each value of it.
         "values": [
             {
                 "field": "mode",
                 "value": str(resolved.mode.mode),
+                # Where that value comes from.
                 "from": resolved.mode.origin,
+                # What to know about it, such as that it has no effect.
                 "note": "",
             },
             *(

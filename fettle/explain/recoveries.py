@@ -67,11 +67,18 @@ def explain_node(
         "version": JSON_VERSION,
         **plain_node(node, Users(view)),
         **_recovery(node.health, recovery, now),
+        # How many of its devices are in each `state`.
         "devicesByState": {str(state): n for state, n in devices_by_state(node).items()},
+        # Those on it; of a device also those on its node.
         "holds": _holds(view, NodeId(node.name)),
+        # When it was Degraded or Unhealthy in the last 28 days, as far as it is
+        # [stored](devicehealth.md).
         "episodes": _past(_stored(view, node.name, NodeId(node.name)))["episodes"],
         "unknownSignals": list_unknown_signals(about),
+        # What Fettle has [written on it](nodes.md), or `null`.
         "marks": plain_marks(node.marks),
+        # The rules among its evidence that the [breaker](operating.md#the-breaker) set aside
+        # somewhere.
         "setAside": _set_aside_of(node.health, set_aside),
     }
     return with_former(explained)
@@ -131,7 +138,11 @@ def _recovery(shown: Health, recovery: Recovery, now: float) -> dict[str, Any]:
         fades = evidence.kind is EvidenceKind.DECAYING and evidence.source != RECORD_SOURCE
         one["halfLifeSeconds"] = evidence.half_life_s if fades else None
         one["ageSeconds"] = round(max(0.0, now - evidence.observed_at), 3)
-    return {**plain, "healthyAgain": _healthy_again(shown, recovery, now)}
+    return {
+        **plain,
+        # What has to happen for it to be Healthy; `null` if it is.
+        "healthyAgain": _healthy_again(shown, recovery, now),
+    }
 
 
 def _healthy_again(shown: Health, recovery: Recovery, now: float) -> dict[str, Any] | None:
@@ -145,7 +156,9 @@ def _healthy_again(shown: Health, recovery: Recovery, now: float) -> dict[str, A
     by_text = {each["text"]: each for each in map(_awaited, reversed(found))}
     awaits = list(reversed(by_text.values()))
     return {
+        # When, if nothing more is reported. With `awaits` it is the earliest time.
         "at": recovery.at,
+        # What must be over first. Empty: time is enough.
         "awaits": awaits,
         "text": _sentence(recovery.at, [one["text"] for one in awaits], now),
     }
@@ -154,6 +167,7 @@ def _healthy_again(shown: Health, recovery: Recovery, now: float) -> dict[str, A
 def _awaited(one: Awaited) -> dict[str, Any]:
     evidence = one.evidence
     return {
+        # What has to happen.
         "text": all_clear_of(one),
         "evidence": evidence.text,
         "source": str(evidence.source),
@@ -301,12 +315,16 @@ def _past(stored: _Stored) -> dict[str, Any]:
             {
                 "state": str(one.state),
                 "start": one.start.timestamp(),
+                # `null`: still.
                 "end": one.end.timestamp() if one.end is not None else None,
+                # The lowest.
                 "score": one.score,
                 "text": one.message,
             }
             for one in (own.episodes if own is not None else ())
         ],
+        # Of a device, as far as it is stored: grave faults that were over, and the last reboot and
+        # remediation of its node.
         "happened": [
             {"at": at.timestamp(), "what": what}
             for what, times in (

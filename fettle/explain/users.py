@@ -81,4 +81,14 @@ def plain_users(users: UnitUsers) -> dict[str, Any]:
     of these uses it.
     """
     use = CERTAIN if users.in_use else POSSIBLE if users.possible else NOBODY
-    return {"use": use, "usedBy": [*users.certain], "possiblyUsedBy": [*users.possible]}
+    return {
+        # `certain`: some pod or claim holds it. `possible`: some pod may hold it. `nobody`: none
+        # can.
+        "use": use,
+        # Those that certainly hold it, `namespace/name`; `claim namespace/name` where no pod has
+        # the claim.
+        "usedBy": [*users.certain],
+        # Further pods that may hold it. If `use` is `certain` and `usedBy` is empty, one of them
+        # does.
+        "possiblyUsedBy": [*users.possible],
+    }

@@ -34,6 +34,11 @@ def test_the_pages_have_every_code_metric_and_field() -> None:
     assert "\n| ready | type: `Ready`; faulty: `false`;" in pages["shipped-rows.md"]
     assert "| `AtRisk` | on a Pod: its own policy refuses" in pages["names.md"]
     assert "| `placement.requires[].message` | string | " in pages["policy-fields.md"]
+    answers = pages["explain-json.md"]
+    assert "| `pods[].atRisk` | Whether its policy refuses where it is. |" in answers
+    assert "| `nodes.NAME.excluded` | What of the pod's own manifest keeps it off" in answers
+    assert "| `process.sources[].ageSeconds` | Since its last word. |" in answers
+    assert ", `answer.excluded[].detail`, " in answers
 
 
 def test_troubleshooting_says_what_each_event_means_and_what_to_do() -> None:
