@@ -65,12 +65,14 @@ def make_connections(
     )
     prioritize = Prioritize(answers, metrics, not_ready, replies, recorder, leanings, waits)
     verbs: dict[str, Verb] = {
-        "filter": filter_.answer,
-        "prioritize": prioritize.answer,
-        "preempt": Preempt(answers, metrics, not_ready, recorder).answer,
+        "filter": filter_.handle,
+        "prioritize": prioritize.handle,
+        "preempt": Preempt(answers, metrics, not_ready, recorder).handle,
     }
-    asked_at = misconfiguration.last.at
-    routes = {f"/{name}": _handler(name, verb, metrics, asked_at) for name, verb in verbs.items()}
+    requested_at = misconfiguration.last.at
+    routes = {
+        f"/{name}": _handler(name, verb, metrics, requested_at) for name, verb in verbs.items()
+    }
     limit = settings.max_body_mebibytes * 2**20
     return SchedulerConnections(routes, limit, _not_served(misconfiguration))
 
@@ -78,41 +80,41 @@ def make_connections(
 def _not_served(misconfiguration: Misconfiguration) -> Callable[[str, str], HTTPReply]:
     """kube-scheduler only POSTs: who sends something else looks for the browse listener."""
 
-    def answer(method: str, path: str) -> HTTPReply:
+    def refuse(method: str, path: str) -> HTTPReply:
         if method != "POST":
             where = "this listener is for kube-scheduler only, ask the one of --browse-listen"
             return problem(404, f"path {path} not found: {where}")
         misconfiguration.not_served(path)
         return problem(404, f"path {path} not found: {SERVED} are served")
 
-    return answer
+    return refuse
 
 
 def _handler(
-    name: str, verb: Verb, metrics: ExtenderMetrics, asked_at: dict[str, float]
+    name: str, verb: Verb, metrics: ExtenderMetrics, requested_at: dict[str, float]
 ) -> Handler:
     latency_s = metrics.latency_s.labels(name)
 
     def handle(body: bytes) -> HTTPReply | Awaitable[HTTPReply]:
         started = time.perf_counter()
         try:
-            reply = verb(body)
+            made = verb(body)
         except BadInput as error:  # not what a scheduler asks
-            answer = _failed(name, error, metrics)
+            reply = _failed(name, error, metrics)
         except Exception as error:
-            asked_at[name] = started
-            answer = _failed(name, error, metrics)
+            requested_at[name] = started
+            reply = _failed(name, error, metrics)
         else:
-            asked_at[name] = started
-            if not isinstance(reply, bytes):
-                return later(reply, started)
-            answer = HTTPReply(200, reply)
+            requested_at[name] = started
+            if not isinstance(made, bytes):
+                return later(made, started)
+            reply = HTTPReply(200, made)
         latency_s.observe(time.perf_counter() - started)
-        return answer
+        return reply
 
-    async def later(reply: Awaitable[bytes], started: float) -> HTTPReply:
+    async def later(made: Awaitable[bytes], started: float) -> HTTPReply:
         try:
-            return HTTPReply(200, await reply)
+            return HTTPReply(200, await made)
         except Exception as error:
             return _failed(name, error, metrics)
         finally:

@@ -79,7 +79,7 @@ class Filter:
         self._kept = KeptReplies()
         self._warned_of_nodes = False
 
-    def answer(self, body: bytes) -> bytes | Awaitable[bytes]:
+    def handle(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → ExtenderFilterResult. Raises BadInput.
 
         The answer is there at once if all verdicts are, else once they are.
@@ -87,7 +87,7 @@ class Filter:
         edition = self._answers.edition
         problem = self._problem()
         if not problem and (kept := self._kept.get(body, edition)) is not None:
-            self._metrics.answered(refused=kept.refused)
+            self._metrics.count_nodes(refused=kept.refused)
             self._metrics.decided("filter", REFUSED)
             self._recorder.again(kept.decision)
             return kept.body
@@ -98,19 +98,19 @@ class Filter:
             self._metrics.decided("filter", "echoed")
             return _echo(args)
         if not problem and self._tables.lacks_workload(args.pod):
-            return self._answer_informed(body, args)
-        return self._answer(body, args, demand, edition, problem)
+            return self._reply_informed(body, args)
+        return self._reply(body, args, demand, edition, problem)
 
-    async def _answer_informed(self, body: bytes, args: wire.Args) -> bytes:
+    async def _reply_informed(self, body: bytes, args: wire.Args) -> bytes:
         """Once it is known which policy the pod's workload names, or cannot be in time."""
         await self._tables.learn_workload(args.pod)
         edition, problem = self._answers.edition, self._problem()
         if (demand := self._answers.demand_now(args.pod)) is None:
             return _echo(args)
-        answer = self._answer(body, args, demand, edition, problem)
-        return answer if isinstance(answer, bytes) else await answer
+        reply = self._reply(body, args, demand, edition, problem)
+        return reply if isinstance(reply, bytes) else await reply
 
-    def _answer(
+    def _reply(
         self, body: bytes, args: wire.Args, demand: Demand, edition: Edition, problem: str
     ) -> bytes | Awaitable[bytes]:
         if demand.mode is not Mode.ENFORCE:
@@ -230,7 +230,7 @@ class Filter:
         undecided = len(table.undecided.intersection(narrowed.passed)) if table.undecided else 0
         undecided += sum(name not in table.undecided for name in unjudged)
         rejected = len(table.rejected.intersection(narrowed.passed)) if table.rejected else 0
-        self._metrics.answered(
+        self._metrics.count_nodes(
             allowed=passed - undecided - rejected,
             refused=refused,
             undecided=undecided,

@@ -72,7 +72,7 @@ class Prioritize:
         self._recorder = recorder
         self._leanings = leanings
 
-    def answer(self, body: bytes) -> bytes | Awaitable[bytes]:
+    def handle(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderArgs → HostPriorityList. Raises BadInput, NotReady.
 
         The answer is there at once if all verdicts are, else once they are.
@@ -120,7 +120,7 @@ class Preempt:
         self._preemption = Preemption(answers)
         self._recorder = recorder
 
-    def answer(self, body: bytes) -> bytes | Awaitable[bytes]:
+    def handle(self, body: bytes) -> bytes | Awaitable[bytes]:
         """ExtenderPreemptionArgs → the nodes that are worth a victim. Raises BadInput, NotReady."""
         args = wire.decode_preemption(body)
         demand = self._answers.demand(args.pod)

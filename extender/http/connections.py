@@ -299,13 +299,13 @@ class SchedulerConnection(asyncio.Protocol):
                 return
             keep = False
         self._accepted.answering = True
-        answer = self._answer(request)
-        if isinstance(answer, HTTPReply):
-            self._write(answer, keep=keep, head_only=request.method == b"HEAD")
+        reply = self._dispatch(request)
+        if isinstance(reply, HTTPReply):
+            self._write(reply, keep=keep, head_only=request.method == b"HEAD")
         else:
             self._expect_within(None)
             self._transport.pause_reading()
-            later = self._write_later(answer, keep=keep)
+            later = self._write_later(reply, keep=keep)
             self._answering = self._loop.create_task(later)
 
     def _refusal_of_caller(self) -> str | None:
@@ -314,13 +314,13 @@ class SchedulerConnection(asyncio.Protocol):
             return None
         return self._caller.refusal()
 
-    async def _write_later(self, answer: Awaitable[HTTPReply], *, keep: bool) -> None:
-        answered = await answer
+    async def _write_later(self, reply: Awaitable[HTTPReply], *, keep: bool) -> None:
+        made = await reply
         self._answering = None
-        self._write(answered, keep=keep)
+        self._write(made, keep=keep)
         self._go_on()
 
-    def _answer(self, request: _Request) -> HTTPReply | Awaitable[HTTPReply]:
+    def _dispatch(self, request: _Request) -> HTTPReply | Awaitable[HTTPReply]:
         try:
             path = request.path
         except httptools.HttpParserError as error:
@@ -333,42 +333,42 @@ class SchedulerConnection(asyncio.Protocol):
             return problem(405, f"{request.method.decode()} is not allowed here; use POST")
         return handler(request.body)
 
-    def _write(self, answer: HTTPReply, *, keep: bool, head_only: bool = False) -> None:
+    def _write(self, reply: HTTPReply, *, keep: bool, head_only: bool = False) -> None:
         """`head_only` is for HEAD, where a client would read a body as the next response."""
         self._accepted.answering = False
-        self._accepted.is_served |= answer.status < HTTPStatus.BAD_REQUEST
+        self._accepted.is_served |= reply.status < HTTPStatus.BAD_REQUEST
         self._accepted.finished()
         keep = keep and not self._all.draining
-        head, body = _head(answer, keep=keep), b"" if head_only else answer.body
+        head, body = _head(reply, keep=keep), b"" if head_only else reply.body
         # From Python 3.12 on, asyncio never stops trying to send an empty part.
         self._transport.writelines((head, body) if body else (head,))
         if not keep:
             self._transport.close()
             return
         self._expect_within(self._all.times.idle_s)
-        if answer.status >= HTTPStatus.BAD_REQUEST:
+        if reply.status >= HTTPStatus.BAD_REQUEST:
             self._rests = True
             self._transport.pause_reading()
             self._loop.call_later(REFUSED_PAUSE_S, self._has_rested)
 
-    def _write_refusal(self, answer: HTTPReply) -> None:
+    def _write_refusal(self, reply: HTTPReply) -> None:
         """Close once the client has seen it, or has had the time to."""
-        self._transport.writelines((_head(answer, keep=False), answer.body))
+        self._transport.writelines((_head(reply, keep=False), reply.body))
         self._discarding = True
         self._body.clear()
         if self._transport.can_write_eof():
             self._transport.write_eof()
         self._loop.call_later(self._all.times.discard_s, self._transport.close)
 
-    def _refuse(self, answer: HTTPReply) -> None:
+    def _refuse(self, reply: HTTPReply) -> None:
         """Answer before the request was read whole, and close, since nobody can tell where the next
         request begins. Earlier requests are answered first."""
         if self._ended:
             return
         if self._answering is not None or self._requests:
-            self._refusal = answer
+            self._refusal = reply
         else:
-            self._write_refusal(answer)
+            self._write_refusal(reply)
 
     @property
     def _closing(self) -> bool:
@@ -423,13 +423,13 @@ class SchedulerConnection(asyncio.Protocol):
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
-def _head(answer: HTTPReply, *, keep: bool) -> bytes:
+def _head(reply: HTTPReply, *, keep: bool) -> bytes:
     more = b"" if keep else b"Connection: close\r\n"
-    if answer.status == HTTPStatus.METHOD_NOT_ALLOWED:
+    if reply.status == HTTPStatus.METHOD_NOT_ALLOWED:
         more += b"Allow: POST\r\n"
     return b"HTTP/1.1 %d %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b\r\n" % (
-        answer.status,
-        _REASONS[answer.status].encode(),
-        len(answer.body),
+        reply.status,
+        _REASONS[reply.status].encode(),
+        len(reply.body),
         more,
     )

@@ -99,7 +99,7 @@ class AppConnections:
                     response.force_close()
                 return response
             finally:
-                connection.answered(is_served=is_served)
+                connection.response_sent(is_served=is_served)
 
         return whole
 
@@ -280,7 +280,7 @@ class _AppConnection(asyncio.Protocol):
         """Somebody answers."""
         self._accepted.answering = True
 
-    def answered(self, *, is_served: bool) -> None:
+    def response_sent(self, *, is_served: bool) -> None:
         self._has_head, self._head_bytes, self._head_end = False, 0, b""
         self._accepted.answering = False
         self._accepted.is_served |= is_served

@@ -111,7 +111,7 @@ class ExtenderMetrics:
     def waited(self, *, in_vain: bool) -> None:
         self._waits.labels("in_vain" if in_vain else "caught_up").inc()
 
-    def answered(
+    def count_nodes(
         self, *, allowed: int = 0, refused: int = 0, undecided: int = 0, rejected: int = 0
     ) -> None:
         """Count the nodes of a filter request by result. The result `unfit`

@@ -34,7 +34,7 @@ _Claims = frozenset[str]
 """The claims of a pod; pods that name the same claim get the same devices."""
 
 
-class _Answered(NamedTuple):
+class _PodInFlight(NamedTuple):
     at: float
     pod: core.Pod
     claims: _Claims
@@ -44,7 +44,7 @@ class InFlight:
     """The pods in flight: note each that gets nodes, `count` those with the needs of another."""
 
     def __init__(self) -> None:
-        self._by_needs: dict[_Needs, OrderedDict[str, _Answered]] = defaultdict(OrderedDict)
+        self._by_needs: dict[_Needs, OrderedDict[str, _PodInFlight]] = defaultdict(OrderedDict)
         self._cycles: LRUCache[str, dict[str, _Needs]] = LRUCache(MOST_GROUPS)
         """The pods that each PodGroup was last given nodes for, in order, and what they need."""
 
@@ -64,7 +64,7 @@ class InFlight:
             return
         needs, key = _needs(demand), pod.metadata.key
         pods = self._by_needs[needs]
-        pods[key] = _Answered(now, pod, _claims(demand, pod))
+        pods[key] = _PodInFlight(now, pod, _claims(demand, pod))
         pods.move_to_end(key)
         if group := pod.pod_group:
             self._cycles.setdefault(group, {})[key] = needs
@@ -100,7 +100,7 @@ class InFlight:
 
     def _forget(self, now: float) -> None:
         for needs, pods in list(self._by_needs.items()):
-            if all(now - answered.at > SECONDS for answered in pods.values()):
+            if all(now - given.at > SECONDS for given in pods.values()):
                 del self._by_needs[needs]
 
 

@@ -84,7 +84,7 @@ class _Allocation(NamedTuple):
         return any((pool.driver, pool.name) in self.unshown for pool in node.pools)
 
 
-class _Answered:
+class _FilteredPod:
     """A pod that was answered on the view of `basis`.
 
     `node` is where it goes, "" until that is known. `waiting` are allocations from before that.
@@ -129,10 +129,10 @@ class Predictions:
     def __init__(self, answers: Answers, on_result: Callable[[Result], None]) -> None:
         self._answers = answers
         self._on_result = on_result
-        self._answered: OrderedDict[str, _Answered] = OrderedDict()
-        self._waiting: OrderedDict[str, _Answered] = OrderedDict()
+        self._filtered: OrderedDict[str, _FilteredPod] = OrderedDict()
+        self._waiting: OrderedDict[str, _FilteredPod] = OrderedDict()
         self._unshown = _Unshown(-1)
-        self._due: deque[tuple[_Answered, NodeView, _Allocation]] = deque(maxlen=REMEMBERED)
+        self._due: deque[tuple[_FilteredPod, NodeView, _Allocation]] = deque(maxlen=REMEMBERED)
         self._has_due = asyncio.Event()
 
     async def keep(self) -> NoReturn:
@@ -145,16 +145,16 @@ class Predictions:
         while self._due:
             self._on_result(await run_within(partial(self._result, *self._due.popleft())))
 
-    def answered(self, demand: Demand, pod: core.Pod) -> None:
+    def note_nodes_given(self, demand: Demand, pod: core.Pod) -> None:
         """Note that a pod was answered with suitable nodes."""
         if not demand.allocates:
             return
         key = pod.metadata.key
         self._waiting.pop(key, None)
-        self._answered[key] = _Answered(demand, pod, self._answers.view.basis)
-        self._answered.move_to_end(key)
-        if len(self._answered) > REMEMBERED:
-            self._answered.popitem(last=False)
+        self._filtered[key] = _FilteredPod(demand, pod, self._answers.view.basis)
+        self._filtered.move_to_end(key)
+        if len(self._filtered) > REMEMBERED:
+            self._filtered.popitem(last=False)
 
     def observe(self, new: WireObject) -> None:
         """Take an object as it is now; the newest view still has it as it was before."""
@@ -174,15 +174,15 @@ class Predictions:
         self._forget_what_is_shown()
         if not self._unshown.note(new):
             return
-        if (answered := self._for(new)) is not None:
-            changed = self._answers.publisher.changed_since(answered.basis)
-            entry, unshown = _entry(new, answered.pod), frozenset(self._unshown.pools)
-            demand_changed = self._is_demand_changed(answered)
-            answered.waiting.append(
+        if (filtered := self._for(new)) is not None:
+            changed = self._answers.publisher.changed_since(filtered.basis)
+            entry, unshown = _entry(new, filtered.pod), frozenset(self._unshown.pools)
+            demand_changed = self._is_demand_changed(filtered)
+            filtered.waiting.append(
                 _Allocation(entry, demand_changed, held, view.nodes, changed, unshown)
             )
-            answered.node = _node(new) or answered.node
-            self._settle(answered)
+            filtered.node = _node(new) or filtered.node
+            self._settle(filtered)
         self._unshown.pools.update((h.device.driver, h.device.pool) for h in held)
 
     def _class(self, new: resource.DeviceClass) -> None:
@@ -196,62 +196,62 @@ class Predictions:
         if self._unshown.basis != basis:
             self._unshown = _Unshown(basis)
 
-    def _is_demand_changed(self, answered: _Answered) -> bool:
+    def _is_demand_changed(self, filtered: _FilteredPod) -> bool:
         """Whether the pod asks for other devices than when it was answered.
 
         Judged by the newest view, and by changed classes that this does not show yet.
         """
-        then, now = answered.demand, self._answers.demand(answered.pod)
+        then, now = filtered.demand, self._answers.demand(filtered.pod)
         if now is None or now.units != then.units or not {*now.claims} <= {*then.claims}:
             return True
         return any(each.class_name in self._unshown.classes for each in then.alternatives())
 
     def _pod(self, new: core.Pod) -> None:
-        answered = self._answered.get(new.metadata.key)
-        if answered is None or answered.pod.metadata.uid != new.metadata.uid:
+        filtered = self._filtered.get(new.metadata.key)
+        if filtered is None or filtered.pod.metadata.uid != new.metadata.uid:
             return
         if new.node_name:
-            answered.node = new.node_name
-            self._settle(answered)
+            filtered.node = new.node_name
+            self._settle(filtered)
 
-    def _settle(self, answered: _Answered) -> None:
+    def _settle(self, filtered: _FilteredPod) -> None:
         """What the pod got is due to be compared once its node is known."""
-        key = answered.pod.metadata.key
-        if not answered.node:
-            self._waiting[key] = answered
+        key = filtered.pod.metadata.key
+        if not filtered.node:
+            self._waiting[key] = filtered
             if len(self._waiting) > MAX_WAITING:
                 self._waiting.popitem(last=False)[1].waiting.clear()
             return
         self._waiting.pop(key, None)
-        for allocation in answered.waiting:
-            if (node := allocation.nodes.get(answered.node)) is not None:
-                self._due.append((answered, node, allocation._replace(nodes={})))
+        for allocation in filtered.waiting:
+            if (node := allocation.nodes.get(filtered.node)) is not None:
+                self._due.append((filtered, node, allocation._replace(nodes={})))
                 self._has_due.set()
-        answered.waiting.clear()
+        filtered.waiting.clear()
 
-    def _for(self, claim: resource.ResourceClaim) -> _Answered | None:
+    def _for(self, claim: resource.ResourceClaim) -> _FilteredPod | None:
         """The pod that a claim was allocated for: its owner, or the latest one that names it.
 
         If the claim says for whom it is reserved, only for one of these.
         """
         namespace = claim.metadata.namespace
         if owner := _owner(claim):
-            answered = self._answered.get(f"{namespace}/{owner.name}")
-            return answered if answered and answered.pod.metadata.uid == owner.uid else None
+            filtered = self._filtered.get(f"{namespace}/{owner.name}")
+            return filtered if filtered and filtered.pod.metadata.uid == owner.uid else None
         consumers = claim.reserved_for
-        for answered in reversed(self._answered.values()):
-            pod = answered.pod
+        for filtered in reversed(self._filtered.values()):
+            pod = filtered.pod
             names = pod.metadata.namespace == namespace and _entry(claim, pod)
             if names and (not consumers or pod.metadata.uid in consumers):
-                return answered
+                return filtered
         return None
 
-    def _result(self, answered: _Answered, node: NodeView, given: _Allocation) -> Result:
-        verdict, stale = self._predicted(answered, node, given)
+    def _result(self, filtered: _FilteredPod, node: NodeView, given: _Allocation) -> Result:
+        verdict, stale = self._predicted(filtered, node, given)
         offered = {device.id: device for pool in node.pools for device in pool.devices}
         withheld = {device.id: device for pool in node.pools for device in pool.withheld}
         published = withheld | offered
-        acceptance = self._answers.table(answered.demand).acceptance
+        acceptance = self._answers.table(filtered.demand).acceptance
         if acceptance.patience_over:
             acceptance = acceptance.after_patience()
         if any(
@@ -270,17 +270,17 @@ class Predictions:
         return Result.STALE if stale or not known else Result.OTHER_SOUND
 
     def _predicted(
-        self, answered: _Answered, node: NodeView, given: _Allocation
+        self, filtered: _FilteredPod, node: NodeView, given: _Allocation
     ) -> tuple[Verdict, bool]:
         """The verdict, and whether the node's record was stale."""
         # Kept for the pod's other claims, which were allocated in the same moment.
-        if (kept := answered.predicted.get(node.name)) is None:
+        if (kept := filtered.predicted.get(node.name)) is None:
             answers = self._answers
-            acceptance = answers.table(answered.demand).acceptance
+            acceptance = answers.table(filtered.demand).acceptance
             allocator = answers.outcomes().allocator(answers.profile, BRIEF)
-            alone = msgspec.structs.replace(answered.demand, in_flight=0)
+            alone = msgspec.structs.replace(filtered.demand, in_flight=0)
             kept = judge(alone, node, acceptance, allocator), given.is_stale(node)
-            answered.predicted[node.name] = kept
+            filtered.predicted[node.name] = kept
         return kept
 
 

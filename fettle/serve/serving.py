@@ -307,7 +307,7 @@ class Runtime:
             policies=own.policies if own is not None else None,
         )
         predictions = Predictions(answers, PredictionMetrics(self._registry).count_result)
-        answers.on_nodes_given(predictions.answered)
+        answers.on_nodes_given(predictions.note_nodes_given)
         return answers, predictions
 
     def _make_recorder(self, answers: Answers) -> Recorder:

@@ -148,7 +148,7 @@ def test_counters_are_exported_before_anything_happens() -> None:
     assert ("undecided",) in predictions
     assert len(predictions) == 5
     metrics.decided("filter", "not_ready")
-    metrics.answered(allowed=1, refused=0, undecided=2, rejected=0)
+    metrics.count_nodes(allowed=1, refused=0, undecided=2, rejected=0)
     assert counters(registry, "fettle_extender_nodes_total").keys() == nodes.keys()
     assert counters(registry, "fettle_extender_decisions_total").keys() == decisions.keys()
 

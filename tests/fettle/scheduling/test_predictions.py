@@ -30,7 +30,7 @@ class Cluster:
         self.answers = Answers(self.publisher, SelectorEngine(), Settings())
         self.compared: list[Result] = []
         self.predictions = Predictions(self.answers, self.compared.append)
-        self.answers.on_nodes_given(self.predictions.answered)
+        self.answers.on_nodes_given(self.predictions.note_nodes_given)
         self.show(b.node("n", pools=(b.pool(*devices),)))
 
     @property
