@@ -30,6 +30,16 @@ NEURON = (
 AMD = "OCI runtime create failed: fork/exec /usr/bin/amd-container-runtime: input/output error"
 HABANA = "error running hook: habana-container-cli: device error: hl-0: unknown device"
 
+NO_RUNTIME = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+    "unable to retrieve OCI runtime error (open /run/containerd/log.json: no such file or "
+    'directory): exec: "nvidia-container-runtime": executable file not found in $PATH: unknown'
+)
+RUNC = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc "
+    "create failed: unable to start container process: "
+)
+
 OWN = 'exec: "trian.py": executable file not found in $PATH'
 MOUNT = 'error mounting "/var/lib/kubelet/pods/x" to rootfs: no such file or directory'
 NO_GPU_CHOSEN = (
@@ -54,6 +64,7 @@ def ended(reason: str, message: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
+        (NO_RUNTIME, 'nvidia-container-runtime": executable file not found in $PATH: unknown'),
         (HOOK, "nvidia-container-cli: initialization error: driver rpc error: failed to process"),
         (CDI, "CDI device injection failed: unresolvable CDI devices k8s.gpu.nvidia.com/claim="),
         (NEURON, "oci_neuron_hook_wrapper.sh did not terminate successfully: exit status 2"),
@@ -99,6 +110,16 @@ def test_a_container_that_ended_before_it_ran() -> None:
     [
         waits("CreateContainerError", OWN),
         waits("RunContainerError", MOUNT),
+        # what the container itself is to run, and where, called like a device runtime or device
+        waits("RunContainerError", f'{RUNC}exec: "nvidia-ctk": executable file not found in $PATH'),
+        waits("RunContainerError", f'{RUNC}exec: "/dev/nvidia0": no such file or directory'),
+        ended("StartError", f'{RUNC}error during container init: exec: "nvidia-cdi-hook": '
+              "permission denied: unknown"),
+        waits("RunContainerError", f'{RUNC}chdir to cwd ("/dev/neuron0") set in config.json '
+              "failed: no such file or directory: unknown"),
+        waits("CreateContainerError", "executable file `nvidia-container-cli` not found in $PATH"),
+        waits("CreateContainerError", "failed to reserve container name "
+              '"nvidia-container-runtime_a_ml_1_0": name "x" is reserved for "y"'),
         waits("RunContainerError", 'error mounting "/dev/fuse": stat /dev/fuse: no such file'),
         waits("RunContainerError", NO_GPU_CHOSEN),
         waits("CreateContainerConfigError", "couldn't find key nvidia-container-cli in ConfigMap"),
@@ -108,7 +129,7 @@ def test_a_container_that_ended_before_it_ran() -> None:
         ended("Completed", HOOK),
         {},
     ],
-)
+)  # fmt: skip
 def test_what_is_not_said_by_a_device_runtime_says_nothing(state: dict[str, Any]) -> None:
     assert failed_start(with_container(state), RULES, NOW) is None
 
