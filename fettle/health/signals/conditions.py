@@ -67,8 +67,6 @@ _JOINED, _MOST_PARTS = "; ", 64
 _MONITOR_BEFORE_READY_S = 180.0
 """How long before its node is ready a monitor may say what it found after the boot."""
 _OF_KUBELET = "Ready"
-_DCGM = "DCGM_FR_"
-"""Begins the names of DCGM's error codes."""
 
 
 def of_conditions(
@@ -444,12 +442,18 @@ class _ConditionReader:
         statement = f"{condition.type} {codes}".strip() + f"{what}{advice}"
         identity = f"{subject} {condition.type} {codes}"
         about = f"; {statement}"
-        codes_of_dcgm = [code for code in entry.codes if code.startswith(_DCGM) and row.weight]
+        codes_of_dcgm = [
+            code for code in entry.codes if code.startswith(nvsentinel.DCGM) and row.weight
+        ]
         told = [self._of_dcgm(condition, subject, code, about) for code in codes_of_dcgm]
         of_codes = [one for one in told if one is not None]
         found = [one for one in of_codes if one.weight] + [
-            self._of_xid(condition, subject, code, entry.text, about)
-            for code in self._xids_of(entry, row)
+            self._of_xid(
+                condition,
+                self._unit(one.gpu) if one.gpu and subject == self._node else subject,
+                *(one.code, one.said, about),
+            )
+            for one in self._xids_of(entry, row)
         ]
         if row.concludes or not (found or of_codes):
             found.append(_of_row(row, subject, statement))
@@ -458,15 +462,16 @@ class _ConditionReader:
         for one in (*advised, *(one for one in of_codes if not one.weight)):
             yield one._replace(identity=f"{identity} {one.family}")
 
-    def _xids_of(self, entry: nvsentinel.NVSentinelEntry, row: ConditionRow) -> Iterable[str]:
+    def _xids_of(
+        self, entry: nvsentinel.NVSentinelEntry, row: ConditionRow
+    ) -> tuple[xids.XidMention, ...]:
         """The XIDs of an entry: its codes, or those in its text."""
         if row.xid == nvsentinel.ERROR_CODE:
-            codes = (code.partition(".")[0] for code in entry.codes)  # 149.NETIR_LINK_EVT
-            return [code for code in codes if xids.is_code(code)]
-        named = (code for code in entry.codes if code.startswith(_DCGM))
+            return nvsentinel.xids_of(entry)
+        named = (code for code in entry.codes if code.startswith(nvsentinel.DCGM))
         names_one = any(known.xid for code in named if (known := self._rules.dcgm(code)))
         form = row.xid or (xids.ANY_FORM if names_one and row.weight else "")
-        return [one.code for one in xids.mentions(form, "", entry.text)] if form else ()
+        return xids.mentions(form, "", entry.text) if form else ()
 
     def _of_xid(
         self, condition: Condition, subject: Subject, code: str, said: str, about: str

@@ -79,8 +79,8 @@ def _findings(
     node = NodeId(name)
     if row.format:
         for entry in nvsentinel.parse(event.message).entries:
-            codes = [code for code in entry.codes if row.xid and xids.is_code(code)]
-            meanings = [(code, rules.xid(code, entry.text)) for code in codes]
+            found = nvsentinel.xids_of(entry) if row.xid else ()
+            meanings = [(one.code, rules.xid(one.code, one.said)) for one in found]
             named = [code for code in entry.codes if not xids.is_code(code)]
             known = [code for code in map(rules.dcgm, named) if code is not None]
             if any(code.xid for code in known) and row.weight:

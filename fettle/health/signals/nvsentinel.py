@@ -15,13 +15,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from fettle.health.signals import gpu_names, patterns
+from fettle.health.signals import gpu_names, patterns, xids
 from fettle.model import UnitId
 from fettle.pacing import pause
 
 RESOURCE = "nvidia.com/gpu"
 ERROR_CODE = "ErrorCode"
 """As the `xid` of a rule: the error codes of an entry are XIDs."""
+DCGM = "DCGM_FR_"
+"""Begins the names of DCGM's error codes."""
 NO_FAILURES = "No Health Failures"
 
 _ACTION = re.compile(r"Recommended Action=(\w++);")
@@ -119,6 +121,16 @@ def _gpus(
     if len({len(names) for names in given}) > 1:
         given = given[:1]
     return tuple(dict.fromkeys(zip(*given, strict=True)))
+
+
+def xids_of(entry: NVSentinelEntry) -> tuple[xids.XidMention, ...]:
+    """The XIDs of an entry whose error codes are XIDs, such as `79` or `149.NETIR_LINK_EVT`. If no
+    code is one, nor one of DCGM's, those that its text calls so; other numbers are none."""
+    codes = [code.partition(".")[0] for code in entry.codes]
+    told = tuple(xids.XidMention(code, "", entry.text) for code in codes if xids.is_code(code))
+    if told or any(code.startswith(DCGM) for code in codes):
+        return told
+    return xids.mentions(xids.ANY_FORM, "", entry.text)
 
 
 def names(entries: Iterable[NVSentinelEntry]) -> dict[str, tuple[str, ...]]:

@@ -43,6 +43,38 @@ def test_a_code_that_is_no_number_is_not_taken_for_an_xid() -> None:
     assert evidence.text == "SysLogsXIDError GSP_ERROR: x (recommended: NONE)"
 
 
+KERNEL = "NVRM: Xid (PCI:0000:c1:00): 79, pid=7, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    ("message", "device", "code"),
+    [
+        (KERNEL, "pci:0000:c1:00.0", "79"),
+        (f"GPU_UUID:{UUID} {KERNEL} Recommended Action=RESTART_BM;", UUID, "79"),
+        (f"ErrorCode:UNKNOWN GPU_UUID:{UUID} {KERNEL} Recommended Action=NONE;", UUID, "79"),
+        (f"ErrorCode:48 GPU_UUID:{UUID} {KERNEL} Recommended Action=NONE;", UUID, "48"),
+        (f"GPU_UUID:{UUID} Xid error code 48 Recommended Action=NONE;", UUID, "48"),
+    ],
+)
+def test_an_xid_that_has_no_error_code_is_read_in_the_text(
+    message: str, device: str, code: str
+) -> None:
+    evidence = only(report(condition("SysLogsXIDError", "True", "x", message)))
+    assert isinstance(evidence.subject, UnitId)
+    assert (evidence.subject.unit, evidence.weight) == (device, 1.0)
+    assert evidence.text.startswith(f"XID {code}: ")
+
+
+@pytest.mark.parametrize(
+    "text", ["no answer after 79 s", "SXid (PCI:0000:c1:00): 79, x", "taxid 79"]
+)
+def test_without_an_error_code_no_other_number_is_taken_for_one(text: str) -> None:
+    message = f"GPU:3 {text} Recommended Action=NONE;"
+    evidence = only(report(condition("SysLogsXIDError", "True", "x", message)))
+    assert (evidence.weight, evidence.kind) == (0.5, EvidenceKind.LEVEL)
+    assert evidence.text == f"SysLogsXIDError: {text} (recommended: NONE)"
+
+
 def test_families_of_one_device_in_one_condition_are_kept_apart() -> None:
     message = "".join(
         f"ErrorCode:{code} GPU_UUID:{UUID} x Recommended Action=NONE;" for code in (74, 145, 48)

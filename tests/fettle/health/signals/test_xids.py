@@ -30,6 +30,8 @@ def codes(message: str, reason: str = "", form: str = ANY_FORM) -> list[str]:
         ("Xid errors 13, 79 and 48 detected", [("13", ""), ("79", ""), ("48", "")]),
         ("xid codes [48,63]", [("48", ""), ("63", "")]),
         ("Xid error code: 79", [("79", "")]),
+        ("Xid error code 79", [("79", "")]),
+        ("xid_79", [("79", "")]),
         ("XID 79 errors on this node", [("79", "")]),
         ("gpu_xid_048", [("48", "")]),
         ("GPU XID 79: fallen off", [("79", "")]),
@@ -51,6 +53,11 @@ def codes(message: str, reason: str = "", form: str = ANY_FORM) -> list[str]:
 )
 def test_every_form_of_an_xid_is_found(message: str, found: list[tuple[str, str]]) -> None:
     assert [(one.code, one.gpu) for one in mentions(ANY_FORM, "", message)] == found
+
+
+@pytest.mark.parametrize("message", ["Xid/79", "Xid errors: 79"])
+def test_a_form_that_docs_call_unread_is_not_read(message: str) -> None:
+    assert codes(message) == []
 
 
 @pytest.mark.parametrize("reason", ["NvidiaXID79Error", "nvidiaxid79error", "GPUXID79", "XID_79"])
