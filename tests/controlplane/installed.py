@@ -61,10 +61,10 @@ def trusted(configuration: Object) -> bool:
 
 
 async def install(
-    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle, **how: Any
 ) -> FettleProcess:
     """All three roles, with webhooks and extender registered."""
-    fettle = await start_registered(api, start_fettle)
+    fettle = await start_registered(api, start_fettle, **how)
     await register_extender(control_plane, fettle)
     return fettle
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fettle.steward.hopeless import REASON, WAITED_S
 from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api, Object
+from tests.controlplane.clocks import Clock
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies
@@ -22,16 +24,18 @@ ATTRIBUTES = f'device.attributes["{objects.DRIVER}"]'
 IMPOSSIBLE = f'device.driver == "{objects.DRIVER}" && {ATTRIBUTES}.nosuch == "x"'
 
 
+async def comebacks(api: Api) -> list[Object]:
+    return [event for event in await api.list("events", "default") if event["reason"] == REASON]
+
+
 async def told(api: Api, owner: str, kind: str) -> str:
     """What the one Event on a controller says."""
 
     async def look() -> list[Object]:
-        events = await api.list("events", "default")
         return [
             event
-            for event in events
-            if event["reason"] == "PodsComeBack"
-            and (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == (kind, owner)
+            for event in await comebacks(api)
+            if (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == (kind, owner)
         ]
 
     (event,) = await waiting.wait_until(look, what=f"{kind} {owner} is told", timeout_s=120)
@@ -69,7 +73,8 @@ async def test_a_controller_whose_pods_no_node_or_device_suits_is_told_and_a_job
     busy = objects.claim_spec(count=4)
     await api.create(objects.claim_template("all", busy))
     await control_plane.start_controller_manager()
-    fettle = await install(control_plane, api, start_fettle)
+    clock = Clock(tmp_path)
+    fettle = await install(control_plane, api, start_fettle, env=clock.env)
 
     ending: Object = {"annotations": {"fettle.dev/policy": "ending"}, "cpu": "1"}
     many: Object = {"completions": 6, "parallelism": 6, "gpus": 1, "backoff_limit": 100}
@@ -82,6 +87,14 @@ async def test_a_controller_whose_pods_no_node_or_device_suits_is_told_and_a_job
         objects.job("queues", completions=2, parallelism=2, templates={"gpu": "all"}, **ending)
     )
 
+    # So long its two pods have waited then; those that are refused go on coming back meanwhile.
+    await waiting.wait_until(
+        lambda: api.list("pods", "default", labels="job-name=waits"),
+        lambda found: len(found) == 2,
+        what="both pods of the Job are there",
+    )
+    assert not await comebacks(api)
+    clock.jump(WAITED_S)
     said = await told(api, "waits", "Job")
     assert said.startswith(
         "no device will ever satisfy ResourceClaimTemplate default/impossible, for which 2 of its "
@@ -136,7 +149,6 @@ async def test_a_controller_whose_pods_no_node_or_device_suits_is_told_and_a_job
     fettle.start()
     await fettle.ready()
     await told(api, "waits", "Job")
-    about = await api.list("events", "default")
-    on = {e["involvedObject"]["name"] for e in about if e["reason"] == "PodsComeBack"}
+    on = {event["involvedObject"]["name"] for event in await comebacks(api)}
     assert on == {"refused", "kept", "waits"}
     assert not await suspended(api, "waits")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.controlplane import objects, shipped, waiting
 from tests.controlplane.api import Api, Object
+from tests.controlplane.clocks import Clock
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import FettleProcess
@@ -190,15 +191,15 @@ async def test_what_slurm_says_of_a_node_refuses_it_until_that_is_over(
 async def test_a_domain_that_does_not_become_ready_makes_its_node_come_after_others(
     control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
 ) -> None:
-    """It is in a tenant's namespace, so it refuses nothing. Here it counts after 2 seconds instead
-    of ten minutes."""
-    rules, settings = tmp_path / "rules.yaml", tmp_path / "settings.yaml"
-    rules.write_text(SAMPLE.read_text().replace("duration('10m')", "duration('2s')"))
-    settings.write_text(f"mode: enforce\nhealth: {{rulesFile: {rules}}}\n")
+    """It is in a tenant's namespace, so it refuses nothing. Its node says so ten minutes after it
+    was made."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(f"mode: enforce\nhealth: {{rulesFile: {SAMPLE}}}\n")
     await shipped.apply(api, shipped.manifests(KINDS))
     await shipped.apply_rbac(api)
     await shipped.apply(api, shipped.manifests(RIGHT))
-    fettle = await start_fettle("extender", settings=settings)
+    clock = Clock(tmp_path)
+    fettle = await start_fettle("extender", settings=settings, env=clock.env)
     await create_node(api, objects.node("forming", 1, cpu="512"))
     await create_node(api, objects.node("other", 1, cpu="16"))
     await register_extender(control_plane, fettle)
@@ -207,6 +208,7 @@ async def test_a_domain_that_does_not_become_ready_makes_its_node_come_after_oth
     await api.create(named("resource.nvidia.com/v1beta1", "ComputeDomain", spec, **metadata))
     member = {"name": "forming", "ipAddress": "10.0.0.7", "cliqueID": "a.0", "index": 0}
     status = {"status": "NotReady", "nodes": [{**member, "status": "NotReady"}]}
+    clock.jump(600.0)
     await api.patch_status("computedomains", "imex", status, "default")
     await heard_of(fettle, "forming")
     await api.create(objects.pod("p", gpus=1, cpu="4", annotations=STRICT))

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from fettle.steward.hopeless import EVERY_S
+from fettle.steward.hopeless import EVERY_S, WAITED_S
 from tests.controlplane import objects, shipped, test_health_taints, waiting
 from tests.controlplane.api import Api, ApiError, Object
+from tests.controlplane.clocks import Clock
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.definitions import define_policies
@@ -141,7 +142,7 @@ async def test_a_nodes_capacity_lets_no_pod_onto_another_dead_node(
 
 
 async def test_a_job_is_not_suspended_by_another_namespaces_pod(
-    control_plane: ControlPlane, api: Api, start_fettle: StartFettle
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
 ) -> None:
     await define_policies(api)
     await api.create(policy("ending", {"failure": {"suspendHopelessJobs": True}}))
@@ -152,7 +153,8 @@ async def test_a_job_is_not_suspended_by_another_namespaces_pod(
     await api.create(objects.claim("impossible", guarded, namespace="mallory"))
     await shipped.apply(api, shipped.manifests(RIGHTS))
     # Without the garbage collector, which deletes such pods some time after they were created.
-    fettle = await install(control_plane, api, start_fettle)
+    clock = Clock(tmp_path)
+    fettle = await install(control_plane, api, start_fettle, env=clock.env)
     ending: Object = {"annotations": {"fettle.dev/policy": "ending"}}
     job = await api.create(objects.job("backup", namespace="victim", cpu="1", **ending))
     uid = job["metadata"]["uid"]
@@ -162,6 +164,7 @@ async def test_a_job_is_not_suspended_by_another_namespaces_pod(
         pod["metadata"]["ownerReferences"] = [owner | {"controller": True}]
         pod["metadata"]["labels"] = {"batch.kubernetes.io/controller-uid": uid}
         await api.create(pod)
+    clock.jump(WAITED_S)
 
     async def notes() -> list[str]:
         _, answer = await fettle.browse("/explain", pod="mallory/p0")

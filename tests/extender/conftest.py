@@ -118,10 +118,10 @@ class Extender:
         self.publisher.publish(after, frozenset(changed))
         self.answers.demands.gangs.observe_view(before, after)
 
-    async def post(self, verb: str, body: Any) -> tuple[int, Any]:
+    async def post(self, verb: str, body: Any, **headers: str) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else msgspec.json.encode(body)
         url = f"http://127.0.0.1:{self.port}/{verb}"
-        async with self.client.post(url, data=io.BytesIO(data)) as reply:
+        async with self.client.post(url, data=io.BytesIO(data), headers=headers) as reply:
             text = await reply.read()
             assert reply.headers["Content-Length"] == str(len(text))
             return reply.status, msgspec.json.decode(text)

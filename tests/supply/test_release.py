@@ -23,22 +23,40 @@ pytestmark = [pytest.mark.helm, pytest.mark.usefixtures("helm")]
 COPIED = ("pyproject.toml", "README.md", "LICENSE", "Dockerfile", "CHANGELOG.md")
 FOLDERS = ("fettle", "extender", "webhook", "certs", "deploy", "docs")
 NEW = "7.8.9"
+MADE = Path("build", "release")
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
+CHANGELOG = "# Changelog\n\n## Unreleased\n\n- A thing.\n\n## 0.0.1 (2026-01-01)\n\n- Old.\n"
+
+
+def copied(folder: Path) -> Path:
     for name in COPIED:
-        shutil.copy(ROOT / name, tmp_path / name)
+        shutil.copy(ROOT / name, folder / name)
     for name in FOLDERS:
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
-    return tmp_path
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    return folder
 
 
-def test_everything_that_has_a_version_gets_the_one_that_was_given(tree: Path) -> None:
-    old = re.search(r'__version__ = "(.*)"', (tree / "fettle" / "__init__.py").read_text())
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nothing but its changelog is ever changed."""
+    return copied(tmp_path_factory.mktemp("tree"))
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree that was released: this takes seconds."""
+    tree = copied(tmp_path_factory.mktemp("released"))
+    (tree / "CHANGELOG.md").write_text(CHANGELOG)
+    assert release(tree, NEW, "2027-01-02") == tree / MADE
+    return tree
+
+
+def test_everything_that_has_a_version_gets_the_one_that_was_given(released: Path) -> None:
+    old = re.search(r'__version__ = "(.*)"', (ROOT / "fettle" / "__init__.py").read_text())
     assert old is not None
-    made = release(tree, NEW, "2027-01-02")
+    tree, made = released, released / MADE
 
     assert sorted(file.name for file in made.iterdir()) == [
         f"fettle-{NEW}.tgz",
@@ -64,12 +82,9 @@ def test_everything_that_has_a_version_gets_the_one_that_was_given(tree: Path) -
     assert f"image: fettle-scheduler:{NEW}\n" in shipped
 
 
-def test_the_notes_are_what_was_not_released_and_a_new_section_begins(tree: Path) -> None:
-    changelog = "# Changelog\n\n## Unreleased\n\n- A thing.\n\n## 0.0.1 (2026-01-01)\n\n- Old.\n"
-    (tree / "CHANGELOG.md").write_text(changelog)
-    made = release(tree, NEW, "2027-01-02")
-    assert (made / "notes.md").read_text() == "- A thing.\n"
-    assert (tree / "CHANGELOG.md").read_text() == (
+def test_the_notes_are_what_was_not_released_and_a_new_section_begins(released: Path) -> None:
+    assert (released / MADE / "notes.md").read_text() == "- A thing.\n"
+    assert (released / "CHANGELOG.md").read_text() == (
         "# Changelog\n\n## Unreleased\n\n"
         f"## {NEW} (2027-01-02)\n\n- A thing.\n\n## 0.0.1 (2026-01-01)\n\n- Old.\n"
     )
