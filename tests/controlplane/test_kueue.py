@@ -31,6 +31,8 @@ from tests.controlplane.test_admission_checks import (
     until_checked,
 )
 from tests.controlplane.test_affinity import OF_GPUS, STRICT, start, until_labelled
+from tests.controlplane.test_holds import RIGHTS as HOLD_TAINTS
+from tests.controlplane.test_holds import until_tainted
 
 BINARY = os.environ.get("FETTLE_KUEUE", "")
 SERVED = "kueue.x-k8s.io/v1beta2"
@@ -160,6 +162,41 @@ async def test_kueue_pins_no_pod_of_such_a_policy_to_a_bad_node(
     await api.patch("nodes", "bad", {"spec": {"unschedulable": True}})
     await api.create(queued("plain-again"))
     assert await node_of_job(api, "plain-again") == ("good", "good")
+
+
+@pytest.mark.usefixtures("kubelet", "kueue")
+async def test_kueue_gives_a_workload_another_node_for_one_that_is_held(
+    control_plane: ControlPlane, api: Api, start_fettle: StartFettle, tmp_path: Path
+) -> None:
+    """`TASReplaceNodeOnNodeTaints`, by a hold's taint; by default once its pods there ended."""
+    await control_plane.start_controller_manager()
+    await control_plane.start_scheduler()
+    await create_node(api, objects.node("bad", 4, labels=POOL))
+    await create_node(api, objects.node("good", 8, labels=POOL))
+    await queue(api)
+    await start(api, start_fettle, tmp_path, STRICT)
+    await shipped.apply(api, shipped.manifests(HOLD_TAINTS))
+
+    await api.create(queued("runs"))
+    assert await node_of_job(api, "runs") == ("bad", "bad")
+    await end_its_pod(api)
+    assert await node_of_job(api, "runs") == ("bad", "bad")
+    await api.patch("nodes", "bad", {"metadata": {"annotations": {"fettle.dev/hold": "broken"}}})
+    await until_tainted(api, "bad")
+    await end_its_pod(api)
+    assert await node_of_job(api, "runs") == ("good", "good")
+
+
+async def end_its_pod(api: Api) -> None:
+    (pod,) = await api.list("pods", "default")
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    await api.delete("pods", name, "default")
+    await waiting.wait_until(
+        lambda: api.find("pods", name, "default"),
+        lambda found: found is None or found["metadata"]["uid"] != uid,
+        what="the pod has ended",
+        timeout_s=60,
+    )
 
 
 def gang(name: str, pods: int) -> Object:
