@@ -2,6 +2,8 @@
 module when called, to start fast.
 """
 
+import difflib
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -26,10 +28,41 @@ from fettle.cli.flags import (
     source,
     watched,
 )
-from fettle.cli.sources import Reading, typed
+from fettle.cli.sources import Reading, program, typed
 
 
-@click.group()
+class _Kinds(click.Group):
+    """Says how to write it if the kind was left out."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if "/" in name or name not in self.commands:
+            kinds = _kinds_of(name)
+            rest = shlex.join(args)[:_LONGEST]
+            written = " or ".join(f"`{program()} explain {kind} {rest}`" for kind in kinds)
+            if kinds and not difflib.get_close_matches(name, self.commands):
+                raise click.UsageError(f"Say of what kind {name[:80]!r} is: {written}.", ctx)
+        return super().resolve_command(ctx, args)
+
+
+_LONGEST = 200
+
+
+def _kinds_of(name: str) -> tuple[str, ...]:
+    """Which kinds can have a name of this form."""
+    if name.startswith("-"):
+        return ()
+    parts = name.split("/")
+    if len(parts) == 2 and all(parts):
+        return ("pod", "device")
+    if len(parts) > 2:
+        return ("device",)
+    return ("reason",) if name[:1].isupper() else ("node", "device", "policy")
+
+
+@click.group(cls=_Kinds)
 def explain() -> None:
     """Explain what Fettle decides, or would decide, and why."""
 

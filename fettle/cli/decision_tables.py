@@ -159,14 +159,14 @@ def decided(one: dict[str, Any]) -> str:
         refused = one.get("refused", 0)
         left = f"{' to' if one['decided'] == 'narrowed' else ''} {asked - refused}"
         nodes = f"{f' {refused}' if one['decided'] == 'refused' else left} of {asked} nodes"
-    times = f" ×{one['count']}" if one.get("count", 1) > 1 else ""
+    times = f", {one['count']} times" if one.get("count", 1) > 1 else ""
     return f"{word}{nodes}{times}"
 
 
 def why(one: dict[str, Any]) -> str:
     """The commonest reasons by code, or what was preferred; what the steward wrote, and why."""
     counts = sorted((one.get("reasons") or {}).items(), key=lambda item: -item[1])
-    shown = [f"{code} ×{n}" if n > 1 else code for code, n in counts[:MOST_REASONS]]
+    shown = [_counted(one, code, n) for code, n in counts[:MOST_REASONS]]
     if len(counts) > MOST_REASONS:
         shown.append(f"and {len(counts) - MOST_REASONS} more")
     if until := one.get("waitsUntil"):
@@ -178,6 +178,13 @@ def why(one: dict[str, Any]) -> str:
     if one.get("verb") == "steward":
         return f"{', '.join(shown)}: {one['why']}"
     return ", ".join(shown) or one.get("why", "")
+
+
+def _counted(one: dict[str, Any], code: str, number: int) -> str:
+    """A reason, with how many nodes, or findings of the webhook, it is about."""
+    if one.get("nodes"):
+        return f"{code} on {number} node{'s' if number > 1 else ''}"
+    return f"{code} {number} times" if number > 1 else code
 
 
 def became(one: dict[str, Any]) -> str:

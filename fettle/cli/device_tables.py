@@ -13,6 +13,7 @@ from fettle.cli.printing import (
     MOST_LISTED,
     MOST_NAMED,
     badness,
+    check_driver,
     first,
     grouped,
     has_news,
@@ -86,6 +87,8 @@ class WantedDevices(NamedTuple):
 def list_devices(server: str, output: str, wanted: WantedDevices) -> None:
     """Print devices with their scores, states and reasons."""
     data = wanted.of(fetch(server, "/devices", wanted.query()))
+    if not (data["nodes"] or data["network"]):
+        check_driver(server, wanted.driver)
     if is_plain(output):
         print_plain(data, output)
     elif output == "name":

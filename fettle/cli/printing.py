@@ -23,7 +23,8 @@ from fettle.cli.tables import (
     shown_age,
     shown_time,
 )
-from fettle.explain import LOWERED, SUSPECTED
+from fettle.explain import LOWERED, SUSPECTED, near
+from fettle.model import FettleError
 
 AT_RISK = 3
 """The exit status of `fettle pods --at-risk` if there are any."""
@@ -48,6 +49,8 @@ def list_pods(server: str, output: str, asked: dict[str, str]) -> int:
     asked = {name: value for name, value in asked.items() if value}
     at_risk = "at-risk" in asked
     data = fetch(server, "/pods", asked)
+    if not data["pods"]:
+        check_driver(server, asked.get("driver", ""))
     if is_plain(output):
         print_plain(data, output)
     elif output == "name":
@@ -60,6 +63,23 @@ def list_pods(server: str, output: str, asked: dict[str, str]) -> int:
     if at_risk and any(pod["atRisk"] for pod in data["pods"]):
         return AT_RISK
     return 1 if at_risk and data.get("unseen") else 0
+
+
+def check_driver(server: str, driver: str) -> None:
+    """Raises BadParameter if nothing has devices of this driver or resource, as far as that can be
+    told: where nothing was found, it may be a slip."""
+    if not driver:
+        return
+    try:
+        known = fetch(server, "/status")["devices"]
+    except FettleError:
+        return
+    if known and driver not in known:
+        are = f"there are: {', '.join(sorted(known)[:MOST_LISTED])}"
+        raise click.BadParameter(
+            f"there are no devices of {driver[:80]!r}{near(driver, known)}; {are}",
+            param_hint="'--driver'",
+        )
 
 
 def print_pods(

@@ -11,7 +11,10 @@ from fettle.cli.report_pages import duration
 @pytest.mark.parametrize(
     ("one", "said"),
     [
-        ({"decided": "refused", "nodes": 3, "refused": 3, "count": 7}, "refused 3 of 3 nodes ×7"),
+        (
+            {"decided": "refused", "nodes": 3, "refused": 3, "count": 7},
+            "refused 3 of 3 nodes, 7 times",
+        ),
         (
             {"decided": "narrowed", "mode": "observe", "nodes": 3, "refused": 1},
             "would be narrowed to 2 of 3 nodes",
@@ -19,7 +22,7 @@ from fettle.cli.report_pages import duration
         ({"decided": "passed", "mode": "observe", "nodes": 3}, "passed 3 of 3 nodes"),
         ({"decided": "injected", "mode": "steer"}, "injected"),
         ({"decided": "denied", "mode": "steer"}, "would be denied"),
-        ({"decided": "wrote", "count": 2}, "wrote ×2"),
+        ({"decided": "wrote", "count": 2}, "wrote, 2 times"),
         ({"decided": "wouldWrite", "mode": "observe"}, "would write"),
     ],
 )
@@ -28,7 +31,12 @@ def test_what_was_decided_says_whether_it_was_done(one: dict[str, Any], said: st
 
 
 def test_the_commonest_reasons_come_first_and_else_what_was_preferred() -> None:
-    assert why({"reasons": {"A": 1, "B": 5, "C": 2, "D": 1}}) == "B ×5, C ×2, A, and 1 more"
+    reasons = {"A": 1, "B": 5, "C": 2, "D": 1}
+    said = "B on 5 nodes, C on 2 nodes, A on 1 node, and 1 more"
+    assert why({"reasons": reasons, "nodes": 6}) == said
+    assert why({"verb": "validate", "reasons": {"FTL010": 2, "FTL001": 1}}) == (
+        "FTL010 2 times, FTL001"
+    )
     assert why({"preferred": {"w1": 12, "w2": 12}}) == "best: w1, w2 (score 12)"
     assert why({"why": "FTL010 too many"}) == "FTL010 too many"
     evicted = {"verb": "steward", "reasons": {"Evict": 1}, "why": "XID 79"}

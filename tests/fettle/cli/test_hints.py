@@ -131,3 +131,43 @@ def test_a_token_file_goes_with_the_server(tmp_path: Path) -> None:
     given = ("--server", "http://x:1", "--token-file", str(tmp_path / "token"))
     shown = shown_by("`fettle top`", *given)
     assert shown == f"`fettle top --server http://x:1 --token-file {tmp_path}/token`"
+
+
+@pytest.mark.parametrize(
+    ("given", "first"),
+    [
+        ("ml/serving-0", "explain pod ml/serving-0"),
+        ("hgx-01", "explain node hgx-01"),
+        ("gpu.nvidia.com/dra-02/gpu-0", "explain device gpu.nvidia.com/dra-02/gpu-0"),
+        ("NodeHeld", "explain reason NodeHeld"),
+    ],
+)
+def test_a_name_without_its_kind_is_answered_with_what_to_type(
+    snapshot: Path, given: str, first: str
+) -> None:
+    source = () if given == "NodeHeld" else ("--snapshot", str(snapshot))
+    ended = CliRunner().invoke(main, ["explain", given, *source])
+    assert ended.exit_code == 2
+    hint = hints(ended.output)[0]
+    assert " ".join(hint[:3]) == first
+    assert hint[3:] == [*source]
+    assert CliRunner().invoke(main, hint).exit_code == 0
+
+
+def test_a_slip_in_a_kind_is_not_taken_for_a_name() -> None:
+    ended = CliRunner().invoke(main, ["explain", "pods", "ml/x"])
+    assert ended.exit_code == 2
+    assert "Did you mean 'pod'?" in ended.output
+
+
+@pytest.mark.parametrize("command", ["devices", "devices --all", "pods"])
+def test_a_driver_that_has_no_devices_is_answered_with_those_that_have(
+    snapshot: Path, command: str
+) -> None:
+    given = (*command.split(), "--snapshot", str(snapshot), "--driver")
+    ended = CliRunner().invoke(main, [*given, "nvidia.com/gpus"])
+    assert ended.exit_code == 2
+    said = " ".join(ended.output.split())
+    assert "there are no devices of 'nvidia.com/gpus'; near: nvidia.com/gpu" in said
+    assert "there are: gpu.nvidia.com, nvidia.com/gpu" in said
+    assert CliRunner().invoke(main, [*given, "nvidia.com/gpu"]).exit_code == 0
