@@ -196,6 +196,58 @@ class LongSetName(Refusal):
             )
 
 
+class WrongGroups(Refusal):
+    """A LeaderWorkerSet whose groups, subgroups or rollout cannot be."""
+
+    id = "FTL248"
+    name = "wrong-groups"
+    today = "LeaderWorkerSet's webhook refuses it."
+
+    def found(self, manifest: Manifest) -> Iterator[Finding]:
+        if (manifest.group, manifest.kind) != (_LEADER_WORKERS, "LeaderWorkerSet"):
+            return
+        spec = manifest.root.at("spec")
+        template = spec.at("leaderWorkerTemplate")
+        size = _number(template, "size")
+        if size is not None and size < 1:
+            yield self.finding(template.at("size"), "must be at least 1, the leader")
+        policy = template.at("subGroupPolicy")
+        if policy.exists:
+            yield from self._subgroups(policy, size or 1)
+        elif (by := manifest.root.at("metadata", "annotations", _BY_SUBGROUP)).exists:
+            yield self.finding(by, "needs subGroupPolicy, with subGroupSize")
+        yield from self._rollout(spec)
+
+    def _subgroups(self, policy: Field, size: int) -> Iterator[Finding]:
+        field, wanted = policy.at("subGroupSize"), _number(policy, "subGroupSize")
+        if wanted is None or size < 1:
+            return
+        if not 1 <= wanted <= size:
+            yield self.finding(field, f"must be at least 1 and at most size, {size}")
+        elif policy.text("subGroupPolicyType") == "LeaderExcluded":
+            if (size - 1) % wanted:
+                yield self.finding(
+                    field, f"must divide {size - 1}, the size without its leader, which is excluded"
+                )
+        elif size % wanted and (size - 1) % wanted:
+            yield self.finding(field, f"must divide size, {size}, or {size - 1}")
+
+    def _rollout(self, spec: Field) -> Iterator[Finding]:
+        rolling = spec.at("rolloutStrategy", "rollingUpdateConfiguration")
+        adds, takes = rolling.at("maxSurge").value, rolling.at("maxUnavailable").value
+        if adds in (None, *_NONE) and takes in _NONE and spec.at("replicas").value != 0:
+            message = "must not be 0 without maxSurge"
+            yield self.finding(rolling.at("maxUnavailable"), message)
+
+
+def _number(field: Field, name: str) -> int | None:
+    """A whole number, also a negative one."""
+    value = field.at(name).value
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+_LEADER_WORKERS = "leaderworkerset.x-k8s.io"
+_BY_SUBGROUP = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
 _LONGEST_LABEL = 63
 _LONGEST_SET = _LONGEST_LABEL - 11
 """A dash and ten characters, as most hashes have, are put behind it."""

@@ -18,6 +18,7 @@ from tests.fettle.lint.tables.refused import (
     CUSTOM,
     JUDGED,
     JUDGED_BY_JOB_SET,
+    JUDGED_BY_LEADER_WORKER_SET,
     STATED,
     Refused,
 )
@@ -30,6 +31,7 @@ _ROWS: tuple[Case | Refused, ...] = (
     *JUDGED,
     *DETAILS,
     *JUDGED_BY_JOB_SET,
+    *JUDGED_BY_LEADER_WORKER_SET,
     *CUSTOM,
     *STATED,
 )

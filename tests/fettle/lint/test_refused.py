@@ -12,12 +12,20 @@ from fettle.lint.refusals import REFUSALS
 from fettle.lint.structure import REPEATED, TOO_MANY, WRONG_FORM
 from fettle.model import Policies, Validation
 from tests.fettle.lint.builders import Object
-from tests.fettle.lint.tables.refused import JUDGED, JUDGED_BY_JOB_SET, POD, Refused, put, stateful
+from tests.fettle.lint.tables.refused import (
+    JUDGED,
+    JUDGED_BY_JOB_SET,
+    JUDGED_BY_LEADER_WORKER_SET,
+    POD,
+    Refused,
+    put,
+    stateful,
+)
 from tests.fettle.lint.tables.refused_details import DETAILS
 from tests.fettle.lint.test_tables import CASES
 
 VOLUME = {"metadata": {"name": "v"}}
-ROWS = [*JUDGED, *DETAILS, *JUDGED_BY_JOB_SET]
+ROWS = [*JUDGED, *DETAILS, *JUDGED_BY_JOB_SET, *JUDGED_BY_LEADER_WORKER_SET]
 
 
 def checked(object: Object) -> list[Finding]:

@@ -911,6 +911,56 @@ JUDGED_BY_JOB_SET = [
 ]
 """What only JobSet's own webhook judges, which the suite on the control plane does not run:
 kubernetes-sigs/jobset, pkg/webhooks/jobset_webhook.go."""
+
+
+def groups(size: int, *, by: int | None = None, type: str | None = None, **spec: Any) -> Object:
+    template = {"spec": {"containers": [{"name": "w", "image": "x"}]}}
+    worked: Object = {"size": size, "workerTemplate": template}
+    if by is not None:
+        worked["subGroupPolicy"] = {"subGroupSize": by, "subGroupPolicyType": type}
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "g"},
+        "spec": {"replicas": 2, "leaderWorkerTemplate": worked, **spec},
+    }
+
+
+def rolling(**configuration: Any) -> Object:
+    return groups(
+        2,
+        rolloutStrategy={
+            "type": "RollingUpdate",
+            "rollingUpdateConfiguration": configuration,
+        },
+    )
+
+
+BY_SUBGROUP = (
+    "metadata/annotations",
+    {"leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology": "rack"},
+)
+JUDGED_BY_LEADER_WORKER_SET = [
+    Refused("FTL248", "not even a leader", groups(0), "must be at least 1, the leader"),
+    Refused("FTL248", "a leader alone", groups(1)),
+    Refused("FTL248", "subgroups that do not fit", groups(8, by=3), "must divide size, 8, or 7"),
+    Refused("FTL248", "subgroups beside the leader", groups(7, by=3)),
+    Refused("FTL248", "subgroups", groups(8, by=4)),
+    Refused("FTL248", "larger subgroups", groups(4, by=8), "at least 1 and at most size, 4"),
+    Refused("FTL248", "subgroups of none", groups(4, by=0), "at least 1 and at most size, 4"),
+    Refused(
+        "FTL248",
+        "an excluded leader that is missing in a subgroup",
+        groups(8, by=4, type="LeaderExcluded"),
+        "must divide 7, the size without its leader",
+    ),
+    Refused("FTL248", "an excluded leader", groups(9, by=4, type="LeaderExcluded")),
+    Refused("FTL248", "no way to roll", rolling(maxUnavailable=0), "not be 0 without maxSurge"),
+    Refused("FTL248", "a surge", rolling(maxUnavailable=0, maxSurge="50%")),
+    Refused("FTL248", "a rack for each of no subgroups", put(groups(4), BY_SUBGROUP), "needs sub"),
+    Refused("FTL248", "a rack for each subgroup", put(groups(4, by=2), BY_SUBGROUP)),
+]
+"""The same of LeaderWorkerSet: kubernetes-sigs/lws, pkg/webhooks/leaderworkerset_webhook.go."""
 JUDGED = [*STRUCTURE, *RULES_OF_CLAIMS, *RULES_OF_PODS, *RULES_OF_JOBS, *RULES_OF_OBJECTS]
 
 
