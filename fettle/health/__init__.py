@@ -19,7 +19,11 @@ from fettle.health.signals.nodes import report_of_node
 from fettle.health.signals.object_rows import ObjectKind, ObjectRow, quoted
 from fettle.health.signals.objects import object_reporter, report_of_object
 from fettle.health.signals.operator_words import (
+    COUNT_HINT,
+    GFD_COUNT,
     HOLD_SOURCE,
+    KARPENTER_COUNT,
+    NVSENTINEL_COUNT,
     describe_hold,
     expected_on_node,
     hold_time,
@@ -30,6 +34,7 @@ from fettle.health.signals.operator_words import (
     name_of_held,
     subject_called,
     to_count,
+    unread_counts,
     written,
 )
 from fettle.health.signals.pods import (
@@ -74,9 +79,13 @@ __all__ = [
     "BY_REBOOT",
     "BY_RESOLUTION",
     "CLOCKS_APART_S",
+    "COUNT_HINT",
     "DEVICE_STATUS_SOURCE",
     "DIGITS",
+    "GFD_COUNT",
     "HOLD_SOURCE",
+    "KARPENTER_COUNT",
+    "NVSENTINEL_COUNT",
     "RECORD_SOURCE",
     "START",
     "STARTS",
@@ -137,5 +146,6 @@ __all__ = [
     "starts_of",
     "subject_called",
     "to_count",
+    "unread_counts",
     "written",
 ]

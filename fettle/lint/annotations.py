@@ -264,9 +264,15 @@ def _warnings(field: Field, resolved: Resolved, names: Iterable[str]) -> Iterato
 
 
 def _unread_expectation(manifest: Manifest) -> Iterator[Finding]:
-    from fettle.health import expected_on_node  # late: it takes a tenth of a second
+    # late: it takes a tenth of a second
+    from fettle.health import COUNT_HINT, expected_on_node, unread_counts
 
     annotations = manifest.root.at("metadata", "annotations")
+    labels = manifest.root.at("metadata", "labels")
+    for source, _ in unread_counts(ObjectMeta(labels=dict(labels.strings()))):
+        yield IGNORED.finding(
+            labels.at(source.name), "it cannot be read, so it counts for nothing", COUNT_HINT
+        )
     if expected_on_node(ObjectMeta(annotations=dict(annotations.strings()))) is None:
         yield IGNORED.finding(
             annotations.at(EXPECTED_DEVICES),

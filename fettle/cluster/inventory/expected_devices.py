@@ -11,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from fettle.cluster.inventory.unit_counts import FEW_PEERS, GPU, Usual, machine, plain_resource
-from fettle.health import to_count
+from fettle.health import GFD_COUNT, KARPENTER_COUNT, NVSENTINEL_COUNT, to_count
 
 GPU_DRIVER = "gpu.nvidia.com"
 
@@ -69,12 +69,6 @@ def _operators(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
 
 # --- labels
 
-_COUNT = f"{GPU}.count"
-"""GPU Feature Discovery (NVIDIA/k8s-device-plugin, internal/lm/resource.go, mig-strategy.go): GPUs,
-also those in MIG mode; with the strategy "single", their MIG devices; 0 if that is not possible."""
-_SENTINEL = "nvsentinel.dgxc.nvidia.com/gpu.count.expected"
-"""NVSentinel's labeler (labeler.expectedDeviceCounts): by default, the most of that count among
-nodes with the same labels."""
 _MIG_COUNT = re.compile(r"nvidia\.com/mig-\d.*\.count")
 _MIG_STRATEGY, _MIG_CONFIG = "nvidia.com/mig.strategy", "nvidia.com/mig.config"
 _MIG_OFF = "all-disabled"
@@ -88,7 +82,6 @@ _NO_PLUGIN = (
 )
 """Labels and values of nodes on which NVIDIA/gpu-operator runs no device plugin that counts GPUs
 for containers (controllers/state_manager.go)."""
-_KARPENTER_COUNT = "karpenter.k8s.aws/instance-gpu-count"
 _KARPENTER_MAKER = "karpenter.k8s.aws/instance-gpu-manufacturer"
 """Karpenter's provider for AWS, of the instance type."""
 _PRESENT = (
@@ -105,7 +98,7 @@ _PRESENT = (
 
 
 def _by_gfd(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
-    yield from _by_label(node, _COUNT)
+    yield from _by_label(node, GFD_COUNT)
     for key in filter(_MIG_COUNT.fullmatch, node.labels):
         resource = key.removesuffix(".count")
         if count := to_count(node.labels[key]):
@@ -114,7 +107,7 @@ def _by_gfd(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
 
 
 def _by_nvsentinel(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
-    yield from _by_label(node, _SENTINEL)
+    yield from _by_label(node, NVSENTINEL_COUNT)
 
 
 def _by_label(node: DeviceCounts, key: str) -> Iterator[tuple[str, Expected]]:
@@ -132,9 +125,9 @@ def _by_label(node: DeviceCounts, key: str) -> Iterator[tuple[str, Expected]]:
 def _by_instance(node: DeviceCounts) -> Iterator[tuple[str, Expected]]:
     """What the type of the instance has: how many, or at least some."""
     labels = node.labels
-    count = to_count(labels.get(_KARPENTER_COUNT, ""))
+    count = to_count(labels.get(KARPENTER_COUNT, ""))
     if count and labels.get(_KARPENTER_MAKER) == "nvidia" and not _is_divided(node):
-        source = f"label {_KARPENTER_COUNT}"
+        source = f"label {KARPENTER_COUNT}"
         yield _name_of(GPU, node.capacities), Expected(count, source)
         if GPU_DRIVER in node.devices:
             yield GPU_DRIVER, Expected(count, source)

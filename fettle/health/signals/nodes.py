@@ -17,6 +17,7 @@ from fettle.health.signals.conditions import (
     of_conditions,
 )
 from fettle.health.signals.operator_words import (
+    COUNT_SOURCES,
     EXPECTED_SOURCE,
     HOLD_SOURCE,
     REPAIRED_SOURCE,
@@ -79,7 +80,7 @@ def report_of_node(node: core.Node, rules: SignalRules, now: float) -> SignalRep
     return SignalReport(
         reporter=node_reporter(name),
         evidence=heaviest((*(e for part in parts for e in part.evidence), *held, *unread)),
-        settled=frozenset((HOLD_SOURCE, REPAIRED_SOURCE, EXPECTED_SOURCE)).union(
+        settled=frozenset((HOLD_SOURCE, REPAIRED_SOURCE, EXPECTED_SOURCE, *COUNT_SOURCES)).union(
             *(part.settled for part in parts)
         ),
         uid=node.metadata.uid,

@@ -57,6 +57,18 @@ HOLD_SOURCE = Source(SourceKind.ANNOTATION, HOLD)
 _LONGEST_TIME = 64
 """Characters. The parser looks at all of a longer text to say that it is none."""
 EXPECTED_SOURCE = Source(SourceKind.ANNOTATION, EXPECTED_DEVICES)
+GFD_COUNT = "nvidia.com/gpu.count"
+"""GPU Feature Discovery (NVIDIA/k8s-device-plugin, internal/lm/resource.go, mig-strategy.go): GPUs,
+also those in MIG mode; with the strategy "single", their MIG devices; 0 if that is not possible."""
+NVSENTINEL_COUNT = "nvsentinel.dgxc.nvidia.com/gpu.count.expected"
+"""NVSentinel's labeler (labeler.expectedDeviceCounts): by default, the most of that count among
+nodes with the same labels."""
+KARPENTER_COUNT = "karpenter.k8s.aws/instance-gpu-count"
+"""Karpenter's provider for AWS, of the instance type."""
+COUNT_SOURCES = tuple(
+    Source(SourceKind.LABEL, label) for label in (GFD_COUNT, NVSENTINEL_COUNT, KARPENTER_COUNT)
+)
+"""Labels that say how many devices a node should have."""
 MOST_EXPECTED = 64
 _NAME = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(/[A-Za-z0-9._-]+)?", re.ASCII)
 _LONGEST_NAME = 317
@@ -240,15 +252,28 @@ def is_device_name(name: str) -> bool:
 
 
 def unread_expectations(metadata: ObjectMeta, now: float) -> tuple[Evidence, ...]:
-    """Evidence without weight that says that the annotation cannot be read; () if it can."""
-    if expected_on_node(metadata) is not None:
-        return ()
-    written = (metadata.annotations or {})[EXPECTED_DEVICES]
-    said = (
-        f"{EXPECTED_DEVICES}={written[:_SHOWN]!r} counts for nothing: write a number for each "
-        "resource or driver, such as nvidia.com/gpu=8"
-    )
-    return (unread_annotation(metadata.name, EXPECTED_SOURCE, said, now),)
+    """Evidence without weight that says which annotation and labels cannot be read; () if none."""
+    said: list[tuple[Source, str]] = []
+    if expected_on_node(metadata) is None:
+        written = (metadata.annotations or {})[EXPECTED_DEVICES]
+        hint = "write a number for each resource or driver, such as nvidia.com/gpu=8"
+        said.append((EXPECTED_SOURCE, f"{EXPECTED_DEVICES}={written[:_SHOWN]!r} {_IGNORED} {hint}"))
+    for source, written in unread_counts(metadata):
+        said.append((source, f"label {source.name}={written[:_SHOWN]!r} {_IGNORED} {COUNT_HINT}"))
+    return tuple(unread_annotation(metadata.name, source, text, now) for source, text in said)
+
+
+def unread_counts(metadata: ObjectMeta) -> Iterator[tuple[Source, str]]:
+    """Labels that should say how many devices there are, and do not."""
+    labels = metadata.labels or {}
+    for source in COUNT_SOURCES:
+        written = labels.get(source.name)
+        if written is not None and to_count(written) is None:
+            yield source, written
+
+
+_IGNORED = "counts for nothing:"
+COUNT_HINT = "it must be a number, such as 8; what sets the label is wrong, or somebody wrote it"
 
 
 class _WrittenRepair(msgspec.Struct, frozen=True):

@@ -172,6 +172,21 @@ def test_a_value_that_is_none_is_found_with_the_one_that_is_meant() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "label",
+    [
+        "nvidia.com/gpu.count",
+        "nvsentinel.dgxc.nvidia.com/gpu.count.expected",
+        "karpenter.k8s.aws/instance-gpu-count",
+    ],
+)
+def test_a_count_on_a_node_that_is_none_is_found(label: str) -> None:
+    (one,) = found(made("v1/Node", {"labels": {label: "eight"}}))
+    assert (one.rule, one.field) == ("FTL101", f"metadata.labels[{label}]")
+    assert one.message == "it cannot be read, so it counts for nothing"
+    assert found(made("v1/Node", {"labels": {label: "8"}})) == []
+
+
 def test_what_fettle_wrote_itself_is_known() -> None:
     job = {"template": {"spec": POD}}
     assert found(made("batch/v1/Job", annotated("fettle.dev/suspended", "why"), job)) == []

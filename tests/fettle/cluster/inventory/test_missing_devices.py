@@ -563,6 +563,19 @@ def test_an_annotation_that_cannot_be_read_counts_for_nothing_and_that_is_said(
     assert found == [("a.b", 0, 2), (GPU, 7, 8)]
 
 
+@pytest.mark.parametrize("written", ["eight", "", "-1", "8.0", "9" * 63])
+def test_a_label_that_cannot_be_read_counts_for_nothing_and_that_is_said(
+    fleet: Fleet, written: str
+) -> None:
+    assert not put(fleet, gpus=7, labels={"nvidia.com/gpu.count": written})
+    [said] = fleet.view.nodes["n"].health.evidence
+    assert said.weight == 0.0
+    assert "counts for nothing: it must be a number, such as 8" in said.evidence.said
+    assert len(said.evidence.said) <= 240
+    put(fleet, gpus=7, labels={"nvidia.com/gpu.count": "8"})
+    assert not fleet.view.nodes["n"].health.evidence
+
+
 def test_of_a_node_that_cannot_be_read_whole_nothing_is_missing(fleet: Fleet) -> None:
     bad = node(gpus=7, annotations={"fettle.dev/expected-devices": f"{GPU}=8"})
     bad["status"]["conditions"] = "none"
