@@ -8,7 +8,7 @@ but work that is stuck hides nothing for ever.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from math import inf
 
@@ -44,6 +44,9 @@ from fettle.model import EXPECTED_DEVICES, DeviceId, utc
 _ACCELERATOR = re.compile(r"/(v?gpu|mig-|[a-z]px_nps|neuron|gaudi|tpu|npu|ascend)", re.IGNORECASE)
 """Plugins of such resources count what is in use. Others, such as SR-IOV's, may leave it out after
 a restart."""
+_COME_AND_GO = ("dra.net",)
+"""Drivers of which nothing is missing by what was seen: kubernetes-sigs/dranet publishes each
+network interface of the host, virtual ones too, and in a pod it is none of them (its issue 99)."""
 
 
 HIDES_S = 6 * 3600.0
@@ -228,7 +231,8 @@ class MissingDevices:
         missing, held = [], units_held(pods)
         for what, (count, source) in sorted(lacking.items()):
             there = found.get(what, 0)
-            if source in SEEN and _may_be_in_use(what, count - there, held):
+            in_use = what in _COME_AND_GO or _may_be_in_use(what, count - there, held)
+            if source in SEEN and in_use:
                 continue
             since = self._since(past, what, now)
             lost_at = since + self._after_s if since is not None else inf
@@ -302,7 +306,8 @@ def _may_be_in_use(what: str, lacking: int, held: Mapping[str, int]) -> bool:
 
 
 def hardware(devices: Iterable[PublishedDevice], parts: Collection[DeviceId]) -> Mapping[str, int]:
-    """By driver, how many pieces of hardware its devices are. `parts`: of what is published, too.
+    """By driver, how many pieces of hardware its devices are. `parts`: of what is published, too,
+    and so counted as that.
 
     MIG devices are as many as the GPUs that they are made of: dividing one loses nothing.
     """
@@ -313,6 +318,14 @@ def hardware(devices: Iterable[PublishedDevice], parts: Collection[DeviceId]) ->
         if published.id not in parts:
             found.setdefault(published.id.driver, set()).add(name)
     return {driver: len(names) for driver, names in found.items()}
+
+
+def counted_as_others(wholes: Mapping[DeviceId, Collection[DeviceId]]) -> Iterator[DeviceId]:
+    """The parts, by their wholes, and all but one of the devices that are the same hardware in
+    other forms: each of these is the whole of the others."""
+    for part, of in wholes.items():
+        if any(part not in wholes.get(whole, ()) or whole < part for whole in of):
+            yield part
 
 
 def units_held(pods: Iterable[core.Pod]) -> Mapping[str, int]:

@@ -17,7 +17,13 @@ from fettle.cluster.inventory.expected_devices import labels_of_changes
 from fettle.cluster.inventory.fingerprints import mark_unclear, with_fingerprints
 from fettle.cluster.inventory.gathered_pools import Gathered, PoolId
 from fettle.cluster.inventory.holdings import Holdings
-from fettle.cluster.inventory.missing_devices import Has, MissingDevices, hardware, unclear_drivers
+from fettle.cluster.inventory.missing_devices import (
+    Has,
+    MissingDevices,
+    counted_as_others,
+    hardware,
+    unclear_drivers,
+)
 from fettle.cluster.inventory.namesakes import Known
 from fettle.cluster.inventory.quarantine import Quarantine
 from fettle.cluster.inventory.stores import LayeredDict, Stores
@@ -379,7 +385,7 @@ class Nodes:
             self._missing.pass_over(name)
         else:
             seen = (self._devices.wholes_in(PoolId(one.driver, one.name), name) for one in pools)
-            parts = {part for wholes in seen for part in wholes}
+            parts = {part for wholes in seen for part in counted_as_others(wholes)}
             devices = hardware(self._devices.published_by(name, replaced=False), parts)
             has = Has(resources, devices, unclear_drivers(pools))
             self._missing.look(node, has, pods, now, self._worked_on_since(node))

@@ -467,6 +467,57 @@ def test_a_gpu_that_is_divided_is_still_there(fleet: Fleet) -> None:
     assert told(fleet.look().nodes["n"].missing)[0][1:3] == (1, 2)
 
 
+def test_a_gpu_that_is_published_for_containers_and_for_vms_is_one_gpu(fleet: Fleet) -> None:
+    """As kubernetes-sigs/dra-driver-nvidia-gpu does with PassthroughSupport; while one of the two
+    is in use, the other is not published."""
+    fleet.put(
+        kinds.NODE, node(gpus=0, annotations={"fettle.dev/expected-devices": f"{b.DRIVER}=2"})
+    )
+    raw = slice_(devices=0)
+
+    def publish(*names: str) -> tuple[int, ...]:
+        raw["spec"]["devices"] = [
+            {
+                "name": name,
+                "attributes": {
+                    "type": {"string": kind},
+                    "uuid": {"string": f"{'GPU-' if kind == 'gpu' else ''}0000000{name[-1]}-9e1d"},
+                    "resource.kubernetes.io/pciBusID": {"string": f"0000:0{name[-1]}:00.0"},
+                },
+            }
+            for name in names
+            for kind in ["vfio" if "vfio" in name else "gpu"]
+        ]
+        raw["spec"]["pool"]["generation"] += 1
+        fleet.put(kinds.SLICE, raw)
+        return tuple(one.found for one in fleet.look().nodes["n"].missing)
+
+    assert publish("gpu-0", "gpu-vfio-0", "gpu-1", "gpu-vfio-1") == ()
+    assert publish("gpu-vfio-0", "gpu-1", "gpu-vfio-1") == ()
+    assert publish("gpu-0", "gpu-vfio-1") == ()
+    assert publish("gpu-1", "gpu-vfio-1") == (1,)
+    assert publish() == (0,)
+
+
+def test_network_interfaces_come_and_go_and_only_an_operator_expects_them(fleet: Fleet) -> None:
+    """kubernetes-sigs/dranet publishes each interface of the host's network namespace, virtual ones
+    too, and in a pod it is none of them."""
+    raw = slice_(devices=12)
+    raw["spec"]["driver"] = "dra.net"
+    fleet.put(kinds.NODE, {"metadata": {"name": "n"}})
+    fleet.put(kinds.SLICE, raw)
+    fleet.look()
+    fleet.now += AFTER_S
+    fleet.put(kinds.NODE, {"metadata": {"name": "n", "annotations": {"x": "y"}}})
+    fleet.look()
+    raw["spec"]["devices"] = raw["spec"]["devices"][:3]
+    fleet.put(kinds.SLICE, raw)
+    assert not fleet.look().nodes["n"].missing
+    said = {"fettle.dev/expected-devices": "dra.net=4"}
+    fleet.put(kinds.NODE, {"metadata": {"name": "n", "annotations": said}})
+    assert [one.expected for one in fleet.look().nodes["n"].missing] == [4]
+
+
 @pytest.mark.parametrize(
     ("resource", "held", "is_lost"),
     [
