@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import partial
 from itertools import groupby, pairwise, takewhile
 from pathlib import Path
 from typing import Any, get_args
@@ -301,7 +302,7 @@ def _trees(files: str) -> Iterator[ast.Module]:
 
 
 def _read(file: str) -> Any:
-    return yaml.safe_load((_ROOT / file).read_text(encoding="utf-8"))
+    return yaml.safe_load(_text(file))
 
 
 _Part = tuple[str, str, str]
@@ -490,6 +491,23 @@ def _plain(value: object) -> str:
     return "" if value is None else f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
+_EXAMPLES = "deploy/samples/rules/examples.yaml"
+_MATCHED = "docs/examples/rules-objects.yaml"
+
+
+def example(table: str) -> str:
+    """The row of a table in the samples, and the objects that it matches."""
+    rows = re.split(r"^(?=\w+:)", _text(_EXAMPLES), flags=re.MULTILINE)
+    objects = re.split(r"^---\n# (\w+)\n", _text(_MATCHED), flags=re.M)
+    (row,) = (one for one in rows if one.startswith(f"{table}:"))
+    matched = objects[objects.index(table) + 1]
+    return "".join(f"```yaml\n{one.rstrip()}\n```\n" for one in (row, matched))
+
+
+def _text(file: str) -> str:
+    return (_ROOT / file).read_text(encoding="utf-8")
+
+
 _PARTS: dict[str, Callable[[], str]] = {
     "reasons": reasons,
     "rowfields": row_fields,
@@ -501,6 +519,11 @@ _PARTS: dict[str, Callable[[], str]] = {
     "devicehealth": lambda: fields("deploy/crds/devicehealths.yaml", "status"),
     "names": names,
     "policy": lambda: fields("deploy/crds/devicepolicies.yaml", "spec"),
+    **{
+        f"example_{table}": partial(example, table)
+        for table in (*_ROWS, "objects")
+        if table in _read(_EXAMPLES)
+    },
 }
 _MADE = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- /made -->)", re.DOTALL)
 

@@ -32,6 +32,7 @@ NOT_FOR_THE_API_SERVER = {
     "one-process/patch.yaml": "a patch",
     "metrics/fettle-alerts.yaml": "read by Prometheus from a file",
     "samples/rules/objects.yaml": "read by Fettle from a file",
+    "samples/rules/examples.yaml": "read by Fettle from a file",
 }
 
 
