@@ -37,11 +37,18 @@ EventSink = Callable[[Event], object]
 REPORTING_CONTROLLER = "fettle.dev/webhook"
 """The `reportingController` of the webhook's Events."""
 REFUSED = "WouldBeRefused"
-"""An Event of mode `observe`: the object, or one of a controller's, would have been denied."""
+"""An Event of mode `observe`: the object, or one of a controller's, would have been denied.
+
+What to do: Mend the manifest before you enforce, or loosen the rule in the
+[policy](policies.md#trying-it-out)."""
 CHANGED = "WouldBeChanged"
-"""An Event of mode `observe`: something would have been injected."""
+"""An Event of mode `observe`: something would have been injected.
+
+What to do: Nothing, if you want [what is injected](policies.md#what-is-injected-and-where)."""
 WARNED = "Warned"
-"""An Event of mode `observe`: the author would have been warned."""
+"""An Event of mode `observe`: the author would have been warned.
+
+What to do: `fettle lint` says the same ([rules](rules.md))."""
 
 
 class ReviewMetrics:

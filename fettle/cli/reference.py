@@ -274,18 +274,38 @@ def _names(names: list[str]) -> str:
 
 def names() -> str:
     """Every name under `fettle.dev/`, and the reason of every Event."""
-    own, events = [], []
-    for files in ("fettle/**/*.py", "webhook/**/*.py"):
-        for tree in _trees(files):
-            for name, about in _constants(tree):
-                if name.startswith("fettle.dev/") and name != "fettle.dev/":
-                    own.append(f"| `{name}` | {about} |")
-                if about.startswith("An Event "):
-                    events.append(f"| `{name}` | {about.removeprefix('An Event ')} |")
+    own = [
+        f"| `{name}` | {about} |"
+        for name, about in _all_constants()
+        if name.startswith("fettle.dev/") and name != "fettle.dev/"
+    ]
+    told = [f"| `{name}` | {when} |" for name, when, _ in _events()]
     head = "| | |\n|---|---|"
     parts = [f"## Names under `fettle.dev/`\n\n{head}", *sorted(own), ""]
-    parts += [f"## Events\n\n{head}", *sorted(events), ""]
+    parts += [f"## Events\n\n{head}", *told, ""]
     return "\n".join(parts)
+
+
+def events() -> str:
+    """The reason of every Event, with what to do about it."""
+    rows = [f"| `{name}` {when} | {do} |" for name, when, do in _events()]
+    return "\n".join(["| Event | what to do |", "|---|---|", *rows]) + "\n"
+
+
+def _events() -> list[tuple[str, str, str]]:
+    """Reason, when it comes, and what to do, as the docstring below the reason says."""
+    return sorted(
+        (name, when, do)
+        for name, about in _all_constants()
+        if about.startswith("An Event ")
+        for when, _, do in (about.removeprefix("An Event ").partition(" What to do: "),)
+    )
+
+
+def _all_constants() -> Iterator[tuple[str, str]]:
+    for files in ("fettle/**/*.py", "webhook/**/*.py"):
+        for tree in _trees(files):
+            yield from _constants(tree)
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -518,6 +538,7 @@ _PARTS: dict[str, Callable[[], str]] = {
     "answers": answers,
     "devicehealth": lambda: fields("deploy/crds/devicehealths.yaml", "status"),
     "names": names,
+    "events": events,
     "policy": lambda: fields("deploy/crds/devicepolicies.yaml", "spec"),
     **{
         f"example_{table}": partial(example, table)

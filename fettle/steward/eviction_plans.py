@@ -29,15 +29,28 @@ STUCK_S = 300.0
 SEEN_WITHIN_S = 30.0
 """A write that no view shows after so long is tried again."""
 MARKED = "DeviceFailed"
-"""An Event on a Pod: it was marked, since its device, unit or node has failed."""
+"""An Event on a Pod: it was marked, since its device, unit or node has failed.
+
+What to do: The reason of its condition says [what becomes of
+it](failed-devices.md#pods-on-failed-devices)."""
 EVICTED = "EvictedFromFailedDevice"
-"""An Event on a Pod: it was evicted, since its device, unit or node has failed."""
+"""An Event on a Pod: it was evicted, since its device, unit or node has failed.
+
+What to do: Mend the device: `fettle explain device`. Its controller makes another pod."""
 WAITS = "EvictionWaits"
-"""An Event on a Pod: it is to be evicted from its failed device, and why it is not yet."""
+"""An Event on a Pod: it is to be evicted from its failed device, and why it is not yet.
+
+What to do: Such as for a PodDisruptionBudget, or as no node is better
+([reasons](failed-devices.md#pods-on-failed-devices)). Delete the pod if it should go at once."""
 NOT_STARTED = "NotStarted"
-"""An Event on a Pod: it was marked, since it does not start on its node."""
+"""An Event on a Pod: it was marked, since it does not start on its node.
+
+What to do: `kubectl describe pod` has the kubelet's reason. It is evicted at [its policy's
+deadline](failed-devices.md#pods-that-never-start)."""
 EVICTED_NOT_STARTED = "EvictedNotStarted"
-"""An Event on a Pod: it was evicted, since it did not start on its node."""
+"""An Event on a Pod: it was evicted, since it did not start on its node.
+
+What to do: Look at the node's driver and runtime. The workload avoids it for ten minutes."""
 OF_STARTS = {MARKED: NOT_STARTED, EVICTED: EVICTED_NOT_STARTED}
 """How the same is told of a pod that does not start."""
 OURS = "fettle: "

@@ -53,7 +53,10 @@ ROLE = "fettle-health-taints"
 """The ClusterRole that allows all this. It owns the rules, so they go when it is deleted."""
 RIGHTS = "deploy/rbac/optional/health-taints.yaml grants the rights"
 DEVICE_TAINTED = "DeviceTainted"
-"""An Event on a Node: a device of it was tainted by its health."""
+"""An Event on a Node: a device of it was tainted by its health.
+
+What to do: `fettle explain device` names the rule, and says when [it
+goes](failed-devices.md#taints-by-health)."""
 DRY_RUN_NAMESPACE = "fettle-dry-run"
 """Objects in Fettle's own namespace are not sent to its webhook."""
 STEERING_EVERY_S = 10.0

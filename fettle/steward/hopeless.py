@@ -63,7 +63,10 @@ FITS_NOWHERE = frozenset(
 pods that are placed and go wrong later."""
 EVERY_S = 5.0
 REASON = "PodsComeBack"
-"""An Event on a controller: it makes pods for ever, of which none can run, and why."""
+"""An Event on a controller: it makes pods for ever, of which none can run, and why.
+
+What to do: [Mend the template](failed-devices.md#pods-that-come-back-for-ever) that it names;
+resume the Job if it was suspended."""
 SUSPEND_JOB = "SuspendJob"
 """The code in the records."""
 RIGHTS = "deploy/rbac/optional/suspend-jobs.yaml grants the rights"

@@ -32,8 +32,10 @@ from fettle.steward.pod_events import about_pod, act_on, once_name
 
 EVERY_S = 2.0
 DELETED = "ForceDeleted"
-"""An Event on a Pod: it was deleted by force, since its node is lost. Also the code in the
-records."""
+"""An Event on a Pod: it was deleted by force, since its node is lost. Also the code in the records.
+
+What to do: Its processes may still run: **see that the node is off** [before you trust what both
+write](failed-devices.md#pods-on-lost-nodes)."""
 RIGHTS = "deploy/rbac/optional/pod-force-deletes.yaml grants the rights"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _LEASES = "kube-node-lease"

@@ -31,20 +31,35 @@ REST = 4.0
 # The Events' reasons, interfaces.
 REFUSED = "RefusedByHealth"
 """An Event on a Pod: Fettle refused every node that the scheduler asked about; why, and how long
-the pod waits."""
+the pod waits.
+
+What to do: Repair a device, release a hold, or let the pod accept more (`fettle.dev/min-score`,
+another policy). `fettle explain pod` has every node."""
 AT_RISK = "AtRisk"
-"""An Event on a Pod: its own policy refuses where it is now."""
+"""An Event on a Pod: its own policy refuses where it is now.
+
+What to do: Nothing happens for this alone. End the pod when its work allows, or mend the device.
+`fettle pods --at-risk` lists them."""
 STUCK = "StuckOnFailedDevice"
 """An Event on a Pod: it does not end, does not become ready or crashes again and again, and a
-device that it certainly holds has failed."""
+device that it certainly holds has failed.
+
+What to do: Delete the pod to place it anew. If it does not terminate, reboot its node."""
 CRASHED = "CrashedByDevice"
-"""An Event on a Pod: a container ended within a minute of the fault of a device that it held."""
+"""An Event on a Pod: a container ended within a minute of the fault of a device that it held.
+
+What to do: Mend the device. The crash itself is no evidence against it."""
 MAYBE_CRASHED = "MaybeCrashedByDevice"
 """An Event on a Pod: a container ended within a minute of the fault of a device that it may have
-held: nobody knows which units it has."""
+held: nobody knows which units it has.
+
+What to do: The same, if it had the device."""
 DOES_NOT_START = "WorkloadDoesNotStart"
 """An Event on a Pod or its controller: the workload's pods start on none of several nodes, so its
-own image, configuration or claims are the likely cause."""
+own image, configuration or claims are the likely cause.
+
+What to do: Mend the image, a claim's configuration or a volume. No node is blamed. If pods of other
+namespaces fail there, too, look at `fettle devices --all`."""
 MOST_AT_ONCE = 100
 MOST_CODES = 5
 HELD_BACK_S = 60.0
