@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import groupby, pairwise, takewhile
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 import click
 import msgspec
@@ -302,13 +302,24 @@ def _events() -> list[tuple[str, str, str]]:
     )
 
 
+def values(file: str, kind: str, head: str) -> str:
+    """What each value of an enumeration means, as the docstring below it says."""
+    (made,) = (node for tree in _trees(file) for node in tree.body if _is_named(node, kind))
+    rows = [f"| `{value}` | {about} |" for value, about in _constants(made)]
+    return "\n".join([f"| {head} | what it means |", "|---|---|", *rows]) + "\n"
+
+
+def _is_named(node: ast.AST, name: str) -> TypeGuard[ast.ClassDef]:
+    return isinstance(node, ast.ClassDef) and node.name == name
+
+
 def _all_constants() -> Iterator[tuple[str, str]]:
     for files in ("fettle/**/*.py", "webhook/**/*.py"):
         for tree in _trees(files):
             yield from _constants(tree)
 
 
-def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _constants(tree: ast.Module | ast.ClassDef) -> Iterator[tuple[str, str]]:
     """The value and the docstring of each constant that is a text."""
     for made, doc in pairwise(tree.body):
         given = made.value if isinstance(made, ast.Assign) else None
@@ -539,6 +550,8 @@ _PARTS: dict[str, Callable[[], str]] = {
     "devicehealth": lambda: fields("deploy/crds/devicehealths.yaml", "status"),
     "names": names,
     "events": events,
+    "marks": lambda: values("fettle/steward/eviction_plans.py", "MarkReason", "reason"),
+    "results": lambda: values("fettle/scheduling/predictions.py", "Result", "result"),
     "policy": lambda: fields("deploy/crds/devicepolicies.yaml", "spec"),
     **{
         f"example_{table}": partial(example, table)

@@ -45,21 +45,21 @@ _Pool = tuple[str, str]
 
 
 class Result(StrEnum):
-    """The outcome of a prediction: the first of these that applies.
-
-    - REFUSED_DEVICE: the policy refuses one of the devices, whatever was predicted.
-    - EXACT: these very devices were predicted.
-    - UNDECIDED: the pod got other devices, but none could be predicted.
-    - STALE: the pod got other devices. The node or the demand had changed since it was answered, or
-      the node was not known to have one of these devices available.
-    - OTHER_SOUND: the pod got other devices, without such an excuse, or none was predicted.
-    """
+    """The outcome of a prediction: the first of these that applies."""
 
     REFUSED_DEVICE = "refused_device"
+    """The policy refuses one of the devices, whatever was predicted: in a burst, or on a node
+    that became worse since."""
     EXACT = "exact"
+    """Exactly these devices."""
     UNDECIDED = "undecided"
+    """Others, after nothing could be predicted (or not within 2,000 steps)."""
     STALE = "stale"
+    """Others, and something had changed or was not visible: the node, a class or template,
+    another claim's devices, or a device that no complete pool publishes."""
     OTHER_SOUND = "other_sound"
+    """Others, which the policy accepts, on a node that had not changed. Outside of bursts,
+    report each of these."""
 
 
 class _Allocation(NamedTuple):

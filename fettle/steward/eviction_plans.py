@@ -61,14 +61,26 @@ class MarkReason(StrEnum):
     """What is done about a marked pod: the condition's reason, an interface."""
 
     MARKED = "DeviceUnhealthy"
+    """Marked; if its policy says `Evict`, it will be evicted once that is confirmed."""
     NOT_STARTED = "PodDoesNotStart"
+    """It does not start on its node, and is evicted next."""
     OVER_BUDGET = "EvictionAwaitsDisruptionBudget"
+    """A PodDisruptionBudget allows no eviction now; the message names it."""
     DENIED = "EvictionDenied"
+    """An admission policy or webhook denies the eviction; the message names it. It is tried
+    again, less and less often."""
     NOWHERE_BETTER = "NoBetterNodeForReplacement"
+    """No node would take its replacement now, and give it something better."""
     NO_OTHER_NODE = "NoOtherNodeForReplacement"
+    """No other node would let its replacement in, or, where the device is dead, none has
+    devices as it asks for."""
     CLAIM_SHARED = "ClaimIsShared"
+    """Other pods use the same claim."""
     NO_REPLACEMENT = "NothingReplacesThePod"
+    """It has no controller, or one that would start it on the same node."""
     FREED_BEFORE = "ReplacementDoesNotStartEither"
+    """The pod before it was evicted because it did not start, and this one does not start
+    either: its own image, configuration or claims are the likely cause."""
 
 
 def condition_of(pod: core.Pod) -> Condition | None:
