@@ -47,8 +47,7 @@ async def test_a_bad_day_puts_no_pod_on_a_bad_node(
     await kubelet.set_node_condition(
         BUSY[1], "AcceleratedHardwareReady", "False", "NvidiaXID79Error", "GPU is lost"
     )
-    for name in ("waits-0", "waits-1"):
-        await waiting.stays_pending(api, name, for_s=6)
+    await waiting.stays_pending(api, "waits-0", "waits-1", for_s=6)
     verdicts = await scores(fettle, "waits-0")
     assert not any(verdict["overruled"] for verdict in verdicts.values())
 
@@ -76,8 +75,7 @@ async def test_a_bad_month_puts_no_pod_on_a_dead_gpu_that_is_named(
         await waiting.refused(api, name)
     line = "NVRM: Xid (PCI:0000:1f:00): 79, GPU has fallen off the bus."
     await kubelet.set_node_condition(nodes[4], "GpuLost", "True", "XID", line)
-    for name in ("waits-0", "waits-1"):
-        await waiting.stays_pending(api, name, for_s=6)
+    await waiting.stays_pending(api, "waits-0", "waits-1", for_s=6)
     _, devices = await fettle.browse("/devices")
     assert devices["setAside"] == []
 

@@ -56,6 +56,11 @@ async def fettle(
     await control_plane.start_controller_manager()
     await make_account(api, "tenant", "view")
     await make_account(api, "reader", "view", everywhere=True)
+    # Fettle remembers for a moment what somebody may not do.
+    async with await control_plane.api_as_service_account("tenant", OURS) as tenant:
+        await waiting.wait_until(
+            lambda: tenant.list("pods", OURS), what="`view` has what is added to it"
+        )
     return fettle
 
 

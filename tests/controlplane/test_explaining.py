@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.controlplane import objects, predictions, waiting
 from tests.controlplane.api import Api, Object
+from tests.controlplane.clocks import Clock
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import REPOSITORY, FettleProcess
@@ -235,12 +235,11 @@ async def test_what_fades_is_healthy_again_when_it_was_told_to_be(
     start_fettle: StartFettle,
     tmp_path: Path,
 ) -> None:
-    """With half-lives of seconds, since nobody waits for hours."""
-    rules, settings = tmp_path / "rules.yaml", tmp_path / "settings.yaml"
-    rules.write_text("families: [{name: admission, half_life_s: 8, source: impatience}]\n")
-    settings.write_text(f"health: {{rulesFile: {rules}, minDwellSeconds: 3}}\n")
     await create_node(api, objects.node("gpu-1", 8))
-    fettle = await start_fettle("extender", settings=settings)
+    clock = Clock(tmp_path)
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("health: {minDwellSeconds: 30}\n")  # less than the clock jumps at last
+    fettle = await start_fettle("extender", settings=settings, env=clock.env)
     await register_extender(control_plane, fettle)
     kubelet.refuse_pods_on("gpu-1")
     for i in range(2):
@@ -248,14 +247,21 @@ async def test_what_fades_is_healthy_again_when_it_was_told_to_be(
         await waiting.in_phase(api, f"p{i}", "Failed")
     found = await waiting.wait_until(
         lambda: told(fettle, node="gpu-1"),
-        lambda n: n["state"] != "Healthy" and "by itself" in n["healthyAgain"]["text"],
-        what="the node is worse",
+        lambda n: n["state"] == "Unhealthy" and "by itself" in n["healthyAgain"]["text"],
+        what="both refusals count",
     )
     at = found["healthyAgain"]["at"]
-    assert 5 < at - time.time() < 60
+    assert at - clock.now() > 600
+    clock.set(at - 60)
+    nearly = await waiting.wait_until(
+        lambda: told(fettle, node="gpu-1"),
+        lambda n: n["score"] > found["score"] + 0.1,
+        what="the clock is ahead",
+    )
+    assert nearly["state"] != "Healthy"
+    clock.set(at + 1)
     await waiting.wait_until(
         lambda: told(fettle, node="gpu-1"),
         lambda n: n["state"] == "Healthy",
         what="the node is healthy again",
     )
-    assert time.time() > at - 3

@@ -4,9 +4,12 @@ crash at the moment of the fault is said to be the device's."""
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
+from fettle.scheduling.placed.stuck_pods import TERMINATING_S
 from tests.controlplane import objects, waiting
 from tests.controlplane.api import Api, Object
+from tests.controlplane.clocks import Clock
 from tests.controlplane.conftest import StartFettle
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.fettle_process import FettleProcess
@@ -41,10 +44,15 @@ async def explained(fettle: FettleProcess, pod: str) -> list[Object]:
 
 
 async def test_pods_are_told_which_failed_device_they_are_stuck_on_or_were_ended_by(
-    control_plane: ControlPlane, api: Api, kubelet: Kubelet, start_fettle: StartFettle
+    control_plane: ControlPlane,
+    api: Api,
+    kubelet: Kubelet,
+    start_fettle: StartFettle,
+    tmp_path: Path,
 ) -> None:
     await create_dra_node(api, "n", 4)
-    fettle = await install(control_plane, api, start_fettle)
+    clock = Clock(tmp_path)
+    fettle = await install(control_plane, api, start_fettle, env=clock.env)
     for name in ("loops", "leaves", "ends", "sound"):
         await api.create(objects.claim(name))
         restarts = "Never" if name == "ends" else "Always"
@@ -90,6 +98,9 @@ async def test_pods_are_told_which_failed_device_they_are_stuck_on_or_were_ended
         return str([decision["end"] for decision in answer["decisions"] if decision.get("end")])
 
     await waiting.wait_until(ends, lambda said: "likely cause" in said, what="the record's end")
+    about = {event["reason"] for event in await api.events_about("leaves")}
+    assert "StuckOnFailedDevice" not in about
+    clock.jump(TERMINATING_S)
     stuck = await told(api, "leaves", "StuckOnFailedDevice")
     assert stuck.startswith("stuck in Terminating since ")
     about = {event["reason"] for event in await api.events_about("sound")}

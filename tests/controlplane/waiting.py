@@ -81,12 +81,13 @@ async def refused(
     return refusal_of(seen)
 
 
-async def stays_pending(api: Api, pod: str, *, for_s: float, namespace: str = "default") -> None:
-    """Fails as soon as the pod is bound."""
+async def stays_pending(api: Api, *pods: str, for_s: float, namespace: str = "default") -> None:
+    """Fails as soon as one of the pods is bound."""
     deadline = time.monotonic() + for_s
     while time.monotonic() < deadline:
-        if node := node_of(await api.get("pods", pod, namespace)):
-            raise AssertionError(f"pod {namespace}/{pod} was bound to {node}, expected pending")
+        for pod in pods:
+            if node := node_of(await api.get("pods", pod, namespace)):
+                raise AssertionError(f"pod {namespace}/{pod} was bound to {node}, expected pending")
         await asyncio.sleep(0.05)
 
 
