@@ -526,6 +526,12 @@ _EXAMPLES = "deploy/samples/rules/examples.yaml"
 _MATCHED = "docs/examples/rules-objects.yaml"
 
 
+def upgrade() -> str:
+    """What whoever upgrades has to do, from the newest version in the changelog."""
+    asked = _text("CHANGELOG.md").partition("### What to do\n\n")[2].partition("\n### ")[0]
+    return asked.replace("](docs/", "](")
+
+
 def example(table: str) -> str:
     """The row of a table in the samples, and the objects that it matches."""
     rows = re.split(r"^(?=\w+:)", _text(_EXAMPLES), flags=re.MULTILINE)
@@ -550,6 +556,7 @@ _PARTS: dict[str, Callable[[], str]] = {
     "devicehealth": lambda: fields("deploy/crds/devicehealths.yaml", "status"),
     "names": names,
     "events": events,
+    "upgrade": upgrade,
     "marks": lambda: values("fettle/steward/eviction_plans.py", "MarkReason", "reason"),
     "results": lambda: values("fettle/scheduling/predictions.py", "Result", "result"),
     "policy": lambda: fields("deploy/crds/devicepolicies.yaml", "spec"),

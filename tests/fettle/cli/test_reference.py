@@ -34,6 +34,10 @@ def test_the_pages_have_every_code_metric_and_field() -> None:
     assert "\n| ready | type: `Ready`; faulty: `false`;" in pages["shipped-rows.md"]
     assert "| `AtRisk` | on a Pod: its own policy refuses" in pages["names.md"]
     assert "| `placement.requires[].message` | string | " in pages["policy-fields.md"]
+    assert "[replace it by two](#from-one-deployment-to-two) |" in pages["upgrading.md"]
+    assert "| `ForceDeleted` on a Pod: it was deleted by force" in pages["troubleshooting.md"]
+    assert "| `ClaimIsShared` | Other pods use the same claim. |" in pages["failed-devices.md"]
+    assert "| `exact` | Exactly these devices. |" in pages["predictions.md"]
     answers = pages["explain-json.md"]
     assert "| `pods[].atRisk` | Whether its policy refuses where it is. |" in answers
     assert "| `nodes.NAME.excluded` | What of the pod's own manifest keeps it off" in answers
