@@ -111,12 +111,12 @@ class CABundles:
     async def send(self, changes: list[Change]) -> None:
         """Take changes from the watches."""
         for change in changes:
-            self._take(change)
+            self._handle(change)
             if isinstance(change, Put | Gone | ListEnded):
                 self.changed.set()
                 self.changed = asyncio.Event()
 
-    def _take(self, change: Change) -> None:
+    def _handle(self, change: Change) -> None:
         kind = change.kind
         match change:
             case ListStarted() | Bad():

@@ -312,7 +312,7 @@ class Reflector:
 
     async def _watch(self) -> None:
         """One watch, until its stream ends. A stream that breaks after an event just ends."""
-        began_s, heard, lines = time.monotonic(), False, Lines()
+        began_s, received, lines = time.monotonic(), False, Lines()
         self._listing = not self._version
         stream = self._session.stream(
             self._path,
@@ -325,15 +325,15 @@ class Reflector:
                 await anext(chunks)
                 async with self._accepted():
                     async for chunk in chunks:
-                        heard = await self._take(lines.feed(chunk)) or heard
+                        received = await self._handle_lines(lines.feed(chunk)) or received
                 # It ended before the list did: the server took it for a plain watch.
                 self._pages = self._pages or self._listing
             except Silent:
                 raise
             except Unreachable:
-                if not heard:
+                if not received:
                     raise
-        if not heard and time.monotonic() - began_s < _TOO_SHORT_S:
+        if not received and time.monotonic() - began_s < _TOO_SHORT_S:
             raise Unreachable(f"{self._session.server} closes watches of {self._path} immediately")
 
     def _watch_parameters(self) -> dict[str, str | int | bool]:
@@ -368,12 +368,12 @@ class Reflector:
         await asyncio.sleep(_TOO_SHORT_S)
         await self._sink.send([Contact(self._kind)])
 
-    async def _take(self, lines: list[bytes]) -> bool:
+    async def _handle_lines(self, lines: list[bytes]) -> bool:
         """Send these events as changes; whether there were any."""
         batches = Batches(self._sink)
         try:
             for line in lines:
-                await self._take_event(line, batches)
+                await self._handle_event(line, batches)
         except ClusterError:
             await batches.flush()  # what came before: the watch resumes after it
             raise
@@ -392,7 +392,7 @@ class Reflector:
                 f"{self._session.server} sent an invalid event in a watch of {self._path}: {error}"
             ) from error
 
-    async def _take_event(self, line: bytes, batches: Batches) -> None:
+    async def _handle_event(self, line: bytes, batches: Batches) -> None:
         if len(line) < LARGE_CHUNK:
             event = self._event(line)
         else:
@@ -410,9 +410,9 @@ class Reflector:
             status = read_status(raw)
             raise refusal(self._session.server, f"WATCH {self._path}", status.code or 500, status)
         elif event.type in (GONE, "BOOKMARK"):
-            await self._take_mark(event.type, raw, batches)
+            await self._handle_mark(event.type, raw, batches)
 
-    async def _take_mark(self, event_type: str, raw: bytes, batches: Batches) -> None:
+    async def _handle_mark(self, event_type: str, raw: bytes, batches: Batches) -> None:
         metadata = await metadata_in_slices(raw)
         if event_type == GONE:
             await batches.add(Gone(self._kind, key_of(metadata)))

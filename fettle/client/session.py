@@ -120,8 +120,8 @@ class Session:
         None if it has sent none."""
         if self._dated is None:
             return None
-        date_s, heard_at = self._dated
-        return date_s + _now_s() - heard_at
+        date_s, received_at = self._dated
+        return date_s + _now_s() - received_at
 
     async def get(
         self,

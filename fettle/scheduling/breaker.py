@@ -234,7 +234,7 @@ class Breakers:
         if not self._keeping:
             if self._basis != self._publisher.view.basis:
                 self._count()
-            self._tell()
+            self._update_alarms()
         return _joined(self._alarms.values())
 
     async def keep(self) -> NoReturn:
@@ -258,9 +258,9 @@ class Breakers:
         for breaker in list(self._kept.values()):
             self._late |= breaker.judge()
             pause()
-        self._tell()
+        self._update_alarms()
 
-    def _tell(self) -> None:
+    def _update_alarms(self) -> None:
         """Begin and end alarms by the newest counts."""
         found = {alarm.key: alarm for alarm in self._of_policies()}
         before, self._alarms = self._alarms, found

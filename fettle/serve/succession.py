@@ -41,16 +41,16 @@ class Succession:
         if self.crashes.number and not self.replaces:
             _LOG.error(self._crashes_told())
 
-        def take() -> None:
+        def read_messages() -> None:
             messages = channel.receive()
             if messages is None:
                 _LOG.warning("the process that started this one has ended, so this one stops too")
                 loop.remove_reader(channel.socket)
                 on_orphaned()
             for word, sentence, _ in messages or ():
-                self._heard(word, sentence)
+                self._handle_message(word, sentence)
 
-        loop.add_reader(channel.socket, take)
+        loop.add_reader(channel.socket, read_messages)
 
     def listening(self, name: str) -> Sequence[socket.socket]:
         """The sockets on which the predecessor's listener of that name listens."""
@@ -96,7 +96,7 @@ class Succession:
             f"the last one {self.crashes.last}"
         )
 
-    def _heard(self, word: str, sentence: str) -> None:
+    def _handle_message(self, word: str, sentence: str) -> None:
         self._starting = sentence if word == "starting" else None
         # What failed stays told while another successor tries: it may take long, or be replaced.
         if word == "failed":

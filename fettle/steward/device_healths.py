@@ -144,7 +144,7 @@ class PendingWrites:
         if now < self._looked_at:  # the clock was set back: see `_is_ahead`
             changed = None
         self._looked_at = now
-        names = {*self._take(view.device_healths), *(view.nodes if changed is None else changed)}
+        names = {*self._adopt(view.device_healths), *(view.nodes if changed is None else changed)}
         names.update(self._forget_deleted(now))
         if self.basis != view.basis or names:
             for pool in self._inventory.recall_pools(self._stored, now):
@@ -157,7 +157,7 @@ class PendingWrites:
             self._compare(name, self._inventory.recall(name, before, now))
             pause()
 
-    def _take(self, stored: Mapping[str, DeviceHealth]) -> Iterator[str]:
+    def _adopt(self, stored: Mapping[str, DeviceHealth]) -> Iterator[str]:
         """The names of the objects that were written, edited or deleted since the last look."""
         if stored is self._seen:
             return

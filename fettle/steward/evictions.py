@@ -97,13 +97,13 @@ class FailureNews:
         if what != WAITS:
             self._record(pod, step.failure.placed.policy, what, words, written=True)
         if reason is MarkReason.FREED_BEFORE:
-            self._tell_controller(pod, words)
+            self._record_on_controller(pod, words)
 
     def would(self, step: FailureStep, what: str, words: str) -> None:
         policy = step.failure.placed.policy
         self._record(step.pod, policy, step.told_as(what), words, written=False)
 
-    def _tell_controller(self, pod: core.Pod, words: str) -> None:
+    def _record_on_controller(self, pod: core.Pod, words: str) -> None:
         if (owner := pod.metadata.controller) is None:
             return
         about = Regarding(
@@ -199,7 +199,7 @@ class Evictions:
         self._metrics.wrote_pod("marked")
         self.pending.marked(step, reason, self._now())
         if reason is step.marked_as:
-            self._tell(step, MARKED, words)
+            self._record_step(step, MARKED, words)
 
     async def _unmark(self, pod: core.Pod) -> None:
         await _remove_mark(self._session, pod)
@@ -210,7 +210,7 @@ class Evictions:
 
     def _record_marks(self, steps: Iterable[FailureStep]) -> None:
         for step in steps:
-            self._tell(step, MARKED, _words(step.failure))
+            self._record_step(step, MARKED, _words(step.failure))
             pause()
 
     # --- evicting
@@ -251,7 +251,7 @@ class Evictions:
         self.pending.evicted(step, self._now())
         if self._writes:
             self._metrics.wrote_pod("evicted")
-        self._tell(step, EVICTED, _words(step.failure))
+        self._record_step(step, EVICTED, _words(step.failure))
 
     def _go_on_unasked(self, why: str) -> None:
         if not self.unasked:
@@ -264,9 +264,9 @@ class Evictions:
 
     def _wait(self, step: FailureStep, reason: MarkReason, why: str) -> None:
         if self.pending.waits(step, reason, why, self._now()):
-            self._tell(step, WAITS, f"{_words(step.failure)}; {_stays(reason, why)}")
+            self._record_step(step, WAITS, f"{_words(step.failure)}; {_stays(reason, why)}")
 
-    def _tell(self, step: FailureStep, what: str, words: str) -> None:
+    def _record_step(self, step: FailureStep, what: str, words: str) -> None:
         """What would be written, once."""
         if self._writes:
             self._news.wrote(step, what, self.pending.mark_of(step)[0], words)

@@ -406,19 +406,19 @@ class HealthTaints:
     def _untold(self, would: Mapping[DeviceId, PlannedTaint]) -> Iterator[Write]:
         """What would be written, where nothing is, and was not told yet."""
         for device in self._would.keys() - would.keys():
-            yield partial(self._tell_removed, device)
+            yield partial(self._record_removed, device)
         for device, planned in would.items():
             before = self._would.get(device)
             if before is None or before.taint != planned.taint:
-                yield partial(self._tell_set, planned, changes=before is not None)
+                yield partial(self._record_set, planned, changes=before is not None)
             pause()
 
-    async def _tell_removed(self, device: DeviceId) -> None:
+    async def _record_removed(self, device: DeviceId) -> None:
         del self._would[device]
         name = rule_name(HEALTH_RULES, device)
         self._news.removes(name, device, "its reason is over", written=False)
 
-    async def _tell_set(self, planned: PlannedTaint, *, changes: bool) -> None:
+    async def _record_set(self, planned: PlannedTaint, *, changes: bool) -> None:
         self._would[planned.device] = planned
         name = rule_name(HEALTH_RULES, planned.device)
         self._news.sets(name, planned, changes=changes, written=False)

@@ -367,8 +367,8 @@ class JobSuspension:
         self.notes = self._writes.notes
         self._done: LRUCache[str, None] = LRUCache(2000)
         """Identities of Jobs with which nothing is left to do."""
-        self._told: LRUCache[str, None] = LRUCache(2000)
-        """Those of which it is told what would be done."""
+        self._recorded: LRUCache[str, None] = LRUCache(2000)
+        """Those of which it is recorded what would be done."""
 
     async def suspend(self, found: Iterable[tuple[OwnerReference, core.Pod, str]]) -> None:
         """Suspend those of these controllers that are Jobs, if the policy of the pod says so; the
@@ -392,17 +392,17 @@ class JobSuspension:
             )
             if self._settings.writes(act.mode):
                 due.append(partial(self._suspend, path, pod, act))
-            elif identity not in self._told:
-                due.append(partial(self._tell, path, pod, act))
+            elif identity not in self._recorded:
+                due.append(partial(self._record_unwritten, path, pod, act))
         await self._writes.do(due)
 
-    async def _tell(self, path: str, pod: core.Pod, act: Act) -> None:
+    async def _record_unwritten(self, path: str, pod: core.Pod, act: Act) -> None:
         """Record that the Job would be suspended, if it would."""
         with suppress(NotFound):
             job = decoded(await self._session.get(path), _Job, f"Job {act.key}")
             if job.is_ours_to_suspend(pod):
                 self._recorder.acted(act, written=False)
-        self._told[pod.metadata.controller_identity] = None
+        self._recorded[pod.metadata.controller_identity] = None
 
     async def _suspend(self, path: str, pod: core.Pod, act: Act) -> None:
         """Suspend the Job as it is now, if that is for us to do."""
@@ -441,19 +441,19 @@ class HopelessPods:
         self._lineages = lineages
         self._suspension = suspension
         self._writes_about = writes_about
-        self._told: set[str] = set()
+        self._recorded: set[str] = set()
         """Names of Events about controllers that still are hopeless."""
 
     async def keep(self) -> None:
         """Never returns."""
 
         async def look(_: View) -> float:
-            await self.tell()
+            await self.record()
             return EVERY_S
 
         await self._publisher.keep_looking("hopeless controllers", look, every_s=EVERY_S)
 
-    async def tell(self) -> None:
+    async def record(self) -> None:
         """Tell each controller that is hopeless by now, and suspend the Jobs that are to be."""
         view = self._publisher.view
         if not view.synced:
@@ -462,20 +462,20 @@ class HopelessPods:
         names: set[str] = set()
         for one in found.values():
             lineage = await self._lineages.of(one.owner, one.pod.metadata.namespace)
-            names |= {self._tell(one, owner) for owner in lineage if owner is not None}
-        self._told &= names
+            names |= {self._record_event(one, owner) for owner in lineage if owner is not None}
+        self._recorded &= names
         await self._suspension.suspend(
             (one.owner, one.pod, text(one.why)) for one in found.values() if one.certain
         )
 
-    def _tell(self, hopeless: Hopeless, owner: OwnerReference) -> str:
-        """Tell it if it was not told; returns the name of the Event."""
+    def _record_event(self, hopeless: Hopeless, owner: OwnerReference) -> str:
+        """Record it if it was not recorded; returns the name of the Event."""
         code, namespace = hopeless.why.code, hopeless.pod.metadata.namespace
         name = event_name(owner.name, owner.uid, code)
-        if name not in self._told and self._writes_about(hopeless.pod):
+        if name not in self._recorded and self._writes_about(hopeless.pod):
             about = Regarding(owner.api_version, owner.kind, owner.name, namespace, owner.uid)
             note = text(hopeless.why)
             event = Event(about, REASON, "Observe", note, code, type="Warning", name=name)
             if self._recorder.record(event):
-                self._told.add(name)
+                self._recorded.add(name)
         return name

@@ -143,7 +143,7 @@ class LostNodes:
                 self._failed.pop(pod.metadata.uid, None)
                 return
         self._done.add(pod.metadata.uid)
-        self._tell(pod, policy, words, written=writes)
+        self._record(pod, policy, words, written=writes)
 
     async def _lost_since(self, name: str) -> float:
         """Since when a node gives no sign of life, by its Lease and its condition Ready, in Unix
@@ -187,7 +187,7 @@ class LostNodes:
         await self._session.delete(path, options)
         self._failed.pop(metadata.uid, None)
 
-    def _tell(self, pod: core.Pod, policy: Policy, words: str, *, written: bool) -> None:
+    def _record(self, pod: core.Pod, policy: Policy, words: str, *, written: bool) -> None:
         act = act_on(pod, policy, self._answers.mode_of(pod), DELETED, words)
         self._recorder.acted(act, written=written)
         if written:

@@ -304,7 +304,7 @@ class NodeMarking:
         if writes:
             self._would = {}
         else:
-            await run_within(lambda: self._tell_unwritten(view, due))
+            await run_within(lambda: self._record_unwritten(view, due))
             due = await run_within(lambda: due_marks(view.nodes, {}))
         for mark, writing in self._writing.items():
             await writing.do(
@@ -415,7 +415,7 @@ class NodeMarking:
         act = Act(what, why or "its reason has ended", "Node", due.node, mode=mode)
         self._recorder.acted(act, written=written)
 
-    def _tell_unwritten(self, view: View, due: list[DueMark]) -> None:
+    def _record_unwritten(self, view: View, due: list[DueMark]) -> None:
         """Record what would be written, as if it were."""
         would = {name: marks for name, marks in self._would.items() if name in view.nodes}
         for one in due:

@@ -94,7 +94,7 @@ class EventsOnPods:
         self._find = find
         self._recorder = recorder
         self._writes_about = writes_about
-        self._told: set[str] = set()
+        self._recorded: set[str] = set()
         """Names of Events, also of what holds no more: it may come back."""
         self._full: dict[str, float] = {}
         """By namespace: until when no further Event is tried."""
@@ -104,23 +104,27 @@ class EventsOnPods:
         await keep(f"events on {self._what}", self._look, every_s=EVERY_S)
 
     async def _look(self) -> None:
-        await run_within(self.tell)
+        await run_within(self.record)
 
-    def tell(self) -> None:
-        """Record an Event about all that is not told yet; the rest of it at the next time."""
+    def record(self) -> None:
+        """Record an Event about all that has none yet; the rest of it at the next time."""
         now = time.monotonic()
         self._full = {name: until for name, until in self._full.items() if until > now}
         found = {once_name(one.pod, one.code): one for one in self._find()}
-        if len(self._told) > MOST_REMEMBERED:
-            self._told &= found.keys()
-        due = (name for name in found if name not in self._told and self._may_tell(found[name].pod))
+        if len(self._recorded) > MOST_REMEMBERED:
+            self._recorded &= found.keys()
+        due = (
+            name
+            for name in found
+            if name not in self._recorded and self._may_record(found[name].pod)
+        )
         for name in islice(due, MOST_AT_ONCE):
             if self._recorder.record(_event(found[name], name)):
-                self._told.add(name)
+                self._recorded.add(name)
             else:
                 self._full[found[name].pod.metadata.namespace] = now + HELD_BACK_S
 
-    def _may_tell(self, pod: core.Pod) -> bool:
+    def _may_record(self, pod: core.Pod) -> bool:
         pause()
         return pod.metadata.namespace not in self._full and self._writes_about(pod)
 
@@ -202,7 +206,7 @@ def _event(news: PodNews, name: str) -> Event:
 class RefusalEvents:
     """`record` takes an Event at once and writes it later; false if it is held back.
 
-    After a change of the leader, the new one tells once more what the old one told.
+    After a change of the leader, the new one records once more what the old one did.
     """
 
     def __init__(
@@ -217,20 +221,20 @@ class RefusalEvents:
         self._record = record
         self._owner_refusals = refusals
         self._summaries = Summaries()
-        self._told: dict[str, frozenset[str]] = {}
-        """The codes that were told of each waiting pod."""
+        self._recorded: dict[str, frozenset[str]] = {}
+        """The codes that were recorded of each waiting pod."""
 
     async def run(self) -> None:
         """Tell of each view's waiting pods, until cancelled."""
         await self._publisher.keep_looking(
-            "events on refused pods", self.tell, every_s=EVERY_S, rest=REST
+            "events on refused pods", self.record, every_s=EVERY_S, rest=REST
         )
 
-    async def tell(self, _: View = EMPTY) -> None:
-        """Record an Event about each pod that waits for reasons that it was not told."""
+    async def record(self, _: View = EMPTY) -> None:
+        """Record an Event about each pod that waits for reasons of which it has none."""
         view = self._publisher.view
         pods = await run_within(lambda: [*waiting(view)])
-        told: dict[str, frozenset[str]] = {}
+        recorded: dict[str, frozenset[str]] = {}
         for key, pod in pods:
             found = await self._refusals(pod)
             if found is None:
@@ -239,9 +243,9 @@ class RefusalEvents:
             codes = frozenset(why.codes)
             patience = self._answers.demands.patience(pod)
             event = _refusal_event(pod, why, how_many, patience)
-            if self._told.get(key) == codes or self._record(event):
-                told[key] = codes
-        self._told = told
+            if self._recorded.get(key) == codes or self._record(event):
+                recorded[key] = codes
+        self._recorded = recorded
 
     async def _refusals(self, pod: core.Pod) -> tuple[Counted, str] | None:
         """Why nodes are refused, and how many of how many, in words; None if none is."""

@@ -78,7 +78,7 @@ class PolicyStatuses:
         self._answers = answers
         self._settings = settings
         self._clock = clock
-        self._told: dict[str, Policy | str] = {}
+        self._judged: dict[str, Policy | str] = {}
         """The policies whose status is right; of one that cannot be read, why."""
         self._writes = PacedWrites(
             "the status of DevicePolicies cannot be written",
@@ -97,12 +97,12 @@ class PolicyStatuses:
         if not view.served.get(kinds.POLICY.name):
             return None
         there = dict(_installed(view))
-        self._told = {name: one for name, one in self._told.items() if name in there}
-        due = [name for name in sorted(there) if self._told.get(name) != there[name]]
-        is_all = await self._writes.do(partial(self._tell, name, there[name]) for name in due)
+        self._judged = {name: one for name, one in self._judged.items() if name in there}
+        due = [name for name in sorted(there) if self._judged.get(name) != there[name]]
+        is_all = await self._writes.do(partial(self._write, name, there[name]) for name in due)
         return None if is_all else self._look_s
 
-    async def _tell(self, name: str, installed: Policy | str) -> None:
+    async def _write(self, name: str, installed: Policy | str) -> None:
         path = kinds.POLICY.path_of(name, subresource="status")
         with suppress(NotFound):  # deleted meanwhile
             verdict = await self._judge(installed)
@@ -112,7 +112,7 @@ class PolicyStatuses:
             status = status_of(verdict, stored, self._clock())
             if status != stored.status:
                 await self._session.patch(path, {"status": msgspec.to_builtins(status)})
-        self._told[name] = installed
+        self._judged[name] = installed
 
     async def _judge(self, installed: Policy | str) -> PolicyVerdict:
         if isinstance(installed, str):

@@ -53,10 +53,10 @@ class Steward:
             self._identity,
             self._settings.lease_seconds,
             self.work,
-            self._heard_leader,
+            self._note_leader,
         )
 
-    def _heard_leader(self, name: str) -> None:
+    def _note_leader(self, name: str) -> None:
         self.leader = name
 
     def notes(self) -> list[str]:

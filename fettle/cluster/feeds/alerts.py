@@ -110,7 +110,7 @@ class Alerts:
             sources = self._measuring.reporting_alerts() if takes else ()
             self._fired_at = dict.fromkeys(sources, self._elapsed())
 
-    async def take(self, body: bytes) -> dict[str, int]:
+    async def handle(self, body: bytes) -> dict[str, int]:
         """One message; how many of its alerts are about devices that are known (`placed`) or not
         (`unplaced`), how many no row names (`unknown`), and how many cannot be read
         (`malformed`). Raises BadInput if that are all."""
@@ -163,7 +163,7 @@ class Alerts:
             response.force_close()
             return response
         try:
-            return web.json_response(await self.take(await request.read()))
+            return web.json_response(await self.handle(await request.read()))
         except BadInput as error:
             return web.Response(status=error.status, text=str(error))
 

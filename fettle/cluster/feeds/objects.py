@@ -159,7 +159,7 @@ class ObjectFeed:
         self._came = asyncio.Event()
         self._failing: defaultdict[str, dict[str, str]] = defaultdict(dict)
         """By row and object, why it could not be evaluated."""
-        self._told_at: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._slow: Counter[tuple[str, str]] = Counter()
         """By row and namespace, how often in a row it took too long."""
         self._rests_until: dict[tuple[str, str], float] = {}
@@ -227,7 +227,7 @@ class ObjectFeed:
         self._note(kind, f"the cluster does not serve {of.api_version}{others}")
         return None
 
-    async def take(self, kind: WatchedKind, change: Change) -> None:
+    async def handle(self, kind: WatchedKind, change: Change) -> None:
         match change:
             case Put(_, new):
                 if isinstance(new, core.WatchedObject):
@@ -296,10 +296,10 @@ class ObjectFeed:
             except Exception:
                 self._waiting.setdefault((of, key), waiting)
                 raise
-            await self._tell(kind, reported, waiting)
+            await self._report(kind, reported, waiting)
         self._came.clear()
 
-    async def _tell(self, kind: WatchedKind, reported: ObjectReported, waiting: _Waiting) -> None:
+    async def _report(self, kind: WatchedKind, reported: ObjectReported, waiting: _Waiting) -> None:
         if reported.key not in kind.known:
             return  # it went meanwhile
         before = kind.said.get(reported.key)
@@ -359,8 +359,8 @@ class ObjectFeed:
         self._counted.failed(row.name)
         first, failing[name] = not failing, outcome.problem
         now = time.monotonic()
-        if first and now >= self._told_at.get(row.name, float("-inf")) + TOLD_EVERY_S:
-            self._told_at[row.name] = now
+        if first and now >= self._logged_at.get(row.name, float("-inf")) + TOLD_EVERY_S:
+            self._logged_at[row.name] = now
             _LOG.warning(
                 "a rule about objects says nothing of one",
                 rule=row.name,
@@ -378,4 +378,4 @@ class _KindSink:
 
     async def send(self, changes: list[Change]) -> None:
         for change in changes:
-            await self._feed.take(self._kind, change)
+            await self._feed.handle(self._kind, change)

@@ -41,7 +41,7 @@ _LOG = Logger(__name__)
 
 TICK_S = 1.0
 PUBLISH_EVERY_S = 0.05
-_TELL_CUT_EVERY_S = 60.0
+_LOG_CUT_EVERY_S = 60.0
 MAX_WAITING = 64
 """Batches of changes that feeds may be ahead of the writer."""
 
@@ -76,7 +76,7 @@ class Writer:
         self._queue: asyncio.Queue[list[Change] | list[Finding]] = asyncio.Queue(MAX_WAITING)
         self._unshown = False
         """Whether changes were folded that no view shows yet."""
-        self._cut_told_at: dict[str, float] = {}
+        self._cut_logged_at: dict[str, float] = {}
         """By kind: when the log last said so of an object."""
         self._hurried = asyncio.Event()
         self._aged_at = self._published_at = -inf
@@ -225,7 +225,7 @@ class Writer:
             case Measured() as found:
                 self._inventory.measuring.measure(found, now)
             case Alerted(alerts):
-                self._inventory.measuring.take_alerts(alerts, now)
+                self._inventory.measuring.report_alerts(alerts, now)
             case Unmeasured(rule, alert):
                 self._inventory.measuring.unmeasure(rule, alert, now)
 
@@ -246,8 +246,8 @@ class Writer:
         said = f"{one_line(key)}: {one_line('; '.join(cut))}"
         before = self._publisher.sources[kind.name].cut
         self._note(kind, cut=before + 1, last_cut=said)
-        if (now := time.monotonic()) >= self._cut_told_at.get(kind.name, -inf) + _TELL_CUT_EVERY_S:
-            self._cut_told_at[kind.name] = now
+        if (now := time.monotonic()) >= self._cut_logged_at.get(kind.name, -inf) + _LOG_CUT_EVERY_S:
+            self._cut_logged_at[kind.name] = now
             _LOG.warning("object too long to be read whole", kind=kind.name, what=said)
 
     def _in_contact(self, kind: Kind, *, note: str = "", **fields: object) -> None:

@@ -126,8 +126,8 @@ class Inventory:
         ]
         self._refreshing = [
             part("changed rules", self._read_rules),
-            part("refused pods", self._hear_refusals),
-            part("failed starts", self._tell_starts),
+            part("refused pods", self._report_refusals),
+            part("failed starts", self._report_starts),
             part("what is remembered", self._recall_all),
             part("new drivers", self._prove_drivers),
             part("records of nodes", self._judge_nodes),
@@ -227,7 +227,7 @@ class Inventory:
             elif key in self._stores.of(kind):
                 self._drop(kind, key, now, vanished=True)
         elif new.reason == kinds.PREPARE_FAILED:
-            self._starts.take_event(new, now)
+            self._starts.observe_event(new, now)
 
     def inherit(self, identity: str, inherited: Inherited) -> None:
         """What the pods of this controller inherit."""
@@ -328,13 +328,13 @@ class Inventory:
                 self._fail(kinds.TAINT_RULE, name, self._stores.rules.get(name), error, now)
             yield
 
-    def _hear_refusals(self, now: float) -> Iterator[None]:
+    def _report_refusals(self, now: float) -> Iterator[None]:
         # Whether live pods hold all units of a node is known once all pods were read.
         while self._refused:
-            self._hear_refusal(next(iter(self._refused)), now)
+            self._report_refusal(next(iter(self._refused)), now)
             yield
 
-    def _tell_starts(self, now: float) -> Iterator[None]:
+    def _report_starts(self, now: float) -> Iterator[None]:
         for report in self._starts.reports():
             self._reports.deliver(report, now)
             yield
@@ -526,7 +526,7 @@ class Inventory:
             self._refused[key] = (pod, waiting[1] if waiting is not None and known else before)
         return not pod.terminal
 
-    def _hear_refusal(self, key: str, now: float) -> None:
+    def _report_refusal(self, key: str, now: float) -> None:
         if (refused := self._refused.pop(key, None)) is not None:
             pod, before = refused
             try:
@@ -559,7 +559,7 @@ class Inventory:
             self._node_events.gone(key)
         if vanished:
             if kind is kinds.POD:
-                self._hear_refusal(key, now)
+                self._report_refusal(key, now)
                 self._ended.pop(key, None)
                 self._starts.gone(key, now)
             self._reports.vanish(kind, key, now)

@@ -152,16 +152,18 @@ class Measuring:
                     said = f"{one.said}{MISSED}"
                     said_by[reporter][subject] = msgspec.structs.replace(one, said=said)
 
-    def take_alerts(self, alerts: Iterable[Alert], now: float) -> None:
+    def report_alerts(self, alerts: Iterable[Alert], now: float) -> None:
         """What Alertmanager says. An alert that fires says all that it knows, and one that is over
         ends what it said, and nothing that another alert says."""
         self._places.refresh()
         for alert in alerts:
             pause()
             if (asked := self._alerted.get(alert.rule)) is not None:
-                self._hear(asked, metrics.MetricSource(alert.rule, alert.fingerprint), alert, now)
+                self._report_alert(
+                    asked, metrics.MetricSource(alert.rule, alert.fingerprint), alert, now
+                )
 
-    def _hear(
+    def _report_alert(
         self,
         asked: metrics.MetricQuery,
         metric_source: metrics.MetricSource,

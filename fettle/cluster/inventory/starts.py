@@ -146,7 +146,7 @@ class Starts:
         if (before := self._failed.get(key)) is not None:
             self._leave(key, before, now, started=False)
 
-    def take_event(self, event: core.WatchedEvent, now: float) -> None:
+    def observe_event(self, event: core.WatchedEvent, now: float) -> None:
         """What the kubelet says of a pod whose devices it cannot prepare."""
         key = self._events.add(event, self._pods.__contains__)
         if (pod := self._pods.get(key)) is not None:
@@ -168,7 +168,7 @@ class Starts:
             for node, here in [*failing.nodes.items()]:
                 if here.living:
                     here.at = now
-                    self._tell(here, now)
+                    self._report(here, now)
                 elif now - here.at >= KEEP_S:
                     self._forget(uid, node)
         for key, one in [*self._failed.items()]:
@@ -254,11 +254,11 @@ class Starts:
             here.living.pop(key, None)
         else:
             here.living[key] = start
-        self._tell(here, here.at)
+        self._report(here, here.at)
         self._mark(node)
         self.changed = True
 
-    def _tell(self, here: _Here, at: float) -> None:
+    def _report(self, here: _Here, at: float) -> None:
         self._on_failure(here.last.workload, here.last.node, at)
 
     def _leave(self, key: str, before: FailedStart, now: float, *, started: bool) -> None:

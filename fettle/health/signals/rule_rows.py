@@ -535,7 +535,7 @@ def _check_pattern(field: str, pattern: str, groups: int | None = None) -> None:
         raise ValueError(f"{field}: {pattern!r} must have {groups} group(s)")
 
 
-def tells_of_health(key: str) -> bool:
+def is_about_health(key: str) -> bool:
     """Whether a label's or annotation's key has such a word."""
     return _TELLS_OF_HEALTH.search(key[:_LONGEST_KEY]) is not None
 
@@ -548,7 +548,7 @@ class VendorRow(RuleRow, frozen=True, kw_only=True):
 
     describes: tuple[str, ...] = ()
 
-    def may_tell(self, key: str) -> bool:
+    def is_relevant(self, key: str) -> bool:
         """Whether a key, without any such word, is the vendor's and not described. Keys without a
         domain may begin with it: `metricsexporter.amd.com.gpu.0.state`."""
         if f".{self.name}." not in f".{key.partition('/')[0]}.":

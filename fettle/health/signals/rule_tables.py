@@ -29,7 +29,7 @@ from fettle.health.signals.rule_rows import (
     VendorRow,
     XidClassRow,
     XidRow,
-    tells_of_health,
+    is_about_health,
 )
 from fettle.model import OWN_PREFIX, EvidenceKind, Family, Source, SourceKind
 
@@ -105,7 +105,7 @@ class SignalRules:
         self.attributes = attributes
         self.vendors = vendors
         self._described = frozenset(key for row in vendors.values() for key in row.describes)
-        self.is_unknown = lru_cache(maxsize=4096)(self._may_tell)
+        self.is_unknown = lru_cache(maxsize=4096)(self._is_relevant)
         self.labels = labels
         self.refusals = refusals
         self.starts = starts
@@ -272,13 +272,13 @@ class SignalRules:
         matches = ((row, patterns.fullmatch(row.key, key)) for row in self.labels.values())
         return tuple((row, found) for row, found in matches if found is not None)
 
-    def _may_tell(self, key: str) -> bool:
+    def _is_relevant(self, key: str) -> bool:
         """Whether a label or annotation of a Node may tell of health, and no row names it."""
         if key.startswith(OWN_PREFIX) or self._labels_by_key(key) or self._annotations_by_key(key):
             return False
-        if tells_of_health(key):
+        if is_about_health(key):
             return key not in self._described
-        return any(row.may_tell(key) for row in self.vendors.values())
+        return any(row.is_relevant(key) for row in self.vendors.values())
 
     def xid(self, code: str, message: str = "") -> Xid:
         """What an XID means; one without a row is an unknown, mild fault. `message` is what was

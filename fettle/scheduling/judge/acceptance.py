@@ -349,8 +349,8 @@ def new_driver(node: NodeView, placement: Placement) -> reasons.DriverIsNew | No
 def _is_work(weighed: Weighed) -> bool:
     """Whether it is about work on the node that somebody plans or does."""
     evidence = weighed.evidence
-    is_told = evidence.family is Family.MAINTENANCE and evidence.standing is Standing.REPORTED
-    return is_told and (weighed.weight > 0 or evidence.begins_in_s is not None)
+    is_reported = evidence.family is Family.MAINTENANCE and evidence.standing is Standing.REPORTED
+    return is_reported and (weighed.weight > 0 or evidence.begins_in_s is not None)
 
 
 def _without(

@@ -68,11 +68,11 @@ class Crashes:
         """By the pod's UID, the last one."""
         self._known_from = inf
         """What was observed from our start until then may have begun long before."""
-        self._told: list[Callable[[ExplainedCrash], None]] = []
+        self._on_explained: list[Callable[[ExplainedCrash], None]] = []
 
-    def on_explained(self, told: Callable[[ExplainedCrash], None]) -> None:
+    def on_explained(self, then: Callable[[ExplainedCrash], None]) -> None:
         """Have it called for each crash that is explained."""
-        self._told.append(told)
+        self._on_explained.append(then)
 
     def of(self, uid: str) -> CrashAtFault | None:
         """The last crash of a pod that a fault explains."""
@@ -105,8 +105,8 @@ class Crashes:
         await self._at_risk.current()
         for found in await run_within(lambda: [*self._newly_explained()]):
             self._explained[found.pod.metadata.uid] = found
-            for told in self._told:
-                told(found)
+            for then in self._on_explained:
+                then(found)
 
     def _newly_explained(self) -> Iterator[ExplainedCrash]:
         for key, crash in [*self._crashes.items()]:

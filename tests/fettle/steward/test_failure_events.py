@@ -46,7 +46,7 @@ async def written(
                 lambda pod: pod.metadata.name not in observed,
             )
             for _ in range(2):
-                events.tell()
+                events.record()
                 await recorder.write()
         found = api.objects.get("events", {}).values()
         return sorted((event["regarding"]["name"], event["reason"]) for event in found)

@@ -101,7 +101,7 @@ async def told(
                 lambda _: mode is not Mode.OBSERVE,
             )
             for _ in range(2):
-                await hopeless.tell()
+                await hopeless.record()
                 await recorder.write()
         events = [*api.objects.get("events", {}).values()]
         assert all(event["reason"] == "PodsComeBack" for event in events)

@@ -53,7 +53,7 @@ class Told:
             view, generation=before.generation + 1, basis=before.basis + 1
         )
         self.publisher.publish(after, frozenset(node.name for node in nodes))
-        await self._steward.tell()
+        await self._steward.record()
 
 
 async def test_it_is_told_once_and_again_when_the_reasons_change() -> None:

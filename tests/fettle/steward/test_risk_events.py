@@ -38,8 +38,8 @@ class Telling:
         find = partial(news_of_risks, cluster.at_risk)
         self.events = EventsOnPods("pods at risk", find, self.recorder, **how)
 
-    async def tell(self) -> None:
-        self.events.tell()
+    async def record(self) -> None:
+        self.events.record()
         await self.recorder.write()
 
 
@@ -52,17 +52,17 @@ async def test_a_pod_is_told_once_for_each_reason(api: FakeApi, session: Session
     cluster = Watched()
     telling = Telling(session, cluster)
     await cluster.see(ILL, pods=(placed("p", gpus=1), placed("easy", gpus=1, policy="inference")))
-    await telling.tell()
-    await telling.tell()
+    await telling.record()
+    await telling.record()
     await cluster.see(b.node(gpus=8))
-    await telling.tell()
+    await telling.record()
     await cluster.see(ILL)
-    await telling.tell()
+    await telling.record()
     why = "policy training refuses where the pod is, on node n: node is Degraded (0.50): a fault"
     assert told(api) == [("p", why)]
     assert telling.results == ["written"], "not counted, either, when it comes back"
     await cluster.see(WORSE)
-    await telling.tell()
+    await telling.record()
     assert sorted(name for name, _ in told(api)) == ["easy", "p", "p"]
     assert all("series" not in event for event in api.objects["events"].values())
 
@@ -72,7 +72,7 @@ async def test_the_next_leader_does_not_repeat_it(api: FakeApi, session: Session
     await cluster.see(ILL, pods=(placed("p", gpus=1),))
     for _ in range(2):
         telling = Telling(session, cluster)
-        await telling.tell()
+        await telling.record()
         assert telling.results == ["written"]
     assert len(told(api)) == 1
 
@@ -87,13 +87,13 @@ async def test_what_is_held_back_is_told_later(
         pods=tuple(placed(f"p{i}", gpus=1) for i in range(number)),
     )
     telling = Telling(session, cluster)
-    await telling.tell()
-    await telling.tell()
+    await telling.record()
+    await telling.record()
     assert telling.results.count("held_back") == 1
     assert len(told(api)) == event_recorder.BURST
     telling.events._full.clear()
     monkeypatch.setattr(event_recorder, "REFILL_S", 1e-6)
-    await telling.tell()
+    await telling.record()
     assert len(told(api)) == number
 
 
@@ -102,7 +102,7 @@ async def test_nothing_is_written_about_pods_of_which_nothing_may_be(
 ) -> None:
     cluster = Watched()
     await cluster.see(WORSE, pods=(placed("p", gpus=1),))
-    await Telling(session, cluster, writes_about=lambda _: False).tell()
+    await Telling(session, cluster, writes_about=lambda _: False).record()
     assert told(api) == []
 
 
@@ -112,6 +112,6 @@ async def test_what_a_breaker_sets_aside_is_told_all_the_same(
     cluster = Watched()
     nodes = (b.node(f"n{i}", gpus=8, own=b.health(0.1)) for i in range(12))
     await cluster.see(*nodes, pods=(placed("p", "n0", gpus=1),))
-    await Telling(session, cluster).tell()
+    await Telling(session, cluster).record()
     ((pod, _),) = told(api)
     assert pod == "p"

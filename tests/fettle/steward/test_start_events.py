@@ -43,8 +43,8 @@ async def told(
                     publisher.view, generation=later, failed_starts=shown
                 )
                 publisher.publish(view, frozenset())
-                events.tell()
-                events.tell()
+                events.record()
+                events.record()
                 await recorder.write()
         return told_by(api)
 

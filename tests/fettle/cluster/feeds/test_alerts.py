@@ -98,12 +98,12 @@ class Desk:
             case Measured():
                 measuring.measure(found, now)
             case Alerted(alerts):
-                measuring.take_alerts(alerts, now)
+                measuring.report_alerts(alerts, now)
             case Unmeasured(rule, one):
                 measuring.unmeasure(rule, one, now)
 
     def say(self, *alerts: dict[str, Any]) -> dict[str, int]:
-        return asyncio.run(self.alerts.take(json.dumps(message(*alerts)).encode()))
+        return asyncio.run(self.alerts.handle(json.dumps(message(*alerts)).encode()))
 
     def states(self, node: str = "n1") -> dict[str, State]:
         self.health()
@@ -351,7 +351,7 @@ def test_a_rule_that_fettle_printed_counts_as_that_rule_with_its_value(tmp_path:
 )
 def test_what_is_no_message_is_refused_with_a_reason(tmp_path: Path, body: bytes, why: str) -> None:
     with pytest.raises(BadInput) as raised:
-        asyncio.run(Desk(tmp_path).alerts.take(body))
+        asyncio.run(Desk(tmp_path).alerts.handle(body))
     assert why in str(raised.value)
 
 
